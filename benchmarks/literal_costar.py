@@ -1,0 +1,181 @@
+"""The yardstick: COSTAR's pretraining step written down as the specification reads, with no thought for speed.
+
+One member, eager: every token attends with gathered relative vectors, `nn.Dropout` everywhere, statics broadcast to
+every step, N x N logits and log-softmax. `tests/methods/test_literal.py` holds it against the fast encoder.
+"""
+
+import copy
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from costar_cli.config.models import EncoderConfig
+from costar_cli.methods.costar.encoder import CostarEncoder
+
+__all__ = ["LiteralEncoder", "LiteralPretrainer", "literal_info_nce"]
+
+
+class LiteralNorm(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.gain, self.bias = nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width))
+
+    def forward(self, u: Tensor) -> Tensor:
+        return self.gain * (u - u.mean(-1, keepdim=True)) / (u.std(-1, keepdim=True) + 1e-6) + self.bias
+
+
+class LiteralAttention(nn.Module):
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        d = config.width
+        self.heads = config.heads
+        self.q, self.k, self.v = nn.Linear(d, d), nn.Linear(d, d), nn.Linear(d, d)
+        self.dropout, self.norm = nn.Dropout(config.dropout), LiteralNorm(d)
+
+    def forward(
+        self, q_in: Tensor, kv_in: Tensor, mask: Tensor | None = None, tables: tuple[Tensor, Tensor] | None = None
+    ) -> Tensor:
+        def split(u: Tensor) -> Tensor:
+            return u.view(*u.shape[:2], self.heads, -1).transpose(1, 2)
+
+        q, k, v = split(self.q(q_in)), split(self.k(kv_in)), split(self.v(kv_in))
+        score = q @ k.transpose(-1, -2)
+        if tables is not None:
+            score = score + torch.einsum("bhqn,qkn->bhqk", q, tables[0])
+        score = score / math.sqrt(q.shape[-1])
+        if mask is not None:
+            score = score.masked_fill(~mask, -1e9)
+        p = self.dropout(torch.softmax(score, dim=-1))
+        o = p @ v
+        if tables is not None:
+            o = o + torch.einsum("bhqk,qkn->bhqn", p, tables[1])
+        return self.norm(o.transpose(1, 2).flatten(2) + q_in)
+
+
+class LiteralFeedForward(nn.Module):
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        d = config.width
+        self.inner, self.outer, self.norm = nn.Linear(d, 4 * d), nn.Linear(4 * d, d), LiteralNorm(d)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, u: Tensor) -> Tensor:
+        return self.norm(self.dropout(self.outer(self.dropout(torch.relu(self.inner(u))))) + u)
+
+
+class LiteralLayer(nn.Module):
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.temporal, self.temporal_ff = LiteralAttention(config), LiteralFeedForward(config)
+        self.feature, self.feature_ff = LiteralAttention(config), LiteralFeedForward(config)
+
+    def forward(
+        self, zs: Tensor, zv: Tensor, active: Tensor, tables: tuple[Tensor, Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        b, t, f, d = zs.shape
+        causal = torch.ones(t, t, dtype=torch.bool).tril()
+        mask = (active[:, None, :, None] & causal).repeat_interleave(f, dim=0)
+        series = zs.transpose(1, 2).reshape(b * f, t, d)
+        series = self.temporal_ff(self.temporal(series, series, mask, tables))
+        zs, zv = series.view(b, f, t, d).transpose(1, 2), self.temporal_ff(zv)
+        tokens = torch.cat([zs, zv[:, None].expand(-1, t, -1, -1)], dim=2).reshape(b * t, f + zv.shape[1], d)
+        zs = self.feature_ff(self.feature(tokens, tokens)[:, :f]).view(b, t, f, d)
+        return zs, self.feature_ff(self.feature(zv, zv))
+
+
+class LiteralEncoder(nn.Module):
+    """Spec models A.1 to A.8, tree feature encoding, component pooling."""
+
+    def __init__(self, dims: tuple[int, int, int, int], config: EncoderConfig) -> None:
+        super().__init__()
+        d, k = config.width, config.clip_distance
+        self.dims, self.clip = dims, k
+        self.scalar = nn.Linear(1, d)
+        self.component, self.index = nn.Embedding(4, d), nn.Embedding(max(dims), d)
+        self.key = nn.Parameter(torch.randn(2 * k + 1, d // config.heads))
+        self.value = nn.Parameter(torch.randn(2 * k + 1, d // config.heads))
+        self.layers = nn.ModuleList(LiteralLayer(config) for _ in range(config.layers))
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, history: Tensor, statics: Tensor, active: Tensor) -> tuple[Tensor, list[Tensor]]:
+        dx, da, dy, dv = self.dims
+        code = torch.cat([self.component.weight[c] + self.index.weight[:n] for c, n in enumerate(self.dims) if n])
+        zs = self.scalar(history[..., None]) + code[: dx + da + dy]
+        zv = self.scalar(statics[..., None]) + code[dx + da + dy :]
+        t = torch.arange(history.shape[1])
+        distance = (t[None] - t[:, None]).clamp(-self.clip, self.clip) + self.clip
+        for layer in self.layers:
+            zs, zv = layer(zs, zv, active, (self.key[distance], self.value[distance]))
+        parts = [zs[:, :, dx + da :], zs[:, :, dx : dx + da], zs[:, :, :dx]]
+        components = [part.mean(dim=2) for part in parts if part.shape[2]]
+        return self.dropout(torch.stack(components).mean(dim=0)), components
+
+    def load_fast(self, fast: CostarEncoder) -> None:
+        """Copy the parameters of the fast encoder."""
+        state = {
+            "scalar.weight": fast.embedding.scalar.weight,
+            "scalar.bias": fast.embedding.scalar.bias,
+            "component.weight": fast.embedding.feature.component,
+            "index.weight": fast.embedding.feature.index,
+            "key": fast.relative.key,
+            "value": fast.relative.value,
+        }
+        for i, layer in enumerate(fast.layer_list):
+            for name, block in (("temporal", layer.temporal), ("feature", layer.feature)):
+                for part, weight, bias in zip(
+                    "qkv", block.unit.qkv.weight.chunk(3), block.unit.qkv.bias.chunk(3), strict=True
+                ):
+                    state[f"layers.{i}.{name}.{part}.weight"] = weight
+                    state[f"layers.{i}.{name}.{part}.bias"] = bias
+                norm, ff = block.unit.norm, block.feed_forward
+                state |= {f"layers.{i}.{name}.norm.{k}": getattr(norm, k) for k in ("gain", "bias")}
+                state |= {f"layers.{i}.{name}_ff.norm.{k}": getattr(ff.norm, k) for k in ("gain", "bias")}
+                for linear in ("inner", "outer"):
+                    for k in ("weight", "bias"):
+                        state[f"layers.{i}.{name}_ff.{linear}.{k}"] = getattr(getattr(ff, linear), k)
+        self.load_state_dict({k: v.detach().clone() for k, v in state.items()})
+
+
+def literal_info_nce(q: Tensor, k: Tensor, temperature: float) -> Tensor:
+    """Materialised logits, log-softmax, diagonal."""
+    logits = functional.normalize(q, dim=-1) @ functional.normalize(k, dim=-1).T / temperature
+    return -2 * temperature * torch.log_softmax(logits, dim=1).diagonal().mean()
+
+
+class LiteralPretrainer:
+    """Spec models A.9 with default settings, one optimiser step at a time."""
+
+    def __init__(self, dims: tuple[int, int, int, int], config: EncoderConfig) -> None:
+        self.encoder = LiteralEncoder(dims, config)
+        d = config.width
+        self.predictor = nn.Sequential(nn.Linear(d, 2 * d), nn.ReLU(), nn.Linear(2 * d, d))
+        self.momentum = copy.deepcopy(self.encoder).requires_grad_(requires_grad=False)
+        self.adam = torch.optim.Adam([*self.encoder.parameters(), *self.predictor.parameters()], lr=1e-3)
+
+    def step(self, history: Tensor, statics: Tensor, active: Tensor) -> float:
+        def augment(u: Tensor) -> Tensor:
+            for transform in ("scale", "shift", "jitter"):
+                if torch.rand(()) < 0.5:
+                    noise = torch.randn(u.shape if transform == "jitter" else u.shape[-1:]) * 0.5
+                    u = u * (1 + noise) if transform == "scale" else u + noise
+            return u
+
+        views = augment(history), augment(history)
+
+        def encode(encoder: LiteralEncoder, view: Tensor) -> list[Tensor]:
+            z, components = encoder(view, statics, active)
+            return [representation[active] for representation in (z, *components)]
+
+        queries = [[self.predictor(r) for r in encode(self.encoder, view)] for view in views]
+        with torch.no_grad():
+            for slow, fast in zip(self.momentum.parameters(), self.encoder.parameters(), strict=True):
+                slow.mul_(0.99).add_(0.01 * fast)
+            keys = [encode(self.momentum, view) for view in views]
+        pair = [literal_info_nce(q, k, 1.0) + literal_info_nce(p, j, 1.0) for q, p, j, k in zip(*queries, *keys, strict=True)]
+        loss = pair[0] + torch.stack(pair[1:]).mean()
+        self.adam.zero_grad()
+        loss.backward()
+        self.adam.step()
+        return loss.item()

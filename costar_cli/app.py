@@ -1,0 +1,179 @@
+"""The `costar` command: its verbs, and the one place that turns an exception into a message and an exit code."""
+
+import io
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from costar_cli import __version__
+from costar_cli.commands.doctor import doctor
+from costar_cli.commands.evaluate import evaluate
+from costar_cli.commands.finetune import finetune
+from costar_cli.commands.inspect import inspect
+from costar_cli.commands.pretrain import pretrain
+from costar_cli.commands.simulate import simulate
+from costar_cli.commands.verify import verify
+from costar_cli.commands.whatif import whatif
+from costar_cli.errors import CostarError, DeviceError, StorageError, UsageError
+from costar_cli.exit_codes import ExitCode
+from costar_cli.ui.output import Output
+
+__all__ = ["app", "main"]
+
+PROGRAM = "costar"
+RESUMABLE = ("pretrain", "finetune")
+
+VERBS = (pretrain, finetune, evaluate, whatif, inspect, verify, doctor)
+
+
+class VerbGroup(TyperGroup):
+    """The verbs in the order in which they are used."""
+
+    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # noqa: ARG002 - Typer's signature
+        """Return `simulate` first."""
+        return ["simulate", *(verb.__name__ for verb in VERBS)]
+
+
+app = typer.Typer(name=PROGRAM, cls=VerbGroup, pretty_exceptions_enable=False)
+
+
+def _version(value: bool) -> None:  # noqa: FBT001 - Typer calls it so
+    if value:
+        sys.stdout.write(f"{PROGRAM} {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    ctx: typer.Context,
+    debug: Annotated[bool, typer.Option("--debug", envvar="COSTAR_DEBUG", help="Show the traceback of errors")] = False,
+    version: Annotated[  # noqa: ARG001 - handled by its callback
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit")
+    ] = False,
+) -> None:
+    """Estimate what an outcome would have been, or become, under another treatment plan.
+
+    One experiment is one folder, the workspace: each verb finds its inputs there and says what to do next.
+    """
+    if isinstance(ctx.obj, Output):
+        ctx.obj.debug = debug
+    if ctx.invoked_subcommand is None:
+        sys.stderr.write(ctx.get_help() + "\n")
+        raise UsageError("a verb is needed", fix="choose one of the commands above")
+
+
+app.add_typer(simulate, name="simulate")
+for _verb_function in VERBS:
+    app.command()(_verb_function)
+
+
+class InterruptedRunError(CostarError):
+    """Ctrl-C."""
+
+    exit_code = ExitCode.INTERRUPTED
+
+
+class UnforeseenError(CostarError):
+    """An error that costar did not foresee."""
+
+    exit_code = ExitCode.FAILURE
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    Args:
+        argv: arguments after the program's name; those of the process by default.
+    """
+    args = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show is no reason to stop
+    options = args[: args.index("--")] if "--" in args else args
+    out = Output(json="--json" in options)
+    out.debug = bool(os.environ.get("COSTAR_DEBUG"))
+    try:
+        return _run(args, out)
+    except (KeyboardInterrupt, typer.Abort):
+        return _fail(out, _interrupted(args), args)
+    except typer.TyperException as error:
+        return _fail(out, _usage_error(error), args)
+    except Exception as error:
+        return _fail(out, _as_costar_error(error), args)
+
+
+def _run(args: list[str], out: Output) -> int:
+    code = typer.main.get_command(app).main(args, prog_name=PROGRAM, standalone_mode=False, obj=out)
+    if code == ExitCode.INTERRUPTED:  # Typer's translation of Ctrl-C
+        raise KeyboardInterrupt
+    sys.stdout.flush()
+    return int(code or 0)
+
+
+def _fail(out: Output, error: CostarError, args: Sequence[str]) -> int:
+    """Report the error; if even that cannot be written, the exit code still says it."""
+    if out.debug:
+        traceback.print_exc()
+    try:
+        out.fail(error, verb=_verb(args), status="interrupted" if isinstance(error, InterruptedRunError) else "failed")
+    except OSError as failure:
+        _abandon_stdout()
+        return int(_as_costar_error(failure).exit_code)
+    return int(error.exit_code)
+
+
+def _abandon_stdout() -> None:
+    """Let the interpreter's last flush of a stdout that cannot be written go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _verb(args: Sequence[str]) -> str:
+    """Return the verb as far as it can be told from arguments that could not be parsed."""
+    words = [arg for arg in args if not arg.startswith("-")]
+    names = {"simulate", *(function.__name__ for function in VERBS)}
+    return words[0] if words and words[0] in names else ""
+
+
+def _interrupted(args: Sequence[str]) -> InterruptedRunError:
+    if _verb(args) in RESUMABLE:
+        return InterruptedRunError("interrupted; progress is saved", fix="run the same command to continue")
+    return InterruptedRunError("interrupted", fix="run the same command again; complete files are kept")
+
+
+def _usage_error(error: typer.TyperException) -> UsageError:
+    """Turn Typer's own complaint into one of ours: the problem, the nearest flag or verb, and where to read on."""
+    fields: dict[str, Any] = vars(error)
+    context = fields.get("ctx")
+    command = context.command_path if context is not None else PROGRAM
+    fix = f"`{command} --help` lists what it understands"
+    if "possibilities" in fields:
+        near = [f"`{name}`" for name in fields["possibilities"] or ()]
+        guess = f"did you mean {' or '.join(near)}? " if near else ""
+        return UsageError(f"no such option: {fields['option_name']}", where=f"`{command}`", fix=guess + fix)
+    problem = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
+    return UsageError(problem[:1].lower() + problem[1:], where=f"`{command}`", fix=fix)
+
+
+def _as_costar_error(error: Exception) -> CostarError:
+    if isinstance(error, CostarError):
+        return error
+    if isinstance(error, OSError) and error.errno is not None:
+        where = str(error.filename) if error.filename is not None else None
+        fix = "free some space, or write elsewhere with --workspace or --out"
+        return StorageError(f"cannot read or write: {error.strerror}", where=where, fix=fix)
+    if type(error).__name__ == "OutOfMemoryError":
+        return DeviceError("the device has not enough memory", fix="give a smaller --batch-size, or use `--device cpu`")
+    if isinstance(error, MemoryError):
+        return DeviceError("the machine has not enough memory", fix="give smaller sizes or a smaller --batch-size")
+    name = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+    if isinstance(error, ImportError):
+        return UnforeseenError(f"a package cannot be imported ({name})", fix="`costar doctor` says what is missing")
+    return UnforeseenError(
+        f"costar failed in a way that it did not foresee ({name})",
+        fix="`COSTAR_DEBUG=1` shows where; please report it with that text",
+    )

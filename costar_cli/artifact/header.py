@@ -1,0 +1,121 @@
+"""The first 1024 bytes of an artifact: plain text that says what the file is, before HDF5 sees any of it.
+
+`head -8 data.h5` shows it. HDF5 calls this a user block and starts to read behind it.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from costar_cli.artifact.digest import sha256
+from costar_cli.artifact.problems import damaged, foreign
+from costar_cli.artifact.spec import KINDS, version_order
+from costar_cli.errors import ArtifactError
+
+__all__ = ["HEADER_BYTES", "Header", "body_sha256", "read_file_header"]
+
+HEADER_BYTES: Final = 1024
+MAGIC: Final = b"costar artifact\n"
+HDF5_MAGIC: Final = b"\x89HDF\r\n\x1a\n"
+SCHEMA: Final = re.compile(rb"costar artifact\nschema (\d{1,6}\.\d{1,6})\n")
+LINES: Final = re.compile(
+    r"(?P<checked>costar artifact\nschema (?P<schema>[\d.]+)\nkind (?P<kind>[a-z-]+)\ndigest (?P<digest>[0-9a-f]{64})\n"
+    r"versions (?P<versions>[!-~ ]*)\nbytes (?P<bytes>\d{1,18})\nsha256 (?P<sha256>[0-9a-f]{64})\n)"
+    r"check (?P<check>[0-9a-f]{64})\n\0*",
+    re.ASCII,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What the text says: `total_bytes` of the file, and the SHA-256 of all behind the header."""
+
+    kind: str
+    schema_version: str
+    digest: str
+    versions: Mapping[str, str]
+    total_bytes: int
+    body_sha256: str
+
+    def render(self) -> bytes:
+        """Return the 1024 bytes.
+
+        Raises:
+            ValueError: the versions do not fit.
+        """
+        versions = " ".join(f"{name}={version}" for name, version in sorted(self.versions.items()))
+        checked = (
+            f"costar artifact\nschema {self.schema_version}\nkind {self.kind}\ndigest {self.digest}\n"
+            f"versions {versions}\nbytes {self.total_bytes}\nsha256 {self.body_sha256}\n"
+        ).encode("ascii")
+        text = checked + f"check {sha256(checked)}\n".encode("ascii")
+        if len(text) > HEADER_BYTES:
+            raise ValueError("the software versions do not fit into the header of an artifact")
+        return text.ljust(HEADER_BYTES, b"\0")
+
+
+def read_file_header(path: Path) -> Header:
+    """Read and check the header, and that what follows is HDF5 and all there.
+
+    Raises:
+        ArtifactError: it is no artifact, a newer one, cut short, or its header is damaged.
+    """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise foreign("not a regular file", path)  # to open a pipe would wait for ever
+    with path.open("rb") as file:
+        block = file.read(HEADER_BYTES + len(HDF5_MAGIC) + 1)
+        total_bytes = file.seek(0, 2)
+    header = _parse(block[:HEADER_BYTES], path)
+    if total_bytes < header.total_bytes:
+        raise damaged(f"the file is cut short: {total_bytes:,} of {header.total_bytes:,} bytes", path, kind=header.kind)
+    if block[HEADER_BYTES:-1] != HDF5_MAGIC or block[-1] not in (2, 3):
+        raise damaged("the header is not followed by HDF5 of the expected version", path, kind=header.kind)
+    return header
+
+
+def body_sha256(path: Path) -> str:
+    """Return the SHA-256 of the file behind its header."""
+    with path.open("rb") as file:
+        file.seek(HEADER_BYTES)
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _parse(block: bytes, path: Path) -> Header:
+    if not block.startswith(MAGIC):
+        raise foreign(_nature(block), path)
+    if (schema := SCHEMA.match(block)) and version_order(version := schema[1].decode()):
+        raise _other_schema(version, path)
+    lines = LINES.fullmatch(block.decode("latin-1"))
+    if not lines or len(block) < HEADER_BYTES or sha256(lines["checked"].encode()) != lines["check"]:
+        raise damaged("the header is damaged", path)
+    if lines["kind"] not in KINDS:
+        raise foreign(f"unknown kind of artifact, {lines['kind'][:40]!r}", path)
+    return Header(
+        kind=lines["kind"],
+        schema_version=lines["schema"],
+        digest=lines["digest"],
+        versions=dict(pair.split("=", 1) for pair in lines["versions"].split(" ") if "=" in pair),
+        total_bytes=int(lines["bytes"]),
+        body_sha256=lines["sha256"],
+    )
+
+
+def _nature(block: bytes) -> str:
+    if not block:
+        return "the file is empty"
+    if HDF5_MAGIC in block[:520]:
+        return "an HDF5 file, but not a costar artifact"
+    return "not a costar artifact"
+
+
+def _other_schema(version: str, path: Path) -> ArtifactError:
+    if version_order(version) > 0:
+        return ArtifactError(
+            f"the artifact has schema version {version}, newer than this costar reads",
+            where=str(path),
+            fix="upgrade costar: `pip install --upgrade costar`",
+        )
+    return foreign(f"the artifact has schema version {version}, too old for this costar", path)

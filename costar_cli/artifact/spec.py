@@ -1,0 +1,113 @@
+"""What an artifact of each kind MUST and MAY hold; docs/format.md says the same, and a test compares them."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+__all__ = ["KINDS", "SCHEMA_VERSION", "KindSpec", "a_kind", "check_names", "content_problems", "version_order"]
+
+SCHEMA_VERSION: Final = "1.0"
+
+PANEL_FIELDS: Final = ("covariates", "treatments", "outcomes", "statics", "length", "subject_id")
+QUERY_FIELDS: Final = ("subject", "origin", "plan", "outcomes", "scored")
+TRAINED_ARRAYS: Final = ("params/**", "scaler/covariates", "scaler/outcomes", "scaler/statics")
+TRAINED_META: Final = ("method", "dataset_name", "schema", "config", "members", "history", "fingerprint")
+
+NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}){0,11}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class KindSpec:
+    """The content of one kind.
+
+    Array patterns are names in which `*` stands for one segment and `**` for one or more. Each `must` pattern matches
+    at least one array, and each array matches a `must` or a `may` pattern. `meta` lists the keys that `meta` must have.
+    """
+
+    made_by: str
+    must: tuple[str, ...] = ()
+    may: tuple[str, ...] = ()
+    meta: tuple[str, ...] = ()
+
+
+KINDS: Final[Mapping[str, KindSpec]] = {
+    "dataset": KindSpec(
+        made_by="costar simulate tumor",
+        must=tuple(f"source/train/panel/{field}" for field in PANEL_FIELDS),
+        may=(
+            *(f"*/*/panel/{field}" for field in PANEL_FIELDS),
+            *(f"*/*/queries/*/{field}" for field in QUERY_FIELDS),
+            "*/*/truth/**",
+        ),
+        meta=("name", "schema", "horizon", "parts", "config", "fingerprint"),
+    ),
+    "encoder": KindSpec(made_by="costar pretrain", must=TRAINED_ARRAYS, meta=TRAINED_META),
+    "model": KindSpec(
+        made_by="costar finetune",
+        must=TRAINED_ARRAYS,
+        meta=(*TRAINED_META, "init", "domain", "horizon", "trained_on"),
+    ),
+    "evaluation": KindSpec(
+        made_by="costar evaluate",
+        must=("rmse", "interval"),
+        may=tuple(f"rows/*/{field}" for field in ("members", "ensemble", "count")),
+        meta=("report", "fingerprint"),
+    ),
+    "estimates": KindSpec(
+        made_by="costar whatif",
+        must=(
+            *(f"history/{field}" for field in ("outcomes", "treatments")),
+            *(f"plans/{field}" for field in ("steps", "values", "observed")),
+            "model/*/predictions",
+        ),
+        may=("plans/truth",),
+        meta=("plans", "models", "schema", "fingerprint"),
+    ),
+    "run-state": KindSpec(made_by="costar pretrain --fresh", may=("**",), meta=("finished", "current", "fingerprint")),
+}
+
+
+def a_kind(kind: str) -> str:
+    """Return a kind with its article, for messages: `a dataset`, `an encoder`, `estimates`."""
+    return kind if kind == "estimates" else f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
+
+
+def version_order(version: str) -> int:
+    """Return 1 for a schema version newer than this costar, -1 for one too old to read, 0 for a readable one."""
+    major, minor = (int(part) for part in version.split("."))
+    own_major, own_minor = (int(part) for part in SCHEMA_VERSION.split("."))
+    if (major, minor) > (own_major, own_minor):
+        return 1
+    return 0 if major == own_major else -1
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Check that array names are safe and that none is also a group.
+
+    Raises:
+        ValueError: the first name that is not.
+    """
+    known = set(names)
+    for name in known:
+        if not NAME.fullmatch(name):
+            raise ValueError(f"{name[:80]!r} is not a name for an array")
+        segments = name.split("/")
+        for depth in range(1, len(segments)):
+            if (group := "/".join(segments[:depth])) in known:
+                raise ValueError(f"{group!r} is the name of both an array and a group")
+
+
+def content_problems(kind: str, names: Iterable[str], meta: Mapping[str, object]) -> list[str]:
+    """Return in words what a kind MUST have and these names and meta lack, or hold beyond what it MAY have."""
+    spec, names = KINDS[kind], list(names)
+    patterns = {pattern: _regex(pattern) for pattern in (*spec.must, *spec.may)}
+    lacking = [f"no array `{p}`" for p in spec.must if not any(patterns[p].fullmatch(name) for name in names)]
+    extra = [f"unknown array `{n}`" for n in names if not any(p.fullmatch(n) for p in patterns.values())]
+    return lacking + extra + [f"no `{key}` in meta" for key in spec.meta if key not in meta]
+
+
+@cache
+def _regex(pattern: str) -> re.Pattern[str]:
+    return re.compile("/".join({"*": "[^/]+", "**": ".+"}.get(s, re.escape(s)) for s in pattern.split("/")))

@@ -1,0 +1,160 @@
+"""A walk over the structure of an untrusted HDF5 file, before any array is read."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, cast
+
+from h5py import h5d, h5g, h5l, h5o, h5s, h5z
+
+from costar_cli.artifact.dtypes import hdf5_tag, stored_width
+from costar_cli.artifact.limits import MAX_BLOCK_BYTES, MAX_OBJECTS, MIN_CHUNK_BYTES, check_total, is_bomb
+from costar_cli.artifact.problems import damaged, reading
+from costar_cli.artifact.spec import NAME
+
+__all__ = ["Member", "survey"]
+
+FILTERS: Final = {h5z.FILTER_SHUFFLE: "shuffle", h5z.FILTER_DEFLATE: "deflate"}
+FILTER_CHAINS: Final = ((), ("deflate",), ("shuffle",), ("shuffle", "deflate"))
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One HDF5 dataset whose declaration has been checked.
+
+    `chunk` is its chunk shape, or None when it is stored in one piece. Chunks are consecutive runs of the array in
+    C order: 1 along the first axes, full along the last ones, and anything along one axis between.
+    """
+
+    dataset: Any = field(repr=False)
+    tag: str
+    shape: tuple[int, ...]
+    chunk: tuple[int, ...] | None
+    filters: tuple[str, ...]
+    stored_bytes: int
+
+    @property
+    def raw_bytes(self) -> int:
+        """Return the bytes of the whole array as stored in memory."""
+        return math.prod(self.shape) * stored_width(self.tag)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Return the most memory that the array can take in numpy, where text has four bytes per character."""
+        return self.raw_bytes * (5 if self.tag.startswith("utf8") else 1)
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Return the bytes of an unpacked chunk."""
+        return math.prod(self.chunk or self.shape) * stored_width(self.tag)
+
+    @property
+    def n_chunks(self) -> int:
+        """Return how many chunks cover the array."""
+        return math.prod(-(-n // c) for n, c in zip(self.shape, self.chunk or self.shape, strict=True))
+
+
+def survey(root: Any, path: Path, kind: str) -> dict[str, Member]:  # noqa: ANN401 - h5py has no types
+    """Return every dataset below `root` by name, having read none.
+
+    Raises:
+        ArtifactError: anything but plain groups and plain arrays of believable size.
+    """
+    members = dict(_walk(root, path, kind))
+    stored_bytes, file_bytes = sum(m.stored_bytes for m in members.values()), path.stat().st_size
+    if stored_bytes > file_bytes:
+        raise damaged("the arrays claim more storage than the file has", path, kind=kind)
+    declared_bytes = sum(m.memory_bytes for m in members.values())
+    check_total(declared_bytes, path)
+    if is_bomb(declared_bytes, stored_bytes):
+        raise damaged(f"{stored_bytes:,} bytes would unpack to {declared_bytes:,}", path, kind=kind)
+    return members
+
+
+def _walk(root: Any, path: Path, kind: str) -> Iterator[tuple[str, Member]]:  # noqa: ANN401 - h5py has no types
+    pending, seen = [("", root)], {h5o.get_info(root).addr}
+    while pending:
+        prefix, group = pending.pop()
+        with reading(path, prefix, kind=kind):
+            names = _link_names(group, MAX_OBJECTS - len(seen))
+        for link in names:
+            name = f"{prefix}/{link.decode('utf-8', 'backslashreplace')}".removeprefix("/")
+            with reading(path, name, kind=kind):
+                child = _open_child(group, link, name, seen)
+                if isinstance(child, h5g.GroupID):
+                    pending.append((name, child))
+                else:
+                    yield name, _member(child)
+
+
+def _link_names(group: Any, most: int) -> list[bytes]:  # noqa: ANN401 - h5py has no types
+    if group.get_num_objs() > most:
+        raise ValueError(f"more than {MAX_OBJECTS:,} groups and arrays")
+    return list(group)
+
+
+def _open_child(group: Any, link: bytes, name: str, seen: set[int]) -> Any:  # noqa: ANN401 - h5py has no types
+    if not NAME.fullmatch(name):
+        raise ValueError("not a name for a group or array")
+    link_type = group.links.get_info(link).type
+    if link_type != h5l.TYPE_HARD:
+        raise ValueError("an external link" if link_type == h5l.TYPE_EXTERNAL else "a soft link")
+    info = h5o.get_info(group, link)
+    if info.type not in (h5o.TYPE_GROUP, h5o.TYPE_DATASET):
+        raise ValueError("neither a group nor an array")
+    if info.rc != 1 or info.addr in seen:
+        raise ValueError("a second hard link to the same object")
+    if info.num_attrs:
+        raise ValueError("it has HDF5 attributes")
+    seen.add(info.addr)
+    return h5o.open(group, link)
+
+
+def _member(dataset: Any) -> Member:  # noqa: ANN401 - h5py has no types
+    plist = dataset.get_create_plist()
+    layout = plist.get_layout()
+    if layout not in (h5d.CONTIGUOUS, h5d.CHUNKED):
+        raise ValueError("a virtual array of other files" if layout == h5d.VIRTUAL else "an array of compact layout")
+    if plist.get_external_count():
+        raise ValueError("an array stored in other files")
+    chunk = plist.get_chunk() if layout == h5d.CHUNKED else None
+    member = Member(
+        dataset=dataset,
+        tag=hdf5_tag(dataset.get_type()),
+        shape=_shape(dataset.get_space()),
+        chunk=chunk,
+        filters=tuple(FILTERS.get(plist.get_filter(i)[0], "unknown") for i in range(plist.get_nfilters())),
+        stored_bytes=dataset.get_storage_size(),
+    )
+    _check_layout(member)
+    return member
+
+
+def _shape(space: Any) -> tuple[int, ...]:  # noqa: ANN401 - h5py has no types
+    if space.get_simple_extent_type() not in (h5s.SCALAR, h5s.SIMPLE):
+        raise ValueError("an array without a shape")
+    shape = space.get_simple_extent_dims()
+    if space.get_simple_extent_dims(True) != shape:
+        raise ValueError("an array of extendable shape")
+    return cast("tuple[int, ...]", tuple(shape))
+
+
+def _check_layout(member: Member) -> None:
+    if member.filters not in FILTER_CHAINS:
+        raise ValueError("a filter other than shuffle and deflate")
+    if member.chunk is None:
+        if member.raw_bytes > MAX_BLOCK_BYTES:
+            raise ValueError(f"an array of {member.raw_bytes:,} bytes in one piece")
+        if member.stored_bytes != member.raw_bytes:
+            raise ValueError(f"shape {member.shape} with {member.stored_bytes:,} bytes stored")
+        return
+    axis = next((i for i, n in enumerate(member.chunk) if n != 1), len(member.chunk))
+    if member.chunk[axis + 1 :] != member.shape[axis + 1 :] or any(
+        c > n for c, n in zip(member.chunk, member.shape, strict=True)
+    ):
+        raise ValueError(f"chunks {member.chunk} are no runs of shape {member.shape}")
+    if member.chunk_bytes > MAX_BLOCK_BYTES or member.n_chunks > 1 + member.raw_bytes // MIN_CHUNK_BYTES:
+        raise ValueError(f"chunks of {member.chunk_bytes:,} bytes")
+    if not member.stored_bytes:
+        raise ValueError(f"shape {member.shape} with nothing stored")

@@ -1,0 +1,185 @@
+"""The body of `costar whatif`: a question in, estimates out."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from costar_cli.commands.models import MAKE_MODEL, LoadedModel, load_models, name_models
+from costar_cli.commands.session import Session
+from costar_cli.commands.training import MAKE_DATA
+from costar_cli.config.choices import DomainName
+from costar_cli.errors import MismatchError, StorageError, UsageError
+from costar_cli.workspace import Workspace
+
+if TYPE_CHECKING:
+    from costar_cli.whatif import ModelAnswer, WhatIfReport
+
+__all__ = ["Question", "run_whatif"]
+
+PLOT_FORMATS = (".png", ".svg", ".pdf")
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked, and which files shall hold the answer."""
+
+    plan: Path
+    subject: int
+    origin: int | None
+    reference: str | None
+    level: float
+    truth: bool
+    csv: Path | None
+    plot: Path | None
+    out: Path | None
+    overwrite: bool
+
+    def check(self) -> None:
+        """See, before any work, that the answer can be written.
+
+        Raises:
+            UsageError: a plot of an unknown kind.
+            MismatchError: a file exists and may not be replaced.
+            StorageError: a folder does not exist.
+        """
+        if self.plot is not None and self.plot.suffix.lower() not in PLOT_FORMATS:
+            raise UsageError(
+                f"cannot draw `{self.plot.name}`", where="--plot", fix=f"end the name in {', '.join(PLOT_FORMATS)}"
+            )
+        for flag, path in (("--csv", self.csv), ("--plot", self.plot), ("--out", self.out)):
+            if path is None:
+                continue
+            if not path.parent.is_dir():
+                raise StorageError(f"there is no folder `{path.parent}`", where=flag, fix=f"`mkdir -p {path.parent}`")
+            if path.exists() and (not self.overwrite or path.resolve() == self.plan.resolve()):
+                raise MismatchError(
+                    f"`{path}` exists", where=flag, fix="add --overwrite to replace it, or choose another name"
+                )
+
+
+def run_whatif(session: Session, question: Question, data: Path, models: Sequence[Path]) -> None:
+    """Answer a question and show the answer."""
+    from costar_cli.panel.store import read_dataset
+    from costar_cli.whatif import estimate_outcomes, read_plans
+
+    question.check()
+    session.read("dataset", data, "dataset", MAKE_DATA)
+    dataset = read_dataset(data, queries=False, truth=question.truth)
+    domain = dataset.find_subject(question.subject).part.domain
+    named = name_models(models or _default_models(session.workspace, domain), session.workspace.root)
+    headers = {name: session.read(name, path, "model", MAKE_MODEL) for name, path in named.items()}
+    loaded = load_models(session, headers, named)
+    _warn_of_other_data(session, loaded, dataset.digest)
+    horizon = min(one.model.horizon for one in loaded)
+    request = read_plans(question.plan, dataset.schema.treatments, horizon=horizon)
+    report = estimate_outcomes(
+        dataset,
+        {one.name: one.model for one in loaded},
+        request,
+        subject=question.subject,
+        origin=question.origin,
+        level=question.level,
+        truth=question.truth,
+        reference=question.reference,
+        reporter=session.reporter,
+    )
+    _show(session, report)
+    digests = {"dataset": dataset.digest} | {f"model/{one.name}": one.header.digest for one in loaded}
+    _write(session, question, report, digests)
+    session.out.done(report.to_json())
+
+
+def _default_models(workspace: Workspace, domain: DomainName) -> list[Path]:
+    """Return the model of the subject's own domain, or the source's, or whatever there is."""
+    wanted = [workspace.model(domain=domain), workspace.model(), *workspace.models()]
+    return [path for path in wanted if path.exists()][:1]
+
+
+def _warn_of_other_data(session: Session, models: Sequence[LoadedModel], digest: str) -> None:
+    for one in models:
+        trained_on = one.header.parents.get("dataset", digest)
+        if trained_on != digest:
+            session.out.warn(
+                f"model `{one.name}` was trained on another data set ({trained_on[:8]}) than this one ({digest[:8]})"
+            )
+
+
+def _show(session: Session, report: "WhatIfReport") -> None:
+    out, history = session.out, report.history
+    where = f"subject {history.subject} ({history.part}), known up to {report.schema.step} {history.origin}"
+    out.text(f"{where} of {history.length - 1}")
+    for model in report.models:
+        for outcome in report.schema.outcomes:
+            unit = f" ({outcome.unit})" if outcome.unit else ""
+            out.table(*_table(report, model, outcome.name), title=f"{outcome.name}{unit}, by {model.label}")
+            if len(report.plans) > 1:
+                title = f"difference from `{report.reference}`"
+                out.table(*_table(report, model, outcome.name, differences=True), title=title)
+    for note in report.notes:
+        out.note(note)
+
+
+def _table(
+    report: "WhatIfReport", model: "ModelAnswer", outcome: str, *, differences: bool = False
+) -> tuple[list[str], list[list[object]]]:
+    """Return a column per plan and a row per step; under `--truth` the truth stands beside each estimate."""
+    rows = report.difference_rows() if differences else report.to_rows()
+    mine = [row for row in rows if (row["model"], row["outcome"]) == (model.label, outcome)]
+    plans = list(dict.fromkeys(str(row["plan"]) for row in mine))
+    decimals = _decimals(row["estimate"] for row in mine)
+    by_step: dict[int, dict[str, list[object]]] = {}
+    for row in mine:
+        cell: list[object] = [_estimate(row, decimals)]
+        cell += [_number(row["truth"], decimals)] if report.truth is not None else []
+        by_step.setdefault(int(row["step"] or 0), {})[str(row["plan"])] = cell
+    extra = 1 if report.truth is not None else 0
+    headers = [report.schema.step]
+    for plan in plans:
+        headers += [plan, *["truth"] * extra]
+    empty: list[object] = [None] * (1 + extra)
+    lines = [
+        [report.history.origin + step, *(cell for plan in plans for cell in cells.get(plan, empty))]
+        for step, cells in sorted(by_step.items())
+    ]
+    return headers, lines
+
+
+def _decimals(values: Iterable[object]) -> int:
+    """Return how many decimals show the largest value with four digits."""
+    largest = max((abs(value) for value in values if isinstance(value, float)), default=0.0)
+    return min(9, max(0, 3 - math.floor(math.log10(largest)))) if largest > 0 else 3
+
+
+def _estimate(row: Mapping[str, object], decimals: int) -> str | None:
+    estimate, lower, upper = (_number(row[name], decimals) for name in ("estimate", "lower", "upper"))
+    return estimate if lower is None or upper is None else f"{estimate} ({lower} to {upper})"
+
+
+def _number(value: object, decimals: int) -> str | None:
+    return f"{value:.{decimals}f}" if isinstance(value, float) else None
+
+
+def _write(session: Session, question: Question, report: "WhatIfReport", parents: Mapping[str, str]) -> None:
+    from costar_cli.artifact import fingerprint
+    from costar_cli.whatif import write_csv, write_estimates
+
+    if question.csv is not None:
+        write_csv(question.csv, report)
+        session.out.wrote("csv", question.csv)
+    if question.plot is not None:
+        from costar_cli.whatif.plot import plot_whatif
+
+        plot_whatif(report, question.plot)
+        session.out.wrote("plot", question.plot)
+    if question.out is not None:
+        asked = {key: value for key, value in asdict(question).items() if key in _ASKED}
+        mark = fingerprint("estimates", parents=parents, config={**asked, "plan": question.plan.read_text("utf-8")})
+        artifact = write_estimates(
+            question.out, report, parents=parents, fingerprint=mark, overwrite=question.overwrite
+        )
+        session.out.wrote("estimates", question.out, artifact.digest)
+
+
+_ASKED = ("subject", "origin", "reference", "level", "truth")

@@ -1,0 +1,81 @@
+"""`costar evaluate`: score the models on held-out subjects, beside a naive anchor and the published numbers."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from costar_cli.commands.evaluation import EvaluationFiles, run_evaluate
+from costar_cli.commands.models import ModelsOpt
+from costar_cli.commands.options import (
+    FILES,
+    SETTINGS,
+    ConfigFileOpt,
+    DataOpt,
+    DeviceOpt,
+    JsonFlag,
+    OutOpt,
+    OverwriteFlag,
+    QuietFlag,
+    SeedOpt,
+    ThreadsOpt,
+    WorkspaceOpt,
+)
+from costar_cli.commands.session import open_session
+from costar_cli.config.choices import SetupName
+from costar_cli.workspace import DEFAULT_WORKSPACE
+
+if TYPE_CHECKING:
+    from costar_cli.commands.session import Flags
+
+__all__ = ["evaluate"]
+
+
+def evaluate(
+    ctx: typer.Context,
+    setup: Annotated[
+        SetupName | None, typer.Option("--setup", help="Set-up to score; all that apply by default")
+    ] = None,
+    data: DataOpt = None,
+    model: ModelsOpt = None,
+    out: OutOpt = None,
+    csv: Annotated[
+        Path | None, typer.Option("--csv", help="Table to write, if not beside the output", rich_help_panel=FILES)
+    ] = None,
+    plots: Annotated[
+        Path | None, typer.Option("--plots", help="Folder of plots, if not the workspace's", rich_help_panel=FILES)
+    ] = None,
+    no_plots: Annotated[bool, typer.Option("--no-plots", help="Draw nothing", rich_help_panel=FILES)] = False,
+    overwrite: OverwriteFlag = False,
+    workspace: WorkspaceOpt = DEFAULT_WORKSPACE,
+    config: ConfigFileOpt = None,
+    seed: SeedOpt = None,
+    level: Annotated[
+        float | None, typer.Option("--level", help="Level of the bootstrap intervals", rich_help_panel=SETTINGS)
+    ] = None,
+    bootstrap: Annotated[
+        int | None, typer.Option("--bootstrap", help="Bootstrap replicates, 0 for none", rich_help_panel=SETTINGS)
+    ] = None,
+    device: DeviceOpt = None,
+    threads: ThreadsOpt = None,
+    json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Score the models: RMSE by horizon in the set-ups that apply, with intervals and plots."""
+    from costar_cli.config.models import EvaluateConfig, RuntimeConfig
+
+    flags: Flags = {
+        EvaluateConfig: {"level": level, "bootstrap": bootstrap, "seed": seed},
+        RuntimeConfig: {"device": device, "threads": threads},
+    }
+    session = open_session(ctx, flags, workspace=workspace, json=json, quiet=quiet, config=config)
+    place = session.workspace
+    report = out or place.evaluation
+    files = EvaluationFiles(
+        data=data or place.data,
+        models=model or place.models(),
+        report=report,
+        csv=csv or report.with_suffix(".csv"),
+        plots=None if no_plots else plots or place.plots,
+    )
+    run_evaluate(session, files, [setup] if setup else None, overwrite=overwrite)

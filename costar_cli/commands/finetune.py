@@ -1,0 +1,95 @@
+"""`costar finetune`: learn to predict outcomes under treatment plans."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from costar_cli.commands.options import (
+    FILES,
+    TRAINING,
+    BatchSizeOpt,
+    ConfigFileOpt,
+    DataOpt,
+    DeviceOpt,
+    EpochsOpt,
+    FreshFlag,
+    GroupOpt,
+    JsonFlag,
+    LearningRateOpt,
+    MembersOpt,
+    OutOpt,
+    OverwriteFlag,
+    PatienceOpt,
+    PrecisionOpt,
+    PresetOpt,
+    QuietFlag,
+    SeedOpt,
+    ThreadsOpt,
+    WorkspaceOpt,
+)
+from costar_cli.commands.session import open_session
+from costar_cli.commands.training import FinetuneFiles, run_finetune
+from costar_cli.config.choices import DomainName, InitName, MethodName, StepWeights
+from costar_cli.workspace import DEFAULT_WORKSPACE
+
+if TYPE_CHECKING:
+    from costar_cli.commands.session import Flags
+
+__all__ = ["finetune"]
+
+
+def finetune(
+    ctx: typer.Context,
+    domain: Annotated[
+        DomainName,
+        typer.Option("--domain", help="Train on the source, or adapt its model to few target subjects"),
+    ] = "source",
+    init: Annotated[
+        InitName, typer.Option("--from", help="Start from the pretrained encoder, or from random weights")
+    ] = "pretrained",
+    method: Annotated[MethodName, typer.Option("--method", help="What to train")] = "costar",
+    data: DataOpt = None,
+    start: Annotated[
+        Path | None,
+        typer.Option(
+            "--start", help="Encoder or source model to start from, if not the workspace's", rich_help_panel=FILES
+        ),
+    ] = None,
+    out: OutOpt = None,
+    overwrite: OverwriteFlag = False,
+    fresh: FreshFlag = False,
+    workspace: WorkspaceOpt = DEFAULT_WORKSPACE,
+    preset: PresetOpt = None,
+    config: ConfigFileOpt = None,
+    seed: SeedOpt = None,
+    members: MembersOpt = None,
+    epochs: EpochsOpt = None,
+    patience: PatienceOpt = None,
+    batch_size: BatchSizeOpt = None,
+    learning_rate: LearningRateOpt = None,
+    step_weights: Annotated[
+        StepWeights | None,
+        typer.Option("--step-weights", help="How much each step counts in the loss", rich_help_panel=TRAINING),
+    ] = None,
+    device: DeviceOpt = None,
+    precision: PrecisionOpt = None,
+    threads: ThreadsOpt = None,
+    group: GroupOpt = None,
+    json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Train encoder and outcome predictor on labelled subjects.
+
+    Interrupted, the same command continues where it stopped.
+    """
+    from costar_cli.config.models import FinetuneConfig, RuntimeConfig
+
+    training = {"epochs": epochs, "patience": patience, "batch_size": batch_size, "learning_rate": learning_rate}
+    flags: Flags = {
+        FinetuneConfig: {**training, "members": members, "seed": seed, "step_weights": step_weights},
+        RuntimeConfig: {"device": device, "precision": precision, "threads": threads, "group": group},
+    }
+    session = open_session(ctx, flags, workspace=workspace, json=json, quiet=quiet, preset=preset, config=config)
+    files = FinetuneFiles.choose(session.workspace, method, init, domain, data=data, start=start, out=out)
+    run_finetune(session, files, domain, overwrite=overwrite, fresh=fresh)

@@ -1,0 +1,83 @@
+"""`costar inspect`: what a file holds, where it comes from, how it was made."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from json import dumps as json_text
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from costar_cli.commands.options import JsonFlag, QuietFlag
+from costar_cli.commands.session import flatten, open_output
+from costar_cli.ui.output import Output
+from costar_cli.ui.text import plain
+
+__all__ = ["inspect"]
+
+
+def inspect(
+    ctx: typer.Context,
+    file: Annotated[Path, typer.Argument(help="Artifact to look into")],
+    json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Show an artifact's kind, lineage, settings, variables and arrays, without reading the arrays."""
+    from costar_cli.artifact import describe
+
+    out = open_output(ctx, json=json, quiet=quiet)
+    content = describe(file)
+    _show_identity(out, content)
+    _show_variables(out, content["meta"].get("schema"))
+    settings = flatten(content["config"])
+    if settings:
+        out.text("")
+        rows = [[name, json_text(value)] for name, value in settings.items()]
+        out.table(["setting", "value"], rows, title="config")
+    out.text("", *_tree(content["arrays"]))
+    out.done(content)
+
+
+def _show_identity(out: Output, content: Mapping[str, Any]) -> None:
+    lines = {
+        "kind": content["kind"],
+        "digest": content["digest"],
+        "schema": content["schema_version"],
+        "size": f"{content['file_bytes']:,} bytes, {content['array_bytes']:,} unpacked",
+        **{f"from {role}": digest for role, digest in content["parents"].items()},
+        "written by": ", ".join(f"{name} {version}" for name, version in content["versions"].items()),
+    }
+    scalars = {name: value for name, value in content["meta"].items() if isinstance(value, str | int | float)}
+    width = max(map(len, (*lines, *scalars)))
+    out.text(*(f"{plain(name):<{width}}  {plain(value)}" for name, value in (lines | scalars).items()))
+
+
+def _show_variables(out: Output, schema: object) -> None:
+    """Print the columns of a panel, as far as the file, which may be anybody's, describes them as costar does."""
+    if not isinstance(schema, Mapping):
+        return
+    rows: list[list[object]] = []
+    for role in ("covariates", "outcomes", "statics"):
+        variables = [variable for variable in schema.get(role) or () if isinstance(variable, Mapping)]
+        rows += [[role, *(variable.get(field) for field in ("name", "unit", "kind"))] for variable in variables]
+    treatments = schema.get("treatments")
+    if isinstance(treatments, Mapping):
+        names, levels = treatments.get("names") or (), treatments.get("levels") or ()
+        for name, labels in zip(names, levels, strict=False):
+            rows.append(["treatments", name, "/".join(map(str, labels)), treatments.get("mode")])
+    if rows:
+        out.text("")
+        out.table(["role", "variable", "unit or levels", "kind"], rows, title="variables")
+
+
+def _tree(arrays: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the arrays as an indented tree: a line per group, then its arrays with type, shape and size."""
+    above: list[str] = []
+    for array in arrays:
+        *groups, leaf = str(array["name"]).split("/")
+        shared = next((i for i, (a, b) in enumerate(zip(above, groups, strict=False)) if a != b), len(above))
+        shared = min(shared, len(groups))
+        for depth in range(shared, len(groups)):
+            yield f"{'  ' * depth}{plain(groups[depth])}/"
+        shape = " x ".join(f"{size:,}" for size in array["shape"]) or "scalar"
+        yield f"{'  ' * len(groups)}{plain(leaf)}  {array['dtype']}  {shape}  {array['bytes']:,} bytes"
+        above = groups

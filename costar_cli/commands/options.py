@@ -1,0 +1,102 @@
+"""Every option that more than one verb has, defined once."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from costar_cli.config.choices import DeviceName, PrecisionName, PresetName
+
+__all__ = [
+    "BatchSizeOpt",
+    "ConfigFileOpt",
+    "DataOpt",
+    "DeviceOpt",
+    "EpochsOpt",
+    "FreshFlag",
+    "GroupOpt",
+    "JsonFlag",
+    "LearningRateOpt",
+    "MembersOpt",
+    "OutOpt",
+    "OverwriteFlag",
+    "PatienceOpt",
+    "PrecisionOpt",
+    "PresetOpt",
+    "QuietFlag",
+    "SeedOpt",
+    "ThreadsOpt",
+    "WorkspaceOpt",
+]
+
+FILES, SETTINGS, TRAINING, MACHINE, MESSAGES = "Files", "Settings", "Training", "Machine", "Messages"
+
+WorkspaceOpt = Annotated[
+    Path,
+    typer.Option(
+        "--workspace", "-w", envvar="COSTAR_WORKSPACE", help="Folder of this experiment", rich_help_panel=FILES
+    ),
+]
+DataOpt = Annotated[Path | None, typer.Option("--data", help="Data set, if not the workspace's", rich_help_panel=FILES)]
+OutOpt = Annotated[
+    Path | None, typer.Option("--out", "-o", help="File to write, if not the workspace's", rich_help_panel=FILES)
+]
+OverwriteFlag = Annotated[
+    bool, typer.Option("--overwrite", help="Replace files made from other inputs or settings", rich_help_panel=FILES)
+]
+FreshFlag = Annotated[
+    bool, typer.Option("--fresh", help="Start over instead of continuing an interrupted run", rich_help_panel=FILES)
+]
+
+PresetOpt = Annotated[
+    PresetName | None,
+    typer.Option(
+        "--preset",
+        envvar="COSTAR_PRESET",
+        help="Sizes, epochs and members: a demonstration, a sensible result on a CPU, or the paper's protocol",
+        rich_help_panel=SETTINGS,
+    ),
+]
+ConfigFileOpt = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", envvar="COSTAR_CONFIG", help="TOML file of settings", rich_help_panel=SETTINGS),
+]
+SeedOpt = Annotated[
+    int | None, typer.Option("--seed", help="Seed; the same seed gives the same bytes", rich_help_panel=SETTINGS)
+]
+
+EpochsOpt = Annotated[
+    int | None, typer.Option("--epochs", help="Most passes over the training subjects", rich_help_panel=TRAINING)
+]
+PatienceOpt = Annotated[
+    int | None,
+    typer.Option(
+        "--patience", help="Epochs without a better validation loss before a member stops", rich_help_panel=TRAINING
+    ),
+]
+BatchSizeOpt = Annotated[
+    int | None, typer.Option("--batch-size", help="Subjects per step and member", rich_help_panel=TRAINING)
+]
+LearningRateOpt = Annotated[
+    float | None, typer.Option("--learning-rate", help="Adam's learning rate", rich_help_panel=TRAINING)
+]
+MembersOpt = Annotated[
+    int | None, typer.Option("--members", help="Ensemble members to train", rich_help_panel=TRAINING)
+]
+
+DeviceOpt = Annotated[DeviceName | None, typer.Option("--device", help="Where to compute", rich_help_panel=MACHINE)]
+PrecisionOpt = Annotated[
+    PrecisionName | None, typer.Option("--precision", help="Arithmetic of training", rich_help_panel=MACHINE)
+]
+ThreadsOpt = Annotated[int | None, typer.Option("--threads", help="CPU threads", rich_help_panel=MACHINE)]
+GroupOpt = Annotated[
+    int | None,
+    typer.Option("--group", help="Members that share a step: all on a GPU, one on a CPU", rich_help_panel=MACHINE),
+]
+
+JsonFlag = Annotated[
+    bool, typer.Option("--json", help="Print exactly one JSON document, also on failure", rich_help_panel=MESSAGES)
+]
+QuietFlag = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Print results, warnings and errors only", rich_help_panel=MESSAGES)
+]

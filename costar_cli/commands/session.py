@@ -1,0 +1,177 @@
+"""What every verb does before and after its work: settings, inputs, lock, "up to date", and what to say."""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from costar_cli.config.choices import PresetName
+from costar_cli.errors import ArtifactError, MismatchError, StorageError
+from costar_cli.ui.output import Output
+from costar_cli.ui.progress import OutputReporter
+from costar_cli.workspace import Workspace
+
+if TYPE_CHECKING:
+    from costar_cli.artifact import Artifact
+    from costar_cli.config.models import Config
+    from costar_cli.config.resolve import Settings
+
+    Flags = Mapping[type[Config], Mapping[str, object]]
+
+__all__ = ["Session", "flatten", "open_output", "open_session"]
+
+
+def open_output(ctx: typer.Context, *, json: bool, quiet: bool = False, workspace: Path | None = None) -> Output:
+    """Return the run's sink, told which verb runs and how it shall speak."""
+    out = ctx.obj if isinstance(ctx.obj, Output) else Output()
+    verb = ctx.command_path.partition(" ")[2]
+    out.begin(verb, json=json, quiet=quiet, workspace=workspace)
+    return out
+
+
+def open_session(
+    ctx: typer.Context,
+    flags: "Flags",
+    *,
+    workspace: Path,
+    json: bool,
+    quiet: bool,
+    preset: PresetName | None = None,
+    config: Path | None = None,
+) -> "Session":
+    """Resolve the settings of a verb and return everything that its body needs.
+
+    Raises:
+        UsageError: settings that are not valid, all of them at once.
+    """
+    from costar_cli.config.resolve import resolve
+
+    out = open_output(ctx, json=json, quiet=quiet, workspace=workspace)
+    settings = resolve(flags, preset=preset, file=config, environ=os.environ)
+    for warning in settings.warnings:
+        out.warn(warning)
+    out.config(settings.describe(flags))
+    return Session(out, Workspace(workspace), settings, OutputReporter(out))
+
+
+@dataclass(frozen=True)
+class Session:
+    """One run of one verb."""
+
+    out: Output
+    workspace: Workspace
+    settings: "Settings"
+    reporter: OutputReporter
+
+    def read(self, role: str, path: Path, kind: str, fix: str) -> "Artifact":
+        """Return the header of an input, and say that it is read.
+
+        Args:
+            role: what the input is to the verb: `dataset`, `encoder`, `model`.
+            path: its file.
+            kind: the kind of artifact that it must be.
+            fix: the command that makes such a file.
+
+        Raises:
+            ArtifactError: the file is missing, is no artifact, or is one of another kind.
+        """
+        from costar_cli.artifact import read_header
+
+        if not path.exists():
+            raise ArtifactError(f"there is no {role} yet", where=str(path), fix=fix)
+        header = read_header(path)
+        if header.kind != kind:
+            raise ArtifactError(f"this file holds a {header.kind}, not a {kind}", where=str(path), fix=fix)
+        self.out.read(role, path, header.digest, kind)
+        return header
+
+    def step(self, kind: str, path: Path, *, parents: Mapping[str, str], config: Mapping[str, Any]) -> "BuildStep":
+        """Return what the verb is about to make."""
+        from costar_cli.artifact import fingerprint
+
+        return BuildStep(kind, path, dict(parents), dict(config), fingerprint(kind, parents=parents, config=config))
+
+    @contextmanager
+    def writing(self, path: Path) -> Iterator[None]:
+        """Hold the workspace while the verb writes, and see first that it can write there."""
+        with self.workspace.lock():
+            folder = path.parent
+            if not folder.is_dir():
+                raise StorageError("the folder does not exist", where=str(folder), fix=f"`mkdir -p {folder}`")
+            if not os.access(folder, os.W_OK):
+                raise StorageError("the folder cannot be written", where=str(folder), fix="choose another with --out")
+            yield
+
+
+@dataclass(frozen=True)
+class BuildStep:
+    """A file that a verb makes of its inputs and settings."""
+
+    kind: str
+    path: Path
+    parents: Mapping[str, str]
+    config: Mapping[str, Any]
+    fingerprint: str
+
+    def find(self, *, overwrite: bool, again: bool = False) -> "Artifact | None":
+        """Return the header of the file if it is up to date, None if it is to be made.
+
+        Args:
+            overwrite: a file made from something else may be replaced.
+            again: make it even if it is up to date.
+
+        Raises:
+            MismatchError: the file was made from something else, and may not be replaced.
+        """
+        from costar_cli.artifact import read_header
+
+        if not self.path.exists():
+            return None
+        try:
+            header = read_header(self.path)
+        except ArtifactError as error:
+            if overwrite:
+                return None
+            raise MismatchError(
+                f"the output exists and cannot be read: {error.problem}", where=str(self.path), fix=_REPLACE
+            ) from error
+        if header.kind == self.kind and header.meta.get("fingerprint") == self.fingerprint:
+            return None if again else header
+        if overwrite:
+            return None
+        raise MismatchError(
+            f"the output exists, made from other inputs or settings (it holds a {header.kind})",
+            where=str(self.path),
+            fix=_REPLACE,
+            details=self._differences(header),
+        )
+
+    def _differences(self, header: "Artifact") -> list[str]:
+        changed = [
+            f"{role}: {header.parents.get(role, 'none')[:8]} there, {self.parents.get(role, 'none')[:8]} now"
+            for role in sorted(set(header.parents) | set(self.parents))
+            if header.parents.get(role) != self.parents.get(role)
+        ]
+        there, now = flatten(header.meta.get("config")), flatten(self.config)
+        return changed + [
+            f"{name}: {there[name]} there, {now[name]} now"
+            for name in sorted(set(there) & set(now))
+            if there[name] != now[name]
+        ]
+
+
+_REPLACE = "add --overwrite to replace it, or write elsewhere with --out or --workspace"
+
+
+def flatten(config: object, prefix: str = "") -> dict[str, object]:
+    """Return nested settings with dotted names: `{"encoder.width": 24}`."""
+    if not isinstance(config, Mapping):
+        return {prefix: config} if prefix else {}
+    flat: dict[str, object] = {}
+    for name, value in config.items():
+        flat |= flatten(value, f"{prefix}.{name}" if prefix else str(name))
+    return flat

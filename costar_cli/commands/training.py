@@ -1,0 +1,179 @@
+"""What the two training verbs share: their files, what makes two runs the same, and the summary at the end."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from costar_cli.commands.session import BuildStep, Session
+from costar_cli.config.choices import DomainName, InitName, MethodName
+from costar_cli.errors import UsageError
+from costar_cli.workspace import Workspace
+
+if TYPE_CHECKING:
+    from costar_cli.artifact import Artifact
+    from costar_cli.config.models import FinetuneConfig, RuntimeConfig, TrainingConfig
+    from costar_cli.train import Trained
+
+__all__ = ["MAKE_DATA", "FinetuneFiles", "identity_config", "run_finetune", "show_training", "store_trained"]
+
+MAKE_DATA = "`costar simulate tumor` makes one"
+
+
+@dataclass(frozen=True)
+class FinetuneFiles:
+    """What `finetune` reads and writes; `start` is an encoder, a source model, or nothing."""
+
+    data: Path
+    start: Path | None
+    start_kind: str
+    start_fix: str
+    out: Path
+
+    @classmethod
+    def choose(
+        cls,
+        workspace: Workspace,
+        method: MethodName,
+        init: InitName,
+        domain: DomainName,
+        *,
+        data: Path | None,
+        start: Path | None,
+        out: Path | None,
+    ) -> Self:
+        """Return the files given, and the workspace's for the rest."""
+        scratch = " --from scratch" if init == "scratch" else ""
+        kind, fix = "encoder", "`costar pretrain` makes one, or train `--from scratch`"
+        default: Path | None = workspace.encoder
+        if domain == "target":
+            kind, fix = "model", f"`costar finetune{scratch}` makes it: the target's model starts from the source's"
+            default = workspace.model(method, init, "source")
+        elif init == "scratch":
+            if start is not None:
+                raise UsageError("`--from scratch` starts from nothing", where="--start", fix="leave one of them out")
+            default = None
+        path = out or workspace.model(method, init, domain)
+        return cls(data or workspace.data, start or default, kind, fix, path)
+
+
+def identity_config(config: "TrainingConfig", runtime: "RuntimeConfig") -> dict[str, Any]:
+    """Return what makes a training run that run: its settings and precision; not device, threads or grouping."""
+    return {**config.model_dump(mode="json"), "precision": runtime.precision}
+
+
+def run_finetune(session: Session, files: FinetuneFiles, domain: DomainName, *, overwrite: bool, fresh: bool) -> None:
+    """Make a model, or see that it is up to date, and say so."""
+    from costar_cli.config.models import FinetuneConfig, RuntimeConfig
+
+    header = session.read("dataset", files.data, "dataset", MAKE_DATA)
+    parents = {"dataset": header.digest}
+    start = None
+    if files.start is not None:
+        start = session.read(files.start_kind, files.start, files.start_kind, files.start_fix)
+        parents[files.start_kind] = start.digest
+        _warn_of_other_data(session, start, header.digest)
+    config, runtime = _follow(session, session.settings[FinetuneConfig], start), session.settings[RuntimeConfig]
+    identity = {**identity_config(config, runtime), "domain": domain}
+    step = session.step("model", files.out, parents=parents, config=identity)
+    with session.writing(files.out):
+        artifact = step.find(overwrite=overwrite, again=fresh)
+        status = "up_to_date" if artifact else "done"
+        if artifact:
+            session.out.up_to_date("model", files.out, artifact.digest)
+        else:
+            trained = _train(session, files, step, config, runtime, domain, fresh=fresh)
+            artifact = store_trained(session, step, trained, overwrite=overwrite or fresh)
+    more = ["costar finetune --domain target"] if domain == "source" else []
+    show_training(session, artifact, status, *more, "costar evaluate")
+
+
+def _follow(session: Session, config: "FinetuneConfig", start: "Artifact | None") -> "FinetuneConfig":
+    """Train as many members as there are to start from, unless somebody chose a number."""
+    chosen = session.settings.is_chosen("finetune.members")
+    if start is None or chosen:
+        return config
+    return config.model_copy(update={"members": int(start.meta["members"])})
+
+
+def _warn_of_other_data(session: Session, start: "Artifact", dataset: str) -> None:
+    trained_on = start.parents.get("dataset", "")
+    if trained_on != dataset:
+        session.out.warn(
+            f"the {start.kind} was trained on another data set ({trained_on[:8]}) than this one ({dataset[:8]})"
+        )
+
+
+def _train(
+    session: Session,
+    files: FinetuneFiles,
+    step: BuildStep,
+    config: "FinetuneConfig",
+    runtime: "RuntimeConfig",
+    domain: DomainName,
+    *,
+    fresh: bool,
+) -> "Trained":
+    from costar_cli.artifact import read_artifact
+    from costar_cli.methods.costar.model import CostarModel
+    from costar_cli.panel import Part
+    from costar_cli.panel.store import read_dataset
+    from costar_cli.train import finetune
+
+    parts = [Part(domain, "train"), Part(domain, "val")]
+    dataset = read_dataset(files.data, queries=False, truth=False, parts=parts)
+    start = None
+    if files.start is not None:
+        start = CostarModel.from_artifact(read_artifact(files.start, kind=files.start_kind))
+    return finetune(
+        dataset,
+        config,
+        runtime,
+        domain=domain,
+        start=start,
+        checkpoint=session.workspace.run_state(files.out),
+        fingerprint=step.fingerprint,
+        reporter=session.reporter,
+        fresh=fresh,
+    )
+
+
+def store_trained(session: Session, step: BuildStep, trained: "Trained", *, overwrite: bool) -> "Artifact":
+    """Write what was trained, and forget the run's state."""
+    from costar_cli.artifact import write_artifact
+
+    artifact = write_artifact(
+        step.path,
+        kind=step.kind,
+        arrays=trained.arrays,
+        meta=trained.meta,
+        parents=trained.parents,
+        overwrite=overwrite,
+    )
+    session.workspace.run_state(step.path).unlink(missing_ok=True)
+    session.out.wrote(step.kind, step.path, artifact.digest)
+    return artifact
+
+
+def show_training(session: Session, artifact: "Artifact", status: str, *next_commands: str) -> None:
+    """Print one line per member, suggest what to do next, and end the verb."""
+    history = artifact.meta["history"]
+    rows = [_member(*member) for member in enumerate(zip(*(history[name] for name in _SERIES), strict=True), start=1)]
+    session.out.table([field.replace("_", " ") for field in _FIELDS], rows)
+    reference = artifact.meta.get("reference")
+    if reference is not None:
+        session.out.text(f"guessing scores {reference:.4g}")
+    session.out.next(*next_commands)
+    members = [dict(zip(_FIELDS, row, strict=True)) for row in rows]
+    session.out.done({"members": members, "reference_loss": reference}, status=status)
+
+
+_FIELDS = ("member", "epochs", "best_epoch", "train_loss", "validation_loss")
+_SERIES = ("train_loss", "validation_loss", "best_epoch")
+
+
+def _member(number: int, series: tuple[Sequence[float], Sequence[float], int]) -> list[object]:
+    """Return a member's number, epochs, best epoch (from 1), and the two losses of its last or best epoch."""
+    train_loss, validation_loss, best = series
+    at = best if 0 <= best < len(validation_loss) else -1
+    return [number, len(train_loss), best + 1, train_loss[at], validation_loss[at]]

@@ -1,0 +1,27 @@
+"""`costar verify`: is a file complete and unchanged?"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from costar_cli.commands.options import JsonFlag, QuietFlag
+from costar_cli.commands.session import open_output
+
+__all__ = ["verify"]
+
+
+def verify(
+    ctx: typer.Context,
+    file: Annotated[Path, typer.Argument(help="Artifact to verify")],
+    json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Check every byte of an artifact against its digest."""
+    from costar_cli.artifact import verify_artifact
+
+    out = open_output(ctx, json=json, quiet=quiet)
+    artifact = verify_artifact(file)
+    out.read("file", file, artifact.digest, artifact.kind)
+    out.text(f"{file} is a sound {artifact.kind}", f"digest {artifact.digest}")
+    out.done({"kind": artifact.kind, "digest": artifact.digest, "schema_version": artifact.schema_version})

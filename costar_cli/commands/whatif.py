@@ -1,0 +1,67 @@
+"""`costar whatif`: one subject, several treatment plans, estimated outcomes."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from costar_cli.commands.estimates import Question, run_whatif
+from costar_cli.commands.models import ModelsOpt
+from costar_cli.commands.options import (
+    FILES,
+    ConfigFileOpt,
+    DataOpt,
+    DeviceOpt,
+    JsonFlag,
+    OutOpt,
+    OverwriteFlag,
+    QuietFlag,
+    ThreadsOpt,
+    WorkspaceOpt,
+)
+from costar_cli.commands.session import open_session
+from costar_cli.workspace import DEFAULT_WORKSPACE
+
+if TYPE_CHECKING:
+    from costar_cli.commands.session import Flags
+
+__all__ = ["whatif"]
+
+
+def whatif(
+    ctx: typer.Context,
+    subject: Annotated[int, typer.Option("--subject", "-s", help="Subject by id, in whatever domain and split")],
+    plan: Annotated[Path, typer.Option("--plan", "-p", help="JSON file of one or several named plans")],
+    origin: Annotated[
+        int | None, typer.Option("--origin", help="Last step that is known; the plan's, or the subject's last one")
+    ] = None,
+    reference: Annotated[
+        str | None, typer.Option("--reference", help="Plan to compare with; the first by default")
+    ] = None,
+    level: Annotated[float, typer.Option("--level", help="Probability between lower and upper")] = 0.9,
+    truth: Annotated[bool, typer.Option("--truth", help="Add the simulator's answer and the error")] = False,
+    csv: Annotated[Path | None, typer.Option("--csv", help="Table to write", rich_help_panel=FILES)] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", help="Figure to draw: .png, .svg or .pdf", rich_help_panel=FILES)
+    ] = None,
+    out: OutOpt = None,
+    overwrite: OverwriteFlag = False,
+    data: DataOpt = None,
+    model: ModelsOpt = None,
+    workspace: WorkspaceOpt = DEFAULT_WORKSPACE,
+    config: ConfigFileOpt = None,
+    device: DeviceOpt = None,
+    threads: ThreadsOpt = None,
+    json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Estimate a subject's outcomes under treatment plans, and the differences between them."""
+    from costar_cli.config.models import RuntimeConfig
+
+    flags: Flags = {RuntimeConfig: {"device": device, "threads": threads}}
+    session = open_session(ctx, flags, workspace=workspace, json=json, quiet=quiet, config=config)
+    question = Question(
+        plan=plan, subject=subject, origin=origin, reference=reference, level=level, truth=truth,
+        csv=csv, plot=plot, out=out, overwrite=overwrite,
+    )  # fmt: skip
+    run_whatif(session, question, data or session.workspace.data, model or [])

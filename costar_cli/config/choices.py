@@ -1,0 +1,25 @@
+"""The closed lists that flags and settings choose from; without pydantic, so that `--help` stays instant."""
+
+from typing import Literal
+
+__all__ = [
+    "DeviceName",
+    "DomainName",
+    "InitName",
+    "MethodName",
+    "PlansName",
+    "PrecisionName",
+    "PresetName",
+    "SetupName",
+    "StepWeights",
+]
+
+DeviceName = Literal["auto", "cpu", "cuda"]
+DomainName = Literal["source", "target"]
+InitName = Literal["pretrained", "scratch"]
+MethodName = Literal["costar"]
+PlansName = Literal["sliding", "random"]
+PrecisionName = Literal["float32", "tf32", "bf16", "float64"]
+PresetName = Literal["quick", "default", "paper"]
+SetupName = Literal["zero-shot", "few-shot", "supervised"]
+StepWeights = Literal["uniform", "inverse", "sq_inverse", "first_only"]

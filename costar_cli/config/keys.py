@@ -1,0 +1,121 @@
+"""The settings as a flat list of keys: `pretrain.encoder.width` and what it accepts."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import ConfigDict, TypeAdapter
+from pydantic.fields import FieldInfo
+
+from costar_cli.config.models import (
+    Config,
+    EvaluateConfig,
+    FinetuneConfig,
+    PretrainConfig,
+    RuntimeConfig,
+    TumorConfig,
+)
+
+__all__ = ["SECTIONS", "Key", "all_keys", "section_of"]
+
+SECTIONS: Mapping[str, type[Config]] = {
+    "simulate.tumor": TumorConfig,
+    "pretrain": PretrainConfig,
+    "finetune": FinetuneConfig,
+    "evaluate": EvaluateConfig,
+    "runtime": RuntimeConfig,
+}
+
+_WORDS = {int: "an integer", float: "a number", bool: "true or false", str: "text"}
+
+
+@dataclass(frozen=True, eq=False)
+class Key:
+    """One setting: where it lives, how it is written in each source, and what it accepts."""
+
+    section: str
+    path: tuple[str, ...]
+    field: FieldInfo
+
+    def __str__(self) -> str:
+        return ".".join((self.section, *self.path))
+
+    @property
+    def env(self) -> str:
+        """Return the environment variable that sets the key."""
+        return "COSTAR_" + str(self).upper().replace(".", "_")
+
+    @property
+    def flag(self) -> str:
+        """Return the flag that sets the key, where its verb has one."""
+        return "--" + "-".join(self.path).replace("_", "-")
+
+    @property
+    def default(self) -> Any:  # noqa: ANN401 - a setting can be a number, a word, a switch, or nothing
+        """Return the value that holds when nobody says otherwise."""
+        return self.field.get_default(call_default_factory=True)
+
+    @property
+    def expected(self) -> str:
+        """Say what the key accepts, for messages and the reference: `an integer, at least 1`."""
+        kind, optional = _without_none(self.field.annotation)
+        if get_origin(kind) is Literal:
+            words = "one of " + ", ".join(f"`{choice}`" for choice in get_args(kind))
+        else:
+            bounds = [text for item in self.field.metadata for text in _bounds(item)]
+            words = ", ".join([_WORDS.get(kind, str(kind)), *bounds])
+        return f"{words}, or nothing" if optional else words
+
+    def check(self, value: object, *, text: bool) -> object:
+        """Return the value as its type, or raise pydantic's ValidationError.
+
+        Args:
+            value: as the source gives it.
+            text: the source knows only text (environment variables), so `"6"` is the number 6.
+        """
+        adapter = _adapter(self)
+        if text:
+            return adapter.validate_strings(str(value).strip())
+        return adapter.validate_python(value, strict=True)
+
+
+@cache
+def all_keys() -> Mapping[str, Key]:
+    """Return every setting by its full name, in the order of the models."""
+    return {str(key): key for section, model in SECTIONS.items() for key in _leaves(section, model, ())}
+
+
+def section_of(model: type[Config]) -> str:
+    """Return the section that a configuration model stands for."""
+    return next(section for section, known in SECTIONS.items() if known is model)
+
+
+def _leaves(section: str, model: type[Config], path: tuple[str, ...]) -> Iterator[Key]:
+    for name, field in model.model_fields.items():
+        kind, _ = _without_none(field.annotation)
+        if isinstance(kind, type) and issubclass(kind, Config):
+            yield from _leaves(section, kind, (*path, name))
+        else:
+            yield Key(section, (*path, name), field)
+
+
+def _without_none(annotation: Any) -> tuple[Any, bool]:  # noqa: ANN401 - annotations have no common type
+    """Return `(int, True)` for `int | None`."""
+    if get_origin(annotation) not in (Union, UnionType):
+        return annotation, False
+    kinds = [kind for kind in get_args(annotation) if kind is not type(None)]
+    return kinds[0], len(kinds) < len(get_args(annotation))
+
+
+def _bounds(item: object) -> Iterator[str]:
+    for name, words in (("ge", "at least"), ("gt", "above"), ("le", "at most"), ("lt", "below")):
+        if (bound := getattr(item, name, None)) is not None:
+            yield f"{words} {bound}"
+
+
+@cache
+def _adapter(key: Key) -> TypeAdapter[Any]:
+    annotation: Any = Annotated[key.field.annotation, key.field]
+    return TypeAdapter(annotation, config=ConfigDict(allow_inf_nan=False))

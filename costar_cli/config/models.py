@@ -1,0 +1,117 @@
+"""Every setting of the five verbs: its default, its bounds, and what it does.
+
+Defaults are the paper's tumour settings (spec models A.9 to A.11); `presets.py` holds what differs per preset.
+"""
+
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from costar_cli.config.choices import DeviceName, PlansName, PrecisionName, StepWeights
+
+__all__ = [
+    "Config",
+    "EncoderConfig",
+    "EvaluateConfig",
+    "FinetuneConfig",
+    "PretrainConfig",
+    "RuntimeConfig",
+    "TrainingConfig",
+    "TumorConfig",
+]
+
+
+class Config(BaseModel):
+    """The base of every configuration: immutable, unknown keys are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class TumorConfig(Config):
+    """The tumour growth cohort (spec datasets A)."""
+
+    gamma: float = Field(10.0, ge=0, le=100, description="Confounding strength of the source domain's policy")
+    target_gamma: float = Field(0.0, ge=0, le=100, description="Confounding strength of the target domain's policy")
+    train: int = Field(10_000, ge=1, le=1_000_000, description="Source patients to train on")
+    val: int = Field(1_000, ge=1, le=1_000_000, description="Source patients to select on")
+    test: int = Field(1_000, ge=1, le=1_000_000, description="Source patients to test on")
+    target_train: int = Field(100, ge=1, le=1_000_000, description="Target patients for few-shot fine-tuning")
+    target_val: int = Field(1_000, ge=1, le=1_000_000, description="Target patients to select on in few-shot")
+    target_test: int = Field(1_000, ge=1, le=1_000_000, description="Target patients to test on")
+    steps: int = Field(60, ge=3, le=1_000, description="Days simulated per patient")
+    horizon: int = Field(6, ge=2, le=100, description="Days predicted from an origin (the paper's tau = 1..6)")
+    plans: PlansName = Field("sliding", description="Treatment sequences of the test queries")
+    paired: bool = Field(False, description="Give source and target the same virtual patients and noise")
+    seed: int = Field(10, ge=0, lt=2**63, description="Seed of the simulation")
+
+
+class EncoderConfig(Config):
+    """The shape of the COSTAR encoder (spec models A.1 to A.8, A.11)."""
+
+    width: int = Field(24, ge=2, le=4096, description="Model width d, a multiple of heads")
+    layers: int = Field(1, ge=1, le=64, description="Pairs of temporal and feature-wise attention blocks")
+    heads: int = Field(2, ge=1, le=64, description="Attention heads")
+    dropout: float = Field(0.1, ge=0, lt=1, description="Dropout rate, quantised to 1/256")
+    clip_distance: int = Field(15, ge=1, le=1000, description="Relative positions are clipped at this many steps")
+    pool: Literal["component", "token"] = Field("component", description="Mean of component means, or of all tokens")
+    feature_encoding: Literal["tree", "absolute"] = Field("tree", description="Feature positional encoding")
+
+    @model_validator(mode="after")
+    def _heads_divide_width(self) -> Self:
+        if self.width % self.heads:
+            raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
+        return self
+
+
+class TrainingConfig(Config):
+    """What both training stages share."""
+
+    epochs: int = Field(200, ge=1, le=100_000, description="Most passes over the training subjects")
+    patience: int = Field(20, ge=1, description="Epochs without a better validation loss before a member stops")
+    batch_size: int = Field(64, ge=1, description="Subjects per step and member")
+    validation_batch_size: int = Field(256, ge=1, description="Subjects per validation step")
+    learning_rate: float = Field(1e-3, gt=0, le=1, description="Adam's learning rate")
+    seed: int = Field(10, ge=0, lt=2**63, description="Seed of initialisation, shuffling, dropout and augmentation")
+
+
+class PretrainConfig(TrainingConfig):
+    """Self-supervised pretraining (spec models A.9)."""
+
+    members: int = Field(5, ge=1, le=1000, description="Ensemble members trained together")
+    encoder: EncoderConfig = EncoderConfig()
+    momentum: float = Field(0.99, ge=0, lt=1, description="Momentum of the key encoder")
+    temperature: float = Field(1.0, gt=0, description="Temperature of the contrastive loss")
+    components: bool = Field(True, description="Contrast the component representations too")
+    augment_probability: float = Field(0.5, ge=0, le=1, description="Probability of each augmentation")
+    augment_sigma: float = Field(0.5, ge=0, description="Standard deviation of scale, shift and jitter")
+    augment_granularity: Literal["batch", "sample"] = Field("batch", description="What shares a coin, scale and shift")
+    max_contrast: int | None = Field(None, ge=2, description="Contrast a random subset of this many positions")
+    keep: Literal["last", "best"] = Field("last", description="Which epoch's weights to keep")
+
+
+class FinetuneConfig(TrainingConfig):
+    """Supervised training of encoder and outcome predictor (spec models A.10)."""
+
+    members: int | None = Field(None, ge=1, le=1000, description="Ensemble members; all of the encoder's by default")
+    batch_size: int = Field(32, ge=1, description="Subjects per step and member")
+    hidden: int = Field(128, ge=1, description="Hidden units of the outcome predictor")
+    step_weights: StepWeights = Field("inverse", description="How much each step of the horizon counts in the loss")
+    encoder: EncoderConfig | None = Field(None, description="Encoder shape when training from scratch")
+
+
+class RuntimeConfig(Config):
+    """Where and how to compute; changes speed and rounding, not the method."""
+
+    device: DeviceName = Field("auto", description="Compute device")
+    precision: PrecisionName = Field("float32", description="Arithmetic of training")
+    group: int | None = Field(None, ge=1, description="Members per step: all on a GPU, one on a CPU")
+    threads: int | None = Field(None, ge=1, le=1024, description="CPU threads")
+
+
+class EvaluateConfig(Config):
+    """How to score (spec models 0.4 and A.12)."""
+
+    level: float = Field(0.95, gt=0, lt=1, description="Level of the patient-clustered bootstrap interval")
+    bootstrap: int = Field(1000, ge=0, le=1_000_000, description="Bootstrap replicates, 0 for none")
+    query_batch_size: int = Field(16_384, ge=1, description="Queries per batch: bounds memory")
+    seed: int = Field(0, ge=0, lt=2**63, description="Seed of the bootstrap and of t-SNE")

@@ -1,0 +1,133 @@
+"""Settings from flags, environment, file, preset and defaults, in that order, each with its origin."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from costar_cli.config.choices import PresetName
+from costar_cli.config.keys import SECTIONS, all_keys, section_of
+from costar_cli.config.models import Config
+from costar_cli.config.presets import DEFAULT_PRESET
+from costar_cli.config.sources import Source, from_environment, from_file, from_flags, from_preset
+from costar_cli.errors import UsageError
+
+__all__ = ["Settings", "resolve"]
+
+C = TypeVar("C", bound=Config)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Resolved settings: `settings[PretrainConfig]` is valid, `settings.origins` says who set each key."""
+
+    configs: Mapping[str, Config]
+    origins: Mapping[str, str]
+    preset: PresetName
+    warnings: tuple[str, ...]
+
+    def __getitem__(self, model: type[C]) -> C:
+        config = self.configs[section_of(model)]
+        if not isinstance(config, model):
+            raise KeyError(model.__name__)
+        return config
+
+    def is_chosen(self, name: str) -> bool:
+        """Return whether somebody set a key by flag, environment or file, rather than a preset or the default."""
+        origin = self.origins[name]
+        return origin != "default" and not origin.startswith("preset ")
+
+    def describe(self, models: Iterable[type[Config]]) -> dict[str, dict[str, object]]:
+        """Return every setting of some models as plain data: its value and who set it."""
+        described: dict[str, dict[str, object]] = {}
+        for section in map(section_of, models):
+            values = self.configs[section].model_dump(mode="json")
+            for name, key in all_keys().items():
+                if key.section == section:
+                    described[name] = {"value": _get(values, key.path), "origin": self.origins[name]}
+        return described
+
+
+def resolve(
+    flags: Mapping[type[Config], Mapping[str, object]],
+    *,
+    preset: PresetName | None = None,
+    file: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Settings:
+    """Resolve every setting, and report all problems of all sources at once.
+
+    Args:
+        flags: values given as flags, by configuration model; None means not given.
+        preset: the preset asked for; otherwise the file's, otherwise `default`.
+        file: a TOML file with sections such as `[pretrain.encoder]`.
+        environ: the environment; none by default.
+
+    Raises:
+        UsageError: an unknown key, or a value of the wrong type or out of bounds.
+    """
+    read = from_file(file) if file is not None else Source()
+    name = preset or read.preset or DEFAULT_PRESET
+    sources = [from_preset(name), read, from_environment(environ or {}), from_flags(flags)]
+    problems = [problem for source in sources for problem in source.problems]
+    values: dict[str, object] = {}
+    origins = dict.fromkeys(all_keys(), "default")
+    for source in sources:
+        _overlay(source, values, origins, problems)
+    configs = _build(values, origins, problems)
+    if problems:
+        _refuse(problems)
+    return Settings(configs, origins, name, tuple(warning for source in sources for warning in source.warnings))
+
+
+def _overlay(source: Source, values: dict[str, object], origins: dict[str, str], problems: list[str]) -> None:
+    for name, (value, origin) in source.values.items():
+        key = all_keys()[name]
+        try:
+            values[name] = key.check(value, text=source.text)
+            origins[name] = origin
+        except ValidationError:
+            problems.append(f"{name} = {value!r} ({origin}): expected {key.expected}")
+
+
+def _build(values: Mapping[str, object], origins: Mapping[str, str], problems: list[str]) -> dict[str, Config]:
+    configs: dict[str, Config] = {}
+    for section, model in SECTIONS.items():
+        nested: dict[str, Any] = {}
+        for name, value in values.items():
+            key = all_keys()[name]
+            if key.section == section:
+                _put(nested, key.path, value)
+        try:
+            configs[section] = model.model_validate(nested)
+        except ValidationError as error:
+            problems.extend(_explain(section, item, origins) for item in error.errors())
+    return configs
+
+
+def _get(nested: Any, path: tuple[str, ...]) -> object:  # noqa: ANN401 - JSON
+    for part in path:
+        nested = None if nested is None else nested[part]
+    return nested
+
+
+def _put(nested: dict[str, Any], path: tuple[str, ...], value: object) -> None:
+    for part in path[:-1]:
+        nested = nested.setdefault(part, {})
+    nested[path[-1]] = value
+
+
+def _explain(section: str, item: Any, origins: Mapping[str, str]) -> str:  # noqa: ANN401 - pydantic's ErrorDetails
+    """Describe settings that are valid one by one but not together."""
+    table = ".".join((section, *map(str, item["loc"])))
+    given = {origin for name, origin in origins.items() if name.startswith(table) and origin != "default"}
+    return f"[{table}] ({', '.join(sorted(given)) or 'default'}): {item['msg'].removeprefix('Value error, ')}"
+
+
+def _refuse(problems: list[str]) -> None:
+    fix = "`docs/cli.md` lists every setting with what it accepts"
+    if len(problems) == 1:
+        raise UsageError(problems[0], fix=fix)
+    raise UsageError(f"{len(problems)} settings are not valid", fix=fix, details=problems)

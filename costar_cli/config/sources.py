@@ -1,0 +1,131 @@
+"""Where settings come from: presets, TOML files, environment variables, flags."""
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, get_args
+
+from costar_cli.config.choices import PresetName
+from costar_cli.config.keys import SECTIONS, Key, all_keys, section_of
+from costar_cli.config.models import Config
+from costar_cli.config.presets import PRESETS
+from costar_cli.errors import UsageError
+
+__all__ = ["Source", "from_environment", "from_file", "from_flags", "from_preset", "suggestion"]
+
+RESERVED = ("COSTAR_CONFIG", "COSTAR_DEBUG", "COSTAR_PRESET", "COSTAR_WORKSPACE")
+
+
+@dataclass
+class Source:
+    """What one source says: values by full key with their origin, and what it got wrong."""
+
+    values: dict[str, tuple[object, str]] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    preset: PresetName | None = None
+    text: bool = False
+
+
+def from_preset(name: PresetName) -> Source:
+    """Return what a preset sets."""
+    return Source({key: (value, f"preset {name}") for key, value in PRESETS[name].items()})
+
+
+def from_flags(flags: Mapping[type[Config], Mapping[str, object]]) -> Source:
+    """Return the flags that were given; None means not given."""
+    source = Source()
+    for model, values in flags.items():
+        for name, value in values.items():
+            if value is not None:
+                key = all_keys()[f"{section_of(model)}.{name}"]
+                source.values[str(key)] = (value, key.flag)
+    return source
+
+
+def from_environment(environ: Mapping[str, str]) -> Source:
+    """Return what `COSTAR_<SECTION>_<KEY>` variables set; an empty variable counts as unset."""
+    source = Source(text=True)
+    known = {key.env: str(key) for key in all_keys().values()}
+    prefixes = tuple("COSTAR_" + section.upper().replace(".", "_") + "_" for section in SECTIONS)
+    for name, value in sorted(environ.items()):
+        if not name.startswith("COSTAR_") or name in RESERVED or not value.strip():
+            continue
+        if name in known:
+            source.values[known[name]] = (value, name)
+        elif name.startswith(prefixes):
+            source.problems.append(f"{name}: no such setting{suggestion(name, known)}")
+        else:
+            source.warnings.append(f"environment variable {name} is not a setting{suggestion(name, known)}; ignored")
+    return source
+
+
+def from_file(path: Path) -> Source:
+    """Return what a TOML file sets.
+
+    Raises:
+        UsageError: the file is missing or is not TOML.
+    """
+    try:
+        tables = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise UsageError("the config file does not exist", where=str(path)) from None
+    except IsADirectoryError:
+        raise UsageError("the config file is a folder", where=str(path)) from None
+    except UnicodeDecodeError:
+        raise UsageError("the config file is not UTF-8 text", where=str(path)) from None
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"the config file is not TOML: {error}", where=str(path)) from None
+    source = Source()
+    _read_preset(source, tables, path)
+    for name, value in _flatten(tables, ()):
+        if name in all_keys():
+            source.values[name] = (value, str(path))
+        else:
+            source.problems.append(f"{name} ({path}): {_unknown(name)}")
+    return source
+
+
+def suggestion(name: str, known: Iterator[str] | Mapping[str, object] | tuple[str, ...]) -> str:
+    """Return `, did you mean ...?` for the nearest known name, or nothing."""
+    near = get_close_matches(name, list(known), n=1)
+    return f", did you mean `{near[0]}`?" if near else ""
+
+
+def _read_preset(source: Source, tables: dict[str, Any], path: Path) -> None:
+    name = tables.pop("preset", None)
+    if name in get_args(PresetName):
+        source.preset = name
+    elif name is not None:
+        words = ", ".join(f"`{choice}`" for choice in get_args(PresetName))
+        source.problems.append(f"preset = {name!r} ({path}): expected one of {words}")
+
+
+def _flatten(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[str, object]]:
+    for name, value in table.items():
+        here = (*path, name)
+        if isinstance(value, dict) and (value or ".".join(here) not in SECTIONS):
+            if _is_table(".".join(here)):
+                yield from _flatten(value, here)
+            else:
+                yield ".".join(here), value
+        elif not isinstance(value, dict):
+            yield ".".join(here), value
+
+
+def _is_table(name: str) -> bool:
+    return any(key.startswith(name + ".") for key in all_keys())
+
+
+def _unknown(name: str) -> str:
+    table, _, leaf = name.rpartition(".")
+    siblings = {str(key).removeprefix(f"{table}."): key for key in _children(table)}
+    if siblings:
+        return f"no such setting{suggestion(leaf, siblings)}"
+    return f"no such section{suggestion(name, SECTIONS)}"
+
+
+def _children(table: str) -> list[Key]:
+    return [key for key in all_keys().values() if table and str(key).startswith(f"{table}.")]

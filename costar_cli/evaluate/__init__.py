@@ -1,0 +1,27 @@
+"""Scoring: one metric, the paper's set-ups, honest intervals, and the published tables beside ours."""
+
+from costar_cli.evaluate.bootstrap import Interval, PairedDifference, bootstrap_interval, paired_difference
+from costar_cli.evaluate.metrics import SquaredErrors
+from costar_cli.evaluate.naive import LastValue
+from costar_cli.evaluate.report import EvaluationReport, PerStep, ReportRow
+from costar_cli.evaluate.run import run_evaluation
+from costar_cli.evaluate.setups import SETUPS, Candidate, SetupName
+from costar_cli.evaluate.store import read_evaluation, write_evaluation
+
+__all__ = [
+    "SETUPS",
+    "Candidate",
+    "EvaluationReport",
+    "Interval",
+    "LastValue",
+    "PairedDifference",
+    "PerStep",
+    "ReportRow",
+    "SetupName",
+    "SquaredErrors",
+    "bootstrap_interval",
+    "paired_difference",
+    "read_evaluation",
+    "run_evaluation",
+    "write_evaluation",
+]

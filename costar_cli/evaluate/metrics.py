@@ -1,0 +1,150 @@
+"""The one metric: squared errors per subject and step, and the RMSE that follows from them (spec models 0.4)."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.errors import DataError, TrainingError
+from costar_cli.panel import Queries
+
+__all__ = ["AVERAGED_STEPS", "SquaredErrors", "average_over_steps"]
+
+# The tables average tau = 1..6 even where more steps are trained (spec models E-24, F; issue: "always tau = 1..6").
+AVERAGED_STEPS = 6
+
+Floats = NDArray[np.float64]
+
+
+def average_over_steps(rmse_H: Floats) -> Floats:
+    """Return the mean over tau = 1..6 (or all steps, if fewer) along the last axis; NaN if one of them is unknown."""
+    average: Floats = rmse_H[..., :AVERAGED_STEPS].mean(axis=-1)
+    return average
+
+
+@dataclass(frozen=True, slots=True)
+class SquaredErrors:
+    """Sums of squared errors per subject, step and outcome, so that subjects can be resampled without scoring again.
+
+    Step h is tau = h+1. The RMSE of a step is `sqrt(sum of squared errors over subjects and outcomes / count)`: the
+    squared error is summed over the outcomes, and the divisor counts scored (query, step) pairs, not outcomes.
+
+    Shapes: `members [R,N,H,dy]`, `ensemble [N,H,dy]` (error of the mean prediction over members), `count [N,H]`.
+    """
+
+    members: Floats
+    ensemble: Floats
+    count: NDArray[np.int64]
+
+    @classmethod
+    def zeros(cls, *, members: int, subjects: int, horizon: int, outcomes: int) -> Self:
+        """Return sums to which nothing was added yet."""
+        return cls(
+            members=np.zeros((members, subjects, horizon, outcomes)),
+            ensemble=np.zeros((subjects, horizon, outcomes)),
+            count=np.zeros((subjects, horizon), dtype=np.int64),
+        )
+
+    def add(
+        self,
+        prediction_RQHY: NDArray[np.floating],
+        queries: Queries,
+        *,
+        steps_H: NDArray[np.bool_],
+        denominator_Y: Floats,
+    ) -> None:
+        """Add the errors of a batch of queries, in place.
+
+        Args:
+            prediction_RQHY: outcomes in the units of the data, as `rollout` returns them.
+            queries: the same queries, with their answers; `subject` counts the rows of these sums.
+            steps_H: the steps that this query set serves; others are ignored even if scored.
+            denominator_Y: what errors are divided by: ones, or the outcomes' sd in the standardised space.
+
+        Raises:
+            DataError: the queries have no answers, or a scored answer is not finite.
+            TrainingError: a scored prediction is not finite.
+        """
+        if queries.outcomes is None or queries.scored is None:
+            raise DataError("queries without answers cannot be scored")
+        horizon = queries.horizon
+        if prediction_RQHY.shape != (len(self.members), *queries.outcomes.shape):
+            expected = (len(self.members), *queries.outcomes.shape)
+            raise ValueError(f"predictions have shape {prediction_RQHY.shape}, expected {expected}")
+        scored_QH = queries.scored & steps_H
+        _check_answers(queries.outcomes, queries, scored_QH)
+        _check_predictions(prediction_RQHY, queries, scored_QH)
+        mask_QH1 = scored_QH[..., None]
+        truth_QHY = np.where(mask_QH1, queries.outcomes, 0.0)
+        prediction = np.where(mask_QH1, prediction_RQHY, 0.0).astype(np.float64)
+        n = len(self.count)
+        for member, sums_NHY in zip(prediction, self.members, strict=True):
+            sums_NHY[:, :horizon] += _sum_by(queries.subject, ((member - truth_QHY) / denominator_Y) ** 2, n)
+        mean_QHY = prediction.mean(axis=0)
+        self.ensemble[:, :horizon] += _sum_by(queries.subject, ((mean_QHY - truth_QHY) / denominator_Y) ** 2, n)
+        count_NH = _sum_by(queries.subject, mask_QH1.astype(np.float64), n)[..., 0]
+        self.count[:, :horizon] += np.rint(count_NH).astype(np.int64)
+
+    @property
+    def horizon(self) -> int:
+        """Return H, the number of steps."""
+        return int(self.count.shape[1])
+
+    def rmse(self) -> Floats:
+        """Return the RMSE of each member and step `[R,H]`; NaN where nothing was scored."""
+        return _root_mean(self.members.sum(axis=(1, 3)), self.count.sum(axis=0))
+
+    def ensemble_rmse(self) -> Floats:
+        """Return the RMSE of the ensemble's mean prediction per step `[H]`."""
+        return _root_mean(self.ensemble.sum(axis=(0, 2)), self.count.sum(axis=0))
+
+    def outcome_rmse(self) -> Floats:
+        """Return the RMSE of each member, step and single outcome `[R,H,dy]` (spec models E-22)."""
+        return _root_mean(self.members.sum(axis=1), self.count.sum(axis=0)[:, None])
+
+
+def _root_mean(sums: Floats, count: NDArray[np.int64]) -> Floats:
+    """Return `sqrt(sums / count)`, NaN where the count is zero."""
+    counts = np.broadcast_to(count, sums.shape)
+    mean = np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0)
+    root: Floats = np.sqrt(mean)
+    return root
+
+
+def _sum_by(subject_Q: NDArray[np.integer], values_QHY: Floats, n_subjects: int) -> Floats:
+    """Return the sums `[N,H,Y]` of the queries of each subject."""
+    _, horizon, outcomes = values_QHY.shape
+    sums = np.empty((n_subjects, horizon, outcomes))
+    for h in range(horizon):
+        for y in range(outcomes):
+            sums[:, h, y] = np.bincount(subject_Q, weights=values_QHY[:, h, y], minlength=n_subjects)
+    return sums
+
+
+def _check_answers(outcomes_QHY: NDArray[np.floating], queries: Queries, scored_QH: NDArray[np.bool_]) -> None:
+    """Raise if a scored answer is not finite."""
+    bad_QH = scored_QH & ~np.isfinite(outcomes_QHY).all(axis=-1)
+    if bad_QH.any():
+        q, h = np.argwhere(bad_QH)[0]
+        raise DataError(
+            f"{bad_QH.sum()} scored answers are not finite",
+            where=f"first: {_place(queries, q, h)}",
+            fix="mark such steps as not scored, or simulate or ingest the data again",
+        )
+
+
+def _check_predictions(prediction_RQHY: NDArray[np.floating], queries: Queries, scored_QH: NDArray[np.bool_]) -> None:
+    """Raise if a scored prediction is not finite."""
+    bad_RQH = scored_QH & ~np.isfinite(prediction_RQHY).all(axis=-1)
+    if bad_RQH.any():
+        r, q, h = np.argwhere(bad_RQH)[0]
+        raise TrainingError(
+            f"{bad_RQH.sum()} predictions are not finite",
+            where=f"first: member {r + 1}, {_place(queries, q, h)}",
+            fix="the model diverged: train it again, with a smaller learning rate or another seed",
+        )
+
+
+def _place(queries: Queries, q: int, h: int) -> str:
+    return f"row {queries.subject[q]} of the test panel, origin {queries.origin[q]}, step {h + 1}"

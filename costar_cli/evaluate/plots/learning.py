@@ -1,0 +1,94 @@
+"""Learning curves: each member's training and validation loss by epoch, and the log N line of the contrastive loss."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from numpy.typing import NDArray
+
+from costar_cli.evaluate.plots.style import BLACK, BLUE, ORANGE, figure, save
+
+__all__ = ["LearningCurve", "plot_learning"]
+
+
+@dataclass(frozen=True, slots=True)
+class LearningCurve:
+    """The history of one training stage.
+
+    Shapes: `train_loss` and `validation_loss` hold one series per member, of any length; `best_epoch` counts from 0.
+    `references` are losses to compare with, by name, such as that of guessing among N positions.
+    """
+
+    title: str
+    train_loss: Sequence[Sequence[float | None]]
+    validation_loss: Sequence[Sequence[float | None]]
+    best_epoch: Sequence[int | None] = ()
+    references: Mapping[str, float] = field(default_factory=dict)
+    loss: str = "Loss"
+
+    @classmethod
+    def from_meta(cls, title: str, meta: Mapping[str, Any], *, loss: str = "Loss") -> Self:
+        """Read the history of an encoder's or a model's meta; `log_n_reference` is a number or numbers by name."""
+        history = meta["history"]
+        log_n = history.get("log_n_reference", meta.get("log_n_reference"))
+        named = log_n if isinstance(log_n, Mapping) else {"log N: guessing": log_n}
+        return cls(
+            title=title,
+            train_loss=history["train_loss"],
+            validation_loss=history["validation_loss"],
+            best_epoch=history.get("best_epoch", ()),
+            references={name: float(np.mean(value)) for name, value in named.items() if value is not None},
+            loss=loss,
+        )
+
+
+def plot_learning(curves: Sequence[LearningCurve], path: Path) -> Path:
+    """Draw one panel per training stage."""
+    with figure(max(4.2, 0.4 + 3.4 * len(curves)), 3.5) as drawn:
+        axes = drawn.subplots(1, len(curves), squeeze=False, gridspec_kw={"wspace": 0.08})[0]
+        for ax, curve in zip(axes, curves, strict=True):
+            _draw(ax, curve)
+        handles = [
+            Line2D([], [], color=BLUE, lw=1.3, label="training"),
+            Line2D([], [], color=ORANGE, lw=1.3, label="validation"),
+        ]
+        if any(epoch is not None for curve in curves for epoch in curve.best_epoch):
+            handles.append(Line2D([], [], color=ORANGE, marker="o", mec="white", ls="", label="best epoch, kept"))
+        drawn.legend(handles=handles, loc="outside lower center", ncols=3)
+        return save(drawn, path)
+
+
+def _draw(ax: Axes, curve: LearningCurve) -> None:
+    for losses, colour in ((curve.train_loss, BLUE), (curve.validation_loss, ORANGE)):
+        for series in losses:
+            ax.plot(np.arange(1, len(series) + 1), _array(series), color=colour, lw=1.1, alpha=0.75)
+    for series, best in zip(curve.validation_loss, curve.best_epoch, strict=False):
+        if best is not None and best < len(series):
+            ax.plot(best + 1, _array(series)[best], "o", color=ORANGE, mec="white", ms=5.5, zorder=4)
+    for name, value in curve.references.items():
+        ax.axhline(value, color=BLACK, lw=0.9, ls=(0, (4, 2)))
+        ax.annotate(
+            name, (1, value), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=8, color=BLACK
+        )
+    ax.set_xlim(left=0)
+    members = len(curve.train_loss)
+    ax.set_title(f"{curve.title}\n{members} member{'s' if members > 1 else ''}", loc="left")
+    ax.set_xlabel("Epoch")
+    ax.set_ylabel(curve.loss)
+    _scale(ax, curve)
+
+
+def _scale(ax: Axes, curve: LearningCurve) -> None:
+    """Use a logarithmic axis where positive losses span more than a factor of ten."""
+    values = np.concatenate([_array(series) for series in (*curve.train_loss, *curve.validation_loss)])
+    values = values[np.isfinite(values)]
+    if len(values) and values.min() > 0 and values.max() / values.min() > 10:
+        ax.set_yscale("log")
+
+
+def _array(series: Sequence[float | None]) -> NDArray[np.float64]:
+    return np.array([np.nan if value is None else value for value in series], dtype=np.float64)

@@ -1,0 +1,151 @@
+"""The published tables (spec models F), shipped with the package: printed values, and what they average."""
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Literal
+
+__all__ = [
+    "BASIS",
+    "TABLES",
+    "PublishedRow",
+    "Recomputed",
+    "Table",
+    "display_name",
+    "published_row",
+    "read_published",
+    "read_recomputed",
+]
+
+BASIS: Literal["published, different protocol"] = "published, different protocol"
+
+Table = Literal["zero_shot", "few_shot", "supervised", "ablation"]
+TABLES: tuple[Table, ...] = ("zero_shot", "few_shot", "supervised", "ablation")
+TABLE_OF_SETUP: Mapping[str, Table] = {
+    "zero-shot": "zero_shot",
+    "few-shot": "few_shot",
+    "supervised": "supervised",
+}
+
+DISPLAY_NAMES: Mapping[str, str] = {
+    "costar": "COSTAR",
+    "msm": "MSM",
+    "rmsn": "RMSN",
+    "crn": "CRN",
+    "crn-erm": "CRN(ERM)",
+    "gnet": "G-Net",
+    "ct": "CT",
+    "ct-erm": "CT(ERM)",
+    "edct": "EDCT",
+    "last-value": "Last value carried forward",
+}
+
+STEPS = range(1, 7)
+
+
+def display_name(method: str) -> str:
+    """Return what tables and the paper call a method of the registry."""
+    return DISPLAY_NAMES.get(method, method)
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedRow:
+    """A printed row; None where the table prints a bound (`>20`) or nothing.
+
+    `average` and `gain_percent` are as printed, whatever steps they rest on (see `average_over`).
+    """
+
+    table: Table
+    dataset: str
+    row: str
+    mean: tuple[float | None, ...]
+    sd: tuple[float | None, ...]
+    average: float | None
+    average_sd: float | None
+    gain_percent: float | None
+    printed: Mapping[str, str]
+
+    def average_over(self, first: int, last: int) -> float | None:
+        """Return the mean of the printed means over tau = first..last, None if one of them is not a number."""
+        values = [value for value in self.mean[first - 1 : last] if value is not None]
+        return sum(values) / len(values) if len(values) == last - first + 1 else None
+
+    def gain_of(self, reference: "PublishedRow") -> float | None:
+        """Return by how many percent the average of `reference` over tau = 1..6 is lower than this row's."""
+        average, lower = self.average_over(1, 6), reference.average_over(1, 6)
+        return None if average is None or lower is None else 100 * (average - lower) / average
+
+
+@dataclass(frozen=True, slots=True)
+class Recomputed:
+    """What the specification's authors recomputed from a printed row; `reported_basis` is `1-6`, `2-6` or `1-5`."""
+
+    table: Table
+    dataset: str
+    row: str
+    average: float
+    average_tau1_6: float
+    average_tau2_6: float
+    reported_basis: str
+    gain_percent: float | None
+    gain_tau1_6_percent: float | None
+
+
+@cache
+def read_published(table: Table) -> tuple[PublishedRow, ...]:
+    """Return the rows of a published table, in print order."""
+    return tuple(_published(table, line) for line in _lines(table))
+
+
+@cache
+def read_recomputed() -> tuple[Recomputed, ...]:
+    """Return the recomputed averages and gains of every row that prints numbers."""
+    return tuple(_recomputed(line) for line in _lines("recomputed"))
+
+
+def published_row(dataset: str, setup: str, method: str) -> PublishedRow | None:
+    """Return the printed row of a method, or None where the paper has none."""
+    table = TABLE_OF_SETUP.get(setup)
+    rows = read_published(table) if table else ()
+    return next((row for row in rows if (row.dataset, row.row) == (dataset, display_name(method))), None)
+
+
+def _lines(name: str) -> list[dict[str, str]]:
+    source = files("costar_cli.evaluate") / "published" / f"{name}.csv"
+    return list(csv.DictReader(source.read_text(encoding="utf-8").splitlines()))
+
+
+def _published(table: Table, line: Mapping[str, str]) -> PublishedRow:
+    return PublishedRow(
+        table=table,
+        dataset=line["dataset"],
+        row=line["method"] if "method" in line else f"{line['component']}|{line['choice']}",
+        mean=tuple(_number(line[f"tau{tau}_mean"]) for tau in STEPS),
+        sd=tuple(_number(line[f"tau{tau}_std"]) for tau in STEPS),
+        average=_number(line["avg"]),
+        average_sd=_number(line["avg_std"]),
+        gain_percent=_number(line["gain"]),
+        printed=dict(line),
+    )
+
+
+def _recomputed(line: Mapping[str, str]) -> Recomputed:
+    table = next(name for name in TABLES if name == line["table"])
+    return Recomputed(
+        table=table,
+        dataset=line["dataset"],
+        row=line["row"],
+        average=float(line["avg_reported"]),
+        average_tau1_6=float(line["avg_tau1_6"]),
+        average_tau2_6=float(line["avg_tau2_6"]),
+        reported_basis=line["reported_basis"],
+        gain_percent=_number(line["gain_reported"]),
+        gain_tau1_6_percent=_number(line["gain_tau1_6"]),
+    )
+
+
+def _number(text: str) -> float | None:
+    """Return the number, or None for an empty cell or a bound such as `>20`."""
+    return None if not text or text.startswith(">") else float(text)

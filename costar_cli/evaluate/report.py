@@ -1,0 +1,250 @@
+"""What an evaluation found: rows of RMSE per step, ours beside the naive and the published ones."""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import TypeAdapter
+
+from costar_cli.evaluate.bootstrap import INTERVAL_KIND, Interval
+from costar_cli.evaluate.metrics import AVERAGED_STEPS, SquaredErrors, average_over_steps
+from costar_cli.evaluate.published import BASIS as PUBLISHED
+from costar_cli.evaluate.published import PublishedRow
+from costar_cli.evaluate.query_sets import Truth
+from costar_cli.evaluate.setups import SetupName
+
+__all__ = ["Basis", "EvaluationReport", "PerStep", "Provenance", "ReportRow", "Unit"]
+
+Basis = Literal["ours", "naive", "published, different protocol"]
+Row = dict[str, str | int | float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """The unit of every error in a report: `factor` times the RMSE in `space`, divided per outcome by `denominator`."""
+
+    label: str
+    factor: float
+    space: Literal["original", "standardized"]
+    denominator: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PerStep:
+    """A statistic for each step, and of the average over tau = 1..6; None where it is unknown."""
+
+    steps: tuple[float | None, ...]
+    average: float | None
+
+    @classmethod
+    def of(cls, steps_H: NDArray[np.floating], average: float) -> Self:
+        """Return the statistic with NaN as None."""
+        return cls(tuple(_known(value) for value in steps_H), _known(average))
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Where a scored row's model comes from, and which labels it has seen.
+
+    `labelled_target_subjects` counts those the model was selected on too. `same_data` is None where no digest is
+    known, and False where the model was trained on another data set than the one it is scored on.
+    """
+
+    method: str
+    init: str
+    domain: str
+    trained_on: dict[str, int]
+    labelled_target_subjects: int
+    model_digest: str
+    dataset_digest: str
+    same_data: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReportRow:
+    """One line of the table.
+
+    `mean` and `sd` (ddof = 1; None with one member) are over members, `ensemble` is the RMSE of the members' mean
+    prediction, `lower` and `upper` bound `mean`. `members` holds the RMSE of each member, `outcomes` the mean RMSE
+    of each single outcome where there are several. `query_sets` and `scored` say, per step, what was scored.
+    """
+
+    setup: SetupName
+    label: str
+    basis: Basis
+    mean: PerStep
+    sd: PerStep | None = None
+    ensemble: PerStep | None = None
+    lower: PerStep | None = None
+    upper: PerStep | None = None
+    members: tuple[PerStep, ...] = ()
+    outcomes: dict[str, PerStep] = field(default_factory=dict)
+    truth: Truth | None = None
+    test: str | None = None
+    subjects: int | None = None
+    query_sets: tuple[str | None, ...] = ()
+    scored: tuple[int, ...] = ()
+    provenance: Provenance | None = None
+
+    @classmethod
+    def scored_row(
+        cls,
+        errors: SquaredErrors,
+        interval: Interval | None,
+        *,
+        factor: float,
+        outcome_names: Sequence[str],
+        **fields: Any,  # noqa: ANN401  # the descriptive fields of the row
+    ) -> Self:
+        """Return the row of a model's squared errors, in the report's unit."""
+        rmse_RH = factor * errors.rmse()
+        average_R = average_over_steps(rmse_RH)
+        ensemble_H = factor * errors.ensemble_rmse()
+        outcome_HY = factor * errors.outcome_rmse().mean(axis=0)
+        several = len(average_R) > 1
+        return cls(
+            mean=PerStep.of(rmse_RH.mean(axis=0), float(average_R.mean())),
+            sd=PerStep.of(rmse_RH.std(axis=0, ddof=1), float(average_R.std(ddof=1))) if several else None,
+            ensemble=PerStep.of(ensemble_H, float(average_over_steps(ensemble_H))),
+            lower=PerStep.of(factor * interval.lower, factor * interval.average[0]) if interval else None,
+            upper=PerStep.of(factor * interval.upper, factor * interval.average[1]) if interval else None,
+            members=tuple(PerStep.of(*pair) for pair in zip(rmse_RH, average_R, strict=True)),
+            outcomes={
+                name: PerStep.of(column, float(average_over_steps(column)))
+                for name, column in zip(outcome_names, outcome_HY.T, strict=True)
+                if len(outcome_names) > 1
+            },
+            subjects=int(errors.count.any(axis=1).sum()),
+            scored=tuple(int(n) for n in errors.count.sum(axis=0)),
+            **fields,
+        )
+
+    @classmethod
+    def published_row(cls, published: PublishedRow, setup: SetupName, horizon: int) -> Self:
+        """Return a printed row, averaged over the steps that our rows average, whatever the paper averaged."""
+        average = published.average_over(1, min(horizon, AVERAGED_STEPS))
+        same_average = average is not None and published.average is not None and abs(average - published.average) < 1e-3
+        return cls(
+            setup=setup,
+            label=published.row,
+            basis=PUBLISHED,
+            mean=PerStep(published.mean[:horizon], average),
+            sd=PerStep(published.sd[:horizon], published.average_sd if same_average else None),
+        )
+
+
+@dataclass(frozen=True)
+class EvaluationReport:
+    """An evaluation; `errors` holds each row's squared errors (None for published rows), for later paired tests."""
+
+    dataset: str
+    dataset_digest: str
+    horizon: int
+    unit: Unit
+    level: float
+    rows: tuple[ReportRow, ...]
+    warnings: tuple[str, ...] = ()
+    config: dict[str, Any] = field(default_factory=dict)
+    step: str = "step"
+    errors: tuple[SquaredErrors | None, ...] = field(default=(), compare=False, repr=False)
+
+    def row(self, setup: SetupName, label: str, truth: Truth | None = None) -> ReportRow:
+        """Return a row by set-up and label.
+
+        Raises:
+            KeyError: there is none.
+        """
+        return self.rows[self._index(setup, label, truth)]
+
+    def errors_of(self, setup: SetupName, label: str, truth: Truth | None = None) -> SquaredErrors:
+        """Return a scored row's squared errors, which `paired_difference` compares.
+
+        Raises:
+            KeyError: there is no such row, or its errors were not kept.
+        """
+        errors = self.errors[self._index(setup, label, truth)] if self.errors else None
+        if errors is None:
+            raise KeyError(f"no squared errors for {label} in {setup}")
+        return errors
+
+    def _index(self, setup: SetupName, label: str, truth: Truth | None) -> int:
+        for i, row in enumerate(self.rows):
+            if (row.setup, row.label) == (setup, label) and truth in (None, row.truth) and row.basis != PUBLISHED:
+                return i
+        raise KeyError(f"no row for {label} in {setup}")
+
+    def to_rows(self) -> list[Row]:
+        """Return one flat record per row, the same keys in each: for tables and CSV."""
+        return [_flat(row, self.horizon) for row in self.rows]
+
+    def to_csv(self) -> str:
+        """Return the rows as CSV text with a header; unknown values are empty."""
+        rows = self.to_rows()
+        out = io.StringIO()
+        writer = csv.DictWriter(out, fieldnames=list(rows[0]) if rows else [], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        return out.getvalue()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as a JSON document, without the squared errors."""
+        return {
+            "dataset": self.dataset,
+            "dataset_digest": self.dataset_digest,
+            "horizon": self.horizon,
+            "step": self.step,
+            "averaged_steps": min(self.horizon, AVERAGED_STEPS),
+            "unit": _plain(asdict(self.unit)),
+            "level": self.level,
+            "interval_kind": INTERVAL_KIND,
+            "config": dict(self.config),
+            "warnings": list(self.warnings),
+            "rows": [_plain(asdict(row)) for row in self.rows],
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """Return the report of a document that `to_json` made."""
+        return cls(
+            dataset=document["dataset"],
+            dataset_digest=document["dataset_digest"],
+            horizon=document["horizon"],
+            step=document["step"],
+            unit=TypeAdapter(Unit).validate_python(document["unit"]),
+            level=document["level"],
+            config=dict(document["config"]),
+            warnings=tuple(document["warnings"]),
+            rows=TypeAdapter(tuple[ReportRow, ...]).validate_python(document["rows"]),
+        )
+
+
+def _flat(row: ReportRow, horizon: int) -> Row:
+    flat: Row = {
+        "setup": row.setup,
+        "label": row.label,
+        "basis": row.basis,
+        "truth": row.truth,
+        "test": row.test,
+        "members": len(row.members) or None,
+        "labelled_target_subjects": row.provenance.labelled_target_subjects if row.provenance else None,
+    }
+    statistics = {"mean": row.mean, "sd": row.sd, "lower": row.lower, "upper": row.upper, "ensemble": row.ensemble}
+    for h in range(horizon):
+        for name, values in statistics.items():
+            flat[f"tau{h + 1}_{name}"] = values.steps[h] if values and h < len(values.steps) else None
+    return flat | {f"avg_{name}": values.average if values else None for name, values in statistics.items()}
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401  # JSON in, JSON out
+    """Return tuples as lists, all the way down."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _known(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

@@ -1,0 +1,183 @@
+"""The evaluation workflow: every model in every set-up that applies, the naive anchor, and the published rows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from costar_cli.config.models import EvaluateConfig
+from costar_cli.errors import MismatchError
+from costar_cli.evaluate.bootstrap import bootstrap_interval
+from costar_cli.evaluate.metrics import SquaredErrors
+from costar_cli.evaluate.naive import LastValue
+from costar_cli.evaluate.published import display_name, published_row
+from costar_cli.evaluate.query_sets import Truth
+from costar_cli.evaluate.report import EvaluationReport, Provenance, ReportRow, Unit
+from costar_cli.evaluate.score import TestPart, score
+from costar_cli.evaluate.setups import Candidate, Job, Setup, SetupName, check_compatible, plan_jobs
+from costar_cli.methods.base import FittedModel
+from costar_cli.panel import Dataset, Part
+from costar_cli.reporting import NullReporter, Reporter, Task
+
+__all__ = ["run_evaluation"]
+
+Scored = dict[Truth, SquaredErrors]
+
+
+def run_evaluation(
+    dataset: Dataset,
+    models: Sequence[Candidate],
+    config: EvaluateConfig,
+    *,
+    setups: Sequence[SetupName] | None = None,
+    reporter: Reporter | None = None,
+) -> EvaluationReport:
+    """Score models on the test parts of a data set, in the set-ups that apply.
+
+    Args:
+        dataset: must hold the test parts with their queries; other parts are not read.
+        models: trained models, each with its artifact's meta, parents and digest.
+        config: bootstrap and batching.
+        setups: the set-ups asked for, an error where one cannot be scored; None for all that can.
+        reporter: told about progress and warnings.
+
+    Returns:
+        Rows by set-up: the models, last value carried forward, and the published rows of the same methods.
+    """
+    reporter = reporter or NullReporter()
+    jobs = plan_jobs(dataset, models, setups)
+    used = _unique(jobs)
+    for candidate in used:
+        check_compatible(candidate, dataset)
+    warnings = _warnings(dataset, jobs)
+    for warning in warnings:
+        reporter.warn(warning)
+    parts = {job.setup.test: _part(dataset, job.setup.test) for job in jobs}
+    bench = _Bench(dataset, config, _unit(dataset, used), parts)
+    naive = LastValue(dataset.horizon, dataset.schema, used[0].model.scaler)
+    total = sum(parts[part].n_queries for part in [*(job.setup.test for job in jobs), *parts])
+    rows: list[tuple[ReportRow, SquaredErrors | None]] = []
+    with reporter.task("Scoring", total=total, unit="query") as task:
+        naive_scores = {part: bench.score(naive, part, task) for part in parts}
+        for setup in dict.fromkeys(job.setup for job in jobs):
+            candidates = [job.candidate for job in jobs if job.setup == setup]
+            for candidate in candidates:
+                scored = bench.score(candidate.model, setup.test, task)
+                provenance = _provenance(candidate, dataset)
+                rows += bench.rows(scored, setup, candidate.label, provenance)
+            rows += bench.rows(naive_scores[setup.test], setup, display_name(naive.method), None)
+            rows += [(row, None) for row in _published_rows(dataset, setup, candidates)]
+    return EvaluationReport(
+        dataset=dataset.name,
+        dataset_digest=dataset.digest,
+        horizon=dataset.horizon,
+        unit=bench.unit,
+        level=config.level,
+        rows=tuple(row for row, _ in rows),
+        warnings=tuple(warnings),
+        config=config.model_dump(mode="json"),
+        step=dataset.schema.step,
+        errors=tuple(errors for _, errors in rows),
+    )
+
+
+@dataclass(frozen=True)
+class _Bench:
+    """What every row of one evaluation shares."""
+
+    dataset: Dataset
+    config: EvaluateConfig
+    unit: Unit
+    parts: dict[Part, TestPart]
+
+    def score(self, model: FittedModel, part: Part, task: Task) -> Scored:
+        """Return a model's squared errors on a test part, per kind of truth."""
+        denominator_Y = np.array(self.unit.denominator)
+        batch_size = self.config.query_batch_size
+        return score(model, self.parts[part], denominator_Y=denominator_Y, batch_size=batch_size, task=task)
+
+    def rows(
+        self, scored: Scored, setup: Setup, label: str, provenance: Provenance | None
+    ) -> list[tuple[ReportRow, SquaredErrors]]:
+        """Return a row, with its errors, per kind of truth."""
+        config = self.config
+        rows = []
+        for truth, errors in scored.items():
+            interval = bootstrap_interval(errors, level=config.level, replicates=config.bootstrap, seed=config.seed)
+            row = ReportRow.scored_row(
+                errors,
+                interval,
+                factor=self.unit.factor,
+                outcome_names=[variable.name for variable in self.dataset.schema.outcomes],
+                setup=setup.name,
+                label=label,
+                basis="ours" if provenance else "naive",
+                truth=truth,
+                test=str(setup.test),
+                query_sets=self.parts[setup.test].sets_by_step(truth),
+                provenance=provenance,
+            )
+            rows.append((row, errors))
+        return rows
+
+
+def _unique(jobs: Sequence[Job]) -> list[Candidate]:
+    return list({id(job.candidate): job.candidate for job in jobs}.values())
+
+
+def _part(dataset: Dataset, part: Part) -> TestPart:
+    return TestPart.of(dataset.panel(*part), dataset.queries[part], dataset.horizon)
+
+
+def _unit(dataset: Dataset, candidates: Sequence[Candidate]) -> Unit:
+    """Return the data set's error unit; the standardised space divides by the source-train sd that the models share."""
+    unit = dataset.schema.error_unit
+    denominator = np.ones(len(dataset.schema.outcomes))
+    if unit.space == "standardized":
+        denominator = candidates[0].model.scaler.outcomes[1]
+        odd = [c.label for c in candidates if not np.allclose(c.model.scaler.outcomes[1], denominator, rtol=1e-6)]
+        if odd:
+            raise MismatchError(
+                f"models {candidates[0].label} and {odd[0]} standardise outcomes differently",
+                fix="evaluate models together that were trained on one data set",
+            )
+    return Unit(unit.label, unit.factor, unit.space, tuple(float(value) for value in denominator))
+
+
+def _warnings(dataset: Dataset, jobs: Sequence[Job]) -> list[str]:
+    warnings = [
+        f"model {candidate.label} ({candidate.domain}) was trained on another data set "
+        f"({candidate.parents['dataset'][:12]}) than the one it is scored on ({dataset.digest[:12]})"
+        for candidate in _unique(jobs)
+        if _same_data(candidate, dataset) is False
+    ]
+    return warnings + [
+        f"{job.candidate.label} in zero-shot has seen {job.candidate.labelled_target_subjects} labelled target subjects"
+        for job in jobs
+        if job.setup.name == "zero-shot" and job.candidate.labelled_target_subjects
+    ]
+
+
+def _same_data(candidate: Candidate, dataset: Dataset) -> bool | None:
+    trained_on = candidate.parents.get("dataset")
+    return trained_on == dataset.digest if trained_on and dataset.digest else None
+
+
+def _provenance(candidate: Candidate, dataset: Dataset) -> Provenance:
+    return Provenance(
+        method=candidate.model.method,
+        init=candidate.init,
+        domain=candidate.domain,
+        trained_on=candidate.trained_on,
+        labelled_target_subjects=candidate.labelled_target_subjects,
+        model_digest=candidate.digest,
+        dataset_digest=candidate.parents.get("dataset", ""),
+        same_data=_same_data(candidate, dataset),
+    )
+
+
+def _published_rows(dataset: Dataset, setup: Setup, candidates: Sequence[Candidate]) -> list[ReportRow]:
+    """Return the printed rows of the methods among the candidates, each once."""
+    methods = dict.fromkeys(candidate.model.method for candidate in candidates)
+    found = [published_row(dataset.name, setup.name, method) for method in methods]
+    return [ReportRow.published_row(row, setup.name, dataset.horizon) for row in found if row]

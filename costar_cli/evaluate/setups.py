@@ -1,0 +1,164 @@
+"""The three set-ups of the paper, and which of them a trained model can be scored in (spec datasets D.3)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from costar_cli.errors import MismatchError, UsageError
+from costar_cli.evaluate.published import display_name
+from costar_cli.methods.base import FittedModel
+from costar_cli.panel import Dataset, Domain, PanelSchema, Part
+
+__all__ = ["SETUPS", "Candidate", "Job", "Setup", "SetupName", "check_compatible", "plan_jobs"]
+
+SetupName = Literal["zero-shot", "few-shot", "supervised"]
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """A set-up: where the model was trained last, and where it is tested."""
+
+    name: SetupName
+    trained: Domain
+    test: Part
+    description: str
+
+
+SETUPS: Mapping[SetupName, Setup] = {
+    setup.name: setup
+    for setup in (
+        Setup("zero-shot", "source", Part("target", "test"), "trained on the source, tested on the target"),
+        Setup("few-shot", "target", Part("target", "test"), "fine-tuned on few target subjects, tested on the target"),
+        Setup("supervised", "source", Part("source", "test"), "trained and tested on the source"),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A trained model and where it comes from: its artifact's `meta`, `parents` and `digest`."""
+
+    model: FittedModel
+    meta: Mapping[str, Any]
+    parents: Mapping[str, str] = field(default_factory=dict)
+    digest: str = ""
+    name: str | None = None
+
+    @property
+    def label(self) -> str:
+        """Return what tables call the model: its name, or its method, marked when it was not pretrained."""
+        method = display_name(self.model.method)
+        return self.name or (f"{method} (scratch)" if self.init == "scratch" else method)
+
+    @property
+    def domain(self) -> Domain:
+        """Return the domain on which the model was trained last."""
+        return "target" if self.meta["domain"] == "target" else "source"
+
+    @property
+    def init(self) -> str:
+        """Return where the weights started: `pretrained` or `scratch`."""
+        return str(self.meta.get("init", "scratch"))
+
+    @property
+    def trained_on(self) -> dict[str, int]:
+        """Return how many labelled subjects of each part the model was trained and selected on."""
+        return {str(part): int(count) for part, count in self.meta.get("trained_on", {}).items()}
+
+    @property
+    def labelled_target_subjects(self) -> int:
+        """Return how many labelled target subjects the model touched, those it was selected on included."""
+        return sum(count for part, count in self.trained_on.items() if part.startswith("target/"))
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One candidate in one set-up: a row of the table."""
+
+    setup: Setup
+    candidate: Candidate
+
+
+def plan_jobs(dataset: Dataset, candidates: Sequence[Candidate], setups: Sequence[SetupName] | None) -> list[Job]:
+    """Return the rows to score, by set-up: all that apply, or those of the set-ups asked for.
+
+    Raises:
+        UsageError: no candidates, an unknown set-up, or two candidates that one set-up could not tell apart.
+        MismatchError: a set-up that was asked for has no model or no test queries, or nothing applies.
+    """
+    if not candidates:
+        raise UsageError("no model to evaluate", fix="run `costar finetune` first, or pass --model")
+    unknown = [name for name in setups or () if name not in SETUPS]
+    if unknown:
+        raise UsageError(f"unknown set-up {unknown[0]!r}", where="--setup", fix=f"choose from {', '.join(SETUPS)}")
+    wanted = [setup for name, setup in SETUPS.items() if setups is None or name in setups]
+    jobs, missing = [], []
+    for setup in wanted:
+        fitting = [candidate for candidate in candidates if candidate.domain == setup.trained]
+        problem = _why_not(dataset, setup, fitting)
+        if problem:
+            missing.append(problem)
+            continue
+        _check_labels(setup, fitting)
+        jobs += [Job(setup, candidate) for candidate in fitting]
+    if missing and (setups is not None or not jobs):
+        raise MismatchError(missing[0], where="--setup", fix=_fix(wanted), details=missing[1:])
+    return jobs
+
+
+def _why_not(dataset: Dataset, setup: Setup, fitting: Sequence[Candidate]) -> str | None:
+    if not any(queries.scored is not None for queries in dataset.queries.get(setup.test, {}).values()):
+        return f"{setup.name} cannot be scored: the data set has no {setup.test} queries with answers"
+    if not fitting:
+        return f"{setup.name} cannot be scored: no model was trained on the {setup.trained} domain"
+    return None
+
+
+def _fix(wanted: Sequence[Setup]) -> str:
+    domains = sorted({setup.trained for setup in wanted})
+    return " or ".join(f"`costar finetune --domain {domain}`" for domain in domains)
+
+
+def _check_labels(setup: Setup, fitting: Sequence[Candidate]) -> None:
+    labels = [candidate.label for candidate in fitting]
+    twice = sorted({label for label in labels if labels.count(label) > 1})
+    if twice:
+        raise UsageError(f"two models are called {twice[0]!r} in {setup.name}", fix="give them different names")
+
+
+def check_compatible(candidate: Candidate, dataset: Dataset) -> None:
+    """Raise unless the model can read the panels of the data set and answer its queries.
+
+    Raises:
+        MismatchError: the variables differ, or the model's horizon is too short.
+    """
+    differences = _schema_differences(candidate.model.schema, dataset.schema)
+    if differences:
+        raise MismatchError(
+            f"model {candidate.label} and data set {dataset.name} have different variables",
+            fix="evaluate the model on a data set with the variables that it was trained on",
+            details=differences,
+        )
+    longest = candidate.model.horizon
+    if longest < dataset.horizon:
+        raise MismatchError(
+            f"model {candidate.label} predicts {longest} steps, the data set asks for {dataset.horizon}",
+            fix="train it on this data set, or simulate the data with a shorter --horizon",
+        )
+
+
+def _schema_differences(model: PanelSchema, data: PanelSchema) -> list[str]:
+    differences = []
+    for role in ("covariates", "treatments", "outcomes", "statics", "step"):
+        ours, theirs = getattr(model, role), getattr(data, role)
+        if ours != theirs:
+            differences.append(f"{role}: model has {_names(ours)}, data set has {_names(theirs)}")
+    return differences
+
+
+def _names(role: Any) -> str:  # noqa: ANN401  # variables, treatments, or the step's name
+    if isinstance(role, str):
+        return role
+    if isinstance(role, tuple):
+        return ", ".join(f"{v.name} ({v.unit or 'no unit'}, {v.kind})" for v in role) or "none"
+    return f"{role.mode} {', '.join(role.names)} of levels {role.levels}"

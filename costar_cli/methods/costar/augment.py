@@ -1,0 +1,27 @@
+"""Augmentation of the series for contrastive views: scale, shift, jitter (spec models A.9)."""
+
+import torch
+from torch import Tensor
+
+from costar_cli.config.models import PretrainConfig
+from costar_cli.methods.streams import Stream
+
+__all__ = ["augment"]
+
+
+def augment(history_BTS: Tensor, config: PretrainConfig, stream: Stream) -> Tensor:
+    """Return a randomly scaled, shifted and jittered copy of the series; statics and masks are not touched.
+
+    With granularity `batch` a coin per transform decides for the whole batch, and scale and shift draw one number per
+    feature; with `sample` each sample has its own coins and numbers. Jitter is drawn per element either way.
+    Treatments are perturbed as real numbers, like everything else.
+    """
+    batch, n_steps, n_features = history_BTS.shape
+    rows = batch if config.augment_granularity == "sample" else 1
+    device, dtype = history_BTS.device, history_BTS.dtype
+    coins_3R = (stream.uniform(3, rows) < config.augment_probability).to(device=device, dtype=dtype)
+    sigma_3R = (config.augment_sigma * coins_3R)[:, :, None, None]
+    per_feature = stream.normal(2, rows, 1, n_features, device=device, dtype=dtype)
+    jitter = stream.normal(batch, n_steps, n_features, device=device, dtype=dtype)
+    scaled = history_BTS * (1 + sigma_3R[0] * per_feature[0])
+    return torch.addcmul(scaled + sigma_3R[1] * per_feature[1], sigma_3R[2].expand_as(jitter), jitter)

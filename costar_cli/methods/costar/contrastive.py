@@ -1,0 +1,90 @@
+"""InfoNCE over all active positions, without ever holding the N x N logits.
+
+The gradient of `logsumexp(q K^T) - q . k_i` with respect to q is `softmax(q K^T) K - k_i`, and the keys carry no
+gradient. One attention call with the keys as values therefore yields both: its log-sum-exp is the loss, its output
+the gradient (design.md section 9). A chunked version serves where the fused operator does not, and its tests.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+__all__ = ["attend_to_keys_chunked", "info_nce", "log_n_reference"]
+
+CHUNK_ELEMENTS = 2**24  # logits held at once by the chunked version, over all pairs
+Attend = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
+def attend_to_keys_chunked(q_PND: Tensor, k_PND: Tensor, hidden_PN: Tensor) -> tuple[Tensor, Tensor]:
+    """Return `softmax(q k^T + hidden) k` and its log-sum-exp, a slice of queries at a time.
+
+    Args:
+        q_PND: queries, P pairs of N vectors.
+        k_PND: keys.
+        hidden_PN: added to the logits of each key: 0, or a large negative number for keys that do not count.
+    """
+    rows = max(1, CHUNK_ELEMENTS // (k_PND.shape[0] * k_PND.shape[1]))
+    outputs, lses = [], []
+    for q in torch.split(q_PND, rows, dim=1):
+        logits = torch.baddbmm(hidden_PN[:, None], q, k_PND.transpose(1, 2))
+        lse = torch.logsumexp(logits, dim=-1)
+        outputs.append(torch.bmm(logits.sub_(lse[..., None]).exp_(), k_PND))
+        lses.append(lse)
+    return torch.cat(outputs, dim=1), torch.cat(lses, dim=1)
+
+
+def attend_to_keys_fused(q_PND: Tensor, k_PND: Tensor, hidden_PN: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the same from the framework's fused CPU attention."""
+    mask = hidden_PN[:, None, None].expand(-1, 1, q_PND.shape[1], -1) if bool((hidden_PN != 0).any()) else None
+    fused = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    output, lse = fused(q_PND[:, None], k_PND[:, None], k_PND[:, None], attn_mask=mask, scale=1.0)
+    return output[:, 0], lse.reshape(q_PND.shape[:2])
+
+
+def attend_to_keys(q_PND: Tensor, k_PND: Tensor, hidden_PN: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the attention of queries to keys by the fastest means on this device."""
+    has_fused = hasattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu")
+    if q_PND.device.type == "cpu" and q_PND.dtype in {torch.float32, torch.float64} and has_fused:
+        return attend_to_keys_fused(q_PND, k_PND, hidden_PN)
+    return attend_to_keys_chunked(q_PND, k_PND, hidden_PN)
+
+
+class _KeysAsValues(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, q_PND: Tensor, k_PND: Tensor, hidden_PN: Tensor) -> Tensor:  # noqa: ANN401
+        output, lse = attend_to_keys(q_PND, k_PND, hidden_PN)
+        ctx.save_for_backward(output.sub_(k_PND))
+        return lse - (q_PND * k_PND).sum(dim=-1)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:  # noqa: ANN401
+        (slope,) = ctx.saved_tensors
+        return slope * grads[0][..., None], None, None
+
+
+def info_nce(q_PND: Tensor, k_PND: Tensor, active_PN: Tensor, temperature: float) -> Tensor:
+    """Return `2 temp * mean CE` per pair, `[P]`: each query must find its own key among all active ones (spec A.9).
+
+    The factor 2 temp is MoCo-v3's; it only rescales the loss. Random guessing gives `2 temp log N`.
+
+    Args:
+        q_PND: queries, any length; gradients flow here.
+        k_PND: keys at the same positions; treated as constants.
+        active_PN: whether a position counts, as query and as key.
+        temperature: divides the cosine similarities.
+    """
+    q = functional.normalize(q_PND, dim=-1)
+    k = functional.normalize(k_PND.detach(), dim=-1)
+    root = temperature**-0.5
+    hidden_PN = torch.where(active_PN, 0.0, -1e9).to(q.dtype)
+    loss_PN: Tensor = _KeysAsValues.apply((q * root).contiguous(), (k * root).contiguous(), hidden_PN)  # type: ignore[no-untyped-call]
+    weight_PN = active_PN.to(q.dtype)
+    return 2 * temperature * (loss_PN * weight_PN).sum(dim=1) / weight_PN.sum(dim=1).clamp(min=1)
+
+
+def log_n_reference(n_active: Tensor, temperature: float, *, components: bool) -> Tensor:
+    """Return the loss of random guessing: `4 temp log N`, or `8 temp log N` with component losses (spec models A.9)."""
+    return (8 if components else 4) * temperature * n_active.clamp(min=1).log()

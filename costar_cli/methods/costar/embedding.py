@@ -1,0 +1,68 @@
+"""Scalars to tokens: one shared affine map, and a code that says which feature a token is."""
+
+import torch
+from torch import Tensor, nn
+
+from costar_cli.config.models import EncoderConfig
+
+__all__ = ["FeatureEncoding", "TokenEmbedding", "TokenLayout"]
+
+
+class TokenLayout:
+    """Which token is which: time-varying tokens in order X, A, Y, then statics V (spec models A.1).
+
+    Args:
+        dims: numbers of covariates, treatments, outcomes and statics.
+    """
+
+    def __init__(self, dims: tuple[int, int, int, int]) -> None:
+        self.dims = dims
+        self.n_temporal = sum(dims[:3])
+        self.n_static = dims[3]
+        self.component = torch.cat([torch.full((size,), c) for c, size in enumerate(dims)])
+        self.index = torch.cat([torch.arange(size) for size in dims])
+
+    @property
+    def pooled(self) -> list[slice]:
+        """Return the tokens of each present component in order Y, A, X (spec models A.8)."""
+        dx, da, dy, _ = self.dims
+        slices = [slice(dx + da, dx + da + dy), slice(dx, dx + da), slice(0, dx)]
+        return [s for s in slices if s.stop > s.start]
+
+
+class FeatureEncoding(nn.Module):
+    """A trainable code per feature: component plus index (`tree`), or one row per token (`absolute`; spec A.2)."""
+
+    def __init__(self, layout: TokenLayout, width: int, kind: str) -> None:
+        super().__init__()
+        self.layout = layout
+        self.kind = kind
+        if kind == "tree":
+            self.component = nn.Parameter(torch.randn(4, width))
+            self.index = nn.Parameter(torch.randn(max(layout.dims), width))
+        else:
+            self.feature = nn.Parameter(torch.randn(sum(layout.dims), width))
+
+    def forward(self) -> Tensor:
+        """Return one code per token, `[F,D]`, statics last."""
+        if self.kind == "tree":
+            return self.component[self.layout.component] + self.index[self.layout.index]
+        return self.feature
+
+
+class TokenEmbedding(nn.Module):
+    """Every scalar times one shared vector, plus bias, plus the feature's code (spec models A.1, A.2)."""
+
+    def __init__(self, dims: tuple[int, int, int, int], config: EncoderConfig) -> None:
+        super().__init__()
+        self.layout = TokenLayout(dims)
+        self.scalar = nn.Linear(1, config.width)
+        self.feature = FeatureEncoding(self.layout, config.width, config.feature_encoding)
+
+    def forward(self, history_BTS: Tensor, statics_BV: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the tokens `[B,F,T,D]` of the series and `[B,V,D]` of the statics."""
+        offset_FD = self.scalar.bias + self.feature()
+        weight_D = self.scalar.weight[:, 0]
+        n = self.layout.n_temporal
+        series_BFTD = history_BTS.transpose(1, 2)[..., None] * weight_D + offset_FD[:n, None]
+        return series_BFTD, statics_BV[..., None] * weight_D + offset_FD[n:]

@@ -1,0 +1,58 @@
+"""Encoding batches and panels for all members, in pieces that stay in the cache."""
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from costar_cli.methods.costar.dropout import MaskSource
+from costar_cli.methods.costar.encoder import CostarEncoder, Representations
+from costar_cli.methods.costar.pieces import map_pieces
+from costar_cli.methods.members import Params, call_members, n_members
+
+__all__ = ["encode_members", "encode_panel"]
+
+CACHE_ELEMENTS = 560_000  # of the largest intermediate; measured best for the tumour encoder on CPU (16 samples)
+
+
+def samples_per_piece(encoder: CostarEncoder, n_steps: int, device: torch.device) -> int:
+    """Return how many samples to encode at once: few on a CPU, all that fit into 2^28 elements on a GPU."""
+    largest = max(map(math.prod, encoder.mask_shapes(n_steps).values()))
+    return max(1, (CACHE_ELEMENTS if device.type == "cpu" else 2**28) // largest)
+
+
+def encode_members(
+    encoder: CostarEncoder,
+    params_R: Params,
+    history_RBTS: Tensor,
+    statics_RBV: Tensor,
+    masks: MaskSource | None = None,
+) -> Representations:
+    """Return representations `z [R,B,T,D]` and components `[R,C,B,T,D]`; without masks there is no dropout."""
+    size = samples_per_piece(encoder, history_RBTS.shape[2], history_RBTS.device)
+    histories, statics = torch.split(history_RBTS, size, dim=1), torch.split(statics_RBV, size, dim=1)
+    masks_of = [masks.draw(history.shape[1]) if masks else dict for history in histories]
+
+    def piece(args: tuple[Tensor, Tensor, Callable[[], dict[str, Tensor]]], params: Params) -> tuple[Tensor, ...]:
+        history, statics, draw_masks = args
+        return tuple(call_members(encoder, params, history, statics, draw_masks()))
+
+    pieces = map_pieces(
+        [partial(piece, args) for args in zip(histories, statics, masks_of, strict=True)],
+        params_R,
+        device=history_RBTS.device,
+    )
+    if len(pieces) == 1:
+        return Representations(*pieces[0])
+    return Representations(torch.cat([p[0] for p in pieces], dim=1), torch.cat([p[1] for p in pieces], dim=2))
+
+
+def encode_panel(encoder: CostarEncoder, params_R: Params, history_NTS: Tensor, statics_NV: Tensor) -> Tensor:
+    """Return `z [R,N,T,D]` of every subject and step, one member after another, without gradients."""
+    with torch.no_grad():
+        members = [{name: value[r : r + 1] for name, value in params_R.items()} for r in range(n_members(params_R))]
+        return torch.cat(
+            [encode_members(encoder, member, history_NTS[None], statics_NV[None]).z_BTD for member in members]
+        )

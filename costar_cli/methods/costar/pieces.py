@@ -1,0 +1,96 @@
+"""Pieces of a batch on the CPU's cores: each core runs whole pieces, forward and backward, on its own.
+
+Operators on pieces that fit into a cache are too small to be split over threads; whole pieces are not. Gradients are
+summed in the order of the pieces, so the result does not depend on which core was faster.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from costar_cli.methods.members import Params
+
+__all__ = ["map_pieces"]
+
+Piece = Callable[[Params], tuple[Tensor, ...]]
+
+
+def map_pieces(piece_functions: Sequence[Piece], params: Params, *, device: torch.device) -> list[tuple[Tensor, ...]]:
+    """Return what each function makes of the parameters, differentiable with respect to these alone.
+
+    On a CPU with several threads the pieces run side by side; elsewhere one after another.
+    """
+    n_workers = torch.get_num_threads()
+    if device.type != "cpu" or n_workers == 1 or len(piece_functions) == 1:
+        return [piece(params) for piece in piece_functions]
+    names, values = list(params), list(params.values())
+    outputs = _Pieces.apply(piece_functions, names, n_workers, *values)  # type: ignore[no-untyped-call]
+    per_piece = len(outputs) // len(piece_functions)
+    return [tuple(outputs[first : first + per_piece]) for first in range(0, len(outputs), per_piece)]
+
+
+class _Pieces(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,  # noqa: ANN401
+        piece_functions: Sequence[Piece],
+        names: list[str],
+        n_workers: int,
+        *values: Tensor,
+    ) -> tuple[Tensor, ...]:
+        needs_grad = any(ctx.needs_input_grad)
+
+        def run(piece: Piece) -> tuple[list[Tensor], tuple[Tensor, ...]]:
+            with torch.set_grad_enabled(needs_grad):
+                leaves = [value.detach().requires_grad_(needs_grad) for value in values]
+                return leaves, piece(dict(zip(names, leaves, strict=True)))
+
+        results = list(_workers(n_workers).map(run, piece_functions))
+        ctx.n_workers = n_workers
+        ctx.results = results if needs_grad else None
+        return tuple(output.detach() for _, outputs in results for output in outputs)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:  # noqa: ANN401
+        per_piece = len(grads) // len(ctx.results)
+
+        def run(index: int) -> tuple[Tensor, ...]:
+            leaves, outputs = ctx.results[index]
+            given = grads[index * per_piece : (index + 1) * per_piece]
+            used = [(o, g) for o, g in zip(outputs, given, strict=True) if g is not None]
+            outputs_used, grads_used = zip(*used, strict=True)
+            slopes: tuple[Tensor, ...] = torch.autograd.grad(
+                outputs_used, leaves, grads_used, allow_unused=True, materialize_grads=True
+            )
+            return slopes
+
+        first, *rest = _workers(ctx.n_workers).map(run, range(len(ctx.results)))
+        ctx.results = None
+        total = [value.clone() for value in first]
+        for piece_grads in rest:
+            torch._foreach_add_(total, list(piece_grads))
+        return None, None, None, *total
+
+
+@lru_cache(maxsize=1)
+def _workers(count: int) -> ThreadPoolExecutor:
+    """Return threads whose operators do not spawn threads of their own."""
+    barrier = threading.Barrier(count + 1)
+
+    def begin() -> None:
+        torch.set_num_threads(1)
+        torch.get_num_threads()
+        barrier.wait()
+
+    before = torch.get_num_threads()
+    pool = ThreadPoolExecutor(count, thread_name_prefix="costar", initializer=begin)
+    for _ in range(count):
+        pool.submit(int)
+    barrier.wait()
+    torch.set_num_threads(before)
+    return pool

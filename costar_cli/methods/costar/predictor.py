@@ -1,0 +1,69 @@
+"""Heads: the contrastive predictor, and the non-autoregressive outcome predictor."""
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["OutcomePredictor", "contrast_predictor"]
+
+
+def contrast_predictor(width: int) -> nn.Sequential:
+    """Return the MoCo-v3 style predictor `d -> 2d -> relu -> d`, shared by overall and components (spec models A.9)."""
+    return nn.Sequential(nn.Linear(width, 2 * width), nn.ReLU(), nn.Linear(2 * width, width))
+
+
+class CausalKernel(nn.Module):
+    """The weights of a one-dimensional convolution, `[D,A,K]` and `[D]`, with the framework's initialisation."""
+
+    def __init__(self, n_in: int, n_out: int, width: int) -> None:
+        super().__init__()
+        bound = (n_in * width) ** -0.5
+        self.weight = nn.Parameter(torch.empty(n_out, n_in, width).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(n_out).uniform_(-bound, bound))
+
+
+class OutcomePredictor(nn.Module):
+    """All steps of the horizon in one pass from `z_t` and the plan (spec models A.10).
+
+    Step h adds three codes: the history `z_t`, the treatment `a_{t+h}` now, and a causal convolution over the
+    treatments `(0, a_t, .., a_{t+h-1})` before it; a small network shared by all steps reads their sum. Both treatment
+    codes are linear in the plan, so they are one matrix product with a block-triangular matrix.
+
+    Args:
+        n_treatments: da.
+        n_outcomes: dy.
+        width: d.
+        horizon: H, also the width of the convolution's kernel.
+        hidden: hidden units of the network.
+    """
+
+    def __init__(self, n_treatments: int, n_outcomes: int, *, width: int, horizon: int, hidden: int) -> None:
+        super().__init__()
+        self.horizon = horizon
+        self.past = CausalKernel(n_treatments, width, horizon)
+        self.current = CausalKernel(n_treatments, width, 1)
+        self.network = nn.Sequential(nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, n_outcomes))
+
+    def plan_matrix(self, horizon: int) -> Tensor:
+        """Return the map `[H*A, H*D]` from a flat plan to the treatment codes of every step.
+
+        Block (i, h) is the kernel at offset `i - h` for i < h (the convolution reads the treatment one step late),
+        the current map for i = h, and zero for i > h: a plan changes nothing before it acts.
+        """
+        kernel_ADK = self.past.weight.transpose(0, 1)
+        step = torch.arange(horizon, device=kernel_ADK.device)
+        lag = step - step[:, None]  # [i, h]: h - i
+        column = (self.horizon - lag).clamp(0, self.horizon - 1)
+        blocks_ADIH = kernel_ADK[:, :, column] * (lag > 0).to(kernel_ADK.dtype)
+        current_AD = self.current.weight[:, :, 0].T
+        blocks_ADIH = blocks_ADIH + current_AD[:, :, None, None] * (lag == 0).to(kernel_ADK.dtype)
+        return blocks_ADIH.permute(2, 0, 3, 1).flatten(2, 3).flatten(0, 1)
+
+    def plan_codes(self, plan_MHA: Tensor) -> Tensor:
+        """Return the treatment codes `[M,H,D]` of plans; the first `H <= horizon` steps of the horizon."""
+        horizon = plan_MHA.shape[1]
+        codes = plan_MHA.flatten(1) @ self.plan_matrix(horizon)
+        return codes.view(len(plan_MHA), horizon, -1) + (self.past.bias + self.current.bias)
+
+    def forward(self, z_MD: Tensor, plan_MHA: Tensor) -> Tensor:
+        """Return scaled outcomes `[M,H,dy]` after each step of each plan."""
+        return self.network(z_MD[:, None] + self.plan_codes(plan_MHA))  # type: ignore[no-any-return]

@@ -1,0 +1,134 @@
+"""Self-supervised pretraining in the manner of MoCo-v3: two views, a momentum encoder, contrast over all positions."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from costar_cli.config.models import PretrainConfig
+from costar_cli.methods.base import StepLoss
+from costar_cli.methods.costar.augment import augment
+from costar_cli.methods.costar.contrastive import info_nce, log_n_reference
+from costar_cli.methods.costar.dropout import MaskSource
+from costar_cli.methods.costar.encode import encode_members
+from costar_cli.methods.costar.encoder import CostarEncoder
+from costar_cli.methods.costar.predictor import contrast_predictor
+from costar_cli.methods.members import Params, call_members, named_params, submodule
+from costar_cli.methods.streams import Stream
+from costar_cli.panel.tensors import PanelTensors
+
+__all__ = ["PretrainStage"]
+
+ENCODER, PREDICTOR = "encoder.", "predictor."
+
+
+class PretrainStage:
+    """The contrastive stage (spec models A.9). State: the momentum encoder's parameters.
+
+    Args:
+        dims: numbers of covariates, treatments, outcomes and statics.
+        config: settings of the stage.
+        train: scaled panel to learn from; outcomes are inputs only, no labels are used.
+        validation: scaled panel to watch the loss on.
+    """
+
+    name = "pretrain"
+    drop_last = True
+
+    def __init__(
+        self, dims: tuple[int, int, int, int], config: PretrainConfig, train: PanelTensors, validation: PanelTensors
+    ) -> None:
+        self.config = config
+        self.keep = config.keep
+        self.encoder = CostarEncoder(dims, config.encoder)
+        self.predictor = contrast_predictor(config.encoder.width)
+        self._panels = {"train": train, "validation": validation}
+        self._history = {name: panel.history_NTS[:, :-1] for name, panel in self._panels.items()}
+        self.n_train = len(train.length_N)
+        self.n_validation = len(validation.length_N)
+
+    def initial(self, member: int) -> tuple[Params, Params]:
+        """Return a fresh member: encoder and predictor, and the momentum encoder as a copy."""
+        seed = Stream(self.config.seed, "pretrain", "initial", member).torch_seed()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            fresh = CostarEncoder(self.encoder.layout.dims, self.config.encoder)
+            params = named_params(fresh, ENCODER)
+            params |= named_params(contrast_predictor(self.config.encoder.width), PREDICTOR)
+        return params, named_params(fresh, ENCODER)
+
+    def loss(self, params_R: Params, state_R: Params, rows_RB: Tensor, streams: Sequence[Stream]) -> StepLoss:
+        """Return each member's loss on its mini-batch, and the momentum encoder after this step."""
+        views, statics, active = self._views("train", rows_RB, streams)
+        source = self._mask_source(streams, views)
+        queries = self._queries(params_R, views, statics, source)
+        with torch.no_grad():
+            momentum = self.config.momentum
+            state_R = {name: value.lerp(params_R[name], 1 - momentum) for name, value in state_R.items()}
+            keys = self._represent(state_R, views, statics, source)
+        return self._contrast(queries, keys, active, streams), state_R
+
+    @torch.no_grad()
+    def validation_loss(
+        self, params_R: Params, state_R: Params, rows_RB: Tensor, streams: Sequence[Stream]
+    ) -> tuple[Tensor, Tensor]:
+        """Return `(loss, weight)` of a validation batch: fresh augmentation, no dropout, momentum encoder untouched."""
+        views, statics, active = self._views("validation", rows_RB, streams)
+        queries = self._queries(params_R, views, statics, None)
+        keys = self._represent(state_R, views, statics, None)
+        return self._contrast(queries, keys, active, streams), active.flatten(1).sum(dim=1).to(views.dtype)
+
+    def reference(self) -> float | None:
+        """Return the loss of random guessing on a full training batch, `8 temp log N` (or 4 without components)."""
+        positions = (self._panels["train"].length_N - 1).double().mean() * min(self.config.batch_size, self.n_train)
+        n = min(float(positions), self.config.max_contrast or float("inf"))
+        return float(log_n_reference(torch.tensor(n), self.config.temperature, components=self.config.components))
+
+    def _views(self, name: str, rows_RB: Tensor, streams: Sequence[Stream]) -> tuple[Tensor, Tensor, Tensor]:
+        panel, history = self._panels[name], self._history[name]
+        views_RBTS = torch.stack(
+            [
+                torch.cat([augment(history[rows], self.config, stream), augment(history[rows], self.config, stream)])
+                for rows, stream in zip(rows_RB, streams, strict=True)
+            ]
+        )
+        position_T = torch.arange(history.shape[1], device=history.device)
+        active_RBT = position_T < (panel.length_N[rows_RB] - 1)[..., None]
+        return views_RBTS, panel.v_NV[torch.cat([rows_RB, rows_RB], dim=1)], active_RBT
+
+    def _mask_source(self, streams: Sequence[Stream], views_RBTS: Tensor) -> MaskSource:
+        shapes = self.encoder.mask_shapes(views_RBTS.shape[2])
+        rate = self.config.encoder.dropout
+        return MaskSource(shapes, rate, streams, device=views_RBTS.device, dtype=views_RBTS.dtype)
+
+    def _represent(self, params_R: Params, views: Tensor, statics: Tensor, masks: MaskSource | None) -> Tensor:
+        """Return `[R, 1+C, 2B, T, D]`: the overall representation, then the components that are contrasted."""
+        z, components = encode_members(self.encoder, submodule(params_R, ENCODER), views, statics, masks)
+        return torch.cat([z[:, None], components], dim=1) if self.config.components else z[:, None]
+
+    def _queries(self, params_R: Params, views: Tensor, statics: Tensor, masks: MaskSource | None) -> Tensor:
+        represented = self._represent(params_R, views, statics, masks)
+        queries: Tensor = call_members(self.predictor, submodule(params_R, PREDICTOR), represented)
+        return queries
+
+    def _contrast(self, queries: Tensor, keys: Tensor, active_RBT: Tensor, streams: Sequence[Stream]) -> Tensor:
+        n_members, n_kinds, twice_batch, _, width = queries.shape
+        half = twice_batch // 2
+        q = torch.stack([queries[:, :, :half], queries[:, :, half:]], dim=2).reshape(n_members, n_kinds * 2, -1, width)
+        k = torch.stack([keys[:, :, half:], keys[:, :, :half]], dim=2).reshape(n_members, n_kinds * 2, -1, width)
+        chosen_RM = self._positions(active_RBT.flatten(1), streams)
+        counts_RM = active_RBT.flatten(1).gather(1, chosen_RM)
+        at = chosen_RM[:, None, :, None].expand(-1, n_kinds * 2, -1, width)
+        q, k = q.gather(2, at).flatten(0, 1), k.gather(2, at).flatten(0, 1)
+        active = counts_RM[:, None].expand(-1, n_kinds * 2, -1).flatten(0, 1)
+        per_kind = info_nce(q, k, active, self.config.temperature).view(n_members, n_kinds, 2).sum(dim=2)
+        components = per_kind[:, 1:].mean(dim=1) if n_kinds > 1 else 0.0
+        return per_kind[:, 0] + components
+
+    def _positions(self, active_RN: Tensor, streams: Sequence[Stream]) -> Tensor:
+        """Return the positions to contrast: as many as the fullest member has active ones, active ones first."""
+        count = int(active_RN.sum(dim=1).max())
+        if self.config.max_contrast is None or self.config.max_contrast >= count:
+            return active_RN.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :count]
+        score = torch.stack([stream.uniform(active_RN.shape[1]) for stream in streams]).to(active_RN.device)
+        return (score + active_RN).topk(self.config.max_contrast, dim=1).indices

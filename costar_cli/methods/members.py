@@ -1,0 +1,50 @@
+"""The ensemble axis: parameters of R members stacked, and modules called on all of them at once."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+from torch.utils._pytree import tree_map
+
+__all__ = ["Params", "call_members", "n_members", "named_params", "stack_members", "submodule"]
+
+Params = dict[str, Tensor]
+
+
+def n_members(params_R: Mapping[str, Tensor]) -> int:
+    """Return R."""
+    return int(next(iter(params_R.values())).shape[0])
+
+
+def named_params(module: nn.Module, prefix: str = "") -> Params:
+    """Return one member's parameters by name, detached."""
+    return {prefix + name: value.detach().clone() for name, value in module.named_parameters()}
+
+
+def stack_members(members: Iterable[Params]) -> Params:
+    """Stack parameters of single members along a new leading axis."""
+    first, *rest = members
+    return {name: torch.stack([value, *(other[name] for other in rest)]) for name, value in first.items()}
+
+
+def submodule(params: Mapping[str, Tensor], prefix: str) -> Params:
+    """Return the parameters under a prefix, without it."""
+    return {name.removeprefix(prefix): value for name, value in params.items() if name.startswith(prefix)}
+
+
+def call_members(module: nn.Module, params_R: Params, *args_R: Any) -> Any:  # noqa: ANN401 - any pytree of tensors
+    """Call a module with each member's parameters on that member's arguments.
+
+    Every tensor of `args_R` and of the result leads with the member axis. A single member is called directly, which
+    spares the overhead of `vmap`; the results agree to rounding (design.md section 6, invariant 4).
+    """
+
+    def call(params: Params, args: Any) -> Any:  # noqa: ANN401
+        return functional_call(module, params, args)
+
+    if n_members(params_R) == 1:
+        one: Callable[[Tensor], Tensor] = lambda t: t[0]  # noqa: E731
+        return tree_map(lambda t: t[None], call(tree_map(one, params_R), tree_map(one, args_R)))
+    return vmap(call)(params_R, args_R)

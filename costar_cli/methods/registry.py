@@ -1,0 +1,35 @@
+"""Which methods there are, and how to read a trained one."""
+
+from pathlib import Path
+
+from costar_cli.artifact import read_artifact
+from costar_cli.errors import ArtifactError
+from costar_cli.methods.costar.model import CostarModel
+
+__all__ = ["METHODS", "load_model"]
+
+METHODS = {"costar": CostarModel}
+
+
+def load_model(path: Path, device: str = "cpu") -> CostarModel:
+    """Read a fine-tuned model of any method.
+
+    Raises:
+        ArtifactError: the file is missing, damaged, no model, or of a method that this version does not know.
+    """
+    artifact = read_artifact(path, kind="model")
+    method = artifact.meta.get("method")
+    if method not in METHODS:
+        raise ArtifactError(
+            f"the model is of method {method!r}, which this version does not know",
+            where=str(path),
+            fix=f"known methods: {', '.join(METHODS)}; upgrade costar for others",
+        )
+    try:
+        return METHODS[method].from_artifact(artifact, device)
+    except (KeyError, ValueError, TypeError) as error:
+        raise ArtifactError(
+            "the model artifact lacks or garbles something",
+            where=f"{path}: {error}",
+            fix="train it again with `costar finetune`",
+        ) from error

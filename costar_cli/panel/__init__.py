@@ -1,0 +1,22 @@
+"""Panels and queries: what is known, and what is asked."""
+
+from costar_cli.panel.dataset import Dataset, Domain, Location, Part, Split
+from costar_cli.panel.panel import Panel
+from costar_cli.panel.queries import Queries
+from costar_cli.panel.scale import Scaler
+from costar_cli.panel.schema import ErrorUnit, PanelSchema, TreatmentEncoding, Variable
+
+__all__ = [
+    "Dataset",
+    "Domain",
+    "ErrorUnit",
+    "Location",
+    "Panel",
+    "PanelSchema",
+    "Part",
+    "Queries",
+    "Scaler",
+    "Split",
+    "TreatmentEncoding",
+    "Variable",
+]

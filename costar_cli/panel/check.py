@@ -1,0 +1,153 @@
+"""Check a data set before anything is trained on it: unusable values, treatments without contrast, weak overlap."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.panel.dataset import Dataset, Part
+from costar_cli.panel.findings import Finding, raise_errors, shown
+from costar_cli.panel.invariants import not_finite, not_finite_answers, panel_problems, query_problems
+from costar_cli.panel.panel import Panel
+from costar_cli.panel.schema import PanelSchema, Variable
+from costar_cli.reporting import Reporter
+
+__all__ = ["check_dataset"]
+
+BINS = 5  # quintiles of the current outcome
+RARE = 0.005  # an option given less often than this has no overlap with the others
+Z = 2.576  # normal quantile of a two-sided 99 % interval
+
+
+def check_dataset(dataset: Dataset, reporter: Reporter | None = None) -> list[Finding]:
+    """Return warnings and notes about a data set, the warnings also told to the reporter.
+
+    Treatments, overlap and constant variables are looked at where models learn: in the training parts.
+
+    Raises:
+        DataError: values that are not finite, broken invariants, or an outcome that never changes; all at once.
+    """
+    findings: list[Finding] = []
+    for part, panel in dataset.panels.items():
+        broken = panel_problems(panel, dataset.schema, str(part))
+        findings += broken or not_finite(panel, dataset.schema, str(part))
+        for name, queries in dataset.queries.get(part, {}).items():
+            findings += query_problems(queries, panel, dataset.schema, f"{part}, {name}")
+            findings += not_finite_answers(queries, f"{part}, {name}")
+    raise_errors(findings, what="the data set")
+    for part, panel in dataset.panels.items():
+        if part.split == "train":
+            findings += _training_part(part, panel, dataset)
+    raise_errors(findings, what="the data set")
+    if reporter is not None:
+        for finding in findings:
+            if finding.severity == "warning":
+                reporter.warn(str(finding))
+    return findings
+
+
+def _training_part(part: Part, panel: Panel, dataset: Dataset) -> list[Finding]:
+    if panel.length.max(initial=0) < 2:
+        fix = "a model learns from one step to the next: give longer series"
+        return [Finding("error", "no subject has two observed steps", str(part), fix)]
+    findings = list(_lengths(part, panel, dataset.horizon))
+    findings += _treatments(part, panel, dataset.schema)
+    if part.domain == "source":  # the domain that fixes the scale and the encoder
+        findings += _constants(part, panel, dataset.schema)
+        findings += _overlap(part, panel, dataset.schema)
+    return findings
+
+
+def _lengths(part: Part, panel: Panel, horizon: int) -> Iterator[Finding]:
+    short = int((panel.length - 1 < horizon).sum())
+    if short == panel.n_subjects:
+        problem = f"no subject has the {horizon + 1} observed steps that the last predicted step needs"
+        yield Finding("warning", problem, str(part), "choose a shorter horizon")
+    elif short:
+        problem = f"{short} of {panel.n_subjects} subjects too short for the last predicted step"
+        yield Finding("note", problem, str(part))
+
+
+def _constants(part: Part, panel: Panel, schema: PanelSchema) -> Iterator[Finding]:
+    observed = panel.observed
+    if constant := _constant(panel.outcomes[observed], schema.outcomes):
+        yield Finding("error", f"outcomes never change: {shown(constant)}", str(part), "there is nothing to predict")
+    if constant := _constant(panel.covariates[observed], schema.covariates):
+        yield Finding("note", f"covariates never change: {shown(constant)}", str(part), "models learn nothing of them")
+    if panel.n_subjects > 1 and (constant := _constant(panel.statics, schema.statics)):
+        problem = f"statics are the same for all subjects: {shown(constant)}"
+        yield Finding("note", problem, str(part), "models learn nothing of them")
+
+
+def _constant(values: NDArray[np.float32], variables: tuple[Variable, ...]) -> list[str]:
+    return [v.name for v, same in zip(variables, (values == values[:1]).all(axis=0), strict=True) if same]
+
+
+class _Decisions(NamedTuple):
+    """Treatment values `[M, names]`, subject rows `[M]` and outcomes `[M, dy]` of the steps that have a next one."""
+
+    values: NDArray[np.int64]
+    subject: NDArray[np.int64]
+    outcomes: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, panel: Panel, schema: PanelSchema) -> "_Decisions":
+        subject, step = np.nonzero(np.arange(panel.n_steps) < panel.length[:, None] - 1)
+        values = schema.treatments.decode(panel.treatments[subject, step])
+        return cls(values, subject, panel.outcomes[subject, step])
+
+
+def _treatments(part: Part, panel: Panel, schema: PanelSchema) -> Iterator[Finding]:
+    decisions = _Decisions.of(panel, schema)
+    for i, (name, levels) in enumerate(zip(schema.treatments.names, schema.treatments.levels, strict=True)):
+        count = np.bincount(decisions.values[:, i], minlength=len(levels))
+        if (count > 0).sum() == 1:
+            problem = f"treatment '{name}' is always '{levels[int(count.argmax())]}'"
+            yield Finding("warning", problem, str(part), "its effect cannot be learned from these subjects")
+        elif len(levels) > 2 and (count == 0).any():
+            unseen = [level for level, n in zip(levels, count, strict=True) if not n]
+            problem = f"treatment '{name}' never takes the levels {shown(unseen)}"
+            yield Finding("note", problem, str(part), "predictions for them are extrapolation")
+    treated = np.zeros(panel.n_subjects, dtype=bool)
+    treated[decisions.subject[decisions.values.any(axis=1)]] = True
+    if not treated.all() and treated.any():
+        problem = f"{int((~treated).sum())} of {panel.n_subjects} subjects never treated"
+        yield Finding("note", problem, str(part))
+
+
+def _overlap(part: Part, panel: Panel, schema: PanelSchema) -> Iterator[Finding]:
+    """Look for treatment levels that subjects in some quintile of the current outcome all but never get."""
+    decisions = _Decisions.of(panel, schema)
+    for o, outcome in enumerate(schema.outcomes):
+        current = decisions.outcomes[:, o]
+        edges = np.unique(np.quantile(current, np.linspace(0, 1, BINS + 1)[1:-1]))
+        quintile = np.searchsorted(edges, current, side="left")
+        size = np.bincount(quintile, minlength=len(edges) + 1)
+        for i, (name, levels) in enumerate(zip(schema.treatments.names, schema.treatments.levels, strict=True)):
+            weak = []
+            for value in np.flatnonzero(np.bincount(decisions.values[:, i])):
+                given = np.bincount(quintile[decisions.values[:, i] == value], minlength=len(size))
+                weak += [(levels[value], int(b)) for b in np.flatnonzero(_at_most(given, size) < RARE)]
+            if weak and len(levels) == 2:
+                parts = ", ".join(f"'{level}' where it is {_range(edges, b, outcome)}" for level, b in weak[:3])
+                problem = f"overlap is weak: given '{outcome.name}', treatment '{name}' is almost never {parts}"
+                fix = "counterfactuals there rest on extrapolation, not on data"
+                yield Finding("warning", problem, str(part), fix)
+            elif weak:
+                problem = f"{len(weak)} combinations of a level of '{name}' and a quintile of '{outcome.name}' are rare"
+                yield Finding("note", problem, str(part), "counterfactuals there rest on extrapolation, not on data")
+
+
+def _at_most(given: NDArray[np.int64], size: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the upper end of Wilson's interval of a share; 1 where there are no steps."""
+    n = np.maximum(size, 1)
+    share, z2 = given / n, Z**2
+    half = Z * np.sqrt(share * (1 - share) / n + z2 / (4 * n**2))
+    return np.where(size > 0, (share + z2 / (2 * n) + half) / (1 + z2 / n), 1.0)
+
+
+def _range(edges: NDArray[np.floating], quintile: int, variable: Variable) -> str:
+    low = f"above {edges[quintile - 1]:.3g}" if quintile else ""
+    high = f"at most {edges[quintile]:.3g}" if quintile < len(edges) else ""
+    return " and ".join(part for part in (low, high) if part) + (f" {variable.unit}" if variable.unit else "")

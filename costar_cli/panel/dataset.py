@@ -1,0 +1,96 @@
+"""The data set: panels of two domains and three splits, their queries, and the simulator's truth if there is one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.errors import DataError, UsageError
+from costar_cli.panel.panel import Panel
+from costar_cli.panel.queries import Queries
+from costar_cli.panel.schema import PanelSchema
+
+__all__ = ["Dataset", "Domain", "Location", "Part", "Split"]
+
+Domain = Literal["source", "target"]
+Split = Literal["train", "val", "test"]
+
+
+class Part(NamedTuple):
+    """A domain and a split, for example `source/train`."""
+
+    domain: Domain
+    split: Split
+
+    def __str__(self) -> str:
+        return f"{self.domain}/{self.split}"
+
+    @classmethod
+    def all(cls) -> list["Part"]:
+        """Return the six parts in canonical order."""
+        return [cls(domain, split) for domain in get_args(Domain) for split in get_args(Split)]
+
+
+class Location(NamedTuple):
+    """Where a subject is: its part and its row there."""
+
+    part: Part
+    row: int
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Everything that a `data.h5` holds.
+
+    `queries[part]` maps a name (`one_step`, `sequence`, `rolling_origin`) to the query set on that part's panel.
+    `truth[part]` holds arrays of the simulator (per-subject parameters and noise), by name, empty for observed data.
+    `horizon` is tau, the number of steps that models predict.
+    """
+
+    name: str
+    schema: PanelSchema
+    horizon: int
+    panels: Mapping[Part, Panel]
+    queries: Mapping[Part, Mapping[str, Queries]] = field(default_factory=dict)
+    truth: Mapping[Part, Mapping[str, NDArray[np.generic]]] = field(default_factory=dict)
+    config: Mapping[str, object] = field(default_factory=dict)
+    digest: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.panels:
+            raise DataError("the data set has no subjects")
+        ids = np.concatenate([panel.subject_id for panel in self.panels.values()])
+        unique, count = np.unique(ids, return_counts=True)
+        if len(unique) != len(ids):
+            shown = ", ".join(str(i) for i in unique[count > 1][:5])
+            raise DataError(f"subject ids are not unique in the data set: {shown}")
+        if lost := (set(self.queries) | set(self.truth)) - set(self.panels):
+            raise DataError(f"queries or truth without a panel: {', '.join(sorted(str(part) for part in lost))}")
+
+    def panel(self, domain: Domain, split: Split) -> Panel:
+        """Return one part's panel.
+
+        Raises:
+            DataError: the data set has no such part.
+        """
+        part = Part(domain, split)
+        if part not in self.panels:
+            has = ", ".join(str(p) for p in self.panels)
+            raise DataError(f"the data set has no {part} subjects", fix=f"it has {has}")
+        return self.panels[part]
+
+    def find_subject(self, subject_id: int) -> Location:
+        """Return where a subject is, in whatever domain and split.
+
+        Raises:
+            UsageError: no subject has this id; the message names the ranges that exist.
+        """
+        for part, panel in self.panels.items():
+            rows = np.flatnonzero(panel.subject_id == subject_id)
+            if len(rows):
+                return Location(part, int(rows[0]))
+        filled = {part: panel.subject_id for part, panel in self.panels.items() if panel.n_subjects}
+        ranges = "; ".join(f"{part}: {ids.min()} to {ids.max()}" for part, ids in filled.items())
+        raise UsageError(f"no subject {subject_id} in the data set", where="--subject", fix=f"choose from {ranges}")

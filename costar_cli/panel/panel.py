@@ -1,0 +1,82 @@
+"""The panel: N subjects over T steps, each series stored once, unshifted and unscaled."""
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.errors import DataError
+
+__all__ = ["Panel"]
+
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """Subjects over time.
+
+    At step t we observe `x_t` and `y_t`, then `a_t` is applied, and its effect first shows in `y_{t+1}`. The history
+    at t is therefore `(x_{<=t}, y_{<=t}, a_{<t}, v)`. Steps at or beyond `length` are padding and hold zeros, and so
+    does `a` at the last observed step when no treatment was recorded there.
+
+    Shapes: `covariates [N,T,dx]`, `treatments [N,T,da]` (encoded), `outcomes [N,T,dy]`, `statics [N,dv]`,
+    `length [N]` (observed steps, 1..T), `subject_id [N]` (unique in the data set).
+    """
+
+    covariates: Floats
+    treatments: Floats
+    outcomes: Floats
+    statics: Floats
+    length: Ints
+    subject_id: Ints
+
+    def __post_init__(self) -> None:
+        axes = {"covariates": 3, "treatments": 3, "outcomes": 3, "statics": 2, "length": 1, "subject_id": 1}
+        ndim = {name: getattr(self, name).ndim for name in axes}
+        flat = [f"{name} has {ndim[name]} axes, expected {want}" for name, want in axes.items() if ndim[name] != want]
+        if flat:
+            raise DataError("the arrays of a panel have the wrong number of axes", details=flat)
+        n, t = self.outcomes.shape[:2]
+        shapes = {
+            "covariates": (self.covariates.shape[:2], (n, t)),
+            "treatments": (self.treatments.shape[:2], (n, t)),
+            "statics": (self.statics.shape[:1], (n,)),
+            "length": (self.length.shape, (n,)),
+            "subject_id": (self.subject_id.shape, (n,)),
+        }
+        wrong = [f"{name} has {got}, expected {want}" for name, (got, want) in shapes.items() if got != want]
+        if wrong:
+            raise DataError("the arrays of a panel disagree in shape", details=wrong)
+        if n and (self.length.min() < 1 or self.length.max() > t):
+            raise DataError(f"lengths must be between 1 and {t}")
+
+    @property
+    def n_subjects(self) -> int:
+        """Return N."""
+        return int(self.outcomes.shape[0])
+
+    @property
+    def n_steps(self) -> int:
+        """Return the padded length T."""
+        return int(self.outcomes.shape[1])
+
+    @property
+    def observed(self) -> NDArray[np.bool_]:
+        """Return the mask `[N,T]` of observed steps: a prefix of each row."""
+        mask: NDArray[np.bool_] = np.arange(self.n_steps) < self.length[:, None]
+        return mask
+
+    def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Self:
+        """Return the panel of the given rows, in that order."""
+        return replace(
+            self,
+            covariates=self.covariates[rows],
+            treatments=self.treatments[rows],
+            outcomes=self.outcomes[rows],
+            statics=self.statics[rows],
+            length=self.length[rows],
+            subject_id=self.subject_id[rows],
+        )

@@ -1,0 +1,60 @@
+"""The query: everything that is ever predicted is `(subject, origin, plan)`."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.errors import DataError
+
+__all__ = ["Queries"]
+
+
+@dataclass(frozen=True, slots=True)
+class Queries:
+    """Questions about a panel, in flat arrays, with the known answers where there are any.
+
+    Step h = 0..tau-1 of a query asks for `y_{origin+h+1}` had `plan[:, :h+1]` been applied from `origin` on. The model
+    sees the history at `origin` and the plan, nothing else.
+
+    Shapes: `subject [Q]` (row of the panel), `origin [Q]`, `plan [Q,tau,da]` (encoded; uint8 keeps 500,000 of them
+    small), `outcomes [Q,tau,dy]` (unscaled) and `scored [Q,tau]`, both or neither.
+    """
+
+    subject: NDArray[np.int32]
+    origin: NDArray[np.int16]
+    plan: NDArray[np.uint8]
+    outcomes: NDArray[np.float32] | None = None
+    scored: NDArray[np.bool_] | None = None
+
+    def __post_init__(self) -> None:
+        if self.plan.ndim != 3:
+            raise DataError(f"query plans have shape {self.plan.shape}, expected (queries, steps, treatments)")
+        q, tau = self.plan.shape[:2]
+        if self.subject.shape != (q,) or self.origin.shape != (q,):
+            raise DataError("the arrays of a query set disagree in length")
+        if (self.outcomes is None) != (self.scored is None):
+            raise DataError("a query set has both outcomes and scored steps, or neither")
+        if self.outcomes is not None and (self.outcomes.ndim != 3 or self.outcomes.shape[:2] != (q, tau)):
+            raise DataError(f"query outcomes have shape {self.outcomes.shape}, expected ({q}, {tau}, dy)")
+        if self.scored is not None and self.scored.shape != (q, tau):
+            raise DataError(f"query scores have shape {self.scored.shape}, expected ({q}, {tau})")
+
+    def __len__(self) -> int:
+        return int(self.subject.shape[0])
+
+    @property
+    def horizon(self) -> int:
+        """Return tau, the number of steps asked for."""
+        return int(self.plan.shape[1])
+
+    def take(self, rows: slice | NDArray[np.int64] | NDArray[np.bool_]) -> Self:
+        """Return the queries of the given rows, in that order."""
+        return type(self)(
+            subject=self.subject[rows],
+            origin=self.origin[rows],
+            plan=self.plan[rows],
+            outcomes=None if self.outcomes is None else self.outcomes[rows],
+            scored=None if self.scored is None else self.scored[rows],
+        )

@@ -1,0 +1,62 @@
+"""Standardisation with the statistics of source-train, for every part of a data set."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.panel.panel import Panel
+from costar_cli.panel.schema import PanelSchema, Variable
+
+__all__ = ["Scaler"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scaler:
+    """Means and population standard deviations, in the units of the data; identity where a variable says so.
+
+    Shapes: `covariates [2,dx]`, `outcomes [2,dy]`, `statics [2,dv]`; row 0 is the mean, row 1 the sd.
+    """
+
+    covariates: NDArray[np.float64]
+    outcomes: NDArray[np.float64]
+    statics: NDArray[np.float64]
+
+    @classmethod
+    def fit(cls, panel: Panel, schema: PanelSchema) -> Self:
+        """Fit on the history steps of the source-train panel (all observed steps but the last; spec datasets A.7).
+
+        Subjects with a single step contribute it. Constant variables get sd 1.
+        """
+        used = np.arange(panel.n_steps) < np.maximum(panel.length - 1, 1)[:, None]
+        return cls(
+            covariates=_moments(panel.covariates[used], schema.covariates),
+            outcomes=_moments(panel.outcomes[used], schema.outcomes),
+            statics=_moments(panel.statics, schema.statics),
+        )
+
+    def scale_outcomes(self, outcomes: NDArray[np.floating]) -> NDArray[np.float32]:
+        """Return `(y - mean) / sd` along the last axis."""
+        return scaled(outcomes, self.outcomes)
+
+    def unscale_outcomes(self, outcomes: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Return standardised outcomes in the units of the data."""
+        values: NDArray[np.float64] = outcomes.astype(np.float64) * self.outcomes[1] + self.outcomes[0]
+        return values
+
+    def to_arrays(self) -> dict[str, NDArray[np.generic]]:
+        """Return the arrays that an artifact stores."""
+        return {"covariates": self.covariates, "outcomes": self.outcomes, "statics": self.statics}
+
+
+def scaled(values: NDArray[np.floating], moments: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Return `(values - mean) / sd` along the last axis as float32."""
+    result: NDArray[np.float32] = ((values - moments[0]) / moments[1]).astype(np.float32)
+    return result
+
+
+def _moments(values_MF: NDArray[np.float32], variables: tuple[Variable, ...]) -> NDArray[np.float64]:
+    mean, sd = values_MF.mean(axis=0, dtype=np.float64), values_MF.std(axis=0, dtype=np.float64)
+    keep = np.array([v.standardize for v in variables], dtype=bool)
+    return np.stack([np.where(keep, mean, 0.0), np.where(keep & (sd > 0), sd, 1.0)])

@@ -1,0 +1,145 @@
+"""What the columns of a panel mean: names, units, kinds, and how treatments are coded."""
+
+from typing import Annotated, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+__all__ = ["ErrorUnit", "PanelSchema", "TreatmentEncoding", "Variable"]
+
+FROZEN = ConfigDict(frozen=True, extra="forbid")
+
+Name = Annotated[str, StringConstraints(pattern=r"^\S(.*\S)?$")]  # one line, no space around it
+
+
+class Variable(BaseModel):
+    """One covariate, outcome or static feature: one number per subject (and step)."""
+
+    model_config = FROZEN
+
+    name: Name
+    unit: str = ""
+    kind: Literal["continuous", "count", "binary", "ordinal"] = "continuous"
+    standardize: bool = Field(True, description="Whether models see (value - mean) / sd of source-train")
+
+
+class TreatmentEncoding(BaseModel):
+    """How named treatments become the `da` numbers that models see.
+
+    `names` are what a plan calls them; each takes an integer value 0..len(levels)-1, where 0 is the reference
+    ("not given"). In `multilabel` mode the encoded columns are the values themselves. In `multiclass` mode exactly
+    one column is 1: the one whose row of `classes` equals the values.
+    """
+
+    model_config = FROZEN
+
+    mode: Literal["multiclass", "multilabel"]
+    names: tuple[Name, ...]
+    levels: tuple[tuple[Name, ...], ...]
+    classes: tuple[tuple[int, ...], ...] = ()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if len(self.levels) != len(self.names):
+            raise ValueError("one tuple of levels per treatment name")
+        if not self.names or len(set(self.names)) < len(self.names):
+            raise ValueError("treatments need at least one name, each used once")
+        if any(len(levels) < 2 or len(set(levels)) < len(levels) for levels in self.levels):
+            raise ValueError("a treatment needs two or more levels, each named once")
+        if (self.mode == "multiclass") != bool(self.classes):
+            raise ValueError("classes belong to multiclass treatments")
+        if self.mode == "multilabel" and any(len(levels) != 2 for levels in self.levels):
+            raise ValueError("multilabel treatments are binary")
+        if any(len(row) != len(self.names) for row in self.classes):
+            raise ValueError("one value per treatment name in each class")
+        if len(set(self.classes)) < len(self.classes):
+            raise ValueError("each class is listed once")
+        sizes = [len(levels) for levels in self.levels]
+        if any(not 0 <= value < size for row in self.classes for value, size in zip(row, sizes, strict=True)):
+            raise ValueError("a class uses a level that its treatment does not have")
+        return self
+
+    @property
+    def width(self) -> int:
+        """Return `da`, the number of encoded columns."""
+        return len(self.classes) if self.mode == "multiclass" else len(self.names)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return a readable name per encoded column."""
+        if self.mode == "multilabel":
+            return self.names
+        return tuple(self.describe(row) for row in self.classes)
+
+    def describe(self, values: ArrayLike) -> str:
+        """Return one step's treatment values as text, for example `chemotherapy+radiotherapy`."""
+        given = [
+            name if len(levels) == 2 else f"{name}={levels[int(value)]}"
+            for name, levels, value in zip(self.names, self.levels, np.asarray(values), strict=True)
+            if value or len(levels) > 2
+        ]
+        return "+".join(given) or "none"
+
+    def encode(self, values: ArrayLike) -> NDArray[np.float32]:
+        """Encode integer values `[..., names]` to `[..., da]`.
+
+        Raises:
+            ValueError: a value that is not a level, or a combination of values that has no class.
+        """
+        values_ = np.asarray(values, dtype=np.int64)
+        if ((values_ < 0) | (values_ >= [len(levels) for levels in self.levels])).any():
+            raise ValueError("a treatment value that is not one of its levels")
+        if self.mode == "multilabel":
+            return values_.astype(np.float32)
+        match = (values_[..., None, :] == np.asarray(self.classes)).all(axis=-1)
+        if not match.any(axis=-1).all():
+            raise ValueError("a combination of treatments that has no class")
+        encoded: NDArray[np.float32] = match.astype(np.float32)
+        return encoded
+
+    def decode(self, encoded: ArrayLike) -> NDArray[np.int64]:
+        """Return the integer values `[..., names]` of encoded treatments `[..., da]`; all-zero rows give zeros."""
+        encoded_ = np.asarray(encoded)
+        if self.mode == "multilabel":
+            return encoded_.astype(np.int64)
+        values = np.asarray(self.classes, dtype=np.int64)[encoded_.argmax(axis=-1)]
+        return np.where(encoded_.any(axis=-1, keepdims=True), values, 0)
+
+
+class ErrorUnit(BaseModel):
+    """The unit in which a data set reports its error: RMSE times `factor`, called `label`."""
+
+    model_config = FROZEN
+
+    factor: float = 1.0
+    label: str = ""
+    space: Literal["original", "standardized"] = "original"
+
+
+class PanelSchema(BaseModel):
+    """The columns shared by every panel of a data set."""
+
+    model_config = FROZEN
+
+    covariates: tuple[Variable, ...] = ()
+    treatments: TreatmentEncoding
+    outcomes: tuple[Variable, ...]
+    statics: tuple[Variable, ...] = ()
+    step: str = Field("step", description="What one time step is, for example `day`")
+    error_unit: ErrorUnit = ErrorUnit()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not self.outcomes:
+            raise ValueError("at least one outcome")
+        variables = [v.name for v in (*self.covariates, *self.outcomes, *self.statics)]
+        names = [*variables, *self.treatments.names]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"each column needs its own name: {', '.join(twice)}")
+        return self
+
+    @property
+    def dims(self) -> tuple[int, int, int, int]:
+        """Return `(dx, da, dy, dv)`."""
+        return len(self.covariates), self.treatments.width, len(self.outcomes), len(self.statics)

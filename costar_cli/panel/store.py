@@ -1,0 +1,159 @@
+"""The data set as an artifact: compact on disk, checked completely when read."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from costar_cli.artifact import Artifact, read_artifact, write_artifact
+from costar_cli.errors import ArtifactError, DataError
+from costar_cli.panel.dataset import Dataset, Part
+from costar_cli.panel.findings import raise_errors
+from costar_cli.panel.invariants import not_finite, not_finite_answers, panel_problems, query_problems
+from costar_cli.panel.panel import Panel
+from costar_cli.panel.queries import Queries
+from costar_cli.panel.schema import PanelSchema
+from costar_cli.panel.store_arrays import (
+    panel_from_arrays,
+    panel_to_arrays,
+    queries_from_arrays,
+    queries_to_arrays,
+    truth_from_arrays,
+)
+
+__all__ = ["read_dataset", "write_dataset"]
+
+KIND = "dataset"
+LEARNED = Part("source", "train")  # the one part that each data set has
+NAME = re.compile(r"[A-Za-z0-9_]{1,64}", re.ASCII)
+REBUILD = "simulate or ingest the data again: costar did not write the file as it is"
+
+
+def write_dataset(path: Path, dataset: Dataset, *, fingerprint: str, overwrite: bool = False) -> Artifact:
+    """Write a data set to one file, complete or not at all.
+
+    Raises:
+        DataError: the data set breaks an invariant that a reader would reject.
+        MismatchError: the file exists and `overwrite` is false.
+        StorageError: the disk is full, read-only or forbidden.
+    """
+    arrays: dict[str, NDArray[Any]] = {}
+    layout: dict[str, dict[str, list[str]]] = {}
+    _check(dataset)
+    for part, panel in dataset.panels.items():
+        queries, truth = dataset.queries.get(part, {}), dataset.truth.get(part, {})
+        arrays |= panel_to_arrays(panel, dataset.schema, f"{part}/panel")
+        for name, asked in queries.items():
+            arrays |= queries_to_arrays(asked, dataset.schema, f"{part}/queries/{name}")
+        arrays |= {f"{part}/truth/{name}": values for name, values in truth.items()}
+        layout[str(part)] = {"queries": sorted(queries), "truth": sorted(truth)}
+    meta = {
+        "name": dataset.name,
+        "schema": dataset.schema.model_dump(mode="json"),
+        "horizon": dataset.horizon,
+        "config": dict(dataset.config),
+        "fingerprint": fingerprint,
+        "parts": layout,
+    }
+    return write_artifact(path, kind=KIND, arrays=arrays, meta=meta, overwrite=overwrite)
+
+
+def read_dataset(
+    path: Path, *, queries: bool = True, truth: bool = True, parts: Sequence[Part] | None = None
+) -> Dataset:
+    """Read a data set, or the parts of it that a verb needs; what is left out is neither read nor hashed.
+
+    Raises:
+        ArtifactError: the file is not a sound data set; the message names the group.
+        DataError: the data set has none of a wanted part, or values that are not finite.
+    """
+    groups = ["panel", *(["queries"] if queries else []), *(["truth"] if truth else [])]
+    only = [f"{part}/{group}" for part in (Part.all() if parts is None else parts) for group in groups]
+    artifact = read_artifact(path, kind=KIND, only=only)
+    with _placed(path, "meta"):
+        layout = _layout(artifact.meta)
+        name, schema, horizon, config = _meta(artifact.meta)
+    wanted = list(layout) if parts is None else list(dict.fromkeys(parts))
+    if missing := [part for part in wanted if part not in layout]:
+        has = ", ".join(str(part) for part in layout)
+        raise DataError(f"the data set has no {missing[0]} subjects", where=str(path), fix=f"it has {has}")
+    panels: dict[Part, Panel] = {}
+    asked: dict[Part, dict[str, Queries]] = {}
+    known: dict[Part, dict[str, NDArray[Any]]] = {}
+    for part in wanted:
+        with _placed(path, f"{part}/panel"):
+            panels[part] = panel = panel_from_arrays(artifact.arrays, schema, f"{part}/panel")
+        raise_errors(not_finite(panel, schema, f"{path}, {part}/panel"), what=f"{path}, {part}/panel")
+        asked[part] = {}
+        for query_set in layout[part]["queries"] if queries else []:
+            group = f"{part}/queries/{query_set}"
+            with _placed(path, group):
+                asked[part][query_set] = queries_from_arrays(artifact.arrays, panel, schema, group)
+            raise_errors(not_finite_answers(asked[part][query_set], f"{path}, {group}"), what=f"{path}, {group}")
+        with _placed(path, f"{part}/truth"):
+            names = layout[part]["truth"] if truth else []
+            known[part] = truth_from_arrays(artifact.arrays, names, panel, f"{part}/truth")
+    with _placed(path, "subject_id"):
+        return Dataset(name, schema, horizon, panels, asked, known, config, artifact.digest)
+
+
+def _check(dataset: Dataset) -> None:
+    """Check what a reader would reject."""
+    if LEARNED not in dataset.panels:
+        raise DataError(f"the data set has no {LEARNED} subjects", fix="models learn from them: give some")
+    findings = []
+    for part, panel in dataset.panels.items():
+        queries, truth = dataset.queries.get(part, {}), dataset.truth.get(part, {})
+        if odd := [name for name in (*queries, *truth) if not NAME.fullmatch(name)]:
+            raise DataError(f"query sets and truth need names like `one_step`, not {odd[0]!r}", where=str(part))
+        if short := [name for name, values in truth.items() if values.shape[:1] != (panel.n_subjects,)]:
+            raise DataError(f"truth '{short[0]}' does not have one row per subject", where=str(part))
+        broken = panel_problems(panel, dataset.schema, f"{part}/panel")
+        findings += broken or not_finite(panel, dataset.schema, f"{part}/panel")
+        for name, asked in queries.items():
+            findings += query_problems(asked, panel, dataset.schema, f"{part}/queries/{name}")
+            findings += not_finite_answers(asked, f"{part}/queries/{name}")
+    raise_errors(findings, what="the data set")
+
+
+def _layout(meta: Mapping[str, Any]) -> dict[Part, dict[str, list[str]]]:
+    """Return the names of the query sets and truth arrays of each part, in canonical order of the parts."""
+    parts = meta.get("parts")
+    if not isinstance(parts, Mapping) or not parts:
+        raise ArtifactError("the data set does not list its parts")
+    if odd := set(parts) - {str(part) for part in Part.all()}:
+        raise ArtifactError(f"the data set lists an odd part {min(odd)!r}")
+    for key, groups in parts.items():
+        if not isinstance(groups, Mapping) or set(groups) != {"queries", "truth"}:
+            raise ArtifactError(f"part {key} does not list its queries and truth")
+        for names in groups.values():
+            if not isinstance(names, list) or not all(isinstance(n, str) and NAME.fullmatch(n) for n in names):
+                raise ArtifactError(f"part {key} lists odd names")
+    return {part: dict(parts[str(part)]) for part in Part.all() if str(part) in parts}
+
+
+def _meta(meta: Mapping[str, Any]) -> tuple[str, PanelSchema, int, Mapping[str, object]]:
+    name, horizon, config = meta.get("name"), meta.get("horizon"), meta.get("config")
+    if not isinstance(name, str) or not isinstance(config, Mapping):
+        raise ArtifactError("the data set lacks its name or config")
+    if not isinstance(horizon, int) or isinstance(horizon, bool) or horizon < 1:
+        raise ArtifactError(f"the horizon must be a positive whole number, not {horizon!r}")
+    try:
+        return name, PanelSchema.model_validate(meta.get("schema")), horizon, config
+    except ValidationError as error:
+        problems = [f"{'.'.join(str(step) for step in e['loc'])}: {e['msg']}" for e in error.errors()]
+        raise ArtifactError("the schema of the data set is not valid", details=problems) from error
+
+
+@contextmanager
+def _placed(path: Path, group: str) -> Iterator[None]:
+    """Turn what is wrong with the content of a group into an error that names the file and the group."""
+    try:
+        yield
+    except (ArtifactError, DataError) as error:
+        where = f"{path}, {error.where or group}"
+        raise ArtifactError(error.problem, where=where, fix=REBUILD, details=error.details) from error

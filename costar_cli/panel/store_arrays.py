@@ -1,0 +1,125 @@
+"""Panels, query sets and truth as the arrays of a file, and back with every check.
+
+`<domain>/<split>/panel/<field>`, `<domain>/<split>/queries/<name>/<field>` and `<domain>/<split>/truth/<name>`: the
+fields are those of `Panel` and `Queries`, with treatments and plans as codes (codes.py).
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.errors import ArtifactError, DataError
+from costar_cli.panel.codes import code_dtype, pack_treatments, unpack_treatments
+from costar_cli.panel.findings import Finding, counted
+from costar_cli.panel.invariants import panel_problems, query_problems
+from costar_cli.panel.panel import Panel
+from costar_cli.panel.queries import Queries
+from costar_cli.panel.schema import PanelSchema, TreatmentEncoding
+
+__all__ = ["panel_from_arrays", "panel_to_arrays", "queries_from_arrays", "queries_to_arrays", "truth_from_arrays"]
+
+Arrays = Mapping[str, NDArray[Any]]
+Layout = dict[str, tuple[np.dtype[Any], int]]  # type and number of axes by field
+
+PANEL_FIELDS: Layout = {
+    "covariates": (np.dtype(np.float32), 3),
+    "outcomes": (np.dtype(np.float32), 3),
+    "statics": (np.dtype(np.float32), 2),
+    "length": (np.dtype(np.int64), 1),
+    "subject_id": (np.dtype(np.int64), 1),
+}
+QUERY_FIELDS: Layout = {"subject": (np.dtype(np.int32), 1), "origin": (np.dtype(np.int16), 1)}
+ANSWER_FIELDS: Layout = {"outcomes": (np.dtype(np.float32), 3), "scored": (np.dtype(np.bool_), 2)}
+
+
+def panel_to_arrays(panel: Panel, schema: PanelSchema, group: str) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a panel by full name."""
+    arrays = {f"{group}/{name}": np.asarray(getattr(panel, name), kind) for name, (kind, _) in PANEL_FIELDS.items()}
+    return arrays | {f"{group}/treatments": pack_treatments(panel.treatments, schema.treatments)}
+
+
+def queries_to_arrays(queries: Queries, schema: PanelSchema, group: str) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a query set by full name."""
+    stored = QUERY_FIELDS | (ANSWER_FIELDS if queries.outcomes is not None else {})
+    arrays = {f"{group}/{name}": np.asarray(getattr(queries, name), kind) for name, (kind, _) in stored.items()}
+    return arrays | {f"{group}/plan": pack_treatments(queries.plan, schema.treatments)}
+
+
+def panel_from_arrays(arrays: Arrays, schema: PanelSchema, group: str) -> Panel:
+    """Return the panel of a group; its values may still be NaN.
+
+    Raises:
+        ArtifactError: arrays are missing, unexpected or of the wrong type or width.
+        DataError: an invariant of panels is broken.
+    """
+    fields = _fields(arrays, group, PANEL_FIELDS | {"treatments": _codes(schema.treatments)})
+    fields["treatments"] = unpack_treatments(fields["treatments"], schema.treatments).astype(np.float32)
+    panel = Panel(**fields)
+    _reject(panel_problems(panel, schema, group))
+    return panel
+
+
+def queries_from_arrays(arrays: Arrays, panel: Panel, schema: PanelSchema, group: str) -> Queries:
+    """Return the query set of a group, asked about `panel`.
+
+    Raises:
+        ArtifactError: arrays are missing, unexpected or of the wrong type or width.
+        DataError: an invariant of query sets is broken.
+    """
+    answered = any(f"{group}/{name}" in arrays for name in ANSWER_FIELDS)
+    expected = QUERY_FIELDS | {"plan": _codes(schema.treatments)} | (ANSWER_FIELDS if answered else {})
+    fields = _fields(arrays, group, expected)
+    fields["plan"] = unpack_treatments(fields["plan"], schema.treatments)
+    queries = Queries(**fields)
+    _reject(query_problems(queries, panel, schema, group))
+    return queries
+
+
+def truth_from_arrays(arrays: Arrays, names: Iterable[str], panel: Panel, group: str) -> dict[str, NDArray[Any]]:
+    """Return the truth of a group by name, one row per subject.
+
+    Raises:
+        ArtifactError: arrays are missing, unexpected, or have other rows than the panel.
+    """
+    found = _group(arrays, group)
+    problems = [f"{name} is missing" for name in names if name not in found]
+    problems += [f"{name} is unexpected" for name in found if name not in names]
+    for name, values in found.items():
+        rows = values.shape[0] if values.ndim else 0
+        if rows != panel.n_subjects:
+            problems.append(f"{name} has {counted(rows, 'row')} for {counted(panel.n_subjects, 'subject')}")
+    _complain(problems, group)
+    return found
+
+
+def _codes(encoding: TreatmentEncoding) -> tuple[np.dtype[Any], int]:
+    return code_dtype(encoding), 3 if encoding.mode == "multilabel" else 2
+
+
+def _group(arrays: Arrays, group: str) -> dict[str, NDArray[Any]]:
+    return {name.rsplit("/", 1)[1]: values for name, values in arrays.items() if name.rsplit("/", 1)[0] == group}
+
+
+def _fields(arrays: Arrays, group: str, expected: Layout) -> dict[str, NDArray[Any]]:
+    found = _group(arrays, group)
+    problems = [f"{name} is missing" for name in expected if name not in found]
+    problems += [f"{name} is unexpected" for name in found if name not in expected]
+    for name, (dtype, axes) in expected.items():
+        if name in found and (found[name].dtype, found[name].ndim) != (dtype, axes):
+            problems.append(f"{name} is {found[name].ndim}-d {found[name].dtype}, expected {axes}-d {dtype}")
+    _complain(problems, group)
+    return found
+
+
+def _complain(problems: list[str], group: str) -> None:
+    if problems:
+        raise ArtifactError(f"the arrays of {group} are not as expected", where=group, details=problems)
+
+
+def _reject(findings: list[Finding]) -> None:
+    if findings:
+        first = findings[0]
+        details = [str(finding) for finding in findings] if len(findings) > 1 else []
+        raise DataError(first.problem, where=first.where, fix=first.fix or None, details=details)

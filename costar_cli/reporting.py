@@ -1,0 +1,53 @@
+"""How workflows tell what they are doing, without knowing who listens."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+__all__ = ["NullReporter", "Reporter", "Task"]
+
+
+class Task(Protocol):
+    """A piece of work with a known or unknown number of units."""
+
+    def advance(self, units: int = 1, **metrics: float) -> None:
+        """Report `units` more done; `metrics` replace the ones shown (for example `loss=1.2, log_n=32.9`)."""
+
+
+class Reporter(Protocol):
+    """Where progress, notes and warnings go; never where results go."""
+
+    @contextmanager
+    def task(self, title: str, *, total: int | None = None, done: int = 0, unit: str = "step") -> Iterator[Task]:
+        """Show a task while the context lasts; `done` units were finished by an earlier run."""
+        ...
+
+    def note(self, message: str) -> None:
+        """Say something that a person may want to know."""
+
+    def warn(self, message: str) -> None:
+        """Say something that may make a result wrong; also recorded in `--json` documents."""
+
+
+class _NullTask:
+    def advance(self, units: int = 1, **metrics: float) -> None:
+        """Ignore the report."""
+
+
+class NullReporter:
+    """A reporter that keeps warnings and drops the rest; for library use and tests."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+    @contextmanager
+    def task(self, title: str, *, total: int | None = None, done: int = 0, unit: str = "step") -> Iterator[Task]:
+        """Yield a task that ignores reports."""
+        yield _NullTask()
+
+    def note(self, message: str) -> None:
+        """Ignore the note."""
+
+    def warn(self, message: str) -> None:
+        """Keep the warning in `warnings`."""
+        self.warnings.append(message)

@@ -1,0 +1,163 @@
+"""Run state on disk: what lets the same command continue after Ctrl-C, SIGTERM or SIGKILL."""
+
+import signal
+import threading
+import time
+from dataclasses import asdict
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from costar_cli.artifact import read_artifact, write_artifact
+from costar_cli.errors import ArtifactError
+from costar_cli.methods.members import Params
+from costar_cli.reporting import Reporter
+from costar_cli.train.group import GroupState, MemberRecord
+
+__all__ = ["Checkpoint", "Interrupt"]
+
+Finished = tuple[Params, list[MemberRecord]]
+
+
+class Interrupt:
+    """Turns the first SIGINT or SIGTERM into a request that the loop honours between two steps.
+
+    The second one acts at once. Outside the main thread, where handlers cannot be set, nothing changes.
+    """
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._previous[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def stop_if_requested(self) -> None:
+        """Raise `KeyboardInterrupt` when a signal has come."""
+        if self.requested:
+            raise KeyboardInterrupt
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the signature of a handler
+        if self.requested:
+            raise KeyboardInterrupt
+        self.requested = True
+
+
+class Checkpoint:
+    """The run state of one training stage.
+
+    Args:
+        path: file of the run state; removed when the stage is complete.
+        fingerprint: of inputs, config and version; a state of another fingerprint is not continued.
+        seconds: least time between two saves.
+        fresh: start over, whatever is there.
+        reporter: told when a run continues.
+    """
+
+    def __init__(
+        self, path: Path, fingerprint: str, *, reporter: Reporter, seconds: float = 15.0, fresh: bool = False
+    ) -> None:
+        self._path, self._fingerprint, self._seconds = path, fingerprint, seconds
+        self._saved_at = time.monotonic()
+        self._finished: list[Finished] = []
+        self._pending: tuple[dict[str, Any], dict[str, NDArray[np.generic]]] | None = None
+        if fresh:
+            self.remove()
+        elif path.exists():
+            self._load(reporter)
+
+    def finished_groups(self) -> list[Finished]:
+        """Return the groups that an earlier run completed."""
+        return list(self._finished)
+
+    def restore(self, state: GroupState) -> None:
+        """Continue the group that an earlier run left unfinished, if this is it."""
+        if self._pending is None or self._pending[0]["members"] != state.members:
+            return
+        meta, arrays = self._pending
+        state.load_arrays(arrays)
+        state.epoch, state.step = meta["epoch"], meta["step"]
+        state.records = [MemberRecord(**record) for record in meta["records"]]
+        self._pending = None
+
+    def finish(self, state: GroupState) -> Finished:
+        """Remember a complete group."""
+        self._finished.append(({n: v.cpu() for n, v in state.kept.items()}, state.records))
+        self._write(None)
+        return self._finished[-1]
+
+    def save_if_due(self, state: GroupState, *, interrupted: bool) -> None:
+        """Save when enough time has passed, or when interrupted, and then stop.
+
+        Raises:
+            KeyboardInterrupt: after saving, when interrupted.
+        """
+        if interrupted or time.monotonic() - self._saved_at >= self._seconds:
+            self._write(state)
+        if interrupted:
+            raise KeyboardInterrupt
+
+    def remove(self) -> None:
+        """Forget the run."""
+        self._path.unlink(missing_ok=True)
+
+    def _write(self, state: GroupState | None) -> None:
+        arrays: dict[str, NDArray[np.generic]] = {}
+        for index, (params, _) in enumerate(self._finished):
+            arrays |= {f"finished/{index}/{name}": value.numpy() for name, value in params.items()}
+        meta: dict[str, Any] = {
+            "fingerprint": self._fingerprint,
+            "finished": [[asdict(record) for record in records] for _, records in self._finished],
+            "current": None,
+        }
+        if state is not None:
+            arrays |= {f"current/{name}": value for name, value in state.to_arrays().items()}
+            meta["current"] = {
+                "members": state.members,
+                "epoch": state.epoch,
+                "step": state.step,
+                "records": [asdict(record) for record in state.records],
+            }
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        write_artifact(self._path, kind="run-state", arrays=arrays, meta=meta, overwrite=True)
+        self._saved_at = time.monotonic()
+
+    def _load(self, reporter: Reporter) -> None:
+        try:
+            artifact = read_artifact(self._path, kind="run-state")
+        except ArtifactError as error:
+            reporter.warn(f"the run state is unreadable and is not continued: {error.problem}")
+            return
+        if artifact.meta["fingerprint"] != self._fingerprint:
+            reporter.note("inputs or settings changed since the interrupted run: starting over")
+            return
+        for index, records in enumerate(artifact.meta["finished"]):
+            prefix = f"finished/{index}/"
+            params = {
+                name.removeprefix(prefix): torch.from_numpy(np.array(value))
+                for name, value in artifact.arrays.items()
+                if name.startswith(prefix)
+            }
+            self._finished.append((params, [MemberRecord(**record) for record in records]))
+        current = artifact.meta["current"]
+        if current is not None:
+            arrays = {
+                n.removeprefix("current/"): np.array(v) for n, v in artifact.arrays.items() if n.startswith("current/")
+            }
+            self._pending = (current, arrays)
+            reporter.note(f"continuing at epoch {current['epoch'] + 1}, step {current['step'] + 1}")
+        elif self._finished:
+            reporter.note(f"continuing after {sum(len(records) for _, records in self._finished)} finished members")

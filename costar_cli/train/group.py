@@ -1,0 +1,116 @@
+"""The state of one group of members in training: everything that a resumed run needs, and nothing else."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from costar_cli.methods.base import Stage
+from costar_cli.methods.members import Params, stack_members
+from costar_cli.train.runtime import Runtime
+
+__all__ = ["GroupState", "MemberRecord"]
+
+
+@dataclass
+class MemberRecord:
+    """What is remembered of one member: its learning curves and where it was best."""
+
+    train_loss: list[float] = field(default_factory=list)
+    validation_loss: list[float] = field(default_factory=list)
+    best_epoch: int = -1
+    stopped: bool = False
+
+    @property
+    def best_loss(self) -> float:
+        """Return the lowest validation loss so far."""
+        return self.validation_loss[self.best_epoch] if self.best_epoch >= 0 else float("inf")
+
+    def add_epoch(self, train_loss: float, validation_loss: float, patience: int) -> bool:
+        """Record an epoch; return whether it is the best so far, and stop after `patience` epochs without a best."""
+        self.train_loss.append(train_loss)
+        self.validation_loss.append(validation_loss)
+        improved = validation_loss < self.best_loss
+        if improved:
+            self.best_epoch = len(self.validation_loss) - 1
+        self.stopped = len(self.validation_loss) - 1 - self.best_epoch >= patience
+        return improved
+
+
+@dataclass
+class GroupState:
+    """Members that share their steps.
+
+    `params`, `state` and `kept` lead with the member axis; `kept` holds the weights that the stage will return.
+    `loss_sum_R` is the running sum of the current epoch's batch losses.
+    """
+
+    members: list[int]
+    params: Params
+    state: Params
+    kept: Params
+    optimizer: torch.optim.Adam
+    records: list[MemberRecord]
+    loss_sum_R: Tensor
+    epoch: int = 0
+    step: int = 0
+
+    @classmethod
+    def fresh(cls, stage: Stage, members: list[int], runtime: Runtime) -> "GroupState":
+        """Initialise members by their own seeds."""
+        params, states = zip(*(stage.initial(member) for member in members), strict=True)
+        return cls.assemble(stage, members, stack_members(params), stack_members(states), runtime)
+
+    @classmethod
+    def assemble(
+        cls, stage: Stage, members: list[int], params: Params, state: Params, runtime: Runtime
+    ) -> "GroupState":
+        """Put parameters on the device, ready to be optimised."""
+        params = {n: v.to(runtime.device, runtime.dtype, copy=True).requires_grad_() for n, v in params.items()}
+        return cls(
+            members=members,
+            params=params,
+            state={n: v.to(runtime.device, runtime.dtype) for n, v in state.items()},
+            kept={n: v.detach().clone() for n, v in params.items()},
+            optimizer=torch.optim.Adam(list(params.values()), lr=stage.config.learning_rate),
+            records=[MemberRecord() for _ in members],
+            loss_sum_R=torch.zeros(len(members), dtype=torch.float64, device=runtime.device),
+        )
+
+    def keep(self, row: int) -> None:
+        """Remember a member's present weights."""
+        for name, value in self.params.items():
+            self.kept[name][row] = value.detach()[row]
+
+    @property
+    def done(self) -> bool:
+        """Return whether every member has stopped."""
+        return all(record.stopped for record in self.records)
+
+    def to_arrays(self) -> dict[str, NDArray[np.generic]]:
+        """Return every tensor of the state, by name, for a checkpoint."""
+        tensors = {"loss_sum": self.loss_sum_R}
+        for role, values in (("params", self.params), ("state", self.state), ("kept", self.kept)):
+            tensors |= {f"{role}/{name}": value for name, value in values.items()}
+        for name, value in self.params.items():
+            moments = self.optimizer.state.get(value, {})
+            tensors |= {f"adam/{moment}/{name}": moments[moment] for moment in moments}
+        return {name: value.detach().cpu().numpy() for name, value in tensors.items()}
+
+    def load_arrays(self, arrays: dict[str, NDArray[np.generic]]) -> None:
+        """Restore what `to_arrays` returned into a state of the same members."""
+        self.loss_sum_R.copy_(torch.from_numpy(arrays["loss_sum"]))
+        with torch.no_grad():
+            for role, values in (("params", self.params), ("state", self.state), ("kept", self.kept)):
+                for name, value in values.items():
+                    value.copy_(torch.from_numpy(arrays[f"{role}/{name}"]))
+        moments = ("step", "exp_avg", "exp_avg_sq")
+        if f"adam/step/{next(iter(self.params))}" in arrays:
+            optimizer = self.optimizer.state_dict()
+            optimizer["state"] = {
+                index: {m: torch.from_numpy(arrays[f"adam/{m}/{name}"].copy()) for m in moments}
+                for index, name in enumerate(self.params)
+            }
+            self.optimizer.load_state_dict(optimizer)

@@ -1,0 +1,163 @@
+"""The training loop: any stage, R members, exact resume."""
+
+from dataclasses import asdict, dataclass
+
+import torch
+from torch import Tensor
+
+from costar_cli.errors import TrainingError
+from costar_cli.methods.base import Stage
+from costar_cli.methods.members import Params
+from costar_cli.methods.streams import Stream
+from costar_cli.reporting import Reporter, Task
+from costar_cli.train.checkpoint import Checkpoint, Interrupt
+from costar_cli.train.group import GroupState
+from costar_cli.train.runtime import Runtime
+
+__all__ = ["TrainedMembers", "train_members"]
+
+
+@dataclass(frozen=True)
+class TrainedMembers:
+    """The kept parameters of all members, `[R,...]` by name on the CPU, and their histories."""
+
+    params: Params
+    history: dict[str, list[object]]
+
+
+def train_members(
+    stage: Stage, members: int, runtime: Runtime, checkpoint: Checkpoint, reporter: Reporter
+) -> TrainedMembers:
+    """Train all members of a stage, a group at a time, continuing an interrupted run where it stopped.
+
+    Raises:
+        TrainingError: a loss or gradient is not finite.
+        KeyboardInterrupt: the run was interrupted; its state is saved.
+    """
+    size = runtime.group_size(members)
+    groups = [list(range(first, min(first + size, members))) for first in range(0, members, size)]
+    finished = checkpoint.finished_groups()
+    steps = steps_per_epoch(stage)
+    total = len(groups) * stage.config.epochs * steps
+    with (
+        Interrupt() as interrupt,
+        reporter.task(stage.name, total=total, done=len(finished) * stage.config.epochs * steps) as task,
+    ):
+        for group in groups[len(finished) :]:
+            state = GroupState.fresh(stage, group, runtime)
+            checkpoint.restore(state)
+            task.advance(state.epoch * steps + state.step)
+            train_group(stage, state, runtime, checkpoint, task, interrupt)
+            finished.append(checkpoint.finish(state))
+            interrupt.stop_if_requested()
+    rows = [record for _, records in finished for record in records]
+    params = {name: torch.cat([kept[name] for kept, _ in finished]) for name in finished[0][0]}
+    history = {key: [asdict(record)[key] for record in rows] for key in ("train_loss", "validation_loss", "best_epoch")}
+    return TrainedMembers(params, history)
+
+
+def train_group(
+    stage: Stage, state: GroupState, runtime: Runtime, checkpoint: Checkpoint, task: Task, interrupt: Interrupt
+) -> None:
+    """Run epochs until every member has stopped or all epochs are done."""
+    config = stage.config
+    steps = steps_per_epoch(stage)
+    while state.epoch < config.epochs and not state.done:
+        orders_RN = torch.stack(
+            [_stream(stage, "shuffle", m, state.epoch, 0).permutation(stage.n_train) for m in state.members]
+        )
+        while state.step < steps:
+            first = state.step * config.batch_size
+            rows_RB = orders_RN[:, first : first + config.batch_size].to(runtime.device)
+            loss_R = training_step(stage, state, rows_RB, runtime)
+            state.loss_sum_R += loss_R
+            state.step += 1
+            task.advance(1, **_metrics(stage, state, loss_R))
+            checkpoint.save_if_due(state, interrupted=interrupt.requested)
+        finish_epoch(stage, state, runtime)
+        checkpoint.save_if_due(state, interrupted=interrupt.requested)
+    task.advance((config.epochs - state.epoch) * steps)
+
+
+def training_step(stage: Stage, state: GroupState, rows_RB: Tensor, runtime: Runtime) -> Tensor:
+    """Take one optimiser step of every member; return the losses `[R]`, detached.
+
+    The summed loss is differentiated once: members share no parameters, and Adam is element-wise.
+    """
+    streams = [_stream(stage, "step", member, state.epoch, state.step) for member in state.members]
+    state.optimizer.zero_grad(set_to_none=True)
+    with runtime.autocast():
+        loss_R, new_state = stage.loss(state.params, state.state, rows_RB, streams)
+    torch.autograd.backward(loss_R.sum())
+    _require_finite(stage, state, loss_R)
+    state.optimizer.step()
+    state.state = new_state
+    return loss_R.detach().double()
+
+
+def finish_epoch(stage: Stage, state: GroupState, runtime: Runtime) -> None:
+    """Validate, record, keep weights, and begin the next epoch."""
+    train_R = (state.loss_sum_R / state.step).tolist()
+    validation_R = validate(stage, state, runtime)
+    for row, record in enumerate(state.records):
+        if record.stopped:
+            continue
+        improved = record.add_epoch(train_R[row], validation_R[row], stage.config.patience)
+        if improved or stage.keep == "last":
+            state.keep(row)
+    state.loss_sum_R.zero_()
+    state.epoch += 1
+    state.step = 0
+
+
+def validate(stage: Stage, state: GroupState, runtime: Runtime) -> list[float]:
+    """Return each member's loss over the validation subjects, without side effects."""
+    n_members = len(state.members)
+    error_R = torch.zeros(n_members, dtype=torch.float64, device=runtime.device)
+    weight_R = torch.zeros_like(error_R)
+    rows_N = torch.arange(stage.n_validation, device=runtime.device)
+    for index, rows_B in enumerate(torch.split(rows_N, stage.config.validation_batch_size)):
+        streams = [_stream(stage, "validation", member, state.epoch, index) for member in state.members]
+        with runtime.autocast():
+            loss_R, batch_weight_R = stage.validation_loss(
+                state.params, state.state, rows_B.expand(n_members, -1), streams
+            )
+        error_R += loss_R.double() * batch_weight_R.double()
+        weight_R += batch_weight_R.double()
+    return [float(x) for x in (error_R / weight_R.clamp(min=1)).tolist()]
+
+
+def steps_per_epoch(stage: Stage) -> int:
+    """Return the number of mini-batches; an incomplete last one is left out where the stage says so."""
+    full, rest = divmod(stage.n_train, stage.config.batch_size)
+    return full + (1 if rest and (not stage.drop_last or not full) else 0)
+
+
+def _stream(stage: Stage, purpose: str, member: int, epoch: int, step: int) -> Stream:
+    return Stream(stage.config.seed, stage.name, purpose, member, epoch, step)
+
+
+def _metrics(stage: Stage, state: GroupState, loss_R: Tensor) -> dict[str, float]:
+    metrics = {"epoch": state.epoch + 1, "loss": float(loss_R.mean())}
+    reference = stage.reference()
+    if reference is not None:
+        metrics["guessing"] = reference
+    best = [record.best_loss for record in state.records if record.best_epoch >= 0]
+    if best:
+        metrics["validation"] = sum(best) / len(best)
+    return metrics
+
+
+def _require_finite(stage: Stage, state: GroupState, loss_R: Tensor) -> None:
+    squared_R = sum(
+        (value.grad.flatten(1).square().sum(dim=1) for value in state.params.values() if value.grad is not None),
+        torch.zeros_like(loss_R),
+    )
+    bad = ~(torch.isfinite(loss_R) & torch.isfinite(squared_R))
+    if bool(bad.any()):
+        members = [member for member, is_bad in zip(state.members, bad.tolist(), strict=True) if is_bad]
+        raise TrainingError(
+            "the loss or its gradient is not finite",
+            where=f"{stage.name}, member {members[0]}, epoch {state.epoch + 1}, step {state.step + 1}",
+            fix="lower `--learning-rate`, use `--precision float32`, or look for extreme values with `costar inspect`",
+        )

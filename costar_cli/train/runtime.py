@@ -1,0 +1,55 @@
+"""Where training computes: device, arithmetic, threads, and how many members share a step."""
+
+import contextlib
+from dataclasses import dataclass
+
+import torch
+
+from costar_cli.config.models import RuntimeConfig
+from costar_cli.errors import DeviceError
+
+__all__ = ["Runtime"]
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """A resolved `RuntimeConfig`."""
+
+    device: torch.device
+    dtype: torch.dtype
+    precision: str
+    group: int | None
+
+    @classmethod
+    def resolve(cls, config: RuntimeConfig) -> "Runtime":
+        """Choose the device and set the process-wide arithmetic switches.
+
+        Raises:
+            DeviceError: CUDA was asked for and there is none, or the device lacks the precision.
+        """
+        has_cuda = torch.cuda.is_available()
+        if config.device == "cuda" and not has_cuda:
+            raise DeviceError(
+                "no CUDA device is available", where="--device cuda", fix="use `--device cpu`, or see `costar doctor`"
+            )
+        device = torch.device("cuda" if has_cuda and config.device != "cpu" else "cpu")
+        if config.precision == "bf16" and device.type == "cuda" and not torch.cuda.is_bf16_supported():
+            raise DeviceError(
+                "this GPU has no bfloat16 arithmetic", where="--precision bf16", fix="use `--precision float32`"
+            )
+        if config.threads is not None:
+            torch.set_num_threads(config.threads)
+        torch.set_float32_matmul_precision("high" if config.precision == "tf32" else "highest")
+        dtype = torch.float64 if config.precision == "float64" else torch.float32
+        return cls(device=device, dtype=dtype, precision=config.precision, group=config.group)
+
+    def group_size(self, members: int) -> int:
+        """Return how many members share a step: all on a GPU, one on a CPU, unless told otherwise."""
+        default = members if self.device.type == "cuda" else 1
+        return min(self.group or default, members)
+
+    def autocast(self) -> contextlib.AbstractContextManager[object]:
+        """Return the context in which losses are computed."""
+        if self.precision == "bf16":
+            return torch.autocast(self.device.type, dtype=torch.bfloat16)
+        return contextlib.nullcontext()

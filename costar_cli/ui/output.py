@@ -1,0 +1,132 @@
+"""One sink for everything that costar says: results on stdout, all else on stderr, one document under `--json`."""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from costar_cli.errors import CostarError
+from costar_cli.ui.tables import render_table
+from costar_cli.ui.text import dump_json, paint, plain
+
+__all__ = ["Output"]
+
+
+class Output:
+    """What one run of one verb says, to a person or to a script.
+
+    People read tables and `wrote` lines on stdout, and everything else on stderr. Under `--json` stdout holds exactly
+    one document, also on failure (stderr still has the message). Under `--quiet` stderr has only warnings and errors.
+
+    Args:
+        verb: the verb as typed, for example `simulate tumor`.
+        json: print one JSON document instead of text.
+        quiet: say nothing but results, warnings and errors.
+    """
+
+    def __init__(self, verb: str = "", *, json: bool = False, quiet: bool = False) -> None:
+        self.json = json
+        self.quiet = quiet
+        self.debug = False
+        self.finished = False
+        self.warnings: list[str] = []
+        self._document: dict[str, Any] = {"verb": verb, "status": "failed", "workspace": None}
+        self._document |= {"inputs": {}, "outputs": {}, "config": {}, "result": None, "next": []}
+
+    def begin(self, verb: str, *, json: bool, quiet: bool, workspace: Path | None = None) -> None:
+        """Take the verb's own flags, once they are parsed."""
+        self.json = self.json or json
+        self.quiet = quiet
+        self._document |= {"verb": verb, "workspace": None if workspace is None else str(workspace)}
+
+    def config(self, values: Mapping[str, Any]) -> None:
+        """Record the resolved settings and who set them."""
+        self._document["config"] = dict(values)
+
+    def read(self, role: str, path: Path, digest: str = "", kind: str = "") -> None:
+        """Say which file the verb reads."""
+        self._document["inputs"][role] = {"path": str(path), "kind": kind or role, "digest": digest}
+        self._aside("read", f"{path}  {_identity(kind or role, digest)}", "dim")
+
+    def wrote(self, role: str, path: Path, digest: str = "", kind: str = "") -> None:
+        """Say which file the verb wrote; this is a result."""
+        self._document["outputs"][role] = {"path": str(path), "kind": kind or role, "digest": digest}
+        self.text(f"{paint('wrote', 'green', sys.stdout)}  {plain(path)}  {_identity(kind or role, digest)}")
+
+    def up_to_date(self, role: str, path: Path, digest: str = "") -> None:
+        """Say that the output is there already, made from the same inputs and settings."""
+        self._document["outputs"][role] = {"path": str(path), "kind": role, "digest": digest}
+        self.text(f"{paint('up to date', 'green', sys.stdout)}  {plain(path)}  {_identity(role, digest)}")
+
+    def text(self, *lines: str) -> None:
+        """Print lines of the result for people; nothing under `--json`."""
+        if not self.json:
+            _write(sys.stdout, "".join(f"{line}\n" for line in lines))
+
+    def table(self, headers: Sequence[str], rows: Sequence[Sequence[object]], title: str = "") -> None:
+        """Print a table of the result for people; nothing under `--json`."""
+        first, *rest = render_table(headers, rows)
+        if title:
+            self.text(paint(plain(title), "bold", sys.stdout))
+        self.text(paint(first, "dim", sys.stdout), *rest)
+
+    def next(self, *commands: str) -> None:
+        """Suggest what to do next."""
+        self._document["next"].extend(commands)
+        for command in commands:
+            self._aside("next", f"{command}", "cyan")
+
+    def note(self, message: str) -> None:
+        """Say something that a person may want to know."""
+        self._aside("note", message, "dim")
+
+    def warn(self, message: str) -> None:
+        """Say something that may make the result wrong; it is also recorded in the document."""
+        self.warnings.append(message)
+        _write(sys.stderr, f"{paint('warning:', 'yellow', sys.stderr)} {plain(message)}\n")
+
+    def done(self, result: object, *, status: str = "done") -> None:
+        """End the verb: under `--json`, print the document."""
+        self._finish(status, result=result)
+
+    def fail(self, error: CostarError, *, verb: str = "", status: str = "failed") -> None:
+        """End the verb with an error: message on stderr, or the document on stdout."""
+        self._document["verb"] = self._document["verb"] or verb
+        _write(sys.stderr, "".join(f"{line}\n" for line in _explain(error)))
+        self._finish(status, error=error.to_json())
+
+    def _finish(self, status: str, *, result: object = None, error: Mapping[str, object] | None = None) -> None:
+        if self.json and not self.finished:
+            document = {**self._document, "status": status, "warnings": self.warnings, "error": error}
+            if result is not None:
+                document["result"] = result
+            _write(sys.stdout, dump_json(document) + "\n")
+        self.finished = True
+
+    def _aside(self, label: str, message: str, style: str) -> None:
+        if not self.quiet and not self.json:
+            _write(sys.stderr, f"{paint(label, style, sys.stderr)}  {plain(message)}\n")
+
+
+def _identity(kind: str, digest: str) -> str:
+    return f"({kind} {digest[:8]})" if digest else f"({kind})"
+
+
+def _explain(error: CostarError) -> list[str]:
+    lines = [f"{paint('error:', 'red', sys.stderr)} {plain(error.problem)}"]
+    lines += [f"  - {plain(detail)}" for detail in error.details]
+    if error.where:
+        lines.append(f"  where: {plain(error.where)}")
+    if error.fix:
+        lines.append(f"  fix:   {plain(error.fix)}")
+    return lines
+
+
+def _write(stream: TextIO, text: str) -> None:
+    """Write and flush; a reader that has left (`| head`) is no error, the work goes on."""
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -1,0 +1,54 @@
+"""Text that is safe to print, JSON that is safe to parse, colour that can be switched off."""
+
+import json
+import math
+import os
+import re
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from pathlib import PurePath
+from typing import Any, TextIO
+
+__all__ = ["dump_json", "is_interactive", "paint", "plain"]
+
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+
+
+def plain(text: object) -> str:
+    r"""Return text whose control characters are spelt out (`\x1b`), so that names cannot drive the terminal."""
+    return _CONTROL.sub(lambda found: found.group().encode("unicode_escape").decode("ascii"), str(text))
+
+
+def is_interactive(stream: TextIO) -> bool:
+    """Return whether a person watches the stream in a terminal that can redraw."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def paint(text: str, style: str, stream: TextIO) -> str:
+    """Return the text in a style where the stream shows styles and `NO_COLOR` is not set."""
+    if os.environ.get("NO_COLOR") or not is_interactive(stream):
+        return text
+    return f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
+
+
+def dump_json(document: object) -> str:
+    """Return one JSON document; numbers that are not finite become null."""
+    return json.dumps(_clean(document), allow_nan=False, indent=2)
+
+
+def _clean(value: Any) -> Any:  # noqa: ANN401 - any value that a workflow returns
+    """Return the value in JSON's own types; numpy scalars and arrays know `tolist`."""
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, bool | int | str) or value is None:
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): _clean(item) for key, item in value.items()}
+    if isinstance(value, Sequence | AbstractSet):
+        return [_clean(item) for item in value]
+    if isinstance(value, PurePath):
+        return str(value)
+    if hasattr(value, "tolist"):
+        return _clean(value.tolist())
+    raise TypeError(f"{type(value).__name__} has no place in a JSON document")

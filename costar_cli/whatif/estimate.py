@@ -1,0 +1,177 @@
+"""Estimate a subject's outcomes under treatment plans."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.errors import MismatchError, TrainingError
+from costar_cli.methods.base import FittedModel
+from costar_cli.panel import Dataset, Location, Panel, PanelSchema, Queries, TreatmentEncoding, Variable
+from costar_cli.reporting import NullReporter, Reporter
+from costar_cli.whatif.notes import notes_on, trained_on_subject
+from costar_cli.whatif.plan import PlanRequest, TreatmentPlan
+from costar_cli.whatif.problems import Problems, did_you_mean
+from costar_cli.whatif.report import ModelAnswer, SubjectHistory, WhatIfReport
+from costar_cli.whatif.truth import true_outcomes
+
+__all__ = ["estimate_outcomes"]
+
+Floats = NDArray[np.float64]
+
+
+def estimate_outcomes(
+    dataset: Dataset,
+    models: Mapping[str, FittedModel],
+    request: PlanRequest,
+    *,
+    subject: int,
+    origin: int | None = None,
+    level: float = 0.9,
+    truth: bool = False,
+    reference: str | None = None,
+    reporter: Reporter | None = None,
+) -> WhatIfReport:
+    """Estimate the outcomes of one subject under every plan, with every model.
+
+    Args:
+        dataset: where the subject is, in whatever domain and split.
+        models: fitted models by the label under which to report them.
+        request: the plans, checked against the data set's treatments.
+        subject: id of the subject.
+        origin: index of the last known step; overrides the request's, and defaults to the subject's last step.
+        level: probability between `lower` and `upper`.
+        truth: add the simulator's answer and the error.
+        reference: the plan that others are compared with; the first by default.
+        reporter: told about progress and about what may make the estimates wrong.
+
+    Raises:
+        UsageError: an unknown subject or plan, an origin or plan out of range, truth of observed data.
+        MismatchError: a model of other variables than the data set's.
+        TrainingError: a model predicts values that are not finite.
+    """
+    location = dataset.find_subject(subject)
+    panel = dataset.panels[location.part].take(np.array([location.row]))
+    start = request.origin if origin is None else origin
+    start = int(panel.length[0]) - 1 if start is None else start
+    _check(dataset, models, request, panel=panel, origin=start, level=level, reference=reference)
+    told = reporter or NullReporter()
+    queries = _queries(request, dataset.schema.treatments, start)
+    answers = []
+    with told.task("estimate", total=len(models), unit="model") as task:
+        for label, model in models.items():
+            answer = _answer(label, model, panel, queries, request.plans)
+            answers.append(replace(answer, trained_on_subject=trained_on_subject(model, dataset, location)))
+            task.advance()
+    truths = true_outcomes(dataset, location, start, request.plans) if truth else None
+    report = WhatIfReport(
+        dataset=dataset.name,
+        schema=dataset.schema,
+        history=_history(panel, location, subject, start, dataset.schema.treatments),
+        plans=request.plans,
+        models=tuple(answers),
+        level=level,
+        reference=reference or request.plans[0].name,
+        observed=tuple(_observed(panel, start, plan, dataset.schema.treatments) for plan in request.plans),
+        truth=truths,
+        notes=(),
+    )
+    return replace(report, notes=notes_on(report, dataset, models, location))
+
+
+def _check(
+    dataset: Dataset,
+    models: Mapping[str, FittedModel],
+    request: PlanRequest,
+    *,
+    panel: Panel,
+    origin: int,
+    level: float,
+    reference: str | None,
+) -> None:
+    for label, model in models.items():
+        _check_schema(label, model.schema, dataset.schema)
+    problems = Problems()
+    if not models:
+        problems.add("there is no model to ask")
+    last = int(panel.length[0]) - 1
+    if not 0 <= origin <= last:
+        problems.add(f"origin {origin} is outside the series of subject {panel.subject_id[0]}: choose 0 to {last}")
+    if not 0 < level < 1:
+        problems.add(f"level {level} is not a probability: choose one between 0 and 1, such as 0.9")
+    for label, model in models.items():
+        for plan in request.plans:
+            if len(plan) > model.horizon:
+                problems.add(f"plan {plan.name!r} has {len(plan)} steps; model {label!r} answers 1 to {model.horizon}")
+    names = [plan.name for plan in request.plans]
+    if reference is not None and reference not in names:
+        problems.add(f"there is no plan {reference!r} to compare with{did_you_mean(reference, names)}")
+    problems.raise_any("the question does not fit", where=f"subject {panel.subject_id[0]}")
+
+
+def _check_schema(label: str, model: PanelSchema, data: PanelSchema) -> None:
+    roles = {
+        "covariates": (_names(model.covariates), _names(data.covariates)),
+        "outcomes": (_names(model.outcomes), _names(data.outcomes)),
+        "statics": (_names(model.statics), _names(data.statics)),
+        "treatments": (list(model.treatments.columns), list(data.treatments.columns)),
+    }
+    wrong = [f"{role}: the model has {m}, the data {d}" for role, (m, d) in roles.items() if m != d]
+    if wrong:
+        raise MismatchError(
+            f"model `{label}` was trained on other variables than the data set has",
+            fix="give the data set that the model was trained on",
+            details=wrong,
+        )
+
+
+def _names(variables: tuple[Variable, ...]) -> list[str]:
+    return [variable.name for variable in variables]
+
+
+def _queries(request: PlanRequest, encoding: TreatmentEncoding, origin: int) -> Queries:
+    """Return one row per plan; shorter plans are padded with their last step, which no earlier prediction sees."""
+    values = np.stack([np.pad(p.values, ((0, request.horizon - len(p)), (0, 0)), "edge") for p in request.plans])
+    count = len(request.plans)
+    return Queries(
+        subject=np.zeros(count, dtype=np.int32),
+        origin=np.full(count, origin, dtype=np.int16),
+        plan=encoding.encode(values).astype(np.uint8),
+    )
+
+
+def _answer(
+    label: str, model: FittedModel, panel: Panel, queries: Queries, plans: tuple[TreatmentPlan, ...]
+) -> ModelAnswer:
+    predicted_RQHY = model.rollout(panel, queries).astype(np.float64)
+    own = tuple(predicted_RQHY[:, i, : len(plan)] for i, plan in enumerate(plans))
+    if not all(np.isfinite(members_RHY).all() for members_RHY in own):
+        raise TrainingError(
+            f"model `{label}` predicts values that are not finite for subject {panel.subject_id[0]}",
+            fix="train it again, with a lower --learning-rate if it diverged",
+        )
+    return ModelAnswer(label=label, method=model.method, trained_on_subject=None, predictions=own)
+
+
+def _history(
+    panel: Panel, location: Location, subject: int, origin: int, encoding: TreatmentEncoding
+) -> SubjectHistory:
+    return SubjectHistory(
+        subject=subject,
+        part=location.part,
+        length=int(panel.length[0]),
+        origin=origin,
+        outcomes=panel.outcomes[0, : origin + 1].astype(np.float64),
+        treatments=encoding.decode(panel.treatments[0, :origin]),
+    )
+
+
+def _observed(panel: Panel, origin: int, plan: TreatmentPlan, encoding: TreatmentEncoding) -> Floats:
+    """Return what really happened, as long as the plan is what was really given; NaN otherwise."""
+    observed = np.full((len(plan), panel.outcomes.shape[2]), np.nan)
+    steps = min(len(plan), int(panel.length[0]) - 1 - origin)
+    given = encoding.decode(panel.treatments[0, origin : origin + steps])
+    same = np.logical_and.accumulate((given == plan.values[:steps]).all(axis=1))
+    observed[:steps][same] = panel.outcomes[0, origin + 1 : origin + 1 + steps][same]
+    return observed

@@ -1,0 +1,77 @@
+"""What a reader should know before believing a what-if."""
+
+from collections.abc import Iterator, Mapping
+
+from costar_cli.methods.base import FittedModel
+from costar_cli.panel import Dataset, Location
+from costar_cli.whatif.report import WhatIfReport
+from costar_cli.whatif.spread import ENSEMBLE_SPREAD, NO_INTERVAL
+
+__all__ = ["notes_on", "trained_on_subject"]
+
+
+def trained_on_subject(model: FittedModel, dataset: Dataset, location: Location) -> bool | None:
+    """Return whether the model was trained on the subject; None when it may have been."""
+    count = _trained_count(model, dataset, location)
+    if count is None or 0 < count < dataset.panels[location.part].n_subjects:
+        return None
+    return count > 0
+
+
+def notes_on(
+    report: WhatIfReport, dataset: Dataset, models: Mapping[str, FittedModel], location: Location
+) -> tuple[str, ...]:
+    """Return notes on training subjects, on what the limits mean, and on impossible values."""
+    return (
+        *_on_training(report, dataset, models, location),
+        *_on_spread(report),
+        *_on_range(report, dataset),
+    )
+
+
+def _trained_count(model: FittedModel, dataset: Dataset, location: Location) -> int | None:
+    """Return how many subjects of the part the model was trained on; None when it does not say.
+
+    A model of another data set (by digest) has seen other subjects under the same part names, so it does not say.
+    """
+    parents = getattr(model, "parents", None)
+    origin = parents.get("dataset") if isinstance(parents, Mapping) else None
+    counts = getattr(model, "trained_on", None)
+    if not isinstance(counts, Mapping) or not counts or (origin and dataset.digest and origin != dataset.digest):
+        return None
+    return int(counts.get(str(location.part), 0))
+
+
+def _on_training(
+    report: WhatIfReport, dataset: Dataset, models: Mapping[str, FittedModel], location: Location
+) -> Iterator[str]:
+    total = dataset.panels[location.part].n_subjects
+    for answer in report.models:
+        if answer.trained_on_subject:
+            yield f"model `{answer.label}` was trained on this subject: its error may be smaller than on others"
+        elif count := _trained_count(models[answer.label], dataset, location):
+            some = f"{count:,} of the {total:,} {location.part} subjects"
+            yield f"model `{answer.label}` was trained on {some}, perhaps on this one"
+        elif answer.trained_on_subject is None:
+            yield f"whether model `{answer.label}` was trained on this subject is unknown"
+
+
+def _on_spread(report: WhatIfReport) -> Iterator[str]:
+    if any(answer.members > 1 for answer in report.models):
+        meaning = f"where one more member would fall with probability {report.level:g}"
+        yield f"lower and upper show the {ENSEMBLE_SPREAD}, {meaning}; they are no confidence interval"
+    for answer in report.models:
+        if answer.members == 1:
+            yield f"model `{answer.label}` makes no claim of an interval: {NO_INTERVAL}"
+
+
+def _on_range(report: WhatIfReport, dataset: Dataset) -> Iterator[str]:
+    """Note each outcome that is never negative in the data and is estimated to be; nothing is clipped."""
+    for k, outcome in enumerate(report.schema.outcomes):
+        panels = [panel for panel in dataset.panels.values() if panel.n_subjects]
+        lowest = min(float(panel.outcomes[..., k][panel.observed].min()) for panel in panels)
+        lower = [row["lower"] if row["lower"] is not None else row["estimate"] for row in report.to_rows()
+                 if row["outcome"] == outcome.name]  # fmt: skip
+        if lowest >= 0 and any(isinstance(value, float) and value < 0 for value in lower):
+            impossible = f"some estimates or lower limits of {outcome.name} are below 0, which the data never are"
+            yield f"{impossible}: shown as the model gives them"

@@ -1,0 +1,204 @@
+"""The answer of `whatif`: what was asked, what each member predicted, and tables derived from it."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.panel import PanelSchema, Part
+from costar_cli.whatif.plan import TreatmentPlan
+from costar_cli.whatif.spread import Spread, interval_kind, interval_method, spread
+
+__all__ = ["COLUMNS", "ModelAnswer", "Row", "SubjectHistory", "WhatIfReport"]
+
+Floats = NDArray[np.float64]
+Row = dict[str, str | int | float | None]
+
+COLUMNS = (
+    "quantity", "model", "plan", "reference", "step", "time", "treatment", "outcome", "unit",
+    "estimate", "lower", "upper", "level", "interval_kind", "truth", "error", "observed",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SubjectHistory:
+    """What is known of the subject at the origin: `outcomes [origin+1,dy]`, `treatments [origin,names]` (levels)."""
+
+    subject: int
+    part: Part
+    length: int
+    origin: int
+    outcomes: Floats
+    treatments: NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ModelAnswer:
+    """One model's predictions `[R,steps,dy]` per plan, in the units of the data.
+
+    `trained_on_subject` is None when that is unknown: the model does not say, was trained on some subjects of the part
+    only, or was trained on another data set.
+    """
+
+    label: str
+    method: str
+    trained_on_subject: bool | None
+    predictions: tuple[Floats, ...]
+
+    @property
+    def members(self) -> int:
+        """Return R."""
+        return int(self.predictions[0].shape[0])
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class WhatIfReport:
+    """Estimates of a subject's outcomes under each plan, and the differences between plans.
+
+    `observed[plan]` and `truth[plan]` are `[steps,dy]`: what really happened, NaN from the step on where the plan
+    departs from the treatments that were given; and the simulator's answer, when it was asked for.
+    """
+
+    dataset: str
+    schema: PanelSchema
+    history: SubjectHistory
+    plans: tuple[TreatmentPlan, ...]
+    models: tuple[ModelAnswer, ...]
+    level: float
+    reference: str
+    observed: tuple[Floats, ...]
+    truth: tuple[Floats, ...] | None
+    notes: tuple[str, ...]
+
+    def spread_of(self, model: ModelAnswer, plan: int) -> Spread:
+        """Return the ensemble mean and spread `[steps,dy]` of one plan."""
+        return spread(model.predictions[plan], self.level)
+
+    def difference_of(self, model: ModelAnswer, plan: int) -> Spread:
+        """Return mean and spread of the member-wise differences between a plan and the reference plan."""
+        reference = model.predictions[self._reference]
+        steps = min(reference.shape[1], model.predictions[plan].shape[1])
+        return spread(model.predictions[plan][:, :steps] - reference[:, :steps], self.level)
+
+    def to_rows(self) -> list[Row]:
+        """Return one row per model, plan, step and outcome, with the columns `COLUMNS`."""
+        rows: list[Row] = []
+        for model in self.models:
+            for i in range(len(self.plans)):
+                truth = None if self.truth is None else self.truth[i]
+                rows += self._rows(model, i, self.spread_of(model, i), truth=truth, observed=self.observed[i])
+        return rows
+
+    def difference_rows(self) -> list[Row]:
+        """Return one row per model, plan other than the reference, step and outcome, with the columns `COLUMNS`."""
+        rows: list[Row] = []
+        for model in self.models:
+            for i in range(len(self.plans)):
+                if i != self._reference:
+                    difference = self.difference_of(model, i)
+                    truth = self._true_difference(i, len(difference.estimate))
+                    rows += self._rows(model, i, difference, truth=truth, reference=self.reference)
+        return rows
+
+    def to_json(self) -> dict[str, object]:
+        """Return the whole report as plain JSON data without NaN."""
+        document = self.summary()
+        document["plans"] = {plan.name: self._treatments(plan.values) for plan in self.plans}
+        document["history"] = self._history()
+        document["estimates"] = self.to_rows()
+        document["differences"] = self.difference_rows()
+        return document
+
+    def summary(self) -> dict[str, object]:
+        """Return what the report is about, without the numbers."""
+        history = self.history
+        return {
+            "dataset": self.dataset,
+            "subject": history.subject,
+            "domain": history.part.domain,
+            "split": history.part.split,
+            "length": history.length,
+            "origin": history.origin,
+            "step_unit": self.schema.step,
+            "level": self.level,
+            "reference": self.reference,
+            "models": self.model_facts(),
+            "notes": list(self.notes),
+        }
+
+    def model_facts(self) -> dict[str, dict[str, object]]:
+        """Return what each model is, by label."""
+        return {
+            model.label: {
+                "method": model.method,
+                "members": model.members,
+                "trained_on_subject": model.trained_on_subject,
+                "interval_kind": interval_kind(model.members),
+                "interval_method": interval_method(model.members, self.level),
+            }
+            for model in self.models
+        }
+
+    @property
+    def _reference(self) -> int:
+        return [plan.name for plan in self.plans].index(self.reference)
+
+    def _true_difference(self, plan: int, steps: int) -> Floats | None:
+        return None if self.truth is None else self.truth[plan][:steps] - self.truth[self._reference][:steps]
+
+    def _treatments(self, values: NDArray[np.int64]) -> list[dict[str, str]]:
+        encoding = self.schema.treatments
+        named = [zip(encoding.names, encoding.levels, row.tolist(), strict=True) for row in values]
+        return [{name: levels[value] for name, levels, value in step} for step in named]
+
+    def _history(self) -> list[dict[str, object]]:
+        history = self.history
+        given: list[Mapping[str, str] | None] = [*self._treatments(history.treatments), None]
+        names = [outcome.name for outcome in self.schema.outcomes]
+        return [
+            {"time": t, "outcomes": {name: _number(y) for name, y in zip(names, row, strict=True)}, "treatments": a}
+            for t, (row, a) in enumerate(zip(history.outcomes, given, strict=True))
+        ]
+
+    def _rows(
+        self,
+        model: ModelAnswer,
+        plan: int,
+        band: Spread,
+        *,
+        truth: Floats | None,
+        observed: Floats | None = None,
+        reference: str | None = None,
+    ) -> Iterator[Row]:
+        for h, treatment in enumerate(self.plans[plan].values[: len(band.estimate)]):
+            for k, outcome in enumerate(self.schema.outcomes):
+                estimate, true = _at(band.estimate, h, k), _at(truth, h, k)
+                yield {
+                    "quantity": "outcome" if reference is None else "difference",
+                    "model": model.label,
+                    "plan": self.plans[plan].name,
+                    "reference": reference,
+                    "step": h + 1,
+                    "time": self.history.origin + h + 1,
+                    "treatment": self.schema.treatments.describe(treatment),
+                    "outcome": outcome.name,
+                    "unit": outcome.unit,
+                    "estimate": estimate,
+                    "lower": _at(band.lower, h, k),
+                    "upper": _at(band.upper, h, k),
+                    "level": self.level if band.lower is not None else None,
+                    "interval_kind": interval_kind(model.members),
+                    "truth": true,
+                    "error": None if estimate is None or true is None else estimate - true,
+                    "observed": _at(observed, h, k),
+                }
+
+
+def _number(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _at(values_HY: Floats | None, step: int, outcome: int) -> float | None:
+    return None if values_HY is None else _number(values_HY[step, outcome])

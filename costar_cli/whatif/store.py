@@ -1,0 +1,97 @@
+"""Write a what-if report: CSV for people, an `estimates` artifact for the record."""
+
+import csv
+import io
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.artifact import Artifact, write_artifact
+from costar_cli.errors import StorageError
+from costar_cli.whatif.report import COLUMNS, WhatIfReport
+
+__all__ = ["write_bytes", "write_csv", "write_estimates"]
+
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+
+def write_csv(path: Path, report: WhatIfReport) -> None:
+    """Write one row per quantity, model, plan, step and outcome; differences follow the outcomes.
+
+    Raises:
+        StorageError: the file cannot be written.
+    """
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(report.to_rows() + report.difference_rows())
+    write_bytes(path, text.getvalue().encode())
+
+
+def write_estimates(
+    path: Path, report: WhatIfReport, *, parents: Mapping[str, str], fingerprint: str, overwrite: bool = False
+) -> Artifact:
+    """Write a report as an artifact of kind `estimates`.
+
+    Arrays, with NaN beyond a plan's own steps: `plans/values [P,H,names]` (-1 there), `plans/steps [P]`,
+    `plans/observed` and `plans/truth [P,H,dy]`, `history/outcomes [origin+1,dy]`, `history/treatments [origin,names]`,
+    and per model, numbered as in meta `models`, `model/0/predictions [R,P,H,dy]`.
+    """
+    meta = {
+        **report.summary(),
+        "plans": [plan.name for plan in report.plans],
+        "models": [{"label": label, **facts} for label, facts in report.model_facts().items()],
+        "schema": report.schema.model_dump(mode="json"),
+        "fingerprint": fingerprint,
+    }
+    return write_artifact(
+        path, kind="estimates", arrays=_arrays(report), meta=meta, parents=parents, overwrite=overwrite
+    )
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file beside its final place, then move it there.
+
+    Raises:
+        StorageError: the folder is missing, read-only or full.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink()
+        raise StorageError(f"cannot write `{path}`: {error.strerror or error}", fix="choose another path") from error
+
+
+def _arrays(report: WhatIfReport) -> dict[str, NDArray[np.generic]]:
+    horizon = max(len(plan) for plan in report.plans)
+    arrays: dict[str, NDArray[np.generic]] = {
+        "history/outcomes": report.history.outcomes,
+        "history/treatments": report.history.treatments,
+        "plans/steps": np.array([len(plan) for plan in report.plans]),
+        "plans/values": np.stack([_padded(plan.values, horizon, axis=0, fill=-1) for plan in report.plans]),
+        "plans/observed": _stacked(report.observed, horizon),
+    }
+    if report.truth is not None:
+        arrays["plans/truth"] = _stacked(report.truth, horizon)
+    for i, model in enumerate(report.models):
+        padded = [_padded(members_RHY, horizon, axis=1, fill=np.nan) for members_RHY in model.predictions]
+        arrays[f"model/{i}/predictions"] = np.stack(padded, axis=1)
+    return arrays
+
+
+def _stacked(values: tuple[NDArray[np.float64], ...], horizon: int) -> NDArray[np.float64]:
+    return np.stack([_padded(values_HY, horizon, axis=0, fill=np.nan) for values_HY in values])
+
+
+def _padded(values: NDArray[Scalar], horizon: int, *, axis: int, fill: float) -> NDArray[Scalar]:
+    width = [(0, 0)] * values.ndim
+    width[axis] = (0, horizon - values.shape[axis])
+    return np.pad(values, width, constant_values=fill)

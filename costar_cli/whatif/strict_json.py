@@ -1,0 +1,89 @@
+"""Read JSON that somebody else wrote: bounded in size and depth, every repeated key remembered."""
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+from costar_cli.errors import StorageError, UsageError
+
+__all__ = ["MAX_BYTES", "MAX_DEPTH", "JsonObject", "parse_json", "read_bounded", "shown"]
+
+MAX_BYTES = 1_000_000
+MAX_DEPTH = 16
+SHOWN_CHARACTERS = 60
+
+_TOKENS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
+
+
+class JsonObject(dict[str, object]):
+    """A JSON object that remembers which of its keys were written more than once."""
+
+    repeated: tuple[str, ...] = ()
+
+
+def read_bounded(path: Path, *, flag: str) -> bytes:
+    """Return the content of a file of at most `MAX_BYTES`; `flag` is what the user named it by.
+
+    Raises:
+        UsageError: there is no such file, it is a folder, or it is too large.
+        StorageError: it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
+        reason = "is a folder" if isinstance(error, IsADirectoryError) else "does not exist"
+        raise UsageError(f"`{path}` {reason}", where=flag, fix="give the path of a JSON file") from error
+    except (OSError, ValueError) as error:
+        raise StorageError(f"cannot read {shown(str(path))}: {error}", where=flag) from error
+    if len(data) > MAX_BYTES:
+        raise UsageError(f"`{path}` is larger than {MAX_BYTES:,} bytes", where=flag)
+    return data
+
+
+def parse_json(data: bytes | str, *, where: str) -> object:
+    """Parse a JSON document; objects come back as `JsonObject`.
+
+    Raises:
+        UsageError: too large, too deep, not UTF-8 or not JSON; the message gives line and column.
+    """
+    if len(data) > MAX_BYTES:
+        raise UsageError(f"the document is larger than {MAX_BYTES:,} bytes", where=where)
+    try:
+        text = data if isinstance(data, str) else data.decode("utf-8-sig")
+        _check_depth(text, where)
+        parsed: object = json.loads(text, object_pairs_hook=_object)
+    except UnicodeDecodeError as error:
+        raise UsageError(f"not UTF-8 text: byte {error.start} is {data[error.start]!r}", where=where) from error
+    except json.JSONDecodeError as error:
+        place = f"{where}, line {error.lineno}, column {error.colno}"
+        raise UsageError(f"not JSON: {error.msg}", where=place) from error
+    except (ValueError, RecursionError) as error:  # an integer of thousands of digits
+        raise UsageError(f"not usable as JSON: {error}", where=where) from error
+    return parsed
+
+
+def shown(value: object) -> str:
+    """Return untrusted JSON as short text that is safe to print: no control characters, no lone surrogates."""
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return "a list"
+    text = repr(value) if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + "..."
+
+
+def _object(pairs: list[tuple[str, object]]) -> JsonObject:
+    made = JsonObject(pairs)
+    if len(made) < len(pairs):
+        made.repeated = tuple(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+    return made
+
+
+def _check_depth(text: str, where: str) -> None:
+    depth = 0
+    for token in _TOKENS.finditer(text):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token[0], 0)
+        if depth > MAX_DEPTH:
+            raise UsageError(f"nested more than {MAX_DEPTH} levels deep", where=where)

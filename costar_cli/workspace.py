@@ -1,0 +1,146 @@
+"""The workspace: one experiment in one folder, where verbs find their inputs when no path is given."""
+
+import hashlib
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from costar_cli.config.choices import DomainName, InitName
+from costar_cli.errors import LockedError, StorageError
+
+__all__ = ["DEFAULT_WORKSPACE", "Workspace"]
+
+DEFAULT_WORKSPACE = Path("costar-workspace")
+
+
+class Workspace:
+    """The files of one experiment.
+
+    Args:
+        root: the folder; it is made when a verb first writes there.
+    """
+
+    def __init__(self, root: Path = DEFAULT_WORKSPACE) -> None:
+        self.root = root
+
+    def __str__(self) -> str:
+        return str(self.root)
+
+    @property
+    def data(self) -> Path:
+        """Return the data set's file."""
+        return self.root / "data.h5"
+
+    @property
+    def encoder(self) -> Path:
+        """Return the pretrained encoder's file."""
+        return self.root / "encoder.h5"
+
+    @property
+    def evaluation(self) -> Path:
+        """Return the evaluation's file."""
+        return self.root / "evaluation.h5"
+
+    @property
+    def estimates(self) -> Path:
+        """Return the file of the last what-if estimates."""
+        return self.root / "estimates.h5"
+
+    @property
+    def runs(self) -> Path:
+        """Return the folder of the states of interrupted runs."""
+        return self.root / "runs"
+
+    def run_state(self, output: Path) -> Path:
+        """Return the file that holds the state of the run that makes an output."""
+        if output.parent.resolve() == self.root.resolve():
+            return self.runs / f"{output.stem}.h5"
+        place = hashlib.sha256(str(output.resolve()).encode("utf-8", "surrogateescape")).hexdigest()
+        return self.runs / f"{output.stem}-{place[:12]}.h5"
+
+    @property
+    def plots(self) -> Path:
+        """Return the folder of plots."""
+        return self.root / "plots"
+
+    def model(self, method: str = "costar", init: InitName = "pretrained", domain: DomainName = "source") -> Path:
+        """Return a model's file: `model.h5`, `model-scratch-target.h5`, `model-crn.h5`."""
+        parts = ["model"]
+        if method != "costar":
+            parts.append(method)
+        if init == "scratch":
+            parts.append("scratch")
+        if domain == "target":
+            parts.append("target")
+        return self.root / ("-".join(parts) + ".h5")
+
+    def models(self) -> list[Path]:
+        """Return the model files that exist, the plain `model.h5` first."""
+        return sorted(self.root.glob("model*.h5"), key=lambda path: (len(path.name), path.name))
+
+    def files(self) -> list[Path]:
+        """Return the artifacts that exist, in the order in which verbs make them."""
+        made = [self.data, self.encoder, *self.models(), self.evaluation, self.estimates]
+        return [path for path in made if path.is_file()]
+
+    def make(self) -> None:
+        """Make the folder.
+
+        Raises:
+            StorageError: the place is read-only, forbidden, or not a folder.
+        """
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(
+                f"the workspace cannot be made: {error.strerror}",
+                where=str(self.root),
+                fix="choose another folder with --workspace",
+            ) from error
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the workspace for one writing process; nobody waits.
+
+        Raises:
+            LockedError: another costar process works here.
+            StorageError: the folder cannot be written.
+        """
+        from filelock import FileLock, Timeout  # noqa: PLC0415 - `--help` must not pay for it
+
+        self.make()
+        lock = FileLock(self.root / ".lock", timeout=0)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise LockedError(
+                f"another costar process works in this workspace{self._holder()}",
+                where=str(self.root),
+                fix="wait for it to end, or choose another folder with --workspace",
+            ) from None
+        except OSError as error:
+            raise StorageError(
+                f"the workspace cannot be written: {error.strerror}",
+                where=str(self.root),
+                fix="choose another folder with --workspace",
+            ) from error
+        try:
+            self._sign()
+            yield
+        finally:
+            lock.release()
+
+    def _sign(self) -> None:
+        text = f"process {os.getpid()} on {socket.gethostname()}"
+        try:
+            (self.root / ".lock-holder").write_text(text, "utf-8")
+        except OSError as error:
+            raise StorageError(f"the workspace cannot be written: {error.strerror}", where=str(self.root)) from error
+
+    def _holder(self) -> str:
+        try:
+            return f": {(self.root / '.lock-holder').read_text('utf-8')[:200]}"
+        except (OSError, UnicodeDecodeError):
+            return ""

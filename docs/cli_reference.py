@@ -1,0 +1,201 @@
+"""Write docs/cli.md from the app itself; `--check` says whether it is up to date.
+
+python docs/cli_reference.py [--check]
+"""
+
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from costar_cli import exit_codes
+from costar_cli.app import app
+from costar_cli.config.keys import Key, all_keys
+from costar_cli.config.presets import PRESETS
+
+TARGET = Path(__file__).with_name("cli.md")
+
+INTRODUCTION = """\
+# Command line
+
+<!-- Written by `python docs/cli_reference.py`; do not edit. -->
+
+```
+costar simulate tumor --gamma 10            # source gamma; target gamma 0
+costar pretrain [--members 5]
+costar finetune [--domain source|target] [--from pretrained|scratch]
+costar evaluate [--setup zero-shot|few-shot|supervised]
+costar whatif --subject 12 --plan plan.json
+costar inspect FILE   costar verify FILE   costar doctor
+```
+
+## The workspace
+
+A workspace is one experiment in one folder: `--workspace DIR`, else `COSTAR_WORKSPACE`, else `./costar-workspace`.
+Verbs find their inputs there and write their outputs there; every input and output can also be given.
+
+| file | made by |
+|---|---|
+| `data.h5` | `costar simulate` |
+| `encoder.h5` | `costar pretrain` |
+| `model.h5` | `costar finetune` |
+| `model-target.h5` | `costar finetune --domain target` |
+| `model-scratch.h5`, `model-scratch-target.h5` | the same with `--from scratch` |
+| `evaluation.h5`, `evaluation.csv`, `plots/` | `costar evaluate` |
+| `runs/` | the state of interrupted training runs |
+
+Each verb that writes is a build step. With the same inputs, settings and version it says `up to date` and exits 0. A
+file made from something else is never replaced silently: `--overwrite` replaces it. After an interruption the same
+command continues; `--fresh` starts over. One process at a time writes in a workspace.
+
+## Output
+
+Results go to stdout, everything else to stderr: what is read, notes, warnings, errors, what to do next. A progress bar
+is drawn only where stderr is a terminal. `--quiet` leaves results, warnings and errors. `NO_COLOR` switches colour off.
+Tables are never folded, so that `grep`, `cut` and `awk` work.
+
+Under `--json` stdout holds exactly one JSON document, also on failure, with these members:
+
+| member | meaning |
+|---|---|
+| `verb` | the verb, for example `simulate tumor` |
+| `status` | `done`, `up_to_date`, `failed` or `interrupted` |
+| `workspace` | the folder, or null |
+| `inputs`, `outputs` | files by role: `path`, `kind`, `digest` |
+| `config` | every setting of the verb by name: `value` and `origin` (flag, variable, file, preset or `default`) |
+| `result` | what the verb found; null on failure |
+| `next` | commands to try next |
+| `warnings` | what may make the result wrong |
+| `error` | null, or `type`, `exit_code`, `problem`, `where`, `fix`, `details` |
+"""
+
+SETTINGS = """\
+## Settings
+
+A flag wins over an environment variable, which wins over the TOML file given by `--config`, which wins over the preset,
+which wins over the default. All problems of all sources are reported at once. A file looks like this:
+
+```toml
+preset = "quick"
+
+[simulate.tumor]
+gamma = 4.0
+
+[pretrain]
+epochs = 10
+
+[pretrain.encoder]
+width = 36
+
+[runtime]
+device = "cpu"
+```
+
+The variable of a setting is its name in capitals with underscores: `pretrain.encoder.width` is
+`COSTAR_PRETRAIN_ENCODER_WIDTH`. `COSTAR_WORKSPACE`, `COSTAR_CONFIG`, `COSTAR_PRESET` and `COSTAR_DEBUG` stand for the
+flags of those names. Without `--preset`, the preset is `default`.
+"""
+
+
+def main() -> int:
+    """Write the reference, or compare it."""
+    text = "\n".join(render()) + "\n"
+    if "--check" not in sys.argv[1:]:
+        TARGET.write_text(text, "utf-8")
+        return 0
+    if TARGET.is_file() and TARGET.read_text("utf-8") == text:
+        return 0
+    sys.stderr.write(f"{TARGET} is not up to date: run `python docs/cli_reference.py`\n")
+    return 1
+
+
+def render() -> Iterator[str]:
+    """Yield the lines of the reference."""
+    yield INTRODUCTION
+    yield from _exit_codes()
+    yield "## Verbs\n"
+    for path, command in commands():
+        yield from _verb(path, command)
+    yield SETTINGS
+    yield from _settings()
+
+
+def commands() -> Iterator[tuple[str, Any]]:
+    """Yield every verb with its parsed command, for example `costar simulate tumor`."""
+    root = typer.main.get_command(app)
+    context = typer.Context(root, info_name="costar")
+    for name in root.list_commands(context):
+        command = root.commands[name]
+        if hasattr(command, "commands"):
+            yield from ((f"costar {name} {inner}", leaf) for inner, leaf in command.commands.items())
+        else:
+            yield f"costar {name}", command
+
+
+def _exit_codes() -> Iterator[str]:
+    yield "## Exit codes\n"
+    yield "| code | name | meaning |"
+    yield "|---|---|---|"
+    for name, code, text in re.findall(r"^    ([A-Z]+) = (\d+)(?:  # (.*))?$", inspect.getsource(exit_codes), re.M):
+        yield f"| {code} | {name.lower()} | {text or 'success'} |"
+    yield ""
+
+
+def _verb(path: str, command: Any) -> Iterator[str]:
+    yield f"### `{path}`\n"
+    yield inspect.cleandoc(command.help or "") + "\n"
+    context = typer.Context(command, info_name=path)
+    yield "| option | takes | meaning |"
+    yield "|---|---|---|"
+    for parameter in command.params:
+        if parameter.name != "help":
+            yield _option(parameter, context)
+    yield ""
+
+
+def _option(parameter: Any, context: typer.Context) -> str:
+    is_option = parameter.param_type_name == "option"
+    spelt = [*parameter.opts, *parameter.secondary_opts] if is_option else [parameter.name.upper()]
+    names = ", ".join(f"`{name}`" for name in spelt)
+    takes = "" if getattr(parameter, "is_flag", False) else parameter.display_type(context).strip("<>")
+    notes = []
+    if parameter.required:
+        notes.append("required")
+    if parameter.default is not None and not getattr(parameter, "is_flag", False):
+        notes.append(f"default `{parameter.default}`")
+    if parameter.envvar:
+        notes.append(f"variable `{parameter.envvar}`")
+    text = parameter.help + (f" ({', '.join(notes)})" if notes else "")
+    return f"| {names} | {_cell(takes)} | {_cell(text)} |"
+
+
+def _settings() -> Iterator[str]:
+    yield f"| setting | accepts | default | {' | '.join(f'`{name}`' for name in PRESETS)} | meaning |"
+    yield "|---|---|---|" + "---|" * len(PRESETS) + "---|"
+    for key in all_keys().values():
+        presets = [_value(values.get(str(key))) for values in PRESETS.values()]
+        yield f"| `{key}` | {key.expected} | {_value(_default(key))} | {' | '.join(presets)} | {_cell(_meaning(key))} |"
+
+
+def _default(key: Key) -> object:
+    return "nothing" if key.default is None else key.default
+
+
+def _meaning(key: Key) -> str:
+    return key.field.description or ""
+
+
+def _value(value: object) -> str:
+    return "" if value is None else f"{value:,}" if isinstance(value, int) and value > 9999 else str(value)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", r"\|")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

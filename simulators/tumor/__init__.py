@@ -1,0 +1,48 @@
+"""Tumour growth under chemotherapy and radiotherapy: a PK-PD simulator with known counterfactuals.
+
+Geng, Paganetti & Grassberger (2017) modelled lung tumours; Lim, Alaa & van der Schaar (2018) and Bica et al. (2020)
+made the benchmark of it. This is the corrected behaviour of spec datasets, sections A and F: one policy for training
+and test, a factual loop to the last day, and counterfactuals that are clipped and absorbed as the factual ones are.
+
+A typical use: `sample_patients`, `draw_noise`, `simulate_factual`, then `one_step_counterfactuals`,
+`sequence_counterfactuals`, or `answer_plan` for any other plan.
+"""
+
+from simulators.tumor.counterfactual import (
+    PlanKind,
+    TumorCounterfactuals,
+    answer_plan,
+    one_step_counterfactuals,
+    sequence_counterfactuals,
+)
+from simulators.tumor.dynamics import (
+    CARRYING_CAPACITY_CM3,
+    MAX_VOLUME_CM3,
+    TumorNoise,
+    draw_noise,
+    drug_concentration,
+)
+from simulators.tumor.factual import TumorFactual, simulate_factual, treatment_probability
+from simulators.tumor.patients import STAGES, Stage, TumorPatients, diameter_cm, sample_patients, volume_cm3
+
+__all__ = [
+    "CARRYING_CAPACITY_CM3",
+    "MAX_VOLUME_CM3",
+    "STAGES",
+    "PlanKind",
+    "Stage",
+    "TumorCounterfactuals",
+    "TumorFactual",
+    "TumorNoise",
+    "TumorPatients",
+    "answer_plan",
+    "diameter_cm",
+    "draw_noise",
+    "drug_concentration",
+    "one_step_counterfactuals",
+    "sample_patients",
+    "sequence_counterfactuals",
+    "simulate_factual",
+    "treatment_probability",
+    "volume_cm3",
+]

@@ -1,0 +1,41 @@
+"""What all tests share: reproducible hypothesis runs, a clean environment, a small tumour data set."""
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from costar_cli.config.models import TumorConfig
+from costar_cli.panel import Dataset
+from costar_cli.reporting import NullReporter
+
+# `HYPOTHESIS_PROFILE=explore` draws new and more examples; the default repeats the same ones on every run.
+SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
+settings.register_profile(
+    "repeat", deadline=None, derandomize=True, max_examples=30, database=None, suppress_health_check=SLOW
+)
+settings.register_profile("explore", deadline=None, max_examples=500, database=None, suppress_health_check=SLOW)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
+
+for variable in [name for name in os.environ if name.startswith("COSTAR_")]:
+    del os.environ[variable]
+
+
+@pytest.fixture
+def reporter() -> NullReporter:
+    """A reporter whose `warnings` a test can look at."""
+    return NullReporter()
+
+
+@pytest.fixture(scope="session")
+def tumor_config() -> TumorConfig:
+    """A cohort that simulates in milliseconds: six parts, 20 days, 6 predicted."""
+    return TumorConfig(train=40, val=12, test=8, target_train=6, target_val=7, target_test=9, steps=20, seed=3)
+
+
+@pytest.fixture(scope="session")
+def tumor_dataset(tumor_config: TumorConfig) -> Dataset:
+    """The data set of `tumor_config`, in memory; do not change its arrays."""
+    from costar_cli.panel.tumor import simulate_tumor
+
+    return simulate_tumor(tumor_config, NullReporter())

@@ -1,0 +1,34 @@
+import evaluate_worlds as worlds
+import numpy as np
+
+from costar_cli.config.models import EvaluateConfig
+from costar_cli.evaluate import LastValue, run_evaluation
+from costar_cli.panel import Scaler
+
+CONFIG = EvaluateConfig(bootstrap=0)
+
+
+def test_the_value_at_the_origin_is_repeated_whatever_the_plan():
+    on = worlds.panel(4)
+    queries = worlds.counterfactual_queries(on, 6, 3)
+    model = LastValue(6, worlds.schema(), Scaler.fit(on, worlds.schema()))
+    prediction = model.rollout(on, queries)
+    assert prediction.shape == (1, 12, 6, 1)
+    for q in range(12):
+        last = on.outcomes[queries.subject[q], queries.origin[q], 0]
+        assert (prediction[0, q] == last).all()
+
+
+def test_naive_row_equals_hand_computation_for_one_step_and_sequence():
+    data = worlds.dataset()
+    report = run_evaluation(data, [worlds.candidate(worlds.oracle(data))], CONFIG)
+    row = report.row("zero-shot", "Last value carried forward")
+    on, sets = data.panel("target", "test"), data.queries["target", "test"]
+
+    def rmse(queries, h):
+        last = on.outcomes[queries.subject, queries.origin, 0].astype(float)
+        return np.sqrt(np.mean((last - queries.outcomes[:, h, 0]) ** 2))
+
+    expected = [rmse(sets["one_step"], 0)] + [rmse(sets["sequence"], h) for h in range(1, 6)]
+    assert np.allclose(row.mean.steps, expected)
+    assert np.isclose(row.mean.average, np.mean(expected))

@@ -1,0 +1,67 @@
+import pytest
+
+from costar_cli.evaluate.published import (
+    TABLES,
+    display_name,
+    published_row,
+    read_published,
+    read_recomputed,
+)
+
+# Means are printed to four decimals: an average of six is off by at most half a unit, and was itself rounded.
+ROUNDING = 1.01e-4
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_published_table_has_22_rows_of_6_steps(table):
+    rows = read_published(table)
+    assert len(rows) == 22
+    assert {row.dataset for row in rows} <= {"tumor", "mimic", "m5"}
+    assert all(len(row.mean) == len(row.sd) == 6 for row in rows)
+
+
+def test_only_the_autoregressive_row_of_m5_prints_bounds():
+    odd = [row for table in TABLES for row in read_published(table) if None in (*row.mean, row.average)]
+    assert [(row.dataset, row.row) for row in odd] == [("m5", "Decoder|w/ autoreg")]
+    assert odd[0].mean == (6.3572, None, None, None, None, None)
+    assert odd[0].printed["tau2_mean"] == ">20"
+    assert odd[0].average_over(1, 6) is None
+    assert odd[0].average_over(1, 1) == 6.3572
+
+
+def rows_by_key():
+    return {(row.table, row.dataset, row.row): row for table in TABLES for row in read_published(table)}
+
+
+def test_recomputed_rows_cover_every_row_that_prints_numbers():
+    printed = {key for key, row in rows_by_key().items() if row.average is not None}
+    assert {(r.table, r.dataset, r.row) for r in read_recomputed()} == printed
+
+
+@pytest.mark.parametrize("recomputed", read_recomputed(), ids=lambda r: f"{r.table}-{r.dataset}-{r.row}")
+def test_averages_and_gains_match_the_recomputed_table(recomputed):
+    row = rows_by_key()[recomputed.table, recomputed.dataset, recomputed.row]
+    assert row.average == recomputed.average
+    assert row.gain_percent == recomputed.gain_percent
+    assert row.average_over(1, 6) == pytest.approx(recomputed.average_tau1_6, abs=ROUNDING)
+    assert row.average_over(2, 6) == pytest.approx(recomputed.average_tau2_6, abs=ROUNDING)
+    first, last = map(int, recomputed.reported_basis.split("-"))
+    assert row.average_over(first, last) == pytest.approx(row.average, abs=1.5 * ROUNDING)
+    reference = next(r for r in read_published(row.table) if r.dataset == row.dataset and r.row.endswith("COSTAR"))
+    if recomputed.gain_tau1_6_percent is None:
+        assert row is reference
+    else:
+        assert row.gain_of(reference) == pytest.approx(recomputed.gain_tau1_6_percent, abs=0.02)
+
+
+def test_rows_are_found_by_setup_and_method_of_the_registry():
+    row = published_row("tumor", "zero-shot", "costar")
+    assert (row.mean[0], row.sd[0], row.average) == (0.8767, 0.0492, 0.9027)
+    assert published_row("tumor", "supervised", "crn-erm").average == 6.1972
+    assert published_row("m5", "few-shot", "msm") is None
+    assert published_row("my-cohort", "zero-shot", "costar") is None
+
+
+def test_methods_unknown_to_the_paper_keep_their_name():
+    assert display_name("ridge") == "ridge"
+    assert display_name("gnet") == "G-Net"

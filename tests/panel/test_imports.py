@@ -1,0 +1,22 @@
+"""Opening the room is cheap: tables, files and tensors bring their libraries when they are asked for."""
+
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("module", "absent"),
+    [
+        ("costar_cli.panel", ["polars", "torch", "h5py", "pandas", "simulators"]),
+        ("costar_cli.panel.check", ["polars", "torch", "h5py", "pandas", "simulators"]),
+        ("costar_cli.panel.store", ["polars", "torch", "pandas", "simulators"]),
+        ("costar_cli.panel.tumor", ["polars", "torch", "h5py", "pandas"]),
+        ("costar_cli.panel.read_table", ["torch", "h5py", "pandas", "simulators"]),
+    ],
+)
+def test_module_leaves_unneeded_libraries_out(module: str, absent: list[str]):
+    code = f"import sys, {module}; print([name for name in {absent!r} if name in sys.modules])"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"

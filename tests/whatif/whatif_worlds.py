@@ -1,0 +1,106 @@
+"""Small data sets of the three kinds, and models whose answers are known."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from costar_cli.panel import Dataset, Panel, PanelSchema, Part, TreatmentEncoding, Variable
+
+TUMOR = PanelSchema(
+    treatments=TreatmentEncoding(
+        mode="multiclass",
+        names=("chemotherapy", "radiotherapy"),
+        levels=(("off", "on"), ("off", "on")),
+        classes=((0, 0), (1, 0), (0, 1), (1, 1)),
+    ),
+    outcomes=(Variable(name="tumour_volume", unit="cm3"),),
+    statics=(Variable(name="patient_type", kind="ordinal"),),
+    step="day",
+)
+ICU = PanelSchema(
+    covariates=(Variable(name="lactate", unit="mmol/L"),),
+    treatments=TreatmentEncoding(
+        mode="multilabel", names=("vasopressor", "ventilation", "dialysis"), levels=(("no", "yes"),) * 3
+    ),
+    outcomes=(Variable(name="heart_rate", unit="1/min"), Variable(name="map", unit="mmHg")),
+    step="hour",
+)
+PRICE_LEVELS = ("unchanged", *(f"{change:+d} %" for change in range(-50, 55, 5) if change))
+RETAIL = PanelSchema(
+    treatments=TreatmentEncoding(
+        mode="multiclass",
+        names=("price_class",),
+        levels=((*PRICE_LEVELS, "above"),),
+        classes=tuple((level,) for level in range(21)),
+    ),
+    outcomes=(Variable(name="sales", unit="items", kind="count"),),
+    step="week",
+)
+SCHEMAS = {"tumor": TUMOR, "icu": ICU, "retail": RETAIL}
+N_SUBJECTS, N_STEPS = 4, 20
+
+
+def make_panel(schema: PanelSchema, first_id: int, seed: int) -> Panel:
+    rng = np.random.default_rng(seed)
+    dx, _, dy, dv = schema.dims
+    encoding = schema.treatments
+    if encoding.classes:
+        values = np.asarray(encoding.classes)[rng.integers(0, len(encoding.classes), (N_SUBJECTS, N_STEPS))]
+    else:
+        values = rng.integers(0, 2, (N_SUBJECTS, N_STEPS, len(encoding.names)))
+    length = np.array([N_STEPS, 12, 1, N_STEPS])
+    observed = (np.arange(N_STEPS) < length[:, None])[..., None]
+    outcomes = 50 + rng.normal(0, 1, (N_SUBJECTS, N_STEPS, dy)).cumsum(axis=1) - 10 * np.arange(dy)
+    return Panel(
+        covariates=np.where(observed, rng.normal(size=(N_SUBJECTS, N_STEPS, dx)), 0).astype(np.float32),
+        treatments=np.where(observed, encoding.encode(values), 0).astype(np.float32),
+        outcomes=np.where(observed, outcomes, 0).astype(np.float32),
+        statics=rng.normal(size=(N_SUBJECTS, dv)).astype(np.float32),
+        length=length,
+        subject_id=np.arange(first_id, first_id + N_SUBJECTS),
+    )
+
+
+def make_dataset(name: str = "tumor", *, horizon: int = 6, with_truth: bool = False) -> Dataset:
+    """Subjects 0-3 are source/train, 4-7 source/test, 8-11 target/test."""
+    schema = SCHEMAS[name]
+    parts = [Part("source", "train"), Part("source", "test"), Part("target", "test")]
+    panels = {part: make_panel(schema, 4 * i, i) for i, part in enumerate(parts)}
+    truth = {part: {"parameters": np.ones((N_SUBJECTS, 2))} for part in parts} if with_truth else {}
+    return Dataset(name=name, schema=schema, horizon=horizon, panels=panels, truth=truth)
+
+
+@dataclass
+class LinearModel:
+    """Last known outcome plus `coefficient[member]` times the number of treatments given so far."""
+
+    schema: PanelSchema
+    coefficients: tuple[float, ...] = (-1.0, -2.0, -3.0)
+    shift: tuple[float, ...] = ()
+    horizon: int = 6
+    method: str = "linear"
+    trained_on: dict[str, int] = field(default_factory=lambda: {"source/train": N_SUBJECTS})
+
+    @property
+    def members(self):
+        return len(self.coefficients)
+
+    @property
+    def scaler(self):
+        raise AssertionError("a what-if needs no scaler")
+
+    def rollout(self, panel, queries, *, batch_size=16_384, reporter=None):
+        assert queries.horizon <= self.horizon
+        last = panel.outcomes[queries.subject, queries.origin]
+        given = self.schema.treatments.decode(queries.plan).sum(axis=-1).cumsum(axis=-1)
+        members = np.array(self.coefficients)[:, None, None, None]
+        shift = np.array(self.shift or (0.0,) * self.members)[:, None, None, None]
+        return (last[None, :, None, :] + members * given[None, :, :, None] + shift).astype(np.float32)
+
+
+class SilentModel(LinearModel):
+    """A model that does not say what it was trained on."""
+
+    def __init__(self, schema):
+        super().__init__(schema)
+        del self.trained_on
