@@ -71,9 +71,7 @@ class LiteralLayer(nn.Module):
         self.temporal, self.temporal_ff = LiteralAttention(config), LiteralFeedForward(config)
         self.feature, self.feature_ff = LiteralAttention(config), LiteralFeedForward(config)
 
-    def forward(
-        self, zs: Tensor, zv: Tensor, active: Tensor, tables: tuple[Tensor, Tensor]
-    ) -> tuple[Tensor, Tensor]:
+    def forward(self, zs: Tensor, zv: Tensor, active: Tensor, tables: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         b, t, f, d = zs.shape
         causal = torch.ones(t, t, dtype=torch.bool).tril()
         mask = (active[:, None, :, None] & causal).repeat_interleave(f, dim=0)
@@ -100,7 +98,7 @@ class LiteralEncoder(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, history: Tensor, statics: Tensor, active: Tensor) -> tuple[Tensor, list[Tensor]]:
-        dx, da, dy, dv = self.dims
+        dx, da, dy, _ = self.dims
         code = torch.cat([self.component.weight[c] + self.index.weight[:n] for c, n in enumerate(self.dims) if n])
         zs = self.scalar(history[..., None]) + code[: dx + da + dy]
         zv = self.scalar(statics[..., None]) + code[dx + da + dy :]
@@ -173,7 +171,8 @@ class LiteralPretrainer:
             for slow, fast in zip(self.momentum.parameters(), self.encoder.parameters(), strict=True):
                 slow.mul_(0.99).add_(0.01 * fast)
             keys = [encode(self.momentum, view) for view in views]
-        pair = [literal_info_nce(q, k, 1.0) + literal_info_nce(p, j, 1.0) for q, p, j, k in zip(*queries, *keys, strict=True)]
+        kinds = zip(*queries, *keys, strict=True)
+        pair = [literal_info_nce(q1, k2, 1.0) + literal_info_nce(q2, k1, 1.0) for q1, q2, k1, k2 in kinds]
         loss = pair[0] + torch.stack(pair[1:]).mean()
         self.adam.zero_grad()
         loss.backward()

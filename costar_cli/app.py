@@ -1,5 +1,6 @@
 """The `costar` command: its verbs, and the one place that turns an exception into a message and an exit code."""
 
+import contextlib
 import io
 import os
 import sys
@@ -63,7 +64,8 @@ def root(
     if isinstance(ctx.obj, Output):
         ctx.obj.debug = debug
     if ctx.invoked_subcommand is None:
-        sys.stderr.write(ctx.get_help() + "\n")
+        with contextlib.redirect_stdout(sys.stderr):
+            sys.stdout.write(ctx.get_help())  # Typer prints it by itself where it draws frames
         raise UsageError("a verb is needed", fix="choose one of the commands above")
 
 
@@ -96,15 +98,16 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show is no reason to stop
     options = args[: args.index("--")] if "--" in args else args
     out = Output(json="--json" in options)
-    out.debug = bool(os.environ.get("COSTAR_DEBUG"))
+    out.debug = os.environ.get("COSTAR_DEBUG", "0") not in {"", "0", "false"}
+    verb = _verb(args)
     try:
         return _run(args, out)
     except (KeyboardInterrupt, typer.Abort):
-        return _fail(out, _interrupted(args), args)
+        return _fail(out, _interrupted(verb), verb)
     except typer.TyperException as error:
-        return _fail(out, _usage_error(error), args)
+        return _fail(out, _usage_error(error), verb)
     except Exception as error:
-        return _fail(out, _as_costar_error(error), args)
+        return _fail(out, _as_costar_error(error), verb)
 
 
 def _run(args: list[str], out: Output) -> int:
@@ -115,12 +118,12 @@ def _run(args: list[str], out: Output) -> int:
     return int(code or 0)
 
 
-def _fail(out: Output, error: CostarError, args: Sequence[str]) -> int:
+def _fail(out: Output, error: CostarError, verb: str) -> int:
     """Report the error; if even that cannot be written, the exit code still says it."""
     if out.debug:
         traceback.print_exc()
     try:
-        out.fail(error, verb=_verb(args), status="interrupted" if isinstance(error, InterruptedRunError) else "failed")
+        out.fail(error, verb=verb, status="interrupted" if isinstance(error, InterruptedRunError) else "failed")
     except OSError as failure:
         _abandon_stdout()
         return int(_as_costar_error(failure).exit_code)
@@ -133,14 +136,15 @@ def _abandon_stdout() -> None:
 
 
 def _verb(args: Sequence[str]) -> str:
-    """Return the verb as far as it can be told from arguments that could not be parsed."""
+    """Return the verb as far as it can be told from arguments that could not be parsed yet."""
     words = [arg for arg in args if not arg.startswith("-")]
-    names = {"simulate", *(function.__name__ for function in VERBS)}
-    return words[0] if words and words[0] in names else ""
+    if words[:1] == ["simulate"]:
+        return " ".join(words[:2])
+    return words[0] if words and words[0] in {function.__name__ for function in VERBS} else ""
 
 
-def _interrupted(args: Sequence[str]) -> InterruptedRunError:
-    if _verb(args) in RESUMABLE:
+def _interrupted(verb: str) -> InterruptedRunError:
+    if verb in RESUMABLE:
         return InterruptedRunError("interrupted; progress is saved", fix="run the same command to continue")
     return InterruptedRunError("interrupted", fix="run the same command again; complete files are kept")
 

@@ -145,7 +145,7 @@ def _exit_codes() -> Iterator[str]:
     yield ""
 
 
-def _verb(path: str, command: Any) -> Iterator[str]:
+def _verb(path: str, command: Any) -> Iterator[str]:  # noqa: ANN401 - Typer's own class
     yield f"### `{path}`\n"
     yield inspect.cleandoc(command.help or "") + "\n"
     context = typer.Context(command, info_name=path)
@@ -157,7 +157,7 @@ def _verb(path: str, command: Any) -> Iterator[str]:
     yield ""
 
 
-def _option(parameter: Any, context: typer.Context) -> str:
+def _option(parameter: Any, context: typer.Context) -> str:  # noqa: ANN401 - Typer's own class
     is_option = parameter.param_type_name == "option"
     spelt = [*parameter.opts, *parameter.secondary_opts] if is_option else [parameter.name.upper()]
     names = ", ".join(f"`{name}`" for name in spelt)

@@ -21,6 +21,10 @@ for variable in [name for name in os.environ if name.startswith("COSTAR_")]:
     del os.environ[variable]
 
 
+# Two test workers on two cores: one thread each, or their threads wait for each other. Subprocesses inherit it.
+os.environ["OMP_NUM_THREADS"] = "1"
+
+
 @pytest.fixture
 def reporter() -> NullReporter:
     """A reporter whose `warnings` a test can look at."""

@@ -22,7 +22,7 @@ NUMBERS: Final = {
     "float32": h5t.IEEE_F32LE,
     "float64": h5t.IEEE_F64LE,
 }
-TEXT: Final = re.compile(r"utf8\[([1-9]\d{0,8})\]", re.ASCII)
+TEXT: Final = re.compile(r"utf8\[([1-9]\d{0,5})\]", re.ASCII)
 CLASSES: Final = {
     h5t.COMPOUND: "compound",
     h5t.VLEN: "variable-length",
@@ -87,7 +87,7 @@ def hdf5_tag(type_id: Any) -> str:  # noqa: ANN401 - h5py has no types
         if type_id.is_variable_str():
             raise ValueError("its text has variable length")
         if type_id.get_strpad() == h5t.STR_NULLPAD and type_id.get_cset() == h5t.CSET_UTF8:
-            return f"utf8[{type_id.get_size()}]"
+            return stored_tag(f"utf8[{type_id.get_size()}]")
     for tag, known in NUMBERS.items():
         if type_id.equal(known):
             return tag

@@ -71,6 +71,8 @@ def _file_error(error: OSError, path: Path, kind: str | None) -> ArtifactError |
         return ArtifactError("a folder, not a file", where=str(path), fix="give the path of the file in it")
     if isinstance(error, PermissionError):
         return ArtifactError("no permission to read the file", where=str(path), fix=f"`chmod u+r {path}`")
+    if error.filename is not None:  # from the system, not from HDF5
+        return ArtifactError(f"the file cannot be read: {error.strerror}", where=str(path), fix="check the path")
     return None
 
 

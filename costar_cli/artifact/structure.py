@@ -1,7 +1,7 @@
 """A walk over the structure of an untrusted HDF5 file, before any array is read."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
@@ -13,7 +13,7 @@ from costar_cli.artifact.limits import MAX_BLOCK_BYTES, MAX_OBJECTS, MIN_CHUNK_B
 from costar_cli.artifact.problems import damaged, reading
 from costar_cli.artifact.spec import NAME
 
-__all__ = ["Member", "survey"]
+__all__ = ["Member", "looks_like_bomb", "survey"]
 
 FILTERS: Final = {h5z.FILTER_SHUFFLE: "shuffle", h5z.FILTER_DEFLATE: "deflate"}
 FILTER_CHAINS: Final = ((), ("deflate",), ("shuffle",), ("shuffle", "deflate"))
@@ -62,14 +62,24 @@ def survey(root: Any, path: Path, kind: str) -> dict[str, Member]:  # noqa: ANN4
         ArtifactError: anything but plain groups and plain arrays of believable size.
     """
     members = dict(_walk(root, path, kind))
-    stored_bytes, file_bytes = sum(m.stored_bytes for m in members.values()), path.stat().st_size
-    if stored_bytes > file_bytes:
+    declared_bytes, stored_bytes = totals(members.values())
+    if stored_bytes > path.stat().st_size:
         raise damaged("the arrays claim more storage than the file has", path, kind=kind)
-    declared_bytes = sum(m.memory_bytes for m in members.values())
     check_total(declared_bytes, path)
     if is_bomb(declared_bytes, stored_bytes):
         raise damaged(f"{stored_bytes:,} bytes would unpack to {declared_bytes:,}", path, kind=kind)
     return members
+
+
+def looks_like_bomb(root: Any, path: Path, kind: str) -> bool:  # noqa: ANN401 - h5py has no types
+    """Return whether a sound file compresses so well that `survey` would refuse it."""
+    return is_bomb(*totals(member for _, member in _walk(root, path, kind)))
+
+
+def totals(members: Iterable[Member]) -> tuple[int, int]:
+    """Return the bytes that arrays take in memory, and in the file."""
+    sizes = [(member.memory_bytes, member.stored_bytes) for member in members]
+    return sum(memory for memory, _ in sizes), sum(stored for _, stored in sizes)
 
 
 def _walk(root: Any, path: Path, kind: str) -> Iterator[tuple[str, Member]]:  # noqa: ANN401 - h5py has no types

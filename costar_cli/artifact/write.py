@@ -21,13 +21,14 @@ from costar_cli.artifact.digest import array_sha256, sha256
 from costar_cli.artifact.dtypes import dtype_tag, stored_array
 from costar_cli.artifact.hdf5 import write_hdf5
 from costar_cli.artifact.header import Header, body_sha256
-from costar_cli.artifact.limits import MAX_MANIFEST_BYTES, check_total, is_bomb
+from costar_cli.artifact.limits import MAX_MANIFEST_BYTES, check_total
 from costar_cli.artifact.manifest import ArrayEntry, Manifest
 from costar_cli.artifact.problems import exists, storage_error
 from costar_cli.artifact.read import verify_artifact
 from costar_cli.artifact.record import Artifact
 from costar_cli.artifact.sink import write_all
 from costar_cli.artifact.spec import SCHEMA_VERSION
+from costar_cli.artifact.structure import looks_like_bomb
 
 __all__ = ["write_artifact"]
 
@@ -127,9 +128,11 @@ def _write(temp: TempFile, content: _Content) -> None:
     arrays = {f"arrays/{name}": array for name, array in content.stored.items()}
     arrays["manifest"] = np.frombuffer(content.manifest, np.uint8)
     write_hdf5(temp.fd, arrays, compress=True)
-    if is_bomb(sum(array.nbytes for array in arrays.values()), os.fstat(temp.fd).st_size):
+    with h5py.File(temp.path, "r", locking=False) as file:
+        too_small = looks_like_bomb(file["/"].id, temp.path, content.kind)
+    if too_small:  # honest, but no reader could tell
         os.ftruncate(temp.fd, 0)
-        write_hdf5(temp.fd, arrays, compress=False)  # honest, but no reader could tell
+        write_hdf5(temp.fd, arrays, compress=False)
     header = Header(
         kind=content.kind,
         schema_version=SCHEMA_VERSION,

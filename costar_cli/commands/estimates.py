@@ -61,11 +61,11 @@ class Question:
 
 def run_whatif(session: Session, question: Question, data: Path, models: Sequence[Path]) -> None:
     """Answer a question and show the answer."""
+    question.check()
+    session.read("dataset", data, "dataset", MAKE_DATA)
     from costar_cli.panel.store import read_dataset
     from costar_cli.whatif import estimate_outcomes, read_plans
 
-    question.check()
-    session.read("dataset", data, "dataset", MAKE_DATA)
     dataset = read_dataset(data, queries=False, truth=question.truth)
     domain = dataset.find_subject(question.subject).part.domain
     named = name_models(models or _default_models(session.workspace, domain), session.workspace.root)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,6 @@ from costar_cli.commands.training import MAKE_DATA
 from costar_cli.config.choices import SetupName
 
 if TYPE_CHECKING:
-    from costar_cli.artifact import Artifact
     from costar_cli.evaluate import EvaluationReport, PerStep
     from costar_cli.panel import Dataset
 
@@ -29,66 +29,79 @@ class EvaluationFiles:
     plots: Path | None
 
 
+class _Inputs:
+    """The data set and the models, loaded when they are first needed."""
+
+    def __init__(self, session: Session, files: EvaluationFiles) -> None:
+        self._session = session
+        self._files = files
+        self._data = session.read("dataset", files.data, "dataset", MAKE_DATA)
+        self._named = name_models(files.models, session.workspace.root)
+        self._headers = {name: session.read(name, path, "model", MAKE_MODEL) for name, path in self._named.items()}
+
+    @property
+    def parents(self) -> dict[str, str]:
+        """Return the digests of everything that is read."""
+        return {"dataset": self._data.digest} | {f"model/{name}": h.digest for name, h in self._headers.items()}
+
+    @cached_property
+    def dataset(self) -> "Dataset":
+        """Return the test parts with their queries."""
+        from costar_cli.panel import Part
+        from costar_cli.panel.store import read_dataset
+
+        known = self._data.meta.get("parts", {})
+        tests = [part for part in Part.all() if part.split == "test" and str(part) in known]
+        return read_dataset(self._files.data, truth=False, parts=tests)
+
+    @cached_property
+    def models(self) -> list[LoadedModel]:
+        """Return the models, on the device of the settings."""
+        return load_models(self._session, self._headers, self._named)
+
+
 def run_evaluate(
     session: Session, files: EvaluationFiles, setups: Sequence[SetupName] | None, *, overwrite: bool
 ) -> None:
     """Make the evaluation, or see that it is up to date, and show it."""
     from costar_cli.config.models import EvaluateConfig
-    from costar_cli.evaluate.store import read_evaluation
 
-    data = session.read("dataset", files.data, "dataset", MAKE_DATA)
-    named = name_models(files.models, session.workspace.root)
-    headers = {name: session.read(name, path, "model", MAKE_MODEL) for name, path in named.items()}
-    parents = {"dataset": data.digest} | {f"model/{name}": header.digest for name, header in headers.items()}
+    inputs = _Inputs(session, files)
     config = {**session.settings[EvaluateConfig].model_dump(mode="json"), "setups": setups}
-    step = session.step("evaluation", files.report, parents=parents, config=config)
+    step = session.step("evaluation", files.report, parents=inputs.parents, config=config)
     with session.writing(files.report):
         current = step.find(overwrite=overwrite)
         if current:
+            from costar_cli.evaluate.store import read_evaluation
+
             report = read_evaluation(files.report, errors=False)
             session.out.up_to_date("evaluation", files.report, current.digest)
         else:
-            models = load_models(session, headers, named)
-            report = _evaluate(session, files, data, models, setups, step, overwrite=overwrite)
+            report = _evaluate(session, inputs, setups, step, overwrite=overwrite)
+        _write_views(session, files, inputs, report, again=current is None)
     _show(session, report)
     session.out.next("costar whatif --subject ID --plan plan.json")
     session.out.done(report.to_json(), status="up_to_date" if current else "done")
 
 
 def _evaluate(
-    session: Session,
-    files: EvaluationFiles,
-    data: "Artifact",
-    models: Sequence[LoadedModel],
-    setups: Sequence[SetupName] | None,
-    step: BuildStep,
-    *,
-    overwrite: bool,
+    session: Session, inputs: _Inputs, setups: Sequence[SetupName] | None, step: BuildStep, *, overwrite: bool
 ) -> "EvaluationReport":
     from costar_cli.config.models import EvaluateConfig
     from costar_cli.evaluate import Candidate, run_evaluation
     from costar_cli.evaluate.store import write_evaluation
-    from costar_cli.panel import Part
-    from costar_cli.panel.store import read_dataset
-    from costar_cli.whatif.store import write_bytes
 
-    tests = [part for part in Part.all() if part.split == "test" and str(part) in data.meta.get("parts", {})]
-    dataset = read_dataset(files.data, truth=False, parts=tests)
-    alike = len({_kind(model) for model in models}) < len(models)
+    alike = len({_kind(model) for model in inputs.models}) < len(inputs.models)
     candidates = [
         Candidate(m.model, m.header.meta, m.header.parents, m.header.digest, name=m.name if alike else None)
-        for m in models
+        for m in inputs.models
     ]
     config = session.settings[EvaluateConfig]
-    report = run_evaluation(dataset, candidates, config, setups=setups, reporter=session.reporter)
+    report = run_evaluation(inputs.dataset, candidates, config, setups=setups, reporter=session.reporter)
     artifact = write_evaluation(
-        files.report, report, parents=step.parents, fingerprint=step.fingerprint, overwrite=overwrite
+        step.path, report, parents=step.parents, fingerprint=step.fingerprint, overwrite=overwrite
     )
-    session.out.wrote("evaluation", files.report, artifact.digest)
-    write_bytes(files.csv, report.to_csv().encode())
-    session.out.wrote("csv", files.csv)
-    if files.plots is not None:
-        _plot(session, files.plots, report, dataset, models)
+    session.out.wrote("evaluation", step.path, artifact.digest)
     return report
 
 
@@ -98,19 +111,22 @@ def _kind(loaded: LoadedModel) -> tuple[object, ...]:
     return loaded.model.method, meta.get("init"), meta.get("domain")
 
 
-def _plot(
-    session: Session,
-    folder: Path,
-    report: "EvaluationReport",
-    dataset: "Dataset",
-    models: Sequence[LoadedModel],
+def _write_views(
+    session: Session, files: EvaluationFiles, inputs: _Inputs, report: "EvaluationReport", *, again: bool
 ) -> None:
-    from costar_cli.commands.evaluation_plots import draw_plots
+    """Write the table and the plots of a new report, and those of an old one that are missing."""
+    if again or not files.csv.exists():
+        from costar_cli.whatif.store import write_bytes
 
-    folder.mkdir(parents=True, exist_ok=True)
-    encoder = session.workspace.encoder
-    for role, path in draw_plots(folder, report, dataset, models, encoder, session.reporter):
-        session.out.wrote(role, path, kind="plot")
+        write_bytes(files.csv, report.to_csv().encode())
+        session.out.wrote("csv", files.csv)
+    if files.plots is not None and (again or not (files.plots / "rmse.png").exists()):
+        from costar_cli.commands.evaluation_plots import draw_plots
+
+        files.plots.mkdir(parents=True, exist_ok=True)
+        encoder = session.workspace.encoder
+        for role, path in draw_plots(files.plots, report, inputs.dataset, inputs.models, encoder, session.reporter):
+            session.out.wrote(role, path, kind="plot")
 
 
 def _show(session: Session, report: "EvaluationReport") -> None:

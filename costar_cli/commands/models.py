@@ -57,4 +57,4 @@ def load_models(session: Session, headers: dict[str, "Artifact"], named: dict[st
     from costar_cli.train.runtime import Runtime
 
     device = Runtime.resolve(session.settings[RuntimeConfig]).device
-    return [LoadedModel(name, headers[name], load_model(path, device=device)) for name, path in named.items()]
+    return [LoadedModel(name, headers[name], load_model(path, device=str(device))) for name, path in named.items()]

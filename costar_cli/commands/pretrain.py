@@ -76,9 +76,6 @@ def pretrain(
 
 def _pretrain(session: Session, data: Path, path: Path, *, overwrite: bool, fresh: bool) -> None:
     from costar_cli.config.models import PretrainConfig, RuntimeConfig
-    from costar_cli.panel import Part
-    from costar_cli.panel.store import read_dataset
-    from costar_cli.train import pretrain as train
 
     config, runtime = session.settings[PretrainConfig], session.settings[RuntimeConfig]
     header = session.read("dataset", data, "dataset", MAKE_DATA)
@@ -90,6 +87,10 @@ def _pretrain(session: Session, data: Path, path: Path, *, overwrite: bool, fres
         if artifact:
             session.out.up_to_date("encoder", path, artifact.digest)
         else:
+            from costar_cli.panel import Part
+            from costar_cli.panel.store import read_dataset
+            from costar_cli.train import pretrain as train
+
             parts = [Part("source", "train"), Part("source", "val")]
             trained = train(
                 read_dataset(data, queries=False, truth=False, parts=parts),

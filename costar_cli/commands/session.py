@@ -79,10 +79,10 @@ class Session:
         Raises:
             ArtifactError: the file is missing, is no artifact, or is one of another kind.
         """
-        from costar_cli.artifact import read_header
-
         if not path.exists():
             raise ArtifactError(f"there is no {role} yet", where=str(path), fix=fix)
+        from costar_cli.artifact import read_header
+
         header = read_header(path)
         if header.kind != kind:
             raise ArtifactError(f"this file holds a {header.kind}, not a {kind}", where=str(path), fix=fix)
@@ -127,10 +127,10 @@ class BuildStep:
         Raises:
             MismatchError: the file was made from something else, and may not be replaced.
         """
-        from costar_cli.artifact import read_header
-
         if not self.path.exists():
             return None
+        from costar_cli.artifact import read_header
+
         try:
             header = read_header(self.path)
         except ArtifactError as error:

@@ -84,13 +84,14 @@ def tumor(
 
 def _simulate_tumor(session: Session, *, path: Path, overwrite: bool) -> None:
     from costar_cli.config.models import TumorConfig
-    from costar_cli.panel.store import read_dataset, write_dataset
-    from costar_cli.panel.tumor import simulate_tumor
 
     config = session.settings[TumorConfig]
     step = session.step("dataset", path, parents={}, config=config.model_dump(mode="json"))
     with session.writing(path):
         current = step.find(overwrite=overwrite)
+        from costar_cli.panel.store import read_dataset, write_dataset
+        from costar_cli.panel.tumor import simulate_tumor
+
         if current:
             session.out.up_to_date("dataset", path, current.digest)
             dataset = read_dataset(path, truth=False)

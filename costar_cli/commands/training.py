@@ -158,22 +158,24 @@ def store_trained(session: Session, step: BuildStep, trained: "Trained", *, over
 def show_training(session: Session, artifact: "Artifact", status: str, *next_commands: str) -> None:
     """Print one line per member, suggest what to do next, and end the verb."""
     history = artifact.meta["history"]
-    rows = [_member(*member) for member in enumerate(zip(*(history[name] for name in _SERIES), strict=True), start=1)]
+    series = zip(history["train_loss"], history["validation_loss"], history["best_epoch"], strict=True)
+    keeps_last = artifact.meta["config"].get("keep") == "last"
+    rows = [_member(number, *member, keeps_last=keeps_last) for number, member in enumerate(series, start=1)]
     session.out.table([field.replace("_", " ") for field in _FIELDS], rows)
     reference = artifact.meta.get("reference")
     if reference is not None:
-        session.out.text(f"guessing scores {reference:.4g}")
+        session.out.text(f"guessing scores {reference:.4g} on a training batch")
     session.out.next(*next_commands)
     members = [dict(zip(_FIELDS, row, strict=True)) for row in rows]
     session.out.done({"members": members, "reference_loss": reference}, status=status)
 
 
-_FIELDS = ("member", "epochs", "best_epoch", "train_loss", "validation_loss")
-_SERIES = ("train_loss", "validation_loss", "best_epoch")
+_FIELDS = ("member", "epochs", "kept_epoch", "train_loss", "validation_loss")
 
 
-def _member(number: int, series: tuple[Sequence[float], Sequence[float], int]) -> list[object]:
-    """Return a member's number, epochs, best epoch (from 1), and the two losses of its last or best epoch."""
-    train_loss, validation_loss, best = series
-    at = best if 0 <= best < len(validation_loss) else -1
-    return [number, len(train_loss), best + 1, train_loss[at], validation_loss[at]]
+def _member(
+    number: int, train_loss: Sequence[float], validation_loss: Sequence[float], best: int, *, keeps_last: bool
+) -> list[object]:
+    """Return a member's number, epochs, the epoch whose weights are kept (from 1), and the two losses there."""
+    kept = len(train_loss) - 1 if keeps_last or not 0 <= best < len(train_loss) else best
+    return [number, len(train_loss), kept + 1, train_loss[kept], validation_loss[kept]]

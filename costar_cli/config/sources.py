@@ -1,19 +1,19 @@
 """Where settings come from: presets, TOML files, environment variables, flags."""
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_args
 
 from costar_cli.config.choices import PresetName
-from costar_cli.config.keys import SECTIONS, Key, all_keys, section_of
+from costar_cli.config.keys import SECTIONS, all_keys, section_of
 from costar_cli.config.models import Config
 from costar_cli.config.presets import PRESETS
 from costar_cli.errors import UsageError
 
-__all__ = ["Source", "from_environment", "from_file", "from_flags", "from_preset", "suggestion"]
+__all__ = ["Source", "from_environment", "from_file", "from_flags", "from_preset"]
 
 RESERVED = ("COSTAR_CONFIG", "COSTAR_DEBUG", "COSTAR_PRESET", "COSTAR_WORKSPACE")
 
@@ -56,9 +56,9 @@ def from_environment(environ: Mapping[str, str]) -> Source:
         if name in known:
             source.values[known[name]] = (value, name)
         elif name.startswith(prefixes):
-            source.problems.append(f"{name}: no such setting{suggestion(name, known)}")
+            source.problems.append(f"{name}: no such setting{_suggestion(name, known)}")
         else:
-            source.warnings.append(f"environment variable {name} is not a setting{suggestion(name, known)}; ignored")
+            source.warnings.append(f"environment variable {name} is not a setting{_suggestion(name, known)}; ignored")
     return source
 
 
@@ -88,7 +88,7 @@ def from_file(path: Path) -> Source:
     return source
 
 
-def suggestion(name: str, known: Iterator[str] | Mapping[str, object] | tuple[str, ...]) -> str:
+def _suggestion(name: str, known: Iterable[str]) -> str:
     """Return `, did you mean ...?` for the nearest known name, or nothing."""
     near = get_close_matches(name, list(known), n=1)
     return f", did you mean `{near[0]}`?" if near else ""
@@ -106,12 +106,9 @@ def _read_preset(source: Source, tables: dict[str, Any], path: Path) -> None:
 def _flatten(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[str, object]]:
     for name, value in table.items():
         here = (*path, name)
-        if isinstance(value, dict) and (value or ".".join(here) not in SECTIONS):
-            if _is_table(".".join(here)):
-                yield from _flatten(value, here)
-            else:
-                yield ".".join(here), value
-        elif not isinstance(value, dict):
+        if isinstance(value, dict) and _is_table(".".join(here)):
+            yield from _flatten(value, here)
+        else:
             yield ".".join(here), value
 
 
@@ -120,12 +117,10 @@ def _is_table(name: str) -> bool:
 
 
 def _unknown(name: str) -> str:
+    if _is_table(name):
+        return f"expected a table, `[{name}]`"
     table, _, leaf = name.rpartition(".")
-    siblings = {str(key).removeprefix(f"{table}."): key for key in _children(table)}
-    if siblings:
-        return f"no such setting{suggestion(leaf, siblings)}"
-    return f"no such section{suggestion(name, SECTIONS)}"
-
-
-def _children(table: str) -> list[Key]:
-    return [key for key in all_keys().values() if table and str(key).startswith(f"{table}.")]
+    siblings = [str(key).removeprefix(f"{table}.") for key in all_keys().values() if str(key).startswith(f"{table}.")]
+    if table and siblings:
+        return f"no such setting{_suggestion(leaf, siblings)}"
+    return f"no such section{_suggestion(name, SECTIONS)}"

@@ -39,7 +39,7 @@ def _line(row: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> s
 
 def _is_numeric(column: Sequence[object]) -> bool:
     """Return whether every cell of a column is empty or reads as a number, such as `1,204` or `0.93 ± 0.02`."""
-    return all(value is None or re.match(r"[+-]?\d", str(value)) for value in column)
+    return all(value is None or isinstance(value, int | float) or re.match(r"[+-]?\d", str(value)) for value in column)
 
 
 def _width(text: str) -> int:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from costar_cli.artifact import read_artifact, read_header, write_artifact
+from costar_cli.artifact.spec import KINDS
 from costar_cli.config.models import TumorConfig
 from costar_cli.errors import ArtifactError, CostarError, DataError, MismatchError
 from costar_cli.panel import Dataset, Panel, Part, Queries
@@ -244,9 +245,9 @@ def test_file_with_unsound_meta_is_refused(tumor_file: Path, tmp_path: Path, met
 def test_foreign_and_missing_files_are_refused(tmp_path: Path):
     text = tmp_path / "data.csv"
     text.write_text("subject,step\n1,0\n")
-    model = tmp_path / "estimates.h5"
-    write_artifact(model, kind="estimates", arrays={"x": np.zeros(3)}, meta={})
-    for path in (text, model, tmp_path / "none.h5"):
+    state = tmp_path / "state.h5"
+    write_artifact(state, kind="run-state", arrays={"x": np.zeros(3)}, meta=dict.fromkeys(KINDS["run-state"].meta, ""))
+    for path in (text, state, tmp_path / "none.h5"):
         with pytest.raises(CostarError) as caught:
             read_dataset(path)
         assert isinstance(caught.value, ArtifactError)

@@ -44,7 +44,8 @@ def test_rows_columns_and_types_of_the_table_do_not_matter(example, random):
     rows, columns = list(range(frame.height)), list(frame.columns)
     random.shuffle(rows)
     random.shuffle(columns)
-    shuffled = frame[rows].select(columns).with_columns(pl.lit("left out").alias("domain"))
+    # not `select`, for which "*" and "^a$" are patterns
+    shuffled = pl.DataFrame([frame[rows][name] for name in columns]).with_columns(pl.lit("left out").alias("domain"))
     as_text = shuffled.with_columns(pl.col("subject", "step").cast(pl.String))
     later = as_text.with_columns((shuffled["step"] + 7).alias("step"))
     for version in (shuffled, as_text, later):

@@ -9,7 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from simulators.tumor import (  # noqa: E402
+from simulators.tumor import (
     TumorFactual,
     TumorNoise,
     TumorPatients,

@@ -50,21 +50,21 @@ def test_initial_diameters_stay_within_their_stage(patients):
 
 
 def test_initial_volumes_follow_the_truncated_log_normals(patients):
-    """The law's own mean (101.1) and median (4.5) are exact here; those of A.8 are one draw of 4,000 patients.
+    """The law's own mean is 101.1 and its median 4.5; A.8's 92.9 and 3.6 are one draw of 4,000 patients.
 
     `test_tumor_acceptance.py` repeats that very draw.
     """
-    p = (np.arange(100_000) + 0.5) / 100_000
+    p = (np.arange(20_000) + 0.5) / 20_000
     volumes = []
     for stage in STAGES:
         lo, hi = ((np.log(bound) - stage.mu) / stage.sigma for bound in (stage.lo_cm, stage.hi_cm))
         volumes.append(volume_cm3(np.exp(stage.mu + stage.sigma * truncnorm.ppf(p, lo, hi))))
     weight = np.repeat([stage.count for stage in STAGES], len(p)).astype(float)
     pooled = np.concatenate(volumes)
-    order = np.argsort(pooled)
-    median = pooled[order][np.searchsorted(weight[order].cumsum(), weight.sum() / 2)]
     assert patients.initial_volume_cm3.mean() == pytest.approx(np.average(pooled, weights=weight), rel=0.05)
-    assert np.median(patients.initial_volume_cm3) == pytest.approx(median, rel=0.05)
+    for volume in (0.05, 0.5, 4.5, 50.0, 500.0):
+        expected = np.average(pooled < volume, weights=weight)
+        assert (patients.initial_volume_cm3 < volume).mean() == pytest.approx(expected, abs=0.006)
 
 
 def test_response_parameters_have_the_stated_moments():

@@ -165,7 +165,7 @@ class FeatureBlock(nn.Module):
         # Heads by masking instead of splitting: a few more products, but no copies and no tiny matrices.
         q_BTMD = (q[:, :, None] * self.head_mask).flatten(2, 3)  # M = H * F
         score_BTMK = q_BTMD @ k.transpose(-1, -2)
-        score_static = (q_BTMD.flatten(1, 2) @ k_V.transpose(-1, -2)).view(batch, n_steps, -1, statics_BVD.shape[1])
+        score_static = (q_BTMD.flatten(1, 2) @ k_V.transpose(-1, -2)).view(*q_BTMD.shape[:3], statics_BVD.shape[1])
         p = masked(softmax_of_short_rows(torch.cat([score_BTMK, score_static], dim=-1)), masks, f"{name}.attention")
         o_static = (p[..., n_temporal:].flatten(1, 2) @ v_V).view(q_BTMD.shape)
         o_BTHFD = (p[..., :n_temporal] @ v + o_static).view(batch, n_steps, -1, n_temporal, width)

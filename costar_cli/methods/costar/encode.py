@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from costar_cli.methods.costar.dropout import MaskSource
 from costar_cli.methods.costar.encoder import CostarEncoder, Representations
@@ -14,6 +14,7 @@ from costar_cli.methods.members import Params, call_members, n_members
 
 __all__ = ["encode_members", "encode_panel"]
 
+PieceInput = tuple[Tensor, Tensor, Callable[[], dict[str, Tensor]]]
 CACHE_ELEMENTS = 560_000  # of the largest intermediate; measured best for the tumour encoder on CPU (16 samples)
 
 
@@ -35,11 +36,12 @@ def encode_members(
     histories, statics = torch.split(history_RBTS, size, dim=1), torch.split(statics_RBV, size, dim=1)
     masks_of = [masks.draw(history.shape[1]) if masks else dict for history in histories]
 
-    def piece(args: tuple[Tensor, Tensor, Callable[[], dict[str, Tensor]]], params: Params) -> tuple[Tensor, ...]:
+    def piece(args: PieceInput, module: nn.Module, params: Params) -> tuple[Tensor, ...]:
         history, statics, draw_masks = args
-        return tuple(call_members(encoder, params, history, statics, draw_masks()))
+        return tuple(call_members(module, params, history, statics, draw_masks()))
 
     pieces = map_pieces(
+        encoder,
         [partial(piece, args) for args in zip(histories, statics, masks_of, strict=True)],
         params_R,
         device=history_RBTS.device,

@@ -4,32 +4,37 @@ Operators on pieces that fit into a cache are too small to be split over threads
 summed in the order of the pieces, so the result does not depend on which core was faster.
 """
 
+import copy
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from costar_cli.methods.members import Params
 
 __all__ = ["map_pieces"]
 
-Piece = Callable[[Params], tuple[Tensor, ...]]
+Piece = Callable[[nn.Module, Params], tuple[Tensor, ...]]
 
 
-def map_pieces(piece_functions: Sequence[Piece], params: Params, *, device: torch.device) -> list[tuple[Tensor, ...]]:
-    """Return what each function makes of the parameters, differentiable with respect to these alone.
+def map_pieces(
+    module: nn.Module, piece_functions: Sequence[Piece], params: Params, *, device: torch.device
+) -> list[tuple[Tensor, ...]]:
+    """Return what each function makes of the module and its parameters, differentiable with respect to these alone.
 
-    On a CPU with several threads the pieces run side by side; elsewhere one after another.
+    On a CPU with several threads the pieces run side by side, each thread with its own copy of the module
+    (`functional_call` puts parameters into a module while it runs); elsewhere one after another.
     """
     n_workers = torch.get_num_threads()
     if device.type != "cpu" or n_workers == 1 or len(piece_functions) == 1:
-        return [piece(params) for piece in piece_functions]
+        return [piece(module, params) for piece in piece_functions]
     names, values = list(params), list(params.values())
-    outputs = _Pieces.apply(piece_functions, names, n_workers, *values)  # type: ignore[no-untyped-call]
+    outputs = _Pieces.apply(module, piece_functions, names, n_workers, *values)  # type: ignore[no-untyped-call]
     per_piece = len(outputs) // len(piece_functions)
     return [tuple(outputs[first : first + per_piece]) for first in range(0, len(outputs), per_piece)]
 
@@ -38,6 +43,7 @@ class _Pieces(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,  # noqa: ANN401
+        module: nn.Module,
         piece_functions: Sequence[Piece],
         names: list[str],
         n_workers: int,
@@ -48,7 +54,7 @@ class _Pieces(torch.autograd.Function):
         def run(piece: Piece) -> tuple[list[Tensor], tuple[Tensor, ...]]:
             with torch.set_grad_enabled(needs_grad):
                 leaves = [value.detach().requires_grad_(needs_grad) for value in values]
-                return leaves, piece(dict(zip(names, leaves, strict=True)))
+                return leaves, piece(_own_copy(module), dict(zip(names, leaves, strict=True)))
 
         results = list(_workers(n_workers).map(run, piece_functions))
         ctx.n_workers = n_workers
@@ -74,7 +80,18 @@ class _Pieces(torch.autograd.Function):
         total = [value.clone() for value in first]
         for piece_grads in rest:
             torch._foreach_add_(total, list(piece_grads))
-        return None, None, None, *total
+        return None, None, None, None, *total
+
+
+_COPIES = threading.local()
+
+
+def _own_copy(module: nn.Module) -> nn.Module:
+    """Return this thread's copy of a module; parameters and results do not depend on which copy it is."""
+    copies: WeakKeyDictionary[nn.Module, nn.Module] = _COPIES.__dict__.setdefault("of", WeakKeyDictionary())
+    if module not in copies:
+        copies[module] = copy.deepcopy(module)
+    return copies[module]
 
 
 @lru_cache(maxsize=1)

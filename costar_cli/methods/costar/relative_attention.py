@@ -32,11 +32,14 @@ def relative_causal_attention(
     clip_distance = key_table.shape[0] // 2
     width = min(clip_distance, q_MTn.shape[1])
     near = slice(clip_distance - width + 1, clip_distance + 1)
+    key_table, value_table = key_table.to(q_MTn.dtype), value_table.to(q_MTn.dtype)
     key_band, value_band = key_table[near] - key_table[0], value_table[near] - value_table[0]
-    output: Tensor = _BandedAttention.apply(  # type: ignore[no-untyped-call]
-        q_MTn[None], k_MTn[None], (v_MTn + value_table[0])[None], key_band[None], value_band[None],
-        None if mask_MTT is None else mask_MTT[None],
-    )[0]  # fmt: skip
+    mask = None if mask_MTT is None else mask_MTT[None].to(q_MTn.dtype)
+    with torch.autocast(q_MTn.device.type, enabled=False):  # one dtype inside, forward and backward
+        values = (v_MTn + value_table[0])[None]
+        output: Tensor = _BandedAttention.apply(  # type: ignore[no-untyped-call]
+            q_MTn[None], k_MTn[None], values, key_band[None], value_band[None], mask
+        )[0]
     return output[0]
 
 

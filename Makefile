@@ -1,0 +1,43 @@
+# make demo        set up .venv and run the five verbs on a small cohort
+# make test        set up .venv with the test tools; lint, types, layers, reference, tests
+# make test-slow   the tests that take minutes
+# make clean       remove what these made
+
+PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3.14; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
+BIN := .venv/bin
+JOBS ?= 2
+
+.DELETE_ON_ERROR:
+.PHONY: demo test lint test-slow clean
+
+demo: .venv/.installed
+	PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh
+
+test: lint
+	$(BIN)/python -m pytest -n $(JOBS)
+
+lint: .venv/.installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python docs/cli_reference.py --check
+
+test-slow: .venv/.installed-test
+	$(BIN)/python -m pytest -m slow
+
+clean:
+	rm -rf .venv demo-workspace build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+
+.venv/bin/python:
+	@test -n "$(PYTHON)" || { echo "costar needs Python 3.11 or newer: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+
+.venv/.installed: pyproject.toml constraints.txt | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	touch $@
+
+.venv/.installed-test: pyproject.toml constraints.txt | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	touch $@ .venv/.installed

@@ -1,0 +1,115 @@
+"""What docs/format.md says about the kinds is what spec.py holds writers and readers to."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from costar_cli.artifact import (
+    SCHEMA_VERSION,
+    Artifact,
+    arrays_to_tensors,
+    check_parents,
+    differing_parents,
+    fingerprint,
+    flatten,
+    tensors_to_arrays,
+    unflatten,
+    write_artifact,
+)
+from costar_cli.artifact.spec import KINDS, content_problems
+from costar_cli.errors import MismatchError
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "format.md").read_text(encoding="utf-8")
+
+
+def documented(section: str, requirement: str) -> tuple[str, ...]:
+    return tuple(re.findall(rf"^\| {requirement} \| `([^`]+)` \|", section, re.MULTILINE))
+
+
+def sections() -> dict[str, str]:
+    parts = re.split(r"^### `([a-z-]+)`\n", DOCUMENT.split("\n## Kinds\n")[1].split("\n## ")[0], flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def test_document_describes_every_kind_and_version():
+    assert list(sections()) == list(KINDS)
+    assert f"This is schema version `{SCHEMA_VERSION}`" in DOCUMENT
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_document_and_spec_say_the_same(kind):
+    section, spec = sections()[kind], KINDS[kind]
+    assert documented(section, "MUST") == spec.must
+    assert documented(section, "MAY") == spec.may
+    assert documented(section, "meta") == spec.meta
+    assert f"Made by `{spec.made_by}`" in section
+
+
+def test_patterns_name_segments():
+    meta = dict.fromkeys(KINDS["dataset"].meta)
+    panel = list(KINDS["dataset"].must)
+    good = ["target/val/panel/length", "source/test/queries/one_step/plan", "source/test/truth/noise/growth"]
+    assert content_problems("dataset", [*panel, *good], meta) == []
+    for name in ("target/panel/length", "a/b/c/panel/length", "source/test/queries/plan", "source/test/truth", "x"):
+        assert content_problems("dataset", [*panel, name], meta) == [f"unknown array `{name}`"]
+    assert content_problems("dataset", panel[1:], meta) == [f"no array `{panel[0]}`"]
+    assert content_problems("dataset", panel, {}) == [f"no `{key}` in meta" for key in meta]
+
+
+def test_content_outside_the_spec_is_not_written(tmp_path):
+    with pytest.raises(ValueError, match=r"no array `params/\*\*`; .*unknown array `x`; no `method` in meta"):
+        write_artifact(tmp_path / "a.h5", kind="model", arrays={"x": np.zeros(2)}, meta={})
+    with pytest.raises(ValueError, match="unknown kind"):
+        write_artifact(tmp_path / "a.h5", kind="virus", arrays={}, meta={})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_fingerprint_depends_on_kind_parents_config_and_version(monkeypatch):
+    base = fingerprint("model", parents={"dataset": "a", "encoder": "b"}, config={"seed": 1, "x": (1, 2)})
+    assert base == fingerprint("model", parents={"encoder": "b", "dataset": "a"}, config={"x": [1, 2], "seed": 1})
+    assert re.fullmatch("[0-9a-f]{64}", base)
+    others = {
+        fingerprint("encoder", parents={"dataset": "a", "encoder": "b"}, config={"seed": 1, "x": [1, 2]}),
+        fingerprint("model", parents={"dataset": "a"}, config={"seed": 1, "x": [1, 2]}),
+        fingerprint("model", parents={"dataset": "a", "encoder": "b"}, config={"seed": 2, "x": [1, 2]}),
+    }
+    monkeypatch.setattr("costar_cli.artifact.lineage.__version__", "99")
+    others.add(fingerprint("model", parents={"dataset": "a", "encoder": "b"}, config={"seed": 1, "x": [1, 2]}))
+    assert len(others | {base}) == 5
+
+
+def test_parents_that_differ_are_named():
+    artifact = Artifact(kind="model", arrays={}, meta={}, parents={"dataset": "a" * 64}, path=Path("model.h5"))
+    check_parents(artifact, {"dataset": "a" * 64})
+    assert differing_parents(artifact, {}) == []
+    found = {"dataset": "b" * 64, "encoder": "c" * 64}
+    assert differing_parents(artifact, found) == [
+        "the model was made from another dataset: aaaaaaaaaaaa, not bbbbbbbbbbbb",
+        "the model was made from another encoder: none recorded, not cccccccccccc",
+    ]
+    with pytest.raises(MismatchError) as caught:
+        check_parents(artifact, found)
+    assert caught.value.where == "model.h5"
+    assert len(caught.value.details) == 1
+
+
+def test_nested_arrays_become_flat_and_nested_again():
+    nested = {"encoder": {"block.0": {"weight": np.ones((2, 3))}, "bias": np.zeros(3)}, "scale": np.array(2.0)}
+    flat = flatten(nested)
+    assert set(flat) == {"encoder/block.0/weight", "encoder/bias", "scale"}
+    again = unflatten(flat)
+    assert again.keys() == nested.keys()
+    assert again["encoder"]["block.0"]["weight"] is flat["encoder/block.0/weight"]
+    assert set(unflatten(flat, "encoder")) == {"block.0", "bias"}
+
+
+def test_tensors_survive_as_arrays():
+    import torch
+
+    tensors = {"w": torch.nn.Parameter(torch.randn(2, 3)), "step": torch.tensor(3), "mask": torch.tensor([True])}
+    again = arrays_to_tensors(tensors_to_arrays(tensors))
+    for name, tensor in tensors.items():
+        assert again[name].dtype == tensor.dtype
+        assert torch.equal(again[name], tensor)

@@ -1,0 +1,62 @@
+"""How the tests of the command line run it: in this process, and as real processes."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+TINY_COHORT = [
+    *("--train", "24", "--val", "8", "--test", "6", "--target-train", "8", "--target-val", "6", "--target-test", "5"),
+    *("--steps", "12", "--horizon", "3", "--seed", "1"),
+]
+VERBS = ["simulate tumor", "pretrain", "finetune", "evaluate", "whatif", "inspect", "verify", "doctor"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one run of the command line left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The one JSON document on stdout; anything else there is an error."""
+        return json.loads(self.out, parse_constant=_refuse)
+
+
+def _refuse(constant: str) -> None:
+    raise AssertionError(f"{constant} is not JSON")
+
+
+def environment(**extra: str) -> dict[str, str]:
+    """The environment of a process: no settings, no colour switches, but what the test gives."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("COSTAR_") and k not in {"NO_COLOR", "FORCE_COLOR"}}
+    return {**kept, "PYTHONWARNINGS": "error", **extra}
+
+
+def run_process(*args: object, cwd: Path, env: dict[str, str] | None = None, stdin: str = "") -> Run:
+    """Run `python -m costar_cli` as a user would run `costar`."""
+    done = subprocess.run(
+        [sys.executable, "-m", "costar_cli", *map(str, args)],
+        cwd=cwd,
+        env=environment(**(env or {})),
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return Run(done.returncode, done.stdout, done.stderr)
+
+
+def start_process(*args: object, cwd: Path, **options: Any) -> "subprocess.Popen[str]":
+    """Start a process and return while it runs."""
+    command = [sys.executable, "-m", "costar_cli", *map(str, args)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
+    return subprocess.Popen(command, cwd=cwd, env=environment(), text=True, **pipes)

@@ -1,0 +1,23 @@
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from cli_world import environment
+
+
+@pytest.mark.slow
+def test_the_demo_ends_with_a_whatif_table_plots_and_the_next_commands(repository: Path, tmp_path: Path) -> None:
+    env = environment(PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    begun = time.monotonic()
+    command = ["sh", repository / "examples" / "demo.sh"]
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=True)
+    assert time.monotonic() - begun < 180
+    assert "difference from `watch`" in done.stdout
+    assert "Try next:" in done.stdout
+    plots = {file.name for file in (tmp_path / "demo-workspace").rglob("*.png")}
+    assert plots == {"rmse.png", "learning.png", "trajectories.png", "representations.png", "whatif.png"}
+    again = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=True)
+    assert again.stdout.count("up to date") == 5

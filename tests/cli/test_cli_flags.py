@@ -1,0 +1,50 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import typer
+from cli_world import environment
+
+from costar_cli.app import app
+
+FLAGS = Path(__file__).with_name("flags.txt")
+
+
+def all_flags() -> list[str]:
+    """Every flag of every verb: `whatif --plan -p`."""
+    root = typer.main.get_command(app)
+    lines = []
+    todo = [("costar", root)]
+    while todo:
+        path, command = todo.pop()
+        todo += [(f"{path} {name}", inner) for name, inner in getattr(command, "commands", {}).items()]
+        for parameter in command.params:
+            is_option = parameter.param_type_name == "option"
+            spelt = [*parameter.opts, *parameter.secondary_opts] if is_option else [parameter.name.upper()]
+            lines.append(f"{path} {' '.join(spelt)}")
+    return sorted(lines)
+
+
+def test_a_new_flag_is_a_decision() -> None:
+    """Update flags.txt, docs/cli.md and CHANGELOG.md in the same change as a flag."""
+    assert FLAGS.read_text().splitlines() == all_flags()
+
+
+def test_the_reference_is_up_to_date(repository: Path) -> None:
+    command = [sys.executable, repository / "docs" / "cli_reference.py", "--check"]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_every_flag_has_help_and_no_two_verbs_disagree_on_what_a_shared_flag_means() -> None:
+    root = typer.main.get_command(app)
+    meanings: dict[str, set[str]] = {}
+    todo = [root]
+    while todo:
+        command = todo.pop()
+        todo += getattr(command, "commands", {}).values()
+        for parameter in command.params:
+            assert parameter.help, parameter.name
+            meanings.setdefault(parameter.opts[0], set()).add(parameter.help)
+    own = {"--level", "file"}  # of the bootstrap, of the ensemble's spread; to look into, to verify
+    assert {name for name, texts in meanings.items() if len(texts) > 1} <= own | {"--csv", "--seed"}

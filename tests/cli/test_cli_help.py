@@ -1,0 +1,54 @@
+import re
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_world import VERBS, environment, run_process
+
+from costar_cli import __version__
+
+HEAVY = {"torch", "polars", "h5py", "numpy", "scipy", "pandas", "sklearn", "matplotlib", "filelock"}
+HELPS = [[], ["simulate"], *(verb.split() for verb in VERBS)]
+
+
+@pytest.mark.parametrize("verb", HELPS, ids=lambda words: " ".join(words) or "costar")
+def test_help_imports_nothing_heavy(verb: list[str], tmp_path: Path) -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "costar_cli", *verb, "--help"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True)
+    imported = {line.rsplit("|", 1)[1].strip().split(".")[0] for line in done.stderr.splitlines() if "|" in line}
+    assert not imported & HEAVY
+    assert "Usage: costar" in done.stdout
+
+
+def test_help_takes_less_than_half_a_second(tmp_path: Path) -> None:
+    def cpu_seconds() -> float:
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
+    spent = []
+    for _ in range(3):
+        before = cpu_seconds()
+        run_process("--help", cwd=tmp_path)
+        spent.append(cpu_seconds() - before)
+    assert min(spent) < 0.5
+
+
+def test_help_lists_the_verbs_in_the_order_of_use(tmp_path: Path) -> None:
+    text = run_process("--help", cwd=tmp_path).out
+    listed = re.findall(r"^│ (\w+) ", text, re.MULTILINE)
+    assert listed == ["simulate", "pretrain", "finetune", "evaluate", "whatif", "inspect", "verify", "doctor"]
+
+
+def test_the_console_script_and_the_module_are_the_same_program(tmp_path: Path) -> None:
+    script = Path(sys.executable).with_name("costar")
+    done = subprocess.run([script, "--version"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == run_process("--version", cwd=tmp_path).out == f"costar {__version__}\n"
+
+
+@pytest.mark.parametrize("words", [[], ["simulate"]])
+def test_without_a_verb_help_goes_to_stderr_and_the_code_is_usage(words: list[str], tmp_path: Path) -> None:
+    run = run_process(*words, cwd=tmp_path)
+    assert (run.code, run.out) == (2, "")
+    assert "error: " in run.err

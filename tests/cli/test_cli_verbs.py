@@ -1,0 +1,203 @@
+"""Each verb once as a real process on good input, and what it says to people and to scripts."""
+
+import csv
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli_world import TINY_COHORT, Run, run_process
+from typer.testing import CliRunner
+
+from costar_cli.app import app
+from costar_cli.artifact import read_header, verify_artifact
+
+Call = Callable[..., Run]
+
+
+def test_the_whole_pipeline_runs_without_a_path(tmp_path: Path) -> None:
+    few = ["--epochs", "1", "--members", "2", "--threads", "1"]
+    lines = {
+        "simulate": ["simulate", "tumor", *TINY_COHORT],
+        "pretrain": ["pretrain", *few],
+        "finetune": ["finetune", *few],
+        "evaluate": ["evaluate", "--no-plots", "--bootstrap", "50"],
+    }
+    for verb, words in lines.items():
+        run = run_process(*words, cwd=tmp_path)
+        assert run.code == 0, run.err
+        assert run.out.startswith("wrote  costar-workspace/"), verb
+        assert "\nnext  costar " in run.err or run.err.startswith("next  costar "), verb
+        assert "\x1b" not in run.out + run.err
+    digests = {path.name: verify_artifact(path) for path in (tmp_path / "costar-workspace").glob("*.h5")}
+    assert digests["encoder.h5"].parents == {"dataset": digests["data.h5"].digest}
+    assert digests["model.h5"].parents == {
+        "dataset": digests["data.h5"].digest,
+        "encoder": digests["encoder.h5"].digest,
+    }
+    assert digests["evaluation.h5"].parents["model/model"] == digests["model.h5"].digest
+
+
+def test_simulate_is_one_document_under_json_and_the_same_bytes_again(tmp_path: Path) -> None:
+    words = ["simulate", "tumor", *TINY_COHORT, "--gamma", "2", "--plans", "random", "--paired", "--json"]
+    first = run_process(*words, "-w", "one", cwd=tmp_path)
+    second = run_process(*words, "-w", "two", cwd=tmp_path)
+    assert (tmp_path / "one" / "data.h5").read_bytes() == (tmp_path / "two" / "data.h5").read_bytes()
+    document = first.document
+    assert (first.code, document["verb"], document["status"]) == (0, "simulate tumor", "done")
+    assert document["config"]["simulate.tumor.gamma"] == {"value": 2.0, "origin": "--gamma"}
+    assert document["config"]["simulate.tumor.target_gamma"] == {"value": 0.0, "origin": "default"}
+    assert [part["subjects"] for part in document["result"]["parts"]] == [24, 8, 6, 8, 6, 5]
+    assert document["outputs"] == {
+        "dataset": {"path": "one/data.h5", "kind": "dataset", "digest": read_header(tmp_path / "one/data.h5").digest}
+    }
+    assert second.document["outputs"]["dataset"]["digest"] == document["outputs"]["dataset"]["digest"]
+
+
+@pytest.fixture
+def workspace(trained: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(trained, tmp_path / "workspace"))
+
+
+def test_evaluate_writes_a_report_a_table_and_plots_and_shows_the_table_again(workspace: Path, call: Call) -> None:
+    run = call("evaluate", "-w", workspace, "--bootstrap", 50)
+    assert run.code == 0, run.err
+    for setup in ("zero-shot", "few-shot", "supervised"):
+        assert f"\n{setup}" in run.out
+    assert "published, different protocol" in run.out
+    assert "Last value carried forward" in run.out
+    plots = {path.name for path in (workspace / "plots").iterdir()}
+    assert {"rmse.png", "learning.png", "trajectories.png"} <= plots
+    rows = list(csv.DictReader((workspace / "evaluation.csv").read_text("utf-8").splitlines()))
+    assert {row["setup"] for row in rows} == {"zero-shot", "few-shot", "supervised"}
+    again = call("evaluate", "-w", workspace, "--bootstrap", 50)
+    assert again.out.splitlines()[0].startswith("up to date")
+    assert again.out.splitlines()[-5:] == run.out.splitlines()[-5:]
+    (workspace / "evaluation.csv").unlink()
+    shutil.rmtree(workspace / "plots")
+    restored = call("evaluate", "-w", workspace, "--bootstrap", 50, "--json").document
+    assert restored["status"] == "up_to_date"
+    assert {"csv", "rmse", "learning", "trajectories"} <= set(restored["outputs"])
+    assert plots == {path.name for path in (workspace / "plots").iterdir()}
+
+
+def test_evaluate_of_one_setup_and_one_model(trained: Path, tmp_path: Path, call: Call) -> None:
+    words = ["-w", trained, "--setup", "few-shot", "--model", trained / "model-target.h5", "--no-plots"]
+    run = call("evaluate", *words, "--bootstrap", 0, "--out", tmp_path / "e.h5", "--json")
+    assert run.code == 0, run.err
+    assert {row["setup"] for row in run.document["result"]["rows"]} == {"few-shot"}
+    assert set(run.document["outputs"]) == {"evaluation", "csv"}
+    assert (tmp_path / "e.csv").exists()
+
+
+def test_evaluate_refuses_a_setup_without_a_model(trained: Path, tmp_path: Path, call: Call) -> None:
+    words = ["-w", trained, "--setup", "few-shot", "--model", trained / "model.h5", "--out", tmp_path / "e.h5"]
+    run = call("evaluate", *words)
+    assert run.code == 5
+    assert "costar finetune --domain target" in run.err
+
+
+def test_whatif_answers_in_a_table_with_the_truth_beside_it(trained: Path, plan: Path) -> None:
+    run = run_process("whatif", "-w", trained, "--subject", 1, "--plan", plan, "--truth", cwd=plan.parent)
+    assert run.code == 0, run.err
+    lines = run.out.splitlines()
+    assert lines[0].startswith("subject 1 (source/train), known up to day 4 of ")
+    assert lines[2].split() == ["day", "watch", "truth", "both", "truth"]
+    assert [line.split()[0] for line in lines[3:5]] == ["5", "6"]
+    assert lines[5] == "difference from `watch`"
+    assert "was trained on this subject" in run.err
+    assert "ensemble spread" in run.err
+
+
+def test_whatif_is_one_document_under_json_and_writes_what_it_is_asked_to(
+    trained: Path, plan: Path, tmp_path: Path, call: Call
+) -> None:
+    files = ["--csv", tmp_path / "a.csv", "--plot", tmp_path / "a.png", "--out", tmp_path / "a.h5"]
+    words = ["whatif", "-w", trained, "--subject", 44, "--origin", 3, "--plan", plan, *files, "--json"]
+    run = call(*words)
+    assert run.code == 0, run.err
+    result = run.document["result"]
+    assert (result["subject"], result["domain"], result["split"], result["origin"]) == (44, "target", "train", 3)
+    assert run.document["inputs"]["model-target"]["path"].endswith("model-target.h5")
+    assert {row["interval_kind"] for row in result["estimates"]} == {"ensemble spread"}
+    assert [len(result[name]) for name in ("estimates", "differences")] == [4, 2]
+    assert set(run.document["outputs"]) == {"csv", "plot", "estimates"}
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    assert (
+        read_header(tmp_path / "a.h5").parents["model/model-target"] == read_header(trained / "model-target.h5").digest
+    )
+    again = call(*words)
+    assert again.code == 5
+    assert call(*words, "--overwrite").document["result"] == result
+
+
+def test_whatif_never_replaces_its_own_question(trained: Path, plan: Path, call: Call) -> None:
+    before = plan.read_text()
+    run = call("whatif", "-w", trained, "--subject", 1, "--plan", plan, "--csv", plan, "--overwrite")
+    assert run.code == 5
+    assert plan.read_text() == before
+
+
+def test_whatif_compares_models(trained: Path, plan: Path, call: Call) -> None:
+    models = ["--model", trained / "model.h5", "--model", trained / "model-target.h5"]
+    run = call("whatif", "-w", trained, "--subject", 30, "--plan", plan, *models, "--quiet")
+    assert run.code == 0, run.err
+    assert "by model\n" in run.out
+    assert "by model-target\n" in run.out
+
+
+def test_whatif_warns_when_the_model_knows_other_data(trained: Path, plan: Path, tmp_path: Path, call: Call) -> None:
+    other = tmp_path / "other.h5"
+    assert call("simulate", "tumor", *TINY_COHORT, "--gamma", 4, "--out", other).code == 0
+    run = call("whatif", "-w", trained, "--data", other, "--subject", 1, "--plan", plan, "--json")
+    assert run.code == 0, run.err
+    assert any("another data set" in warning for warning in run.document["warnings"])
+
+
+def test_inspect_shows_identity_lineage_variables_settings_and_arrays(trained: Path) -> None:
+    path = trained / "model.h5"
+    header = read_header(path)
+    run = run_process("inspect", path, cwd=trained)
+    assert run.code == 0, run.err
+    for text in (header.digest, header.parents["encoder"], "tumour_volume", "chemotherapy", "learning_rate", "params/"):
+        assert text in run.out
+    content = run_process("inspect", path, "--json", cwd=trained).document["result"]
+    assert content["digest"] == header.digest
+    assert content["parents"] == header.parents
+    assert {array["name"].split("/")[0] for array in content["arrays"]} == {"params", "scaler"}
+
+
+def test_verify_says_that_a_file_is_sound(trained: Path) -> None:
+    path = trained / "encoder.h5"
+    run = run_process("verify", path, cwd=trained)
+    assert run.out == f"{path} is a sound encoder\ndigest {read_header(path).digest}\n"
+    assert run_process("verify", path, "--json", cwd=trained).document["result"]["kind"] == "encoder"
+
+
+def test_doctor_looks_at_machine_packages_and_workspace(trained: Path) -> None:
+    run = run_process("doctor", "-w", trained, "--json", cwd=trained)
+    assert run.code == 0, run.err
+    found = {check["name"]: check for check in run.document["result"]["checks"]}
+    assert {"python", "torch", "typer", "devices", "memory", "disk", "workspace", "data.h5", "model.h5"} <= set(found)
+    assert {check["status"] for check in found.values()} <= {"ok", "note"}
+
+
+def test_doctor_notes_files_that_do_not_belong_together(workspace: Path, call: Call) -> None:
+    assert call("simulate", "tumor", *TINY_COHORT, "--gamma", 4, "-w", workspace, "--overwrite").code == 0
+    run = call("doctor", "-w", workspace)
+    assert run.code == 0
+    assert "encoder.h5" in run.out
+    assert "made from another dataset than the one here" in run.out
+
+
+def test_doctor_makes_nothing(tmp_path: Path, call: Call) -> None:
+    assert call("doctor").code == 0
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_app_runs_under_typers_own_runner(trained: Path) -> None:
+    result = CliRunner().invoke(app, ["verify", str(trained / "data.h5")])
+    assert result.exit_code == 0
+    assert "is a sound dataset" in result.stdout
+    assert result.stderr.startswith("read  ")
+    assert CliRunner().invoke(app, ["verify", "--no-such-flag"]).exit_code == 2

@@ -1,0 +1,76 @@
+import threading
+from pathlib import Path
+
+import pytest
+
+from costar_cli.errors import LockedError, StorageError
+from costar_cli.workspace import Workspace
+
+
+def test_models_of_every_kind_have_files_of_their_own(tmp_path: Path) -> None:
+    place = Workspace(tmp_path)
+    assert place.model().name == "model.h5"
+    assert place.model(domain="target").name == "model-target.h5"
+    assert place.model(init="scratch").name == "model-scratch.h5"
+    assert place.model(init="scratch", domain="target").name == "model-scratch-target.h5"
+    assert place.model("crn", domain="target").name == "model-crn-target.h5"
+
+
+def test_files_are_listed_in_the_order_in_which_they_are_made(tmp_path: Path) -> None:
+    place = Workspace(tmp_path)
+    assert place.files() == place.models() == []
+    for name in ("model-target.h5", "evaluation.h5", "model.h5", "encoder.h5", "data.h5", "other.h5"):
+        (tmp_path / name).touch()
+    names = [path.name for path in place.files()]
+    assert names == ["data.h5", "encoder.h5", "model.h5", "model-target.h5", "evaluation.h5"]
+
+
+def test_states_of_runs_into_different_folders_do_not_meet(tmp_path: Path) -> None:
+    place = Workspace(tmp_path / "w")
+    states = {place.run_state(path) for path in (place.encoder, tmp_path / "encoder.h5", tmp_path / "x" / "encoder.h5")}
+    assert len(states) == 3
+    assert all(state.parent == place.runs for state in states)
+    assert place.run_state(place.encoder).name == "encoder.h5"
+
+
+def test_the_lock_makes_the_folder_and_is_free_again_after_an_error(tmp_path: Path) -> None:
+    place = Workspace(tmp_path / "deep" / "w")
+    with pytest.raises(ValueError, match="stop"), place.lock():
+        raise ValueError("stop")
+    with place.lock():
+        pass
+
+
+def test_a_second_holder_is_refused_at_once(tmp_path: Path) -> None:
+    place = Workspace(tmp_path)
+    errors: list[Exception] = []
+
+    def intrude() -> None:
+        try:
+            with Workspace(tmp_path).lock():
+                pass
+        except LockedError as error:
+            errors.append(error)
+
+    with place.lock():
+        thread = threading.Thread(target=intrude)
+        thread.start()
+        thread.join(5)
+    (error,) = errors
+    assert "another costar process works in this workspace: process" in str(error)
+
+
+def test_a_file_in_the_place_of_the_workspace_is_a_storage_error(tmp_path: Path) -> None:
+    (tmp_path / "w").write_text("a file")
+    with pytest.raises(StorageError, match="cannot be made"), Workspace(tmp_path / "w").lock():
+        pass
+
+
+def test_a_read_only_workspace_is_a_storage_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr("filelock.FileLock.acquire", refuse)
+    with pytest.raises(StorageError, match="Read-only") as caught, Workspace(tmp_path).lock():
+        pass
+    assert caught.value.where == str(tmp_path)

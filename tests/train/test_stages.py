@@ -1,0 +1,106 @@
+"""The two stages of COSTAR: losses, momentum encoder, what is touched and what is not."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from costar_cli.methods.members import stack_members
+from costar_cli.methods.streams import Stream
+from costar_cli.panel import Dataset, Scaler
+from tests.train.worlds import pretrain_stage, supervised_stage
+
+
+def start(stage):
+    params, states = zip(*[stage.initial(m) for m in range(2)], strict=True)
+    params, state = stack_members(params), stack_members(states)
+    return {n: v.requires_grad_() for n, v in params.items()}, state
+
+
+ROWS = torch.arange(16).expand(2, -1)
+
+
+def test_momentum_encoder_starts_as_a_copy_and_follows_slowly(tumor_dataset: Dataset):
+    stage = pretrain_stage(tumor_dataset)
+    params, state = start(stage)
+    online = {n: v for n, v in params.items() if n.startswith("encoder.")}
+    assert set(state) == set(online)
+    assert all(torch.equal(state[n], online[n]) for n in state)
+    with torch.no_grad():
+        for value in params.values():
+            value.add_(1.0)
+    _, after = stage.loss(params, state, ROWS, [Stream(r) for r in range(2)])
+    for name, value in after.items():
+        torch.testing.assert_close(value, 0.99 * state[name] + 0.01 * params[name])
+        assert not value.requires_grad
+
+
+def test_validation_leaves_parameters_and_momentum_encoder_unchanged(tumor_dataset: Dataset):
+    stage = pretrain_stage(tumor_dataset)
+    params, state = start(stage)
+    before = {n: v.detach().clone() for n, v in (params | state).items()}
+    rows = torch.arange(12).expand(2, -1)
+    first, weight = stage.validation_loss(params, state, rows, [Stream(r) for r in range(2)])
+    again, _ = stage.validation_loss(params, state, rows, [Stream(r) for r in range(2)])
+    assert torch.equal(first, again)
+    assert (weight == (tumor_dataset.panel("source", "val").length - 1).sum()).all()
+    assert all(torch.equal(before[n], v) for n, v in (params | state).items())
+
+
+def test_untrained_loss_is_near_the_guessing_reference(tumor_dataset: Dataset):
+    stage = pretrain_stage(tumor_dataset)
+    params, state = start(stage)
+    loss, _ = stage.loss(params, state, ROWS, [Stream(r) for r in range(2)])
+    positions = (tumor_dataset.panel("source", "train").length[:16] - 1).sum()
+    assert loss.tolist() == pytest.approx([8 * math.log(positions)] * 2, rel=0.1)
+    assert stage.reference() == pytest.approx(8 * math.log(positions), rel=0.02)
+    without, _ = pretrain_stage(tumor_dataset, components=False).loss(
+        params, state, ROWS, [Stream(r) for r in range(2)]
+    )
+    assert without.tolist() == pytest.approx([4 * math.log(positions)] * 2, rel=0.1)
+
+
+def test_contrast_of_a_subset_of_positions_counts_that_many(tumor_dataset: Dataset):
+    params, state = start(pretrain_stage(tumor_dataset))
+    loss, _ = pretrain_stage(tumor_dataset, max_contrast=20).loss(params, state, ROWS, [Stream(r) for r in range(2)])
+    assert loss.tolist() == pytest.approx([8 * math.log(20)] * 2, rel=0.15)
+
+
+def test_uniform_supervised_loss_is_the_masked_squared_error(tumor_dataset: Dataset):
+    stage = supervised_stage(tumor_dataset, step_weights="uniform")
+    params, _ = start(stage)
+    with torch.no_grad():
+        for name in ("head.network.2.weight", "head.network.2.bias"):
+            params[name].zero_()  # predicts 0 everywhere
+    loss, weight = stage.validation_loss(params, {}, torch.arange(12).expand(2, -1), [])
+    train, val = stage._parts["train"], stage._parts["validation"]
+    expected = (val.answer_NTYH.square().sum(2) * val.active_NTH).sum() / val.active_NTH.sum()
+    torch.testing.assert_close(loss, expected.expand(2))
+    assert (weight == val.active_NTH.sum()).all()
+    assert train.active_NTH.shape[2] == tumor_dataset.horizon
+
+
+def test_targets_are_the_outcomes_after_each_treatment(tumor_dataset: Dataset):
+    stage = supervised_stage(tumor_dataset)
+    part, panel = stage._parts["train"], tumor_dataset.panel("source", "train")
+    scaler = Scaler.fit(panel, tumor_dataset.schema)
+    scaled = scaler.scale_outcomes(panel.outcomes)
+    row = int((panel.length == panel.length.max()).nonzero()[0][0])
+    for origin in (0, 3, 9):
+        plan = part.plan_NTAH[row, origin].T
+        assert torch.equal(plan, torch.from_numpy(panel.treatments[row, origin : origin + tumor_dataset.horizon]))
+        answer = part.answer_NTYH[row, origin].T.numpy()
+        np.testing.assert_allclose(answer, scaled[row, origin + 1 : origin + 1 + tumor_dataset.horizon], rtol=1e-6)
+    assert part.active_NTH[row].sum() == sum(
+        min(tumor_dataset.horizon, int(panel.length[row]) - 1 - t) for t in range(int(panel.length[row]) - 1)
+    )
+
+
+def test_supervised_gradients_reach_encoder_and_head(tumor_dataset: Dataset):
+    stage = supervised_stage(tumor_dataset)
+    params, state = start(stage)
+    loss, _ = stage.loss(params, state, ROWS, [Stream(r) for r in range(2)])
+    loss.sum().backward()
+    untouched = [n for n, v in params.items() if v.grad is None or not v.grad.abs().sum() > 0]
+    assert untouched == []

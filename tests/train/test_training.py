@@ -1,0 +1,244 @@
+"""Training runs: members, seeds, early stopping, kept weights, resume, divergence."""
+
+import signal
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from costar_cli.artifact import write_artifact
+from costar_cli.config.models import RuntimeConfig
+from costar_cli.errors import DeviceError, MismatchError, TrainingError, UsageError
+from costar_cli.panel import Dataset
+from costar_cli.reporting import NullReporter
+from costar_cli.train import Runtime, checkpoint, loop
+from costar_cli.train.checkpoint import Checkpoint
+from costar_cli.train.group import MemberRecord
+from costar_cli.train.loop import train_members
+from tests.train.worlds import as_model, pretrain_stage, run_finetune, run_pretrain, supervised_stage
+
+CPU = RuntimeConfig(device="cpu")
+# Adam makes full steps of gradients that are pure rounding error (a key's bias has none but that), so runs that round
+# differently are compared in float64, where such steps vanish.
+EXACT = RuntimeConfig(device="cpu", precision="float64")
+
+
+def same(a, b) -> bool:
+    return a.keys() == b.keys() and all(np.array_equal(a[n], b[n]) for n in a)
+
+
+def close(a, b, atol=1e-7) -> None:
+    for name in a:
+        np.testing.assert_allclose(a[name], b[name], rtol=1e-5, atol=atol, err_msg=name)
+
+
+@pytest.mark.parametrize("run", [run_pretrain, run_finetune])
+def test_same_seed_gives_the_same_bytes_and_another_seed_others(run, tumor_dataset: Dataset, tmp_path: Path):
+    first, second = (run(tumor_dataset, tmp_path / name, members=2) for name in ("a", "b"))
+    assert same(first.arrays, second.arrays)
+    assert first.meta == second.meta
+    for name, trained in (("x", first), ("y", second)):
+        content = {"arrays": trained.arrays, "meta": trained.meta, "parents": trained.parents}
+        write_artifact(tmp_path / name, kind="encoder", **content)
+    assert (tmp_path / "x").read_bytes() == (tmp_path / "y").read_bytes()
+    assert not same(first.arrays, run(tumor_dataset, tmp_path / "c", members=2, seed=6).arrays)
+
+
+@pytest.mark.parametrize("run", [run_pretrain, run_finetune])
+def test_members_trained_together_equal_members_trained_apart(run, tumor_dataset: Dataset, tmp_path: Path):
+    together = run(tumor_dataset, tmp_path / "a", members=3, runtime=EXACT.model_copy(update={"group": 3}))
+    apart = run(tumor_dataset, tmp_path / "b", members=3, runtime=EXACT.model_copy(update={"group": 1}))
+    pairs = run(tumor_dataset, tmp_path / "c", members=3, runtime=EXACT.model_copy(update={"group": 2}))
+    close(together.arrays, apart.arrays)
+    close(pairs.arrays, apart.arrays)
+    np.testing.assert_allclose(together.meta["history"]["train_loss"], apart.meta["history"]["train_loss"], rtol=1e-4)
+
+
+def test_members_differ_in_initialisation_order_and_result(tumor_dataset: Dataset, tmp_path: Path):
+    params = run_pretrain(tumor_dataset, tmp_path).arrays["params/encoder.embedding.scalar.weight"]
+    assert not np.allclose(params[0], params[1])
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_thread_count_changes_rounding_only(threads, tumor_dataset: Dataset, tmp_path: Path, monkeypatch):
+    from costar_cli.methods.costar import encode
+
+    monkeypatch.setattr(encode, "CACHE_ELEMENTS", 2_000)  # several pieces per batch
+    before = torch.get_num_threads()
+    try:
+        one = run_finetune(tumor_dataset, tmp_path / "a", runtime=EXACT.model_copy(update={"threads": threads}), epochs=2)
+    finally:
+        torch.set_num_threads(before)
+    monkeypatch.undo()
+    close(one.arrays, run_finetune(tumor_dataset, tmp_path / "b", runtime=EXACT, epochs=2).arrays)
+
+
+def test_pieces_on_several_threads_give_the_gradient_of_one(monkeypatch, tumor_dataset: Dataset):
+    from costar_cli.methods.costar import encode
+    from costar_cli.methods.members import stack_members
+    from costar_cli.methods.streams import Stream
+
+    stage = supervised_stage(tumor_dataset)
+    params = {n: v.requires_grad_() for n, v in stack_members([stage.initial(0)[0]]).items()}
+    slopes = []
+    for elements in (10**9, 2_000):
+        monkeypatch.setattr(encode, "CACHE_ELEMENTS", elements)
+        loss, _ = stage.loss(params, {}, torch.arange(24)[None], [Stream(1)])
+        slopes.append(torch.autograd.grad(loss.sum(), list(params.values())))
+    for whole, pieces in zip(*slopes, strict=True):
+        torch.testing.assert_close(whole, pieces, rtol=1e-4, atol=1e-6)
+
+
+def test_training_lowers_the_loss(tumor_dataset: Dataset, tmp_path: Path):
+    history = run_finetune(tumor_dataset, tmp_path, epochs=12, patience=12).meta["history"]
+    assert history["train_loss"][0][-1] < 0.7 * history["train_loss"][0][0]
+
+
+def test_patience_stops_a_member_and_the_best_epoch_is_kept():
+    record = MemberRecord()
+    improved = [record.add_epoch(0.0, loss, patience=2) for loss in (3.0, 2.0, 2.5, 2.0)]
+    assert improved == [True, True, False, False]
+    assert record.best_epoch == 1
+    assert record.stopped
+    assert record.best_loss == 2.0
+
+
+@pytest.mark.parametrize("keep", ["last", "best"])
+def test_kept_weights_are_those_of_the_epoch_that_the_stage_names(
+    keep, tumor_dataset: Dataset, tmp_path: Path, monkeypatch
+):
+    losses = iter([1.0, 0.5, 0.9, 0.8])
+    monkeypatch.setattr(loop, "validate", lambda *_: [next(losses)])
+    seen = []
+    finish = loop.finish_epoch
+
+    def spy(stage, state, runtime):
+        seen.append({n: v.detach().clone() for n, v in state.params.items()})
+        finish(stage, state, runtime)
+
+    monkeypatch.setattr(loop, "finish_epoch", spy)
+    stage = pretrain_stage(tumor_dataset, members=1, epochs=4, patience=9, keep=keep)
+    run = Checkpoint(tmp_path / "run.h5", "f", reporter=NullReporter())
+    trained = train_members(stage, 1, Runtime.resolve(CPU), run, NullReporter())
+    expected = seen[{"last": 3, "best": 1}[keep]]
+    assert all(torch.equal(trained.params[n], expected[n]) for n in expected)
+    assert trained.history["best_epoch"] == [1]
+
+
+class KilledError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("run", [run_pretrain, run_finetune])
+@pytest.mark.parametrize("steps", [1, 3, 5, 8])
+def test_a_killed_run_continues_to_the_same_weights(run, steps, tumor_dataset: Dataset, tmp_path: Path, monkeypatch):
+    whole = run(tumor_dataset, tmp_path / "whole", members=2)
+    calls = iter(range(10**6))
+    step = loop.training_step
+
+    def dying_step(*args):
+        if next(calls) == steps:
+            raise KilledError
+        return step(*args)
+
+    monkeypatch.setattr(loop, "training_step", dying_step)
+    monkeypatch.setattr(checkpoint.time, "monotonic", iter(range(0, 10**9, 10**3)).__next__)  # every step is saved
+    with pytest.raises(KilledError):
+        run(tumor_dataset, tmp_path / "cut", members=2)
+    monkeypatch.undo()
+    reporter_notes = []
+    monkeypatch.setattr(NullReporter, "note", lambda self, message: reporter_notes.append(message))
+    continued = run(tumor_dataset, tmp_path / "cut", members=2)
+    assert same(whole.arrays, continued.arrays)
+    assert whole.meta == continued.meta
+    assert any("continuing" in note for note in reporter_notes)
+
+
+def test_interrupt_saves_between_steps_and_the_run_continues(tumor_dataset: Dataset, tmp_path: Path, monkeypatch):
+    assert threading.current_thread() is threading.main_thread()
+    whole = run_pretrain(tumor_dataset, tmp_path / "whole")
+    step = loop.training_step
+    calls = iter(range(10**6))
+
+    def interrupted_step(*args):
+        if next(calls) == 2:
+            signal.raise_signal(signal.SIGINT)
+        return step(*args)
+
+    monkeypatch.setattr(loop, "training_step", interrupted_step)
+    with pytest.raises(KeyboardInterrupt):
+        run_pretrain(tumor_dataset, tmp_path / "cut")
+    monkeypatch.undo()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert same(whole.arrays, run_pretrain(tumor_dataset, tmp_path / "cut").arrays)
+
+
+def test_a_run_with_other_settings_does_not_continue_the_old_state(tumor_dataset: Dataset, tmp_path: Path):
+    stage = supervised_stage(tumor_dataset)
+    path = tmp_path / "run.h5"
+    first = Checkpoint(path, "old", reporter=NullReporter(), seconds=0)
+    train_members(stage, 1, Runtime.resolve(CPU), first, NullReporter())
+    assert len(Checkpoint(path, "old", reporter=NullReporter()).finished_groups()) == 1
+    assert Checkpoint(path, "new", reporter=NullReporter()).finished_groups() == []
+    path.write_bytes(b"garbage")
+    reporter = NullReporter()
+    assert Checkpoint(path, "old", reporter=reporter).finished_groups() == []
+    assert "unreadable" in reporter.warnings[0]
+
+
+def test_divergence_is_one_clear_error(tumor_dataset: Dataset, tmp_path: Path):
+    panel = tumor_dataset.panel("source", "train")
+    outcomes = panel.outcomes.copy()
+    outcomes[3, 2] = np.nan
+    part = next(iter(tumor_dataset.panels))
+    broken = replace(tumor_dataset, panels={**tumor_dataset.panels, part: replace(panel, outcomes=outcomes)})
+    with pytest.raises(TrainingError, match="not finite") as error:
+        run_finetune(broken, tmp_path)
+    assert "epoch 1" in error.value.where
+    assert "--learning-rate" in error.value.fix
+
+
+def test_few_shot_starts_from_the_source_model_and_leaves_it_alone(tumor_dataset: Dataset, tmp_path: Path):
+    encoder = as_model(run_pretrain(tumor_dataset, tmp_path))
+    source = run_finetune(tumor_dataset, tmp_path, start=encoder)
+    assert source.meta["members"] == 2
+    model = as_model(source)
+    before = {n: v.clone() for n, v in model.params.items()}
+    target = run_finetune(tumor_dataset, tmp_path / "t", start=model, domain="target", learning_rate=1e-12, epochs=1)
+    assert all(torch.equal(before[n], v) for n, v in model.params.items())
+    close(target.arrays, source.arrays, atol=1e-6)
+    assert target.meta["trained_on"] == {"source/train": 40, "target/train": 6}
+    assert target.parents == {"dataset": tumor_dataset.digest, "model": "d"}
+    assert source.parents == {"dataset": tumor_dataset.digest, "encoder": "d"}
+    assert all(np.array_equal(target.arrays[n], source.arrays[n]) for n in source.arrays if n.startswith("scaler/"))
+
+
+def test_finetuning_refuses_what_does_not_fit(tumor_dataset: Dataset, tmp_path: Path):
+    encoder = as_model(run_pretrain(tumor_dataset, tmp_path, epochs=1))
+    with pytest.raises(MismatchError, match="only 2 to start from"):
+        run_finetune(tumor_dataset, tmp_path, start=encoder, members=3)
+    other = replace(encoder, schema=encoder.schema.model_copy(update={"statics": ()}))
+    with pytest.raises(MismatchError, match="other variables"):
+        run_finetune(tumor_dataset, tmp_path, start=other)
+    with pytest.raises(UsageError, match="another shape"):
+        run_finetune(
+            tumor_dataset, tmp_path, start=encoder, encoder=encoder.encoder_config.model_copy(update={"width": 16})
+        )
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_cuda_without_a_gpu_is_one_clear_error():
+    with pytest.raises(DeviceError, match="no CUDA device"):
+        Runtime.resolve(RuntimeConfig(device="cuda"))
+
+
+@pytest.mark.parametrize("precision", ["float64", "tf32", "bf16"])
+def test_every_precision_trains(precision, tumor_dataset: Dataset, tmp_path: Path):
+    trained = run_pretrain(tumor_dataset, tmp_path, runtime=RuntimeConfig(device="cpu", precision=precision), epochs=1)
+    torch.set_float32_matmul_precision("highest")
+    dtype = np.float64 if precision == "float64" else np.float32
+    assert trained.arrays["params/encoder.embedding.scalar.weight"].dtype == dtype
+    assert np.isfinite(trained.meta["history"]["train_loss"]).all()
