@@ -1,6 +1,6 @@
 """How much faster the vectorised tumour simulator is than a plain per-patient Python loop of the same equations.
 
-    python -m benchmarks.simulate [--patients 1000] [--loop-patients 20] [--json]
+    python -m benchmarks.simulate [--json] [--out FILE] [--quick] [--patients 1000] [--loop-patients 20]
 
 The loop runs on a few patients and is scaled to the cohort. It comes in two forms: on Python floats (the harder
 yardstick, and the one that counts) and on numpy scalars, as one gets by indexing arrays. It is given its patients and
@@ -8,10 +8,7 @@ noise for free; the vectorised time includes drawing them.
 """
 
 import argparse
-import gc
-import json
-import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import astuple
 from typing import Any
 
@@ -26,6 +23,7 @@ from benchmarks.literal_tumor import (
     simulate_story,
     tumor_of,
 )
+from benchmarks.measure import Figure, Measured, interleaved, ratio, run
 from simulators.tumor import (
     TumorFactual,
     TumorNoise,
@@ -66,18 +64,6 @@ def on_numpy_scalars(tumor: Tumor, chance: Chance) -> tuple[Tumor, Chance]:
     return Tumor(*map(np.float64, astuple(tumor))), Chance(*series)
 
 
-def best_s(runs: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Return the shortest time of each run; they take turns, so that a busy machine slows all of them."""
-    best = dict.fromkeys(runs, float("inf"))
-    for _ in range(repeats + 1):
-        for name, run in runs.items():
-            gc.collect()
-            start = time.perf_counter()
-            run()
-            best[name] = min(best[name], time.perf_counter() - start)
-    return best
-
-
 def largest_difference(n: int, gamma: float, seed: int, subjects: list[tuple[Tumor, Chance]]) -> float:
     patients, noise, factual = cohort(n, gamma, seed)
     one_step = one_step_counterfactuals(patients, noise, factual)
@@ -90,58 +76,51 @@ def largest_difference(n: int, gamma: float, seed: int, subjects: list[tuple[Tum
     return max(float(np.abs(a - b).max()) for a, b in zip(fast, slow, strict=True))
 
 
-def measure(n: int, n_loop: int, gamma: float, seed: int, repeats: int) -> dict[str, Any]:
+def measure(options: argparse.Namespace) -> Measured:
+    n, n_loop, gamma, seed = options.patients, options.loop_patients, options.gamma, options.seed
+    if options.quick:
+        n, n_loop = 50, 2
     patients, noise, _ = cohort(n, gamma, seed)
     subjects = [(tumor_of(patients, i), chance_of(noise, i)) for i in range(n_loop)]
     arrays = [on_numpy_scalars(*subject) for subject in subjects]
     one_step, sequences = simulate_vectorised(n, gamma, seed)
-    best = best_s(
+    timings = interleaved(
         {
             "vectorised": lambda: simulate_vectorised(n, gamma, seed),
             "loop": lambda: simulate_loop(subjects, gamma),
             "numpy_loop": lambda: simulate_loop(arrays, gamma),
         },
-        repeats,
+        options.repeats,
     )
-    vectorised_s, loop_s, numpy_loop_s = best["vectorised"], best["loop"] * n / n_loop, best["numpy_loop"] * n / n_loop
-    return {
-        "patients": n,
-        "one_step_queries": one_step,
-        "sequence_queries": sequences,
-        "loop_patients": n_loop,
-        "vectorised_s": vectorised_s,
-        "loop_s": loop_s,
-        "numpy_scalar_loop_s": numpy_loop_s,
-        "speedup": loop_s / vectorised_s,
-        "speedup_over_numpy_scalars": numpy_loop_s / vectorised_s,
-        "goal": GOAL,
-        "largest_difference_cm3": largest_difference(n, gamma, seed, subjects),
-    }
+    scale = n / n_loop
+    speedup, numpy_speedup = (scale * ratio(timings, slow, "vectorised") for slow in ("loop", "numpy_loop"))
+    difference_cm3 = largest_difference(n, gamma, seed, subjects)
+    return Measured(
+        {
+            "ratio_to_loop": Figure("times faster than a loop on Python floats", speedup, "x", GOAL),
+            "ratio_to_numpy_loop": Figure("times faster than a loop on numpy scalars", numpy_speedup, "x"),
+            "simulate_s": Figure(f"{n:,} patients with both query sets", timings["vectorised"].median_s, "s"),
+            "loop_s": Figure("loop on Python floats (scaled)", scale * timings["loop"].median_s, "s"),
+            "largest_difference_cm3": Figure("largest difference of volumes", difference_cm3, "cm³"),
+        },
+        {
+            "patients": n,
+            "one_step_queries": one_step,
+            "sequence_queries": sequences,
+            "loop_patients": n_loop,
+            "timings": {name: vars(timing) for name, timing in timings.items()},
+        },
+    )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--patients", type=int, default=1000)
     parser.add_argument("--loop-patients", type=int, default=20)
     parser.add_argument("--gamma", type=float, default=10.0)
-    parser.add_argument("--seed", type=int, default=10)
-    parser.add_argument("--repeats", type=int, default=9)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    result = measure(options.patients, options.loop_patients, options.gamma, options.seed, options.repeats)
-    if options.json:
-        print(json.dumps(result, allow_nan=False))
-        return
-    print(f"{result['patients']} patients, {result['one_step_queries']} one-step and", end=" ")
-    print(
-        f"{result['sequence_queries']} sequence queries; loops timed on {result['loop_patients']} patients and scaled"
-    )
-    print(f"{'':<28}{'seconds':>10}{'ratio':>9}")
-    print(f"{'vectorised':<28}{result['vectorised_s']:>10.3f}{1:>9}")
-    print(f"{'loop on Python floats':<28}{result['loop_s']:>10.3f}{result['speedup']:>9.0f}")
-    ratio = result["speedup_over_numpy_scalars"]
-    print(f"{'loop on numpy scalars':<28}{result['numpy_scalar_loop_s']:>10.3f}{ratio:>9.0f}")
-    print(f"goal: {GOAL:.0f}x; largest difference of volumes: {result['largest_difference_cm3']:.1e} cm³")
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    run("simulate", __doc__, measure, argv, repeats=9, add_options=_add_options)
 
 
 if __name__ == "__main__":

@@ -93,6 +93,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: arguments after the program's name; those of the process by default.
     """
     args = list(sys.argv[1:] if argv is None else argv)
+    # Before torch is loaded: threads that wait must sleep, or a second process on the machine slows both many times.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show is no reason to stop

@@ -5,22 +5,17 @@ from costar_cli.artifact.read import read_artifact, read_header, verify_artifact
 from costar_cli.artifact.record import Artifact
 from costar_cli.artifact.spec import SCHEMA_VERSION
 from costar_cli.artifact.summary import describe
-from costar_cli.artifact.tensors import arrays_to_tensors, flatten, tensors_to_arrays, unflatten
 from costar_cli.artifact.write import write_artifact
 
 __all__ = [
     "SCHEMA_VERSION",
     "Artifact",
-    "arrays_to_tensors",
     "check_parents",
     "describe",
     "differing_parents",
     "fingerprint",
-    "flatten",
     "read_artifact",
     "read_header",
-    "tensors_to_arrays",
-    "unflatten",
     "verify_artifact",
     "write_artifact",
 ]

@@ -54,9 +54,6 @@ def _curves(models: Sequence[LoadedModel], encoder: Path) -> list["LearningCurve
         header = None
     if header is not None and header.digest in parents:
         curve = LearningCurve.from_meta("pretraining", header.meta, loss="contrastive loss")
-        reference = header.meta.get("reference")
-        if reference is not None:
-            curve = replace(curve, references={"log N of training batches: guessing": reference})
         keeps_last = header.meta["config"].get("keep") == "last"
         curves.append(replace(curve, best_epoch=()) if keeps_last else curve)
     return curves + [LearningCurve.from_meta(model.name, model.header.meta, loss="loss") for model in models]

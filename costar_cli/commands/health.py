@@ -82,7 +82,7 @@ def _devices() -> Iterator[Check]:
 
 
 def _memory() -> Check:
-    import psutil  # type: ignore[import-untyped]
+    import psutil
 
     memory = psutil.virtual_memory()
     found = f"{memory.available / GIB:.1f} GiB free of {memory.total / GIB:.1f}"

@@ -15,6 +15,7 @@ from costar_cli.methods.costar.pretraining import PretrainStage
 from costar_cli.methods.costar.supervised import SupervisedStage
 from costar_cli.methods.members import Params
 from costar_cli.panel import Dataset, Domain, PanelSchema, Scaler
+from costar_cli.panel.check import check_dataset
 from costar_cli.panel.tensors import PanelTensors
 from costar_cli.reporting import Reporter
 from costar_cli.train.checkpoint import Checkpoint
@@ -50,6 +51,7 @@ def pretrain(
 ) -> Trained:
     """Pretrain encoders on the source domain's series, without labels (spec models A.9, A.12)."""
     runtime = Runtime.resolve(runtime_config)
+    check_dataset(dataset, reporter)
     scaler = Scaler.fit(dataset.panel("source", "train"), dataset.schema)
     train, validation = _panels(dataset, "source", scaler, runtime)
     stage = PretrainStage(dataset.schema.dims, config, train, validation)
@@ -57,6 +59,10 @@ def pretrain(
     trained = train_members(stage, config.members, runtime, run, reporter)
     meta = _meta(dataset, config.encoder, trained, fingerprint, config.model_dump(), runtime)
     meta |= {"method": "costar", "pretrained_on": {"source/train": stage.n_train}, "reference": stage.reference()}
+    meta["log_n_reference"] = {
+        "log N, training": stage.reference(),
+        "log N, validation": stage.reference(validation=True),
+    }
     return Trained(_arrays(trained.params, scaler), meta, {"dataset": dataset.digest})
 
 
@@ -90,6 +96,7 @@ def finetune(
         UsageError: `config.encoder` contradicts the encoder to start from.
     """
     runtime = Runtime.resolve(runtime_config)
+    check_dataset(dataset, reporter)
     encoder = _encoder_config(dataset, config, start)
     members = config.members or (start.members if start else 1)
     scaler = start.scaler if start else Scaler.fit(dataset.panel("source", "train"), dataset.schema)

@@ -9,13 +9,9 @@ import pytest
 from costar_cli.artifact import (
     SCHEMA_VERSION,
     Artifact,
-    arrays_to_tensors,
     check_parents,
     differing_parents,
     fingerprint,
-    flatten,
-    tensors_to_arrays,
-    unflatten,
     write_artifact,
 )
 from costar_cli.artifact.spec import KINDS, content_problems
@@ -93,23 +89,3 @@ def test_parents_that_differ_are_named():
         check_parents(artifact, found)
     assert caught.value.where == "model.h5"
     assert len(caught.value.details) == 1
-
-
-def test_nested_arrays_become_flat_and_nested_again():
-    nested = {"encoder": {"block.0": {"weight": np.ones((2, 3))}, "bias": np.zeros(3)}, "scale": np.array(2.0)}
-    flat = flatten(nested)
-    assert set(flat) == {"encoder/block.0/weight", "encoder/bias", "scale"}
-    again = unflatten(flat)
-    assert again.keys() == nested.keys()
-    assert again["encoder"]["block.0"]["weight"] is flat["encoder/block.0/weight"]
-    assert set(unflatten(flat, "encoder")) == {"block.0", "bias"}
-
-
-def test_tensors_survive_as_arrays():
-    import torch
-
-    tensors = {"w": torch.nn.Parameter(torch.randn(2, 3)), "step": torch.tensor(3), "mask": torch.tensor([True])}
-    again = arrays_to_tensors(tensors_to_arrays(tensors))
-    for name, tensor in tensors.items():
-        assert again[name].dtype == tensor.dtype
-        assert torch.equal(again[name], tensor)

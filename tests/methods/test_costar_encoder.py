@@ -7,6 +7,7 @@ from torch import Tensor
 from benchmarks.literal_costar import LiteralEncoder
 from costar_cli.config.models import EncoderConfig
 from costar_cli.methods.costar.attention import LayerNorm
+from costar_cli.methods.costar.dropout import kept_bytes
 from costar_cli.methods.costar.encoder import CostarEncoder
 from costar_cli.methods.costar.predictor import OutcomePredictor, contrast_predictor
 
@@ -25,10 +26,11 @@ SMALL = {
 }
 
 
-def small_encoder(name: str) -> CostarEncoder:
+def small_encoder(name: str, dropout: float = 0.1) -> CostarEncoder:
     torch.manual_seed(1)
     layers = 2 if name == "two layers" else 1
-    return CostarEncoder(SMALL[name], EncoderConfig(width=12, heads=3, layers=layers, clip_distance=4))
+    config = EncoderConfig(width=12, heads=3, layers=layers, clip_distance=4, dropout=dropout)
+    return CostarEncoder(SMALL[name], config)
 
 
 def inputs(dims: tuple[int, int, int, int], n: int = 3, t: int = 11) -> tuple[Tensor, Tensor]:
@@ -173,14 +175,35 @@ def test_layer_norm_divides_by_the_unbiased_deviation():
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_every_declared_mask_is_used(name):
-    encoder = small_encoder(name)
+def test_every_declared_mask_is_used_and_ones_change_nothing(name):
+    encoder = small_encoder(name, dropout=0.0)
     history, statics = inputs(SMALL[name])
     masks = {key: torch.ones(3, *shape) for key, shape in encoder.mask_shapes(11).items()}
     z = encoder(history, statics, masks).z_BTD
     torch.testing.assert_close(z, encoder(history, statics).z_BTD)
     generator = torch.Generator().manual_seed(0)
     for key, mask in masks.items():
-        halved = masks | {key: torch.rand(mask.shape, generator=generator)}
-        changes = not torch.equal(encoder(history, statics, halved).z_BTD, z)
-        assert changes == (mask.numel() > 0), key
+        changed = masks | {key: torch.rand(mask.shape, generator=generator)}
+        assert torch.equal(encoder(history, statics, changed).z_BTD, z) == (mask.numel() == 0), key
+
+
+def test_dropout_preserves_what_is_summed_on_average():
+    encoder = small_encoder("all kinds", dropout=0.3)
+    history, statics = inputs(SMALL["all kinds"])
+    shapes = encoder.mask_shapes(11)
+    generator = torch.Generator().manual_seed(0)
+    keep = kept_bytes(0.3) / 256
+
+    def mean_with_dropout(name: str) -> Tensor:
+        draws = []
+        for _ in range(400):
+            masks = {key: torch.full((3, *shape), keep) for key, shape in shapes.items()}  # cancels 1/keep
+            masks[name] = (torch.rand(3, *shapes[name], generator=generator) < keep).float()
+            draws.append(encoder(history, statics, masks).z_BTD)
+        return torch.stack(draws).mean(dim=0)
+
+    with torch.no_grad():
+        plain = encoder(history, statics).z_BTD
+        torch.testing.assert_close(mean_with_dropout("pool"), plain, rtol=0.2, atol=0.15)
+        for name in ("0.temporal.attention", "0.feature.attention", "0.feature.series.inner"):
+            assert (mean_with_dropout(name) - plain).abs().mean() < 0.05, name

@@ -69,7 +69,8 @@ def test_thread_count_changes_rounding_only(threads, tumor_dataset: Dataset, tmp
     monkeypatch.setattr(encode, "CACHE_ELEMENTS", 2_000)  # several pieces per batch
     before = torch.get_num_threads()
     try:
-        one = run_finetune(tumor_dataset, tmp_path / "a", runtime=EXACT.model_copy(update={"threads": threads}), epochs=2)
+        runtime = EXACT.model_copy(update={"threads": threads})
+        one = run_finetune(tumor_dataset, tmp_path / "a", runtime=runtime, epochs=2)
     finally:
         torch.set_num_threads(before)
     monkeypatch.undo()

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from costar_cli.evaluate.plots.style import BLACK, BLUE, ORANGE, figure, save
@@ -75,6 +76,7 @@ def _draw(ax: Axes, curve: LearningCurve) -> None:
             name, (1, value), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=8, color=BLACK
         )
     ax.set_xlim(left=0)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     members = len(curve.train_loss)
     ax.set_title(f"{curve.title}\n{members} member{'s' if members > 1 else ''}", loc="left")
     ax.set_xlabel("Epoch")

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from costar_cli.config.models import EncoderConfig
-from costar_cli.methods.costar.dropout import Masks, MaskShapes, masked
+from costar_cli.methods.costar.dropout import Masks, MaskShapes, kept_bytes, masked, masked_relu
 from costar_cli.methods.costar.relative_attention import relative_causal_attention
 
 __all__ = ["FeatureBlock", "FeedForward", "LayerNorm", "RelativeTables", "TemporalBlock"]
@@ -37,11 +37,12 @@ class LayerNorm(nn.Module):
 class FeedForward(nn.Module):
     """`LN(drop(W2 drop(relu(W1 u))) + u)`, position by position (spec models A.5)."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.inner = nn.Linear(width, 4 * width)
-        self.outer = nn.Linear(4 * width, width)
-        self.norm = LayerNorm(width)
+        self.inner = nn.Linear(config.width, 4 * config.width)
+        self.outer = nn.Linear(4 * config.width, config.width)
+        self.norm = LayerNorm(config.width)
+        self.per_kept = 256 / kept_bytes(config.dropout)
 
     def mask_shapes(self, name: str, *lead: int) -> MaskShapes:
         """Return the shapes of the two dropout masks for one sample `[*lead, D]`."""
@@ -50,8 +51,10 @@ class FeedForward(nn.Module):
 
     def forward(self, u: Tensor, masks: Masks, name: str) -> Tensor:
         """Return the transformed rows, in the shape of `u`."""
-        hidden = masked(torch.relu(self.inner(u)), masks, f"{name}.inner")
-        return self.norm(masked(self.outer(hidden), masks, f"{name}.outer") + u)  # type: ignore[no-any-return]
+        scale = 1.0 if masks is None else self.per_kept
+        hidden = masked_relu(self.inner(u), masks, f"{name}.inner")
+        out = functional.linear(hidden, self.outer.weight * scale**2, self.outer.bias * scale)
+        return self.norm(masked(out, masks, f"{name}.outer") + u)  # type: ignore[no-any-return]
 
 
 class RelativeTables(nn.Module):
@@ -70,12 +73,13 @@ class RelativeTables(nn.Module):
 class AttentionUnit(nn.Module):
     """Projections, head split and the post-norm residual that both kinds of attention share (spec models A.4)."""
 
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.heads = heads
-        self.head_width = width // heads
-        self.qkv = nn.Linear(width, 3 * width)
-        self.norm = LayerNorm(width)
+        self.heads = config.heads
+        self.head_width = config.width // config.heads
+        self.qkv = nn.Linear(config.width, 3 * config.width)
+        self.norm = LayerNorm(config.width)
+        self.per_kept = 256 / kept_bytes(config.dropout)
 
     def project(self, tokens: Tensor) -> Tensor:
         """Return `[..., 3, H, n]` with queries already divided by `sqrt(n)`."""
@@ -101,8 +105,8 @@ class TemporalBlock(nn.Module):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.unit = AttentionUnit(config.width, config.heads)
-        self.feed_forward = FeedForward(config.width)
+        self.unit = AttentionUnit(config)
+        self.feed_forward = FeedForward(config)
 
     def mask_shapes(self, name: str, n_steps: int, layout: tuple[int, int]) -> MaskShapes:
         """Return the dropout masks of one sample; `layout` is (temporal tokens, static tokens)."""
@@ -120,8 +124,12 @@ class TemporalBlock(nn.Module):
         batch, n_temporal, n_steps, width = series_BFTD.shape
         qkv = self.unit.project(series_BFTD).flatten(0, 1)  # [BF, T, 3, H, n]
         q, k, v = qkv.permute(2, 0, 3, 1, 4).flatten(1, 2).unbind(0)  # each [BFH, T, n]
-        mask_MTT = None if masks is None else masks[f"{name}.attention"].flatten(0, 2)
-        o = relative_causal_attention(q, k, v, *tables, mask_MTT)
+        key_table, value_table = tables
+        mask_MTT = None
+        if masks is not None:
+            mask_MTT = masks[f"{name}.attention"].flatten(0, 2)
+            v, value_table = v * self.unit.per_kept, value_table * self.unit.per_kept
+        o = relative_causal_attention(q, k, v, key_table, value_table, mask_MTT)
         o_BFTD = o.view(batch, n_temporal, -1, n_steps, self.unit.head_width).transpose(2, 3)
         series_BFTD = self.unit.norm(o_BFTD.reshape(batch, n_temporal, n_steps, width) + series_BFTD)
         return (
@@ -137,8 +145,8 @@ class FeatureBlock(nn.Module):
 
     def __init__(self, config: EncoderConfig, *, last: bool) -> None:
         super().__init__()
-        self.unit = AttentionUnit(config.width, config.heads)
-        self.feed_forward = FeedForward(config.width)
+        self.unit = AttentionUnit(config)
+        self.feed_forward = FeedForward(config)
         head_of_column = torch.arange(config.width) // self.unit.head_width
         mask_H1D = (head_of_column == torch.arange(config.heads)[:, None, None]).float()
         self.register_buffer("head_mask", mask_H1D, persistent=False)
@@ -169,11 +177,12 @@ class FeatureBlock(nn.Module):
         p = masked(softmax_of_short_rows(torch.cat([score_BTMK, score_static], dim=-1)), masks, f"{name}.attention")
         o_static = (p[..., n_temporal:].flatten(1, 2) @ v_V).view(q_BTMD.shape)
         o_BTHFD = (p[..., :n_temporal] @ v + o_static).view(batch, n_steps, -1, n_temporal, width)
-        o_BTFD = (o_BTHFD * self.head_mask).sum(dim=2)
+        own_columns = self.head_mask if masks is None else self.head_mask * self.unit.per_kept
+        o_BTFD = (o_BTHFD * own_columns).sum(dim=2)
         series_BTFD = self.feed_forward(self.unit.norm(o_BTFD + series_BTFD), masks, f"{name}.series")
         if self.last:
             return series_BTFD, statics_BVD
         q_BHVD = q_V[:, None] * self.head_mask
         p_V = masked(torch.softmax(q_BHVD @ k_V[:, None].transpose(-1, -2), -1), masks, f"{name}.static_attention")
-        o_BVD = (p_V @ v_V[:, None] * self.head_mask).sum(dim=1)
+        o_BVD = (p_V @ v_V[:, None] * own_columns).sum(dim=1)
         return series_BTFD, self.feed_forward(self.unit.norm(o_BVD + statics_BVD), masks, f"{name}.statics")

@@ -2,18 +2,22 @@
 
 A mask element is one random byte: the keep probability is quantised to 1/256 (rate 0.1 keeps 230/256). Byte draws are
 many times faster than the framework's Bernoulli generator on a CPU and make resume and ensembles exact.
+
+Masks hold 0 and 1. The factor 1/keep that preserves the mean goes where it is cheapest: into the weights, values or
+sums that a masked array is multiplied with next.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from costar_cli.methods.streams import Stream
 
-__all__ = ["MaskShapes", "MaskSource", "Masks", "masked"]
+__all__ = ["MaskShapes", "MaskSource", "Masks", "kept_bytes", "masked", "masked_relu"]
 
 Masks = Mapping[str, Tensor] | None
 MaskShapes = dict[str, tuple[int, ...]]
@@ -22,6 +26,36 @@ MaskShapes = dict[str, tuple[int, ...]]
 def masked(values: Tensor, masks: Masks, name: str) -> Tensor:
     """Return `values` times the mask of this name, or unchanged without masks (evaluation)."""
     return values if masks is None else values * masks[name]
+
+
+def kept_bytes(rate: float) -> int:
+    """Return how many of the 256 byte values keep an element; `256 / kept_bytes` is the factor 1/keep."""
+    return round(256 * (1 - rate))
+
+
+def masked_relu(values: Tensor, masks: Masks, name: str) -> Tensor:
+    """Return `relu(values)` times the mask of this name, in one saved array: it is positive where both let through."""
+    if masks is None:
+        return torch.relu(values)
+    result: Tensor = _MaskedRelu.apply(values, masks[name])  # type: ignore[no-untyped-call]
+    return result
+
+
+class _MaskedRelu(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(values: Tensor, mask: Tensor) -> Tensor:
+        return torch.relu(values).mul_(mask)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:  # noqa: ANN401, ARG004
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:  # noqa: ANN401
+        (output,) = ctx.saved_tensors
+        return torch.ops.aten.threshold_backward(grads[0], output, 0), None
 
 
 class MaskSource:
@@ -41,7 +75,7 @@ class MaskSource:
         self, shapes: MaskShapes, rate: float, streams: Sequence[Stream], *, device: torch.device, dtype: torch.dtype
     ) -> None:
         self._shapes = shapes
-        self._keep = round(256 * (1 - rate))
+        self._keep = kept_bytes(rate)
         self._streams = streams
         self._device, self._dtype = device, dtype
         self._bytes_per_sample = -(-sum(map(math.prod, shapes.values())) // 8) * 8
@@ -51,17 +85,17 @@ class MaskSource:
         if self._keep == 256:
             return dict
         count = samples * self._bytes_per_sample
-        return partial(self._factors, [stream.random_bytes(count, self._device) for stream in self._streams], samples)
+        return partial(self._masks, [stream.random_bytes(count, self._device) for stream in self._streams], samples)
 
-    def _factors(self, drawn_R: list[Tensor], samples: int) -> dict[str, Tensor]:
-        """Return factors `[R,samples,...]` by name: 0 for dropped, 1/keep for kept."""
-        factors = {}
+    def _masks(self, drawn_R: list[Tensor], samples: int) -> dict[str, Tensor]:
+        """Return masks `[R,samples,...]` by name: 0 for dropped, 1 for kept."""
+        masks = {}
         start = 0
         for name, shape in self._shapes.items():
-            factor = torch.empty((len(drawn_R), samples, *shape), dtype=self._dtype, device=self._device)
+            mask = torch.empty((len(drawn_R), samples, *shape), dtype=self._dtype, device=self._device)
             stop = start + math.prod(shape)
             for member, drawn in enumerate(drawn_R):
-                torch.lt(drawn.view(samples, -1)[:, start:stop].view(samples, *shape), self._keep, out=factor[member])
-            factors[name] = factor.mul_(256 / self._keep)
+                torch.lt(drawn.view(samples, -1)[:, start:stop].view(samples, *shape), self._keep, out=mask[member])
+            masks[name] = mask
             start = stop
-        return factors
+        return masks

@@ -34,18 +34,16 @@ def encode_members(
     """Return representations `z [R,B,T,D]` and components `[R,C,B,T,D]`; without masks there is no dropout."""
     size = samples_per_piece(encoder, history_RBTS.shape[2], history_RBTS.device)
     histories, statics = torch.split(history_RBTS, size, dim=1), torch.split(statics_RBV, size, dim=1)
-    masks_of = [masks.draw(history.shape[1]) if masks else dict for history in histories]
 
     def piece(args: PieceInput, module: nn.Module, params: Params) -> tuple[Tensor, ...]:
-        history, statics, draw_masks = args
-        return tuple(call_members(module, params, history, statics, draw_masks()))
+        history, statics, to_masks = args
+        return tuple(call_members(module, params, history, statics, to_masks()))
 
-    pieces = map_pieces(
-        encoder,
-        [partial(piece, args) for args in zip(histories, statics, masks_of, strict=True)],
-        params_R,
-        device=history_RBTS.device,
+    drawn = (
+        partial(piece, (history, static, masks.draw(history.shape[1]) if masks else dict))
+        for history, static in zip(histories, statics, strict=True)
     )
+    pieces = map_pieces(encoder, drawn, params_R, device=history_RBTS.device)
     if len(pieces) == 1:
         return Representations(*pieces[0])
     return Representations(torch.cat([p[0] for p in pieces], dim=1), torch.cat([p[1] for p in pieces], dim=2))

@@ -6,7 +6,7 @@ summed in the order of the pieces, so the result does not depend on which core w
 
 import copy
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any
@@ -23,19 +23,19 @@ Piece = Callable[[nn.Module, Params], tuple[Tensor, ...]]
 
 
 def map_pieces(
-    module: nn.Module, piece_functions: Sequence[Piece], params: Params, *, device: torch.device
+    module: nn.Module, pieces: Iterable[Piece], params: Params, *, device: torch.device
 ) -> list[tuple[Tensor, ...]]:
-    """Return what each function makes of the module and its parameters, differentiable with respect to these alone.
+    """Return what each piece makes of the module and its parameters, differentiable with respect to these alone.
 
-    On a CPU with several threads the pieces run side by side, each thread with its own copy of the module
-    (`functional_call` puts parameters into a module while it runs); elsewhere one after another.
+    Pieces are taken from the iterable on the calling thread, one by one, while earlier ones already run. On a CPU with
+    several threads they run side by side, each thread with its own copy of the module (`functional_call` puts
+    parameters into a module while it runs); elsewhere one after another.
     """
     n_workers = torch.get_num_threads()
-    if device.type != "cpu" or n_workers == 1 or len(piece_functions) == 1:
-        return [piece(module, params) for piece in piece_functions]
+    if device.type != "cpu" or n_workers == 1:
+        return [piece(module, params) for piece in pieces]
     names, values = list(params), list(params.values())
-    outputs = _Pieces.apply(module, piece_functions, names, n_workers, *values)  # type: ignore[no-untyped-call]
-    per_piece = len(outputs) // len(piece_functions)
+    per_piece, *outputs = _Pieces.apply(module, pieces, names, n_workers, *values)  # type: ignore[no-untyped-call]
     return [tuple(outputs[first : first + per_piece]) for first in range(0, len(outputs), per_piece)]
 
 
@@ -44,11 +44,11 @@ class _Pieces(torch.autograd.Function):
     def forward(
         ctx: Any,  # noqa: ANN401
         module: nn.Module,
-        piece_functions: Sequence[Piece],
+        pieces: Iterable[Piece],
         names: list[str],
         n_workers: int,
         *values: Tensor,
-    ) -> tuple[Tensor, ...]:
+    ) -> tuple[int | Tensor, ...]:
         needs_grad = any(ctx.needs_input_grad)
 
         def run(piece: Piece) -> tuple[list[Tensor], tuple[Tensor, ...]]:
@@ -56,13 +56,15 @@ class _Pieces(torch.autograd.Function):
                 leaves = [value.detach().requires_grad_(needs_grad) for value in values]
                 return leaves, piece(_own_copy(module), dict(zip(names, leaves, strict=True)))
 
-        results = list(_workers(n_workers).map(run, piece_functions))
+        results = list(_workers(n_workers).map(run, pieces))
         ctx.n_workers = n_workers
         ctx.results = results if needs_grad else None
-        return tuple(output.detach() for _, outputs in results for output in outputs)
+        ctx.set_materialize_grads(False)
+        return len(results[0][1]), *(output.detach() for _, outputs in results for output in outputs)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:  # noqa: ANN401
+        grads = grads[1:]
         per_piece = len(grads) // len(ctx.results)
 
         def run(index: int) -> tuple[Tensor, ...]:

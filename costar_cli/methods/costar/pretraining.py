@@ -78,10 +78,12 @@ class PretrainStage:
         keys = self._represent(state_R, views, statics, None)
         return self._contrast(queries, keys, active, streams), active.flatten(1).sum(dim=1).to(views.dtype)
 
-    def reference(self) -> float | None:
-        """Return the loss of random guessing on a full training batch, `8 temp log N` (or 4 without components)."""
-        positions = (self._panels["train"].length_N - 1).double().mean() * min(self.config.batch_size, self.n_train)
-        n = min(float(positions), self.config.max_contrast or float("inf"))
+    def reference(self, *, validation: bool = False) -> float | None:
+        """Return the loss of random guessing on a full batch, `8 temp log N` (or 4 without components)."""
+        lengths = self._panels["validation" if validation else "train"].length_N
+        batch = self.config.validation_batch_size if validation else self.config.batch_size
+        positions = float((lengths - 1).double().mean()) * min(batch, len(lengths))
+        n = min(positions, self.config.max_contrast or float("inf"))
         return float(log_n_reference(torch.tensor(n), self.config.temperature, components=self.config.components))
 
     def _views(self, name: str, rows_RB: Tensor, streams: Sequence[Stream]) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,0 +1,130 @@
+"""Run every benchmark and keep the results: one JSON document each, and a table of all documents.
+
+    python -m benchmarks.all [--quick] [--threads 2] [--only NAME ...] [--results FOLDER]
+    python -m benchmarks.all --table
+
+Results go to `benchmarks/results/NAME-MACHINE.json`, replacing those of the same machine; `README.md` beside them is
+written from every document in the folder, so each number in it can be traced to a command, a commit and a machine.
+`--table` only writes that table.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.measure import machine_slug, number, run_child
+
+__all__ = ["BENCHMARKS", "main", "render", "stored"]
+
+RESULTS = Path(__file__).resolve().parent / "results"
+BENCHMARKS = ("simulate", "pretrain_step", "scoring", "evaluate_memory", "members")
+TITLES = {
+    "simulate": "Simulating a cohort",
+    "pretrain_step": "Pretraining step",
+    "scoring": "Scoring the test sets",
+    "evaluate_memory": "Evaluating at paper size",
+    "members": "Members together or apart",
+}
+
+
+def run_all(names: Sequence[str], options: Sequence[str], folder: Path) -> list[str]:
+    """Run benchmarks one after another, each in its own process; return the names of those that failed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    failed = []
+    with tempfile.TemporaryDirectory() as temporary:
+        for name in names:
+            print(f"{name} ...", file=sys.stderr, flush=True)
+            out = Path(temporary) / f"{name}.json"
+            try:
+                child = run_child("-m", f"benchmarks.{name}", *options, "--out", str(out))
+            except RuntimeError as error:
+                print(error, file=sys.stderr)
+                failed.append(name)
+                continue
+            print(child.stdout, end="", flush=True)
+            document = json.loads(out.read_text())
+            document["command"] = document["command"].partition(" --out")[0]
+            target = folder / f"{name}-{machine_slug(document['machine'])}.json"
+            target.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n")
+    return failed
+
+
+def stored(folder: Path) -> list[dict[str, Any]]:
+    """Return the documents of a folder, by machine, then in the order of the benchmarks."""
+    documents = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    return sorted(documents, key=lambda d: (machine_slug(d["machine"]), BENCHMARKS.index(d["benchmark"])))
+
+
+def render(documents: Sequence[dict[str, Any]]) -> str:
+    """Return the Markdown table of the documents."""
+    lines = ["# Results", "", "Written by `python -m benchmarks.all`; do not edit. Times are medians.", ""]
+    previous = None
+    for document in documents:
+        slug = machine_slug(document["machine"])
+        if slug != previous:
+            lines += [f"## {_machine(document['machine'])}", ""]
+        previous = slug
+        lines += [f"### {TITLES[document['benchmark']]}", "", _origin(document), ""]
+        lines += ["| what | measured | goal |", "| --- | ---: | --- |"]
+        lines += [
+            f"| {figure['label']} | {_measured(figure)} | {_goal(figure)} |" for figure in document["figures"].values()
+        ]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def write_table(folder: Path) -> Path:
+    """Write the table beside the documents."""
+    path = folder / "README.md"
+    path.write_text(render(stored(folder)))
+    return path
+
+
+def _machine(described: dict[str, Any]) -> str:
+    where = f"{described['cpu']}, {described['cores']} cores, {described['memory_gb']:.0f} GB"
+    return f"{where}, {described['gpu']}" if described["gpu"] else where
+
+
+def _origin(document: dict[str, Any]) -> str:
+    where = document["machine"]
+    quick = " **Toy sizes: says nothing about speed.**" if document["options"].get("quick") else ""
+    return (
+        f"`{document['command']}`, {document['date'][:10]}, commit {document['commit'] or 'unknown'}, "
+        f"{where['threads']} threads, torch {where['torch']}, load average {document['load_average'][0]}.{quick}"
+    )
+
+
+def _measured(figure: dict[str, Any]) -> str:
+    return f"{number(figure['value'])} {figure['unit']}".strip()
+
+
+def _goal(figure: dict[str, Any]) -> str:
+    if figure["goal"] is None:
+        return ""
+    bound = "at most" if figure["at_most"] else "at least"
+    return f"{bound} {number(figure['goal'])}, {'met' if figure['met'] else '**missed**'}"
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="toy sizes")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--only", nargs="+", choices=BENCHMARKS, default=list(BENCHMARKS), metavar="NAME")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--table", action="store_true", help="write the table from the documents that are there")
+    options = parser.parse_args(argv)
+    failed: list[str] = []
+    if not options.table:
+        quick = ["--quick"] if options.quick else []
+        failed = run_all(options.only, [*quick, "--threads", str(options.threads)], options.results)
+    print(f"wrote {write_table(options.results)}")
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main()

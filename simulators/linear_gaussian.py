@@ -1,0 +1,196 @@
+"""A linear-Gaussian panel under time-varying confounding, with effects in closed form: the ground truth for tests.
+
+At step t the covariates x_t and the outcome y_t are observed, then a treatment a_t in {0, 1} is given, and
+
+    x_{t+1} = A x_t + b a_t + state_sd * noise
+    y_{t+1} = d.x_t + theta a_t + rho y_t + outcome_sd * noise
+    P(a_t = 1) = sigmoid(bias + confounding (c.x_t + c_y y_t))
+
+The covariates sway both treatment and outcome (confounding), and earlier treatment sways the covariates, so they also
+mediate: adjusting for the history is right, ignoring the covariates is wrong, and conditioning on later ones is too.
+Under any plan the expected outcomes are linear in the state at the origin.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
+
+__all__ = ["LinearGaussian", "LinearGaussianNoise", "LinearGaussianPanel", "simulate_linear_gaussian"]
+
+Floats = NDArray[np.float64]
+
+BURN_IN: Final = 50  # steps before step 0: by then the start at zero is forgotten
+
+
+def _array(*rows: object) -> Floats:
+    return np.array(rows, dtype=np.float64)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LinearGaussian:
+    """The law of the panel: dx covariates, one binary treatment, one outcome.
+
+    Raises:
+        ValueError: shapes that disagree, a system that explodes, or noise that is not positive.
+    """
+
+    transition: Floats = field(default_factory=lambda: _array([0.7, 0.2], [-0.1, 0.6]))  # A [dx,dx]
+    state_effect: Floats = field(default_factory=lambda: _array(-0.6, 0.3))  # b [dx]
+    outcome_weights: Floats = field(default_factory=lambda: _array(0.8, 0.4))  # d [dx]
+    treatment_effect: float = -1.0  # theta: on the next outcome
+    persistence: float = 0.5  # rho
+    policy_weights: Floats = field(default_factory=lambda: _array(1.0, 0.5))  # c [dx]
+    policy_outcome_weight: float = 0.3  # c_y
+    policy_bias: float = 0.0
+    confounding: float = 1.0  # 0 treats whatever the history
+    state_sd: float = 0.5
+    outcome_sd: float = 0.5
+
+    def __post_init__(self) -> None:
+        dx = len(self.state_effect)
+        vectors = self.state_effect, self.outcome_weights, self.policy_weights
+        if self.transition.shape != (dx, dx) or any(vector.shape != (dx,) for vector in vectors):
+            raise ValueError("transition [dx,dx], state_effect, outcome_weights and policy_weights [dx] disagree")
+        if max(np.abs(np.linalg.eigvals(self.transition)).max(), abs(self.persistence)) >= 1.0:
+            raise ValueError("the system explodes: eigenvalues of transition, and persistence, must be inside (-1, 1)")
+        if self.state_sd <= 0.0 or self.outcome_sd <= 0.0:
+            raise ValueError("state_sd and outcome_sd must be positive")
+
+    @property
+    def n_covariates(self) -> int:
+        """Return dx."""
+        return len(self.state_effect)
+
+    def probability(self, covariates: Floats, outcome: Floats) -> Floats:
+        """Return the probability of treatment `[...]` after covariates `[...,dx]` and outcome `[...]`."""
+        need = covariates @ self.policy_weights + self.policy_outcome_weight * outcome
+        return np.asarray(expit(self.policy_bias + self.confounding * need))
+
+    def step(self, covariates: Floats, outcome: Floats, treatment: ArrayLike) -> tuple[Floats, Floats]:
+        """Return the expected next covariates and outcome."""
+        given = np.asarray(treatment, dtype=np.float64)
+        next_covariates = covariates @ self.transition.T + given[..., None] * self.state_effect
+        return next_covariates, (
+            covariates @ self.outcome_weights + self.treatment_effect * given + self.persistence * outcome
+        )
+
+    def expected_outcomes(self, covariates: Floats, outcome: Floats, plan: ArrayLike) -> Floats:
+        """Return the expected outcomes `[Q,H]` at origin+1 to origin+H, had the plans been followed.
+
+        Args:
+            covariates: at the origin, before its treatment, `[Q,dx]`.
+            outcome: at the origin, `[Q]`.
+            plan: treatments of origin to origin+H-1, `[Q,H]` or `[H]` for all, 0 or 1.
+        """
+        plan_QH = np.broadcast_to(np.asarray(plan, dtype=np.float64), (len(outcome), np.shape(plan)[-1]))
+        expected_QH = np.empty(plan_QH.shape)
+        for h, treatment in enumerate(plan_QH.T):
+            covariates, outcome = self.step(covariates, outcome, treatment)
+            expected_QH[:, h] = outcome
+        return expected_QH
+
+    def impulse_response(self, horizon: int) -> Floats:
+        """Return the effect of one treatment on the outcomes 1 to `horizon` steps later `[H]`."""
+        plan = np.zeros(horizon)
+        plan[:1] = 1.0
+        zero_QD, zero_Q = np.zeros((1, self.n_covariates)), np.zeros(1)
+        return self.expected_outcomes(zero_QD, zero_Q, plan)[0]
+
+    def total_effect(self, horizon: int) -> Floats:
+        """Return by how much always treating moves the outcomes 1 to `horizon` steps later against never treating.
+
+        It is the cumulative impulse response: the same for every subject, as the system is linear.
+        """
+        return self.impulse_response(horizon).cumsum()
+
+
+@dataclass(frozen=True, slots=True)
+class LinearGaussianNoise:
+    """Chance of N subjects by step: standard normals that lead to step t, and the policy's uniforms."""
+
+    state: Floats
+    outcome: Floats
+    treatment: Floats
+
+    @classmethod
+    def draw(cls, n: int, steps: int, n_covariates: int, rng: np.random.Generator) -> Self:
+        """Draw noise; that of the first m of n subjects does not depend on n."""
+        state_rng, outcome_rng, treatment_rng = rng.spawn(3)
+        return cls(
+            state=state_rng.standard_normal((n, steps, n_covariates)),
+            outcome=outcome_rng.standard_normal((n, steps)),
+            treatment=treatment_rng.random((n, steps)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LinearGaussianPanel:
+    """N subjects over T steps: `covariates [N,T,dx]` and `outcomes [N,T]`, then `treatments [N,T]` of the same step.
+
+    `noise` is what chance held for them, so that counterfactuals of these very subjects can be asked.
+    """
+
+    law: LinearGaussian
+    covariates: Floats
+    treatments: NDArray[np.bool_]
+    outcomes: Floats
+    noise: LinearGaussianNoise
+
+    def __len__(self) -> int:
+        return int(self.outcomes.shape[0])
+
+    def expected_outcomes(self, subject: NDArray[np.integer], origin: NDArray[np.integer], plan: ArrayLike) -> Floats:
+        """Return the expected outcomes `[Q,H]` at origin+1 to origin+H under plans `[Q,H]`, given the history."""
+        return self.law.expected_outcomes(self.covariates[subject, origin], self.outcomes[subject, origin], plan)
+
+    def counterfactual_outcomes(
+        self, subject: NDArray[np.integer], origin: NDArray[np.integer], plan: ArrayLike
+    ) -> Floats:
+        """Return the outcomes `[Q,H]` that these subjects would have had under plans `[Q,H]`, with their own noise.
+
+        Raises:
+            ValueError: a plan that ends after the last step.
+        """
+        horizon = np.shape(plan)[-1]
+        if len(origin) and origin.max() + horizon >= self.outcomes.shape[1]:
+            raise ValueError(f"a plan ends after the last step, {self.outcomes.shape[1] - 1}")
+        step_QH = origin[:, None] + np.arange(1, horizon + 1)
+        factual_QH = self.treatments[subject[:, None], step_QH - 1].astype(np.float64)
+        # the system is linear and the noise the same: the difference of plans moves the factual outcomes
+        moved_QH = self.law.expected_outcomes(
+            np.zeros((len(subject), self.law.n_covariates)), np.zeros(len(subject)), np.asarray(plan) - factual_QH
+        )
+        return np.asarray(self.outcomes[subject[:, None], step_QH] + moved_QH)
+
+
+def simulate_linear_gaussian(
+    law: LinearGaussian, n: int, steps: int, rng: np.random.Generator, *, plan: ArrayLike | None = None
+) -> LinearGaussianPanel:
+    """Simulate n subjects over `steps` steps, in the long run's distribution at step 0.
+
+    Args:
+        law: the law of the panel.
+        n: number of subjects.
+        steps: T.
+        rng: generator with a seed sequence, as `np.random.default_rng` makes.
+        plan: treatments `[T]` or `[N,T]` to follow from step 0 on; without one, the policy treats.
+    """
+    noise = LinearGaussianNoise.draw(n, BURN_IN + steps, law.n_covariates, rng)
+    plan_NT = None if plan is None else np.broadcast_to(np.asarray(plan, dtype=np.bool_), (n, steps))
+    covariates_NTD, outcomes_NT = np.zeros((n, BURN_IN + steps, law.n_covariates)), np.zeros((n, BURN_IN + steps))
+    treatments_NT = np.zeros((n, BURN_IN + steps), dtype=np.bool_)
+    for t in range(BURN_IN + steps):
+        if t > 0:
+            x, y = law.step(covariates_NTD[:, t - 1], outcomes_NT[:, t - 1], treatments_NT[:, t - 1])
+            covariates_NTD[:, t] = x + law.state_sd * noise.state[:, t]
+            outcomes_NT[:, t] = y + law.outcome_sd * noise.outcome[:, t]
+        if plan_NT is not None and t >= BURN_IN:
+            treatments_NT[:, t] = plan_NT[:, t - BURN_IN]
+        else:
+            treatments_NT[:, t] = noise.treatment[:, t] < law.probability(covariates_NTD[:, t], outcomes_NT[:, t])
+    kept = np.s_[:, BURN_IN:]
+    of_kept = LinearGaussianNoise(noise.state[kept], noise.outcome[kept], noise.treatment[kept])
+    return LinearGaussianPanel(law, covariates_NTD[kept], treatments_NT[kept], outcomes_NT[kept], of_kept)

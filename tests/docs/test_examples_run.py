@@ -1,0 +1,66 @@
+"""Everything in examples/ does what it says."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from costar_cli.app import main
+from tests.cli.cli_world import REPOSITORY, environment
+
+PLANS = sorted((REPOSITORY / "examples").rglob("*.json"))
+BIN = f"{Path(sys.executable).parent}{os.pathsep}"
+
+
+def run_script(name: str, *args: object, cwd: Path, **settings: str) -> "subprocess.CompletedProcess[str]":
+    env = environment(PATH=BIN + os.environ["PATH"], **settings)
+    command = ["bash", REPOSITORY / "examples" / name, *map(str, args)]
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
+
+
+def test_the_ci_script_runs_every_verb_and_keeps_their_documents(tmp_path: Path) -> None:
+    done = run_script("ci.sh", tmp_path / "out", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    documents = {path.stem: json.loads(path.read_text()) for path in (tmp_path / "out").glob("*.json")}
+    verbs = {document["verb"].split()[0] for document in documents.values()}
+    assert verbs == {"simulate", "pretrain", "finetune", "evaluate", "whatif", "verify"}
+    assert documents["pretrain-again"]["status"] == "up_to_date"
+    assert "zero-shot" in done.stdout.splitlines()[-9]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
+
+
+def test_the_ci_script_stops_with_the_exit_code_of_the_verb_that_failed(tmp_path: Path) -> None:
+    done = run_script("ci.sh", cwd=tmp_path, COSTAR_PRETRAIN_EPOCHS="0")
+    assert done.returncode == 2
+    assert "pretrain.epochs" in done.stderr
+    assert "finetune" not in done.stdout
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=lambda path: path.name)
+def test_every_plan_file_is_answered(plan: Path, tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    words = ["whatif", "-w", str(tiny), "--subject", "33", "--plan", str(plan), "--origin", "2", "--truth", "--json"]
+    code = main(words)
+    document = json.loads(capsys.readouterr().out)
+    assert (code, document["status"]) == (0, "done")
+    content = json.loads(plan.read_text())
+    named = content["plans"] if isinstance(content, dict) else {"plan": content}
+    asked = {name: len(steps) for name, steps in named.items()}
+    answered = [(row["plan"], row["step"]) for row in document["result"]["estimates"]]
+    assert answered == [(name, step) for name, steps in asked.items() for step in range(1, steps + 1)]
+
+
+@pytest.mark.parametrize("script", sorted((REPOSITORY / "examples").glob("*.sh")), ids=lambda path: path.name)
+def test_scripts_stop_at_the_first_error_and_can_be_executed(script: Path) -> None:
+    assert os.access(script, os.X_OK)
+    assert any(line.startswith("set -eu") for line in script.read_text().splitlines())
+
+
+def test_the_examples_page_names_every_example(repository: Path) -> None:
+    page = (repository / "examples" / "README.md").read_text()
+    here = repository / "examples"
+    files = {path.relative_to(here).as_posix() for path in here.rglob("*") if path.is_file()} - {"README.md"}
+    assert {name for name in files if f"`{name}`" not in page} == set()

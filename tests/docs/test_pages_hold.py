@@ -1,0 +1,112 @@
+"""What the pages refer to exists: commands, flags, files, headings, tests."""
+
+import re
+from pathlib import Path
+
+import pytest
+import typer
+
+from costar_cli.app import app
+from costar_cli.config.keys import all_keys
+from tests.cli.cli_world import REPOSITORY
+from tests.docs.pages import FENCED, LINK, PAGES, README, REFERENCE, anchors, commands
+
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+
+
+def flags() -> dict[str, set[str]]:
+    """The options of every verb, for example of `simulate tumor`."""
+    root = typer.main.get_command(app)
+    found = {"": root}
+    for name, command in root.commands.items():
+        found |= {f"{name} {inner}": leaf for inner, leaf in getattr(command, "commands", {}).items()} or {
+            name: command
+        }
+    return {
+        verb: {"--help"} | {flag for p in command.params for flag in (*p.opts, *p.secondary_opts)}
+        for verb, command in found.items()
+    }
+
+
+@every_page
+def test_commands_and_flags_exist(page: Path) -> None:
+    known = flags()
+    wrong = []
+    for words in commands(page):
+        plain = [word for word in words[1:] if not word.startswith("-")]
+        verb = next((verb for verb in known if verb and plain[: len(verb.split())] == verb.split()), "")
+        used = {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)}
+        if (plain and not verb and plain != ["simulate"]) or used - known[verb]:
+            wrong.append(" ".join(words))
+    assert wrong == []
+
+
+@every_page
+def test_links_lead_somewhere(page: Path) -> None:
+    dead = []
+    for match in LINK.finditer(FENCED.sub("", page.read_text("utf-8"))):
+        if "://" in match["target"]:
+            continue
+        target = (page.parent / match["target"]).resolve() if match["target"] else page
+        known = anchors(target) if target.suffix == ".md" and target.exists() else set()
+        if not target.exists() or (match["anchor"] and match["anchor"] not in known):
+            dead.append(match[0])
+    assert dead == []
+
+
+@every_page
+def test_files_and_tests_that_are_named_exist(page: Path) -> None:
+    missing = []
+    for match in REFERENCE.finditer(page.read_text("utf-8")):
+        files = list(REPOSITORY.glob(match["path"].rstrip("/")))
+        texts = [file.read_text("utf-8") for file in files if file.is_file()]
+        if not files or (match["name"] and not any(f"def {match['name']}(" in text for text in texts)):
+            missing.append(match[0])
+    assert missing == []
+
+
+@every_page
+def test_settings_that_are_named_exist(page: Path) -> None:
+    sections = "simulate.tumor|pretrain|finetune|evaluate|runtime"
+    named = re.findall(rf"`((?:{sections})\.[a-z_.]+)`", page.read_text("utf-8"))
+    assert [name for name in named if name not in all_keys()] == []
+
+
+@every_page
+def test_lines_fit_the_width_of_the_code(page: Path) -> None:
+    text = re.sub(r"^\|.*$|^!?\[.*$", "", FENCED.sub("", page.read_text("utf-8")), flags=re.MULTILINE)
+    assert [line for line in text.splitlines() if len(line) > 120] == []
+
+
+def test_every_page_can_be_reached_from_the_readme() -> None:
+    reached, todo = set(), [README]
+    while todo:
+        page = todo.pop()
+        reached.add(page)
+        found = (page.parent / match["target"] for match in LINK.finditer(page.read_text("utf-8")))
+        todo += [target for path in found if (target := path.resolve()) in PAGES and target not in reached]
+    assert set(PAGES) - reached == set()
+
+
+def test_decisions_are_numbered_and_dated() -> None:
+    text = (REPOSITORY / "docs" / "decisions.md").read_text("utf-8")
+    records = re.findall(r"^## (\d+)\. .+\n\n(\d{4}-\d\d-\d\d)\n", text, re.MULTILINE)
+    assert [int(number) for number, _ in records] == list(range(1, len(records) + 1))
+    assert len(records) == len(re.findall(r"^## ", text, re.MULTILINE)) > 20
+    for part in ("Context", "Choice", "Consequence"):
+        assert text.count(f"**{part}.**") == len(records)
+
+
+def test_pictures_are_small_and_used() -> None:
+    pictures = list((REPOSITORY / "docs" / "img").iterdir())
+    text = "".join(page.read_text("utf-8") for page in PAGES)
+    assert pictures
+    assert [p.name for p in pictures if f"img/{p.name}" not in text or p.stat().st_size > 200_000] == []
+
+
+def test_the_changelog_keeps_its_form() -> None:
+    lines = (REPOSITORY / "CHANGELOG.md").read_text("utf-8").splitlines()
+    headings = [line for line in lines if line.startswith("#")]
+    assert headings[:2] == ["# Changelog", "## [Unreleased]"]
+    kinds = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security", "Artifact schema"}
+    assert {heading.removeprefix("### ") for heading in headings if heading.startswith("### ")} <= kinds

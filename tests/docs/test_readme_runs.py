@@ -1,0 +1,55 @@
+"""The README's commands work, and the output that it shows is the program's."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.cli_world import REPOSITORY, environment
+from tests.docs.pages import README, runnable_blocks, skeleton
+
+SMALL = {
+    "COSTAR_SIMULATE_TUMOR_TRAIN": "24",
+    "COSTAR_SIMULATE_TUMOR_VAL": "8",
+    "COSTAR_SIMULATE_TUMOR_TEST": "30",
+    "COSTAR_SIMULATE_TUMOR_TARGET_TRAIN": "6",
+    "COSTAR_SIMULATE_TUMOR_TARGET_VAL": "6",
+    "COSTAR_SIMULATE_TUMOR_TARGET_TEST": "12",
+    "COSTAR_PRETRAIN_EPOCHS": "1",
+}
+
+
+@pytest.fixture(scope="module")
+def transcript(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """What the runnable blocks print, run one after the other in one shell, in a folder that holds the examples."""
+    folder = tmp_path_factory.mktemp("readme")
+    (folder / "examples").symlink_to(REPOSITORY / "examples")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    script = "set -euo pipefail\n" + "\n".join(block.script for block in runnable_blocks(README))
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=folder, env=environment(PATH=path, **SMALL), check=False, **pipes
+    )
+    assert done.returncode == 0, done.stdout
+    return [skeleton(line) for line in done.stdout.splitlines()]
+
+
+def test_the_tour_is_there() -> None:
+    scripts = "".join(block.script for block in runnable_blocks(README))
+    verbs = ["simulate tumor", "pretrain", "finetune", "evaluate", "whatif", "inspect", "verify"]
+    assert [verb for verb in verbs if f"costar {verb}" not in scripts] == []
+
+
+def test_every_line_of_output_is_one_that_the_program_prints(transcript: list[str]) -> None:
+    shown = [line for block in runnable_blocks(README) for line in block.output]
+    assert len(shown) > 30
+    assert [line for line in shown if skeleton(line) not in transcript] == []
+
+
+def test_the_two_commands_are_targets_of_the_makefile() -> None:
+    makefile = (REPOSITORY / "Makefile").read_text()
+    for target in ("demo", "test"):
+        assert f"make {target}" in README.read_text()
+        assert f"\n{target}: " in makefile
