@@ -1,6 +1,6 @@
 """Artifacts: one HDF5 file each, written whole or not at all, safe to read, never pickled."""
 
-from costar_cli.artifact.lineage import check_parents, differing_parents, fingerprint
+from costar_cli.artifact.lineage import fingerprint
 from costar_cli.artifact.read import read_artifact, read_header, verify_artifact
 from costar_cli.artifact.record import Artifact
 from costar_cli.artifact.spec import SCHEMA_VERSION
@@ -10,9 +10,7 @@ from costar_cli.artifact.write import write_artifact
 __all__ = [
     "SCHEMA_VERSION",
     "Artifact",
-    "check_parents",
     "describe",
-    "differing_parents",
     "fingerprint",
     "read_artifact",
     "read_header",

@@ -8,14 +8,10 @@ import pytest
 
 from costar_cli.artifact import (
     SCHEMA_VERSION,
-    Artifact,
-    check_parents,
-    differing_parents,
     fingerprint,
     write_artifact,
 )
 from costar_cli.artifact.spec import KINDS, content_problems
-from costar_cli.errors import MismatchError
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "format.md").read_text(encoding="utf-8")
 
@@ -74,18 +70,3 @@ def test_fingerprint_depends_on_kind_parents_config_and_version(monkeypatch):
     monkeypatch.setattr("costar_cli.artifact.lineage.__version__", "99")
     others.add(fingerprint("model", parents={"dataset": "a", "encoder": "b"}, config={"seed": 1, "x": [1, 2]}))
     assert len(others | {base}) == 5
-
-
-def test_parents_that_differ_are_named():
-    artifact = Artifact(kind="model", arrays={}, meta={}, parents={"dataset": "a" * 64}, path=Path("model.h5"))
-    check_parents(artifact, {"dataset": "a" * 64})
-    assert differing_parents(artifact, {}) == []
-    found = {"dataset": "b" * 64, "encoder": "c" * 64}
-    assert differing_parents(artifact, found) == [
-        "the model was made from another dataset: aaaaaaaaaaaa, not bbbbbbbbbbbb",
-        "the model was made from another encoder: none recorded, not cccccccccccc",
-    ]
-    with pytest.raises(MismatchError) as caught:
-        check_parents(artifact, found)
-    assert caught.value.where == "model.h5"
-    assert len(caught.value.details) == 1
