@@ -12,13 +12,13 @@ Under any plan the expected outcomes are linear in the state at the origin.
 """
 
 from dataclasses import dataclass, field
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-__all__ = ["LinearGaussian", "LinearGaussianNoise", "LinearGaussianPanel", "simulate_linear_gaussian"]
+__all__ = ["LinearGaussian", "LinearGaussianPanel", "simulate_linear_gaussian"]
 
 Floats = NDArray[np.float64]
 
@@ -97,7 +97,7 @@ class LinearGaussian:
         plan = np.zeros(horizon)
         plan[:1] = 1.0
         zero_QD, zero_Q = np.zeros((1, self.n_covariates)), np.zeros(1)
-        return self.expected_outcomes(zero_QD, zero_Q, plan)[0]
+        return np.asarray(self.expected_outcomes(zero_QD, zero_Q, plan)[0])
 
     def total_effect(self, horizon: int) -> Floats:
         """Return by how much always treating moves the outcomes 1 to `horizon` steps later against never treating.
@@ -108,36 +108,13 @@ class LinearGaussian:
 
 
 @dataclass(frozen=True, slots=True)
-class LinearGaussianNoise:
-    """Chance of N subjects by step: standard normals that lead to step t, and the policy's uniforms."""
-
-    state: Floats
-    outcome: Floats
-    treatment: Floats
-
-    @classmethod
-    def draw(cls, n: int, steps: int, n_covariates: int, rng: np.random.Generator) -> Self:
-        """Draw noise; that of the first m of n subjects does not depend on n."""
-        state_rng, outcome_rng, treatment_rng = rng.spawn(3)
-        return cls(
-            state=state_rng.standard_normal((n, steps, n_covariates)),
-            outcome=outcome_rng.standard_normal((n, steps)),
-            treatment=treatment_rng.random((n, steps)),
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class LinearGaussianPanel:
-    """N subjects over T steps: `covariates [N,T,dx]` and `outcomes [N,T]`, then `treatments [N,T]` of the same step.
-
-    `noise` is what chance held for them, so that counterfactuals of these very subjects can be asked.
-    """
+    """N subjects over T steps: `covariates [N,T,dx]` and `outcomes [N,T]`, then `treatments [N,T]` of the same step."""
 
     law: LinearGaussian
     covariates: Floats
     treatments: NDArray[np.bool_]
     outcomes: Floats
-    noise: LinearGaussianNoise
 
     def __len__(self) -> int:
         return int(self.outcomes.shape[0])
@@ -171,6 +148,9 @@ def simulate_linear_gaussian(
 ) -> LinearGaussianPanel:
     """Simulate n subjects over `steps` steps, in the long run's distribution at step 0.
 
+    The first m of n subjects do not depend on n. With the same seed, a plan and the policy share their history up to
+    step 0 and all noise.
+
     Args:
         law: the law of the panel.
         n: number of subjects.
@@ -178,19 +158,18 @@ def simulate_linear_gaussian(
         rng: generator with a seed sequence, as `np.random.default_rng` makes.
         plan: treatments `[T]` or `[N,T]` to follow from step 0 on; without one, the policy treats.
     """
-    noise = LinearGaussianNoise.draw(n, BURN_IN + steps, law.n_covariates, rng)
-    plan_NT = None if plan is None else np.broadcast_to(np.asarray(plan, dtype=np.bool_), (n, steps))
-    covariates_NTD, outcomes_NT = np.zeros((n, BURN_IN + steps, law.n_covariates)), np.zeros((n, BURN_IN + steps))
-    treatments_NT = np.zeros((n, BURN_IN + steps), dtype=np.bool_)
+    state_rng, outcome_rng, treatment_rng = rng.spawn(3)
+    shape = (n, BURN_IN + steps)
+    covariates_NTD = law.state_sd * state_rng.standard_normal((*shape, law.n_covariates))
+    outcomes_NT = law.outcome_sd * outcome_rng.standard_normal(shape)
+    uniform_NT, treatments_NT = treatment_rng.random(shape), np.zeros(shape, dtype=np.bool_)
+    if plan is not None:
+        treatments_NT[:, BURN_IN:] = plan
     for t in range(BURN_IN + steps):
         if t > 0:
             x, y = law.step(covariates_NTD[:, t - 1], outcomes_NT[:, t - 1], treatments_NT[:, t - 1])
-            covariates_NTD[:, t] = x + law.state_sd * noise.state[:, t]
-            outcomes_NT[:, t] = y + law.outcome_sd * noise.outcome[:, t]
-        if plan_NT is not None and t >= BURN_IN:
-            treatments_NT[:, t] = plan_NT[:, t - BURN_IN]
-        else:
-            treatments_NT[:, t] = noise.treatment[:, t] < law.probability(covariates_NTD[:, t], outcomes_NT[:, t])
-    kept = np.s_[:, BURN_IN:]
-    of_kept = LinearGaussianNoise(noise.state[kept], noise.outcome[kept], noise.treatment[kept])
-    return LinearGaussianPanel(law, covariates_NTD[kept], treatments_NT[kept], outcomes_NT[kept], of_kept)
+            covariates_NTD[:, t] += x
+            outcomes_NT[:, t] += y
+        if plan is None or t < BURN_IN:
+            treatments_NT[:, t] = uniform_NT[:, t] < law.probability(covariates_NTD[:, t], outcomes_NT[:, t])
+    return LinearGaussianPanel(law, covariates_NTD[:, BURN_IN:], treatments_NT[:, BURN_IN:], outcomes_NT[:, BURN_IN:])

@@ -37,10 +37,10 @@ PRESETS: Mapping[PresetName, Mapping[str, object]] = {
     },
     "default": {
         **_PAPER_SIZES,
-        "pretrain.epochs": 6,
-        "pretrain.members": 1,
-        "finetune.epochs": 30,
-        "finetune.members": 1,
+        "pretrain.epochs": 4,
+        "pretrain.members": 2,
+        "finetune.epochs": 20,
+        "finetune.members": 2,
     },
     "paper": {
         **_PAPER_SIZES,
