@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 from benchmarks.measure import machine
+from costar_cli.evaluate import paired_difference, read_evaluation
 
 __all__ = ["main"]
 
@@ -41,8 +42,23 @@ def main() -> int:
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.with_suffix(".csv").write_bytes((args.folder / "evaluation.csv").read_bytes())
     result = {"command": " ".join(["python -m benchmarks.pretraining", *sys.argv[1:]]), "machine": machine()}
-    args.out.with_suffix(".json").write_text(json.dumps({**result, "minutes": minutes}, indent=1) + "\n")
+    result |= {"minutes": minutes, "pretrained minus scratch": differences(args.folder / "evaluation.h5")}
+    args.out.with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
     return 0
+
+
+def differences(evaluation: Path) -> dict[str, dict[str, float]]:
+    """Return the difference of the average RMSE per set-up, paired over patients, in the report's unit."""
+    report = read_evaluation(evaluation)
+    table = {}
+    for setup in ("zero-shot", "few-shot", "supervised"):
+        pair = (report.errors_of(setup, "COSTAR"), report.errors_of(setup, "COSTAR (scratch)"))
+        found = paired_difference(*pair, level=0.95, replicates=2000, seed=0)
+        if found is not None:
+            values = (found.average, *found.interval.average)
+            rounded = [round(float(value) * report.unit.factor, 4) for value in values]
+            table[setup] = dict(zip(("difference", "lower", "upper"), rounded, strict=True))
+    return table
 
 
 def run_verb(verb: list[str], folder: Path) -> float:
