@@ -147,7 +147,7 @@ def _verb(args: Sequence[str]) -> str:
 
 def _interrupted(verb: str) -> InterruptedRunError:
     if verb in RESUMABLE:
-        return InterruptedRunError("interrupted; progress is saved", fix="run the same command to continue")
+        return InterruptedRunError("interrupted", fix="run the same command to continue from the last saved step")
     return InterruptedRunError("interrupted", fix="run the same command again; complete files are kept")
 
 

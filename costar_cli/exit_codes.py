@@ -18,4 +18,4 @@ class ExitCode(IntEnum):
     LOCKED = 7  # another costar process works in this workspace
     STORAGE = 8  # the disk is full, read-only, or forbidden
     TRAINING = 9  # training diverged: a loss or gradient is not finite
-    INTERRUPTED = 130  # Ctrl-C: progress is saved, the same command continues
+    INTERRUPTED = 130  # Ctrl-C: the same command continues from the last saved step

@@ -48,8 +48,9 @@ Verbs find their inputs there and write their outputs there; every input and out
 | `evaluation.h5`, `evaluation.csv`, `plots/` | `costar evaluate` |
 | `runs/` | the state of interrupted training runs |
 
-Each verb that writes is a build step. With the same inputs, settings and version it says `up to date` and exits 0. A
-file made from something else is never replaced silently: `--overwrite` replaces it. After an interruption the same
+`simulate`, `pretrain`, `finetune` and `evaluate` are build steps. With the same inputs, settings and version they say
+`up to date` and exit 0. A file made from something else is never replaced silently: `--overwrite` replaces it; the
+files that `whatif` is told to write are replaced with `--overwrite` alone. After an interruption the same
 command continues; `--fresh` starts over. One process at a time writes in a workspace.
 
 ## Output

@@ -35,7 +35,7 @@ verb() {
 
 # value NAME EXPRESSION: print a Python expression over the document d.
 value() {
-  python3 -c 'import json, sys; d = json.load(open(sys.argv[1])); print(eval(sys.argv[2]))' "$folder/$1.json" "$2"
+  python3 -c 'import json, sys; d = json.load(sys.stdin); print(eval(sys.argv[1]))' "$2" < "$folder/$1.json"
 }
 
 # check NAME EXPRESSION: stop unless the expression over the document d is true.
@@ -69,5 +69,5 @@ check pretrain-again 'd["status"] == "up_to_date"'
 verb verify verify "$COSTAR_WORKSPACE/model.h5"
 
 echo
-value evaluate '"\n".join("%-11s %-28s %6.3f %s" % (row["setup"], row["label"] + ("" if row["basis"] == "ours" else
-  " (%s)" % row["basis"].split(",")[0]), row["mean"]["average"], d["result"]["unit"]["label"]) for row in d["result"]["rows"])'
+value evaluate '"\n".join("%-11s %-42s %6.3f" % (row["setup"], row["label"] + ", " + row["basis"].split(",")[0],
+  row["mean"]["average"]) for row in d["result"]["rows"])'

@@ -144,6 +144,8 @@ def _show(session: Session, report: "EvaluationReport") -> None:
         average = _spread(row.mean.average, row.sd.average if row.sd else None)
         rows.append([row.setup, label, average, _number(ensemble), interval, *steps])
     session.out.table(headers, rows)
+    if any(row.lower is not None for row in report.rows):
+        session.out.note("the interval resamples test subjects and holds the trained members fixed")
 
 
 def _spread(mean: float | None, sd: float | None) -> str | None:

@@ -62,13 +62,14 @@ class Candidate:
 
     @property
     def trained_on(self) -> dict[str, int]:
-        """Return how many labelled subjects of each part the model was trained and selected on."""
+        """Return how many labelled subjects of each part the model was trained on."""
         return {str(part): int(count) for part, count in self.meta.get("trained_on", {}).items()}
 
     @property
     def labelled_target_subjects(self) -> int:
         """Return how many labelled target subjects the model touched, those it was selected on included."""
-        return sum(count for part, count in self.trained_on.items() if part.startswith("target/"))
+        counts = {**self.trained_on, **self.meta.get("selected_on", {})}
+        return sum(int(count) for part, count in counts.items() if part.startswith("target/"))
 
 
 @dataclass(frozen=True, slots=True)

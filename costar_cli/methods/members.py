@@ -45,6 +45,6 @@ def call_members(module: nn.Module, params_R: Params, *args_R: Any) -> Any:  # n
         return functional_call(module, params, args)
 
     if n_members(params_R) == 1:
-        one: Callable[[Tensor], Tensor] = lambda t: t[0]  # noqa: E731
+        one: Callable[[Tensor], Tensor] = lambda t: t.squeeze(0)  # noqa: E731 - its gradient is a view, unlike t[0]
         return tree_map(lambda t: t[None], call(tree_map(one, params_R), tree_map(one, args_R)))
     return vmap(call)(params_R, args_R)

@@ -6,7 +6,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -18,9 +18,15 @@ from costar_cli.methods.members import Params
 from costar_cli.reporting import Reporter
 from costar_cli.train.group import GroupState, MemberRecord
 
-__all__ = ["Checkpoint", "Interrupt"]
+__all__ = ["Checkpoint", "FinishedGroup", "Interrupt"]
 
-Finished = tuple[Params, list[MemberRecord]]
+
+class FinishedGroup(NamedTuple):
+    """Members whose training is complete: the weights to return `[members,...]` and their histories."""
+
+    members: list[int]
+    kept: Params
+    records: list[MemberRecord]
 
 
 class Interrupt:
@@ -71,17 +77,22 @@ class Checkpoint:
         self, path: Path, fingerprint: str, *, reporter: Reporter, seconds: float = 15.0, fresh: bool = False
     ) -> None:
         self._path, self._fingerprint, self._seconds = path, fingerprint, seconds
+        self._reporter = reporter
         self._saved_at = time.monotonic()
-        self._finished: list[Finished] = []
+        self._finished: list[FinishedGroup] = []
         self._pending: tuple[dict[str, Any], dict[str, NDArray[np.generic]]] | None = None
         if fresh:
             self.remove()
         elif path.exists():
             self._load(reporter)
 
-    def finished_groups(self) -> list[Finished]:
+    def finished_groups(self) -> list[FinishedGroup]:
         """Return the groups that an earlier run completed."""
         return list(self._finished)
+
+    def pending_members(self) -> list[int]:
+        """Return the members that an earlier run was training when it ended."""
+        return [] if self._pending is None else list(self._pending[0]["members"])
 
     def restore(self, state: GroupState) -> None:
         """Continue the group that an earlier run left unfinished, if this is it."""
@@ -93,9 +104,10 @@ class Checkpoint:
         state.records = [MemberRecord(**record) for record in meta["records"]]
         self._pending = None
 
-    def finish(self, state: GroupState) -> Finished:
+    def finish(self, state: GroupState) -> FinishedGroup:
         """Remember a complete group."""
-        self._finished.append(({n: v.cpu() for n, v in state.kept.items()}, state.records))
+        kept = {n: v.cpu() for n, v in state.kept.items()}
+        self._finished.append(FinishedGroup(state.members, kept, state.records))
         self._write(None)
         return self._finished[-1]
 
@@ -108,6 +120,7 @@ class Checkpoint:
         if interrupted or time.monotonic() - self._saved_at >= self._seconds:
             self._write(state)
         if interrupted:
+            self._reporter.note(f"progress is saved at epoch {state.epoch + 1}, step {state.step + 1}")
             raise KeyboardInterrupt
 
     def remove(self) -> None:
@@ -116,11 +129,11 @@ class Checkpoint:
 
     def _write(self, state: GroupState | None) -> None:
         arrays: dict[str, NDArray[np.generic]] = {}
-        for index, (params, _) in enumerate(self._finished):
-            arrays |= {f"finished/{index}/{name}": value.numpy() for name, value in params.items()}
+        for index, group in enumerate(self._finished):
+            arrays |= {f"finished/{index}/{name}": value.numpy() for name, value in group.kept.items()}
         meta: dict[str, Any] = {
             "fingerprint": self._fingerprint,
-            "finished": [[asdict(record) for record in records] for _, records in self._finished],
+            "finished": [{"members": g.members, "records": [asdict(r) for r in g.records]} for g in self._finished],
             "current": None,
         }
         if state is not None:
@@ -144,14 +157,15 @@ class Checkpoint:
         if artifact.meta["fingerprint"] != self._fingerprint:
             reporter.note("inputs or settings changed since the interrupted run: starting over")
             return
-        for index, records in enumerate(artifact.meta["finished"]):
+        for index, group in enumerate(artifact.meta["finished"]):
             prefix = f"finished/{index}/"
             params = {
                 name.removeprefix(prefix): torch.from_numpy(np.array(value))
                 for name, value in artifact.arrays.items()
                 if name.startswith(prefix)
             }
-            self._finished.append((params, [MemberRecord(**record) for record in records]))
+            records = [MemberRecord(**record) for record in group["records"]]
+            self._finished.append(FinishedGroup(group["members"], params, records))
         current = artifact.meta["current"]
         if current is not None:
             arrays = {
@@ -160,4 +174,4 @@ class Checkpoint:
             self._pending = (current, arrays)
             reporter.note(f"continuing at epoch {current['epoch'] + 1}, step {current['step'] + 1}")
         elif self._finished:
-            reporter.note(f"continuing after {sum(len(records) for _, records in self._finished)} finished members")
+            reporter.note(f"continuing after {sum(len(group.members) for group in self._finished)} finished members")

@@ -74,7 +74,7 @@ class GroupState:
             params=params,
             state={n: v.to(runtime.device, runtime.dtype) for n, v in state.items()},
             kept={n: v.detach().clone() for n, v in params.items()},
-            optimizer=torch.optim.Adam(list(params.values()), lr=stage.config.learning_rate),
+            optimizer=torch.optim.Adam(list(params.values()), lr=stage.config.learning_rate, fused=True),
             records=[MemberRecord() for _ in members],
             loss_sum_R=torch.zeros(len(members), dtype=torch.float64, device=runtime.device),
         )

@@ -10,7 +10,7 @@ from costar_cli.methods.base import Stage
 from costar_cli.methods.members import Params
 from costar_cli.methods.streams import Stream
 from costar_cli.reporting import Reporter, Task
-from costar_cli.train.checkpoint import Checkpoint, Interrupt
+from costar_cli.train.checkpoint import Checkpoint, FinishedGroup, Interrupt
 from costar_cli.train.group import GroupState
 from costar_cli.train.runtime import Runtime
 
@@ -34,26 +34,43 @@ def train_members(
         TrainingError: a loss or gradient is not finite.
         KeyboardInterrupt: the run was interrupted; its state is saved.
     """
-    size = runtime.group_size(members)
-    groups = [list(range(first, min(first + size, members))) for first in range(0, members, size)]
     finished = checkpoint.finished_groups()
-    steps = steps_per_epoch(stage)
-    total = len(groups) * stage.config.epochs * steps
+    groups = _groups(members, runtime.group_size(members), finished, checkpoint.pending_members())
+    steps = stage.config.epochs * steps_per_epoch(stage)
+    n_rounds = len(finished) + len(groups)
     with (
         Interrupt() as interrupt,
-        reporter.task(stage.name, total=total, done=len(finished) * stage.config.epochs * steps) as task,
+        reporter.task(stage.name, total=n_rounds * steps, done=len(finished) * steps) as task,
     ):
-        for group in groups[len(finished) :]:
+        for group in groups:
             state = GroupState.fresh(stage, group, runtime)
             checkpoint.restore(state)
-            task.advance(state.epoch * steps + state.step)
+            task.advance(state.epoch * steps_per_epoch(stage) + state.step)
             train_group(stage, state, runtime, checkpoint, task, interrupt)
             finished.append(checkpoint.finish(state))
             interrupt.stop_if_requested()
-    rows = [record for _, records in finished for record in records]
-    params = {name: torch.cat([kept[name] for kept, _ in finished]) for name in finished[0][0]}
-    history = {key: [asdict(record)[key] for record in rows] for key in ("train_loss", "validation_loss", "best_epoch")}
-    return TrainedMembers(params, history)
+    return _assembled(finished)
+
+
+def _groups(members: int, size: int, finished: list[FinishedGroup], pending: list[int]) -> list[list[int]]:
+    """Return the groups still to train: the one left unfinished first, then the rest, `size` at a time.
+
+    The size may differ from that of the interrupted run: results do not depend on it.
+    """
+    done = {member for group in finished for member in group.members} | set(pending)
+    rest = [member for member in range(members) if member not in done]
+    slices = [rest[first : first + size] for first in range(0, len(rest), size)]
+    return [pending, *slices] if pending else slices
+
+
+def _assembled(finished: list[FinishedGroup]) -> TrainedMembers:
+    """Return all members in order, whatever the groups in which they were trained."""
+    order = torch.tensor([member for group in finished for member in group.members]).argsort()
+    params = {name: torch.cat([group.kept[name] for group in finished])[order] for name in finished[0].kept}
+    records = [record for group in finished for record in group.records]
+    rows = [asdict(records[at]) for at in order.tolist()]
+    keys = ("train_loss", "validation_loss", "best_epoch")
+    return TrainedMembers(params, {key: [row[key] for row in rows] for key in keys})
 
 
 def train_group(
@@ -153,7 +170,8 @@ def _require_finite(stage: Stage, state: GroupState, loss_R: Tensor) -> None:
         (value.grad.flatten(1).square().sum(dim=1) for value in state.params.values() if value.grad is not None),
         torch.zeros_like(loss_R),
     )
-    bad = ~(torch.isfinite(loss_R) & torch.isfinite(squared_R))
+    running_R = torch.tensor([not record.stopped for record in state.records], device=loss_R.device)
+    bad = running_R & ~(torch.isfinite(loss_R) & torch.isfinite(squared_R))
     if bool(bad.any()):
         members = [member for member, is_bad in zip(state.members, bad.tolist(), strict=True) if is_bad]
         raise TrainingError(

@@ -7,6 +7,7 @@ import torch
 
 from costar_cli.config.models import RuntimeConfig
 from costar_cli.errors import DeviceError
+from costar_cli.train.allocator import keep_freed_memory
 
 __all__ = ["Runtime"]
 
@@ -37,6 +38,7 @@ class Runtime:
             raise DeviceError(
                 "this GPU has no bfloat16 arithmetic", where="--precision bf16", fix="use `--precision float32`"
             )
+        keep_freed_memory()
         if config.threads is not None:
             torch.set_num_threads(config.threads)
         torch.set_float32_matmul_precision("high" if config.precision == "tf32" else "highest")

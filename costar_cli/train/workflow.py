@@ -112,20 +112,26 @@ def finetune(
         validation=validation,
         start_R=_start(start, members),
         drop_last=domain == "source",
+        name="finetune" if domain == "source" else "finetune on target",
     )
     run = Checkpoint(checkpoint, fingerprint, reporter=reporter, fresh=fresh)
     trained = train_members(stage, members, runtime, run, reporter)
     meta = _meta(dataset, encoder, trained, fingerprint, config.model_dump(), runtime)
-    labelled = dict(start.trained_on) if start else {}
+    same_data = start is not None and (start.parents or {}).get("dataset") == dataset.digest
+    before = (start.meta or {}) if start and same_data else {}  # counts of another data set say nothing of this one's
     meta |= {
         "method": "costar",
         "init": _init(start),
         "domain": domain,
         "horizon": dataset.horizon,
         "hidden": hidden,
-        "trained_on": labelled | {f"{domain}/train": stage.n_train},
-        "selected_on": {f"{domain}/val": stage.n_validation},
+        "trained_on": {**before.get("trained_on", {}), f"{domain}/train": stage.n_train},
+        "selected_on": {**before.get("selected_on", {}), f"{domain}/val": stage.n_validation},
     }
+    if start and not same_data:
+        meta["warnings"] = [
+            f"started from a model of another data set ({(start.parents or {}).get('dataset', '?')[:8]})"
+        ]
     parents = {"dataset": dataset.digest}
     if start:
         parents["model" if few_shot else "encoder"] = start.digest

@@ -20,6 +20,7 @@ LINK = re.compile(r"\]\((?P<target>[^)\s#]*)(?:#(?P<anchor>[^)\s]+))?\)")
 REFERENCE = re.compile(
     r"`(?P<path>(?:costar_cli|simulators|tests|benchmarks|docs|examples)/[^`\s:]*)(?:::(?P<name>\w+))?`"
 )
+ARTIFACT = ["costar", "artifact"]  # the first line of every artifact is no command
 NUMBER = re.compile(r"-?\d+(?:[.,]\d+)*")
 
 
@@ -63,7 +64,7 @@ def commands(page: Path) -> Iterator[list[str]]:
     for line in lines:
         for part in re.split(r"&&|\|\||;| \| | {2,}", line.partition(" #")[0]):
             words = re.sub(r"[\[\]$>]", " ", part).split()
-            if words[:1] == ["costar"]:
+            if words[:1] == ["costar"] and words != ARTIFACT:
                 yield words
 
 

@@ -54,8 +54,7 @@ def test_every_plan_file_is_answered(plan: Path, tiny: Path, capsys: pytest.Capt
 
 
 @pytest.mark.parametrize("script", sorted((REPOSITORY / "examples").glob("*.sh")), ids=lambda path: path.name)
-def test_scripts_stop_at_the_first_error_and_can_be_executed(script: Path) -> None:
-    assert os.access(script, os.X_OK)
+def test_scripts_stop_at_the_first_error(script: Path) -> None:
     assert any(line.startswith("set -eu") for line in script.read_text().splitlines())
 
 

@@ -29,9 +29,7 @@ def transcript(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     script = "set -euo pipefail\n" + "\n".join(block.script for block in runnable_blocks(README))
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    done = subprocess.run(
-        ["bash", "-c", script], cwd=folder, env=environment(PATH=path, **SMALL), check=False, **pipes
-    )
+    done = subprocess.run(["bash", "-c", script], cwd=folder, env=environment(PATH=path, **SMALL), check=False, **pipes)
     assert done.returncode == 0, done.stdout
     return [skeleton(line) for line in done.stdout.splitlines()]
 

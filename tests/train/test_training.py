@@ -1,5 +1,6 @@
 """Training runs: members, seeds, early stopping, kept weights, resume, divergence."""
 
+import contextlib
 import signal
 import threading
 from dataclasses import replace
@@ -11,14 +12,27 @@ import torch
 
 from costar_cli.artifact import write_artifact
 from costar_cli.config.models import RuntimeConfig
-from costar_cli.errors import DeviceError, MismatchError, TrainingError, UsageError
+from costar_cli.errors import DataError, DeviceError, MismatchError, TrainingError, UsageError
+from costar_cli.evaluate import Candidate
+from costar_cli.methods.costar.pretraining import PretrainStage
+from costar_cli.methods.costar.supervised import SupervisedStage
 from costar_cli.panel import Dataset
 from costar_cli.reporting import NullReporter
 from costar_cli.train import Runtime, checkpoint, loop
 from costar_cli.train.checkpoint import Checkpoint
-from costar_cli.train.group import MemberRecord
+from costar_cli.train.group import GroupState, MemberRecord
 from costar_cli.train.loop import train_members
-from tests.train.worlds import as_model, pretrain_stage, run_finetune, run_pretrain, supervised_stage
+from tests.train.worlds import (
+    ENCODER,
+    FINETUNE,
+    PRETRAIN,
+    as_model,
+    panels,
+    pretrain_stage,
+    run_finetune,
+    run_pretrain,
+    supervised_stage,
+)
 
 CPU = RuntimeConfig(device="cpu")
 # Adam makes full steps of gradients that are pure rounding error (a key's bias has none but that), so runs that round
@@ -190,16 +204,34 @@ def test_a_run_with_other_settings_does_not_continue_the_old_state(tumor_dataset
     assert "unreadable" in reporter.warnings[0]
 
 
-def test_divergence_is_one_clear_error(tumor_dataset: Dataset, tmp_path: Path):
+@pytest.mark.parametrize("where", ["loss", "gradient"])
+def test_divergence_is_one_clear_error(where, tumor_dataset: Dataset, tmp_path: Path, monkeypatch):
+    stage = supervised_stage(tumor_dataset)
+    calls = iter(range(10**6))
+
+    def diverging(params, state, rows, streams):
+        total = sum(value.flatten(1).sum(dim=1) for value in params.values())
+        if next(calls) < 7:
+            return total * 0 + 1, state
+        return (total * torch.inf if where == "loss" else (total - total.detach()).abs().sqrt()), state
+
+    monkeypatch.setattr(stage, "loss", diverging)
+    run = Checkpoint(tmp_path / "run.h5", "f", reporter=NullReporter())
+    with pytest.raises(TrainingError, match="not finite") as error:
+        train_members(stage, 1, Runtime.resolve(CPU), run, NullReporter())
+    assert error.value.where == "finetune, member 0, epoch 2, step 3"
+    assert "--learning-rate" in error.value.fix
+
+
+def test_values_that_are_not_finite_stop_training_before_it_starts(tumor_dataset: Dataset, tmp_path: Path):
     panel = tumor_dataset.panel("source", "train")
     outcomes = panel.outcomes.copy()
     outcomes[3, 2] = np.nan
     part = next(iter(tumor_dataset.panels))
     broken = replace(tumor_dataset, panels={**tumor_dataset.panels, part: replace(panel, outcomes=outcomes)})
-    with pytest.raises(TrainingError, match="not finite") as error:
-        run_finetune(broken, tmp_path)
-    assert "epoch 1" in error.value.where
-    assert "--learning-rate" in error.value.fix
+    for run in (run_pretrain, run_finetune):
+        with pytest.raises(DataError, match="finite"):
+            run(broken, tmp_path)
 
 
 def test_few_shot_starts_from_the_source_model_and_leaves_it_alone(tumor_dataset: Dataset, tmp_path: Path):
@@ -243,3 +275,82 @@ def test_every_precision_trains(precision, tumor_dataset: Dataset, tmp_path: Pat
     dtype = np.float64 if precision == "float64" else np.float32
     assert trained.arrays["params/encoder.embedding.scalar.weight"].dtype == dtype
     assert np.isfinite(trained.meta["history"]["train_loss"]).all()
+
+
+@pytest.mark.parametrize(("first", "then"), [(1, 4), (2, 1), (3, 2)])
+def test_a_run_continues_with_another_group_size(first, then, tumor_dataset: Dataset, tmp_path: Path, monkeypatch):
+    sizes = [EXACT.model_copy(update={"group": size}) for size in (first, then)]
+    whole = run_finetune(tumor_dataset, tmp_path / "whole", members=4, epochs=2, runtime=EXACT)
+    calls = iter(range(10**6))
+    step = loop.training_step
+
+    def dying_step(*args):
+        if next(calls) == 12:  # in the second group of members
+            raise KilledError
+        return step(*args)
+
+    monkeypatch.setattr(loop, "training_step", dying_step)
+    monkeypatch.setattr(checkpoint.time, "monotonic", iter(range(0, 10**9, 10**3)).__next__)
+    with pytest.raises(KilledError):
+        run_finetune(tumor_dataset, tmp_path / "cut", members=4, epochs=2, runtime=sizes[0])
+    monkeypatch.undo()
+    continued = run_finetune(tumor_dataset, tmp_path / "cut", members=4, epochs=2, runtime=sizes[1])
+    assert continued.meta["members"] == 4
+    close(continued.arrays, whole.arrays)
+
+
+def test_a_stopped_member_cannot_stop_its_companions(tumor_dataset: Dataset):
+    stage = supervised_stage(tumor_dataset)
+    state = GroupState.fresh(stage, [0, 1], Runtime.resolve(CPU))
+    loss = torch.tensor([torch.nan, 1.0])
+    state.records[0].stopped = True
+    loop._require_finite(stage, state, loss)
+    state.records[0].stopped = False
+    with pytest.raises(TrainingError, match="not finite"):
+        loop._require_finite(stage, state, loss)
+
+
+def test_counts_of_another_data_set_are_not_carried_over(tumor_dataset: Dataset, tmp_path: Path):
+    mine, other = (replace(tumor_dataset, digest=digest) for digest in ("a" * 64, "b" * 64))
+    source = as_model(run_finetune(mine, tmp_path / "a", epochs=1))
+    here = run_finetune(mine, tmp_path / "b", start=source, domain="target", epochs=1)
+    assert here.meta["selected_on"] == {"source/val": 12, "target/val": 7}
+    assert "warnings" not in here.meta
+    there = run_finetune(other, tmp_path / "c", start=source, domain="target", epochs=1)
+    assert there.meta["trained_on"] == {"target/train": 6}
+    assert "another data set (aaaaaaaa)" in there.meta["warnings"][0]
+
+
+def test_labelled_target_subjects_of_a_real_few_shot_model_include_those_it_was_selected_on(tumor_dataset, tmp_path):
+    source = run_finetune(tumor_dataset, tmp_path / "a", epochs=1)
+    target = run_finetune(tumor_dataset, tmp_path / "b", start=as_model(source), domain="target", epochs=1)
+    counts = [Candidate(as_model(t), t.meta).labelled_target_subjects for t in (source, target)]
+    assert counts == [0, 6 + 7]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_all_stages_run_on_a_gpu_and_agree_with_the_cpu_on_predictions(tumor_dataset: Dataset, tmp_path: Path):
+    cuda = RuntimeConfig(device="cuda")
+    encoder = as_model(run_pretrain(tumor_dataset, tmp_path, runtime=cuda))
+    model = as_model(run_finetune(tumor_dataset, tmp_path, start=encoder, runtime=cuda))
+    part, sets = next(iter(tumor_dataset.queries.items()))
+    on_gpu = replace(model, params={n: v.cuda() for n, v in model.params.items()}, device="cuda")
+    cpu, gpu = (m.rollout(tumor_dataset.panels[part], sets["sequence"]) for m in (model, on_gpu))
+    np.testing.assert_allclose(gpu, cpu, rtol=1e-3, atol=1e-2)
+
+
+def test_everything_an_encoder_computes_with_is_on_the_device_of_the_data(tumor_dataset: Dataset, monkeypatch):
+    monkeypatch.setattr(torch, "autocast", lambda *_, **__: contextlib.nullcontext())  # it does not know `meta`
+    train, val = panels(tumor_dataset)
+    names = ("x_NTX", "a_NTA", "y_NTY", "v_NV")
+    far = [replace(p, **{name: getattr(p, name).to("meta") for name in names}) for p in (train, val)]
+    dims = tumor_dataset.schema.dims
+    supervised = SupervisedStage(dims, 6, FINETUNE, ENCODER, train=far[0], validation=far[1])
+    stages = [PretrainStage(dims, PRETRAIN, *far), supervised]
+    for stage in stages:
+        tensors = [*stage.encoder.buffers(), *stage.encoder.parameters()]
+        assert tensors
+        assert {t.device.type for t in tensors} == {"meta"}
+        history, statics = far[0].history_NTS, far[0].v_NV
+        assert stage.encoder(history, statics).z_BTD.device.type == "meta"

@@ -1,6 +1,7 @@
 """Attention and feed-forward units, and the two blocks that a layer is made of (spec models A.3 to A.7)."""
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -8,7 +9,13 @@ from torch.nn import functional
 
 from costar_cli.config.models import EncoderConfig
 from costar_cli.methods.costar.dropout import Masks, MaskShapes, kept_bytes, masked, masked_relu
-from costar_cli.methods.costar.relative_attention import relative_causal_attention
+from costar_cli.methods.costar.relative_attention import one_dtype, relative_causal_attention
+from costar_cli.methods.costar.scalar_attention import (
+    near_band,
+    scalar_attention_summary,
+    score_coefficients,
+    summary_weights,
+)
 
 __all__ = ["FeatureBlock", "FeedForward", "LayerNorm", "RelativeTables", "TemporalBlock"]
 
@@ -81,14 +88,46 @@ class AttentionUnit(nn.Module):
         self.norm = LayerNorm(config.width)
         self.per_kept = 256 / kept_bytes(config.dropout)
 
+    def scaled(self) -> tuple[Tensor, Tensor]:
+        """Return weight and bias of the projections, those of the queries divided by `sqrt(n)`."""
+        scale = self.qkv.weight.new_tensor([self.head_width**-0.5, 1.0, 1.0])[:, None]
+        weight = self.qkv.weight.view(3, -1) * scale
+        return weight.view(self.qkv.weight.shape), (self.qkv.bias.view(3, -1) * scale).flatten()
+
     def project(self, tokens: Tensor) -> Tensor:
         """Return `[..., 3, H, n]` with queries already divided by `sqrt(n)`."""
-        scale = torch.ones(3, device=tokens.device, dtype=self.qkv.weight.dtype)
-        scale[0] = self.head_width**-0.5
-        scale_E = scale.repeat_interleave(self.heads * self.head_width)
-        weight = self.qkv.weight * scale_E[:, None]
-        projected = functional.linear(tokens, weight, self.qkv.bias * scale_E)
+        projected = functional.linear(tokens, *self.scaled())
         return projected.view(*tokens.shape[:-1], 3, self.heads, self.head_width)
+
+    def project_affine(self, token_XD: Tensor) -> tuple[Tensor, ...]:
+        """Return queries, keys and values `[1+F,H,n]` of tokens given as slope (first row, no bias) and offsets."""
+        weight, bias = self.scaled()
+        projected = torch.cat([token_XD[:1] @ weight.T, functional.linear(token_XD[1:], weight, bias)])
+        return projected.view(-1, 3, self.heads, self.head_width).unbind(1)
+
+
+class _DotsOfRows(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(a: Tensor, b: Tensor) -> Tensor:
+        return torch.bmm(a, b.transpose(1, 2))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:  # noqa: ANN401, ARG004
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ANN401
+        a, b = ctx.saved_tensors
+        (grad,) = grads
+        return torch.bmm(grad.to(b.dtype), b), torch.bmm(grad.to(a.dtype).transpose(1, 2), a)
+
+
+def dots_of_rows(a_PMD: Tensor, b_PKD: Tensor) -> Tensor:
+    """Return `a b^T`, `[P,M,K]`; the framework's own gradient of b comes out transposed, four times slower."""
+    result: Tensor = _DotsOfRows.apply(a_PMD, b_PKD)  # type: ignore[no-untyped-call]
+    return result
 
 
 def softmax_of_short_rows(score: Tensor) -> Tensor:
@@ -137,6 +176,40 @@ class TemporalBlock(nn.Module):
             self.feed_forward(statics_BVD, masks, f"{name}.statics"),
         )
 
+    def forward_scalars(
+        self,
+        series_BFT: Tensor,
+        token_XD: Tensor,
+        statics_BVD: Tensor,
+        tables: tuple[Tensor, Tensor],
+        masks: Masks,
+        name: str,
+    ) -> tuple[Tensor, Tensor]:
+        """Return the same for the tokens of the first layer, given as scalars with `token_XD`, their slope and offsets.
+
+        `scalar_attention` tells why this is cheaper. It computes with the features first.
+        """
+        n_steps = series_BFT.shape[2]
+        mask = None if masks is None else masks[f"{name}.attention"].to(token_XD.dtype)
+        with one_dtype(token_XD.device):
+            series_BFT = series_BFT.to(token_XD.dtype)
+            q_XHn, k_XHn, v_XHn = self.unit.project_affine(token_XD)
+            coefficients = score_coefficients(q_XHn, k_XHn[0], near_band(tables[0], n_steps))
+            summary_FBTC = scalar_attention_summary(series_BFT, coefficients, mask)
+            scale = 1.0 if masks is None else self.unit.per_kept
+            weights_FCD = summary_weights(
+                v_XHn[0] * scale, (v_XHn[1:] + tables[1][0]) * scale, near_band(tables[1], n_steps) * scale, token_XD
+            )
+            sum_FMD = torch.bmm(summary_FBTC.flatten(1, 2), weights_FCD)
+        series_FBTD = self.unit.norm(sum_FMD.view(*summary_FBTC.shape[:3], -1))
+        if masks is not None:
+            flipped = (f"{name}.series.inner", f"{name}.series.outer")
+            masks = dict(masks) | {key: masks[key].transpose(0, 1) for key in flipped}
+        return (
+            self.feed_forward(series_FBTD, masks, f"{name}.series").transpose(0, 1),
+            self.feed_forward(statics_BVD, masks, f"{name}.statics"),
+        )
+
 
 class FeatureBlock(nn.Module):
     """Attention over features within each step, statics as further keys, then feed-forward (spec models A.7)."""
@@ -168,20 +241,23 @@ class FeatureBlock(nn.Module):
     def forward(self, series_BTFD: Tensor, statics_BVD: Tensor, masks: Masks, name: str) -> tuple[Tensor, Tensor]:
         """Return series `[B,T,F,D]` and statics `[B,V,D]` after the block."""
         batch, n_steps, n_temporal, width = series_BTFD.shape
-        q, k, v = self.unit.project(series_BTFD).flatten(-2).unbind(-2)  # each [B, T, F, D]
-        q_V, k_V, v_V = self.unit.project(statics_BVD).flatten(-2).unbind(-2)  # each [B, V, D]
+        q, kv = torch.split(
+            self.unit.project(series_BTFD).flatten(-3), [width, 2 * width], dim=-1
+        )  # [B, T, F, D or 2D]
+        q_V, kv_V = torch.split(self.unit.project(statics_BVD).flatten(-3), [width, 2 * width], dim=-1)
+        kv = torch.cat([kv, kv_V[:, None].expand(-1, n_steps, -1, -1)], dim=2).flatten(0, 1)
+        k, v = torch.split(kv, width, dim=-1)
         # Heads by masking instead of splitting: a few more products, but no copies and no tiny matrices.
-        q_BTMD = (q[:, :, None] * self.head_mask).flatten(2, 3)  # M = H * F
-        score_BTMK = q_BTMD @ k.transpose(-1, -2)
-        score_static = (q_BTMD.flatten(1, 2) @ k_V.transpose(-1, -2)).view(*q_BTMD.shape[:3], statics_BVD.shape[1])
-        p = masked(softmax_of_short_rows(torch.cat([score_BTMK, score_static], dim=-1)), masks, f"{name}.attention")
-        o_static = (p[..., n_temporal:].flatten(1, 2) @ v_V).view(q_BTMD.shape)
-        o_BTHFD = (p[..., :n_temporal] @ v + o_static).view(batch, n_steps, -1, n_temporal, width)
+        q_PMD = (q[:, :, None] * self.head_mask).flatten(2, 3).flatten(0, 1)  # P = B * T, M = H * F
+        score_BTMK = dots_of_rows(q_PMD, k).view(batch, n_steps, q_PMD.shape[1], -1)
+        p = masked(softmax_of_short_rows(score_BTMK), masks, f"{name}.attention")
+        o_BTHFD = torch.bmm(p.flatten(0, 1), v).view(batch, n_steps, -1, n_temporal, width)
         own_columns = self.head_mask if masks is None else self.head_mask * self.unit.per_kept
         o_BTFD = (o_BTHFD * own_columns).sum(dim=2)
         series_BTFD = self.feed_forward(self.unit.norm(o_BTFD + series_BTFD), masks, f"{name}.series")
         if self.last:
             return series_BTFD, statics_BVD
+        k_V, v_V = torch.split(kv_V, width, dim=-1)
         q_BHVD = q_V[:, None] * self.head_mask
         p_V = masked(torch.softmax(q_BHVD @ k_V[:, None].transpose(-1, -2), -1), masks, f"{name}.static_attention")
         o_BVD = (p_V @ v_V[:, None] * own_columns).sum(dim=1)

@@ -59,10 +59,10 @@ class TokenEmbedding(nn.Module):
         self.scalar = nn.Linear(1, config.width)
         self.feature = FeatureEncoding(self.layout, config.width, config.feature_encoding)
 
-    def forward(self, history_BTS: Tensor, statics_BV: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the tokens `[B,F,T,D]` of the series and `[B,V,D]` of the statics."""
-        offset_FD = self.scalar.bias + self.feature()
-        weight_D = self.scalar.weight[:, 0]
-        n = self.layout.n_temporal
-        series_BFTD = history_BTS.transpose(1, 2)[..., None] * weight_D + offset_FD[:n, None]
-        return series_BFTD, statics_BV[..., None] * weight_D + offset_FD[n:]
+    def affine(self) -> Tensor:
+        """Return `[1+F,D]`: the slope that all tokens share, then the offset of each, statics last."""
+        return torch.cat([self.scalar.weight.T, self.scalar.bias + self.feature()])
+
+    def forward(self, scalars: Tensor, token_XD: Tensor) -> Tensor:
+        """Return the tokens `[...,F,D]` of scalars `[...,F]` with the rows of `affine` that belong to them."""
+        return scalars[..., None] * token_XD[0] + token_XD[1:]

@@ -1,7 +1,7 @@
 """Encoding batches and panels for all members, in pieces that stay in the cache."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
@@ -9,19 +9,34 @@ from torch import Tensor, nn
 
 from costar_cli.methods.costar.dropout import MaskSource
 from costar_cli.methods.costar.encoder import CostarEncoder, Representations
-from costar_cli.methods.costar.pieces import map_pieces
+from costar_cli.methods.costar.pieces import Piece, map_pieces
 from costar_cli.methods.members import Params, call_members, n_members
 
-__all__ = ["encode_members", "encode_panel"]
+__all__ = ["encode_members", "encode_panel", "piece_calls"]
 
 PieceInput = tuple[Tensor, Tensor, Callable[[], dict[str, Tensor]]]
-CACHE_ELEMENTS = 560_000  # of the largest intermediate; measured best for the tumour encoder on CPU (16 samples)
+CACHE_ELEMENTS = 1_120_000  # of the largest intermediate; measured best for the tumour encoder on CPU (32 samples)
 
 
 def samples_per_piece(encoder: CostarEncoder, n_steps: int, device: torch.device) -> int:
     """Return how many samples to encode at once: few on a CPU, all that fit into 2^28 elements on a GPU."""
     largest = max(map(math.prod, encoder.mask_shapes(n_steps).values()))
     return max(1, (CACHE_ELEMENTS if device.type == "cpu" else 2**28) // largest)
+
+
+def piece_calls(
+    encoder: CostarEncoder, history_RBTS: Tensor, statics_RBV: Tensor, masks: MaskSource | None
+) -> Iterator[Piece]:
+    """Yield calls of a module with the encoder's signature on a few samples each, their masks drawn on the way."""
+    size = samples_per_piece(encoder, history_RBTS.shape[2], history_RBTS.device)
+    histories, statics = torch.split(history_RBTS, size, dim=1), torch.split(statics_RBV, size, dim=1)
+
+    def piece(args: PieceInput, module: nn.Module, params: Params) -> tuple[Tensor, ...]:
+        history, statics, to_masks = args
+        return tuple(call_members(module, params, history, statics, to_masks()))
+
+    for history, static in zip(histories, statics, strict=True):
+        yield partial(piece, (history, static, masks.draw(history.shape[1]) if masks else dict))
 
 
 def encode_members(
@@ -32,18 +47,8 @@ def encode_members(
     masks: MaskSource | None = None,
 ) -> Representations:
     """Return representations `z [R,B,T,D]` and components `[R,C,B,T,D]`; without masks there is no dropout."""
-    size = samples_per_piece(encoder, history_RBTS.shape[2], history_RBTS.device)
-    histories, statics = torch.split(history_RBTS, size, dim=1), torch.split(statics_RBV, size, dim=1)
-
-    def piece(args: PieceInput, module: nn.Module, params: Params) -> tuple[Tensor, ...]:
-        history, statics, to_masks = args
-        return tuple(call_members(module, params, history, statics, to_masks()))
-
-    drawn = (
-        partial(piece, (history, static, masks.draw(history.shape[1]) if masks else dict))
-        for history, static in zip(histories, statics, strict=True)
-    )
-    pieces = map_pieces(encoder, drawn, params_R, device=history_RBTS.device)
+    calls = piece_calls(encoder, history_RBTS, statics_RBV, masks)
+    pieces = map_pieces(encoder, calls, params_R, device=history_RBTS.device)
     if len(pieces) == 1:
         return Representations(*pieces[0])
     return Representations(torch.cat([p[0] for p in pieces], dim=1), torch.cat([p[1] for p in pieces], dim=2))

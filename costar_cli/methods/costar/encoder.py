@@ -56,12 +56,20 @@ class CostarEncoder(nn.Module):
         return shapes | {"pool": (n_steps, self.config.width)}
 
     def forward(self, history_BTS: Tensor, statics_BV: Tensor, masks: Masks = None) -> Representations:
-        """Encode `history_BTS` (`[x_t, a_{t-1}, y_t]`, scaled) and `statics_BV`; without masks there is no dropout."""
+        """Encode `history_BTS` (`[x_t, a_{t-1}, y_t]`, scaled) and `statics_BV`; without masks there is no dropout.
+
+        Gradients flow to the parameters and statics, not to the history.
+        """
         masks = masks or None
-        series, statics = self.embedding(history_BTS, statics_BV)
-        tables = self.relative()
+        token_XD, n = self.embedding.affine(), 1 + self.layout.n_temporal
+        statics = self.embedding(statics_BV, torch.cat([token_XD[:1], token_XD[n:]]))
+        tables, series = self.relative(), history_BTS.transpose(1, 2)  # [B, F, T]
         for index, layer in enumerate(self.layer_list):
-            series, statics = layer.temporal(series, statics, tables, masks, f"{index}.temporal")
+            name = f"{index}.temporal"
+            if index == 0:
+                series, statics = layer.temporal.forward_scalars(series, token_XD[:n], statics, tables, masks, name)
+            else:
+                series, statics = layer.temporal(series, statics, tables, masks, name)
             series = series.transpose(1, 2).contiguous()  # [B, T, F, D]
             series, statics = layer.feature(series, statics, masks, f"{index}.feature")
             if index < len(self.layer_list) - 1:

@@ -108,7 +108,7 @@ class CostarModel:
         tensors = PanelTensors.from_panel(
             panel, self.scaler, device=self.device, dtype=next(iter(self.params.values())).dtype
         )
-        encoder = CostarEncoder(self.schema.dims, self.encoder_config)
+        encoder = CostarEncoder(self.schema.dims, self.encoder_config).to(self.device)
         return encode_panel(encoder, submodule(self.params, ENCODER), tensors.history_NTS, tensors.v_NV)
 
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from costar_cli.methods.members import Params
 
-__all__ = ["map_pieces"]
+__all__ = ["Piece", "map_pieces", "start_pieces"]
 
 Piece = Callable[[nn.Module, Params], tuple[Tensor, ...]]
 
@@ -37,6 +37,27 @@ def map_pieces(
     names, values = list(params), list(params.values())
     per_piece, *outputs = _Pieces.apply(module, pieces, names, n_workers, *values)  # type: ignore[no-untyped-call]
     return [tuple(outputs[first : first + per_piece]) for first in range(0, len(outputs), per_piece)]
+
+
+def start_pieces(
+    module: nn.Module, pieces: Iterable[Piece], params: Params, *, device: torch.device
+) -> Callable[[], list[tuple[Tensor, ...]]]:
+    """Start the pieces without gradients; return what waits for their results.
+
+    On a CPU with several threads no core is idle at the end of these pieces when others are mapped meanwhile.
+    """
+
+    def run(piece: Piece) -> tuple[Tensor, ...]:
+        with torch.no_grad():
+            return piece(_own_copy(module), fixed)
+
+    fixed = {name: value.detach() for name, value in params.items()}
+    n_workers = torch.get_num_threads()
+    if device.type != "cpu" or n_workers == 1:
+        results = [run(piece) for piece in pieces]
+        return lambda: results
+    futures = [_workers(n_workers).submit(run, piece) for piece in pieces]
+    return lambda: [future.result() for future in futures]
 
 
 class _Pieces(torch.autograd.Function):

@@ -1,25 +1,43 @@
 """Self-supervised pretraining in the manner of MoCo-v3: two views, a momentum encoder, contrast over all positions."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from costar_cli.config.models import PretrainConfig
 from costar_cli.methods.base import StepLoss
 from costar_cli.methods.costar.augment import augment
 from costar_cli.methods.costar.contrastive import info_nce, log_n_reference
-from costar_cli.methods.costar.dropout import MaskSource
-from costar_cli.methods.costar.encode import encode_members
+from costar_cli.methods.costar.dropout import Masks, MaskSource
+from costar_cli.methods.costar.encode import piece_calls
 from costar_cli.methods.costar.encoder import CostarEncoder
+from costar_cli.methods.costar.pieces import map_pieces, start_pieces
 from costar_cli.methods.costar.predictor import contrast_predictor
-from costar_cli.methods.members import Params, call_members, named_params, submodule
+from costar_cli.methods.members import Params, named_params
 from costar_cli.methods.streams import Stream
 from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["PretrainStage"]
 
 ENCODER, PREDICTOR = "encoder.", "predictor."
+
+
+class ContrastBranch(nn.Module):
+    """What is contrasted: `[1+C,B,T,D]`, the overall representation and the components, through a predictor or not.
+
+    The predictor belongs to the pieces that the encoder works in: their representations are still in the cache.
+    """
+
+    def __init__(self, encoder: CostarEncoder, predictor: nn.Module, *, components: bool) -> None:
+        super().__init__()
+        self.encoder, self.predictor, self.components = encoder, predictor, components
+
+    def forward(self, history_BTS: Tensor, statics_BV: Tensor, masks: Masks = None) -> tuple[Tensor]:
+        """Return the one array of a piece."""
+        z_BTD, components_CBTD = self.encoder(history_BTS, statics_BV, masks)
+        kinds = torch.cat([z_BTD[None], components_CBTD]) if self.components else z_BTD[None]
+        return (self.predictor(kinds),)
 
 
 class PretrainStage:
@@ -40,8 +58,10 @@ class PretrainStage:
     ) -> None:
         self.config = config
         self.keep = config.keep
-        self.encoder = CostarEncoder(dims, config.encoder)
-        self.predictor = contrast_predictor(config.encoder.width)
+        self.encoder = CostarEncoder(dims, config.encoder).to(train.v_NV.device)
+        predictor = contrast_predictor(config.encoder.width)
+        self._online = ContrastBranch(self.encoder, predictor, components=config.components)
+        self._momentum = ContrastBranch(self.encoder, nn.Identity(), components=config.components)
         self._panels = {"train": train, "validation": validation}
         self._history = {name: panel.history_NTS[:, :-1] for name, panel in self._panels.items()}
         self.n_train = len(train.length_N)
@@ -49,7 +69,7 @@ class PretrainStage:
 
     def initial(self, member: int) -> tuple[Params, Params]:
         """Return a fresh member: encoder and predictor, and the momentum encoder as a copy."""
-        seed = Stream(self.config.seed, "pretrain", "initial", member).torch_seed()
+        seed = Stream(self.config.seed, self.name, "initial", member).torch_seed()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             fresh = CostarEncoder(self.encoder.layout.dims, self.config.encoder)
@@ -61,12 +81,12 @@ class PretrainStage:
         """Return each member's loss on its mini-batch, and the momentum encoder after this step."""
         views, statics, active = self._views("train", rows_RB, streams)
         source = self._mask_source(streams, views)
-        queries = self._queries(params_R, views, statics, source)
         with torch.no_grad():
             momentum = self.config.momentum
             state_R = {name: value.lerp(params_R[name], 1 - momentum) for name, value in state_R.items()}
-            keys = self._represent(state_R, views, statics, source)
-        return self._contrast(queries, keys, active, streams), state_R
+        keys = self._start_keys(state_R, views, statics, source)
+        queries = self._queries(params_R, views, statics, source)
+        return self._contrast(queries, keys(), active, streams), state_R
 
     @torch.no_grad()
     def validation_loss(
@@ -74,9 +94,9 @@ class PretrainStage:
     ) -> tuple[Tensor, Tensor]:
         """Return `(loss, weight)` of a validation batch: fresh augmentation, no dropout, momentum encoder untouched."""
         views, statics, active = self._views("validation", rows_RB, streams)
+        keys = self._start_keys(state_R, views, statics, None)
         queries = self._queries(params_R, views, statics, None)
-        keys = self._represent(state_R, views, statics, None)
-        return self._contrast(queries, keys, active, streams), active.flatten(1).sum(dim=1).to(views.dtype)
+        return self._contrast(queries, keys(), active, streams), active.flatten(1).sum(dim=1).to(views.dtype)
 
     def reference(self, *, validation: bool = False) -> float | None:
         """Return the loss of random guessing on a full batch, `8 temp log N` (or 4 without components)."""
@@ -103,25 +123,30 @@ class PretrainStage:
         rate = self.config.encoder.dropout
         return MaskSource(shapes, rate, streams, device=views_RBTS.device, dtype=views_RBTS.dtype)
 
-    def _represent(self, params_R: Params, views: Tensor, statics: Tensor, masks: MaskSource | None) -> Tensor:
-        """Return `[R, 1+C, 2B, T, D]`: the overall representation, then the components that are contrasted."""
-        z, components = encode_members(self.encoder, submodule(params_R, ENCODER), views, statics, masks)
-        return torch.cat([z[:, None], components], dim=1) if self.config.components else z[:, None]
+    def _start_keys(
+        self, state_R: Params, views: Tensor, statics: Tensor, masks: MaskSource | None
+    ) -> Callable[[], Tensor]:
+        """Start the momentum encoder; return what waits for its `[R,1+C,2B,T,D]`."""
+        calls = piece_calls(self.encoder, views, statics, masks)
+        wait = start_pieces(self._momentum, calls, state_R, device=views.device)
+        return lambda: torch.cat([kinds for (kinds,) in wait()], dim=2)
 
     def _queries(self, params_R: Params, views: Tensor, statics: Tensor, masks: MaskSource | None) -> Tensor:
-        represented = self._represent(params_R, views, statics, masks)
-        queries: Tensor = call_members(self.predictor, submodule(params_R, PREDICTOR), represented)
-        return queries
+        """Return `[R,1+C,2B,T,D]`: the predictions for the overall representation and the contrasted components."""
+        calls = piece_calls(self.encoder, views, statics, masks)
+        return torch.cat([kinds for (kinds,) in map_pieces(self._online, calls, params_R, device=views.device)], dim=2)
 
     def _contrast(self, queries: Tensor, keys: Tensor, active_RBT: Tensor, streams: Sequence[Stream]) -> Tensor:
         n_members, n_kinds, twice_batch, _, width = queries.shape
-        half = twice_batch // 2
-        q = torch.stack([queries[:, :, :half], queries[:, :, half:]], dim=2).reshape(n_members, n_kinds * 2, -1, width)
-        k = torch.stack([keys[:, :, half:], keys[:, :, :half]], dim=2).reshape(n_members, n_kinds * 2, -1, width)
+        by_view = (n_members, n_kinds, 2, twice_batch // 2, -1, width)
+        q = queries.view(n_members, n_kinds * 2, -1, width)
+        k = keys.view(by_view).flip(2).view(n_members, n_kinds * 2, -1, width)
         chosen_RM = self._positions(active_RBT.flatten(1), streams)
         counts_RM = active_RBT.flatten(1).gather(1, chosen_RM)
-        at = chosen_RM[:, None, :, None].expand(-1, n_kinds * 2, -1, width)
-        q, k = q.gather(2, at).flatten(0, 1), k.gather(2, at).flatten(0, 1)
+        q, k = (
+            torch.cat([of_member.index_select(1, chosen) for of_member, chosen in zip(kinds, chosen_RM, strict=True)])
+            for kinds in (q, k)
+        )
         active = counts_RM[:, None].expand(-1, n_kinds * 2, -1).flatten(0, 1)
         per_kind = info_nce(q, k, active, self.config.temperature).view(n_members, n_kinds, 2).sum(dim=2)
         components = per_kind[:, 1:].mean(dim=1) if n_kinds > 1 else 0.0

@@ -6,14 +6,22 @@ shifts whole rows of scores, which softmax ignores; as a value it adds to every 
 reaches into the future part of row t - 1, which softmax has zeroed or will; row 0 alone must be left out.
 """
 
+import contextlib
 from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["relative_causal_attention"]
+__all__ = ["HIDDEN", "band_of", "one_dtype", "relative_causal_attention"]
 
 HIDDEN = -1e9  # added to the score of a key that lies in the query's future
+
+
+def one_dtype(device: torch.device) -> contextlib.AbstractContextManager[object]:
+    """Return the context in which autocast changes no dtype: what goes forward in one must come back in it."""
+    if not torch.amp.is_autocast_available(device.type):
+        return contextlib.nullcontext()
+    return torch.autocast(device.type, enabled=False)
 
 
 def relative_causal_attention(
@@ -35,7 +43,7 @@ def relative_causal_attention(
     key_table, value_table = key_table.to(q_MTn.dtype), value_table.to(q_MTn.dtype)
     key_band, value_band = key_table[near] - key_table[0], value_table[near] - value_table[0]
     mask = None if mask_MTT is None else mask_MTT[None].to(q_MTn.dtype)
-    with torch.autocast(q_MTn.device.type, enabled=False):  # one dtype inside, forward and backward
+    with one_dtype(q_MTn.device):
         values = (v_MTn + value_table[0])[None]
         output: Tensor = _BandedAttention.apply(  # type: ignore[no-untyped-call]
             q_MTn[None], k_MTn[None], values, key_band[None], value_band[None], mask

@@ -58,9 +58,9 @@ class SupervisedStage:
         validation: scaled panel to select on.
         start_R: parameters to start from: `encoder.*` (after pretraining), also `head.*` (few-shot), or none.
         drop_last: whether an incomplete last batch is left out (not in few-shot).
+        name: what progress and random streams call the stage.
     """
 
-    name = "finetune"
     keep = "best"
 
     def __init__(
@@ -74,9 +74,10 @@ class SupervisedStage:
         validation: PanelTensors,
         start_R: Params | None = None,
         drop_last: bool = True,
+        name: str = "finetune",
     ) -> None:
-        self.config, self.drop_last = config, drop_last
-        self.encoder = CostarEncoder(dims, encoder_config)
+        self.config, self.drop_last, self.name = config, drop_last, name
+        self.encoder = CostarEncoder(dims, encoder_config).to(train.v_NV.device)
         self.head = outcome_head(dims, horizon, encoder_config, config.hidden)
         self._dims, self._horizon, self._start_R = dims, horizon, start_R or {}
         self._parts = {"train": Unrolled(train, horizon), "validation": Unrolled(validation, horizon)}
@@ -86,7 +87,7 @@ class SupervisedStage:
 
     def initial(self, member: int) -> tuple[Params, Params]:
         """Return a member: freshly drawn parameters, replaced by those to start from."""
-        seed = Stream(self.config.seed, "finetune", "initial", member).torch_seed()
+        seed = Stream(self.config.seed, self.name, "initial", member).torch_seed()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             params = named_params(CostarEncoder(self._dims, self.encoder.config), ENCODER)

@@ -1,0 +1,108 @@
+"""Every benchmark runs at toy size and says what it promises; how fast it was is nobody's business here."""
+
+import json
+import math
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from benchmarks import all as all_benchmarks
+from benchmarks.measure import ROOT, machine_slug
+
+DOCUMENT = {"benchmark", "command", "date", "commit", "machine", "load_average", "options", "figures", "details"}
+FIGURES = {
+    "simulate": {"ratio_to_loop", "ratio_to_numpy_loop", "simulate_s", "largest_difference_cm3"},
+    "pretrain_step": {
+        "ratio_to_literal",
+        "step_s",
+        "share_views_and_dropout_bytes",
+        "share_momentum_forward",
+        "share_online_forward",
+        "share_contrast",
+        "share_backward",
+        "share_optimiser",
+        "step_gflop",
+        "gflops",
+        "peak_gflops",
+        "share_of_peak",
+        "peak_rss_mb",
+        "import_rss_mb",
+        "step_rss_mb",
+    },
+    "scoring": {"ratio", "ratio_to_cropped", "queries", "score_s", "re_encode_s", "largest_difference", "peak_rss_mb"},
+    "evaluate_memory": {"evaluate_rss_mb", "evaluate_s", "data_mb", "inspect_rss_mb"},
+    "members": {"pretrain_ratio", "pretrain_together_s", "pretrain_apart_s", "finetune_ratio"},
+}
+
+
+@pytest.mark.parametrize("name", all_benchmarks.BENCHMARKS)
+def test_quick_run_writes_and_prints_one_document(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("COSTAR_PRESET", "COSTAR_CONFIG", "COSTAR_WORKSPACE"):
+        monkeypatch.delenv(variable, raising=False)
+    out = tmp_path / "results" / f"{name}.json"
+    import_module(f"benchmarks.{name}").main(["--quick", "--json", "--threads", "1", "--out", str(out)])
+    document = json.loads(capsys.readouterr().out)
+    assert document == json.loads(out.read_text())
+    assert set(document) == DOCUMENT
+    assert document["benchmark"] == name
+    assert document["command"].startswith(f"python -m benchmarks.{name} --quick")
+    assert document["machine"]["threads"] == 1
+    figures = document["figures"]
+    assert set(figures) >= FIGURES[name]
+    assert all(math.isfinite(figure["value"]) for figure in figures.values())
+    assert all((figure["met"] is None) == (figure["goal"] is None) for figure in figures.values())
+
+
+def test_every_part_of_the_pretraining_step_is_timed() -> None:
+    from benchmarks import pretrain_step
+    from benchmarks.cohort import Steps, pretrain_stage
+    from costar_cli.config.models import PretrainConfig, RuntimeConfig
+    from costar_cli.train.runtime import Runtime
+
+    dataset = pretrain_step.training_data(20, steps=12)
+    runtime = Runtime.resolve(RuntimeConfig(device="cpu"))
+    steps = Steps(pretrain_stage(dataset, PretrainConfig(batch_size=8), runtime), [0], runtime)
+    parts = pretrain_step.time_parts(steps, repeats=1)
+    assert set(parts) == set(pretrain_step.PARTS)
+    assert all(seconds > 0 for seconds in parts.values())  # every hook still hits the code that it names
+
+
+def test_all_stores_results_by_machine_and_writes_their_table(tmp_path: Path) -> None:
+    all_benchmarks.main(["--quick", "--only", "simulate", "--results", str(tmp_path)])
+    (path,) = tmp_path.glob("simulate-*.json")
+    document = json.loads(path.read_text())
+    assert path.stem == f"simulate-{machine_slug(document['machine'])}"
+    table = (tmp_path / "README.md").read_text()
+    assert "### Simulating a cohort" in table
+    assert document["command"] in table
+    assert "--out" not in table
+    assert "Toy sizes" in table
+
+
+def test_a_failing_benchmark_does_not_stop_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: str) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(all_benchmarks, "run_child", fail)
+    with pytest.raises(SystemExit, match="failed: simulate, members"):
+        all_benchmarks.main(["--only", "simulate", "members", "--results", str(tmp_path)])
+
+
+def test_the_stored_table_is_the_one_of_the_stored_documents() -> None:
+    documents = all_benchmarks.stored(all_benchmarks.RESULTS)
+    table = all_benchmarks.RESULTS / "README.md"
+    if documents or table.exists():
+        assert table.read_text() == all_benchmarks.render(documents)
+    assert not any(document["options"]["quick"] for document in documents)
+
+
+def test_scripts_say_how_to_use_them(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in all_benchmarks.BENCHMARKS:
+        with pytest.raises(SystemExit) as done:
+            import_module(f"benchmarks.{name}").main(["--help"])
+        assert done.value.code == 0
+        assert f"python -m benchmarks.{name}" in capsys.readouterr().out
+        assert f"| `{name}` |" in (ROOT / "benchmarks" / "README.md").read_text()

@@ -1,0 +1,63 @@
+"""What the benchmarks compare gives the same numbers, and their operations are counted right."""
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from benchmarks.cohort import untrained_model
+from benchmarks.literal_costar import LiteralEncoder, LiteralPretrainer, literal_info_nce
+from benchmarks.pretrain_step import encoder_flops, step_flops
+from benchmarks.scoring import re_encode
+from costar_cli.config.models import EncoderConfig, PretrainConfig
+from costar_cli.panel import Dataset, Part
+
+TUMOR = (0, 4, 1, 1)
+
+
+@pytest.mark.parametrize("crop", [False, True])
+@pytest.mark.parametrize("name", ["one_step", "sequence"])
+def test_re_encoding_own_histories_predicts_what_rollout_predicts(
+    tumor_dataset: Dataset, name: str, *, crop: bool
+) -> None:
+    model = untrained_model(tumor_dataset)
+    part = Part("target", "test")
+    panel, queries = tumor_dataset.panels[part], tumor_dataset.queries[part][name].take(slice(0, 70))
+    once = model.rollout(panel, queries)
+    assert np.ptp(once) > 0
+    np.testing.assert_allclose(re_encode(model, panel, queries, rows=32, crop=crop), once, rtol=1e-4, atol=1e-4)
+
+
+def test_counted_operations_are_those_of_the_literal_encoder() -> None:
+    config, samples, n_steps = EncoderConfig(dropout=0), 3, 20
+    encoder = LiteralEncoder(TUMOR, config)
+    history, statics = torch.randn(samples, n_steps, 5), torch.randn(samples, 1)
+    with FlopCounterMode(display=False) as counter:
+        encoder(history, statics, torch.ones(samples, n_steps, dtype=torch.bool))
+    # The literal one has relative terms over all distances, statics beside the series at every step, and after it.
+    width = config.width
+    embedding = 2 * samples * (n_steps * 5 + 1) * width
+    statics_flops = 2 * samples * n_steps * width * 3 * width + 2 * 2 * samples * n_steps * (1 * 6) * width
+    after = samples * (2 * 2 * width * 4 * width + 2 * width * 3 * width + 4 * width)
+    counted = encoder_flops(TUMOR, config, samples, n_steps, relative_width=n_steps)
+    assert counter.get_total_flops() == pytest.approx(counted + embedding + statics_flops + after, rel=0.02)
+
+
+def test_counted_operations_of_the_contrast_are_its_two_products() -> None:
+    n, width = 50, 24
+    q, k = torch.randn(n, width, requires_grad=True), torch.randn(n, width)
+    with FlopCounterMode(display=False) as counter:
+        literal_info_nce(q, k, 1.0).backward()
+    flops = step_flops(TUMOR, PretrainConfig(), 1, n, n_active=n)
+    assert flops["contrast"] == 6 * counter.get_total_flops()  # overall, outcomes, treatments; two directions
+
+
+def test_literal_pretrainer_learns() -> None:
+    torch.manual_seed(0)
+    pretrainer = LiteralPretrainer(TUMOR, EncoderConfig(width=8, clip_distance=4))
+    before = [parameter.clone() for parameter in pretrainer.encoder.parameters()]
+    active = torch.arange(10) < torch.tensor([[10], [4]])
+    loss = pretrainer.step(torch.randn(2, 10, 5), torch.randn(2, 1), active)
+    assert loss > 0
+    changed = [not torch.equal(a, b) for a, b in zip(before, pretrainer.encoder.parameters(), strict=True)]
+    assert sum(changed) > len(changed) / 2

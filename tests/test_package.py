@@ -1,0 +1,50 @@
+"""The wheel: it builds, holds what it must, and works where only it and its dependencies are installed."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def run(*command: object, **options: object) -> str:
+    return subprocess.run([str(c) for c in command], check=True, capture_output=True, text=True, **options).stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    files = run("git", "ls-files", "-co", "--exclude-standard", cwd=ROOT).splitlines()
+    for name in [f for f in files if f.startswith(("costar_cli/", "simulators/", "pyproject", "README"))]:
+        if (ROOT / name).is_file():
+            target = source / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes((ROOT / name).read_bytes())
+    run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", out, source)
+    (built,) = out.glob("*.whl")
+    return built
+
+
+@pytest.mark.slow
+def test_wheel_holds_packages_types_and_published_tables_but_no_tests(wheel: Path):
+    names = zipfile.ZipFile(wheel).namelist()
+    tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
+    assert tops == {"costar_cli", "simulators"}
+    for expected in ("costar_cli/py.typed", "simulators/py.typed", "costar_cli/evaluate/published/zero_shot.csv"):
+        assert expected in names
+    assert len([name for name in names if name.endswith(".csv")]) == 5
+
+
+@pytest.mark.slow
+def test_wheel_works_in_a_clean_environment(wheel: Path, tmp_path: Path):
+    run(sys.executable, "-m", "venv", tmp_path / "venv")
+    python, costar = (tmp_path / "venv" / "bin" / name for name in ("python", "costar"))
+    run(python, "-m", "pip", "install", "--quiet", "-c", ROOT / "constraints.txt", wheel)
+    assert "costar" in run(costar, "--version", cwd=tmp_path)
+    sizes = ["--train", 8, "--val", 4, "--test", 3, "--target-train", 3, "--target-val", 3, "--target-test", 3]
+    run(costar, "simulate", "tumor", *sizes, "--steps", 12, cwd=tmp_path)
+    run(costar, "finetune", "--from", "scratch", "--epochs", 1, "--members", 1, cwd=tmp_path)
+    assert "published" in run(python, "-m", "costar_cli", "evaluate", "--no-plots", cwd=tmp_path)
