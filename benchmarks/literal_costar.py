@@ -35,7 +35,11 @@ class LiteralAttention(nn.Module):
         self.dropout, self.norm = nn.Dropout(config.dropout), LiteralNorm(d)
 
     def forward(
-        self, q_in: Tensor, kv_in: Tensor, mask: Tensor | None = None, tables: tuple[Tensor, Tensor] | None = None
+        self,
+        q_in: Tensor,
+        kv_in: Tensor,
+        masks: tuple[Tensor, Tensor] | None = None,
+        tables: tuple[Tensor, Tensor] | None = None,
     ) -> Tensor:
         def split(u: Tensor) -> Tensor:
             return u.view(*u.shape[:2], self.heads, -1).transpose(1, 2)
@@ -45,8 +49,9 @@ class LiteralAttention(nn.Module):
         if tables is not None:
             score = score + torch.einsum("bhqn,qkn->bhqk", q, tables[0])
         score = score / math.sqrt(q.shape[-1])
-        if mask is not None:
-            score = score.masked_fill(~mask, -1e9)
+        if masks is not None:
+            for mask in masks:  # activity first, then causality
+                score = score.masked_fill(~mask, -1e9)
         p = self.dropout(torch.softmax(score, dim=-1))
         o = p @ v
         if tables is not None:
@@ -74,9 +79,9 @@ class LiteralLayer(nn.Module):
     def forward(self, zs: Tensor, zv: Tensor, active: Tensor, tables: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         b, t, f, d = zs.shape
         causal = torch.ones(t, t, dtype=torch.bool).tril()
-        mask = (active[:, None, :, None] & causal).repeat_interleave(f, dim=0)
+        active_queries = active.repeat_interleave(f, dim=0)[:, None, :, None]
         series = zs.transpose(1, 2).reshape(b * f, t, d)
-        series = self.temporal_ff(self.temporal(series, series, mask, tables))
+        series = self.temporal_ff(self.temporal(series, series, (active_queries, causal), tables))
         zs, zv = series.view(b, f, t, d).transpose(1, 2), self.temporal_ff(zv)
         tokens = torch.cat([zs, zv[:, None].expand(-1, t, -1, -1)], dim=2).reshape(b * t, f + zv.shape[1], d)
         zs = self.feature_ff(self.feature(tokens, tokens)[:, :f]).view(b, t, f, d)

@@ -52,7 +52,7 @@ def runnable_blocks(page: Path) -> list[Block]:
 
 def skeleton(line: str) -> str:
     """A line of output without its numbers, digests and column widths."""
-    return " ".join(NUMBER.sub("#", re.sub(r"\b[0-9a-f]{8}\b", "#", line)).split())
+    return " ".join(NUMBER.sub("#", re.sub(r"\b[0-9a-f]{8}(?:[0-9a-f]{56})?\b", "#", line)).split())
 
 
 def commands(page: Path) -> Iterator[list[str]]:

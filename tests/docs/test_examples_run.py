@@ -21,6 +21,7 @@ def run_script(name: str, *args: object, cwd: Path, **settings: str) -> "subproc
     return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.timeout(600)  # nine processes; seconds each on a free machine
 def test_the_ci_script_runs_every_verb_and_keeps_their_documents(tmp_path: Path) -> None:
     done = run_script("ci.sh", tmp_path / "out", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")

@@ -21,6 +21,9 @@ SMALL = {
 }
 
 
+pytestmark = pytest.mark.timeout(600)  # a dozen processes; seconds each on a free machine
+
+
 @pytest.fixture(scope="module")
 def transcript(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """What the runnable blocks print, run one after the other in one shell, in a folder that holds the examples."""
