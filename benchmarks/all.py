@@ -55,7 +55,8 @@ def run_all(names: Sequence[str], options: Sequence[str], folder: Path) -> list[
 
 def stored(folder: Path) -> list[dict[str, Any]]:
     """Return the documents of a folder, by machine, then in the order of the benchmarks."""
-    documents = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    paths = sorted(path for name in BENCHMARKS for path in folder.glob(f"{name}-*.json"))
+    documents = [json.loads(path.read_text()) for path in paths]
     return sorted(documents, key=lambda d: (machine_slug(d["machine"]), BENCHMARKS.index(d["benchmark"])))
 
 

@@ -29,7 +29,16 @@ FIGURES = {
         "import_rss_mb",
         "step_rss_mb",
     },
-    "scoring": {"ratio", "ratio_to_cropped", "queries", "score_s", "re_encode_s", "largest_difference", "peak_rss_mb"},
+    "scoring": {
+        "ratio",
+        "ratio_to_literal",
+        "ratio_to_cropped",
+        "queries",
+        "score_s",
+        "re_encode_s",
+        "largest_difference",
+        "peak_rss_mb",
+    },
     "evaluate_memory": {"evaluate_rss_mb", "evaluate_s", "data_mb", "inspect_rss_mb"},
     "members": {"pretrain_ratio", "pretrain_together_s", "pretrain_apart_s", "finetune_ratio"},
 }

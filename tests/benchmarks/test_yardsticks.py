@@ -8,7 +8,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmarks.cohort import untrained_model
 from benchmarks.literal_costar import LiteralEncoder, LiteralPretrainer, literal_info_nce
 from benchmarks.pretrain_step import encoder_flops, step_flops
-from benchmarks.scoring import re_encode
+from benchmarks.scoring import literal_encoder, re_encode
 from costar_cli.config.models import EncoderConfig, PretrainConfig
 from costar_cli.panel import Dataset, Part
 
@@ -26,6 +26,14 @@ def test_re_encoding_own_histories_predicts_what_rollout_predicts(
     once = model.rollout(panel, queries)
     assert np.ptp(once) > 0
     np.testing.assert_allclose(re_encode(model, panel, queries, rows=32, crop=crop), once, rtol=1e-4, atol=1e-4)
+
+
+def test_literal_encoder_predicts_the_same(tumor_dataset: Dataset) -> None:
+    model = untrained_model(tumor_dataset)
+    part = Part("source", "test")
+    panel, queries = tumor_dataset.panels[part], tumor_dataset.queries[part]["sequence"].take(slice(0, 40))
+    literal = re_encode(model, panel, queries, encode=literal_encoder(model))
+    np.testing.assert_allclose(literal, model.rollout(panel, queries), rtol=1e-3, atol=1e-3)
 
 
 def test_counted_operations_are_those_of_the_literal_encoder() -> None:

@@ -22,6 +22,8 @@ from costar_cli.reporting import NullReporter, Reporter
 
 __all__ = ["CostarModel", "params_from_arrays", "params_to_arrays", "scaler_from_arrays"]
 
+CPU_QUERIES = 2_048  # answered at once on a CPU: what the head computes for them stays in the cache
+
 
 @dataclass(frozen=True)
 class CostarModel:
@@ -78,7 +80,8 @@ class CostarModel:
     ) -> NDArray[np.float32]:
         """Predict the outcomes of every query, `[R,Q,tau,dy]` in the units of the data.
 
-        Only the subjects asked about are encoded, each once; the head then answers `batch_size` queries at a time.
+        Only the subjects asked about are encoded, each once; the head then answers `batch_size` queries at a time, or
+        fewer on a CPU.
 
         Raises:
             UsageError: the plans are longer than the horizon that the model was trained for.
@@ -91,11 +94,12 @@ class CostarModel:
         subjects, row = np.unique(queries.subject, return_inverse=True)
         z_RNTD = self._encode(panel.take(subjects.astype(np.int64)))
         head = outcome_head(self.schema.dims, self.horizon, self.encoder_config, self.hidden).to(z_RNTD)
+        size = min(batch_size, CPU_QUERIES) if z_RNTD.device.type == "cpu" else batch_size
         heads = [{n: v[r] for n, v in submodule(self.params, HEAD).items()} for r in range(self.members)]
         result = np.empty((self.members, len(queries), queries.horizon, len(self.schema.outcomes)), dtype=np.float32)
         with (reporter or NullReporter()).task("rollout", total=len(queries), unit="query") as task, torch.no_grad():
-            for first in range(0, len(queries), batch_size):
-                part = slice(first, first + batch_size)
+            for first in range(0, len(queries), size):
+                part = slice(first, first + size)
                 at = torch.from_numpy(row[part]), torch.from_numpy(queries.origin[part].astype(np.int64))
                 plan_QHA = torch.from_numpy(queries.plan[part]).to(z_RNTD)
                 for member, params in enumerate(heads):
