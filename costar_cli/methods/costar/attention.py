@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from costar_cli.config.models import EncoderConfig
-from costar_cli.methods.costar.dropout import Masks, MaskShapes, kept_bytes, masked, masked_relu
+from costar_cli.methods.costar.dropout import Masks, MaskShapes, masked, masked_relu, per_kept
 from costar_cli.methods.costar.relative_attention import one_dtype, relative_causal_attention
 from costar_cli.methods.costar.scalar_attention import (
     near_band,
@@ -49,7 +49,7 @@ class FeedForward(nn.Module):
         self.inner = nn.Linear(config.width, 4 * config.width)
         self.outer = nn.Linear(4 * config.width, config.width)
         self.norm = LayerNorm(config.width)
-        self.per_kept = 256 / kept_bytes(config.dropout)
+        self.per_kept = per_kept(config.dropout)
 
     def mask_shapes(self, name: str, *lead: int) -> MaskShapes:
         """Return the shapes of the two dropout masks for one sample `[*lead, D]`."""
@@ -86,7 +86,7 @@ class AttentionUnit(nn.Module):
         self.head_width = config.width // config.heads
         self.qkv = nn.Linear(config.width, 3 * config.width)
         self.norm = LayerNorm(config.width)
-        self.per_kept = 256 / kept_bytes(config.dropout)
+        self.per_kept = per_kept(config.dropout)
 
     def scaled(self) -> tuple[Tensor, Tensor]:
         """Return weight and bias of the projections, those of the queries divided by `sqrt(n)`."""

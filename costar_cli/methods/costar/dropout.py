@@ -17,7 +17,7 @@ from torch import Tensor
 
 from costar_cli.methods.streams import Stream
 
-__all__ = ["MaskShapes", "MaskSource", "Masks", "kept_bytes", "masked", "masked_relu"]
+__all__ = ["MaskShapes", "MaskSource", "Masks", "kept_bytes", "masked", "masked_relu", "per_kept"]
 
 Masks = Mapping[str, Tensor] | None
 MaskShapes = dict[str, tuple[int, ...]]
@@ -29,8 +29,13 @@ def masked(values: Tensor, masks: Masks, name: str) -> Tensor:
 
 
 def kept_bytes(rate: float) -> int:
-    """Return how many of the 256 byte values keep an element; `256 / kept_bytes` is the factor 1/keep."""
+    """Return how many of the 256 byte values keep an element."""
     return round(256 * (1 - rate))
+
+
+def per_kept(rate: float) -> float:
+    """Return the factor 1/keep."""
+    return 256 / kept_bytes(rate)
 
 
 def masked_relu(values: Tensor, masks: Masks, name: str) -> Tensor:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from costar_cli.config.models import EncoderConfig
 from costar_cli.methods.costar.attention import FeatureBlock, RelativeTables, TemporalBlock
-from costar_cli.methods.costar.dropout import Masks, MaskShapes, kept_bytes, masked
+from costar_cli.methods.costar.dropout import Masks, MaskShapes, masked, per_kept
 from costar_cli.methods.costar.embedding import TokenEmbedding
 
 __all__ = ["CostarEncoder", "Representations"]
@@ -77,5 +77,5 @@ class CostarEncoder(nn.Module):
         components_CBTD = torch.stack([series[:, :, tokens].mean(dim=2) for tokens in self.layout.pooled])
         z_BTD = series.mean(dim=2) if self.config.pool == "token" else components_CBTD.mean(dim=0)
         if masks is not None:
-            z_BTD = masked(z_BTD, masks, "pool") * (256 / kept_bytes(self.config.dropout))
+            z_BTD = masked(z_BTD, masks, "pool") * per_kept(self.config.dropout)
         return Representations(z_BTD, components_CBTD)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["HIDDEN", "band_of", "one_dtype", "relative_causal_attention"]
+__all__ = ["apply_to_groups", "band_of", "relative_causal_attention"]
 
 HIDDEN = -1e9  # added to the score of a key that lies in the query's future
 
@@ -109,11 +109,19 @@ class _BandedAttention(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Tensor | None) -> tuple[Any, Any]:  # noqa: ANN401
-        def grouped(value: Tensor | None, dim: int | None) -> Tensor | None:
-            if value is None:
-                return None
-            lead = value.expand(info.batch_size, *value.shape) if dim is None else value.movedim(dim, 0)
-            return lead.flatten(0, 1).contiguous()
+        return apply_to_groups(_BandedAttention, info.batch_size, in_dims, args)
 
-        outputs = _BandedAttention.apply(*map(grouped, args, in_dims))  # type: ignore[no-untyped-call]
-        return tuple(o.view(info.batch_size, -1, *o.shape[1:]) for o in outputs), (0, 0, 0)
+
+def apply_to_groups(
+    function: type[torch.autograd.Function], n_members: int, in_dims: tuple[int | None, ...], args: tuple[Any, ...]
+) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
+    """Apply a function whose tensors lead with a group axis to members under `vmap`: they become its groups."""
+
+    def grouped(value: Tensor | None, dim: int | None) -> Tensor | None:
+        if value is None:
+            return None
+        lead = value.expand(n_members, *value.shape) if dim is None else value.movedim(dim, 0)
+        return lead.flatten(0, 1).contiguous()
+
+    outputs = function.apply(*map(grouped, args, in_dims))  # type: ignore[no-untyped-call]
+    return tuple(o.view(n_members, -1, *o.shape[1:]) for o in outputs), (0,) * len(outputs)

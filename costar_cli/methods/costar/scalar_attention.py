@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from costar_cli.methods.costar.relative_attention import HIDDEN, band_of
+from costar_cli.methods.costar.relative_attention import HIDDEN, apply_to_groups, band_of
 
 __all__ = ["near_band", "scalar_attention_summary", "score_coefficients", "summary_weights"]
 
@@ -145,11 +145,4 @@ class _ScalarAttention(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Tensor | None) -> tuple[Any, Any]:  # noqa: ANN401
-        def grouped(value: Tensor | None, dim: int | None) -> Tensor | None:
-            if value is None:
-                return None
-            lead = value.expand(info.batch_size, *value.shape) if dim is None else value.movedim(dim, 0)
-            return lead.flatten(0, 1).contiguous()
-
-        outputs = _ScalarAttention.apply(*map(grouped, args, in_dims))  # type: ignore[no-untyped-call]
-        return tuple(o.view(info.batch_size, -1, *o.shape[1:]) for o in outputs), (0, 0)
+        return apply_to_groups(_ScalarAttention, info.batch_size, in_dims, args)
