@@ -15,6 +15,7 @@ from costar_cli import __version__
 from costar_cli.commands.doctor import doctor
 from costar_cli.commands.evaluate import evaluate
 from costar_cli.commands.finetune import finetune
+from costar_cli.commands.ingest import ingest
 from costar_cli.commands.inspect import inspect
 from costar_cli.commands.pretrain import pretrain
 from costar_cli.commands.simulate import simulate
@@ -27,6 +28,7 @@ from costar_cli.ui.output import Output
 __all__ = ["app", "main"]
 
 PROGRAM = "costar"
+MAKERS = ("simulate", "ingest")  # each with a command per data set
 RESUMABLE = ("pretrain", "finetune")
 
 VERBS = (pretrain, finetune, evaluate, whatif, inspect, verify, doctor)
@@ -36,8 +38,8 @@ class VerbGroup(TyperGroup):
     """The verbs in the order in which they are used."""
 
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # noqa: ARG002 - Typer's signature
-        """Return `simulate` first."""
-        return ["simulate", *(verb.__name__ for verb in VERBS)]
+        """Return what makes data first."""
+        return [*MAKERS, *(verb.__name__ for verb in VERBS)]
 
 
 app = typer.Typer(name=PROGRAM, cls=VerbGroup, pretty_exceptions_enable=False)
@@ -70,6 +72,7 @@ def root(
 
 
 app.add_typer(simulate, name="simulate")
+app.add_typer(ingest, name="ingest")
 for _verb_function in VERBS:
     app.command()(_verb_function)
 
@@ -140,7 +143,7 @@ def _abandon_stdout() -> None:
 def _verb(args: Sequence[str]) -> str:
     """Return the verb as far as it can be told from arguments that could not be parsed yet."""
     words = [arg for arg in args if not arg.startswith("-")]
-    if words[:1] == ["simulate"]:
+    if words and words[0] in MAKERS:
         return " ".join(words[:2])
     return words[0] if words and words[0] in {function.__name__ for function in VERBS} else ""
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,7 @@ class Question:
     """What is asked, and which files shall hold the answer."""
 
     plan: Path
-    subject: int
+    subject: str
     origin: int | None
     reference: str | None
     level: float
@@ -71,7 +71,7 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
     named = name_models(models or _default_models(session.workspace, domain), session.workspace.root)
     headers = {name: session.read(name, path, "model", MAKE_MODEL) for name, path in named.items()}
     loaded = load_models(session, headers, named)
-    _warn_of_other_data(session, loaded, dataset.digest)
+    warnings = _warn_of_other_data(session, loaded, dataset.digest)
     horizon = min(one.model.horizon for one in loaded)
     request = read_plans(question.plan, dataset.schema.treatments, horizon=horizon)
     report = estimate_outcomes(
@@ -86,6 +86,7 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
         reporter=session.reporter,
     )
     _show(session, report)
+    report = replace(report, notes=(*warnings, *report.notes))
     digests = {"dataset": dataset.digest} | {f"model/{one.name}": one.header.digest for one in loaded}
     _write(session, question, report, digests)
     session.out.done(report.to_json())
@@ -97,18 +98,22 @@ def _default_models(workspace: Workspace, domain: DomainName) -> list[Path]:
     return [path for path in wanted if path.exists()][:1]
 
 
-def _warn_of_other_data(session: Session, models: Sequence[LoadedModel], digest: str) -> None:
-    for one in models:
-        trained_on = one.header.parents.get("dataset", digest)
-        if trained_on != digest:
-            session.out.warn(
-                f"model `{one.name}` was trained on another data set ({trained_on[:8]}) than this one ({digest[:8]})"
-            )
+def _warn_of_other_data(session: Session, models: Sequence[LoadedModel], digest: str) -> list[str]:
+    """Warn of models that were trained on other data, and return the warnings for the record."""
+    trained_on = {one.name: one.header.parents.get("dataset", digest) for one in models}
+    warnings = [
+        f"model `{name}` was trained on another data set ({other[:8]}) than this one ({digest[:8]})"
+        for name, other in trained_on.items()
+        if other != digest
+    ]
+    for warning in warnings:
+        session.out.warn(warning)
+    return warnings
 
 
 def _show(session: Session, report: "WhatIfReport") -> None:
     out, history = session.out, report.history
-    where = f"subject {history.subject} ({history.part}), known up to {report.schema.step} {history.origin}"
+    where = f"subject {history.name} ({history.part}), known up to {report.schema.step} {history.origin}"
     out.text(f"{where} of {history.length - 1}")
     for model in report.models:
         for outcome in report.schema.outcomes:

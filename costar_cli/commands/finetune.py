@@ -31,7 +31,7 @@ from costar_cli.commands.options import (
 from costar_cli.commands.session import open_session
 from costar_cli.commands.training import FinetuneFiles, run_finetune
 from costar_cli.config.choices import DomainName, InitName, MethodName, StepWeights
-from costar_cli.workspace import DEFAULT_WORKSPACE
+from costar_cli.workspace import DEFAULT_WORKSPACE, Workspace
 
 if TYPE_CHECKING:
     from costar_cli.commands.session import Flags
@@ -90,6 +90,8 @@ def finetune(
         FinetuneConfig: {**training, "members": members, "seed": seed, "step_weights": step_weights},
         RuntimeConfig: {"device": device, "precision": precision, "threads": threads, "group": group},
     }
-    session = open_session(ctx, flags, workspace=workspace, json=json, quiet=quiet, preset=preset, config=config)
-    files = FinetuneFiles.choose(session.workspace, method, init, domain, data=data, start=start, out=out)
+    files = FinetuneFiles.choose(Workspace(workspace), method, init, domain, data=data, start=start, out=out)
+    session = open_session(
+        ctx, flags, workspace=workspace, json=json, quiet=quiet, preset=preset, config=config, data=files.data
+    )
     run_finetune(session, files, domain, overwrite=overwrite, fresh=fresh)

@@ -28,7 +28,7 @@ from costar_cli.commands.options import (
 )
 from costar_cli.commands.session import Session, open_session
 from costar_cli.commands.training import MAKE_DATA, identity_config, show_training, store_trained
-from costar_cli.workspace import DEFAULT_WORKSPACE
+from costar_cli.workspace import DEFAULT_WORKSPACE, Workspace
 
 if TYPE_CHECKING:
     from costar_cli.commands.session import Flags
@@ -69,9 +69,12 @@ def pretrain(
         PretrainConfig: {**training, "members": members, "seed": seed},
         RuntimeConfig: {"device": device, "precision": precision, "threads": threads, "group": group},
     }
-    session = open_session(ctx, flags, workspace=workspace, json=json, quiet=quiet, preset=preset, config=config)
-    place = session.workspace
-    _pretrain(session, data or place.data, out or place.encoder, overwrite=overwrite, fresh=fresh)
+    place = Workspace(workspace)
+    source = data or place.data
+    session = open_session(
+        ctx, flags, workspace=workspace, json=json, quiet=quiet, preset=preset, config=config, data=source
+    )
+    _pretrain(session, source, out or place.encoder, overwrite=overwrite, fresh=fresh)
 
 
 def _pretrain(session: Session, data: Path, path: Path, *, overwrite: bool, fresh: bool) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from costar_cli.config.choices import PresetName
-from costar_cli.errors import ArtifactError, MismatchError, StorageError
+from costar_cli.errors import ArtifactError, CostarError, MismatchError, StorageError
 from costar_cli.ui.output import Output
 from costar_cli.ui.progress import OutputReporter
 from costar_cli.workspace import Workspace
@@ -42,8 +42,11 @@ def open_session(
     quiet: bool,
     preset: PresetName | None = None,
     config: Path | None = None,
+    data: Path | None = None,
 ) -> "Session":
     """Resolve the settings of a verb and return everything that its body needs.
+
+    Where the verb works on a data set, `data` names its file: what a preset means depends on the data set.
 
     Raises:
         UsageError: settings that are not valid, all of them at once.
@@ -51,11 +54,24 @@ def open_session(
     from costar_cli.config.resolve import resolve
 
     out = open_output(ctx, json=json, quiet=quiet, workspace=workspace)
-    settings = resolve(flags, preset=preset, file=config, environ=os.environ)
+    settings = resolve(flags, preset=preset, file=config, environ=os.environ, dataset=_dataset_name(data))
     for warning in settings.warnings:
         out.warn(warning)
     out.config(settings.describe(flags))
     return Session(out, Workspace(workspace), settings, OutputReporter(out))
+
+
+def _dataset_name(path: Path | None) -> str | None:
+    """Return what the data set at hand is called; whatever is wrong with it is said where it is read."""
+    if path is None or not path.exists():
+        return None
+    from costar_cli.artifact import read_header
+
+    try:
+        name = read_header(path).meta.get("name")
+    except (CostarError, OSError):
+        return None
+    return name if isinstance(name, str) else None
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,11 @@
 """`costar simulate`: make a cohort whose counterfactual outcomes are known."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer.models import OptionInfo
 
+from costar_cli.commands.datasets import make_dataset
 from costar_cli.commands.options import (
     ConfigFileOpt,
     JsonFlag,
@@ -16,14 +16,14 @@ from costar_cli.commands.options import (
     SeedOpt,
     WorkspaceOpt,
 )
-from costar_cli.commands.session import Session, open_session
+from costar_cli.commands.session import open_session
 from costar_cli.config.choices import PlansName
 from costar_cli.errors import UsageError
 from costar_cli.workspace import DEFAULT_WORKSPACE
 
 if TYPE_CHECKING:
     from costar_cli.commands.session import Flags
-    from costar_cli.panel import Dataset, Part
+    from costar_cli.panel import Dataset
 
 __all__ = ["simulate"]
 
@@ -79,34 +79,13 @@ def tumor(
     shape = {"gamma": gamma, "target_gamma": target_gamma, "steps": steps, "horizon": horizon}
     flags: Flags = {TumorConfig: {**shape, **sizes, "plans": plans, "paired": paired, "seed": seed}}
     session = open_session(ctx, flags, workspace=workspace, json=json, quiet=quiet, preset=preset, config=config)
-    _simulate_tumor(session, path=out or session.workspace.data, overwrite=overwrite)
+    chosen = session.settings[TumorConfig]
 
-
-def _simulate_tumor(session: Session, *, path: Path, overwrite: bool) -> None:
-    from costar_cli.config.models import TumorConfig
-
-    config = session.settings[TumorConfig]
-    step = session.step("dataset", path, parents={}, config=config.model_dump(mode="json"))
-    with session.writing(path):
-        current = step.find(overwrite=overwrite)
-        from costar_cli.panel.store import read_dataset, write_dataset
+    def build() -> "Dataset":
         from costar_cli.panel.tumor import simulate_tumor
 
-        if current:
-            session.out.up_to_date("dataset", path, current.digest)
-            dataset = read_dataset(path, truth=False)
-        else:
-            dataset = simulate_tumor(config, session.reporter)
-            written = write_dataset(path, dataset, fingerprint=step.fingerprint, overwrite=overwrite)
-            session.out.wrote("dataset", path, written.digest)
-    parts = [_count(dataset, part) for part in dataset.panels]
-    session.out.table(list(parts[0]), [list(part.values()) for part in parts])
-    session.out.next("costar pretrain")
-    session.out.done({"name": dataset.name, "parts": parts}, status="up_to_date" if current else "done")
+        return simulate_tumor(chosen, session.reporter)
 
-
-def _count(dataset: "Dataset", part: "Part") -> dict[str, object]:
-    panel = dataset.panels[part]
-    queries = dataset.queries.get(part, {})
-    asked = {name: len(queries[name]) if name in queries else None for name in ("one_step", "sequence")}
-    return {"part": str(part), "subjects": panel.n_subjects, "steps": int(panel.length.sum()), **asked}
+    make_dataset(
+        session, out or session.workspace.data, build, config=chosen.model_dump(mode="json"), overwrite=overwrite
+    )

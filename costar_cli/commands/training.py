@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MAKE_DATA", "FinetuneFiles", "identity_config", "run_finetune", "show_training", "store_trained"]
 
-MAKE_DATA = "`costar simulate tumor` makes one"
+MAKE_DATA = "`costar simulate` or `costar ingest` makes one"
 
 
 @dataclass(frozen=True)
@@ -89,11 +89,15 @@ def run_finetune(session: Session, files: FinetuneFiles, domain: DomainName, *, 
 
 
 def _follow(session: Session, config: "FinetuneConfig", start: "Artifact | None") -> "FinetuneConfig":
-    """Train as many members as there are to start from, unless somebody chose a number."""
-    chosen = session.settings.is_chosen("finetune.members")
-    if start is None or chosen:
+    """Take members and encoder shape from what there is to start from, unless somebody chose others."""
+    if start is None:
         return config
-    return config.model_copy(update={"members": int(start.meta["members"])})
+    inherited: dict[str, object] = {}
+    if not session.settings.is_chosen("finetune.members"):
+        inherited["members"] = int(start.meta["members"])
+    if not session.settings.any_chosen("finetune.encoder."):
+        inherited["encoder"] = None
+    return config.model_copy(update=inherited)
 
 
 def _warn_of_other_data(session: Session, start: "Artifact", dataset: str) -> None:

@@ -30,7 +30,9 @@ __all__ = ["whatif"]
 
 def whatif(
     ctx: typer.Context,
-    subject: Annotated[int, typer.Option("--subject", "-s", help="Subject by id, in whatever domain and split")],
+    subject: Annotated[
+        str, typer.Option("--subject", "-s", help="Subject by number or label, in whatever domain and split")
+    ],
     plan: Annotated[Path, typer.Option("--plan", "-p", help="JSON file of one or several named plans")],
     origin: Annotated[
         int | None, typer.Option("--origin", help="Last step that is known; the plan's, or the subject's last one")

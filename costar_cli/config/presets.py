@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from costar_cli.config.choices import PresetName
 
-__all__ = ["DEFAULT_PRESET", "PRESETS"]
+__all__ = ["DEFAULT_PRESET", "FOR_DATA", "PRESETS", "preset_settings"]
 
 DEFAULT_PRESET: PresetName = "default"
 
@@ -52,3 +52,37 @@ PRESETS: Mapping[PresetName, Mapping[str, object]] = {
         "finetune.members": 5,
     },
 }
+
+# What a preset changes when models are trained on a data set of this name (spec models A.11).
+_ICU_MODEL = {
+    "pretrain.encoder.width": 36,
+    "pretrain.encoder.heads": 3,
+    "finetune.encoder.width": 36,
+    "finetune.encoder.heads": 3,
+}
+_RETAIL_MODEL = {
+    "pretrain.encoder.width": 36,
+    "pretrain.encoder.layers": 2,
+    "finetune.encoder.width": 36,
+    "finetune.encoder.layers": 2,
+    "finetune.step_weights": "uniform",
+}
+_ICU: Mapping[PresetName, Mapping[str, object]] = {"quick": _ICU_MODEL, "default": _ICU_MODEL, "paper": _ICU_MODEL}
+_RETAIL: Mapping[PresetName, Mapping[str, object]] = {
+    "quick": _RETAIL_MODEL,
+    "default": _RETAIL_MODEL,
+    "paper": _RETAIL_MODEL,
+}
+
+FOR_DATA: Mapping[str, Mapping[PresetName, Mapping[str, object]]] = {
+    "mimic": _ICU,
+    "mimic-factual": _ICU,
+    "m5": _RETAIL,
+}
+
+
+def preset_settings(name: PresetName, dataset: str | None = None) -> dict[str, tuple[object, str]]:
+    """Return what a preset sets, with who says so: in general, then for the data set at hand."""
+    general = {key: (value, f"preset {name}") for key, value in PRESETS[name].items()}
+    special = FOR_DATA.get(dataset or "", {}).get(name, {})
+    return general | {key: (value, f"preset {name} for {dataset}") for key, value in special.items()}

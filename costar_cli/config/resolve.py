@@ -39,6 +39,10 @@ class Settings:
         origin = self.origins[name]
         return origin != "default" and not origin.startswith("preset ")
 
+    def any_chosen(self, prefix: str) -> bool:
+        """Return whether somebody set any key that starts so."""
+        return any(self.is_chosen(name) for name in self.origins if name.startswith(prefix))
+
     def describe(self, models: Iterable[type[Config]]) -> dict[str, dict[str, object]]:
         """Return every setting of some models as plain data: its value and who set it."""
         described: dict[str, dict[str, object]] = {}
@@ -56,6 +60,7 @@ def resolve(
     preset: PresetName | None = None,
     file: Path | None = None,
     environ: Mapping[str, str] | None = None,
+    dataset: str | None = None,
 ) -> Settings:
     """Resolve every setting, and report all problems of all sources at once.
 
@@ -64,13 +69,14 @@ def resolve(
         preset: the preset asked for; otherwise the file's, otherwise `default`.
         file: a TOML file with sections such as `[pretrain.encoder]`.
         environ: the environment; none by default.
+        dataset: name of the data set at hand, which has a say in what a preset means.
 
     Raises:
         UsageError: an unknown key, or a value of the wrong type or out of bounds.
     """
     read = from_file(file) if file is not None else Source()
     name = preset or read.preset or DEFAULT_PRESET
-    sources = [from_preset(name), read, from_environment(environ or {}), from_flags(flags)]
+    sources = [from_preset(name, dataset), read, from_environment(environ or {}), from_flags(flags)]
     problems = [problem for source in sources for problem in source.problems]
     values: dict[str, object] = {}
     origins = dict.fromkeys(all_keys(), "default")

@@ -10,7 +10,7 @@ from typing import Any, get_args
 from costar_cli.config.choices import PresetName
 from costar_cli.config.keys import SECTIONS, all_keys, section_of
 from costar_cli.config.models import Config
-from costar_cli.config.presets import PRESETS
+from costar_cli.config.presets import preset_settings
 from costar_cli.errors import UsageError
 
 __all__ = ["Source", "from_environment", "from_file", "from_flags", "from_preset"]
@@ -29,9 +29,9 @@ class Source:
     text: bool = False
 
 
-def from_preset(name: PresetName) -> Source:
-    """Return what a preset sets."""
-    return Source({key: (value, f"preset {name}") for key, value in PRESETS[name].items()})
+def from_preset(name: PresetName, dataset: str | None = None) -> Source:
+    """Return what a preset sets, for a data set of this name where that is known."""
+    return Source(preset_settings(name, dataset))
 
 
 def from_flags(flags: Mapping[type[Config], Mapping[str, object]]) -> Source:

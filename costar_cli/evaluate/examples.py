@@ -121,7 +121,7 @@ def _example(model: FittedModel, panel: Panel, queries: Queries, outcome: int) -
     truth = None if queries.outcomes is None else queries.outcomes[..., outcome]
     variable = model.schema.outcomes[outcome]
     return Example(
-        subject=f"subject {alone.subject_id[0]}",
+        subject=f"subject {alone.names[0]}",
         outcome=variable.name,
         unit=variable.unit,
         step=model.schema.step,

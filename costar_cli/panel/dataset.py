@@ -1,7 +1,9 @@
 """The data set: panels of two domains and three splits, their queries, and the simulator's truth if there is one."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -13,6 +15,9 @@ from costar_cli.panel.queries import Queries
 from costar_cli.panel.schema import PanelSchema
 
 __all__ = ["Dataset", "Domain", "Location", "Part", "Split"]
+
+MOST_DIGITS = 19  # of a subject's number, an int64
+MOST_COMPARED = 20_000  # labels searched for a near one
 
 Domain = Literal["source", "target"]
 Split = Literal["train", "val", "test"]
@@ -66,6 +71,10 @@ class Dataset:
         if len(unique) != len(ids):
             shown = ", ".join(str(i) for i in unique[count > 1][:5])
             raise DataError(f"subject ids are not unique in the data set: {shown}")
+        named = [str(name) for panel in self.panels.values() if panel.label is not None for name in panel.label]
+        if len(set(named)) != len(named):
+            again = sorted(name for name, uses in Counter(named).items() if uses > 1)
+            raise DataError(f"subject labels are not unique in the data set: {', '.join(again[:5])}")
         if lost := (set(self.queries) | set(self.truth)) - set(self.panels):
             raise DataError(f"queries or truth without a panel: {', '.join(sorted(str(part) for part in lost))}")
 
@@ -81,16 +90,31 @@ class Dataset:
             raise DataError(f"the data set has no {part} subjects", fix=f"it has {has}")
         return self.panels[part]
 
-    def find_subject(self, subject_id: int) -> Location:
-        """Return where a subject is, in whatever domain and split.
+    def find_subject(self, subject: int | str) -> Location:
+        """Return where a subject is, in whatever domain and split, by its label or its number.
 
         Raises:
-            UsageError: no subject has this id; the message names the ranges that exist.
+            UsageError: no subject is called so; the message names what exists.
         """
+        wanted = str(subject).strip()
         for part, panel in self.panels.items():
-            rows = np.flatnonzero(panel.subject_id == subject_id)
-            if len(rows):
+            if panel.label is not None and len(rows := np.flatnonzero(panel.label == wanted)):
                 return Location(part, int(rows[0]))
-        filled = {part: panel.subject_id for part, panel in self.panels.items() if panel.n_subjects}
-        ranges = "; ".join(f"{part}: {ids.min()} to {ids.max()}" for part, ids in filled.items())
-        raise UsageError(f"no subject {subject_id} in the data set", where="--subject", fix=f"choose from {ranges}")
+        number = int(wanted) if wanted.lstrip("-").isdecimal() and len(wanted) < MOST_DIGITS else None
+        for part, panel in self.panels.items():
+            if number is not None and len(rows := np.flatnonzero(panel.subject_id == number)):
+                return Location(part, int(rows[0]))
+        raise UsageError(f"no subject {subject} in the data set", where="--subject", fix=self._subjects(wanted))
+
+    def _subjects(self, wanted: str) -> str:
+        """Say which subjects there are: near labels, or the ranges of numbers."""
+        filled = {part: panel for part, panel in self.panels.items() if panel.n_subjects}
+        labels = [str(name) for panel in filled.values() if panel.label is not None for name in panel.label]
+        near = get_close_matches(wanted, labels[:MOST_COMPARED], n=3) if labels else []
+        if near:
+            return f"did you mean {' or '.join(near)}?"
+        if labels:
+            shown = "; ".join(f"{p}: {x.label[0]}, ..." for p, x in filled.items() if x.label is not None)
+            return f"choose from {shown}"
+        ranges = (f"{part}: {p.subject_id.min()} to {p.subject_id.max()}" for part, p in filled.items())
+        return f"choose from {'; '.join(ranges)}"

@@ -23,7 +23,9 @@ class Panel:
     does `a` at the last observed step when no treatment was recorded there.
 
     Shapes: `covariates [N,T,dx]`, `treatments [N,T,da]` (encoded), `outcomes [N,T,dy]`, `statics [N,dv]`,
-    `length [N]` (observed steps, 1..T), `subject_id [N]` (unique in the data set).
+    `length [N]` (observed steps, 1..T), `subject_id [N]` (unique in the data set). Two arrays may be absent:
+    `label [N]`, what the data call each subject where that is no whole number, and `cluster [N]`, the number of the
+    unit that subjects belong to (the item whose yearly series are subjects): what is resampled as one.
     """
 
     covariates: Floats
@@ -32,6 +34,8 @@ class Panel:
     statics: Floats
     length: Ints
     subject_id: Ints
+    label: NDArray[np.str_] | None = None
+    cluster: Ints | None = None
 
     def __post_init__(self) -> None:
         axes = {"covariates": 3, "treatments": 3, "outcomes": 3, "statics": 2, "length": 1, "subject_id": 1}
@@ -47,6 +51,9 @@ class Panel:
             "length": (self.length.shape, (n,)),
             "subject_id": (self.subject_id.shape, (n,)),
         }
+        for name in ("label", "cluster"):
+            if (values := getattr(self, name)) is not None:
+                shapes[name] = (values.shape, (n,))
         wrong = [f"{name} has {got}, expected {want}" for name, (got, want) in shapes.items() if got != want]
         if wrong:
             raise DataError("the arrays of a panel disagree in shape", details=wrong)
@@ -64,6 +71,11 @@ class Panel:
         return int(self.outcomes.shape[1])
 
     @property
+    def names(self) -> list[str]:
+        """Return what each subject is called: its label, or its number."""
+        return [str(name) for name in (self.subject_id if self.label is None else self.label)]
+
+    @property
     def observed(self) -> NDArray[np.bool_]:
         """Return the mask `[N,T]` of observed steps: a prefix of each row."""
         mask: NDArray[np.bool_] = np.arange(self.n_steps) < self.length[:, None]
@@ -79,4 +91,6 @@ class Panel:
             statics=self.statics[rows],
             length=self.length[rows],
             subject_id=self.subject_id[rows],
+            label=None if self.label is None else self.label[rows],
+            cluster=None if self.cluster is None else self.cluster[rows],
         )

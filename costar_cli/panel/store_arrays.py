@@ -30,6 +30,7 @@ PANEL_FIELDS: Layout = {
     "length": (np.dtype(np.int64), 1),
     "subject_id": (np.dtype(np.int64), 1),
 }
+OPTIONAL_FIELDS: Layout = {"label": (np.dtype(np.str_), 1), "cluster": (np.dtype(np.int64), 1)}
 QUERY_FIELDS: Layout = {"subject": (np.dtype(np.int32), 1), "origin": (np.dtype(np.int16), 1)}
 ANSWER_FIELDS: Layout = {"outcomes": (np.dtype(np.float32), 3), "scored": (np.dtype(np.bool_), 2)}
 
@@ -37,6 +38,10 @@ ANSWER_FIELDS: Layout = {"outcomes": (np.dtype(np.float32), 3), "scored": (np.dt
 def panel_to_arrays(panel: Panel, schema: PanelSchema, group: str) -> dict[str, NDArray[Any]]:
     """Return the arrays of a panel by full name."""
     arrays = {f"{group}/{name}": np.asarray(getattr(panel, name), kind) for name, (kind, _) in PANEL_FIELDS.items()}
+    if panel.label is not None:
+        arrays[f"{group}/label"] = np.asarray(panel.label, dtype=np.str_)
+    if panel.cluster is not None:
+        arrays[f"{group}/cluster"] = np.asarray(panel.cluster, dtype=np.int64)
     return arrays | {f"{group}/treatments": pack_treatments(panel.treatments, schema.treatments)}
 
 
@@ -54,7 +59,8 @@ def panel_from_arrays(arrays: Arrays, schema: PanelSchema, group: str) -> Panel:
         ArtifactError: arrays are missing, unexpected or of the wrong type or width.
         DataError: an invariant of panels is broken.
     """
-    fields = _fields(arrays, group, PANEL_FIELDS | {"treatments": _codes(schema.treatments)})
+    present = {name: layout for name, layout in OPTIONAL_FIELDS.items() if f"{group}/{name}" in arrays}
+    fields = _fields(arrays, group, PANEL_FIELDS | present | {"treatments": _codes(schema.treatments)})
     fields["treatments"] = unpack_treatments(fields["treatments"], schema.treatments).astype(np.float32)
     panel = Panel(**fields)
     _reject(panel_problems(panel, schema, group))
@@ -107,10 +113,16 @@ def _fields(arrays: Arrays, group: str, expected: Layout) -> dict[str, NDArray[A
     problems = [f"{name} is missing" for name in expected if name not in found]
     problems += [f"{name} is unexpected" for name in found if name not in expected]
     for name, (dtype, axes) in expected.items():
-        if name in found and (found[name].dtype, found[name].ndim) != (dtype, axes):
+        if name in found and not _is(found[name], dtype, axes):
             problems.append(f"{name} is {found[name].ndim}-d {found[name].dtype}, expected {axes}-d {dtype}")
     _complain(problems, group)
     return found
+
+
+def _is(values: NDArray[Any], dtype: np.dtype[Any], axes: int) -> bool:
+    """Return whether an array has a type, text of any length, and a number of axes."""
+    same = values.dtype.kind == "U" if dtype.kind == "U" else values.dtype == dtype
+    return bool(same) and values.ndim == axes
 
 
 def _complain(problems: list[str], group: str) -> None:

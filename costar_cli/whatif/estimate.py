@@ -26,7 +26,7 @@ def estimate_outcomes(
     models: Mapping[str, FittedModel],
     request: PlanRequest,
     *,
-    subject: int,
+    subject: int | str,
     origin: int | None = None,
     level: float = 0.9,
     truth: bool = False,
@@ -39,7 +39,7 @@ def estimate_outcomes(
         dataset: where the subject is, in whatever domain and split.
         models: fitted models by the label under which to report them.
         request: the plans, checked against the data set's treatments.
-        subject: id of the subject.
+        subject: number or label of the subject.
         origin: index of the last known step; overrides the request's, and defaults to the subject's last step.
         level: probability between `lower` and `upper`.
         truth: add the simulator's answer and the error.
@@ -68,7 +68,7 @@ def estimate_outcomes(
     report = WhatIfReport(
         dataset=dataset.name,
         schema=dataset.schema,
-        history=_history(panel, location, subject, start, dataset.schema.treatments),
+        history=_history(panel, location, start, dataset.schema.treatments),
         plans=request.plans,
         models=tuple(answers),
         level=level,
@@ -97,7 +97,7 @@ def _check(
         problems.add("there is no model to ask")
     last = int(panel.length[0]) - 1
     if not 0 <= origin <= last:
-        problems.add(f"origin {origin} is outside the series of subject {panel.subject_id[0]}: choose 0 to {last}")
+        problems.add(f"origin {origin} is outside the series of subject {panel.names[0]}: choose 0 to {last}")
     if not 0 < level < 1:
         problems.add(f"level {level} is not a probability: choose one between 0 and 1, such as 0.9")
     for label, model in models.items():
@@ -107,7 +107,7 @@ def _check(
     names = [plan.name for plan in request.plans]
     if reference is not None and reference not in names:
         problems.add(f"there is no plan {reference!r} to compare with{did_you_mean(reference, names)}")
-    problems.raise_any("the question does not fit", where=f"subject {panel.subject_id[0]}")
+    problems.raise_any("the question does not fit", where=f"subject {panel.names[0]}")
 
 
 def _check_schema(label: str, model: PanelSchema, data: PanelSchema) -> None:
@@ -148,17 +148,16 @@ def _answer(
     own = tuple(predicted_RQHY[:, i, : len(plan)] for i, plan in enumerate(plans))
     if not all(np.isfinite(members_RHY).all() for members_RHY in own):
         raise TrainingError(
-            f"model `{label}` predicts values that are not finite for subject {panel.subject_id[0]}",
+            f"model `{label}` predicts values that are not finite for subject {panel.names[0]}",
             fix="train it again, with a lower --learning-rate if it diverged",
         )
     return ModelAnswer(label=label, method=model.method, trained_on_subject=None, predictions=own)
 
 
-def _history(
-    panel: Panel, location: Location, subject: int, origin: int, encoding: TreatmentEncoding
-) -> SubjectHistory:
+def _history(panel: Panel, location: Location, origin: int, encoding: TreatmentEncoding) -> SubjectHistory:
     return SubjectHistory(
-        subject=subject,
+        subject=int(panel.subject_id[0]),
+        name=panel.names[0],
         part=location.part,
         length=int(panel.length[0]),
         origin=origin,

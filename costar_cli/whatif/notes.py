@@ -42,6 +42,12 @@ def _trained_count(model: FittedModel, dataset: Dataset, location: Location) -> 
     return int(counts.get(str(location.part), 0))
 
 
+def _selected_on(model: FittedModel, dataset: Dataset, location: Location) -> bool:
+    """Return whether subjects of this part, of this data set, decided when training stopped."""
+    parents, meta = getattr(model, "parents", None) or {}, getattr(model, "meta", None) or {}
+    return parents.get("dataset") == dataset.digest and bool(meta.get("selected_on", {}).get(str(location.part)))
+
+
 def _on_training(
     report: WhatIfReport, dataset: Dataset, models: Mapping[str, FittedModel], location: Location
 ) -> Iterator[str]:
@@ -52,6 +58,8 @@ def _on_training(
         elif count := _trained_count(models[answer.label], dataset, location):
             some = f"{count:,} of the {total:,} {location.part} subjects"
             yield f"model `{answer.label}` was trained on {some}, perhaps on this one"
+        elif _selected_on(models[answer.label], dataset, location):
+            yield f"model `{answer.label}` was selected on this subject's part: its error may be smaller than on others"
         elif answer.trained_on_subject is None:
             yield f"whether model `{answer.label}` was trained on this subject is unknown"
 

@@ -120,7 +120,7 @@ def _label(
     trained = ", trained on" if model.trained_on_subject else ""
     column[0].set_title(
         label_text(
-            f"{model.label} ({members}): subject {history.subject} ({history.part}{trained}), origin {history.origin}"
+            f"{model.label} ({members}): subject {history.name} ({history.part}{trained}), origin {history.origin}"
         ),
         fontsize=10,
         loc="left",

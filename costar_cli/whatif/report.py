@@ -24,9 +24,13 @@ COLUMNS = (
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SubjectHistory:
-    """What is known of the subject at the origin: `outcomes [origin+1,dy]`, `treatments [origin,names]` (levels)."""
+    """What is known of the subject at the origin: `outcomes [origin+1,dy]`, `treatments [origin,names]` (levels).
+
+    `subject` is its number and `name` what the data call it: its label, or the number again.
+    """
 
     subject: int
+    name: str
     part: Part
     length: int
     origin: int
@@ -117,6 +121,7 @@ class WhatIfReport:
         return {
             "dataset": self.dataset,
             "subject": history.subject,
+            "label": history.name,
             "domain": history.part.domain,
             "split": history.part.split,
             "length": history.length,

@@ -38,7 +38,9 @@ def test_help_takes_less_than_half_a_second(tmp_path: Path) -> None:
 def test_help_lists_the_verbs_in_the_order_of_use(tmp_path: Path) -> None:
     text = run_process("--help", cwd=tmp_path).out
     listed = re.findall(r"^│ (\w+) ", text, re.MULTILINE)
-    assert listed == ["simulate", "pretrain", "finetune", "evaluate", "whatif", "inspect", "verify", "doctor"]
+    assert listed == [
+        "simulate", "ingest", "pretrain", "finetune", "evaluate", "whatif", "inspect", "verify", "doctor",
+    ]  # fmt: skip
 
 
 def test_the_console_script_and_the_module_are_the_same_program(tmp_path: Path) -> None:

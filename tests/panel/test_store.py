@@ -22,13 +22,15 @@ TRAIN, TEST = Part("source", "train"), Part("source", "test")
 
 
 def assert_same_panel(got: Panel, want: Panel) -> None:
-    for field in Panel.__slots__:
-        assert getattr(got, field).dtype == getattr(want, field).dtype, field
-        assert np.array_equal(getattr(got, field), getattr(want, field)), field
+    assert_same_fields(got, want)
 
 
 def assert_same_queries(got: Queries, want: Queries) -> None:
-    for field in Queries.__slots__:
+    assert_same_fields(got, want)
+
+
+def assert_same_fields(got: Panel | Queries, want: Panel | Queries) -> None:
+    for field in type(want).__slots__:
         ours, theirs = getattr(got, field), getattr(want, field)
         assert (ours is None) == (theirs is None), field
         if theirs is not None:
@@ -47,6 +49,28 @@ def assert_same_dataset(got: Dataset, want: Dataset) -> None:
         assert set(got.truth[part]) == set(want.truth.get(part, {}))
         for name, values in want.truth.get(part, {}).items():
             assert np.array_equal(got.truth[part][name], values)
+
+
+def test_labels_and_clusters_survive_a_file_and_find_subjects(tmp_path: Path, tumor_dataset: Dataset):
+    panels = {
+        part: replace(panel, label=np.array([f"Müller {i}/A" for i in panel.subject_id]), cluster=panel.subject_id // 3)
+        for part, panel in tumor_dataset.panels.items()
+    }
+    named = replace(tumor_dataset, panels=panels)
+    write_dataset(tmp_path / "data.h5", named, fingerprint="abc")
+    again = read_dataset(tmp_path / "data.h5")
+    assert_same_dataset(again, named)
+    first = panels[TEST].subject_id[0]
+    assert again.find_subject(f"Müller {first}/A") == again.find_subject(int(first)) == (TEST, 0)
+    with pytest.raises(CostarError, match="no subject Muller"):
+        again.find_subject(f"Muller {first}/A")
+
+
+def test_two_subjects_of_one_label_are_refused(tumor_dataset: Dataset):
+    panel = tumor_dataset.panel("source", "train")
+    twice = replace(panel, label=np.array(["same"] * panel.n_subjects))
+    with pytest.raises(DataError, match=r"labels are not unique.*same"):
+        replace(tumor_dataset, panels={TRAIN: twice}, queries={}, truth={})
 
 
 @settings(max_examples=15)
