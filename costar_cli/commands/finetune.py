@@ -46,8 +46,9 @@ def finetune(
         typer.Option("--domain", help="Train on the source, or adapt its model to few target subjects"),
     ] = "source",
     init: Annotated[
-        InitName, typer.Option("--from", help="Start from the pretrained encoder, or from random weights")
-    ] = "pretrained",
+        InitName | None,
+        typer.Option("--from", help="Start COSTAR from the pretrained encoder (default), or from random weights"),
+    ] = None,
     method: Annotated[MethodName, typer.Option("--method", help="What to train")] = "costar",
     data: DataOpt = None,
     start: Annotated[
@@ -94,4 +95,4 @@ def finetune(
     session = open_session(
         ctx, flags, workspace=workspace, json=json, quiet=quiet, preset=preset, config=config, data=files.data
     )
-    run_finetune(session, files, domain, overwrite=overwrite, fresh=fresh)
+    run_finetune(session, files, method, domain, overwrite=overwrite, fresh=fresh)

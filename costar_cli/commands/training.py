@@ -12,7 +12,8 @@ from costar_cli.workspace import Workspace
 
 if TYPE_CHECKING:
     from costar_cli.artifact import Artifact
-    from costar_cli.config.models import FinetuneConfig, RuntimeConfig, TrainingConfig
+    from costar_cli.config.models import Config, FinetuneConfig, RuntimeConfig, TrainingConfig
+    from costar_cli.methods import FittedModel
     from costar_cli.train import Trained
 
 __all__ = ["MAKE_DATA", "FinetuneFiles", "identity_config", "run_finetune", "show_training", "store_trained"]
@@ -35,7 +36,7 @@ class FinetuneFiles:
         cls,
         workspace: Workspace,
         method: MethodName,
-        init: InitName,
+        init: InitName | None,
         domain: DomainName,
         *,
         data: Path | None,
@@ -43,17 +44,19 @@ class FinetuneFiles:
         out: Path | None,
     ) -> Self:
         """Return the files given, and the workspace's for the rest."""
-        scratch = " --from scratch" if init == "scratch" else ""
+        if method != "costar" and init is not None:
+            raise UsageError(f"only COSTAR is pretrained, {method} is not", where="--from", fix="leave it out")
+        same = (" --from scratch" if init == "scratch" else "") + (f" --method {method}" if method != "costar" else "")
         kind, fix = "encoder", "`costar pretrain` makes one, or train `--from scratch`"
         default: Path | None = workspace.encoder
         if domain == "target":
-            kind, fix = "model", f"`costar finetune{scratch}` makes it: the target's model starts from the source's"
-            default = workspace.model(method, init, "source")
-        elif init == "scratch":
+            kind, fix = "model", f"`costar finetune{same}` makes it: the target's model starts from the source's"
+            default = workspace.model(method, init or "pretrained", "source")
+        elif same:
             if start is not None:
-                raise UsageError("`--from scratch` starts from nothing", where="--start", fix="leave one of them out")
+                raise UsageError(f"`{same.strip()}` starts from nothing", where="--start", fix="leave one of them out")
             default = None
-        path = out or workspace.model(method, init, domain)
+        path = out or workspace.model(method, init or "pretrained", domain)
         return cls(data or workspace.data, start or default, kind, fix, path)
 
 
@@ -62,7 +65,15 @@ def identity_config(config: "TrainingConfig", runtime: "RuntimeConfig") -> dict[
     return {**config.model_dump(mode="json"), "precision": runtime.precision}
 
 
-def run_finetune(session: Session, files: FinetuneFiles, domain: DomainName, *, overwrite: bool, fresh: bool) -> None:
+def run_finetune(
+    session: Session,
+    files: FinetuneFiles,
+    method: MethodName,
+    domain: DomainName,
+    *,
+    overwrite: bool,
+    fresh: bool,
+) -> None:
     """Make a model, or see that it is up to date, and say so."""
     from costar_cli.config.models import FinetuneConfig, RuntimeConfig
 
@@ -74,7 +85,10 @@ def run_finetune(session: Session, files: FinetuneFiles, domain: DomainName, *, 
         parents[files.start_kind] = start.digest
         _warn_of_other_data(session, start, header.digest)
     config, runtime = _follow(session, session.settings[FinetuneConfig], start), session.settings[RuntimeConfig]
+    settings = _method_settings(session, method, config)
     identity = {**identity_config(config, runtime), "domain": domain}
+    if method != "costar":
+        identity |= {"method": method, "settings": settings.model_dump(mode="json") if settings else {}}
     step = session.step("model", files.out, parents=parents, config=identity)
     with session.writing(files.out):
         artifact = step.find(overwrite=overwrite, again=fresh)
@@ -82,9 +96,10 @@ def run_finetune(session: Session, files: FinetuneFiles, domain: DomainName, *, 
         if artifact:
             session.out.up_to_date("model", files.out, artifact.digest)
         else:
-            trained = _train(session, files, step, config, runtime, domain, fresh=fresh)
+            trained = _train(session, files, step, config, runtime, method, settings, domain, fresh=fresh)
             artifact = store_trained(session, step, trained, overwrite=overwrite or fresh)
-    more = ["costar finetune --domain target"] if domain == "source" else []
+    chosen = f" --method {method}" if method != "costar" else ""
+    more = [f"costar finetune{chosen} --domain target"] if domain == "source" else []
     show_training(session, artifact, status, *more, "costar evaluate")
 
 
@@ -98,6 +113,23 @@ def _follow(session: Session, config: "FinetuneConfig", start: "Artifact | None"
     if not session.settings.any_chosen("finetune.encoder."):
         inherited["encoder"] = None
     return config.model_copy(update=inherited)
+
+
+def _method_settings(session: Session, method: MethodName, shared: "FinetuneConfig") -> "Config | None":
+    """Return the method's own settings; epochs and patience that somebody chose for all methods overrule presets."""
+    from costar_cli.config.baselines import METHOD_SETTINGS
+
+    if method not in METHOD_SETTINGS:
+        return None
+    section = method.replace("-", "_")
+    settings = session.settings[METHOD_SETTINGS[method]]
+    overruled = [name for name in ("epochs", "patience") if session.settings.is_chosen(f"finetune.{name}")]
+    document = settings.model_dump()
+    for network, values in document.items():
+        for name in overruled if isinstance(values, dict) else ():
+            if name in values and not session.settings.is_chosen(f"{section}.{network}.{name}"):
+                values[name] = getattr(shared, name)
+    return type(settings).model_validate(document)
 
 
 def _warn_of_other_data(session: Session, start: "Artifact", dataset: str) -> None:
@@ -114,21 +146,27 @@ def _train(
     step: BuildStep,
     config: "FinetuneConfig",
     runtime: "RuntimeConfig",
+    method: MethodName,
+    settings: "Config | None",
     domain: DomainName,
     *,
     fresh: bool,
 ) -> "Trained":
     from costar_cli.artifact import read_artifact
+    from costar_cli.methods import METHODS, load_model
     from costar_cli.methods.costar.model import CostarModel
     from costar_cli.panel import Part
     from costar_cli.panel.store import read_dataset
     from costar_cli.train import finetune
 
     parts = [Part(domain, "train"), Part(domain, "val")]
+    parts += [Part("source", "train")] if METHODS[method].learns_from_source else []
     dataset = read_dataset(files.data, queries=False, truth=False, parts=parts)
-    start = None
-    if files.start is not None:
-        start = CostarModel.from_artifact(read_artifact(files.start, kind=files.start_kind))
+    start: FittedModel | None = None
+    if files.start is not None and files.start_kind == "encoder":
+        start = CostarModel.from_artifact(read_artifact(files.start, kind="encoder"))
+    elif files.start is not None:
+        start = load_model(files.start)
     return finetune(
         dataset,
         config,
@@ -139,6 +177,8 @@ def _train(
         fingerprint=step.fingerprint,
         reporter=session.reporter,
         fresh=fresh,
+        method=METHODS[method],
+        settings=settings,
     )
 
 
@@ -154,7 +194,9 @@ def store_trained(session: Session, step: BuildStep, trained: "Trained", *, over
         parents=trained.parents,
         overwrite=overwrite,
     )
-    session.workspace.run_state(step.path).unlink(missing_ok=True)
+    state = session.workspace.run_state(step.path)
+    for path in [state, *state.parent.glob(f"{state.stem}.*{state.suffix}")]:
+        path.unlink(missing_ok=True)
     session.out.wrote(step.kind, step.path, artifact.digest)
     return artifact
 
@@ -165,7 +207,8 @@ def show_training(session: Session, artifact: "Artifact", status: str, *next_com
     series = zip(history["train_loss"], history["validation_loss"], history["best_epoch"], strict=True)
     keeps_last = artifact.meta["config"].get("keep") == "last"
     rows = [_member(number, *member, keeps_last=keeps_last) for number, member in enumerate(series, start=1)]
-    session.out.table([field.replace("_", " ") for field in _FIELDS], rows)
+    if rows:  # a closed-form fit has no epochs to tell of
+        session.out.table([field.replace("_", " ") for field in _FIELDS], rows)
     reference = artifact.meta.get("reference")
     if reference is not None:
         session.out.text(f"guessing scores {reference:.4g} on a training batch")

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import ConfigDict, TypeAdapter
 from pydantic.fields import FieldInfo
 
+from costar_cli.config.baselines import METHOD_SETTINGS
 from costar_cli.config.models import (
     Config,
     EvaluateConfig,
@@ -26,6 +27,7 @@ SECTIONS: Mapping[str, type[Config]] = {
     "finetune": FinetuneConfig,
     "evaluate": EvaluateConfig,
     "runtime": RuntimeConfig,
+    **{name.replace("-", "_"): settings for name, settings in METHOD_SETTINGS.items()},
 }
 
 _WORDS = {int: "an integer", float: "a number", bool: "true or false", str: "text"}

@@ -1,19 +1,23 @@
 """The Method protocol: what every estimator of counterfactual outcomes offers."""
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from costar_cli.config.models import TrainingConfig
+from costar_cli.artifact import Artifact
+from costar_cli.config.models import Config, FinetuneConfig, TrainingConfig
 from costar_cli.methods.members import Params
 from costar_cli.methods.streams import Stream
-from costar_cli.panel import Panel, PanelSchema, Queries, Scaler
+from costar_cli.panel import Domain, Panel, PanelSchema, Part, Queries, Scaler
+from costar_cli.panel.tensors import PanelTensors
 from costar_cli.reporting import Reporter
 
-__all__ = ["FittedModel", "Stage", "StepLoss"]
+__all__ = ["Fit", "FitTask", "Fitted", "FittedModel", "Method", "Stage", "StepLoss"]
 
 StepLoss = tuple[Tensor, Params]
 
@@ -42,6 +46,10 @@ class Stage(Protocol):
         """Return whether an incomplete last batch is left out."""
 
     @property
+    def max_grad_norm(self) -> float | None:
+        """Return the largest norm of a member's gradient, beyond which it is scaled down; None for any."""
+
+    @property
     def n_train(self) -> int:
         """Return the number of training subjects."""
 
@@ -59,6 +67,9 @@ class Stage(Protocol):
         self, params_R: Params, state_R: Params, rows_RB: Tensor, streams: Sequence[Stream]
     ) -> tuple[Tensor, Tensor]:
         """Return each member's loss `[R]` on rows of the validation subjects, and the weight of this batch `[R]`."""
+
+    def weights(self, params_R: Params, state_R: Params) -> Params:
+        """Return the weights to keep at the end of an epoch, under the names of the parameters."""
 
     def reference(self) -> float | None:
         """Return the loss of knowing nothing, where there is such a number."""
@@ -97,3 +108,76 @@ class FittedModel(Protocol):
         Returns:
             Outcomes `[R,Q,tau,dy]` in the units of the data; tau is `queries.horizon`, at most `horizon`.
         """
+
+
+@dataclass(frozen=True)
+class FitTask:
+    """What a method is fitted to.
+
+    `config` is what all methods share (epochs, patience, seed, ...), `settings` the method's own. `panels` holds the
+    raw panels of `domain` and, where the method asks for them, of source-train; `tensors` scales one of them.
+    """
+
+    schema: PanelSchema
+    horizon: int
+    domain: Domain
+    panels: Mapping[Part, Panel]
+    scaler: Scaler
+    config: FinetuneConfig
+    settings: Config | None
+    members: int
+    start: "FittedModel | None"
+    device: torch.device
+    dtype: torch.dtype
+
+    def tensors(self, part: Part) -> PanelTensors:
+        """Return a scaled panel on the device."""
+        return PanelTensors.from_panel(self.panels[part], self.scaler, device=self.device, dtype=self.dtype)
+
+    @property
+    def train(self) -> Part:
+        """Return the part to learn from."""
+        return Part(self.domain, "train")
+
+    @property
+    def validation(self) -> Part:
+        """Return the part to select on."""
+        return Part(self.domain, "val")
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What a fit ends with: the parameters of all members, `[R,...]` by name, and facts that `load` needs."""
+
+    params: Params
+    meta: dict[str, Any] = field(default_factory=dict)
+
+
+# A fit yields its stages one after another, is sent the parameters that each kept, `[R,...]`, and returns the result.
+Fit = Generator[Stage, Params, Fitted]
+
+
+class Method(Protocol):
+    """An estimator as the registry knows it: how to fit it, and how to read a fitted one."""
+
+    @property
+    def name(self) -> str:
+        """Return what the command line calls it."""
+
+    @property
+    def single(self) -> bool:
+        """Return whether the fit has no randomness, so that one member is all there is."""
+
+    @property
+    def learns_from_source(self) -> bool:
+        """Return whether adapting to the target needs the source's training subjects again."""
+
+    def fit(self, task: FitTask) -> Fit:
+        """Fit all members, stage by stage.
+
+        Raises:
+            MismatchError: what to start from does not fit the task.
+        """
+
+    def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> FittedModel:
+        """Return the fitted model that an artifact of kind `model` holds."""

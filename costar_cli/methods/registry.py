@@ -1,24 +1,26 @@
 """Which methods there are, and how to read a trained one."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from costar_cli.artifact import read_artifact
 from costar_cli.errors import ArtifactError
-from costar_cli.methods.costar.model import CostarModel
+from costar_cli.methods.base import FittedModel, Method
+from costar_cli.methods.costar.method import CostarMethod
 
 __all__ = ["METHODS", "load_model"]
 
-METHODS = {"costar": CostarModel}
+METHODS: Mapping[str, Method] = {method.name: method for method in (CostarMethod(),)}
 
 
-def load_model(path: Path, device: str = "cpu") -> CostarModel:
+def load_model(path: Path, device: str = "cpu") -> FittedModel:
     """Read a fine-tuned model of any method.
 
     Raises:
         ArtifactError: the file is missing, damaged, no model, or of a method that this version does not know.
     """
     artifact = read_artifact(path, kind="model")
-    method = artifact.meta.get("method")
+    method = str(artifact.meta.get("method"))
     if method not in METHODS:
         raise ArtifactError(
             f"the model is of method {method!r}, which this version does not know",
@@ -26,7 +28,7 @@ def load_model(path: Path, device: str = "cpu") -> CostarModel:
             fix=f"known methods: {', '.join(METHODS)}; upgrade costar for others",
         )
     try:
-        return METHODS[method].from_artifact(artifact, device)
+        return METHODS[method].load(artifact, device)
     except (KeyError, ValueError, TypeError) as error:
         raise ArtifactError(
             "the model artifact lacks or garbles something",

@@ -79,9 +79,9 @@ class GroupState:
             loss_sum_R=torch.zeros(len(members), dtype=torch.float64, device=runtime.device),
         )
 
-    def keep(self, row: int) -> None:
-        """Remember a member's present weights."""
-        for name, value in self.params.items():
+    def keep(self, row: int, weights_R: Params) -> None:
+        """Remember a member's weights."""
+        for name, value in weights_R.items():
             self.kept[name][row] = value.detach()[row]
 
     @property

@@ -106,7 +106,9 @@ def training_step(stage: Stage, state: GroupState, rows_RB: Tensor, runtime: Run
     with runtime.autocast():
         loss_R, new_state = stage.loss(state.params, state.state, rows_RB, streams)
     torch.autograd.backward(loss_R.sum())
-    _require_finite(stage, state, loss_R)
+    norm_R = _require_finite(stage, state, loss_R)
+    if stage.max_grad_norm is not None:
+        _clip(state, norm_R, stage.max_grad_norm)
     state.optimizer.step()
     state.state = new_state
     return loss_R.detach().double()
@@ -116,12 +118,14 @@ def finish_epoch(stage: Stage, state: GroupState, runtime: Runtime) -> None:
     """Validate, record, keep weights, and begin the next epoch."""
     train_R = (state.loss_sum_R / state.step).tolist()
     validation_R = validate(stage, state, runtime)
+    with torch.no_grad():
+        weights_R = stage.weights(state.params, state.state)
     for row, record in enumerate(state.records):
         if record.stopped:
             continue
         improved = record.add_epoch(train_R[row], validation_R[row], stage.config.patience)
         if improved or stage.keep == "last":
-            state.keep(row)
+            state.keep(row, weights_R)
     state.loss_sum_R.zero_()
     state.epoch += 1
     state.step = 0
@@ -165,7 +169,20 @@ def _metrics(stage: Stage, state: GroupState, loss_R: Tensor) -> dict[str, float
     return metrics
 
 
-def _require_finite(stage: Stage, state: GroupState, loss_R: Tensor) -> None:
+def _clip(state: GroupState, norm_R: Tensor, largest: float) -> None:
+    """Scale down the gradients of the members whose gradient is longer than that."""
+    factor_R = (largest / (norm_R + 1e-6)).clamp(max=1)
+    for value in state.params.values():
+        if value.grad is not None:
+            value.grad.mul_(factor_R.to(value.grad.dtype).view(-1, *[1] * (value.grad.ndim - 1)))
+
+
+def _require_finite(stage: Stage, state: GroupState, loss_R: Tensor) -> Tensor:
+    """Return the norm of each member's gradient.
+
+    Raises:
+        TrainingError: the loss or gradient of a member that is still in training is not finite.
+    """
     squared_R = sum(
         (value.grad.flatten(1).square().sum(dim=1) for value in state.params.values() if value.grad is not None),
         torch.zeros_like(loss_R),
@@ -179,3 +196,4 @@ def _require_finite(stage: Stage, state: GroupState, loss_R: Tensor) -> None:
             where=f"{stage.name}, member {members[0]}, epoch {state.epoch + 1}, step {state.step + 1}",
             fix="lower `--learning-rate`, use `--precision float32`, or look for extreme values with `costar inspect`",
         )
+    return squared_R.sqrt()

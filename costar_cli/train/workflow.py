@@ -1,19 +1,20 @@
-"""The two training stages of COSTAR, from data set to artifact content."""
+"""Pretraining, and fitting any method, from data set to artifact content."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.config.models import EncoderConfig, FinetuneConfig, PretrainConfig, RuntimeConfig
-from costar_cli.errors import MismatchError, UsageError
-from costar_cli.methods.costar.model import CostarModel, params_to_arrays
+from costar_cli.config.models import Config, FinetuneConfig, PretrainConfig, RuntimeConfig
+from costar_cli.errors import MismatchError
+from costar_cli.methods.base import FitTask, Fitted, FittedModel, Method, Stage
+from costar_cli.methods.costar.model import params_to_arrays
 from costar_cli.methods.costar.pretraining import PretrainStage
-from costar_cli.methods.costar.supervised import SupervisedStage
 from costar_cli.methods.members import Params
+from costar_cli.methods.registry import METHODS
 from costar_cli.panel import Dataset, Domain, PanelSchema, Scaler
 from costar_cli.panel.check import check_dataset
 from costar_cli.panel.tensors import PanelTensors
@@ -22,7 +23,9 @@ from costar_cli.train.checkpoint import Checkpoint
 from costar_cli.train.loop import TrainedMembers, train_members
 from costar_cli.train.runtime import Runtime
 
-__all__ = ["Trained", "finetune", "pretrain", "require_same_schema"]
+__all__ = ["Trained", "finetune", "pretrain", "require_same_schema", "stage_checkpoint"]
+
+HISTORY = ("train_loss", "validation_loss", "best_epoch")
 
 
 @dataclass(frozen=True)
@@ -57,8 +60,13 @@ def pretrain(
     stage = PretrainStage(dataset.schema.dims, config, train, validation)
     run = Checkpoint(checkpoint, fingerprint, reporter=reporter, fresh=fresh)
     trained = train_members(stage, config.members, runtime, run, reporter)
-    meta = _meta(dataset, config.encoder, trained, fingerprint, config.model_dump(), runtime)
-    meta |= {"method": "costar", "pretrained_on": {"source/train": stage.n_train}, "reference": stage.reference()}
+    meta = _meta(dataset, trained.history, config.members, fingerprint, config, runtime)
+    meta |= {
+        "encoder": config.encoder.model_dump(),
+        "method": "costar",
+        "pretrained_on": {"source/train": stage.n_train},
+        "reference": stage.reference(),
+    }
     meta["log_n_reference"] = {
         "log N, training": stage.reference(),
         "log N, validation": stage.reference(validation=True),
@@ -72,70 +80,107 @@ def finetune(
     runtime_config: RuntimeConfig,
     *,
     domain: Domain,
-    start: CostarModel | None,
+    start: FittedModel | None,
     checkpoint: Path,
     fingerprint: str,
     reporter: Reporter,
     fresh: bool = False,
+    method: Method | None = None,
+    settings: Config | None = None,
 ) -> Trained:
-    """Train encoder and outcome predictor on labelled subjects of one domain (spec models A.10, A.12).
+    """Fit a method to the labelled subjects of one domain (spec models A.10, A.12, C.8).
 
     Args:
-        dataset: where the subjects are.
-        config: settings of the stage.
+        dataset: where the subjects are; of the source's training subjects too if the method learns from them again.
+        config: settings of all methods.
         runtime_config: device and arithmetic.
         domain: `source` for the supervised stage, `target` for few-shot adaptation.
         start: a pretrained encoder, or the source model for `target`; none trains from scratch.
-        checkpoint: file of the run state.
+        checkpoint: file of the run state; later stages have files beside it.
         fingerprint: of inputs, config and version.
         reporter: hears of progress.
         fresh: start over instead of continuing an interrupted run.
+        method: what to fit; COSTAR by default.
+        settings: the method's own settings.
 
     Raises:
-        MismatchError: `start` was trained on other variables, or has fewer members than asked for.
-        UsageError: `config.encoder` contradicts the encoder to start from.
+        MismatchError: `start` was trained on other variables or horizon, or has fewer members than asked for.
+        UsageError: settings that contradict what to start from.
     """
-    runtime = Runtime.resolve(runtime_config)
+    runtime, method = Runtime.resolve(runtime_config), method or METHODS["costar"]
     check_dataset(dataset, reporter)
-    encoder = _encoder_config(dataset, config, start)
-    members = config.members or (start.members if start else 1)
+    _check_start(dataset, start)
     scaler = start.scaler if start else Scaler.fit(dataset.panel("source", "train"), dataset.schema)
-    train, validation = _panels(dataset, domain, scaler, runtime)
+    members = 1 if method.single else config.members or (start.members if start else 1)
+    task = FitTask(
+        dataset.schema, dataset.horizon, domain, dataset.panels, scaler, config, settings, members, start,
+        runtime.device, runtime.dtype,
+    )  # fmt: skip
+    run = _StageRuns(checkpoint, fingerprint, fresh, runtime, reporter, members)
+    fitted = run.fit(method, task)
+    meta = _meta(dataset, fitted.meta.pop("history", run.history), members, fingerprint, config, runtime)
+    same_data = start is not None and _parents(start).get("dataset") == dataset.digest
+    before = _meta_of(start) if same_data else {}  # counts of another data set say nothing of this one's
+    n_train, n_validation = (dataset.panel(domain, split).n_subjects for split in ("train", "val"))
     few_shot = start is not None and start.horizon > 0
-    hidden = start.hidden if start and few_shot else config.hidden
-    stage = SupervisedStage(
-        dataset.schema.dims,
-        dataset.horizon,
-        config.model_copy(update={"hidden": hidden}),
-        encoder,
-        train=train,
-        validation=validation,
-        start_R=_start(start, members),
-        drop_last=domain == "source",
-        name="finetune" if domain == "source" else "finetune on target",
-    )
-    run = Checkpoint(checkpoint, fingerprint, reporter=reporter, fresh=fresh)
-    trained = train_members(stage, members, runtime, run, reporter)
-    meta = _meta(dataset, encoder, trained, fingerprint, config.model_dump(), runtime)
-    same_data = start is not None and (start.parents or {}).get("dataset") == dataset.digest
-    before = (start.meta or {}) if start and same_data else {}  # counts of another data set say nothing of this one's
     meta |= {
-        "method": "costar",
-        "init": _init(start),
+        **fitted.meta,
+        "method": method.name,
+        "init": _init(method, start),
         "domain": domain,
         "horizon": dataset.horizon,
-        "hidden": hidden,
-        "trained_on": {**before.get("trained_on", {}), f"{domain}/train": stage.n_train},
-        "selected_on": {**before.get("selected_on", {}), f"{domain}/val": stage.n_validation},
+        "stages": run.stages,
+        "settings": settings.model_dump(mode="json") if settings else {},
+        "trained_on": {**before.get("trained_on", {}), f"{domain}/train": n_train},
+        "selected_on": {**before.get("selected_on", {}), f"{domain}/val": n_validation},
     }
-    if start and not same_data:
-        meta["warnings"] = [
-            f"started from a model of another data set ({(start.parents or {}).get('dataset', '?')[:8]})"
-        ]
     parents = {"dataset": dataset.digest}
-    if start:
-        parents["model" if few_shot else "encoder"] = start.digest
-    return Trained(_arrays(trained.params, scaler), meta, parents)
+    if start is not None:
+        if not same_data:
+            other = _parents(start).get("dataset", "?")[:8]
+            meta["warnings"] = [f"started from a model of another data set ({other})"]
+        parents["model" if few_shot else "encoder"] = str(getattr(start, "digest", ""))
+    return Trained(_arrays(fitted.params, scaler), meta, parents)
+
+
+@dataclass
+class _StageRuns:
+    """Runs the stages of a fit one after another, each resumable: a finished one is read back, not run again."""
+
+    checkpoint: Path
+    fingerprint: str
+    fresh: bool
+    runtime: Runtime
+    reporter: Reporter
+    members: int
+    history: dict[str, list[object]] = field(default_factory=lambda: {key: [] for key in HISTORY})
+    stages: list[dict[str, object]] = field(default_factory=list)
+
+    def fit(self, method: Method, task: FitTask) -> Fitted:
+        """Return what the fit ends with; `history` is then that of the last stage."""
+        stages = method.fit(task)
+        try:
+            stage = next(stages)
+            while True:
+                trained = self._train(stage)
+                stage = stages.send({name: v.to(self.runtime.device) for name, v in trained.params.items()})
+        except StopIteration as end:
+            fitted: Fitted = end.value
+            return fitted
+
+    def _train(self, stage: Stage) -> TrainedMembers:
+        path = stage_checkpoint(self.checkpoint, len(self.stages))
+        mark = f"{self.fingerprint}/{len(self.stages)}/{stage.name}"
+        run = Checkpoint(path, mark, reporter=self.reporter, fresh=self.fresh)
+        trained = train_members(stage, self.members, self.runtime, run, self.reporter)
+        self.history = trained.history
+        self.stages.append({"name": stage.name, "history": trained.history})
+        return trained
+
+
+def stage_checkpoint(path: Path, index: int) -> Path:
+    """Return the file of the run state of a fit's stage."""
+    return path if index == 0 else path.with_name(f"{path.stem}.{index}{path.suffix}")
 
 
 def require_same_schema(schema: PanelSchema, other: PanelSchema, *, where: str) -> None:
@@ -171,40 +216,30 @@ def _panels(dataset: Dataset, domain: Domain, scaler: Scaler, runtime: Runtime) 
     return train, validation
 
 
-def _encoder_config(dataset: Dataset, config: FinetuneConfig, start: CostarModel | None) -> EncoderConfig:
+def _check_start(dataset: Dataset, start: FittedModel | None) -> None:
     if start is None:
-        return config.encoder or EncoderConfig()
+        return
     require_same_schema(dataset.schema, start.schema, where="the encoder or model to start from")
     if start.horizon and start.horizon != dataset.horizon:
         raise MismatchError(
             f"the source model predicts {start.horizon} steps, the data set asks for {dataset.horizon}",
             fix="train a source model on this data set with `costar finetune`",
         )
-    if config.encoder not in (None, start.encoder_config):
-        raise UsageError(
-            "the encoder is already trained with another shape",
-            where="finetune.encoder",
-            fix="leave it out, or use `--from scratch`",
-        )
-    return start.encoder_config
 
 
-def _start(start: CostarModel | None, members: int) -> Params | None:
-    if start is None:
-        return None
-    if members > start.members:
-        raise MismatchError(
-            f"{members} members were asked for, but there are only {start.members} to start from",
-            where="--members",
-            fix=f"use `--members {start.members}` or fewer, or pretrain more",
-        )
-    return {n: v[:members] for n, v in start.params.items() if not n.startswith("predictor.")}
+def _parents(model: FittedModel) -> Mapping[str, str]:
+    return getattr(model, "parents", None) or {}
 
 
-def _init(start: CostarModel | None) -> str:
-    if start is None:
-        return "scratch"
-    return str((start.meta or {}).get("init", "pretrained"))
+def _meta_of(model: FittedModel | None) -> Mapping[str, Any]:
+    return getattr(model, "meta", None) or {}
+
+
+def _init(method: Method, start: FittedModel | None) -> str:
+    """Return where the weights started; `none` for methods that have no pretraining."""
+    if method.name != "costar":
+        return "none"
+    return "scratch" if start is None else str(_meta_of(start).get("init", "pretrained"))
 
 
 def _arrays(params: Params, scaler: Scaler) -> dict[str, NDArray[np.generic]]:
@@ -213,20 +248,19 @@ def _arrays(params: Params, scaler: Scaler) -> dict[str, NDArray[np.generic]]:
 
 def _meta(
     dataset: Dataset,
-    encoder: EncoderConfig,
-    trained: TrainedMembers,
+    history: dict[str, list[object]],
+    members: int,
     fingerprint: str,
-    config: Mapping[str, Any],
+    config: Config,
     runtime: Runtime,
 ) -> dict[str, Any]:
     return {
         "fingerprint": fingerprint,
         "dataset_name": dataset.name,
         "schema": dataset.schema.model_dump(mode="json"),
-        "encoder": encoder.model_dump(),
-        "config": dict(config),
-        "members": len(trained.history["best_epoch"]),
+        "config": config.model_dump(),
+        "members": members,
         "precision": runtime.precision,
         "device": runtime.device.type,
-        "history": trained.history,
+        "history": history,
     }

@@ -15,6 +15,7 @@ from costar_cli.methods.costar.encoder import CostarEncoder
 from costar_cli.methods.costar.pieces import map_pieces, start_pieces
 from costar_cli.methods.costar.predictor import contrast_predictor
 from costar_cli.methods.members import Params, named_params
+from costar_cli.methods.stage import PlainStage
 from costar_cli.methods.streams import Stream
 from costar_cli.panel.tensors import PanelTensors
 
@@ -40,7 +41,7 @@ class ContrastBranch(nn.Module):
         return (self.predictor(kinds),)
 
 
-class PretrainStage:
+class PretrainStage(PlainStage):
     """The contrastive stage (spec models A.9). State: the momentum encoder's parameters.
 
     Args:

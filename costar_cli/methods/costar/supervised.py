@@ -12,6 +12,7 @@ from costar_cli.methods.costar.encode import encode_members
 from costar_cli.methods.costar.encoder import CostarEncoder
 from costar_cli.methods.costar.predictor import OutcomePredictor
 from costar_cli.methods.members import Params, call_members, named_params, submodule
+from costar_cli.methods.stage import PlainStage
 from costar_cli.methods.streams import Stream
 from costar_cli.panel.tensors import PanelTensors
 
@@ -46,7 +47,7 @@ class Unrolled:
         self.active_NTH = pad(active_NT, (0, horizon - 1)).unfold(1, horizon, 1)
 
 
-class SupervisedStage:
+class SupervisedStage(PlainStage):
     """Squared error of all steps from all origins (spec models A.10); encoder and head move together.
 
     Args:
@@ -60,8 +61,6 @@ class SupervisedStage:
         drop_last: whether an incomplete last batch is left out (not in few-shot).
         name: what progress and random streams call the stage.
     """
-
-    keep = "best"
 
     def __init__(
         self,
@@ -111,10 +110,6 @@ class SupervisedStage:
         """Return `(loss, weight)` of a validation batch, without dropout."""
         error_R, weight_R = self._squared_error("validation", params_R, rows_RB, None)
         return error_R / weight_R.clamp(min=1), weight_R
-
-    def reference(self) -> float | None:
-        """Return nothing: a squared error has no natural reference."""
-        return None
 
     def _squared_error(
         self, name: str, params_R: Params, rows_RB: Tensor, masks: MaskSource | None

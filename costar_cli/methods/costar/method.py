@@ -1,0 +1,78 @@
+"""COSTAR as the registry knows it: fine-tune a pretrained encoder with an outcome predictor, in one stage."""
+
+from dataclasses import dataclass
+
+import torch
+
+from costar_cli.artifact import Artifact
+from costar_cli.config.models import EncoderConfig
+from costar_cli.errors import MismatchError, UsageError
+from costar_cli.methods.base import Fit, FitTask, Fitted
+from costar_cli.methods.costar.model import CostarModel
+from costar_cli.methods.costar.supervised import SupervisedStage
+from costar_cli.methods.members import Params
+
+__all__ = ["CostarMethod"]
+
+
+@dataclass(frozen=True)
+class CostarMethod:
+    """Encoder and outcome predictor trained together on every origin (spec models A.10, A.12)."""
+
+    name: str = "costar"
+    single: bool = False
+    learns_from_source: bool = False
+
+    def fit(self, task: FitTask) -> Fit:
+        """Train from a pretrained encoder, from the source's model (few-shot), or from scratch.
+
+        Raises:
+            MismatchError: there are fewer members to start from than asked for.
+            UsageError: `config.encoder` contradicts the encoder to start from.
+        """
+        start = task.start
+        if start is not None and not isinstance(start, CostarModel):
+            raise MismatchError("the model to start from is of another method", where="--start")
+        encoder = _encoder_config(task, start)
+        few_shot = start is not None and start.horizon > 0
+        hidden = start.hidden if start and few_shot else task.config.hidden
+        params = yield SupervisedStage(
+            task.schema.dims,
+            task.horizon,
+            task.config.model_copy(update={"hidden": hidden}),
+            encoder,
+            train=task.tensors(task.train),
+            validation=task.tensors(task.validation),
+            start_R=_start(start, task.members),
+            drop_last=task.domain == "source",
+            name="finetune" if task.domain == "source" else "finetune on target",
+        )
+        return Fitted(params, {"encoder": encoder.model_dump(), "hidden": hidden})
+
+    def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> CostarModel:
+        """Return the model that an artifact holds."""
+        return CostarModel.from_artifact(artifact, device)
+
+
+def _encoder_config(task: FitTask, start: CostarModel | None) -> EncoderConfig:
+    if start is None:
+        return task.config.encoder or EncoderConfig()
+    if task.config.encoder not in (None, start.encoder_config):
+        raise UsageError(
+            "the encoder is already trained with another shape",
+            where="finetune.encoder",
+            fix="leave it out, or use `--from scratch`",
+        )
+    return start.encoder_config
+
+
+def _start(start: CostarModel | None, members: int) -> Params | None:
+    if start is None:
+        return None
+    if members > start.members:
+        raise MismatchError(
+            f"{members} members were asked for, but there are only {start.members} to start from",
+            where="--members",
+            fix=f"use `--members {start.members}` or fewer, or pretrain more",
+        )
+    return {n: v[:members] for n, v in start.params.items() if not n.startswith("predictor.")}

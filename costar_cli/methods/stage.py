@@ -1,0 +1,21 @@
+"""What most stages of training share."""
+
+from costar_cli.methods.members import Params
+
+__all__ = ["PlainStage"]
+
+
+class PlainStage:
+    """A stage that keeps the best weights as they are, on complete passes over its rows, without gradient clipping."""
+
+    keep: str = "best"
+    drop_last: bool = False
+    max_grad_norm: float | None = None
+
+    def weights(self, params_R: Params, state_R: Params) -> Params:
+        """Return the weights to keep: the parameters themselves."""
+        return params_R
+
+    def reference(self) -> float | None:
+        """Return nothing: most losses have no natural reference."""
+        return None
