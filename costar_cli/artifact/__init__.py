@@ -1,5 +1,6 @@
 """Artifacts: one HDF5 file each, written whole or not at all, safe to read, never pickled."""
 
+from costar_cli.artifact.atomic import write_bytes
 from costar_cli.artifact.lineage import fingerprint
 from costar_cli.artifact.read import read_artifact, read_header, verify_artifact
 from costar_cli.artifact.record import Artifact
@@ -16,4 +17,5 @@ __all__ = [
     "read_header",
     "verify_artifact",
     "write_artifact",
+    "write_bytes",
 ]

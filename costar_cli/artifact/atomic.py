@@ -8,7 +8,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["TempFile", "replacing"]
+from costar_cli.errors import StorageError
+
+__all__ = ["TempFile", "replacing", "write_bytes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,19 @@ def replacing(target: Path) -> Iterator[TempFile]:
         if fd >= 0:
             os.close(fd)
     _sync_folder(target.parent)
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a whole file, or leave the old one as it was.
+
+    Raises:
+        StorageError: the folder is missing, read-only or full.
+    """
+    try:
+        with replacing(path) as file, os.fdopen(os.dup(file.fd), "wb") as out:
+            out.write(data)
+    except OSError as error:
+        raise StorageError(f"cannot write `{path}`: {error.strerror or error}", fix="choose another path") from error
 
 
 def _remove_abandoned(folder: Path, stem: str) -> None:

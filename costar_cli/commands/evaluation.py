@@ -116,7 +116,7 @@ def _write_views(
 ) -> None:
     """Write the table and the plots of a new report, and those of an old one that are missing."""
     if again or not files.csv.exists():
-        from costar_cli.whatif.store import write_bytes
+        from costar_cli.artifact import write_bytes
 
         write_bytes(files.csv, report.to_csv().encode())
         session.out.wrote("csv", files.csv)

@@ -1,4 +1,7 @@
-"""Patient-clustered bootstrap: subjects are resampled, with all their queries, without scoring again."""
+"""Patient-clustered bootstrap: subjects are resampled, with all their queries, without scoring again.
+
+Where subjects belong to larger units, such as the yearly series of one item, the units are resampled.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -101,6 +104,7 @@ def _percentiles(values_B: Floats, level: float) -> tuple[float, float]:
 
 def _replicates(many: list[SquaredErrors], *, replicates: int, seed: int) -> list[Floats]:
     """Return the mean RMSE over members `[B,H]` of each method under the same resamples of subjects."""
+    many = [errors.by_cluster() for errors in many]
     used = np.flatnonzero(many[0].count.any(axis=1))
     results: list[Floats] = [np.full((replicates, errors.horizon), np.nan) for errors in many]
     if len(used) < 2:

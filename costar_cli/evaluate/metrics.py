@@ -30,12 +30,14 @@ class SquaredErrors:
     Step h is tau = h+1. The RMSE of a step is `sqrt(sum of squared errors over subjects and outcomes / count)`: the
     squared error is summed over the outcomes, and the divisor counts scored (query, step) pairs, not outcomes.
 
-    Shapes: `members [R,N,H,dy]`, `ensemble [N,H,dy]` (error of the mean prediction over members), `count [N,H]`.
+    Shapes: `members [R,N,H,dy]`, `ensemble [N,H,dy]` (error of the mean prediction over members), `count [N,H]`;
+    `cluster [N]` numbers the units to which subjects belong, where they are not units of their own.
     """
 
     members: Floats
     ensemble: Floats
     count: NDArray[np.int64]
+    cluster: NDArray[np.int64] | None = None
 
     @classmethod
     def zeros(cls, *, members: int, subjects: int, horizon: int, outcomes: int) -> Self:
@@ -85,6 +87,21 @@ class SquaredErrors:
         self.ensemble[:, :horizon] += _sum_by(queries.subject, ((mean_QHY - truth_QHY) / denominator_Y) ** 2, n)
         count_NH = _sum_by(queries.subject, mask_QH1.astype(np.float64), n)[..., 0]
         self.count[:, :horizon] += np.rint(count_NH).astype(np.int64)
+
+    def by_cluster(self) -> "SquaredErrors":
+        """Return the sums of whole clusters: what is resampled as one."""
+        if self.cluster is None:
+            return self
+        units, unit_N = np.unique(self.cluster, return_inverse=True)
+        shape = (len(units), self.horizon)
+        count = np.zeros(shape, dtype=np.int64)
+        np.add.at(count, unit_N, self.count)
+        members = np.zeros((len(self.members), *shape, self.members.shape[-1]))
+        for sums, own in zip(members, self.members, strict=True):
+            np.add.at(sums, unit_N, own)
+        ensemble = np.zeros(members.shape[1:])
+        np.add.at(ensemble, unit_N, self.ensemble)
+        return SquaredErrors(members=members, ensemble=ensemble, count=count)
 
     @property
     def horizon(self) -> int:

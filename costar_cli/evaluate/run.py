@@ -1,7 +1,7 @@
 """The evaluation workflow: every model in every set-up that applies, the naive anchor, and the published rows."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -94,7 +94,9 @@ class _Bench:
         """Return a model's squared errors on a test part, per kind of truth."""
         denominator_Y = np.array(self.unit.denominator)
         batch_size = self.config.query_batch_size
-        return score(model, self.parts[part], denominator_Y=denominator_Y, batch_size=batch_size, task=task)
+        scored = score(model, self.parts[part], denominator_Y=denominator_Y, batch_size=batch_size, task=task)
+        cluster = self.parts[part].panel.cluster
+        return {truth: replace(errors, cluster=cluster) for truth, errors in scored.items()}
 
     def rows(
         self, scored: Scored, setup: Setup, label: str, provenance: Provenance | None

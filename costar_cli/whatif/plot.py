@@ -13,10 +13,10 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from costar_cli.artifact import write_bytes
 from costar_cli.errors import UsageError
 from costar_cli.whatif.plot_treatments import TreatmentStrip, treatment_strips
 from costar_cli.whatif.report import ModelAnswer, WhatIfReport
-from costar_cli.whatif.store import write_bytes
 from costar_cli.whatif.style import HISTORY_COLOUR, label_text, plan_style
 
 __all__ = ["FORMATS", "plot_whatif"]

@@ -2,20 +2,17 @@
 
 import csv
 import io
-import os
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.artifact import Artifact, write_artifact
-from costar_cli.errors import StorageError
+from costar_cli.artifact import Artifact, write_artifact, write_bytes
 from costar_cli.whatif.report import COLUMNS, WhatIfReport
 
-__all__ = ["write_bytes", "write_csv", "write_estimates"]
+__all__ = ["write_csv", "write_estimates"]
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -52,22 +49,6 @@ def write_estimates(
     return write_artifact(
         path, kind="estimates", arrays=_arrays(report), meta=meta, parents=parents, overwrite=overwrite
     )
-
-
-def write_bytes(path: Path, data: bytes) -> None:
-    """Write a file beside its final place, then move it there.
-
-    Raises:
-        StorageError: the folder is missing, read-only or full.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_bytes(data)
-        temporary.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            temporary.unlink()
-        raise StorageError(f"cannot write `{path}`: {error.strerror or error}", fix="choose another path") from error
 
 
 def _arrays(report: WhatIfReport) -> dict[str, NDArray[np.generic]]:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -45,6 +47,17 @@ def test_subjects_are_resampled_and_not_their_queries():
     few = interval(errors(60, per_subject=2, subject_sd=1.0))
     many = interval(errors(60, per_subject=200, subject_sd=1.0))
     assert (many.upper - many.lower).mean() > 0.5 * (few.upper - few.lower).mean()
+
+
+def test_units_of_several_subjects_are_resampled_as_one():
+    """Ten copies of each subject, known to be one unit, are no more evidence than the subject alone."""
+    alone = errors(40, subject_sd=0.8)
+    unit = np.arange(40).repeat(10)
+    copied = SquaredErrors(alone.members[:, unit], alone.ensemble[unit], alone.count[unit], cluster=unit)
+    assert np.allclose(interval(copied).lower, interval(alone).lower)
+    assert np.allclose(interval(copied).upper, interval(alone).upper)
+    apart = interval(replace(copied, cluster=None))
+    assert (apart.upper - apart.lower < 0.6 * (interval(copied).upper - interval(copied).lower)).all()
 
 
 def test_same_seed_same_interval_and_another_seed_another():
