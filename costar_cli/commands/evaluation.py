@@ -133,7 +133,8 @@ def _show(session: Session, report: "EvaluationReport") -> None:
     """Print a table: one line per row of the report, the average over steps first."""
     unit = report.unit.label or "outcome units"
     session.out.text(f"RMSE in {unit} on {report.dataset}: mean over members ± sd, and their ensemble's own")
-    headers = ["setup", "model", "average", "ensemble", f"{report.level:.0%} interval"]
+    several = len({row.truth for row in report.rows if row.truth}) > 1  # factual and counterfactual queries
+    headers = ["setup", *["queries"] * several, "model", "average", "ensemble", f"{report.level:.0%} interval"]
     headers += [f"tau={h + 1}" for h in range(report.horizon)]
     rows = []
     for row in report.rows:
@@ -142,7 +143,8 @@ def _show(session: Session, report: "EvaluationReport") -> None:
         steps = [_number(value) for value in (*row.mean.steps, *[None] * report.horizon)[: report.horizon]]
         ensemble = row.ensemble.average if row.ensemble and len(row.members) > 1 else None
         average = _spread(row.mean.average, row.sd.average if row.sd else None)
-        rows.append([row.setup, label, average, _number(ensemble), interval, *steps])
+        kind = [row.truth] if several else []
+        rows.append([row.setup, *kind, label, average, _number(ensemble), interval, *steps])
     session.out.table(headers, rows)
     if any(row.lower is not None for row in report.rows):
         session.out.note("the interval resamples test subjects and holds the trained members fixed")

@@ -8,7 +8,6 @@ from importlib.resources import files
 from typing import Literal
 
 __all__ = [
-    "BASIS",
     "TABLES",
     "PublishedRow",
     "Recomputed",
@@ -18,8 +17,6 @@ __all__ = [
     "read_published",
     "read_recomputed",
 ]
-
-BASIS: Literal["published, different protocol"] = "published, different protocol"
 
 Table = Literal["zero_shot", "few_shot", "supervised", "ablation"]
 TABLES: tuple[Table, ...] = ("zero_shot", "few_shot", "supervised", "ablation")

@@ -12,14 +12,13 @@ from pydantic import TypeAdapter
 
 from costar_cli.evaluate.bootstrap import INTERVAL_KIND, Interval
 from costar_cli.evaluate.metrics import AVERAGED_STEPS, SquaredErrors, average_over_steps
-from costar_cli.evaluate.published import BASIS as PUBLISHED
 from costar_cli.evaluate.published import PublishedRow
 from costar_cli.evaluate.query_sets import Truth
 from costar_cli.evaluate.setups import SetupName
 
 __all__ = ["Basis", "EvaluationReport", "PerStep", "Provenance", "ReportRow", "Unit"]
 
-Basis = Literal["ours", "naive", "published, different protocol"]
+Basis = Literal["ours", "naive", "published, different protocol", "published, different data"]
 Row = dict[str, str | int | float | None]
 
 
@@ -90,6 +89,11 @@ class ReportRow:
     scored: tuple[int, ...] = ()
     provenance: Provenance | None = None
 
+    @property
+    def published(self) -> bool:
+        """Return whether the row was printed in the paper."""
+        return self.basis.startswith("published")
+
     @classmethod
     def scored_row(
         cls,
@@ -124,14 +128,17 @@ class ReportRow:
         )
 
     @classmethod
-    def published_row(cls, published: PublishedRow, setup: SetupName, horizon: int) -> Self:
-        """Return a printed row, averaged over the steps that our rows average, whatever the paper averaged."""
+    def published_row(cls, published: PublishedRow, setup: SetupName, horizon: int, *, embedded: bool = False) -> Self:
+        """Return a printed row, averaged over the steps that our rows average, whatever the paper averaged.
+
+        `embedded` says that our data come from a cohort that stands in for the paper's.
+        """
         average = published.average_over(1, min(horizon, AVERAGED_STEPS))
         same_average = average is not None and published.average is not None and abs(average - published.average) < 1e-3
         return cls(
             setup=setup,
             label=published.row,
-            basis=PUBLISHED,
+            basis="published, different data" if embedded else "published, different protocol",
             mean=PerStep(published.mean[:horizon], average),
             sd=PerStep(published.sd[:horizon], published.average_sd if same_average else None),
         )
@@ -173,7 +180,7 @@ class EvaluationReport:
 
     def _index(self, setup: SetupName, label: str, truth: Truth | None) -> int:
         for i, row in enumerate(self.rows):
-            if (row.setup, row.label) == (setup, label) and truth in (None, row.truth) and row.basis != PUBLISHED:
+            if (row.setup, row.label) == (setup, label) and truth in (None, row.truth) and not row.published:
                 return i
         raise KeyError(f"no row for {label} in {setup}")
 

@@ -182,4 +182,5 @@ def _published_rows(dataset: Dataset, setup: Setup, candidates: Sequence[Candida
     """Return the printed rows of the methods among the candidates, each once."""
     methods = dict.fromkeys(candidate.model.method for candidate in candidates)
     found = [published_row(dataset.name, setup.name, method) for method in methods]
-    return [ReportRow.published_row(row, setup.name, dataset.horizon) for row in found if row]
+    embedded = bool(dataset.config.get("embedded"))
+    return [ReportRow.published_row(row, setup.name, dataset.horizon, embedded=embedded) for row in found if row]

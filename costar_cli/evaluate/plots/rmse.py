@@ -47,10 +47,10 @@ def _legend(report: EvaluationReport, colours: Mapping[str, str]) -> list[Line2D
     ]
     others = {row.label: row.basis for row in report.rows if row.basis == "naive"}
     handles += [Line2D([], [], color=GREY, label=textwrap.fill(label, 26), **_NAIVE) for label in others]
-    published = dict.fromkeys(row.label for row in report.rows if row.truth is None)
+    published = {row.label: row.basis for row in report.rows if row.published}
     handles += [
-        Line2D([], [], color=BLACK, label=f"{label}, published,\ndifferent protocol", **_PUBLISHED)
-        for label in published
+        Line2D([], [], color=BLACK, label=textwrap.fill(f"{label}, {basis}", 22), **_PUBLISHED)
+        for label, basis in published.items()
     ]
     if any(len(row.members) > 1 for row in report.rows):
         handles.append(Line2D([], [], color=GREY, label="dotted: RMSE of the\nensemble's mean prediction", **_ENSEMBLE))
