@@ -161,6 +161,8 @@ def _usage_error(error: typer.TyperException) -> UsageError:
     command = context.command_path if context is not None else PROGRAM
     fix = f"`{command} --help` lists what it understands"
     if "possibilities" in fields:
+        if command == PROGRAM and str(fields["option_name"]) in {"--json", "--quiet", "-q"}:
+            return UsageError(f"{fields['option_name']} belongs behind a verb", where=f"`{command}`", fix=fix)
         near = [f"`{name}`" for name in fields["possibilities"] or ()]
         guess = f"did you mean {' or '.join(near)}? " if near else ""
         return UsageError(f"no such option: {fields['option_name']}", where=f"`{command}`", fix=guess + fix)

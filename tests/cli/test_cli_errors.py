@@ -85,6 +85,7 @@ def test_a_doctor_that_finds_a_broken_file_fails_and_says_so_in_its_document(wor
         (["inspect", "a.h5", "b.h5"], "b.h5"),
         (["pretrain", "--config", "nowhere.toml"], "nowhere.toml"),
         (["pretrain", "--epochs", "0"], "at least 1"),
+        (["--quiet", "doctor"], "--quiet belongs behind a verb"),
     ],
 )
 def test_usage_errors_exit_2_and_name_the_way_out(words: list[str], hint: str, tmp_path: Path) -> None:
