@@ -9,7 +9,7 @@ A typical use: `simulate_retail`, then `write_csv` or the arrays of the world; `
 """
 
 from simulators.retail.calendar import EVENT_NAMES, EVENT_TYPES, STATES, RetailCalendar, build_calendar
-from simulators.retail.catalogue import CATEGORIES, DEPARTMENTS, STORES, RetailCatalogue, build_catalogue
+from simulators.retail.catalogue import CATEGORIES, DEPARTMENTS, STORES, RetailCatalogue, build_catalogue, catalogue_of
 from simulators.retail.classes import PRICE_EDGES, PriceClasses, class_change
 from simulators.retail.export import write_csv
 from simulators.retail.oracle import (
@@ -37,6 +37,7 @@ __all__ = [
     "SellPrices",
     "build_calendar",
     "build_catalogue",
+    "catalogue_of",
     "class_change",
     "counterfactual_weekly_sales",
     "demand_by_class",

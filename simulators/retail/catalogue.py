@@ -8,7 +8,16 @@ from numpy.typing import NDArray
 
 from simulators.retail.calendar import STATES
 
-__all__ = ["CATEGORIES", "DEPARTMENTS", "STORES", "Category", "Department", "RetailCatalogue", "build_catalogue"]
+__all__ = [
+    "CATEGORIES",
+    "DEPARTMENTS",
+    "STORES",
+    "Category",
+    "Department",
+    "RetailCatalogue",
+    "build_catalogue",
+    "catalogue_of",
+]
 
 MIN_ITEMS: Final = 8  # per department, at any scale
 
@@ -178,10 +187,16 @@ def build_catalogue(scale: float = 0.25) -> RetailCatalogue:
     if not 0.0 < scale <= 1.0:
         raise ValueError(f"scale must be in (0, 1], not {scale}")
     counts = [max(round(scale * department.n_items), MIN_ITEMS) for department in DEPARTMENTS]
+    number = np.concatenate([np.arange(1, count + 1) for count in counts])
+    return catalogue_of(np.repeat(np.arange(len(DEPARTMENTS)), counts), number)
+
+
+def catalogue_of(department: NDArray[np.int64], number: NDArray[np.int64]) -> RetailCatalogue:
+    """Return all ten stores and the items of given departments (positions in `DEPARTMENTS`) and numbers."""
     stores = list(STORES)
     return RetailCatalogue(
-        department=np.repeat(np.arange(len(DEPARTMENTS)), counts),
-        number=np.concatenate([np.arange(1, count + 1) for count in counts]),
+        department=department,
+        number=number,
         store_id=np.array(stores),
         store_state=np.array([STATES.index(store.split("_", maxsplit=1)[0]) for store in stores]),
     )

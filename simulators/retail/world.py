@@ -110,7 +110,12 @@ class RetailWorld:
 
 
 def simulate_retail(
-    seed: int, *, scale: float = 0.25, confounding: float = 1.0, progress: Callable[[int, int], None] | None = None
+    seed: int,
+    *,
+    scale: float = 0.25,
+    confounding: float = 1.0,
+    catalogue: RetailCatalogue | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> RetailWorld:
     """Simulate the panel; an item's series depend on the seed and its name, not on the scale.
 
@@ -118,12 +123,13 @@ def simulate_retail(
         seed: of everything.
         scale: share of the real number of items, in (0, 1].
         confounding: how strongly the demand state of the week before sways prices; 0 sets them at random.
+        catalogue: the items to simulate, whatever the scale; they have the series that they have in a larger world.
         progress: called with the number of items done and of all items.
 
     Raises:
         ValueError: a scale outside (0, 1].
     """
-    calendar, catalogue = build_calendar(), build_catalogue(scale)
+    calendar, catalogue = build_calendar(), build_catalogue(scale) if catalogue is None else catalogue
     traits, n_items = sample_traits(catalogue, seed), len(catalogue)
     weekly = (n_items, catalogue.n_stores, calendar.n_weeks)
     price, regular_price = np.empty(weekly), np.empty(weekly)
