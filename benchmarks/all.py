@@ -21,13 +21,27 @@ from benchmarks.measure import machine_slug, number, run_child
 __all__ = ["BENCHMARKS", "main", "render", "stored"]
 
 RESULTS = Path(__file__).resolve().parent / "results"
-BENCHMARKS = ("simulate", "pretrain_step", "scoring", "evaluate_memory", "members")
+BENCHMARKS = (
+    "simulate",
+    "simulate_mimic",
+    "pretrain_step",
+    "default_preset",
+    "scoring",
+    "rollouts",
+    "evaluate_memory",
+    "members",
+    "ingest_m5",
+)
 TITLES = {
     "simulate": "Simulating a cohort",
+    "simulate_mimic": "Simulating ICU patients at paper size",
     "pretrain_step": "Pretraining step",
+    "default_preset": "The default preset",
     "scoring": "Scoring the test sets",
+    "rollouts": "Queries per second of every method",
     "evaluate_memory": "Evaluating at paper size",
     "members": "Members together or apart",
+    "ingest_m5": "Ingesting M5 at full size",
 }
 
 

@@ -7,9 +7,8 @@ backward, finite checks, Adam. The yardstick is `LiteralPretrainer.step` (benchm
 all active positions of 64 simulated tumour patients at gamma 10 (T = 59), in float32, and take turns in one process.
 
 **Parts.** The methods of the stage are wrapped by a stopwatch whose parts exclude one another, in a run apart from the
-timed comparison. Dropout bytes are drawn on the main thread ("views and dropout bytes"); turning them into masks
-happens in the encoders' threads and counts as theirs. Momentum and online encoder run side by side and count as one.
-"rest" is the momentum update, finite checks, zeroing.
+timed comparison. Dropout bytes are drawn in the encoders' threads and count as theirs. Momentum and online encoder run
+side by side and count as one. "rest" is the momentum update, finite checks, zeroing.
 
 **Floating point operations** are those of the matrix products that the mathematics needs, two per multiply-add; what an
 implementation does on top of that (padding heads, masks, normalisation, softmax, recomputation) is not counted. With
@@ -42,7 +41,6 @@ from benchmarks.cohort import Steps, pretrain_stage, train_panel, training_data
 from benchmarks.literal_costar import LiteralPretrainer
 from benchmarks.measure import Figure, Measured, interleaved, peak_gflops, ratio, run, run_child
 from costar_cli.config.models import EncoderConfig, PretrainConfig, RuntimeConfig
-from costar_cli.methods.costar.dropout import MaskSource
 from costar_cli.methods.costar.pretraining import PretrainStage
 from costar_cli.panel import Dataset
 from costar_cli.train.runtime import Runtime
@@ -51,7 +49,7 @@ __all__ = ["main", "step_flops", "take_steps"]
 
 GOAL, AIM, GOAL_MB = 6.0, 10.0, 600.0
 PARTS = (
-    "views and dropout bytes",
+    "views",
     "encoders forward",
     "contrast",
     "backward",
@@ -130,8 +128,7 @@ def time_parts(steps: Steps, repeats: int) -> dict[str, float]:
     """Return the median seconds of every part of a step."""
 
     hooks: list[tuple[Any, str, Callable[[], str]]] = [
-        (PretrainStage, "_views", lambda: "views and dropout bytes"),
-        (MaskSource, "draw", lambda: "views and dropout bytes"),
+        (PretrainStage, "_views", lambda: "views"),
         (PretrainStage, "_start_keys", lambda: "encoders forward"),
         (PretrainStage, "_queries", lambda: "encoders forward"),
         (PretrainStage, "_contrast", lambda: "contrast"),

@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from costar_cli import __version__
+from costar_cli.commands.benchmark import benchmark
 from costar_cli.commands.doctor import doctor
 from costar_cli.commands.evaluate import evaluate
 from costar_cli.commands.finetune import finetune
@@ -19,9 +20,10 @@ from costar_cli.commands.ingest import ingest
 from costar_cli.commands.inspect import inspect
 from costar_cli.commands.pretrain import pretrain
 from costar_cli.commands.simulate import simulate
+from costar_cli.commands.unforeseen import as_costar_error
 from costar_cli.commands.verify import verify
 from costar_cli.commands.whatif import whatif
-from costar_cli.errors import CostarError, DeviceError, StorageError, UsageError
+from costar_cli.errors import CostarError, UsageError
 from costar_cli.exit_codes import ExitCode
 from costar_cli.ui.output import Output
 
@@ -29,9 +31,9 @@ __all__ = ["app", "main"]
 
 PROGRAM = "costar"
 MAKERS = ("simulate", "ingest")  # each with a command per data set
-RESUMABLE = ("pretrain", "finetune")
+RESUMABLE = ("pretrain", "finetune", "benchmark")
 
-VERBS = (pretrain, finetune, evaluate, whatif, inspect, verify, doctor)
+VERBS = (pretrain, finetune, evaluate, whatif, benchmark, inspect, verify, doctor)
 
 
 class VerbGroup(TyperGroup):
@@ -83,12 +85,6 @@ class InterruptedRunError(CostarError):
     exit_code = ExitCode.INTERRUPTED
 
 
-class UnforeseenError(CostarError):
-    """An error that costar did not foresee."""
-
-    exit_code = ExitCode.FAILURE
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
@@ -112,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except typer.TyperException as error:
         return _fail(out, _usage_error(error), verb)
     except Exception as error:
-        return _fail(out, _as_costar_error(error), verb)
+        return _fail(out, as_costar_error(error), verb)
 
 
 def _run(args: list[str], out: Output) -> int:
@@ -131,7 +127,7 @@ def _fail(out: Output, error: CostarError, verb: str) -> int:
         out.fail(error, verb=verb, status="interrupted" if isinstance(error, InterruptedRunError) else "failed")
     except OSError as failure:
         _abandon_stdout()
-        return int(_as_costar_error(failure).exit_code)
+        return int(as_costar_error(failure).exit_code)
     return int(error.exit_code)
 
 
@@ -168,23 +164,3 @@ def _usage_error(error: typer.TyperException) -> UsageError:
         return UsageError(f"no such option: {fields['option_name']}", where=f"`{command}`", fix=guess + fix)
     problem = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
     return UsageError(problem[:1].lower() + problem[1:], where=f"`{command}`", fix=fix)
-
-
-def _as_costar_error(error: Exception) -> CostarError:
-    if isinstance(error, CostarError):
-        return error
-    if isinstance(error, OSError) and error.errno is not None:
-        where = str(error.filename) if error.filename is not None else None
-        fix = "free some space, or write elsewhere with --workspace or --out"
-        return StorageError(f"cannot read or write: {error.strerror}", where=where, fix=fix)
-    if type(error).__name__ == "OutOfMemoryError":
-        return DeviceError("the device has not enough memory", fix="give a smaller --batch-size, or use `--device cpu`")
-    if isinstance(error, MemoryError):
-        return DeviceError("the machine has not enough memory", fix="give smaller sizes or a smaller --batch-size")
-    name = f"{type(error).__name__}: {error}".splitlines()[0][:300]
-    if isinstance(error, ImportError):
-        return UnforeseenError(f"a package cannot be imported ({name})", fix="`costar doctor` says what is missing")
-    return UnforeseenError(
-        f"costar failed in a way that it did not foresee ({name})",
-        fix="`COSTAR_DEBUG=1` shows where; please report it with that text",
-    )

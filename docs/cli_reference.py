@@ -26,10 +26,13 @@ INTRODUCTION = """\
 
 ```
 costar simulate tumor --gamma 10            # source gamma; target gamma 0
+costar simulate mimic | m5 | linear         # embedded ICU and retail cohorts, a linear world of known effects
+costar ingest table FILE... --schema schema.toml     # your own; also `ingest mimic FILE`, `ingest m5 FOLDER`
 costar pretrain [--members 5]
-costar finetune [--domain source|target] [--from pretrained|scratch]
+costar finetune [--method NAME] [--domain source|target] [--from pretrained|scratch]
 costar evaluate [--setup zero-shot|few-shot|supervised]
 costar whatif --subject 12 --plan plan.json
+costar benchmark tumor --methods all --members 5     # the paper's tables, ours beside the published
 costar inspect FILE   costar verify FILE   costar doctor
 ```
 
@@ -40,12 +43,13 @@ Verbs find their inputs there and write their outputs there; every input and out
 
 | file | made by |
 |---|---|
-| `data.h5` | `costar simulate` |
+| `data.h5` | `costar simulate`, `costar ingest` |
 | `encoder.h5` | `costar pretrain` |
 | `model.h5` | `costar finetune` |
 | `model-target.h5` | `costar finetune --domain target` |
 | `model-scratch.h5`, `model-scratch-target.h5` | the same with `--from scratch` |
 | `evaluation.h5`, `evaluation.csv`, `plots/` | `costar evaluate` |
+| `benchmark/` | `costar benchmark` ([benchmark.md](benchmark.md)) |
 | `runs/` | the state of interrupted training runs |
 
 `simulate`, `pretrain`, `finetune` and `evaluate` are build steps. With the same inputs, settings and version they say
@@ -68,7 +72,7 @@ Under `--json` stdout holds exactly one JSON document, also on failure, with the
 | `workspace` | the folder, or null |
 | `inputs`, `outputs` | files by role: `path`, `kind`, `digest` |
 | `config` | every setting of the verb by name: `value` and `origin` (flag, variable, file, preset or `default`) |
-| `result` | what the verb found; null on failure |
+| `result` | what the verb found; null on failure, but what other cells found where some cells of a `benchmark` failed |
 | `next` | commands to try next |
 | `warnings` | what may make the result wrong |
 | `error` | null, or `type`, `exit_code`, `problem`, `where`, `fix`, `details` |

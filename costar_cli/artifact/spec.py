@@ -35,7 +35,7 @@ class KindSpec:
 
 KINDS: Final[Mapping[str, KindSpec]] = {
     "dataset": KindSpec(
-        made_by="costar simulate tumor",
+        made_by="costar simulate` or `costar ingest",
         must=tuple(f"source/train/panel/{field}" for field in PANEL_FIELDS),
         may=(
             *(f"*/*/panel/{field}" for field in (*PANEL_FIELDS, *SUBJECT_FIELDS)),

@@ -1,8 +1,9 @@
 """The body of `costar whatif`: a question in, estimates out."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from costar_cli.commands.session import Session
 from costar_cli.commands.training import MAKE_DATA
 from costar_cli.config.choices import DomainName
 from costar_cli.errors import MismatchError, StorageError, UsageError
+from costar_cli.ui.text import plain
 from costar_cli.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -114,7 +116,7 @@ def _warn_of_other_data(session: Session, models: Sequence[LoadedModel], digest:
 def _show(session: Session, report: "WhatIfReport") -> None:
     out, history = session.out, report.history
     where = f"subject {history.name} ({history.part}), known up to {report.schema.step} {history.origin}"
-    out.text(f"{where} of {history.length - 1}")
+    out.text(f"{where} of {history.length - 1}", *_plans(report))
     for model in report.models:
         for outcome in report.schema.outcomes:
             unit = f" ({outcome.unit})" if outcome.unit else ""
@@ -124,6 +126,20 @@ def _show(session: Session, report: "WhatIfReport") -> None:
                 out.table(*_table(report, model, outcome.name, differences=True), title=title)
     for note in report.notes:
         out.note(note)
+
+
+def _plans(report: "WhatIfReport") -> Iterator[str]:
+    """Yield what each plan gives, where treatments have more than two levels: names of plans do not tell which."""
+    encoding = report.schema.treatments
+    if all(len(levels) == 2 for levels in encoding.levels):
+        return
+    alone = len(encoding.names) == 1  # then the name need not be repeated
+    width = max(len(plan.name) for plan in report.plans)
+    for plan in report.plans:
+        given = [encoding.levels[0][row[0]] if alone else encoding.describe(row) for row in plan.values]
+        runs = [(what, len(list(steps))) for what, steps in groupby(given)]
+        course = ", ".join(what if n == 1 else f"{what} ({n} {report.schema.step}s)" for what, n in runs)
+        yield plain(f"plan {plan.name:<{width}}  {encoding.names[0] + ': ' if alone else ''}{course}")
 
 
 def _table(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from costar_cli.evaluate import EvaluationReport, PerStep
     from costar_cli.panel import Dataset
 
-__all__ = ["EvaluationFiles", "run_evaluate"]
+__all__ = ["EvaluationFiles", "EvaluationInputs", "make_report", "plan_report", "run_evaluate"]
 
 
 @dataclass(frozen=True)
@@ -29,14 +29,14 @@ class EvaluationFiles:
     plots: Path | None
 
 
-class _Inputs:
+class EvaluationInputs:
     """The data set and the models, loaded when they are first needed."""
 
-    def __init__(self, session: Session, files: EvaluationFiles) -> None:
+    def __init__(self, session: Session, data: Path, models: Sequence[Path]) -> None:
         self._session = session
-        self._files = files
-        self._data = session.read("dataset", files.data, "dataset", MAKE_DATA)
-        self._named = name_models(files.models, session.workspace.root)
+        self._path = data
+        self._data = session.read("dataset", data, "dataset", MAKE_DATA)
+        self._named = name_models(models, session.workspace.root)
         self._headers = {name: session.read(name, path, "model", MAKE_MODEL) for name, path in self._named.items()}
 
     @property
@@ -52,7 +52,7 @@ class _Inputs:
 
         known = self._data.meta.get("parts", {})
         tests = [part for part in Part.all() if part.split == "test" and str(part) in known]
-        return read_dataset(self._files.data, truth=False, parts=tests)
+        return read_dataset(self._path, truth=False, parts=tests)
 
     @cached_property
     def models(self) -> list[LoadedModel]:
@@ -64,11 +64,8 @@ def run_evaluate(
     session: Session, files: EvaluationFiles, setups: Sequence[SetupName] | None, *, overwrite: bool
 ) -> None:
     """Make the evaluation, or see that it is up to date, and show it."""
-    from costar_cli.config.models import EvaluateConfig
-
-    inputs = _Inputs(session, files)
-    config = {**session.settings[EvaluateConfig].model_dump(mode="json"), "setups": setups}
-    step = session.step("evaluation", files.report, parents=inputs.parents, config=config)
+    inputs = EvaluationInputs(session, files.data, files.models)
+    step = plan_report(session, inputs, files.report, setups)
     with session.writing(files.report):
         current = step.find(overwrite=overwrite)
         if current:
@@ -77,16 +74,27 @@ def run_evaluate(
             report = read_evaluation(files.report, errors=False)
             session.out.up_to_date("evaluation", files.report, current.digest)
         else:
-            report = _evaluate(session, inputs, setups, step, overwrite=overwrite)
+            report = make_report(session, inputs, setups, step, overwrite=overwrite)
         _write_views(session, files, inputs, report, again=current is None)
     _show(session, report)
     session.out.next("costar whatif --subject ID --plan plan.json")
     session.out.done(report.to_json(), status="up_to_date" if current else "done")
 
 
-def _evaluate(
-    session: Session, inputs: _Inputs, setups: Sequence[SetupName] | None, step: BuildStep, *, overwrite: bool
+def plan_report(
+    session: Session, inputs: EvaluationInputs, path: Path, setups: Sequence[SetupName] | None
+) -> BuildStep:
+    """Return what the evaluation is made from."""
+    from costar_cli.config.models import EvaluateConfig
+
+    config = {**session.settings[EvaluateConfig].model_dump(mode="json"), "setups": setups}
+    return session.step("evaluation", path, parents=inputs.parents, config=config)
+
+
+def make_report(
+    session: Session, inputs: EvaluationInputs, setups: Sequence[SetupName] | None, step: BuildStep, *, overwrite: bool
 ) -> "EvaluationReport":
+    """Score the models and store the report."""
     from costar_cli.config.models import EvaluateConfig
     from costar_cli.evaluate import Candidate, run_evaluation
     from costar_cli.evaluate.store import write_evaluation
@@ -112,7 +120,7 @@ def _kind(loaded: LoadedModel) -> tuple[object, ...]:
 
 
 def _write_views(
-    session: Session, files: EvaluationFiles, inputs: _Inputs, report: "EvaluationReport", *, again: bool
+    session: Session, files: EvaluationFiles, inputs: EvaluationInputs, report: "EvaluationReport", *, again: bool
 ) -> None:
     """Write the table and the plots of a new report, and those of an old one that are missing."""
     if again or not files.csv.exists():
@@ -146,6 +154,12 @@ def _show(session: Session, report: "EvaluationReport") -> None:
         kind = [row.truth] if several else []
         rows.append([row.setup, *kind, label, average, _number(ensemble), interval, *steps])
     session.out.table(headers, rows)
+    touched: dict[str, set[int]] = {}
+    for row in report.rows:
+        if row.provenance is not None:
+            touched.setdefault(row.setup, set()).add(row.provenance.labelled_target_subjects)
+    counts = ", ".join(f"{setup} {' or '.join(f'{n:,}' for n in sorted(seen))}" for setup, seen in touched.items())
+    session.out.note(f"labelled target subjects that models were trained or selected on: {counts}")
     if any(row.lower is not None for row in report.rows):
         session.out.note("the interval resamples test subjects and holds the trained members fixed")
 

@@ -2,6 +2,9 @@
 
 import typer
 
+from costar_cli.commands.ingest_icu import mimic
+from costar_cli.commands.ingest_m5 import m5
+from costar_cli.commands.ingest_table import table
 from costar_cli.errors import UsageError
 
 __all__ = ["ingest"]
@@ -16,3 +19,8 @@ def which(ctx: typer.Context) -> None:
         raise UsageError(
             "say what to ingest", where="`costar ingest`", fix="`costar ingest table FILE --schema schema.toml`"
         )
+
+
+ingest.command()(m5)
+ingest.command()(mimic)
+ingest.command()(table)

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from costar_cli.commands.options import JsonFlag, QuietFlag
+from costar_cli.commands.data_report import FormatName, run_export, run_report
+from costar_cli.commands.options import JsonFlag, OverwriteFlag, QuietFlag
 from costar_cli.commands.session import flatten, open_output
 from costar_cli.ui.output import Output
 from costar_cli.ui.text import plain
@@ -18,6 +19,14 @@ __all__ = ["inspect"]
 def inspect(
     ctx: typer.Context,
     file: Annotated[Path, typer.Argument(help="Artifact to look into")],
+    report: Annotated[
+        Path | None, typer.Option("--report", help="Describe a data set: HTML page to write, or `-` for tables")
+    ] = None,
+    export: Annotated[
+        Path | None, typer.Option("--export", help="Write a data set as tables with a schema: folder to write to")
+    ] = None,
+    form: Annotated[FormatName, typer.Option("--format", help="What --export writes tables as")] = "parquet",
+    overwrite: OverwriteFlag = False,
     json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
@@ -26,6 +35,14 @@ def inspect(
 
     out = open_output(ctx, json=json, quiet=quiet)
     content = describe(file)
+    if report is not None or export is not None:
+        made: dict[str, Any] = dict(content)
+        if report is not None:
+            made["report"] = run_report(out, file, report, overwrite=overwrite)
+        if export is not None:
+            made["exported"] = run_export(out, file, export, form, overwrite=overwrite)
+        out.done(made)
+        return
     _show_identity(out, content)
     _show_variables(out, content["meta"].get("schema"))
     settings = flatten(content["config"])

@@ -15,6 +15,7 @@ __all__ = [
     "EpochsOpt",
     "FreshFlag",
     "GroupOpt",
+    "HorizonOpt",
     "JsonFlag",
     "LearningRateOpt",
     "MembersOpt",
@@ -63,6 +64,10 @@ ConfigFileOpt = Annotated[
 ]
 SeedOpt = Annotated[
     int | None, typer.Option("--seed", help="Seed; the same seed gives the same bytes", rich_help_panel=SETTINGS)
+]
+
+HorizonOpt = Annotated[
+    int | None, typer.Option("--horizon", help="Steps predicted from an origin", rich_help_panel=SETTINGS)
 ]
 
 EpochsOpt = Annotated[

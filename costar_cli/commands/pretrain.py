@@ -26,14 +26,15 @@ from costar_cli.commands.options import (
     ThreadsOpt,
     WorkspaceOpt,
 )
-from costar_cli.commands.session import Session, open_session
+from costar_cli.commands.session import BuildStep, Session, open_session
 from costar_cli.commands.training import MAKE_DATA, identity_config, show_training, store_trained
 from costar_cli.workspace import DEFAULT_WORKSPACE, Workspace
 
 if TYPE_CHECKING:
+    from costar_cli.artifact import Artifact
     from costar_cli.commands.session import Flags
 
-__all__ = ["pretrain"]
+__all__ = ["make_encoder", "plan_encoder", "pretrain"]
 
 
 def pretrain(
@@ -74,35 +75,47 @@ def pretrain(
     session = open_session(
         ctx, flags, workspace=workspace, json=json, quiet=quiet, preset=preset, config=config, data=source
     )
-    _pretrain(session, source, out or place.encoder, overwrite=overwrite, fresh=fresh)
+    step = plan_encoder(session, source, out or place.encoder)
+    artifact, status = make_encoder(session, source, step, overwrite=overwrite, fresh=fresh)
+    show_training(session, artifact, status, "costar finetune")
 
 
-def _pretrain(session: Session, data: Path, path: Path, *, overwrite: bool, fresh: bool) -> None:
+def plan_encoder(session: Session, data: Path, path: Path) -> BuildStep:
+    """Return what the encoder is made from.
+
+    Raises:
+        ArtifactError: the data set is missing.
+    """
     from costar_cli.config.models import PretrainConfig, RuntimeConfig
 
-    config, runtime = session.settings[PretrainConfig], session.settings[RuntimeConfig]
     header = session.read("dataset", data, "dataset", MAKE_DATA)
-    parents = {"dataset": header.digest}
-    step = session.step("encoder", path, parents=parents, config=identity_config(config, runtime))
-    with session.writing(path):
-        artifact = step.find(overwrite=overwrite, again=fresh)
-        status = "up_to_date" if artifact else "done"
-        if artifact:
-            session.out.up_to_date("encoder", path, artifact.digest)
-        else:
-            from costar_cli.panel import Part
-            from costar_cli.panel.store import read_dataset
-            from costar_cli.train import pretrain as train
+    identity = identity_config(session.settings[PretrainConfig], session.settings[RuntimeConfig])
+    return session.step("encoder", path, parents={"dataset": header.digest}, config=identity)
 
-            parts = [Part("source", "train"), Part("source", "val")]
-            trained = train(
-                read_dataset(data, queries=False, truth=False, parts=parts),
-                config,
-                runtime,
-                checkpoint=session.workspace.run_state(path),
-                fingerprint=step.fingerprint,
-                reporter=session.reporter,
-                fresh=fresh,
-            )
-            artifact = store_trained(session, step, trained, overwrite=overwrite or fresh)
-    show_training(session, artifact, status, "costar finetune")
+
+def make_encoder(
+    session: Session, data: Path, step: BuildStep, *, overwrite: bool, fresh: bool
+) -> tuple["Artifact", str]:
+    """Pretrain and store an encoder, or see that it is up to date; return it and which of the two."""
+    from costar_cli.config.models import PretrainConfig, RuntimeConfig
+
+    with session.writing(step.path):
+        artifact = step.find(overwrite=overwrite, again=fresh)
+        if artifact:
+            session.out.up_to_date("encoder", step.path, artifact.digest)
+            return artifact, "up_to_date"
+        from costar_cli.panel import Part
+        from costar_cli.panel.store import read_dataset
+        from costar_cli.train import pretrain as train
+
+        parts = [Part("source", "train"), Part("source", "val")]
+        trained = train(
+            read_dataset(data, queries=False, truth=False, parts=parts),
+            session.settings[PretrainConfig],
+            session.settings[RuntimeConfig],
+            checkpoint=session.workspace.run_state(step.path),
+            fingerprint=step.fingerprint,
+            reporter=session.reporter,
+            fresh=fresh,
+        )
+        return store_trained(session, step, trained, overwrite=overwrite or fresh), "done"

@@ -8,6 +8,7 @@ from typer.models import OptionInfo
 from costar_cli.commands.datasets import make_dataset
 from costar_cli.commands.options import (
     ConfigFileOpt,
+    HorizonOpt,
     JsonFlag,
     OutOpt,
     OverwriteFlag,
@@ -17,6 +18,9 @@ from costar_cli.commands.options import (
     WorkspaceOpt,
 )
 from costar_cli.commands.session import open_session
+from costar_cli.commands.simulate_icu import mimic
+from costar_cli.commands.simulate_linear import linear
+from costar_cli.commands.simulate_retail import m5
 from costar_cli.config.choices import PlansName
 from costar_cli.errors import UsageError
 from costar_cli.workspace import DEFAULT_WORKSPACE
@@ -56,7 +60,7 @@ def tumor(
     target_val: Annotated[int | None, _cohort("--target-val", "Target patients to select on in few-shot")] = None,
     target_test: Annotated[int | None, _cohort("--target-test", "Target patients to test on")] = None,
     steps: Annotated[int | None, _cohort("--steps", "Days simulated per patient")] = None,
-    horizon: Annotated[int | None, _cohort("--horizon", "Days predicted from an origin")] = None,
+    horizon: HorizonOpt = None,
     plans: Annotated[PlansName | None, _cohort("--plans", "Treatment sequences of the test queries")] = None,
     paired: Annotated[
         bool | None,
@@ -89,3 +93,8 @@ def tumor(
     make_dataset(
         session, out or session.workspace.data, build, config=chosen.model_dump(mode="json"), overwrite=overwrite
     )
+
+
+simulate.command()(linear)
+simulate.command()(m5)
+simulate.command()(mimic)

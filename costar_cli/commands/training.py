@@ -16,8 +16,19 @@ if TYPE_CHECKING:
     from costar_cli.methods import FittedModel
     from costar_cli.train import Trained
 
-__all__ = ["MAKE_DATA", "FinetuneFiles", "identity_config", "run_finetune", "show_training", "store_trained"]
+__all__ = [
+    "MAKE_DATA",
+    "FinetuneFiles",
+    "ModelPlan",
+    "identity_config",
+    "make_model",
+    "plan_model",
+    "run_finetune",
+    "show_training",
+    "store_trained",
+]
 
+SHARED = ("epochs", "patience", "batch_size", "learning_rate")  # of all networks of a method
 MAKE_DATA = "`costar simulate` or `costar ingest` makes one"
 
 
@@ -65,6 +76,19 @@ def identity_config(config: "TrainingConfig", runtime: "RuntimeConfig") -> dict[
     return {**config.model_dump(mode="json"), "precision": runtime.precision}
 
 
+@dataclass(frozen=True)
+class ModelPlan:
+    """A model to make: of which method, for which domain, with which settings."""
+
+    files: FinetuneFiles
+    method: MethodName
+    domain: DomainName
+    config: "FinetuneConfig"
+    runtime: "RuntimeConfig"
+    settings: "Config | None"
+    step: BuildStep
+
+
 def run_finetune(
     session: Session,
     files: FinetuneFiles,
@@ -75,6 +99,19 @@ def run_finetune(
     fresh: bool,
 ) -> None:
     """Make a model, or see that it is up to date, and say so."""
+    plan = plan_model(session, files, method, domain)
+    artifact, status = make_model(session, plan, overwrite=overwrite, fresh=fresh)
+    chosen = f" --method {method}" if method != "costar" else ""
+    more = [f"costar finetune{chosen} --domain target"] if domain == "source" else []
+    show_training(session, artifact, status, *more, "costar evaluate")
+
+
+def plan_model(session: Session, files: FinetuneFiles, method: MethodName, domain: DomainName) -> ModelPlan:
+    """Return what a model is made from.
+
+    Raises:
+        ArtifactError: the data set, or what to start from, is missing.
+    """
     from costar_cli.config.models import FinetuneConfig, RuntimeConfig
 
     header = session.read("dataset", files.data, "dataset", MAKE_DATA)
@@ -90,17 +127,19 @@ def run_finetune(
     if method != "costar":
         identity |= {"method": method, "settings": settings.model_dump(mode="json") if settings else {}}
     step = session.step("model", files.out, parents=parents, config=identity)
-    with session.writing(files.out):
+    return ModelPlan(files, method, domain, config, runtime, settings, step)
+
+
+def make_model(session: Session, plan: ModelPlan, *, overwrite: bool, fresh: bool) -> tuple["Artifact", str]:
+    """Train and store a model, or see that it is up to date; return it and which of the two."""
+    step = plan.step
+    with session.writing(step.path):
         artifact = step.find(overwrite=overwrite, again=fresh)
-        status = "up_to_date" if artifact else "done"
         if artifact:
-            session.out.up_to_date("model", files.out, artifact.digest)
-        else:
-            trained = _train(session, files, step, config, runtime, method, settings, domain, fresh=fresh)
-            artifact = store_trained(session, step, trained, overwrite=overwrite or fresh)
-    chosen = f" --method {method}" if method != "costar" else ""
-    more = [f"costar finetune{chosen} --domain target"] if domain == "source" else []
-    show_training(session, artifact, status, *more, "costar evaluate")
+            session.out.up_to_date("model", step.path, artifact.digest)
+            return artifact, "up_to_date"
+        trained = _train(session, plan, fresh=fresh)
+        return store_trained(session, step, trained, overwrite=overwrite or fresh), "done"
 
 
 def _follow(session: Session, config: "FinetuneConfig", start: "Artifact | None") -> "FinetuneConfig":
@@ -116,14 +155,14 @@ def _follow(session: Session, config: "FinetuneConfig", start: "Artifact | None"
 
 
 def _method_settings(session: Session, method: MethodName, shared: "FinetuneConfig") -> "Config | None":
-    """Return the method's own settings; epochs and patience that somebody chose for all methods overrule presets."""
+    """Return the method's own settings; a choice for all methods overrules presets of its networks."""
     from costar_cli.config.baselines import METHOD_SETTINGS
 
     if method not in METHOD_SETTINGS:
         return None
     section = method.replace("-", "_")
     settings = session.settings[METHOD_SETTINGS[method]]
-    overruled = [name for name in ("epochs", "patience") if session.settings.is_chosen(f"finetune.{name}")]
+    overruled = [name for name in SHARED if session.settings.is_chosen(f"finetune.{name}")]
     document = settings.model_dump()
     for network, values in document.items():
         for name in overruled if isinstance(values, dict) else ():
@@ -140,18 +179,7 @@ def _warn_of_other_data(session: Session, start: "Artifact", dataset: str) -> No
         )
 
 
-def _train(
-    session: Session,
-    files: FinetuneFiles,
-    step: BuildStep,
-    config: "FinetuneConfig",
-    runtime: "RuntimeConfig",
-    method: MethodName,
-    settings: "Config | None",
-    domain: DomainName,
-    *,
-    fresh: bool,
-) -> "Trained":
+def _train(session: Session, plan: ModelPlan, *, fresh: bool) -> "Trained":
     from costar_cli.artifact import read_artifact
     from costar_cli.methods import METHODS, load_model
     from costar_cli.methods.costar.model import CostarModel
@@ -159,8 +187,9 @@ def _train(
     from costar_cli.panel.store import read_dataset
     from costar_cli.train import finetune
 
-    parts = [Part(domain, "train"), Part(domain, "val")]
-    parts += [Part("source", "train")] if METHODS[method].learns_from_source else []
+    files, method = plan.files, METHODS[plan.method]
+    parts = [Part(plan.domain, "train"), Part(plan.domain, "val")]
+    parts += [Part("source", "train")] if method.learns_from_source else []
     dataset = read_dataset(files.data, queries=False, truth=False, parts=parts)
     start: FittedModel | None = None
     if files.start is not None and files.start_kind == "encoder":
@@ -169,16 +198,16 @@ def _train(
         start = load_model(files.start)
     return finetune(
         dataset,
-        config,
-        runtime,
-        domain=domain,
+        plan.config,
+        plan.runtime,
+        domain=plan.domain,
         start=start,
         checkpoint=session.workspace.run_state(files.out),
-        fingerprint=step.fingerprint,
+        fingerprint=plan.step.fingerprint,
         reporter=session.reporter,
         fresh=fresh,
-        method=METHODS[method],
-        settings=settings,
+        method=method,
+        settings=plan.settings,
     )
 
 

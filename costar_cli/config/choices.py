@@ -3,8 +3,10 @@
 from typing import Literal
 
 __all__ = [
+    "CategoryName",
     "DeviceName",
     "DomainName",
+    "EdgesName",
     "InitName",
     "MethodName",
     "PlansName",
@@ -14,8 +16,10 @@ __all__ = [
     "StepWeights",
 ]
 
+CategoryName = Literal["FOODS", "HOBBIES", "HOUSEHOLD"]
 DeviceName = Literal["auto", "cpu", "cuda"]
 DomainName = Literal["source", "target"]
+EdgesName = Literal["fixed", "fit"]
 InitName = Literal["pretrained", "scratch"]
 MethodName = Literal["costar", "msm", "rmsn", "crn", "crn-erm", "gnet", "ct", "ct-erm", "edct", "ridge", "last-value"]
 PlansName = Literal["sliding", "random"]

@@ -10,7 +10,10 @@ from pydantic import ConfigDict, TypeAdapter
 from pydantic.fields import FieldInfo
 
 from costar_cli.config.baselines import METHOD_SETTINGS
+from costar_cli.config.icu import MimicConfig, MimicFactualConfig
+from costar_cli.config.linear_gaussian import LinearGaussianConfig
 from costar_cli.config.models import (
+    BenchmarkConfig,
     Config,
     EvaluateConfig,
     FinetuneConfig,
@@ -18,14 +21,21 @@ from costar_cli.config.models import (
     RuntimeConfig,
     TumorConfig,
 )
+from costar_cli.config.retail import M5Config, RetailConfig
 
 __all__ = ["SECTIONS", "Key", "all_keys", "section_of"]
 
 SECTIONS: Mapping[str, type[Config]] = {
     "simulate.tumor": TumorConfig,
+    "simulate.linear": LinearGaussianConfig,
+    "simulate.mimic": MimicConfig,
+    "simulate.m5": RetailConfig,
+    "ingest.mimic": MimicFactualConfig,
+    "ingest.m5": M5Config,
     "pretrain": PretrainConfig,
     "finetune": FinetuneConfig,
     "evaluate": EvaluateConfig,
+    "benchmark": BenchmarkConfig,
     "runtime": RuntimeConfig,
     **{name.replace("-", "_"): settings for name, settings in METHOD_SETTINGS.items()},
 }

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from costar_cli.config.choices import DeviceName, PlansName, PrecisionName, StepWeights
 
 __all__ = [
+    "BenchmarkConfig",
     "Config",
     "EncoderConfig",
     "EvaluateConfig",
@@ -115,3 +116,12 @@ class EvaluateConfig(Config):
     bootstrap: int = Field(1000, ge=0, le=1_000_000, description="Bootstrap replicates, 0 for none")
     query_batch_size: int = Field(16_384, ge=1, description="Queries per batch: bounds memory")
     seed: int = Field(0, ge=0, lt=2**63, description="Seed of the bootstrap and of t-SNE")
+
+
+class BenchmarkConfig(Config):
+    """What a benchmark compares; how models are trained and scored is said elsewhere."""
+
+    methods: str = Field("all", min_length=1, description="Methods to compare: `all`, or names with commas")
+    setups: str = Field("all", min_length=1, description="Set-ups to score: `all`, or names with commas")
+    data_seeds: int = Field(1, ge=1, le=1000, description="Data sets to simulate, each with its own seed")
+    ablations: bool = Field(False, description="Also train COSTAR with one choice changed at a time")

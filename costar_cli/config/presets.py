@@ -8,6 +8,8 @@
 from collections.abc import Mapping
 
 from costar_cli.config.choices import PresetName
+from costar_cli.config.presets_recurrent import RECURRENT_EPOCHS, RECURRENT_SIZES
+from costar_cli.config.presets_transformers import TRANSFORMER_EPOCHS, TRANSFORMER_SIZES
 
 __all__ = ["DEFAULT_PRESET", "FOR_DATA", "PRESETS", "preset_settings"]
 
@@ -22,6 +24,15 @@ _PAPER_SIZES = {
     "simulate.tumor.target_test": 1_000,
 }
 
+
+def _retail_items(train: int, val: int, test: int, target: tuple[int, int, int]) -> dict[str, object]:
+    """Return limits for both ways to the retail panel, whose steps are dear on a CPU; an item has about 39 subjects."""
+    few, few_val, few_test = target
+    limits = {"train_items": train, "val_items": val, "test_items": test}
+    limits |= {"target_train_items": few, "target_val_items": few_val, "target_test_items": few_test}
+    return {f"{verb}.m5.{name}": n for verb in ("simulate", "ingest") for name, n in limits.items()}
+
+
 PRESETS: Mapping[PresetName, Mapping[str, object]] = {
     "quick": {
         "simulate.tumor.train": 300,
@@ -30,6 +41,19 @@ PRESETS: Mapping[PresetName, Mapping[str, object]] = {
         "simulate.tumor.target_train": 60,
         "simulate.tumor.target_val": 100,
         "simulate.tumor.target_test": 100,
+        "simulate.linear.train": 300,
+        "simulate.linear.val": 100,
+        "simulate.linear.test": 100,
+        "simulate.linear.target_val": 100,
+        "simulate.linear.target_test": 100,
+        "simulate.linear.steps": 20,
+        "simulate.mimic.stays": 3_000,
+        "simulate.mimic.hours": 36,
+        "simulate.mimic.horizon": 6,
+        "ingest.mimic.patients": 400,
+        "ingest.mimic.hours": 36,
+        "simulate.m5.scale": 0.01,
+        **_retail_items(3, 1, 3, (1, 1, 6)),
         "pretrain.epochs": 3,
         "pretrain.members": 2,
         "finetune.epochs": 8,
@@ -37,13 +61,19 @@ PRESETS: Mapping[PresetName, Mapping[str, object]] = {
     },
     "default": {
         **_PAPER_SIZES,
-        "pretrain.epochs": 4,
+        "simulate.mimic.stays": 12_000,
+        "simulate.m5.scale": 0.1,
+        **_retail_items(20, 6, 12, (10, 6, 24)),
+        "pretrain.epochs": 6,
         "pretrain.members": 2,
-        "finetune.epochs": 20,
+        "finetune.epochs": 24,
         "finetune.members": 2,
     },
     "paper": {
         **_PAPER_SIZES,
+        "simulate.mimic.stays": 36_000,
+        "simulate.mimic.center": False,
+        "simulate.m5.scale": 1.0,
         "pretrain.epochs": 200,
         "pretrain.patience": 20,
         "pretrain.members": 5,
@@ -67,17 +97,22 @@ _RETAIL_MODEL = {
     "finetune.encoder.layers": 2,
     "finetune.step_weights": "uniform",
 }
-_ICU: Mapping[PresetName, Mapping[str, object]] = {"quick": _ICU_MODEL, "default": _ICU_MODEL, "paper": _ICU_MODEL}
-_RETAIL: Mapping[PresetName, Mapping[str, object]] = {
-    "quick": _RETAIL_MODEL,
-    "default": _RETAIL_MODEL,
-    "paper": _RETAIL_MODEL,
-}
+# By data set: what holds under every preset, and what `paper` adds. Later entries add keys to earlier ones.
+_MODELS: tuple[Mapping[str, Mapping[str, object]], ...] = (
+    {"tumor": {}, "mimic": _ICU_MODEL, "mimic-factual": _ICU_MODEL, "m5": _RETAIL_MODEL},
+    RECURRENT_SIZES,
+    TRANSFORMER_SIZES,
+)
+_PAPER_TRAINING: tuple[Mapping[str, Mapping[str, object]], ...] = (RECURRENT_EPOCHS, TRANSFORMER_EPOCHS)
+
+
+def _for_data(dataset: str, preset: PresetName) -> dict[str, object]:
+    layers = (*_MODELS, *(_PAPER_TRAINING if preset == "paper" else ()))
+    return {key: value for layer in layers for key, value in layer.get(dataset, {}).items()}
+
 
 FOR_DATA: Mapping[str, Mapping[PresetName, Mapping[str, object]]] = {
-    "mimic": _ICU,
-    "mimic-factual": _ICU,
-    "m5": _RETAIL,
+    dataset: {preset: _for_data(dataset, preset) for preset in PRESETS} for dataset in _MODELS[0]
 }
 
 

@@ -2,7 +2,6 @@
 
 from costar_cli.evaluate.bootstrap import Interval, PairedDifference, bootstrap_interval, paired_difference
 from costar_cli.evaluate.metrics import SquaredErrors
-from costar_cli.evaluate.naive import LastValue
 from costar_cli.evaluate.report import EvaluationReport, PerStep, ReportRow
 from costar_cli.evaluate.run import run_evaluation
 from costar_cli.evaluate.setups import SETUPS, Candidate, SetupName
@@ -13,7 +12,6 @@ __all__ = [
     "Candidate",
     "EvaluationReport",
     "Interval",
-    "LastValue",
     "PairedDifference",
     "PerStep",
     "ReportRow",

@@ -3,7 +3,7 @@
 Where subjects belong to larger units, such as the yearly series of one item, the units are resampled.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 
 from costar_cli.evaluate.metrics import SquaredErrors, average_over_steps
 
-__all__ = ["INTERVAL_KIND", "Interval", "PairedDifference", "bootstrap_interval", "paired_difference"]
+__all__ = [
+    "INTERVAL_KIND",
+    "Interval",
+    "PairedDifference",
+    "bootstrap_interval",
+    "paired_difference",
+    "paired_differences",
+]
 
 INTERVAL_KIND = "patient-clustered percentile bootstrap of the mean RMSE over members, given the trained members"
 
@@ -61,17 +68,32 @@ def paired_difference(
     Raises:
         ValueError: the two were not scored on the same queries of the same subjects.
     """
-    if not np.array_equal(first.count, second.count):
-        raise ValueError("the two methods were not scored on the same queries")
-    first_BH, second_BH = _replicates([first, second], replicates=replicates, seed=seed)
-    difference_BH = first_BH - second_BH
+    return paired_differences([(first, second)], level=level, replicates=replicates, seed=seed)
+
+
+def paired_differences(
+    pairs: Sequence[tuple[SquaredErrors, SquaredErrors]], *, level: float, replicates: int, seed: int
+) -> PairedDifference | None:
+    """Return the mean over data sets of the difference `first - second`; subjects are resampled within each data set.
+
+    Raises:
+        ValueError: a pair was not scored on the same queries of the same subjects.
+    """
+    steps, replicated = [], []
+    for index, (first, second) in enumerate(pairs):
+        if not np.array_equal(first.count, second.count):
+            raise ValueError("the two methods were not scored on the same queries")
+        first_BH, second_BH = _replicates([first, second], replicates=replicates, seed=seed, index=index)
+        replicated.append(first_BH - second_BH)
+        steps.append(first.rmse().mean(axis=0) - second.rmse().mean(axis=0))
+    difference_BH = np.mean(replicated, axis=0)
     interval = _interval(difference_BH, level=level)
     if interval is None:
         return None
-    steps = first.rmse().mean(axis=0) - second.rmse().mean(axis=0)
+    mean_H: Floats = np.mean(steps, axis=0)
     return PairedDifference(
-        steps=steps,
-        average=float(average_over_steps(steps)),
+        steps=mean_H,
+        average=float(average_over_steps(mean_H)),
         interval=interval,
         p_value=_two_sided(average_over_steps(difference_BH)),
     )
@@ -102,8 +124,11 @@ def _percentiles(values_B: Floats, level: float) -> tuple[float, float]:
     return float(lower), float(upper)
 
 
-def _replicates(many: list[SquaredErrors], *, replicates: int, seed: int) -> list[Floats]:
-    """Return the mean RMSE over members `[B,H]` of each method under the same resamples of subjects."""
+def _replicates(many: list[SquaredErrors], *, replicates: int, seed: int, index: int = 0) -> list[Floats]:
+    """Return the mean RMSE over members `[B,H]` of each method under the same resamples of subjects.
+
+    Data sets of another `index` are resampled independently of this one.
+    """
     many = [errors.by_cluster() for errors in many]
     used = np.flatnonzero(many[0].count.any(axis=1))
     results: list[Floats] = [np.full((replicates, errors.horizon), np.nan) for errors in many]
@@ -112,7 +137,7 @@ def _replicates(many: list[SquaredErrors], *, replicates: int, seed: int) -> lis
     sums = [errors.members[:, used].sum(axis=-1) for errors in many]
     count_NH = many[0].count[used].astype(np.float64)
     start = 0
-    for weights_BN in _weights(len(used), replicates, seed):
+    for weights_BN in _weights(len(used), replicates, [seed, len(used), *[index] * (index > 0)]):
         stop = start + len(weights_BN)
         counts_BH = weights_BN @ count_NH
         for result, sums_RNH in zip(results, sums, strict=True):
@@ -124,9 +149,9 @@ def _replicates(many: list[SquaredErrors], *, replicates: int, seed: int) -> lis
     return results
 
 
-def _weights(subjects: int, replicates: int, seed: int) -> Iterator[Floats]:
+def _weights(subjects: int, replicates: int, key: int | list[int]) -> Iterator[Floats]:
     """Yield multinomial weights `[b,N]`: how often each subject was drawn in N draws with replacement."""
-    rng = np.random.default_rng(np.random.SeedSequence([seed, subjects]))
+    rng = np.random.default_rng(np.random.SeedSequence(key))
     chunk = max(1, _CHUNK_WEIGHTS // subjects)
     for start in range(0, replicates, chunk):
         rows = min(chunk, replicates - start)

@@ -36,6 +36,7 @@ DISPLAY_NAMES: Mapping[str, str] = {
     "ct": "CT",
     "ct-erm": "CT(ERM)",
     "edct": "EDCT",
+    "ridge": "Ridge regression",
     "last-value": "Last value carried forward",
 }
 

@@ -9,13 +9,13 @@ from costar_cli.config.models import EvaluateConfig
 from costar_cli.errors import MismatchError
 from costar_cli.evaluate.bootstrap import bootstrap_interval
 from costar_cli.evaluate.metrics import SquaredErrors
-from costar_cli.evaluate.naive import LastValue
 from costar_cli.evaluate.published import display_name, published_row
 from costar_cli.evaluate.query_sets import Truth
 from costar_cli.evaluate.report import EvaluationReport, Provenance, ReportRow, Unit
 from costar_cli.evaluate.score import TestPart, score
 from costar_cli.evaluate.setups import Candidate, Job, Setup, SetupName, check_compatible, plan_jobs
 from costar_cli.methods.base import FittedModel
+from costar_cli.methods.naive import LastValue
 from costar_cli.panel import Dataset, Part
 from costar_cli.reporting import NullReporter, Reporter, Task
 

@@ -1,8 +1,9 @@
 """Scoring one model on one test part: predict in bounded chunks of subjects, sum the errors, forget the predictions."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,14 +11,14 @@ from numpy.typing import NDArray
 from costar_cli.errors import CostarError
 from costar_cli.evaluate.metrics import SquaredErrors
 from costar_cli.evaluate.query_sets import Truth, serving_sets
-from costar_cli.methods.base import FittedModel
+from costar_cli.methods.base import EncodesOnce, FittedModel
 from costar_cli.panel import Panel, Queries
 from costar_cli.reporting import Task
 
 __all__ = ["TestPart", "score"]
 
 _PREDICTION_BYTES = 128 * 2**20  # predictions held at once
-_CHUNK_SUBJECTS = 4096  # subjects encoded at once
+_CHUNK_STEPS = 2**18  # steps encoded at once, over all subjects: some 4,000 subjects of 60 steps
 
 
 @dataclass(frozen=True)
@@ -61,50 +62,62 @@ def score(
 ) -> dict[Truth, SquaredErrors]:
     """Return the squared errors of a model on a test part, per kind of truth.
 
-    Each subject is encoded once per query set, at most 4,096 subjects and `chunk_bytes` of predictions at a time;
-    errors are formed in double precision, `batch_size` queries at a time.
+    A chunk of subjects is encoded once for all its query sets, where the model can do so (`EncodesOnce`). Chunks hold
+    at most 2^18 steps and `chunk_bytes` of a set's predictions; errors are formed in double precision, `batch_size`
+    queries at a time.
     """
     outcomes = part.panel.outcomes.shape[-1]
-    results: dict[Truth, SquaredErrors] = {}
-    for truth, sets in part.serving.items():
-        errors = SquaredErrors.zeros(
-            members=model.members, subjects=part.panel.n_subjects, horizon=part.horizon, outcomes=outcomes
-        )
-        for name, steps_H in sets.items():
-            queries = part.query_sets[name]
-            per_query = 4 * model.members * queries.horizon * outcomes
-            for rows in _chunks(queries, max(1, chunk_bytes // per_query)):
-                chunk = queries.take(rows)
-                prediction = _predict(model, part.panel, chunk, batch_size)
-                for start in range(0, len(chunk), batch_size):
-                    batch = slice(start, start + batch_size)
-                    with _context(f"{model.method}, query set {name}"):
-                        errors.add(
-                            prediction[:, batch], chunk.take(batch), steps_H=steps_H, denominator_Y=denominator_Y
-                        )
-                task.advance(len(chunk))
-        results[truth] = errors
+    shape = {"members": model.members, "subjects": part.panel.n_subjects, "horizon": part.horizon, "outcomes": outcomes}
+    results = {truth: SquaredErrors.zeros(**shape) for truth in part.serving}
+    sets = [
+        (name, part.query_sets[name], steps_H, results[truth])
+        for truth, names in part.serving.items()
+        for name, steps_H in names.items()
+    ]
+    most = [max(1, chunk_bytes // (4 * model.members * queries.horizon * outcomes)) for _, queries, _, _ in sets]
+    for subjects, rows_of in _chunks(part.panel, [queries for _, queries, _, _ in sets], most):
+        ask = _asker(model, part.panel.take(subjects), batch_size)
+        for (name, queries, steps_H, errors), rows in zip(sets, rows_of, strict=True):
+            if not len(rows):
+                continue
+            chunk = queries.take(rows)
+            local = np.searchsorted(subjects, chunk.subject).astype(np.int32)
+            prediction = ask(replace(chunk, subject=local, outcomes=None, scored=None))  # never sees the answers
+            for start in range(0, len(chunk), batch_size):
+                batch = slice(start, start + batch_size)
+                with _context(f"{model.method}, query set {name}"):
+                    errors.add(prediction[:, batch], chunk.take(batch), steps_H=steps_H, denominator_Y=denominator_Y)
+            task.advance(len(chunk))
     return results
 
 
-def _predict(model: FittedModel, panel: Panel, queries: Queries, batch_size: int) -> NDArray[np.float32]:
-    """Roll out the queries on the panel of their own subjects; the model never sees the answers."""
-    subjects, local = np.unique(queries.subject, return_inverse=True)
-    asked = replace(queries, subject=local.astype(np.int32), outcomes=None, scored=None)
-    return model.rollout(panel.take(subjects.astype(np.int64)), asked, batch_size=batch_size)
+def _asker(model: FittedModel, panel: Panel, batch_size: int) -> Callable[[Queries], NDArray[np.float32]]:
+    """Return what predicts the outcomes of queries about a panel, encoded beforehand if the model can do so."""
+    if isinstance(model, EncodesOnce):
+        return partial(model.answer, model.encode(panel), batch_size=batch_size)
+    return partial(model.rollout, panel, batch_size=batch_size)
 
 
-def _chunks(queries: Queries, max_queries: int) -> Iterator[NDArray[np.int64]]:
-    """Yield the rows of whole subjects' queries, at most `max_queries` at once unless one subject has more."""
-    order = np.argsort(queries.subject, kind="stable")
-    _, counts = np.unique(queries.subject, return_counts=True)
-    ends = np.cumsum(counts)
-    subject, start = 0, 0
-    while subject < len(ends):
-        stop = int(np.searchsorted(ends, start + max_queries, side="right"))
-        stop = min(max(stop, subject + 1), subject + _CHUNK_SUBJECTS)
-        yield order[start : ends[stop - 1]]
-        subject, start = stop, int(ends[stop - 1])
+def _chunks(
+    panel: Panel, sets: Sequence[Queries], most: Sequence[int]
+) -> Iterator[tuple[NDArray[np.int64], list[NDArray[np.int64]]]]:
+    """Yield subjects that were asked about, in order, and the rows of each query set that ask about them.
+
+    A chunk has at most `most` rows of each set and `_CHUNK_STEPS` steps, but at least one subject.
+    """
+    if not sets:
+        return
+    orders = [np.argsort(queries.subject, kind="stable") for queries in sets]
+    counts_SN = np.stack([np.bincount(queries.subject, minlength=panel.n_subjects) for queries in sets])
+    asked = np.flatnonzero(counts_SN.any(axis=0))
+    ends_SN = counts_SN[:, asked].cumsum(axis=1)
+    first, begun = 0, np.zeros(len(sets), dtype=np.int64)
+    while first < len(asked):
+        stops = [int(np.searchsorted(e, b + m, side="right")) for e, b, m in zip(ends_SN, begun, most, strict=True)]
+        stop = max(first + 1, min(*stops, first + _CHUNK_STEPS // panel.n_steps))
+        ends = ends_SN[:, stop - 1]
+        yield asked[first:stop], [order[b:e] for order, b, e in zip(orders, begun, ends, strict=True)]
+        first, begun = stop, ends
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from costar_cli.panel import Domain, Panel, PanelSchema, Part, Queries, Scaler
 from costar_cli.panel.tensors import PanelTensors
 from costar_cli.reporting import Reporter
 
-__all__ = ["Fit", "FitTask", "Fitted", "FittedModel", "Method", "Stage", "StepLoss"]
+__all__ = ["EncodesOnce", "Fit", "FitTask", "Fitted", "FittedModel", "Method", "Stage", "StepLoss"]
 
 StepLoss = tuple[Tensor, Params]
 
@@ -108,6 +108,29 @@ class FittedModel(Protocol):
         Returns:
             Outcomes `[R,Q,tau,dy]` in the units of the data; tau is `queries.horizon`, at most `horizon`.
         """
+
+
+@runtime_checkable
+class EncodesOnce(Protocol):
+    """A `FittedModel` that can keep what it knows of a panel and answer several query sets from that.
+
+    Optional: scoring uses it where it is offered, since most of the work lies in `encode`. `rollout(panel, queries)` is
+    then `answer(encode(panel), queries)`. States are the model's own business (representations, recurrent states at
+    every step, keys and values of prefixes); they are kept for some thousand subjects at a time.
+    """
+
+    def encode(self, panel: Panel) -> Any:  # noqa: ANN401 - opaque to all but the model
+        """Return what the model knows of every subject's history at every step."""
+
+    def answer(
+        self,
+        states: Any,  # noqa: ANN401
+        queries: Queries,
+        *,
+        batch_size: int = 16_384,
+        reporter: Reporter | None = None,
+    ) -> NDArray[np.float32]:
+        """Predict as `rollout` does; `queries.subject` counts the rows of the encoded panel."""
 
 
 @dataclass(frozen=True)

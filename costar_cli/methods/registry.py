@@ -7,10 +7,31 @@ from costar_cli.artifact import read_artifact
 from costar_cli.errors import ArtifactError
 from costar_cli.methods.base import FittedModel, Method
 from costar_cli.methods.costar.method import CostarMethod
+from costar_cli.methods.msm import MsmMethod
+from costar_cli.methods.naive import LastValueMethod
+from costar_cli.methods.recurrent.crn import CrnMethod
+from costar_cli.methods.recurrent.gnet import GNetMethod
+from costar_cli.methods.recurrent.rmsn import RmsnMethod
+from costar_cli.methods.ridge import RidgeMethod
+from costar_cli.methods.transformers.ct import CtErmModel, CtMethod
+from costar_cli.methods.transformers.edct import EdctMethod
 
 __all__ = ["METHODS", "load_model"]
 
-METHODS: Mapping[str, Method] = {method.name: method for method in (CostarMethod(),)}
+_ALL: tuple[Method, ...] = (
+    CostarMethod(),
+    MsmMethod(),
+    RmsnMethod(),
+    CrnMethod(),
+    CrnMethod("crn-erm", balances=False),
+    GNetMethod(),
+    CtMethod(),
+    CtMethod("ct-erm", model=CtErmModel),
+    EdctMethod(),
+    RidgeMethod(),
+    LastValueMethod(),
+)
+METHODS: Mapping[str, Method] = {method.name: method for method in _ALL}
 
 
 def load_model(path: Path, device: str = "cpu") -> FittedModel:

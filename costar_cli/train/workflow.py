@@ -38,8 +38,9 @@ class Trained:
 
     @property
     def n_parameters(self) -> int:
-        """Return the number of trainable parameters of one member."""
-        return sum(v[0].size for name, v in self.arrays.items() if name.startswith("params/"))
+        """Return the number of trainable parameters of one member (the residuals of G-Net are stored, not trained)."""
+        names = (n for n in self.arrays if n.startswith("params/") and not n.startswith("params/residuals."))
+        return sum(self.arrays[name][0].size for name in names)
 
 
 def pretrain(

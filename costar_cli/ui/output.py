@@ -86,6 +86,10 @@ class Output:
         self.warnings.append(message)
         _write(sys.stderr, f"{paint('warning:', 'yellow', sys.stderr)} {plain(message)}\n")
 
+    def keep(self, result: object) -> None:
+        """Record what was found so far: it is in the document even if the verb ends with an error."""
+        self._document["result"] = result
+
     def done(self, result: object, *, status: str = "done") -> None:
         """End the verb: under `--json`, print the document."""
         self._finish(status, result=result)

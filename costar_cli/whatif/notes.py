@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
+import numpy as np
+
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset, Location
 from costar_cli.whatif.report import WhatIfReport
@@ -21,9 +23,10 @@ def trained_on_subject(model: FittedModel, dataset: Dataset, location: Location)
 def notes_on(
     report: WhatIfReport, dataset: Dataset, models: Mapping[str, FittedModel], location: Location
 ) -> tuple[str, ...]:
-    """Return notes on training subjects, on what the limits mean, and on impossible values."""
+    """Return notes on training subjects, unseen treatments, what the limits mean, and impossible values."""
     return (
         *_on_training(report, dataset, models, location),
+        *_on_unseen(report, dataset),
         *_on_spread(report),
         *_on_range(report, dataset),
     )
@@ -62,6 +65,17 @@ def _on_training(
             yield f"model `{answer.label}` was selected on this subject's part: its error may be smaller than on others"
         elif answer.trained_on_subject is None:
             yield f"whether model `{answer.label}` was trained on this subject is unknown"
+
+
+def _on_unseen(report: WhatIfReport, dataset: Dataset) -> Iterator[str]:
+    """Note each treatment of a plan that no subject of the data set was given."""
+    encoding = report.schema.treatments
+    given = np.any([panel.treatments.any(axis=(0, 1)) for panel in dataset.panels.values()], axis=0)
+    for plan in report.plans:
+        unseen = np.flatnonzero(encoding.encode(plan.values).any(axis=0) & ~given)
+        if len(unseen):
+            what = " and ".join(encoding.columns[column] for column in unseen)
+            yield f"plan `{plan.name}` gives {what}, which no subject was given: nothing was learned about it"
 
 
 def _on_spread(report: WhatIfReport) -> Iterator[str]:

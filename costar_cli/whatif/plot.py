@@ -1,6 +1,7 @@
 """Draw a what-if report: history, estimates with their spread, truth, and which treatment is given when."""
 
 import io
+import textwrap
 import warnings
 from pathlib import Path
 
@@ -25,6 +26,7 @@ FORMATS = ("png", "svg", "pdf")
 PANEL_WIDTH_INCH, PANEL_HEIGHT_INCH, ROW_HEIGHT_INCH = 7.2, 2.9, 0.2
 LEGEND_FONT_POINTS = 9
 LONGEST_NAME = 32
+TITLE_CHARACTERS = 72  # in a line above a panel
 BAND_ALPHA = 0.13
 TRUTH_DASHES = (0, (4, 2))
 
@@ -118,13 +120,9 @@ def _label(
     history = report.history
     members = f"{model.members} members" if model.members > 1 else "1 member, no interval"
     trained = ", trained on" if model.trained_on_subject else ""
-    column[0].set_title(
-        label_text(
-            f"{model.label} ({members}): subject {history.name} ({history.part}{trained}), origin {history.origin}"
-        ),
-        fontsize=10,
-        loc="left",
-    )
+    title = f"{model.label} ({members}): subject {history.name} ({history.part}{trained}), origin {history.origin}"
+    lines = textwrap.wrap(label_text(title, 3 * TITLE_CHARACTERS), TITLE_CHARACTERS, break_on_hyphens=False)
+    column[0].set_title("\n".join(lines), fontsize=10, loc="left")
     unit = report.schema.step
     column[-1].set_xlabel("step" if unit == "step" else f"step [{label_text(unit)}]")
     column[-1].xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -7,6 +7,9 @@ from numpy.typing import NDArray
 
 from costar_cli.errors import UsageError
 from costar_cli.panel import Dataset, Location, Part
+from costar_cli.panel.linear_gaussian import linear_gaussian_truth
+from costar_cli.panel.m5_truth import m5_truth
+from costar_cli.panel.mimic_truth import mimic_truth
 from costar_cli.panel.tumor import tumor_truth
 from costar_cli.whatif.plan import TreatmentPlan
 
@@ -14,7 +17,12 @@ __all__ = ["SIMULATORS", "Simulator", "true_outcomes"]
 
 Simulator = Callable[[Dataset, Part, int, int, NDArray[np.int64]], NDArray[np.floating]]
 
-SIMULATORS: Mapping[str, Simulator] = {"tumor": tumor_truth}  # by `Dataset.name`
+SIMULATORS: Mapping[str, Simulator] = {  # by `Dataset.name`
+    "tumor": tumor_truth,
+    "linear-gaussian": linear_gaussian_truth,
+    "m5": m5_truth,
+    "mimic": mimic_truth,
+}
 
 
 def true_outcomes(

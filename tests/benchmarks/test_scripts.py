@@ -13,10 +13,11 @@ from benchmarks.measure import ROOT, machine_slug
 DOCUMENT = {"benchmark", "command", "date", "commit", "machine", "load_average", "options", "figures", "details"}
 FIGURES = {
     "simulate": {"ratio_to_loop", "ratio_to_numpy_loop", "simulate_s", "largest_difference_cm3"},
+    "simulate_mimic": {"simulate_s", "simulate_rss_mb", "read_rss_mb", "from_extract_rss_mb", "data_mb"},
     "pretrain_step": {
         "ratio_to_literal",
         "step_s",
-        "share_views_and_dropout_bytes",
+        "share_views",
         "share_encoders_forward",
         "share_contrast",
         "share_backward",
@@ -29,17 +30,21 @@ FIGURES = {
         "import_rss_mb",
         "step_rss_mb",
     },
+    "default_preset": {"simulate_s", "pretrain_epoch_s", "finetune_epoch_s", "preset_min"},
     "scoring": {
         "ratio",
         "ratio_to_literal",
         "ratio_to_cropped",
         "queries",
         "score_s",
+        "encode_s",
         "re_encode_s",
         "largest_difference",
         "peak_rss_mb",
     },
+    "rollouts": {"queries", "queries_per_s_costar", "ratio_costar", "queries_per_s_last_value", "difference_costar"},
     "evaluate_memory": {"evaluate_rss_mb", "evaluate_s", "data_mb", "inspect_rss_mb"},
+    "ingest_m5": {"ingest_s", "ingest_rss_mb", "again_s", "simulate_s", "simulate_rss_mb", "files_mb", "data_mb"},
     "members": {"pretrain_ratio", "pretrain_together_s", "pretrain_apart_s", "finetune_ratio"},
 }
 

@@ -13,7 +13,9 @@ TINY_COHORT = [
     *("--train", "24", "--val", "8", "--test", "6", "--target-train", "8", "--target-val", "6", "--target-test", "5"),
     *("--steps", "12", "--horizon", "3", "--seed", "1"),
 ]
-VERBS = ["simulate tumor", "pretrain", "finetune", "evaluate", "whatif", "inspect", "verify", "doctor"]
+VERBS = ["simulate tumor", "simulate mimic", "simulate m5", "simulate linear", "ingest mimic", "ingest m5"]
+VERBS += ["ingest table", "pretrain", "finetune", "evaluate", "whatif"]
+VERBS += ["benchmark", "inspect", "verify", "doctor"]
 
 
 @dataclass(frozen=True)

@@ -47,4 +47,4 @@ def test_every_flag_has_help_and_no_two_verbs_disagree_on_what_a_shared_flag_mea
             assert parameter.help, parameter.name
             meanings.setdefault(parameter.opts[0], set()).add(parameter.help)
     own = {"--level", "file"}  # of the bootstrap, of the ensemble's spread; to look into, to verify
-    assert {name for name, texts in meanings.items() if len(texts) > 1} <= own | {"--csv", "--seed"}
+    assert {name for name, texts in meanings.items() if len(texts) > 1} <= own | {"--csv", "--export", "--seed"}

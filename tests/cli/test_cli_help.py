@@ -39,7 +39,8 @@ def test_help_lists_the_verbs_in_the_order_of_use(tmp_path: Path) -> None:
     text = run_process("--help", cwd=tmp_path).out
     listed = re.findall(r"^│ (\w+) ", text, re.MULTILINE)
     assert listed == [
-        "simulate", "ingest", "pretrain", "finetune", "evaluate", "whatif", "inspect", "verify", "doctor",
+        "simulate", "ingest", "pretrain", "finetune", "evaluate", "whatif", "benchmark", "inspect", "verify",
+        "doctor",
     ]  # fmt: skip
 
 

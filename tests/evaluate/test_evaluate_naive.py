@@ -2,7 +2,8 @@ import evaluate_worlds as worlds
 import numpy as np
 
 from costar_cli.config.models import EvaluateConfig
-from costar_cli.evaluate import LastValue, run_evaluation
+from costar_cli.evaluate import run_evaluation
+from costar_cli.methods.naive import LastValue
 from costar_cli.panel import Scaler
 
 CONFIG = EvaluateConfig(bootstrap=0)

@@ -63,5 +63,5 @@ def test_rows_are_found_by_setup_and_method_of_the_registry():
 
 
 def test_methods_unknown_to_the_paper_keep_their_name():
-    assert display_name("ridge") == "ridge"
+    assert display_name("forest") == "forest"
     assert display_name("gnet") == "G-Net"

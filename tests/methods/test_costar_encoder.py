@@ -6,9 +6,9 @@ from torch import Tensor
 
 from benchmarks.literal_costar import LiteralEncoder
 from costar_cli.config.models import EncoderConfig
-from costar_cli.methods.costar.attention import LayerNorm
-from costar_cli.methods.costar.dropout import kept_bytes
+from costar_cli.methods.costar.dropout import Masks
 from costar_cli.methods.costar.encoder import CostarEncoder
+from costar_cli.methods.costar.norm import LayerNorm
 from costar_cli.methods.costar.predictor import OutcomePredictor, contrast_predictor
 
 DIMS = {"tumor": (0, 4, 1, 1), "mimic": (25, 3, 2, 44), "m5": (47, 22, 1, 22)}
@@ -177,35 +177,48 @@ def test_layer_norm_divides_by_the_unbiased_deviation():
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_every_declared_mask_is_used_and_ones_change_nothing(name):
-    encoder = small_encoder(name, dropout=0.0)
+def test_every_declared_mask_is_used_and_keeping_everything_changes_nothing(name):
     history, statics = inputs(SMALL[name])
-    masks = {key: torch.ones(3, *shape) for key, shape in encoder.mask_shapes(11).items()}
+    keeps_all, encoder = small_encoder(name, dropout=0.0), small_encoder(name, dropout=0.5)
+    masks = {key: torch.zeros(3, *shape, dtype=torch.uint8) for key, shape in encoder.mask_shapes(11).items()}
+    torch.testing.assert_close(keeps_all(history, statics, masks).z_BTD, encoder(history, statics).z_BTD)
     z = encoder(history, statics, masks).z_BTD
-    torch.testing.assert_close(z, encoder(history, statics).z_BTD)
     generator = torch.Generator().manual_seed(0)
     for key, mask in masks.items():
-        changed = masks | {key: torch.rand(mask.shape, generator=generator)}
+        changed = masks | {key: torch.randint(256, mask.shape, dtype=torch.uint8, generator=generator)}
         assert torch.equal(encoder(history, statics, changed).z_BTD, z) == (mask.numel() == 0), key
 
 
 def test_dropout_preserves_what_is_summed_on_average():
-    encoder = small_encoder("all kinds", dropout=0.3)
-    history, statics = inputs(SMALL["all kinds"])
-    shapes = encoder.mask_shapes(11)
+    encoder = small_encoder("all kinds", dropout=0.3).double()
     generator = torch.Generator().manual_seed(0)
-    keep = kept_bytes(0.3) / 256
+    series, statics = (torch.randn(2, *shape, generator=generator).double() for shape in ((7, 11), (2, 12)))
+    token_XD = encoder.embedding.affine()[:8].detach()
+    u = torch.randn(2, 7, 11, 12, generator=generator).double()
+    block = encoder.layer_list[0].temporal
+    block.feed_forward.norm = block.unit.norm = torch.nn.Identity()
+    feed_forward = block.feed_forward
+    block.feed_forward = Passed()  # the norms and this unit are not linear in what is dropped
 
-    def mean_with_dropout(name: str) -> Tensor:
-        draws = []
-        for _ in range(400):
-            masks = {key: torch.full((3, *shape), keep) for key, shape in shapes.items()}  # cancels 1/keep
-            masks[name] = (torch.rand(3, *shapes[name], generator=generator) < keep).float()
-            draws.append(encoder(history, statics, masks).z_BTD)
-        return torch.stack(draws).mean(dim=0)
+    def drawn(*shape: int) -> Tensor:
+        return torch.randint(256, (2, *shape), dtype=torch.uint8, generator=generator)
 
+    nothing = {f"0.temporal.series.{part}": drawn(0, 0) for part in ("inner", "outer")}
+
+    def attention(masks: Masks) -> Tensor:
+        masks = masks and masks | nothing
+        return block.forward_scalars(series, token_XD, statics, encoder.relative(), masks, "0.temporal")[0]
+
+    draws = 3_000
     with torch.no_grad():
-        plain = encoder(history, statics).z_BTD
-        torch.testing.assert_close(mean_with_dropout("pool"), plain, rtol=0.2, atol=0.15)
-        for name in ("0.temporal.attention", "0.feature.attention", "0.feature.series.inner"):
-            assert (mean_with_dropout(name) - plain).abs().mean() < 0.05, name
+        attended = sum(attention({"0.temporal.attention": drawn(7, 3, 11, 11)}) for _ in range(draws)) / draws
+        torch.testing.assert_close(attended, attention(None), rtol=0.02, atol=0.15)
+        forwarded = sum(feed_forward.residual(u, drawn(7, 11, 48), drawn(7, 11, 12)) for _ in range(draws)) / draws
+        torch.testing.assert_close(forwarded, feed_forward.residual(u, None, None), rtol=0.02, atol=0.1)
+        pooled = sum(encoder.dropout(u, drawn(7, 11, 12)) for _ in range(draws)) / draws
+        torch.testing.assert_close(pooled, u, rtol=0.1, atol=0.01)
+
+
+class Passed(torch.nn.Module):
+    def forward(self, u: Tensor, _masks: Masks, _name: str) -> Tensor:
+        return u

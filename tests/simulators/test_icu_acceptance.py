@@ -8,46 +8,7 @@ import numpy as np
 import pytest
 
 from simulators.icu import COVARIATES, VARIABLES, simulate_icu
-
-# mean, sd, missing % of the recorded values in MIMIC-Extract's summary or the open demo
-TARGETS = {
-    "heart rate": (85.0, 17.3, 10.4),
-    "red blood cell count": (3.55, 0.66, 93.6),
-    "sodium": (138.6, 5.3, 89.9),
-    "mean blood pressure": (79.4, 15.5, 13.7),
-    "systemic vascular resistance": (1057, 399, 96.0),
-    "glucose": (140.5, 57.2, 76.7),
-    "chloride urine": (64.9, 48.3, 99.9),
-    "glascow coma scale total": (12.5, 3.6, 82.8),
-    "hematocrit": (31.0, 5.35, 88.5),
-    "positive end-expiratory pressure set": (6.16, 2.90, 92.6),
-    "respiratory rate": (19.1, 5.7, 11.8),
-    "prothrombin time pt": (16.0, 5.5, 94.0),
-    "cholesterol": (161.9, 51.3, 99.8),
-    "hemoglobin": (10.64, 1.90, 90.7),
-    "creatinine": (1.39, 1.48, 91.1),
-    "blood urea nitrogen": (26.2, 21.8, 91.2),
-    "bicarbonate": (24.2, 4.7, 91.2),
-    "calcium ionized": (1.12, 0.09, 96.0),
-    "partial pressure of carbon dioxide": (41.2, 9.6, 91.8),
-    "magnesium": (2.05, 0.41, 91.8),
-    "anion gap": (13.7, 4.0, 91.7),
-    "phosphorous": (3.6, 1.5, 94.0),
-    "venous pvo2": (43.9, 14.9, 99.96),
-    "platelets": (205, 113, 91.5),
-    "calcium urine": (5.4, 8.9, 99.99),
-}
-RARE = ("chloride urine", "cholesterol", "venous pvo2", "calcium urine")
-CORRELATIONS = [
-    ("hematocrit", "hemoglobin", 0.94),
-    ("red blood cell count", "hematocrit", 0.85),
-    ("creatinine", "blood urea nitrogen", 0.68),
-    ("bicarbonate", "partial pressure of carbon dioxide", 0.60),
-    ("anion gap", "bicarbonate", -0.57),
-    ("creatinine", "anion gap", 0.38),
-    ("glascow coma scale total", "positive end-expiratory pressure set", -0.36),
-    ("prothrombin time pt", "platelets", -0.36),
-]
+from simulators.icu.targets import CORRELATIONS, LAG_CORRELATIONS, RECORDED, SELDOM_RECORDED
 
 
 @pytest.fixture(scope="module")
@@ -68,29 +29,29 @@ def lag_correlation(cohort, values, lag):
 
 
 def test_all_covariates_have_a_target():
-    assert tuple(TARGETS) == COVARIATES == tuple(variable.name for variable in VARIABLES)
+    assert tuple(RECORDED) == COVARIATES == tuple(variable.name for variable in VARIABLES)
 
 
 @pytest.mark.parametrize("name", COVARIATES)
 def test_means_and_spreads_are_those_of_real_stays(cohort, name):
-    mean, sd, _ = TARGETS[name]
-    values = column(cohort, name, complete=name in RARE)
+    mean, sd, _ = RECORDED[name]
+    values = column(cohort, name, complete=name in SELDOM_RECORDED)
     assert np.nanmean(values) == pytest.approx(mean, rel=0.05)
     assert np.nanstd(values) == pytest.approx(sd, rel=0.10)
 
 
 @pytest.mark.parametrize("name", COVARIATES)
 def test_as_much_is_missing_as_in_real_stays(cohort, name):
-    target = TARGETS[name][2]
+    target = RECORDED[name].missing_percent
     missing = 100.0 * np.isnan(column(cohort, name)).mean()
-    if name in RARE:
+    if name in SELDOM_RECORDED:
         assert 1 / 3 < (100.0 - missing) / (100.0 - target) < 3
     assert missing == pytest.approx(target, abs=1.0)
 
 
-@pytest.mark.parametrize(("first", "second", "target"), CORRELATIONS)
+@pytest.mark.parametrize(("first", "second", "target"), [pair[:3] for pair in CORRELATIONS])
 def test_covariates_recorded_together_correlate(cohort, first, second, target):
-    """The targets are correlations of the scores, so lognormal variables are compared on the log scale."""
+    """Targets are correlations of the scores, so lognormal variables are compared on the log scale."""
     series = []
     for name in (first, second):
         law = VARIABLES[COVARIATES.index(name)].law
@@ -101,15 +62,7 @@ def test_covariates_recorded_together_correlate(cohort, first, second, target):
     assert np.corrcoef(series[0][both], series[1][both])[0, 1] == pytest.approx(target, abs=0.08)
 
 
-@pytest.mark.parametrize(
-    ("name", "targets"),
-    [
-        ("heart rate", {1: 0.91, 4: 0.84, 12: 0.74, 24: 0.69}),
-        ("mean blood pressure", {1: 0.64, 4: 0.55, 12: 0.44, 24: 0.40}),
-        ("glucose", {1: 0.79, 4: 0.53, 12: 0.33}),
-        ("creatinine", {1: 1.00, 4: 0.99, 12: 0.97, 24: 0.98}),
-    ],
-)
+@pytest.mark.parametrize(("name", "targets"), LAG_CORRELATIONS.items())
 def test_series_persist_as_in_the_demo(cohort, name, targets):
     values = column(cohort, name)
     for lag, target in targets.items():

@@ -1,6 +1,5 @@
-"""Attention and feed-forward units, and the two blocks that a layer is made of (spec models A.3 to A.7)."""
+"""Attention units, and the two blocks that a layer is made of (spec models A.3 to A.7)."""
 
-import math
 from typing import Any
 
 import torch
@@ -8,7 +7,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from costar_cli.config.models import EncoderConfig
-from costar_cli.methods.costar.dropout import Masks, MaskShapes, masked, masked_relu, per_kept
+from costar_cli.methods.costar.dropout import Dropout, Masks, MaskShapes
+from costar_cli.methods.costar.feed_forward import FeedForward
+from costar_cli.methods.costar.norm import LayerNorm
 from costar_cli.methods.costar.relative_attention import one_dtype, relative_causal_attention
 from costar_cli.methods.costar.scalar_attention import (
     near_band,
@@ -17,51 +18,7 @@ from costar_cli.methods.costar.scalar_attention import (
     summary_weights,
 )
 
-__all__ = ["FeatureBlock", "FeedForward", "LayerNorm", "RelativeTables", "TemporalBlock"]
-
-EPSILON = 1e-12
-
-
-class LayerNorm(nn.Module):
-    """Normalise by mean and *unbiased* sd over the last axis (spec models A.4).
-
-    The framework's fused kernel divides by the biased sd; the constant ratio of the two moves into the gain. Its
-    epsilon sits under the root (1e-12) where the spec adds 1e-6 to the sd: the same for constant rows, and within
-    1e-6/sd elsewhere.
-    """
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.gain = nn.Parameter(torch.ones(width))
-        self.bias = nn.Parameter(torch.zeros(width))
-        self.ratio = math.sqrt((width - 1) / width)
-
-    def forward(self, u: Tensor) -> Tensor:
-        """Return the normalised rows."""
-        return functional.layer_norm(u, u.shape[-1:], self.gain * self.ratio, self.bias, EPSILON)
-
-
-class FeedForward(nn.Module):
-    """`LN(drop(W2 drop(relu(W1 u))) + u)`, position by position (spec models A.5)."""
-
-    def __init__(self, config: EncoderConfig) -> None:
-        super().__init__()
-        self.inner = nn.Linear(config.width, 4 * config.width)
-        self.outer = nn.Linear(4 * config.width, config.width)
-        self.norm = LayerNorm(config.width)
-        self.per_kept = per_kept(config.dropout)
-
-    def mask_shapes(self, name: str, *lead: int) -> MaskShapes:
-        """Return the shapes of the two dropout masks for one sample `[*lead, D]`."""
-        width = self.outer.out_features
-        return {f"{name}.inner": (*lead, 4 * width), f"{name}.outer": (*lead, width)}
-
-    def forward(self, u: Tensor, masks: Masks, name: str) -> Tensor:
-        """Return the transformed rows, in the shape of `u`."""
-        scale = 1.0 if masks is None else self.per_kept
-        hidden = masked_relu(self.inner(u), masks, f"{name}.inner")
-        out = functional.linear(hidden, self.outer.weight * scale**2, self.outer.bias * scale)
-        return self.norm(masked(out, masks, f"{name}.outer") + u)  # type: ignore[no-any-return]
+__all__ = ["FeatureBlock", "RelativeTables", "TemporalBlock"]
 
 
 class RelativeTables(nn.Module):
@@ -86,7 +43,7 @@ class AttentionUnit(nn.Module):
         self.head_width = config.width // config.heads
         self.qkv = nn.Linear(config.width, 3 * config.width)
         self.norm = LayerNorm(config.width)
-        self.per_kept = per_kept(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def scaled(self) -> tuple[Tensor, Tensor]:
         """Return weight and bias of the projections, those of the queries divided by `sqrt(n)`."""
@@ -166,8 +123,9 @@ class TemporalBlock(nn.Module):
         key_table, value_table = tables
         mask_MTT = None
         if masks is not None:
-            mask_MTT = masks[f"{name}.attention"].flatten(0, 2)
-            v, value_table = v * self.unit.per_kept, value_table * self.unit.per_kept
+            dropout = self.unit.dropout
+            mask_MTT = dropout.factors(masks[f"{name}.attention"], v.dtype).flatten(0, 2)
+            v, value_table = v * dropout.per_kept, value_table * dropout.per_kept
         o = relative_causal_attention(q, k, v, key_table, value_table, mask_MTT)
         o_BFTD = o.view(batch, n_temporal, -1, n_steps, self.unit.head_width).transpose(2, 3)
         series_BFTD = self.unit.norm(o_BFTD.reshape(batch, n_temporal, n_steps, width) + series_BFTD)
@@ -190,13 +148,13 @@ class TemporalBlock(nn.Module):
         `scalar_attention` tells why this is cheaper. It computes with the features first.
         """
         n_steps = series_BFT.shape[2]
-        mask = None if masks is None else masks[f"{name}.attention"].to(token_XD.dtype)
+        drawn = None if masks is None else masks[f"{name}.attention"]
         with one_dtype(token_XD.device):
             series_BFT = series_BFT.to(token_XD.dtype)
             q_XHn, k_XHn, v_XHn = self.unit.project_affine(token_XD)
             coefficients = score_coefficients(q_XHn, k_XHn[0], near_band(tables[0], n_steps))
-            summary_FBTC = scalar_attention_summary(series_BFT, coefficients, mask)
-            scale = 1.0 if masks is None else self.unit.per_kept
+            summary_FBTC = scalar_attention_summary(series_BFT, coefficients, drawn, self.unit.dropout.keep)
+            scale = 1.0 if masks is None else self.unit.dropout.per_kept
             weights_FCD = summary_weights(
                 v_XHn[0] * scale, (v_XHn[1:] + tables[1][0]) * scale, near_band(tables[1], n_steps) * scale, token_XD
             )
@@ -250,15 +208,19 @@ class FeatureBlock(nn.Module):
         # Heads by masking instead of splitting: a few more products, but no copies and no tiny matrices.
         q_PMD = (q[:, :, None] * self.head_mask).flatten(2, 3).flatten(0, 1)  # P = B * T, M = H * F
         score_BTMK = dots_of_rows(q_PMD, k).view(batch, n_steps, q_PMD.shape[1], -1)
-        p = masked(softmax_of_short_rows(score_BTMK), masks, f"{name}.attention")
+        p = softmax_of_short_rows(score_BTMK)
+        if masks is not None:
+            p = p * self.unit.dropout.factors(masks[f"{name}.attention"], p.dtype)
         o_BTHFD = torch.bmm(p.flatten(0, 1), v).view(batch, n_steps, -1, n_temporal, width)
-        own_columns = self.head_mask if masks is None else self.head_mask * self.unit.per_kept
+        own_columns = self.head_mask if masks is None else self.head_mask * self.unit.dropout.per_kept
         o_BTFD = (o_BTHFD * own_columns).sum(dim=2)
         series_BTFD = self.feed_forward(self.unit.norm(o_BTFD + series_BTFD), masks, f"{name}.series")
         if self.last:
             return series_BTFD, statics_BVD
         k_V, v_V = torch.split(kv_V, width, dim=-1)
         q_BHVD = q_V[:, None] * self.head_mask
-        p_V = masked(torch.softmax(q_BHVD @ k_V[:, None].transpose(-1, -2), -1), masks, f"{name}.static_attention")
+        p_V = torch.softmax(q_BHVD @ k_V[:, None].transpose(-1, -2), -1)
+        if masks is not None:
+            p_V = p_V * self.unit.dropout.factors(masks[f"{name}.static_attention"], p_V.dtype)
         o_BVD = (p_V @ v_V[:, None] * own_columns).sum(dim=1)
         return series_BTFD, self.feed_forward(self.unit.norm(o_BVD + statics_BVD), masks, f"{name}.statics")

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 __all__ = ["attend_to_keys_chunked", "info_nce", "log_n_reference"]
 
@@ -52,17 +51,33 @@ def attend_to_keys(q_PND: Tensor, k_PND: Tensor, hidden_PN: Tensor) -> tuple[Ten
     return attend_to_keys_chunked(q_PND, k_PND, hidden_PN)
 
 
+def units(vectors_PND: Tensor, length: float) -> tuple[Tensor, Tensor]:
+    """Return vectors scaled to a length, in single precision at least, and the factors `[P,N,1]`."""
+    vectors = vectors_PND.to(torch.promote_types(vectors_PND.dtype, torch.float32))
+    factor = length / torch.linalg.vector_norm(vectors, dim=-1, keepdim=True).clamp_min(1e-12)
+    return vectors * factor, factor
+
+
 class _KeysAsValues(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, q_PND: Tensor, k_PND: Tensor, hidden_PN: Tensor) -> Tensor:  # noqa: ANN401
-        output, lse = attend_to_keys(q_PND, k_PND, hidden_PN)
-        ctx.save_for_backward(output.sub_(k_PND))
-        return lse - (q_PND * k_PND).sum(dim=-1)
+    """Cross-entropies `[P,N]` of the logits `cos(q, k) / temperature`; the gradient is a by-product."""
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:  # noqa: ANN401
+    def forward(ctx: Any, q_PND: Tensor, k_PND: Tensor, hidden_PN: Tensor, temperature: float) -> Tensor:  # noqa: ANN401
+        (q, factor), (k, _) = (units(vectors, temperature**-0.5) for vectors in (q_PND, k_PND))
+        output, lse = attend_to_keys(q, k, hidden_PN)
+        own = torch.linalg.vecdot(q, k)
+        if ctx.needs_input_grad[0]:
+            slope = output.sub_(k)  # with respect to the scaled query; its part along the query is lost in scaling
+            along = torch.linalg.vecdot(q, slope)[..., None] * temperature
+            ctx.save_for_backward(slope.addcmul_(q, along, value=-1).mul_(factor))
+            ctx.dtype = q_PND.dtype
+        loss: Tensor = lse - own
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:  # noqa: ANN401
         (slope,) = ctx.saved_tensors
-        return slope * grads[0][..., None], None, None
+        return (slope * grads[0][..., None]).to(ctx.dtype), None, None, None
 
 
 def info_nce(q_PND: Tensor, k_PND: Tensor, active_PN: Tensor, temperature: float) -> Tensor:
@@ -76,12 +91,10 @@ def info_nce(q_PND: Tensor, k_PND: Tensor, active_PN: Tensor, temperature: float
         active_PN: whether a position counts, as query and as key.
         temperature: divides the cosine similarities.
     """
-    q = functional.normalize(q_PND, dim=-1)
-    k = functional.normalize(k_PND.detach(), dim=-1)
-    root = temperature**-0.5
-    hidden_PN = torch.where(active_PN, 0.0, -1e9).to(q.dtype)
-    loss_PN: Tensor = _KeysAsValues.apply((q * root).contiguous(), (k * root).contiguous(), hidden_PN)  # type: ignore[no-untyped-call]
-    weight_PN = active_PN.to(q.dtype)
+    dtype = torch.promote_types(q_PND.dtype, torch.float32)
+    hidden_PN = torch.where(active_PN, 0.0, -1e9).to(dtype)
+    loss_PN: Tensor = _KeysAsValues.apply(q_PND, k_PND.detach(), hidden_PN, temperature)  # type: ignore[no-untyped-call]
+    weight_PN = active_PN.to(dtype)
     return 2 * temperature * (loss_PN * weight_PN).sum(dim=1) / weight_PN.sum(dim=1).clamp(min=1)
 
 

@@ -8,6 +8,7 @@ sums that a masked array is multiplied with next.
 """
 
 import math
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -46,6 +47,26 @@ def masked_relu(values: Tensor, masks: Masks, name: str) -> Tensor:
     return result
 
 
+class Dropout:
+    """Dropout by random bytes, for modules that get the bytes themselves.
+
+    Args:
+        rate: how many values are dropped, quantised to 1/256.
+    """
+
+    def __init__(self, rate: float) -> None:
+        self.keep = kept_bytes(rate)
+        self.per_kept = per_kept(rate)
+
+    def __call__(self, values: Tensor, drawn: Tensor | None) -> Tensor:
+        """Return the kept values times 1/keep, or all of them without bytes (evaluation)."""
+        return values if drawn is None else values * self.factors(drawn, values.dtype) * self.per_kept
+
+    def factors(self, drawn: Tensor, dtype: torch.dtype) -> Tensor:
+        """Return 1 for bytes that keep their value and 0 for those that drop it (comparing is slower on a CPU)."""
+        return (self.keep - drawn.to(dtype, memory_format=torch.contiguous_format)).clamp(0, 1)
+
+
 class _MaskedRelu(torch.autograd.Function):
     generate_vmap_rule = True
 
@@ -74,33 +95,57 @@ class MaskSource:
         streams: one per member.
         device: where the masks live.
         dtype: of the masks.
+        raw: whether to hand out the bytes as they were drawn, for modules that compare them themselves (`Dropout`).
     """
 
     def __init__(
-        self, shapes: MaskShapes, rate: float, streams: Sequence[Stream], *, device: torch.device, dtype: torch.dtype
+        self,
+        shapes: MaskShapes,
+        rate: float,
+        streams: Sequence[Stream],
+        *,
+        device: torch.device,
+        dtype: torch.dtype,
+        raw: bool = False,
     ) -> None:
-        self._shapes = shapes
+        self._shapes, self._raw = shapes, raw
         self._keep = kept_bytes(rate)
         self._streams = streams
         self._device, self._dtype = device, dtype
         self._bytes_per_sample = -(-sum(map(math.prod, shapes.values())) // 8) * 8
+        self._counts: list[int] = []
+        self._drawn: list[list[Tensor]] = []
+        self._lock = threading.Lock()
 
     def draw(self, samples: int) -> Callable[[], dict[str, Tensor]]:
-        """Draw the bytes of the next samples; return what turns them into masks, to be called on any thread."""
+        """Return what gives the masks of the next samples, to be called once, on any thread and in any order."""
         if self._keep == 256:
             return dict
-        count = samples * self._bytes_per_sample
-        return partial(self._masks, [stream.random_bytes(count, self._device) for stream in self._streams], samples)
+        self._counts.append(samples * self._bytes_per_sample)
+        return partial(self._masks, len(self._counts) - 1, samples)
 
-    def _masks(self, drawn_R: list[Tensor], samples: int) -> dict[str, Tensor]:
-        """Return masks `[R,samples,...]` by name: 0 for dropped, 1 for kept."""
+    def _bytes(self, turn: int) -> list[Tensor]:
+        """Return the bytes of one call of `draw`; the streams are read in the order of the calls."""
+        with self._lock:
+            while len(self._drawn) <= turn:
+                count = self._counts[len(self._drawn)]
+                self._drawn.append([stream.random_bytes(count, self._device) for stream in self._streams])
+            drawn_R, self._drawn[turn] = self._drawn[turn], []
+        return drawn_R
+
+    def _masks(self, turn: int, samples: int) -> dict[str, Tensor]:
+        """Return masks `[R,samples,...]` by name: 0 for dropped, 1 for kept, or the bytes."""
+        drawn_R = self._bytes(turn)
         masks = {}
         start = 0
         for name, shape in self._shapes.items():
-            mask = torch.empty((len(drawn_R), samples, *shape), dtype=self._dtype, device=self._device)
             stop = start + math.prod(shape)
-            for member, drawn in enumerate(drawn_R):
-                torch.lt(drawn.view(samples, -1)[:, start:stop].view(samples, *shape), self._keep, out=mask[member])
-            masks[name] = mask
+            bytes_R = [drawn.view(samples, -1)[:, start:stop].view(samples, *shape) for drawn in drawn_R]
             start = stop
+            if self._raw:
+                masks[name] = torch.stack(bytes_R) if len(bytes_R) > 1 else bytes_R[0][None]
+                continue
+            masks[name] = torch.empty((len(drawn_R), samples, *shape), dtype=self._dtype, device=self._device)
+            for member, drawn in enumerate(bytes_R):
+                torch.lt(drawn, self._keep, out=masks[name][member])
         return masks

@@ -15,20 +15,26 @@ from costar_cli.methods.members import Params, call_members, n_members
 __all__ = ["encode_members", "encode_panel", "piece_calls"]
 
 PieceInput = tuple[Tensor, Tensor, Callable[[], dict[str, Tensor]]]
-CACHE_ELEMENTS = 1_120_000  # of the largest intermediate; measured best for the tumour encoder on CPU (32 samples)
+CACHE_ELEMENTS = 2_240_000  # of the largest array of a piece on a CPU: measured for the tumour encoder (64 samples)
 
 
-def samples_per_piece(encoder: CostarEncoder, n_steps: int, device: torch.device) -> int:
-    """Return how many samples to encode at once: few on a CPU, all that fit into 2^28 elements on a GPU."""
+def samples_per_piece(encoder: CostarEncoder, samples: int, n_steps: int, device: torch.device) -> int:
+    """Return how many samples to encode at once.
+
+    On a CPU as many as measured best, but no fewer pieces than cores; on a GPU all that fit into 2^28 elements. Fewer
+    would fit the caches better, but the threads would spend the gain waiting for one another in the interpreter.
+    """
     largest = max(map(math.prod, encoder.mask_shapes(n_steps).values()))
-    return max(1, (CACHE_ELEMENTS if device.type == "cpu" else 2**28) // largest)
+    if device.type != "cpu":
+        return max(1, 2**28 // largest)
+    return max(1, min(CACHE_ELEMENTS // largest, -(-samples // torch.get_num_threads())))
 
 
 def piece_calls(
     encoder: CostarEncoder, history_RBTS: Tensor, statics_RBV: Tensor, masks: MaskSource | None
 ) -> Iterator[Piece]:
     """Yield calls of a module with the encoder's signature on a few samples each, their masks drawn on the way."""
-    size = samples_per_piece(encoder, history_RBTS.shape[2], history_RBTS.device)
+    size = samples_per_piece(encoder, history_RBTS.shape[1], history_RBTS.shape[2], history_RBTS.device)
     histories, statics = torch.split(history_RBTS, size, dim=1), torch.split(statics_RBV, size, dim=1)
 
     def piece(args: PieceInput, module: nn.Module, params: Params) -> tuple[Tensor, ...]:

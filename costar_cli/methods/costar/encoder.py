@@ -1,5 +1,6 @@
 """The COSTAR encoder: one causal pass over a subject's series gives a representation of the history at every step."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -7,8 +8,9 @@ from torch import Tensor, nn
 
 from costar_cli.config.models import EncoderConfig
 from costar_cli.methods.costar.attention import FeatureBlock, RelativeTables, TemporalBlock
-from costar_cli.methods.costar.dropout import Masks, MaskShapes, masked, per_kept
+from costar_cli.methods.costar.dropout import Dropout, Masks, MaskShapes, MaskSource
 from costar_cli.methods.costar.embedding import TokenEmbedding
+from costar_cli.methods.streams import Stream
 
 __all__ = ["CostarEncoder", "Representations"]
 
@@ -45,6 +47,7 @@ class CostarEncoder(nn.Module):
         self.relative = RelativeTables(config.clip_distance, config.width // config.heads)
         self.layer_list = [EncoderLayer(config, last=index == config.layers - 1) for index in range(config.layers)]
         self.layers = nn.ModuleList(self.layer_list)
+        self.dropout = Dropout(config.dropout)
 
     def mask_shapes(self, n_steps: int) -> MaskShapes:
         """Return the shape of every dropout mask of one sample."""
@@ -54,6 +57,11 @@ class CostarEncoder(nn.Module):
             shapes |= layer.temporal.mask_shapes(f"{index}.temporal", n_steps, layout)
             shapes |= layer.feature.mask_shapes(f"{index}.feature", n_steps, layout)
         return shapes | {"pool": (n_steps, self.config.width)}
+
+    def mask_source(self, n_steps: int, streams: Sequence[Stream], like: Tensor) -> MaskSource:
+        """Return what draws the bytes of every mask for passes over `n_steps` steps, on the device of a tensor."""
+        shapes = self.mask_shapes(n_steps)
+        return MaskSource(shapes, self.config.dropout, streams, device=like.device, dtype=like.dtype, raw=True)
 
     def forward(self, history_BTS: Tensor, statics_BV: Tensor, masks: Masks = None) -> Representations:
         """Encode `history_BTS` (`[x_t, a_{t-1}, y_t]`, scaled) and `statics_BV`; without masks there is no dropout.
@@ -76,6 +84,4 @@ class CostarEncoder(nn.Module):
                 series = series.transpose(1, 2).contiguous()
         components_CBTD = torch.stack([series[:, :, tokens].mean(dim=2) for tokens in self.layout.pooled])
         z_BTD = series.mean(dim=2) if self.config.pool == "token" else components_CBTD.mean(dim=0)
-        if masks is not None:
-            z_BTD = masked(z_BTD, masks, "pool") * per_kept(self.config.dropout)
-        return Representations(z_BTD, components_CBTD)
+        return Representations(self.dropout(z_BTD, masks["pool"] if masks else None), components_CBTD)

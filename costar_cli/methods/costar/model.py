@@ -1,7 +1,7 @@
 """A trained COSTAR ensemble: encode a panel once, answer any number of queries."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -12,8 +12,11 @@ from torch import Tensor
 from costar_cli.artifact import Artifact
 from costar_cli.config.models import EncoderConfig
 from costar_cli.errors import UsageError
+from costar_cli.methods.costar.answer import answer_queries
 from costar_cli.methods.costar.encode import encode_panel
 from costar_cli.methods.costar.encoder import CostarEncoder
+from costar_cli.methods.costar.pieces import on_cores
+from costar_cli.methods.costar.predictor import OutcomePredictor
 from costar_cli.methods.costar.supervised import ENCODER, HEAD, outcome_head
 from costar_cli.methods.members import Params, n_members, submodule
 from costar_cli.panel import Panel, PanelSchema, Queries, Scaler
@@ -21,8 +24,6 @@ from costar_cli.panel.tensors import PanelTensors
 from costar_cli.reporting import NullReporter, Reporter
 
 __all__ = ["CostarModel", "params_from_arrays", "params_to_arrays", "scaler_from_arrays"]
-
-CPU_QUERIES = 2_048  # answered at once on a CPU: what the head computes for them stays in the cache
 
 
 @dataclass(frozen=True)
@@ -73,15 +74,35 @@ class CostarModel:
 
     def represent(self, panel: Panel) -> NDArray[np.float32]:
         """Return `z [R,N,T,D]`, the representation of every subject's history at every step."""
-        return self._encode(panel).float().cpu().numpy()
+        return self.encode(panel).float().cpu().numpy()
 
     def rollout(
         self, panel: Panel, queries: Queries, *, batch_size: int = 16_384, reporter: Reporter | None = None
     ) -> NDArray[np.float32]:
         """Predict the outcomes of every query, `[R,Q,tau,dy]` in the units of the data.
 
-        Only the subjects asked about are encoded, each once; the head then answers `batch_size` queries at a time, or
-        fewer on a CPU.
+        Only the subjects asked about are encoded, each once.
+
+        Raises:
+            UsageError: the plans are longer than the horizon that the model was trained for.
+        """
+        subjects, row = np.unique(queries.subject, return_inverse=True)
+        asked = replace(queries, subject=row.astype(np.int32))
+        states = self.encode(panel.take(subjects.astype(np.int64)))
+        return self.answer(states, asked, batch_size=batch_size, reporter=reporter)
+
+    def encode(self, panel: Panel) -> Tensor:
+        """Return `z [R,N,T,D]` of every subject's history at every step, on the model's device."""
+        tensors = PanelTensors.from_panel(
+            panel, self.scaler, device=self.device, dtype=next(iter(self.params.values())).dtype
+        )
+        encoder = CostarEncoder(self.schema.dims, self.encoder_config).to(self.device)
+        return encode_panel(encoder, submodule(self.params, ENCODER), tensors.history_NTS, tensors.v_NV)
+
+    def answer(
+        self, states: Tensor, queries: Queries, *, batch_size: int = 16_384, reporter: Reporter | None = None
+    ) -> NDArray[np.float32]:
+        """Predict as `rollout` does, on a panel that `encode` has seen.
 
         Raises:
             UsageError: the plans are longer than the horizon that the model was trained for.
@@ -91,29 +112,25 @@ class CostarModel:
                 f"plans of {queries.horizon} steps are longer than the model's horizon",
                 fix=f"ask for 1 to {self.horizon} steps, or train with a longer `--horizon`",
             )
-        subjects, row = np.unique(queries.subject, return_inverse=True)
-        z_RNTD = self._encode(panel.take(subjects.astype(np.int64)))
-        head = outcome_head(self.schema.dims, self.horizon, self.encoder_config, self.hidden).to(z_RNTD)
-        size = min(batch_size, CPU_QUERIES) if z_RNTD.device.type == "cpu" else batch_size
-        heads = [{n: v[r] for n, v in submodule(self.params, HEAD).items()} for r in range(self.members)]
+        heads = [self._head(member) for member in range(self.members)]
         result = np.empty((self.members, len(queries), queries.horizon, len(self.schema.outcomes)), dtype=np.float32)
-        with (reporter or NullReporter()).task("rollout", total=len(queries), unit="query") as task, torch.no_grad():
-            for first in range(0, len(queries), size):
-                part = slice(first, first + size)
-                at = torch.from_numpy(row[part]), torch.from_numpy(queries.origin[part].astype(np.int64))
-                plan_QHA = torch.from_numpy(queries.plan[part]).to(z_RNTD)
-                for member, params in enumerate(heads):
-                    scaled = torch.func.functional_call(head, params, (z_RNTD[member][at], plan_QHA))
-                    result[member, part] = self.scaler.unscale_outcomes(scaled.cpu().numpy())
-                task.advance(len(plan_QHA))
+
+        def fill(first: int) -> int:
+            part = slice(first, first + batch_size)
+            scaled = answer_queries(heads, states, queries.take(part))
+            result[:, part] = self.scaler.unscale_outcomes(scaled.cpu().numpy())
+            return int(scaled.shape[1])
+
+        with (reporter or NullReporter()).task("rollout", total=len(queries), unit="query") as task:
+            for count in on_cores(fill, range(0, len(queries), batch_size), device=states.device):
+                task.advance(count)
         return result
 
-    def _encode(self, panel: Panel) -> Tensor:
-        tensors = PanelTensors.from_panel(
-            panel, self.scaler, device=self.device, dtype=next(iter(self.params.values())).dtype
-        )
-        encoder = CostarEncoder(self.schema.dims, self.encoder_config).to(self.device)
-        return encode_panel(encoder, submodule(self.params, ENCODER), tensors.history_NTS, tensors.v_NV)
+    def _head(self, member: int) -> OutcomePredictor:
+        """Return the outcome predictor with one member's parameters."""
+        head = outcome_head(self.schema.dims, self.horizon, self.encoder_config, self.hidden)
+        head.load_state_dict({n: v[member] for n, v in submodule(self.params, HEAD).items()}, assign=True)
+        return head.requires_grad_(False)
 
 
 def params_to_arrays(params: Params) -> dict[str, NDArray[np.generic]]:

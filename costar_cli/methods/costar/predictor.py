@@ -1,7 +1,11 @@
 """Heads: the contrastive predictor, and the non-autoregressive outcome predictor."""
 
+from collections.abc import Iterator
+from typing import cast
+
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 __all__ = ["OutcomePredictor", "contrast_predictor"]
 
@@ -38,7 +42,7 @@ class OutcomePredictor(nn.Module):
 
     def __init__(self, n_treatments: int, n_outcomes: int, *, width: int, horizon: int, hidden: int) -> None:
         super().__init__()
-        self.horizon = horizon
+        self.horizon, self.hidden = horizon, hidden
         self.past = CausalKernel(n_treatments, width, horizon)
         self.current = CausalKernel(n_treatments, width, 1)
         self.network = nn.Sequential(nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, n_outcomes))
@@ -67,3 +71,29 @@ class OutcomePredictor(nn.Module):
     def forward(self, z_MD: Tensor, plan_MHA: Tensor) -> Tensor:
         """Return scaled outcomes `[M,H,dy]` after each step of each plan."""
         return self.network(z_MD[:, None] + self.plan_codes(plan_MHA))  # type: ignore[no-any-return]
+
+    def pairs(
+        self, z_UD: Tensor, plan_PHA: Tensor, history_M: Tensor, plan_M: Tensor, *, rows: int
+    ) -> Iterator[Tensor]:
+        """Yield `forward(z[history], plan[plan])` for pairs of histories and plans, `rows` of them at a time.
+
+        The hidden layer is affine in history and plan. Each half is computed once; as `relu(a + b) = max(a, -b) + b`, a
+        pair costs one maximum and one product with the last layer.
+
+        Args:
+            z_UD: representations.
+            plan_PHA: plans.
+            history_M: row of `z_UD` for each pair.
+            plan_M: row of `plan_PHA` for each pair.
+            rows: what fits into the cache.
+        """
+        first, last = cast("nn.Linear", self.network[0]), cast("nn.Linear", self.network[2])
+        weight_WY = last.weight.T
+        history_UW = functional.linear(z_UD, first.weight, first.bias)
+        plan_PHW = functional.linear(self.plan_codes(plan_PHA), first.weight)
+        offset_PHY = plan_PHW @ weight_WY + last.bias
+        minus_PK = plan_PHW.flatten(1).neg()
+        for histories, plans in zip(torch.split(history_M, rows), torch.split(plan_M, rows), strict=True):
+            hidden_MHW = minus_PK.index_select(0, plans).view(len(plans), *plan_PHW.shape[1:])
+            torch.maximum(hidden_MHW, history_UW.index_select(0, histories)[:, None], out=hidden_MHW)
+            yield hidden_MHW @ weight_WY + offset_PHY.index_select(0, plans)

@@ -81,7 +81,7 @@ class PretrainStage(PlainStage):
     def loss(self, params_R: Params, state_R: Params, rows_RB: Tensor, streams: Sequence[Stream]) -> StepLoss:
         """Return each member's loss on its mini-batch, and the momentum encoder after this step."""
         views, statics, active = self._views("train", rows_RB, streams)
-        source = self._mask_source(streams, views)
+        source = self.encoder.mask_source(views.shape[2], streams, views)
         with torch.no_grad():
             momentum = self.config.momentum
             state_R = {name: value.lerp(params_R[name], 1 - momentum) for name, value in state_R.items()}
@@ -118,11 +118,6 @@ class PretrainStage(PlainStage):
         position_T = torch.arange(history.shape[1], device=history.device)
         active_RBT = position_T < (panel.length_N[rows_RB] - 1)[..., None]
         return views_RBTS, panel.v_NV[torch.cat([rows_RB, rows_RB], dim=1)], active_RBT
-
-    def _mask_source(self, streams: Sequence[Stream], views_RBTS: Tensor) -> MaskSource:
-        shapes = self.encoder.mask_shapes(views_RBTS.shape[2])
-        rate = self.config.encoder.dropout
-        return MaskSource(shapes, rate, streams, device=views_RBTS.device, dtype=views_RBTS.dtype)
 
     def _start_keys(
         self, state_R: Params, views: Tensor, statics: Tensor, masks: MaskSource | None

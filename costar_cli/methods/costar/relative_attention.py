@@ -117,9 +117,9 @@ def apply_to_groups(
 ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
     """Apply a function whose tensors lead with a group axis to members under `vmap`: they become its groups."""
 
-    def grouped(value: Tensor | None, dim: int | None) -> Tensor | None:
-        if value is None:
-            return None
+    def grouped(value: Any, dim: int | None) -> Any:  # noqa: ANN401 - tensors, and settings that all share
+        if not isinstance(value, Tensor):
+            return value
         lead = value.expand(n_members, *value.shape) if dim is None else value.movedim(dim, 0)
         return lead.flatten(0, 1).contiguous()
 

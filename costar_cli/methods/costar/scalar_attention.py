@@ -5,16 +5,26 @@ row (which softmax ignores) the score of query t and key u is `s_u (s_t a_h + c_
 `a = qw.kw`, `c = qo_f.kw` and A, C the same queries times the relative keys. What the attention returns is affine in
 `sum p s`, `sum p` and the probabilities of the near steps (the band of `relative_attention`): a matrix product with
 coefficients that depend on the parameters alone. Only elementwise work on the T x T probabilities remains.
+
+That work is done a tile at a time, a few samples and a block of queries with the keys that they may see, in buffers
+that are used again for the next one.
 """
 
-from typing import Any
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from costar_cli.methods.costar.relative_attention import HIDDEN, apply_to_groups, band_of
+from costar_cli.methods.costar.relative_attention import HIDDEN, apply_to_groups
 
 __all__ = ["near_band", "scalar_attention_summary", "score_coefficients", "summary_weights"]
+
+TILE_ELEMENTS = 2**19  # of a buffer; measured
+BLOCK = 32  # queries of a tile: the keys beyond them are left out
+LANES = 16  # rows are padded to a multiple of this: vectorised kernels are slow on what is left over
 
 
 def near_band(table: Tensor, n_steps: int) -> Tensor:
@@ -48,28 +58,48 @@ def summary_weights(value_Hn: Tensor, offset_FHn: Tensor, value_band_Wn: Tensor,
     return torch.cat([rows_FCD, tokens_F2D], dim=1)
 
 
-def scalar_attention_summary(series_BFT: Tensor, coefficients_XHK: Tensor, mask_BFHTT: Tensor | None) -> Tensor:
+def scalar_attention_summary(
+    series_BFT: Tensor, coefficients_XHK: Tensor, drawn_BFHTT: Tensor | None, keep: int
+) -> Tensor:
     """Return `[F,B,T,H(2+W)+2]`: per head `sum p s`, `sum p` and near probabilities, then the scalar and one.
 
     Args:
         series_BFT: the scalars; they get no gradient.
         coefficients_XHK: `score_coefficients`.
-        mask_BFHTT: dropout factors of the attention probabilities, or none.
+        drawn_BFHTT: a random byte for each attention probability, or none (evaluation).
+        keep: bytes below this keep their probability, the others drop it.
     """
-    mask = None if mask_BFHTT is None else mask_BFHTT[None]
-    output: Tensor = _ScalarAttention.apply(series_BFT[None], coefficients_XHK[None], mask)[0]  # type: ignore[no-untyped-call]
+    drawn = None if drawn_BFHTT is None else drawn_BFHTT[None]
+    output: Tensor = _ScalarAttention.apply(  # type: ignore[no-untyped-call]
+        series_BFT[None], coefficients_XHK[None], drawn, keep, torch.is_grad_enabled()
+    )[0]
     return output[0]
 
 
-def with_ones(series_GBFT: Tensor) -> Tensor:
-    """Return `[GBF,2,T]`: scalars above ones. Products of few rows are several times faster in this layout."""
-    return torch.stack([series_GBFT, torch.ones_like(series_GBFT)], dim=-2).flatten(0, 2)
+class Tile(NamedTuple):
+    """Samples, their queries from `first` to `stop`, and the number of keys that these see, padded."""
+
+    samples: slice
+    first: int
+    stop: int
+    keys: int
+
+    @property
+    def banded(self) -> slice:
+        """Return the queries that have near keys besides the one that the first step of all sees."""
+        return slice(max(self.first, 1), self.stop)
 
 
-def near_of(matrix: Tensor, width: int) -> Tensor:
-    """Return the view `[G,B,F,H,T-1,W]` of the near diagonals of `[G,B,F,H,T,T]`."""
-    band = band_of(matrix.view(matrix.shape[0], -1, *matrix.shape[-2:]), width)
-    return band.view(*matrix.shape[:-2], *band.shape[-2:])
+def near_of(tile_GBFHQS: Tensor, width: int, first: int) -> Tensor:
+    """Return the view `[G,B,F,H,Q,W]` of the last W keys up to each query, without the first query of all.
+
+    Where such a key lies before the first step, the view reaches into the hidden end of the row before.
+    """
+    *lead, n_queries, keys = tile_GBFHQS.shape
+    skipped = int(first == 0)
+    begin = skipped * (keys + 1) + first - width + 1
+    strides = (*tile_GBFHQS.stride()[:-2], keys + 1, 1)
+    return tile_GBFHQS.as_strided((*lead, n_queries - skipped, width), strides, tile_GBFHQS.storage_offset() + begin)
 
 
 def by_head(summary: Tensor, heads: int) -> Tensor:
@@ -78,70 +108,145 @@ def by_head(summary: Tensor, heads: int) -> Tensor:
     return own.view(*own.shape[:-1], heads, -1).permute(0, 2, 1, 4, 3, 5)
 
 
-def scores(series: Tensor, ones: Tensor, coefficients: Tensor) -> Tensor:
-    """Return the scores `[G,B,F,H,T,T]`, up to constants of a row."""
-    g, batch, n_features, t = series.shape
-    heads, width = coefficients.shape[2], coefficients.shape[3] - 1
-    lead = (g, batch, n_features, heads)
-    pairs = torch.stack([coefficients[:, :1].expand_as(coefficients[:, 1:]), coefficients[:, 1:]], dim=2)
-    pairs = pairs.transpose(3, 4)[:, None].expand(-1, batch, -1, -1, -1, -1)  # [G, B, F, 2, 1 + W, H]
-    of_query = torch.bmm(ones.transpose(1, 2), pairs.reshape(-1, 2, (1 + width) * heads))
-    of_query = of_query.view(g, batch, n_features, t, 1 + width, heads).permute(0, 1, 2, 5, 3, 4)
-    hidden = torch.full((t, t), HIDDEN, dtype=series.dtype, device=series.device).triu_(1)
-    score = torch.baddbmm(hidden.repeat(heads, 1), of_query[..., 0].reshape(-1, heads * t, 1), ones[:, :1])
-    score = score.view(*lead, t, t)
-    near_of(score, width).add_(of_query[..., 1:, 1:])
-    return score
+class Tiles:
+    """Attention probabilities, tile by tile, in memory that all tiles share.
+
+    All tensors lead with a group axis G: 1, or the members under `vmap`.
+
+    Args:
+        series: `[G,B,F,T]`.
+        coefficients: `[G,1+F,H,1+W]`.
+        drawn: bytes `[G,B,F,H,T,T]`, or none.
+        keep: bytes below this keep their probability.
+    """
+
+    def __init__(self, series: Tensor, coefficients: Tensor, drawn: Tensor | None, keep: int) -> None:
+        self.groups, self.batch, self.n_features, self.n_steps = series.shape
+        self.heads, self.width = coefficients.shape[2], coefficients.shape[3] - 1
+        self._cpu = series.device.type == "cpu"
+        self._drawn, self._last = drawn, keep - 1  # 256 is no byte
+        n_keys = self._padded(self.n_steps)
+        self._key = functional.pad(series, (0, n_keys - self.n_steps))
+        self.key_and_one = torch.stack([self._key, torch.ones_like(self._key)], dim=-2)  # [G, B, F, 2, S]
+        causal = torch.full((self.n_steps, n_keys), HIDDEN, dtype=series.dtype, device=series.device)
+        self._hidden = causal.triu_(1)
+        self._query = self._queries(coefficients)
+        self.tiles = list(self._cut())
+        largest = max((t.samples.stop - t.samples.start) * (t.stop - t.first) * t.keys for t in self.tiles)
+        self._buffers = series.new_empty(2, largest * self.groups * self.n_features * self.heads)
+
+    def _padded(self, keys: int) -> int:
+        return -(-keys // LANES) * LANES if self._cpu else keys
+
+    def _cut(self) -> Iterator[Tile]:
+        block = max(BLOCK, self._padded(self.width)) if self._cpu else self.n_steps
+        for first in range(0, self.n_steps, block):
+            stop = min(first + block, self.n_steps)
+            keys = self._padded(stop)
+            per_sample = self.groups * self.n_features * self.heads * (stop - first) * keys
+            size = max(1, TILE_ELEMENTS // per_sample) if self._cpu else self.batch
+            for sample in range(0, self.batch, size):
+                yield Tile(slice(sample, min(sample + size, self.batch)), first, stop, keys)
+
+    def _queries(self, coefficients: Tensor) -> Tensor:
+        """Return `[G,B,F,H,T,1+W]`: what each query multiplies the key's scalar with, then its scores of near steps."""
+        slope, offset = coefficients[:, :1].expand_as(coefficients[:, 1:]), coefficients[:, 1:]
+        pairs = torch.stack([slope, offset], dim=2)[:, None].expand(-1, self.batch, -1, -1, -1, -1)
+        rows = self.key_and_one[..., : self.n_steps].flatten(0, 2).transpose(1, 2)
+        query = torch.bmm(rows, pairs.reshape(len(rows), 2, -1))
+        return query.view(*self._key.shape[:3], self.n_steps, self.heads, -1).transpose(3, 4)
+
+    def _buffer(self, index: int, *shape: int) -> Tensor:
+        return self._buffers[index, : math.prod(shape)].view(shape)
+
+    def probabilities(self, tile: Tile) -> Tensor:
+        """Return the probabilities `[G,b,F,H,Q,S]` of a tile, in buffer 0; those of hidden keys are zero."""
+        slope = self._query[:, tile.samples, :, :, tile.first : tile.stop, :1]
+        score = self._buffer(0, *slope.shape[:-1], tile.keys)
+        torch.addcmul(self._hidden[tile.first : tile.stop, : tile.keys], slope, self._keys(tile), out=score)
+        near_of(score, self.width, tile.first).add_(self._query[:, tile.samples, :, :, tile.banded, 1:])
+        return torch.softmax(score, dim=-1, out=score)
+
+    def drop(self, values: Tensor, tile: Tile) -> None:
+        """Zero what the tile's bytes drop, with the help of buffer 1."""
+        if self._drawn is None:
+            return
+        drawn = self._drawn[:, tile.samples, :, :, tile.first : tile.stop, : tile.keys]
+        values[..., : drawn.shape[-1]].mul_(torch.le(drawn, self._last, out=self._buffer(1, *drawn.shape)))
+
+    def score_gradient(self, p: Tensor, grad_own: Tensor, tile: Tile) -> Tensor:
+        """Return the gradient of a tile's scores, given its probabilities and that of `by_head`, in buffer 1."""
+        of_sums = grad_own[:, tile.samples, :, :, tile.first : tile.stop, :2]
+        grad_p = torch.mul(of_sums[..., :1], self._keys(tile), out=self._buffer(0, *p.shape)).add_(of_sums[..., 1:])
+        near_of(grad_p, self.width, tile.first).add_(grad_own[:, tile.samples, :, :, tile.banded, 2:])
+        self.drop(grad_p, tile)
+        backward = torch.ops.aten._softmax_backward_data.out
+        result: Tensor = backward(grad_p, p, -1, p.dtype, grad_input=self._buffer(1, *p.shape))
+        return result
+
+    def key_sums(self, values: Tensor, tile: Tile, n: int) -> Tensor:
+        """Return the sums over keys of values times scalar (and of values, if n is 2), `[G,b,F,n,H,Q]`."""
+        g, b, f, h, q, s = values.shape
+        rows = self.key_and_one[:, tile.samples, :, :n, :s].reshape(-1, n, s)
+        return torch.bmm(rows, values.view(-1, h * q, s).transpose(1, 2)).view(g, b, f, n, h, q)
+
+    def _keys(self, tile: Tile) -> Tensor:
+        return self._key[:, tile.samples, :, None, None, : tile.keys]
 
 
 class _ScalarAttention(torch.autograd.Function):
-    """All tensors lead with a group axis G: 1, or the members under `vmap`."""
-
     @staticmethod
-    def forward(series: Tensor, coefficients: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        g, batch, n_features, t = series.shape
-        heads, width = coefficients.shape[2], coefficients.shape[3] - 1
-        ones = with_ones(series)
-        score = scores(series, ones, coefficients)
-        p = torch.softmax(score, dim=-1)
-        dropped = p if mask is None else torch.mul(p, mask, out=score)
-        sums = torch.bmm(ones, dropped.view(-1, heads * t, t).transpose(1, 2)).view(g, batch, n_features, 2, heads, t)
-        summary = series.new_empty(g, n_features, batch, t, heads * (2 + width) + 2)
+    def forward(
+        series: Tensor,
+        coefficients: Tensor,
+        drawn: Tensor | None,
+        keep: int,
+        remember: bool,  # noqa: FBT001 - the framework passes by position
+    ) -> tuple[Tensor, ...]:
+        all_tiles = Tiles(series, coefficients, drawn, keep)
+        g, batch, n_features, n_steps = series.shape
+        heads, width = all_tiles.heads, all_tiles.width
+        summary = series.new_empty(g, n_features, batch, n_steps, heads * (2 + width) + 2)
         own = by_head(summary, heads)
-        own[..., :2] = sums.movedim(3, -1)
-        own[..., 1:, 2:] = near_of(dropped, width)
         own[..., 0, 2:-1] = 0
-        own[..., 0, -1] = dropped[..., 0, 0]
+        remembered = []
+        for tile in all_tiles.tiles:
+            p = all_tiles.probabilities(tile)
+            if remember:
+                remembered.append(p.clone())
+            all_tiles.drop(p, tile)
+            own[:, tile.samples, :, :, tile.first : tile.stop, :2] = all_tiles.key_sums(p, tile, 2).movedim(3, -1)
+            own[:, tile.samples, :, :, tile.banded, 2:] = near_of(p, width, tile.first)
+            if tile.first == 0:
+                own[:, tile.samples, :, :, 0, -1] = p[..., 0, 0]
         summary[..., -2] = series.transpose(1, 2)
         summary[..., -1] = 1
-        return summary, p
+        return summary, *remembered
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:  # noqa: ANN401
-        series, coefficients, mask = inputs
-        ctx.mark_non_differentiable(output[1])
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:  # noqa: ANN401
+        series, coefficients, drawn, ctx.keep, _ = inputs
+        ctx.mark_non_differentiable(*output[1:])
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(series, mask, output[1])
-        ctx.width = coefficients.shape[3] - 1
+        ctx.save_for_backward(series, coefficients, drawn, *output[1:])
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[None, Tensor, None]:  # noqa: ANN401
-        series, mask, p = ctx.saved_tensors
-        g, batch, n_features, heads, t, _ = p.shape
-        width, ones = ctx.width, with_ones(series)
-        own = by_head(grads[0], heads)
-        grad_p = torch.bmm(own[..., :2].reshape(-1, heads * t, 2), ones).view(p.shape)
-        near_of(grad_p, width).add_(own[..., 1:, 2:])  # step 0 sees itself alone: its probability is constant
-        if mask is not None:
-            grad_p.mul_(mask)
-        grad_score = torch._softmax_backward_data(grad_p, p, -1, p.dtype)
-        grad_query = torch.bmm(ones[:, :1], grad_score.view(-1, heads * t, t).transpose(1, 2))
-        of_slope_key = torch.bmm(grad_query.view(-1, heads, t), ones.transpose(1, 2))
-        rows = ones[:, None, :, 1:].expand(-1, heads, -1, -1).flatten(0, 1)
-        of_near_keys = torch.bmm(rows, near_of(grad_score, width).flatten(0, 3))
-        lead = (g, batch, n_features, heads, 2)
-        slopes = torch.cat([of_slope_key.view(*lead, 1), of_near_keys.view(*lead, width)], dim=-1).sum(dim=1)
-        return None, torch.cat([slopes[..., 0, :].sum(dim=1, keepdim=True), slopes[..., 1, :]], dim=1), None
+    def backward(ctx: Any, *grads: Tensor) -> tuple[None, Tensor, None, None, None]:  # noqa: ANN401
+        series, coefficients, drawn, *remembered = ctx.saved_tensors
+        all_tiles = Tiles(series, coefficients, drawn, ctx.keep)
+        g, batch, n_features, n_steps = series.shape
+        heads, width = all_tiles.heads, all_tiles.width
+        grad_own = by_head(grads[0], heads)
+        grad_query = series.new_zeros(g, batch, n_features, heads, n_steps, 1 + width)
+        for tile, p in zip(all_tiles.tiles, remembered, strict=True):
+            grad_score = all_tiles.score_gradient(p, grad_own, tile)
+            of_slope = all_tiles.key_sums(grad_score, tile, 1)[:, :, :, 0]
+            grad_query[:, tile.samples, :, :, tile.first : tile.stop, 0] = of_slope
+            grad_query[:, tile.samples, :, :, tile.banded, 1:] = near_of(grad_score, width, tile.first)
+        rows = all_tiles.key_and_one[..., None, :, :n_steps].expand(-1, -1, -1, heads, -1, -1)
+        pairs = torch.bmm(rows.reshape(-1, 2, n_steps), grad_query.view(-1, n_steps, 1 + width))
+        slope, offset = pairs.view(g, batch, n_features, heads, 2, -1).sum(dim=1).unbind(-2)
+        return None, torch.cat([slope.sum(dim=1, keepdim=True), offset], dim=1), None, None, None
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Tensor | None) -> tuple[Any, Any]:  # noqa: ANN401

@@ -98,8 +98,7 @@ class SupervisedStage(PlainStage):
     def loss(self, params_R: Params, state_R: Params, rows_RB: Tensor, streams: Sequence[Stream]) -> StepLoss:
         """Return each member's weighted masked squared error on its mini-batch."""
         history = self._parts["train"].history_NTS
-        shapes = self.encoder.mask_shapes(history.shape[1])
-        masks = MaskSource(shapes, self.encoder.config.dropout, streams, device=history.device, dtype=history.dtype)
+        masks = self.encoder.mask_source(history.shape[1], streams, history)
         error_R, weight_R = self._squared_error("train", params_R, rows_RB, masks)
         return error_R / weight_R.clamp(min=1), state_R
 

@@ -1,0 +1,99 @@
+"""`costar benchmark`: the paper's tables, ours beside the published ones."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from costar_cli.commands.options import (
+    FILES,
+    ConfigFileOpt,
+    DeviceOpt,
+    GroupOpt,
+    JsonFlag,
+    MembersOpt,
+    OverwriteFlag,
+    PrecisionOpt,
+    PresetOpt,
+    QuietFlag,
+    SeedOpt,
+    ThreadsOpt,
+    WorkspaceOpt,
+)
+from costar_cli.commands.session import open_output
+from costar_cli.workspace import DEFAULT_WORKSPACE
+
+if TYPE_CHECKING:
+    from costar_cli.commands.session import Flags
+
+__all__ = ["benchmark"]
+
+WHAT = "What is compared"
+
+
+def benchmark(
+    ctx: typer.Context,
+    dataset: Annotated[
+        str, typer.Argument(metavar="DATASET", help="tumor, mimic, m5 or linear, or the file of a data set")
+    ],
+    methods: Annotated[
+        str | None, typer.Option("--methods", help="`all`, or names with commas", rich_help_panel=WHAT)
+    ] = None,
+    setups: Annotated[
+        str | None,
+        typer.Option("--setups", help="`all`, or zero-shot, few-shot, supervised with commas", rich_help_panel=WHAT),
+    ] = None,
+    members: MembersOpt = None,
+    data_seeds: Annotated[
+        int | None,
+        typer.Option("--data-seeds", "--seeds", help="Data sets to simulate, with seeds in turn", rich_help_panel=WHAT),
+    ] = None,
+    ablations: Annotated[
+        bool | None,
+        typer.Option(
+            "--ablations/--no-ablations", help="Also train COSTAR with one choice changed", rich_help_panel=WHAT
+        ),
+    ] = None,
+    list_cells: Annotated[bool, typer.Option("--list", help="Show the cells and their states; make nothing")] = False,
+    folder: Annotated[
+        Path | None, typer.Option("--folder", help="Folder, if not in the workspace", rich_help_panel=FILES)
+    ] = None,
+    no_plots: Annotated[bool, typer.Option("--no-plots", help="Draw nothing", rich_help_panel=FILES)] = False,
+    overwrite: OverwriteFlag = False,
+    workspace: WorkspaceOpt = DEFAULT_WORKSPACE,
+    preset: PresetOpt = None,
+    config: ConfigFileOpt = None,
+    seed: SeedOpt = None,
+    device: DeviceOpt = None,
+    precision: PrecisionOpt = None,
+    threads: ThreadsOpt = None,
+    group: GroupOpt = None,
+    json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Compare methods on a data set: the paper's tables, with paired tests and costs, beside the published rows.
+
+    Every cell (data set, method, domain) is kept: interrupted, the same command continues.
+    """
+    from costar_cli.commands.benchmark_data import choose_data
+    from costar_cli.commands.benchmark_plan import open_bench, run_benchmark
+    from costar_cli.config.models import BenchmarkConfig, EvaluateConfig, FinetuneConfig, PretrainConfig, RuntimeConfig
+    from costar_cli.config.resolve import resolve
+
+    out = open_output(ctx, json=json, quiet=quiet, workspace=workspace)
+    data = choose_data(dataset)
+    flags: Flags = {
+        BenchmarkConfig: {"methods": methods, "setups": setups, "data_seeds": data_seeds, "ablations": ablations},
+        PretrainConfig: {"members": members, "seed": seed},
+        FinetuneConfig: {"members": members, "seed": seed},
+        EvaluateConfig: {},
+        RuntimeConfig: {"device": device, "precision": precision, "threads": threads, "group": group},
+        **data.flags(seed),
+    }
+    settings = resolve(flags, preset=preset, file=config, environ=os.environ, dataset=data.name)
+    for warning in settings.warnings:
+        out.warn(warning)
+    out.config(settings.describe(flags))
+    bench = open_bench(out, settings, data, folder or workspace / "benchmark" / f"{data.stem}-{settings.preset}")
+    run_benchmark(out, bench, overwrite=overwrite, plots=not no_plots, list_only=list_cells)

@@ -1,0 +1,110 @@
+"""The body of `costar benchmark`: which data and cells, make them, say what came of it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from costar_cli.commands.benchmark_cells import Bench, BenchReporter, State, with_values
+from costar_cli.commands.benchmark_data import SIMULATED, BenchData
+from costar_cli.commands.benchmark_results import build_report
+from costar_cli.commands.benchmark_run import failure_of_cells, make_cells, refuse_stale
+from costar_cli.commands.benchmark_show import show_report, write_report
+from costar_cli.errors import UsageError
+from costar_cli.ui.output import Output
+from costar_cli.workspace import Workspace
+
+if TYPE_CHECKING:
+    from costar_cli.config.resolve import Settings
+    from costar_cli.evaluate.benchmark import Cell, Contender
+
+__all__ = ["open_bench", "run_benchmark"]
+
+
+def open_bench(out: Output, settings: "Settings", data: BenchData, folder: Path) -> Bench:
+    """Return the benchmark of a data set in a folder.
+
+    Raises:
+        UsageError: several data sets are asked for, and there is one file.
+    """
+    from costar_cli.config.models import BenchmarkConfig, PretrainConfig
+
+    config = settings[BenchmarkConfig]
+    if data.simulated is None and config.data_seeds > 1:
+        raise UsageError(
+            f"{config.data_seeds} data sets are asked for, but a file holds one",
+            where="--data-seeds",
+            fix=f"leave it out, or name a data set that is simulated: {', '.join(SIMULATED)}",
+        )
+    first = settings[PretrainConfig].seed
+    if data.simulated is not None:
+        document = settings.configs[data.simulated.section].model_dump()
+        first = int(document["seed"])
+    seeds = tuple(range(first, first + config.data_seeds))
+    return Bench(data, BenchReporter(out), settings, folder, seeds)
+
+
+def run_benchmark(out: Output, bench: Bench, *, overwrite: bool, plots: bool, list_only: bool) -> None:
+    """Make what is not there, write and show the tables, and end the verb; or list the cells.
+
+    Raises:
+        CostarError: cells failed; what the others found is written, shown, and part of the `--json` document.
+    """
+    from costar_cli.config.models import BenchmarkConfig, RuntimeConfig
+    from costar_cli.evaluate.benchmark import Ledger, choose_setups, plan_cells
+    from costar_cli.train.runtime import Runtime
+
+    setups = choose_setups(bench.settings[BenchmarkConfig].setups, bench.data.setups)
+    cells = plan_cells(bench.seeds, _contenders(bench), few_shot="few-shot" in setups)
+    states = {cell.key: bench.state(cell) for cell in cells}
+    if list_only:
+        _list(out, bench, cells, states)
+        return
+    Runtime.resolve(bench.settings[RuntimeConfig])  # no cell could be made on a device that is not there
+    refuse_stale(states, overwrite=overwrite)
+    with Workspace(bench.folder).lock():
+        ledger = Ledger(bench.folder / "ledger.json")
+        outcome = make_cells(bench, cells, states, ledger, overwrite=overwrite, debug=out.debug)
+        report = build_report(bench, cells, outcome, ledger, setups)
+        write_report(out, report, bench.folder, plots=plots)
+    show_report(out, report)
+    result = {**report.to_json(), "folder": str(bench.folder), "made": outcome.made}
+    if outcome.failed:
+        out.keep(result)
+        raise failure_of_cells(outcome, len(cells))
+    out.next(f"costar whatif --workspace {bench.workspace(bench.seeds[0])} --subject ID --plan plan.json")
+    out.done(result, status="done" if outcome.made else "up_to_date")
+
+
+def _contenders(bench: Bench) -> "list[Contender]":
+    """Return the rows of the tables: methods, and the ablations that change anything."""
+    from costar_cli.config.models import BenchmarkConfig
+    from costar_cli.evaluate.benchmark import ABLATIONS, REFERENCE, Contender, choose_methods
+    from costar_cli.methods import METHODS
+
+    config = bench.settings[BenchmarkConfig]
+    methods = choose_methods(config.methods, list(METHODS))
+    if not config.ablations:
+        return methods
+    if REFERENCE not in {contender.name for contender in methods}:
+        methods.append(Contender(REFERENCE, REFERENCE))  # what the ablations are compared with
+    same = {a.name for a in ABLATIONS if a.changes and with_values(bench.settings, a.changes) == bench.settings}
+    for ablation in (a for a in ABLATIONS if a.name in same):
+        bench.reporter.note(f"{ablation.label} is what COSTAR does with these settings: no row of its own")
+    return [*methods, *(ablation for ablation in ABLATIONS if ablation.name not in same)]
+
+
+def _list(out: Output, bench: Bench, cells: "list[Cell]", states: dict[str, State]) -> None:
+    """Print the cells with their states and files."""
+    from costar_cli.evaluate.benchmark import Ledger
+
+    ledger = Ledger(bench.folder / "ledger.json")
+    rows: list[dict[str, str | None]] = []
+    for cell in cells:
+        pieces = bench.pieces(cell)
+        records = [ledger.get(f"{cell.key}/{piece.name}") for piece in pieces]
+        error = next((r.error for r in records if r and r.error), None) if states[cell.key] != "done" else None
+        file = str(pieces[0].path) if pieces else str(bench.data_file(cell.seed))
+        rows.append({"cell": cell.key, "state": states[cell.key], "file": file, "error": (error or {}).get("problem")})
+    out.table(list(rows[0]), [list(row.values()) for row in rows])
+    count = {state: sum(known == state for known in states.values()) for state in dict.fromkeys(states.values())}
+    out.note(", ".join(f"{number} {state}" for state, number in count.items()))
+    out.done({"cells": rows, "folder": str(bench.folder)})

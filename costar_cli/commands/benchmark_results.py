@@ -1,0 +1,134 @@
+"""What a benchmark's files tell once its cells are made: scores, costs, failures, and the report of all three."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from costar_cli.commands.benchmark_cells import Bench
+from costar_cli.commands.benchmark_run import Outcome
+from costar_cli.config.choices import SetupName
+from costar_cli.errors import CostarError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from costar_cli.evaluate import EvaluationReport
+    from costar_cli.evaluate.benchmark import BenchmarkReport, Cell, CellCost, Failure, Ledger, ResultTable, Score
+
+    Clusters = Mapping[str, NDArray[np.int64] | None]
+
+__all__ = ["build_report"]
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """All scores, and one of the reports that they come from: what they share is the same in each."""
+
+    scores: list["Score"]
+    report: "EvaluationReport | None"
+
+
+def build_report(
+    bench: Bench, cells: Sequence["Cell"], outcome: Outcome, ledger: "Ledger", setups: Sequence[SetupName]
+) -> "BenchmarkReport":
+    """Return the benchmark's report from the files of the cells that are there."""
+    from costar_cli.artifact import read_header
+    from costar_cli.config.models import EvaluateConfig
+    from costar_cli.evaluate.benchmark import BenchmarkReport
+
+    found = _collect_scores(bench, cells, outcome)
+    headers = {seed: read_header(bench.data_file(seed)) for seed in bench.seeds if bench.data_file(seed).exists()}
+    embedded = any(header.meta["config"].get("embedded") for header in headers.values())
+    shared = found.report
+    return BenchmarkReport(
+        dataset=shared.dataset if shared else bench.data.name,
+        seeds=bench.seeds,
+        digests={str(seed): header.digest for seed, header in headers.items()},
+        preset=bench.settings.preset,
+        unit=shared.unit.label if shared else "",
+        level=bench.settings[EvaluateConfig].level,
+        horizon=shared.horizon if shared else 0,
+        step=shared.step if shared else "step",
+        tables=_tables(bench, found, setups, embedded=embedded),
+        costs=tuple(_collect_costs(bench, cells, outcome, ledger)),
+        failures=tuple(_failures(cells, outcome)),
+    )
+
+
+def _tables(bench: Bench, found: _Scores, setups: Sequence[SetupName], *, embedded: bool) -> "tuple[ResultTable, ...]":
+    from costar_cli.config.models import EvaluateConfig
+    from costar_cli.evaluate.benchmark import DataSetFacts, build_tables
+
+    if found.report is None:
+        return ()
+    config, report = bench.settings[EvaluateConfig], found.report
+    facts = DataSetFacts(report.dataset, report.horizon, report.unit.factor, embedded=embedded)
+    return build_tables(found.scores, facts, config, setups=setups, reporter=bench.reporter)
+
+
+def _collect_scores(bench: Bench, cells: Sequence["Cell"], outcome: Outcome) -> _Scores:
+    """Return the scores of every model that is there, with the units in which test subjects are resampled."""
+    from costar_cli.evaluate import read_evaluation
+    from costar_cli.evaluate.benchmark import Score
+
+    found = _Scores([], None)
+    clusters: dict[int, Clusters] = {}
+    for cell in cells:
+        if not cell.is_scored or not outcome.is_sound(cell) or cell.contender is None:
+            continue
+        if cell.seed not in clusters:
+            clusters[cell.seed] = _clusters(bench, cell.seed)
+        report = read_evaluation(bench.pieces(cell)[-1].path)
+        found = replace(found, report=report)
+        for row, errors in zip(report.rows, report.errors, strict=True):
+            if row.basis == "ours" and errors is not None:
+                errors_by_unit = replace(errors, cluster=clusters[cell.seed].get(row.test or ""))
+                found.scores.append(Score(cell.seed, cell.contender, row, errors_by_unit))
+    return found
+
+
+def _clusters(bench: Bench, seed: int) -> "Clusters":
+    """Return, by test part, the units to which its subjects belong, where they are not units of their own."""
+    from costar_cli.artifact import read_header
+    from costar_cli.panel import Part
+    from costar_cli.panel.store import read_dataset
+
+    path = bench.data_file(seed)
+    known = read_header(path).meta["parts"]
+    tests = [part for part in Part.all() if part.split == "test" and str(part) in known]
+    dataset = read_dataset(path, queries=False, truth=False, parts=tests)
+    return {str(part): panel.cluster for part, panel in dataset.panels.items()}
+
+
+def _collect_costs(bench: Bench, cells: Sequence["Cell"], outcome: Outcome, ledger: "Ledger") -> list["CellCost"]:
+    """Return what every cell took that is there."""
+    from costar_cli.artifact import describe, read_header
+    from costar_cli.evaluate.benchmark import CellCost, measure_model
+
+    costs = []
+    for cell in cells:
+        pieces = bench.pieces(cell) if outcome.is_sound(cell) else []
+        if not pieces:
+            continue
+        prints = {piece.name: read_header(piece.path).meta["fingerprint"] for piece in pieces}
+        records = [ledger.get(f"{cell.key}/{name}", fingerprint) for name, fingerprint in prints.items()]
+        known = [record for record in records if record is not None]
+        described: dict[str, Any] = {} if cell.role == "data" else describe(pieces[0].path)
+        size = measure_model(described) if described else None
+        costs.append(CellCost.of(cell, known, size, described.get("meta", {})))
+    return costs
+
+
+def _failures(cells: Sequence["Cell"], outcome: Outcome) -> list["Failure"]:
+    """Return the cells that are not there, and why."""
+    from costar_cli.evaluate.benchmark import Failure
+
+    found = []
+    for cell in cells:
+        if cell.key in outcome.failed:
+            found.append(Failure(cell.key, str(cell), outcome.failed[cell.key].to_json()))
+        elif cell.key in outcome.blocked:
+            why = CostarError(f"needs {outcome.blocked[cell.key]}")
+            found.append(Failure(cell.key, str(cell), why.to_json(), blocked=True))
+    return found

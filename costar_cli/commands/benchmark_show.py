@@ -1,0 +1,133 @@
+"""What a benchmark shows and writes: tables in the terminal, CSV, Markdown, LaTeX and JSON files, figures."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from costar_cli.ui.output import Output
+from costar_cli.ui.styled import Cell, legend, show_styled
+
+if TYPE_CHECKING:
+    from costar_cli.evaluate.benchmark import BenchmarkReport, CellCost, Comparison, ResultRow, ResultTable
+
+__all__ = ["show_report", "write_report"]
+
+DIGITS = 3
+
+
+def write_report(out: Output, report: "BenchmarkReport", folder: Path, *, plots: bool) -> None:
+    """Write the report into a folder, in every form."""
+    from costar_cli.artifact import write_bytes
+
+    for role, name, text in _texts(report):
+        write_bytes(folder / name, text.encode())
+        out.wrote(role, folder / name, kind=Path(name).suffix[1:])
+    if not plots or not report.tables:
+        return
+    from costar_cli.evaluate.benchmark.plots import plot_differences, plot_horizons
+
+    out.wrote("horizons", plot_horizons(report, folder / "plots" / "horizons.png"), kind="plot")
+    drawn = plot_differences(report, folder / "plots" / "differences.png")
+    if drawn is not None:
+        out.wrote("differences", drawn, kind="plot")
+
+
+def _texts(report: "BenchmarkReport") -> Iterator[tuple[str, str, str]]:
+    """Yield the name of every text, its file, and the text."""
+    from costar_cli.evaluate.benchmark import export
+    from costar_cli.ui.text import dump_json
+
+    yield "results", "results.csv", export.results_csv(report)
+    yield "comparisons", "comparisons.csv", export.comparisons_csv(report)
+    yield "cells", "cells.csv", export.cells_csv(report)
+    yield "markdown", "tables.md", export.to_markdown(report)
+    yield "latex", "tables.tex", export.to_latex(report)
+    yield "benchmark", "benchmark.json", dump_json(report.to_json()) + "\n"
+
+
+def show_report(out: Output, report: "BenchmarkReport") -> None:
+    """Print the tables, how they compare, and what they cost."""
+    if report.tables:
+        unit = report.unit or "outcome units"
+        out.text(f"RMSE in {unit} on {report.dataset}: mean ± sd over the members of all data sets; {legend()}", "")
+    for table in report.tables:
+        _show_table(out, table)
+        if table.comparisons:
+            _show_comparisons(out, table.comparisons, report.level)
+        out.text("")
+    _show_costs(out, report.costs)
+    if any(c.lower for table in report.tables for c in table.comparisons):
+        out.note("intervals and p-values are about other test subjects, given the members; wins count members")
+
+
+def _show_table(out: Output, table: "ResultTable") -> None:
+    headers = ["Method", *(f"τ={h + 1}" for h in range(table.steps)), "Avg", "Gain", "Runs"]
+    blocks: dict[str, list[list[Cell | str | None]]] = {"": _rows(table.rows, table.steps)}
+    if table.published:
+        blocks[table.published[0].basis] = _rows(table.published, table.steps)
+    show_styled(out, table.title, headers, blocks)
+
+
+def _rows(rows: Sequence["ResultRow"], steps: int) -> list[list[Cell | str | None]]:
+    from costar_cli.evaluate.benchmark.tables import marks
+
+    columns: list[int | None] = [*range(steps), None]
+    marked = [marks(rows, column) for column in columns]
+    shown: list[list[Cell | str | None]] = []
+    for i, row in enumerate(rows):
+        cells = [_cell(row, column, mark[i]) for column, mark in zip(columns, marked, strict=True)]
+        gain = None if row.gain_percent is None else f"{row.gain_percent:.1f}%"
+        shown.append([row.label, *cells, gain, None if row.runs is None else str(row.runs)])
+    return shown
+
+
+def _cell(row: "ResultRow", column: int | None, mark: str) -> Cell:
+    mean, sd = (
+        None if values is None else values.average if column is None else values.steps[column]
+        for values in (row.mean, row.sd)
+    )
+    return Cell(_number(mean), "" if sd is None else _number(sd), mark)  # type: ignore[arg-type]
+
+
+def _show_comparisons(out: Output, comparisons: Sequence["Comparison"], level: float) -> None:
+    rows = []
+    for c in comparisons:
+        bounds = f"{_number(c.lower.average)} to {_number(c.upper.average)}" if c.lower and c.upper else None
+        wins = None if c.wins is None else f"{c.wins:.0%}"
+        rows.append([c.label, _number(c.difference.average), bounds, _p(c.p_value), _p(c.p_holm), wins])
+    headers = ["error minus COSTAR's", "average", f"{level:.0%} interval", "p", "p (Holm)", "COSTAR wins"]
+    out.table(headers, rows)
+
+
+def _show_costs(out: Output, costs: Sequence["CellCost"]) -> None:
+    """Print one line per contender and domain: the mean over data sets, and the largest memory."""
+    groups: dict[tuple[str, str], list[CellCost]] = {}
+    for cost in costs:
+        groups.setdefault((cost.label, cost.role), []).append(cost)
+    rows = [[label, role, *_cost_cells(group)] for (label, role), group in groups.items()]
+    headers = ["cost per data set", "cell", "wall s", "peak MB", "members", "parameters", "epochs"]
+    if rows:
+        out.table(headers, rows)
+
+
+def _cost_cells(costs: Sequence["CellCost"]) -> list[object]:
+    walls = [cost.wall_s for cost in costs if cost.wall_s is not None]
+    wall = f"{sum(walls) / len(walls):.1f}{'+' * any(cost.partial for cost in costs)}" if walls else None
+    memory = max((cost.memory_mb for cost in costs if cost.memory_mb is not None), default=None)
+    epochs = [cost.epochs for cost in costs if cost.epochs is not None]
+    first = costs[0]
+    return [
+        wall,
+        None if memory is None else f"{memory:,.0f}",
+        first.members,
+        None if first.parameters is None else f"{first.parameters:,}",
+        f"{sum(epochs) / len(epochs):g}" if epochs else None,
+    ]
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.{DIGITS}f}"
+
+
+def _p(value: float | None) -> str | None:
+    return None if value is None else f"{value:.3f}"

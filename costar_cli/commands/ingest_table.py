@@ -1,0 +1,120 @@
+"""`costar ingest table`: somebody's own table, by a schema that says what its columns mean."""
+
+from pathlib import Path
+from shlex import join, quote
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from costar_cli.commands.datasets import make_dataset
+from costar_cli.commands.options import (
+    FILES,
+    JsonFlag,
+    OutOpt,
+    OverwriteFlag,
+    QuietFlag,
+    SeedOpt,
+    WorkspaceOpt,
+)
+from costar_cli.commands.session import Session, open_session
+from costar_cli.errors import MismatchError, StorageError, UsageError
+from costar_cli.workspace import DEFAULT_WORKSPACE
+
+if TYPE_CHECKING:
+    from costar_cli.panel import Dataset
+    from costar_cli.panel.tables import TableInputs
+
+__all__ = ["table"]
+
+SCHEMA = Path("schema.toml")
+
+
+def table(
+    ctx: typer.Context,
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="CSV or Parquet: a row per subject and time")],
+    schema: Annotated[
+        Path | None, typer.Option("--schema", help="TOML file: what each column is", rich_help_panel=FILES)
+    ] = None,
+    statics: Annotated[
+        Path | None, typer.Option("--statics", help="CSV or Parquet: a row per subject", rich_help_panel=FILES)
+    ] = None,
+    queries: Annotated[
+        Path | None,
+        typer.Option("--queries", help="CSV or Parquet: plans whose outcomes are known", rich_help_panel=FILES),
+    ] = None,
+    init: Annotated[
+        bool,
+        typer.Option("--init", help="Guess a schema from the files and write it to --out, `schema.toml` by default"),
+    ] = False,
+    seed: SeedOpt = None,
+    out: OutOpt = None,
+    overwrite: OverwriteFlag = False,
+    workspace: WorkspaceOpt = DEFAULT_WORKSPACE,
+    json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Read tables of your own, one row per subject and time, as a schema says; `--init` writes one to start from."""
+    session = open_session(ctx, {}, workspace=workspace, json=json, quiet=quiet)
+    if init:
+        if schema or statics or queries:
+            raise UsageError("`--init` takes the table alone", fix="leave --schema, --statics and --queries out")
+        _init(session, files, out or SCHEMA, overwrite=overwrite)
+        return
+    if schema is None:
+        fix = f"`costar ingest table {quote(str(files[0]))} --init` guesses one to start from"
+        raise UsageError("a schema is needed", where="--schema", fix=fix)
+    if seed is not None and not 0 <= seed < 2**63:
+        raise UsageError(f"{seed} is no seed", where="--seed", fix="give a whole number from 0 on")
+    from costar_cli.panel.tables import TableInputs
+
+    _ingest(
+        session, TableInputs(files, statics, queries), schema, seed, out or session.workspace.data, overwrite=overwrite
+    )
+
+
+def _ingest(
+    session: Session, inputs: "TableInputs", schema_path: Path, seed: int | None, path: Path, *, overwrite: bool
+) -> None:
+    from costar_cli.config.table_file import read_schema
+    from costar_cli.panel.tables import table_config
+
+    schema = read_schema(schema_path)
+    session.out.read("schema", schema_path, kind="toml")
+    digests = _digests(session, inputs)
+
+    def build() -> "Dataset":
+        from costar_cli.panel.tables import ingest_table
+
+        return ingest_table(inputs, schema, session.reporter, seed=seed)
+
+    make_dataset(session, path, build, config=table_config(schema, seed), overwrite=overwrite, parents=digests)
+
+
+def _digests(session: Session, inputs: "TableInputs") -> dict[str, str]:
+    """Return the digest of each input file, and say that it is read."""
+    from costar_cli.panel.tables import check_path, file_digest
+
+    named = {"table" if i == 0 else f"table-{i + 1}": path for i, path in enumerate(inputs.tables)}
+    named |= {role: path for role, path in (("statics", inputs.statics), ("queries", inputs.queries)) if path}
+    digests = {}
+    for role, path in named.items():
+        check_path(path)
+        digests[role] = file_digest(path)
+        session.out.read(role, path, digests[role], path.suffix.lower().removeprefix("."))
+    return digests
+
+
+def _init(session: Session, files: list[Path], path: Path, *, overwrite: bool) -> None:
+    if path.exists() and not overwrite:
+        raise MismatchError("the file exists", where=str(path), fix="add --overwrite, or write elsewhere with --out")
+    if not path.parent.is_dir():
+        raise StorageError("the folder does not exist", where=str(path.parent), fix=f"`mkdir -p {path.parent}`")
+    from costar_cli.artifact import write_bytes
+    from costar_cli.panel.tables.guess import guess_schema
+
+    text = guess_schema(files)
+    write_bytes(path, text.encode())
+    session.out.wrote("schema", path, kind="toml")
+    session.out.text("", text.rstrip("\n"))
+    session.out.next(join(["costar", "ingest", "table", *map(str, files), "--schema", str(path)]))
+    session.out.done({"schema": text})

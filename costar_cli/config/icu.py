@@ -1,0 +1,63 @@
+"""Settings of the ICU data sets: `simulate.mimic` and `ingest.mimic` (spec datasets B)."""
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from costar_cli.config.models import Config
+
+__all__ = ["IcuConfig", "MimicConfig", "MimicFactualConfig"]
+
+
+class IcuConfig(Config):
+    """What both ICU data sets share: who is source and who target, which hours count, and the splits by patient."""
+
+    source_above: float = Field(19.0, ge=0, le=200, description="Source patients are older than this, in years")
+    source_to: float = Field(45.0, ge=0, le=200, description="Source patients are at most this old")
+    target_above: float = Field(85.0, ge=0, le=200, description="Target patients are older than this")
+    target_to: float | None = Field(None, ge=0, le=200, description="Target patients are at most this old")
+    age_cap: float = Field(91.4, gt=0, le=200, description="Older is this old: MIMIC-III hides ages above 89 near 300")
+    min_hours: int = Field(20, ge=2, le=10_000, description="Shorter stays are left out")
+    hours: int = Field(100, ge=3, le=1_000, description="Hours kept of each stay, the first ones")
+    horizon: int = Field(11, ge=2, le=100, description="Hours predicted from an origin (the paper's tau = 1..11)")
+    source_val: float = Field(0.10, gt=0, lt=1, description="Share of the source's patients to select on")
+    source_test: float = Field(0.10, gt=0, lt=1, description="Share of the source's patients to test on")
+    target_val: float = Field(0.10, gt=0, lt=1, description="Share of the target's patients to select on")
+    target_test: float = Field(0.50, gt=0, lt=1, description="Share of the target's patients to test on")
+    few_shot: float = Field(0.10, gt=0, le=1, description="Share of the target's other patients to fine-tune on")
+    seed: int = Field(17, ge=0, lt=2**63, description="Seed of the splits by patient, and of what is simulated")
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        target_to = float("inf") if self.target_to is None else self.target_to
+        if self.source_above >= self.source_to or self.target_above >= target_to:
+            raise ValueError("an age group is empty: source_above < source_to and target_above < target_to")
+        if max(self.source_above, self.target_above) < min(self.source_to, target_to):
+            raise ValueError("the age groups of source and target overlap")
+        if self.age_cap <= max(self.source_above, self.target_above):
+            raise ValueError(f"age_cap {self.age_cap:g} leaves nobody in the older age group")
+        if min(self.min_hours, self.hours) <= self.horizon:
+            raise ValueError(f"min_hours and hours must be above horizon {self.horizon}: it needs as many hours after")
+        if self.source_val + self.source_test >= 1 or self.target_val + self.target_test >= 1:
+            raise ValueError("the shares to select and to test on leave nobody to train on")
+        return self
+
+
+class MimicConfig(IcuConfig):
+    """Outcomes and treatments simulated on ICU covariates (spec datasets B.3, B.4)."""
+
+    stays: int = Field(36_000, ge=1, le=99_999, description="ICU stays of the embedded cohort, all ages")
+    plans_per_origin: int = Field(10, ge=1, le=1_000, description="Treatment sequences asked about from each origin")
+    center: bool = Field(True, description="Centre the random functions, which keeps treatments uncertain")
+
+
+class MimicFactualConfig(IcuConfig):
+    """What was really given and measured in a MIMIC-Extract file (spec datasets B.6)."""
+
+    min_hours: int = Field(30, ge=2, le=10_000, description="Shorter stays are left out")
+    hours: int = Field(60, ge=3, le=1_000, description="Hours kept of each stay, the first ones")
+    horizon: int = Field(6, ge=2, le=100, description="Hours predicted from an origin (tau = 1..6)")
+    source_val: float = Field(0.15, gt=0, lt=1, description="Share of the source's patients to select on")
+    source_test: float = Field(0.15, gt=0, lt=1, description="Share of the source's patients to test on")
+    transfer: bool = Field(True, description="Source and target by age; otherwise patients of all ages are the source")
+    patients: int = Field(5_000, ge=1, description="At most this many patients, drawn at random")

@@ -1,0 +1,30 @@
+"""Settings of the linear methods: the marginal structural model and the ridge anchor."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from costar_cli.config.models import Config
+
+__all__ = ["MsmConfig", "RidgeConfig"]
+
+
+class MsmConfig(Config):
+    """The marginal structural model (spec models C.1)."""
+
+    plan: Literal["dose", "steps"] = Field(
+        "dose", description="Outcomes depend on how often a plan treats, or on each of its steps"
+    )
+    clip: float = Field(
+        0.01, ge=0, lt=0.5, description="Share of the weights at each end that is moved to the quantile"
+    )
+    iterations: int = Field(100, ge=1, le=100_000, description="Most iterations of a logistic regression")
+    most_numbers: int = Field(
+        40_000_000, ge=1_000, description="Numbers in a regression's design; beyond that, a random subset of its rows"
+    )
+
+
+class RidgeConfig(Config):
+    """Ridge regression on the recent window, by empirical risk minimisation."""
+
+    window: int = Field(4, ge=1, le=1_000, description="Steps of the history that the regression sees")

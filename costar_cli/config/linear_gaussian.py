@@ -1,0 +1,26 @@
+"""Settings of the linear-Gaussian panel: `simulate.linear`."""
+
+from pydantic import Field
+
+from costar_cli.config.models import Config
+
+__all__ = ["LinearGaussianConfig"]
+
+
+class LinearGaussianConfig(Config):
+    """A linear system under time-varying confounding, whose effects are known in closed form."""
+
+    gamma: float = Field(1.0, ge=0, le=10, description="Confounding strength of the source domain's policy")
+    target_gamma: float = Field(0.0, ge=0, le=10, description="Confounding strength of the target domain's policy")
+    treatment_effect: float = Field(-1.0, ge=-10, le=10, description="Direct effect on the next outcome")
+    train: int = Field(1_000, ge=1, le=1_000_000, description="Source subjects to train on")
+    val: int = Field(300, ge=1, le=1_000_000, description="Source subjects to select on")
+    test: int = Field(300, ge=1, le=1_000_000, description="Source subjects to test on")
+    target_train: int = Field(50, ge=1, le=1_000_000, description="Target subjects for few-shot training")
+    target_val: int = Field(300, ge=1, le=1_000_000, description="Target subjects to select on in few-shot")
+    target_test: int = Field(300, ge=1, le=1_000_000, description="Target subjects to test on")
+    steps: int = Field(30, ge=3, le=1_000, description="Steps simulated per subject")
+    horizon: int = Field(6, ge=2, le=100, description="Steps predicted from an origin")
+    origins: int = Field(6, ge=1, le=1_000, description="Origins with counterfactual queries per test subject")
+    random_plans: int = Field(2, ge=0, le=100, description="Plans per origin that toss a coin at each step")
+    seed: int = Field(10, ge=0, lt=2**63, description="Seed of the simulation")

@@ -1,0 +1,48 @@
+"""What the settings of one network of a baseline share."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from costar_cli.config.models import Config, FinetuneConfig, TrainingConfig
+
+__all__ = [
+    "BatchSize",
+    "Dropout",
+    "Hidden",
+    "Layers",
+    "LearningRate",
+    "MaxGradNorm",
+    "NetworkConfig",
+    "Representation",
+    "Width",
+]
+
+BatchSize = Annotated[int, Field(ge=1, description="Rows (subjects, or origins of a decoder) per step and member")]
+LearningRate = Annotated[float, Field(gt=0, le=1, description="Adam's learning rate")]
+MaxGradNorm = Annotated[float, Field(gt=0, description="Longest gradient of a member; longer ones are scaled down")]
+Width = Annotated[int, Field(ge=1, le=4096, description="Units of each recurrent layer")]
+Layers = Annotated[int, Field(ge=1, le=64, description="Recurrent layers")]
+Dropout = Annotated[float, Field(ge=0, lt=1, description="Dropout rate, quantised to 1/256")]
+Representation = Annotated[int, Field(ge=1, le=4096, description="Width of the representation")]
+Hidden = Annotated[int, Field(ge=1, le=4096, description="Hidden units of the networks that read the representation")]
+
+
+class NetworkConfig(Config):
+    """One network of a baseline: what differs from the settings that all methods share, None where nothing does."""
+
+    epochs: int | None = Field(None, ge=1, le=100_000, description="Most passes over the rows; None: `finetune`'s")
+    patience: int | None = Field(None, ge=1, description="Epochs without a better loss; None: `finetune`'s")
+    batch_size: BatchSize = 128
+    learning_rate: LearningRate = 1e-3
+
+    def training(self, shared: FinetuneConfig) -> TrainingConfig:
+        """Return the settings of the stage that trains the network."""
+        return TrainingConfig(
+            epochs=self.epochs or shared.epochs,
+            patience=self.patience or shared.patience,
+            batch_size=self.batch_size,
+            validation_batch_size=shared.validation_batch_size,
+            learning_rate=self.learning_rate,
+            seed=shared.seed,
+        )

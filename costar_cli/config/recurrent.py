@@ -1,0 +1,156 @@
+"""Settings of the recurrent baselines RMSN, CRN and G-Net; defaults are the paper's for tumours (models C.2 to C.4)."""
+
+from pydantic import Field
+
+from costar_cli.config.models import Config
+from costar_cli.config.networks import (
+    BatchSize,
+    Dropout,
+    Hidden,
+    Layers,
+    LearningRate,
+    MaxGradNorm,
+    NetworkConfig,
+    Representation,
+    Width,
+)
+
+__all__ = [
+    "CrnConfig",
+    "CrnDecoderConfig",
+    "CrnEncoderConfig",
+    "CrnErmConfig",
+    "CrnErmDecoderConfig",
+    "CrnErmEncoderConfig",
+    "GNetConfig",
+    "GNetNetworkConfig",
+    "RecurrentConfig",
+    "RmsnConfig",
+    "RmsnNetworkConfig",
+]
+
+
+class RecurrentConfig(NetworkConfig):
+    """A network that reads a sequence with a variational LSTM."""
+
+    layers: Layers = 1
+    dropout: Dropout = 0.1
+
+
+class RmsnNetworkConfig(RecurrentConfig):
+    """One of the four networks of RMSN."""
+
+    width: Width = 24
+    max_grad_norm: MaxGradNorm = 1.0
+
+
+class RmsnTreatmentConfig(RmsnNetworkConfig):
+    """The numerator of the weights: treatments from earlier treatments."""
+
+    width: Width = 8
+    dropout: Dropout = 0.5
+    batch_size: BatchSize = 128
+    learning_rate: LearningRate = 0.01
+
+
+class RmsnHistoryConfig(RmsnNetworkConfig):
+    """The denominator of the weights: treatments from the whole history."""
+
+    max_grad_norm: MaxGradNorm = 2.0
+    batch_size: BatchSize = 128
+    learning_rate: LearningRate = 0.01
+
+
+class RmsnEncoderConfig(RmsnNetworkConfig):
+    """The network that predicts one step."""
+
+    max_grad_norm: MaxGradNorm = 0.5
+    batch_size: BatchSize = 64
+    learning_rate: LearningRate = 0.01
+
+
+class RmsnDecoderConfig(RmsnNetworkConfig):
+    """The network that predicts the steps after the first."""
+
+    width: Width = 48
+    max_grad_norm: MaxGradNorm = 0.5
+    batch_size: BatchSize = 256
+    learning_rate: LearningRate = 1e-4
+
+
+class RmsnConfig(Config):
+    """Recurrent marginal structural network (spec models C.2)."""
+
+    treatment: RmsnTreatmentConfig = RmsnTreatmentConfig()
+    history: RmsnHistoryConfig = RmsnHistoryConfig()
+    encoder: RmsnEncoderConfig = RmsnEncoderConfig()
+    decoder: RmsnDecoderConfig = RmsnDecoderConfig()
+
+
+class CrnEncoderConfig(RecurrentConfig):
+    """The encoder of CRN: history to balanced representation, and one step ahead."""
+
+    width: Width = 18
+    dropout: Dropout = 0.2
+    representation: Representation = 3
+    hidden: Hidden = 12
+    batch_size: BatchSize = 256
+
+
+class CrnDecoderConfig(RecurrentConfig):
+    """The decoder of CRN: the steps after the first. It is as wide as the encoder's representation."""
+
+    dropout: Dropout = 0.2
+    representation: Representation = 3
+    hidden: Hidden = 3
+    batch_size: BatchSize = 256
+
+
+class CrnConfig(Config):
+    """Counterfactual recurrent network (spec models C.3)."""
+
+    alpha: float = Field(1.0, ge=0, description="Weight of balancing at the end of training")
+    encoder: CrnEncoderConfig = CrnEncoderConfig()
+    decoder: CrnDecoderConfig = CrnDecoderConfig()
+
+
+class CrnErmEncoderConfig(CrnEncoderConfig):
+    """The encoder of CRN without balancing."""
+
+    width: Width = 24
+    dropout: Dropout = 0.1
+    representation: Representation = 18
+    hidden: Hidden = 18
+    learning_rate: LearningRate = 0.01
+
+
+class CrnErmDecoderConfig(CrnDecoderConfig):
+    """The decoder of CRN without balancing."""
+
+    dropout: Dropout = 0.1
+    representation: Representation = 6
+    hidden: Hidden = 6
+
+
+class CrnErmConfig(Config):
+    """Counterfactual recurrent network without balancing (spec models C.3, E-16: the sizes of the paper's table)."""
+
+    encoder: CrnErmEncoderConfig = CrnErmEncoderConfig()
+    decoder: CrnErmDecoderConfig = CrnErmDecoderConfig()
+
+
+class GNetNetworkConfig(RecurrentConfig):
+    """The network of G-Net."""
+
+    width: Width = 24
+    representation: Representation = 3
+    hidden: Hidden = 48
+    components: int = Field(1, ge=1, le=1024, description="Networks that share the outputs, each told the earlier ones")
+
+
+class GNetConfig(Config):
+    """G-Net: g-computation with a recurrent network (spec models C.4)."""
+
+    holdout: float = Field(0.1, gt=0, lt=1, description="Share of the training subjects that give only residuals")
+    samples: int = Field(50, ge=1, le=100_000, description="Simulated futures per query")
+    network: GNetNetworkConfig = GNetNetworkConfig()

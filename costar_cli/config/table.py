@@ -1,0 +1,276 @@
+"""The schema of somebody's own table: what each column means, and how a data set is made of the rows."""
+
+from dataclasses import replace
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
+
+from costar_cli.config.expression import Condition, parse_condition
+from costar_cli.config.models import Config
+from costar_cli.config.time_step import Step, parse_step
+
+__all__ = [
+    "RESERVED_NAMES",
+    "ColumnSchema",
+    "DomainSchema",
+    "ErrorUnitSchema",
+    "Fractions",
+    "QueriesSchema",
+    "Role",
+    "SplitSchema",
+    "TableSchema",
+    "TimeSchema",
+    "TreatmentsSchema",
+    "label_of",
+]
+
+# Data sets that costar brings: presets and published results go by their names.
+RESERVED_NAMES: Final = ("tumor", "mimic", "m5", "mimic-factual", "linear-gaussian")
+
+Role = Literal["subject", "time", "covariate", "treatment", "outcome", "static", "domain", "split", "cluster"]
+Kind = Literal["continuous", "count", "binary", "ordinal", "categorical"]
+Scalar = bool | int | float | str
+Line = Annotated[str, StringConstraints(pattern=r"^\S(.*\S)?$", max_length=200)]
+DatasetName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9 _.-]{0,63}$")]
+
+_VARIABLE: Final = ("kind", "unit", "missing", "standardize", "categories", "unseen")
+KEYS_OF_ROLE: Final[dict[str, tuple[str, ...]]] = {
+    "subject": (),
+    "time": (),
+    "split": (),
+    "cluster": (),
+    "domain": ("source", "target"),
+    "covariate": _VARIABLE,
+    "static": _VARIABLE,
+    "outcome": ("kind", "unit", "missing", "standardize"),
+    "treatment": ("levels", "missing"),
+}
+
+
+class Section(Config):
+    """The base of every table of a schema: exact types, unknown keys are errors."""
+
+    model_config = ConfigDict(strict=True)
+
+
+class ColumnSchema(Section):
+    """One column: `NAME = { role = "covariate", unit = "1/min" }`."""
+
+    role: Role = Field(description="What the column is")
+    kind: Kind | None = Field(
+        None, description="Of covariates, statics, outcomes; `continuous` by default; `categorical` becomes 0/1 columns"
+    )
+    unit: str = Field("", max_length=60, description="Unit of a covariate, static or outcome")
+    missing: Literal["error", "fill"] | None = Field(
+        None,
+        description="What a missing value is. `fill`: the subject's last value, then source-train's mean, with a 0/1 "
+        "column `NAME_observed`; of a treatment, its reference level. Covariates and statics: the table's `missing`; "
+        "outcomes and treatments: `error`",
+    )
+    standardize: bool | None = Field(
+        None, description="Whether models see (value - mean) / sd; by default all but binary columns"
+    )
+    categories: list[Scalar] | None = Field(
+        None, min_length=1, description="Categories in order; by default those of source-train, sorted"
+    )
+    unseen: Literal["error", "other"] = Field(
+        "error", description="What a category beyond those is; `other` makes a column for it"
+    )
+    levels: list[Scalar] | None = Field(
+        None, min_length=2, description="Levels of a treatment, the reference first; guessed by default"
+    )
+    source: list[Scalar] | Scalar | None = Field(
+        None, description="Values of a domain column that make a subject the source's; by default all others"
+    )
+    target: list[Scalar] | Scalar | None = Field(
+        None, description="Values of a domain column that make a subject the target's"
+    )
+
+    @model_validator(mode="after")
+    def _fits_its_role(self) -> Self:
+        problems = []
+        if wrong := sorted(self.model_fields_set - {"role", *KEYS_OF_ROLE[self.role]}):
+            takes = ", ".join(f"`{key}`" for key in KEYS_OF_ROLE[self.role]) or "nothing else"
+            problems.append(f"{', '.join(f'`{key}`' for key in wrong)}: a {self.role} column takes {takes}")
+        if self.role == "outcome" and self.kind == "categorical":
+            problems.append("an outcome is a number, not categorical")
+        categorical = {"categories"} if self.categories is not None else set()
+        categorical |= {"unseen"} if self.unseen != "error" else set()
+        if self.role in ("covariate", "static") and categorical and self.kind != "categorical":
+            problems.append(f'`{min(categorical)}` belongs to `kind = "categorical"`')
+        for key in ("levels", "categories"):
+            labels = [label_of(value) for value in getattr(self, key) or ()]
+            if len(set(labels)) < len(labels) or not all(label.strip() == label != "" for label in labels):
+                problems.append(f"`{key}` are names without space around them, each once")
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
+    def labels(self, key: Literal["levels", "categories"]) -> tuple[str, ...] | None:
+        """Return the names that the column's values are compared with."""
+        values = getattr(self, key)
+        return None if values is None else tuple(label_of(value) for value in values)
+
+    def domain_values(self, domain: Literal["source", "target"]) -> tuple[str, ...] | None:
+        """Return the values of a domain column that stand for a domain, None where they are not given."""
+        values = getattr(self, domain)
+        if values is None:
+            return None
+        return tuple(label_of(value) for value in (values if isinstance(values, list) else [values]))
+
+
+def label_of(value: Scalar) -> str:
+    """Return a value as a table would spell it: `true`, `5`, `0.5`, `north`."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return str(int(value))
+    return str(value)
+
+
+class TimeSchema(Section):
+    """How times become steps."""
+
+    step: int | float | str = Field(
+        1, description="One step: a number for times that are numbers, or `1h`, `2d` (s, min, h, d, w, mo, y) for dates"
+    )
+    unit: str = Field("", max_length=60, description="What results call a step; by default the word for `step`")
+    format: str = Field("", max_length=60, description="How dates are written, for example `%d.%m.%Y`; ISO by default")
+    gaps: Literal["error", "fill", "ignore"] = Field(
+        "error", description="`fill`: steps without a row are missing values; `ignore`: each row is the next step"
+    )
+
+    @model_validator(mode="after")
+    def _readable(self) -> Self:
+        parse_step(self.step)
+        if self.format and not isinstance(self.step, str):
+            raise ValueError("`format` belongs to dates: give `step` as a duration such as `1d`")
+        return self
+
+    @property
+    def parsed(self) -> Step:
+        """Return the step in numbers, with what results call it."""
+        step = parse_step(self.step)
+        return replace(step, word=self.unit) if self.unit else step
+
+
+class DomainSchema(Section):
+    """Who belongs to the source and who to the target, where no column says so."""
+
+    source: str | None = Field(None, description="Condition of the source, for example `age < 65`; by default the rest")
+    target: str | None = Field(None, description="Condition of the target, for example `age >= 85`")
+
+    @model_validator(mode="after")
+    def _understood(self) -> Self:
+        for key in ("source", "target"):
+            if (text := getattr(self, key)) is not None:
+                try:
+                    parse_condition(text)
+                except ValueError as error:
+                    raise ValueError(f"`{key} = {text!r}`: {error}") from None
+        if self.source is not None and self.target is None:
+            raise ValueError("`target` is missing: say who the target is")
+        return self
+
+    def condition(self, domain: Literal["source", "target"]) -> Condition | None:
+        """Return a domain's condition, where there is one."""
+        text = self.source if domain == "source" else self.target
+        return None if text is None else parse_condition(text)
+
+
+class Fractions(Section):
+    """Shares of the subjects; they sum to 1."""
+
+    train: float = Field(0.7, gt=0, lt=1, description="Share of the subjects to train on")
+    val: float = Field(0.15, gt=0, lt=1, description="Share of the subjects to select on")
+    test: float = Field(0.15, ge=0, lt=1, description="Share of the subjects to test on")
+
+    @model_validator(mode="after")
+    def _sum(self) -> Self:
+        if abs(self.train + self.val + self.test - 1) > 1e-9:
+            raise ValueError(f"train, val and test sum to {self.train + self.val + self.test:g}, not to 1")
+        return self
+
+
+class SplitSchema(Fractions):
+    """How subjects are split, where no column says so; both domains alike unless the target has its own shares."""
+
+    seed: int = Field(0, ge=0, lt=2**63, description="Seed of the draw; `--seed` overrides it")
+    target: Fractions | None = Field(None, description="Shares in the target domain")
+    few_shot: int | float | None = Field(
+        None,
+        gt=0,
+        description="Target training subjects to keep: a share below 1, or a number of subjects; all by default",
+    )
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        few = self.few_shot
+        if few is not None and (isinstance(few, bool) or (few >= 1 and not float(few).is_integer())):
+            raise ValueError("`few_shot` is a share below 1, or a whole number of subjects")
+        return self
+
+
+class TreatmentsSchema(Section):
+    """How several treatments are combined."""
+
+    mode: Literal["multilabel", "multiclass"] | None = Field(
+        None,
+        description="`multilabel`: one 0/1 number per treatment, when all are binary; `multiclass`: one class per "
+        "combination; by default the first where it applies",
+    )
+    classes: list[list[Scalar]] | None = Field(
+        None, min_length=2, description="Combinations of levels; by default those that occur in source-train"
+    )
+
+
+class QueriesSchema(Section):
+    """What the test parts are asked, and what a file of known queries calls its columns."""
+
+    rolling_origin: bool | None = Field(
+        None, description="Ask every origin of the test subjects what came next; by default unless `--queries` is given"
+    )
+    set: Line = Field("set", description="Column of the query set's name, where there is one")
+    query: Line = Field("query", description="Column that tells several queries of one subject and origin apart")
+    origin: Line = Field("origin", description="Column of the time of the last known row")
+    step: Line = Field("step", description="Column of the step: 1 is given at the origin and shows one step later")
+    scored: Line = Field("scored", description="Column of 0/1, whether the answer counts; by default where it is known")
+
+
+class ErrorUnitSchema(Section):
+    """The unit in which errors are reported: RMSE times `factor`."""
+
+    factor: float = Field(1.0, gt=0, description="What the RMSE is multiplied by")
+    label: str = Field("", max_length=60, description="What the unit is called")
+    space: Literal["original", "standardized"] = Field(
+        "original", description="`standardized` divides each outcome by its sd in source-train"
+    )
+
+
+class TableSchema(Section):
+    """The whole file."""
+
+    name: DatasetName = Field(description=f"Name of the data set; not {', '.join(RESERVED_NAMES)}")
+    horizon: int = Field(6, ge=1, le=1_000, description="Steps predicted from an origin")
+    min_length: int = Field(2, ge=1, le=32_767, description="Subjects with fewer steps are left out")
+    max_length: int | None = Field(None, ge=1, le=32_767, description="Later steps of a subject are left out")
+    missing: Literal["error", "fill"] = Field(
+        "error", description="What missing covariates and statics are, where the column does not say"
+    )
+    blank: list[str] = Field(
+        ["NA", "NaN", "null"], description="What stands for a missing value beside nothing, in any case"
+    )
+    constant: Literal["drop", "keep"] = Field("drop", description="Covariates and statics that never change")
+    columns: dict[Line, ColumnSchema] = Field(description="Each column that is used, by its name in the file")
+    time: TimeSchema = Field(TimeSchema(), description="How times become steps")
+    domain: DomainSchema = Field(DomainSchema(), description="Who belongs to the target, where no column says so")
+    split: SplitSchema = Field(SplitSchema(), description="How subjects are split, where no column says so")
+    treatments: TreatmentsSchema = Field(TreatmentsSchema(), description="How several treatments are combined")
+    queries: QueriesSchema = Field(QueriesSchema(), description="What the test parts are asked")
+    error_unit: ErrorUnitSchema | None = Field(
+        None, description="By default the outcome's unit; with several outcomes, standard deviations"
+    )
+
+    def named(self, *roles: Role) -> list[str]:
+        """Return the columns of these roles, in the order of the schema."""
+        return [name for name, column in self.columns.items() if column.role in roles]

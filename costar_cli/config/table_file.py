@@ -1,0 +1,163 @@
+"""Read the schema of a table from a TOML file: all problems at once, each with the nearest thing that would do."""
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from costar_cli.config.table import RESERVED_NAMES, ColumnSchema, TableSchema
+from costar_cli.errors import UsageError
+
+__all__ = ["key_path", "parse_schema", "read_schema"]
+
+MOST_BYTES: Final = 1_000_000
+START = "`costar ingest table FILE --init` writes a schema to start from"
+
+
+def read_schema(path: Path) -> TableSchema:
+    """Return the schema in a TOML file.
+
+    Raises:
+        UsageError: the file is missing or no TOML, or a key or value is not understood; all problems at once.
+    """
+    where = str(path)
+    try:
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+    except FileNotFoundError:
+        raise UsageError("the schema file does not exist", where=where, fix=START) from None
+    except IsADirectoryError:
+        raise UsageError("the schema file is a folder", where=where, fix=START) from None
+    if len(content) > MOST_BYTES:
+        raise UsageError(f"the schema file is larger than {MOST_BYTES:,} bytes", where=where, fix=START)
+    try:
+        tables = tomllib.loads(content.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise UsageError("the schema file is not UTF-8 text", where=where, fix=START) from None
+    except (ValueError, RecursionError) as error:  # also of a number of thousands of digits
+        raise UsageError(f"the schema file is not TOML: {error}", where=where, fix=START) from None
+    return parse_schema(tables, where=where)
+
+
+def parse_schema(tables: Mapping[str, Any], *, where: str = "schema") -> TableSchema:
+    """Return the schema in a parsed TOML document; see `read_schema`."""
+    problems = list(_role_problems(tables))
+    schema = None
+    try:
+        schema = TableSchema.model_validate(tables)
+    except ValidationError as error:
+        problems = [_explain(dict(item)) for item in error.errors()] + problems
+    if schema is not None:
+        problems += _schema_problems(schema)
+    if problems:
+        fix = "`docs/data-own.md` lists every key with what it accepts"
+        if len(problems) == 1:
+            raise UsageError(problems[0], where=where, fix=fix)
+        raise UsageError(f"the schema has {len(problems)} problems", where=where, fix=fix, details=problems)
+    assert schema is not None  # noqa: S101 - there would be a problem
+    return schema
+
+
+def key_path(parts: tuple[object, ...]) -> str:
+    """Return where a key is, as TOML writes it: `columns."heart rate".kind`."""
+    return ".".join(part if str(part).replace("_", "a").replace("-", "a").isalnum() else f'"{part}"'
+                    for part in map(str, parts))  # fmt: skip
+
+
+def _role_problems(tables: Mapping[str, Any]) -> Iterator[str]:
+    """Find roles that are missing or taken twice, also where other things are wrong."""
+    columns = tables.get("columns")
+    if not isinstance(columns, Mapping):
+        return
+    roles = [column.get("role") for column in columns.values() if isinstance(column, Mapping)]
+    for role in ("subject", "time"):
+        if (count := roles.count(role)) != 1:
+            yield f'[columns] needs one column of role "{role}", it has {count or "none"}'
+    for role in ("treatment", "outcome"):
+        if not roles.count(role):
+            yield f'[columns] needs a column of role "{role}"'
+    for role in ("domain", "split", "cluster"):
+        if (count := roles.count(role)) > 1:
+            yield f'[columns] can have one column of role "{role}", it has {count}'
+
+
+def _schema_problems(schema: TableSchema) -> Iterator[str]:
+    """Find values that are valid one by one but not together."""
+    if schema.name.casefold() in RESERVED_NAMES:
+        yield f"name = {schema.name!r}: the name belongs to a data set that costar brings; choose another"
+    if schema.named("domain") and schema.domain.target is not None:
+        yield '[domain] and a column of role "domain" both say who the target is: keep one of them'
+    if schema.named("split") and schema.split.model_fields_set - {"few_shot"}:
+        yield '[split] and a column of role "split" both split the subjects: keep one of them'
+    for name in schema.named("domain"):
+        column = schema.columns[name]
+        source, target = column.domain_values("source"), column.domain_values("target")
+        if target is None and source is None:
+            continue
+        if target is None:
+            yield f"{key_path(('columns', name))}: `target` is missing: say which values are the target's"
+        elif both := sorted(set(source or ()) & set(target)):
+            yield f"{key_path(('columns', name))}: {both[0]!r} is both source and target"
+    treatments = schema.named("treatment")
+    for i, row in enumerate(schema.treatments.classes or ()):
+        if len(row) != len(treatments):
+            yield f"treatments.classes[{i}]: one level per treatment: {', '.join(treatments)}"
+    if schema.treatments.classes is not None and schema.treatments.mode == "multilabel":
+        yield 'treatments.classes belongs to `mode = "multiclass"`'
+    if schema.max_length is not None and schema.max_length < schema.min_length:
+        yield f"max_length {schema.max_length} is below min_length {schema.min_length}"
+
+
+def _explain(item: Mapping[str, Any]) -> str:
+    """Describe one of pydantic's errors in the words of the schema."""
+    loc = tuple(part for part in item["loc"] if part not in _UNION_BRANCHES)
+    where, given, kind = key_path(loc), item.get("input"), item["type"]
+    message = str(item["msg"]).removeprefix("Value error, ")
+    if loc[-1:] == ("[key]",):
+        return f"{key_path(loc[:-1])}: a column's name is one line of at most 200 characters without space around it"
+    if kind == "literal_error":
+        words = [word.strip("'") for word in str(item["ctx"]["expected"]).replace(" or ", ", ").split(", ")]
+        return f"{where} = {_shown(given)}: expected one of {', '.join(words)}{_suggestion(str(given), words)}"
+    texts = {
+        "extra_forbidden": f"{where}: no such key{_suggestion(str(loc[-1]), _known_keys(loc)) if loc else ''}",
+        "missing": f"{where} is missing",
+        "value_error": f"{where or 'schema'}: {message}",
+        "model_type": f"{where}: expected a table{_column_hint(loc)}, not {_shown(given)}",
+        "string_pattern_mismatch": f"{where} = {_shown(given)}: up to 64 letters, digits, spaces, `_`, `.` and `-`",
+    }
+    kind = "model_type" if kind == "dict_type" else kind
+    return texts.get(kind, f"{where} = {_shown(given)}: {message[:1].lower()}{message[1:]}")
+
+
+def _column_hint(loc: tuple[object, ...]) -> str:
+    return ' such as { role = "covariate" }' if loc[:1] == ("columns",) and len(loc) > 1 else ""
+
+
+_UNION_BRANCHES: Final = {"bool", "int", "float", "str", "list[union[bool,int,float,str]]"}
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _known_keys(loc: tuple[object, ...]) -> list[str]:
+    """Return the keys of the table in which an unknown key is."""
+    model: type[BaseModel] = TableSchema
+    for part in loc[:-1]:
+        if model is TableSchema and part == "columns":
+            continue
+        field = model.model_fields.get(str(part))
+        if field is None:
+            return list(ColumnSchema.model_fields)
+        kinds = [field.annotation, *get_args(field.annotation)]
+        model = next(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel))
+    return list(model.model_fields)
+
+
+def _suggestion(word: str, known: list[str]) -> str:
+    near = get_close_matches(word, known, n=1)
+    return f", did you mean `{near[0]}`?" if near else ""

@@ -1,0 +1,173 @@
+"""The pictures of a data report."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+from costar_cli.datareport.style import DOMAIN_COLOURS, GREY, LEVEL_COLOURS, drawing, label_text
+from costar_cli.panel.report_model import DataReport, LevelUse, OutcomeSummary
+
+__all__ = ["draw_lengths", "draw_missing", "draw_outcomes", "draw_shifts", "draw_treatments"]
+
+WIDTH_IN: Final = 8.2
+ROW_IN: Final = 0.24
+MOST_VARIABLES: Final = 30
+MOST_TREATMENTS: Final = 8
+MOST_LEVELS: Final = 7
+MOST_OUTCOMES: Final = 6
+MOST_BINS: Final = 60
+
+
+def draw_lengths(report: DataReport) -> Figure:
+    """Draw how many subjects have each number of steps, by domain."""
+    with drawing(WIDTH_IN, 2.3) as figure:
+        axes = figure.subplots(1, len(report.lengths), squeeze=False)[0]
+        for panel, (domain, counts) in zip(axes, report.lengths.items(), strict=True):
+            length, subjects = _binned(counts)
+            panel.bar(length, subjects, width=0.9 * (length[1] - length[0] if len(length) > 1 else 1),
+                      color=DOMAIN_COLOURS[domain])  # fmt: skip
+            panel.set_title(f"{domain}: {sum(counts):,} subjects")
+            panel.set_xlabel(f"observed steps [{label_text(report.step)}]")
+            panel.grid(visible=False, axis="x")
+            panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+            panel.yaxis.set_major_locator(MaxNLocator(integer=True))
+        axes[0].set_ylabel("subjects")
+    return figure
+
+
+def _binned(counts: Sequence[int]) -> tuple[list[float], list[int]]:
+    """Return the middles and sizes of at most 60 bins of whole lengths."""
+    filled = [length for length, count in enumerate(counts) if count]
+    low, high = filled[0], filled[-1]
+    width = -(-(high - low + 1) // MOST_BINS)
+    starts = range(low, high + 1, width)
+    return [start + (width - 1) / 2 for start in starts], [sum(counts[start : start + width]) for start in starts]
+
+
+def draw_missing(report: DataReport) -> Figure:
+    """Draw the share of missing values of each variable that had any."""
+    shown = report.missing[:MOST_VARIABLES]
+    with drawing(WIDTH_IN, 0.8 + ROW_IN * len(shown)) as figure:
+        axes = figure.subplots()
+        place = np.arange(len(shown))
+        axes.barh(place, [missing.share for missing in shown], color=GREY, height=0.7)
+        axes.set_yticks(place, [label_text(missing.variable) for missing in shown])
+        axes.set_ylim(len(shown) - 0.4, -0.6)
+        axes.set_xlim(0, max(0.05, *(1.05 * missing.share for missing in shown)))
+        axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        axes.grid(visible=False, axis="y")
+        axes.set_xlabel("missing values")
+    return figure
+
+
+def draw_treatments(report: DataReport) -> Figure:
+    """Draw how often each level of each treatment is given over time, by domain."""
+    names = list(dict.fromkeys(use.treatment for use in report.treatments))[:MOST_TREATMENTS]
+    domains = list(report.lengths)
+    with drawing(WIDTH_IN, 0.4 + 1.9 * len(names)) as figure:
+        grid = figure.subplots(len(names), len(domains), sharex=True, sharey="row", squeeze=False)
+        for row, name in zip(grid, names, strict=True):
+            levels, highest = _shown_levels(report, name), 0.01
+            for axes, domain in zip(row, domains, strict=True):
+                uses = {use.level: use for use in report.treatments if (use.treatment, use.domain) == (name, domain)}
+                shown = [uses[level] for level in levels]
+                _draw_levels(axes, shown)
+                highest = max(highest, *(share or 0.0 for use in shown for share in use.by_step))
+                axes.set_title(f"{label_text(name)}, {domain}")
+            row[0].set_ylim(0, 1.08 * highest)
+            row[-1].legend(loc="upper left", bbox_to_anchor=(1, 1), handlelength=1.2)
+            row[0].set_ylabel("share of decisions")
+        for axes in grid[-1]:
+            axes.set_xlabel(f"step [{label_text(report.step)}]")
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    return figure
+
+
+def _shown_levels(report: DataReport, treatment: str) -> list[str]:
+    """Return the levels beside the reference, the most frequent ones where there are many, in their order."""
+    uses = [use for use in report.treatments if use.treatment == treatment]
+    shares: dict[str, float] = {}
+    for use in uses:
+        shares[use.level] = shares.get(use.level, 0.0) + use.share
+    levels = list(shares)[1:]
+    frequent = sorted(levels, key=lambda level: -shares[level])[:MOST_LEVELS]
+    return [level for level in levels if level in frequent]
+
+
+def _draw_levels(axes: Axes, uses: Sequence[LevelUse]) -> None:
+    for colour, use in zip(LEVEL_COLOURS, uses, strict=False):
+        share = [np.nan if value is None else value for value in use.by_step]
+        axes.plot(share, color=colour, label=label_text(use.level), marker="." if len(share) < 30 else "")
+    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+
+
+def draw_outcomes(report: DataReport) -> Figure:
+    """Draw the distribution of each outcome, and its median and quartiles over time, by domain."""
+    names = list(dict.fromkeys(summary.outcome for summary in report.outcomes))[:MOST_OUTCOMES]
+    with drawing(WIDTH_IN, 0.5 + 2.2 * len(names)) as figure:
+        grid = figure.subplots(len(names), 2, squeeze=False)
+        for (left, right), name in zip(grid, names, strict=True):
+            summaries = [summary for summary in report.outcomes if summary.outcome == name]
+            label = label_text(f"{name} [{summaries[0].unit}]" if summaries[0].unit else name)
+            for summary in summaries:
+                _draw_outcome(left, right, summary)
+            left.set_xlabel(label)
+            left.set_ylabel("share of steps")
+            left.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+            right.set_ylabel(label)
+            right.set_xlabel(f"step [{label_text(report.step)}]")
+            right.xaxis.set_major_locator(MaxNLocator(integer=True))
+        grid[0, 0].set_title("all observed steps")
+        grid[0, 1].set_title("median and quartiles over time")
+        grid[0, 0].legend()
+    return figure
+
+
+def _draw_outcome(left: Axes, right: Axes, summary: OutcomeSummary) -> None:
+    colour = DOMAIN_COLOURS[summary.domain]
+    share = np.array(summary.counts) / max(sum(summary.counts), 1)
+    left.stairs(share, summary.edges, color=colour, fill=True, alpha=0.18)
+    left.stairs(share, summary.edges, color=colour, label=summary.domain, linewidth=1.3)
+    lower, median, upper = (
+        np.array([np.nan if q is None else q for q in line])
+        for line in (summary.course.lower, summary.course.median, summary.course.upper)
+    )
+    step = np.arange(len(median))
+    right.fill_between(step, lower, upper, color=colour, alpha=0.15, linewidth=0)
+    right.plot(step, median, color=colour)
+
+
+def draw_shifts(report: DataReport) -> Figure:
+    """Draw the standardised mean difference of each variable between the domains, the largest on top."""
+    shown = [shift for shift in report.shifts if shift.difference is not None][:MOST_VARIABLES]
+    with drawing(WIDTH_IN, 0.9 + ROW_IN * len(shown)) as figure:
+        axes = figure.subplots()
+        place = np.arange(len(shown))
+        difference = [shift.difference or 0.0 for shift in shown]
+        axes.axvspan(-0.25, 0.25, color="#f3f3f3", linewidth=0)
+        axes.axvline(0, color=GREY, linewidth=0.8)
+        axes.hlines(place, 0, difference, color=GREY, linewidth=1)
+        axes.plot(difference, place, "o", color=DOMAIN_COLOURS["target"], markersize=5)
+        axes.set_yticks(place, [label_text(shift.variable) for shift in shown])
+        axes.set_ylim(len(shown) - 0.4, -0.6)
+        reach = 1.1 * max(0.3, *(abs(value) for value in difference))
+        axes.set_xlim(-reach, reach)
+        axes.set_xlabel("standardised mean difference, target minus source")
+        axes.grid(visible=False, axis="y")
+    return figure
+
+
+def figures(report: DataReport) -> Iterator[tuple[str, str, Figure]]:
+    """Yield each picture that has something to show, with its name and the title of its section."""
+    yield "lengths", "Subjects and lengths", draw_lengths(report)
+    if report.missing:
+        yield "missing", "Missing values", draw_missing(report)
+    if any(use.by_step for use in report.treatments):
+        yield "treatments", "Treatments", draw_treatments(report)
+    yield "outcomes", "Outcomes", draw_outcomes(report)
+    if any(shift.difference is not None for shift in report.shifts):
+        yield "shifts", "Shift from source to target", draw_shifts(report)

@@ -1,0 +1,114 @@
+"""A data report as one HTML page: no scripts, nothing loaded from elsewhere, every text escaped."""
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import Final
+
+from costar_cli.datareport.tables import ReportTable, report_tables
+from costar_cli.panel.findings import Finding, counted
+from costar_cli.panel.report_model import DataReport
+
+__all__ = ["report_page"]
+
+POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+OVERLAP: Final = "Overlap and other findings"
+STYLE: Final = """
+body { font: 15px/1.5 system-ui, "Segoe UI", Helvetica, Arial, sans-serif; color: #1a1a1a; margin: 2rem auto;
+  max-width: 62rem; padding: 0 1rem; }
+h1 { font-size: 1.7rem; margin: 0 0 .2rem; }
+h2 { font-size: 1.2rem; margin: 2.4rem 0 .3rem; border-top: 1px solid #ddd; padding-top: 1.2rem; }
+p { margin: .3rem 0 .8rem; max-width: 46rem; }
+.quiet { color: #666; } code { font-size: .85em; }
+nav a { margin-right: 1.1rem; color: #0072B2; text-decoration: none; }
+.wide { overflow-x: auto; } svg { max-width: 100%; height: auto; }
+table { border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabular-nums; margin: .6rem 0; }
+th, td { padding: .18rem .8rem .18rem 0; text-align: left; border-bottom: 1px solid #eee; white-space: nowrap; }
+th { color: #555; font-weight: 600; } td.n, th.n { text-align: right; }
+li { margin: .35rem 0; } .tag { font-size: .78rem; font-weight: 600; padding: .05rem .45rem; border-radius: .6rem;
+  margin-right: .5rem; color: #fff; }
+.error { background: #b00020; } .warning { background: #b35900; } .note { background: #5a6b7b; }
+"""
+
+
+def report_page(report: DataReport) -> str:
+    """Return the page; the same report gives the same text."""
+    from costar_cli.datareport.charts import figures  # noqa: PLC0415 - matplotlib only where something is drawn
+    from costar_cli.datareport.style import as_svg  # noqa: PLC0415
+
+    pictures = {title: as_svg(figure, name) for name, title, figure in figures(report)}
+    return "\n".join(_page(report, report_tables(report), pictures)) + "\n"
+
+
+def _page(report: DataReport, tables: Sequence[ReportTable], pictures: dict[str, str]) -> Iterator[str]:
+    title = f"Data report: {report.name}"
+    subjects = sum(part.subjects for part in report.parts)
+    yield '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">'
+    yield f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+    yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    yield f"<title>{_text(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>"
+    yield f"<h1>{_text(title)}</h1>"
+    digest = f", data set <code>{_text(report.digest[:12])}</code>" if report.digest else ""
+    steps = counted(report.horizon, "step")
+    yield f'<p class="quiet">{subjects:,} subjects, {_text(steps)} of one {_text(report.step)} predicted{digest}</p>'
+    links = [(table.title, _anchor(table.title)) for table in tables] + [(OVERLAP, "findings")]
+    yield "<nav>" + "".join(f'<a href="#{anchor}">{_text(name)}</a>' for name, anchor in links) + "</nav>"
+    for table in tables:
+        yield f'<h2 id="{_anchor(table.title)}">{_text(table.title)}</h2>\n<p class="quiet">{_text(table.note)}</p>'
+        if table.title in pictures:
+            yield f'<div class="wide">{pictures[table.title]}</div>'
+        yield from _table(table)
+    yield f'<h2 id="findings">{_text(OVERLAP)}</h2>'
+    yield from _findings(report.findings)
+    yield "</body>\n</html>"
+
+
+def _findings(findings: Sequence[Finding]) -> Iterator[str]:
+    yield '<p class="quiet">What the check before training says of the training parts. Weak overlap means that a level '
+    yield "is all but never given where the outcome is in some range: answers there rest on extrapolation.</p>"
+    if not findings:
+        yield "<p>Nothing was found.</p>"
+        return
+    yield "<ul>"
+    for finding in findings:
+        place = f"{finding.where}: " if finding.where else ""
+        fix = f' <span class="quiet">{_text(finding.fix)}</span>' if finding.fix else ""
+        tag = f'<span class="tag {finding.severity}">{finding.severity}</span>'
+        yield f"<li>{tag}{_text(place + finding.problem)}{fix}</li>"
+    yield "</ul>"
+
+
+def _table(table: ReportTable) -> Iterator[str]:
+    numeric = [all(_is_number(row[i]) for row in table.rows) for i in range(len(table.headers))]
+    yield '<div class="wide"><table>'
+    yield f"<tr>{_cells('th', table.headers, numeric)}</tr>"
+    for row in table.rows:
+        yield f"<tr>{_cells('td', row, numeric)}</tr>"
+    yield "</table></div>"
+
+
+def _cells(tag: str, row: Sequence[object], numeric: Sequence[bool]) -> str:
+    classes = [' class="n"' if number else "" for number in numeric]
+    return "".join(f"<{tag}{c}>{_text(_cell(value))}</{tag}>" for value, c in zip(row, classes, strict=True))
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _is_number(value: object) -> bool:
+    text = "0" if value is None or isinstance(value, int | float) else str(value)
+    return text.lstrip("+-")[:1].isdigit() or text == "not defined"
+
+
+def _text(text: object) -> str:
+    """Return text that shows as it is: no tags, no control characters, nothing that turns the line around."""
+    shown = "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in str(text))
+    return escape(shown)
+
+
+def _anchor(title: str) -> str:
+    return title.lower().replace(" ", "-")

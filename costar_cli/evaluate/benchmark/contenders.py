@@ -1,0 +1,132 @@
+"""Who takes part in a benchmark: the methods, and COSTAR with one choice changed; an ablation is one line here."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Final
+
+from costar_cli.config.choices import InitName, SetupName
+from costar_cli.errors import UsageError
+from costar_cli.evaluate.published import display_name
+from costar_cli.evaluate.setups import SETUPS
+
+__all__ = ["ABLATIONS", "REFERENCE", "Contender", "choose_methods", "choose_setups", "in_order"]
+
+REFERENCE: Final = "costar"  # whom the others are compared with
+
+# From the simplest to the newest, as the paper lists them; the reference closes every table.
+_ORDER: Final = (
+    "last-value", "ridge", "msm", "rmsn", "crn-erm", "crn", "ct-erm", "ct", "edct", "gnet",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One row of the tables: a method with its settings, or COSTAR with `changes` to them.
+
+    `name` is what files and the command line call it; `component` and `choice` are what the paper's table of ablations
+    calls it, empty for a method. `init` says whether COSTAR starts from a pretrained encoder.
+    """
+
+    name: str
+    method: str
+    component: str = ""
+    choice: str = ""
+    changes: Mapping[str, object] = field(default_factory=dict, hash=False)
+    init: InitName = "pretrained"
+
+    @property
+    def is_ablation(self) -> bool:
+        """Return whether this is COSTAR with something changed."""
+        return bool(self.component)
+
+    @property
+    def label(self) -> str:
+        """Return what tables call it."""
+        return f"{self.component} {self.choice}" if self.is_ablation else display_name(self.method)
+
+    @property
+    def is_pretrained(self) -> bool:
+        """Return whether it starts from a pretrained encoder."""
+        return self.method == REFERENCE and self.init == "pretrained"
+
+    @property
+    def own_encoder(self) -> bool:
+        """Return whether its encoder is pretrained in another way than the reference's."""
+        return self.is_pretrained and any(key.startswith("pretrain.") for key in self.changes)
+
+
+def _ablation(
+    name: str,
+    component: str,
+    choice: str,
+    changes: Mapping[str, object] | None = None,
+    *,
+    init: InitName = "pretrained",
+) -> Contender:
+    return Contender(name, REFERENCE, component, choice, changes or {}, init)
+
+
+# Component and choice as the paper prints them; settings by their full name (docs/cli.md lists them).
+ABLATIONS: Final[tuple[Contender, ...]] = (
+    _ablation("fpe-absolute", "FPE", "w/ abs", {"pretrain.encoder.feature_encoding": "absolute"}),
+    _ablation("ssl-none", "SSL Loss", "none", init="scratch"),
+    _ablation("ssl-no-components", "SSL Loss", "w/o comp", {"pretrain.components": False}),
+    _ablation("weights-uniform", "SupL Loss", "w/ uni", {"finetune.step_weights": "uniform"}),
+    _ablation("weights-inverse", "SupL Loss", "w/ inv", {"finetune.step_weights": "inverse"}),
+    _ablation("weights-sq-inverse", "SupL Loss", "w/ sq.inv.", {"finetune.step_weights": "sq_inverse"}),
+)
+
+
+def choose_methods(wanted: str, known: Sequence[str]) -> list[Contender]:
+    """Return the methods that a text names (`all`, or names with commas), in the order of the tables.
+
+    Raises:
+        UsageError: a name that is not known; all of them at once.
+    """
+    return in_order([Contender(name, name) for name in _chosen(wanted, known, "--methods")])
+
+
+def choose_setups(wanted: str, possible: Sequence[SetupName]) -> list[SetupName]:
+    """Return the set-ups that a text names (`all` that are possible, or names with commas), in the paper's order.
+
+    Raises:
+        UsageError: a name that is not known, or a set-up that the data set does not allow.
+    """
+    names = _chosen(wanted, list(SETUPS), "--setups")
+    lacking = [name for name in names if name not in possible]
+    if wanted.strip() != "all" and lacking:
+        raise UsageError(
+            f"{lacking[0]} is not possible with this data set: it lacks the parts",
+            where="--setups",
+            fix=f"choose from {', '.join(possible)}",
+        )
+    return [name for name in possible if name in names]
+
+
+def _chosen(wanted: str, known: Sequence[str], flag: str) -> list[str]:
+    """Return the names in a text, each once."""
+    names = [name.strip() for name in wanted.split(",") if name.strip()]
+    fix = f"`all`, or some of {', '.join(known)}"
+    if not names:
+        raise UsageError("nothing is named", where=flag, fix=fix)
+    problems = [_unknown(name, known) for name in names if name not in known and name != "all"]
+    if problems:
+        raise UsageError(problems[0], where=flag, fix=fix, details=problems[1:])
+    return list(known if "all" in names else dict.fromkeys(names))
+
+
+def in_order(contenders: Sequence[Contender]) -> list[Contender]:
+    """Return methods in the order of the tables, the reference last."""
+
+    def place(contender: Contender) -> int:
+        if contender.name == REFERENCE:
+            return len(_ORDER) + 1
+        return _ORDER.index(contender.name) if contender.name in _ORDER else len(_ORDER)
+
+    return sorted(contenders, key=place)
+
+
+def _unknown(name: str, known: Sequence[str]) -> str:
+    near = get_close_matches(name, known, n=1)
+    return f"no such name: {name!r}" + (f", did you mean `{near[0]}`?" if near else "")

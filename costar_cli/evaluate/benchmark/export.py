@@ -1,0 +1,218 @@
+"""The tables of a benchmark as CSV, Markdown and LaTeX."""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+
+from costar_cli.evaluate.benchmark.report import BenchmarkReport, CellCost
+from costar_cli.evaluate.benchmark.statistics import TEST, Comparison
+from costar_cli.evaluate.benchmark.tables import DIGITS, Mark, ResultRow, ResultTable, marks
+from costar_cli.evaluate.report import PerStep
+
+__all__ = ["cells_csv", "comparisons_csv", "results_csv", "to_latex", "to_markdown"]
+
+Record = Mapping[str, object]
+
+_LATEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+}  # fmt: skip
+
+
+def results_csv(report: BenchmarkReport) -> str:
+    """Return every row of every table, in the columns of the paper's tables, with all steps."""
+    return _csv([_flat(report, table, row) for table in report.tables for row in (*table.rows, *table.published)])
+
+
+def comparisons_csv(report: BenchmarkReport) -> str:
+    """Return every comparison with the reference."""
+    return _csv([_compared(report, table, c) for table in report.tables for c in table.comparisons])
+
+
+def cells_csv(report: BenchmarkReport) -> str:
+    """Return what every cell cost."""
+    return _csv([_cost(cost) for cost in report.costs])
+
+
+def _flat(report: BenchmarkReport, table: ResultTable, row: ResultRow) -> Record:
+    flat: dict[str, object] = {
+        "dataset": report.dataset,
+        "table": table.kind,
+        "setup": table.setup,
+        "truth": table.truth,
+        "basis": row.basis,
+        "method": row.label,
+        "name": row.name,
+        "component": row.component,
+        "choice": row.choice,
+    }
+    flat |= {f"tau{h + 1}_mean": _at(row.mean, h) for h in range(report.horizon)}
+    flat |= {f"tau{h + 1}_std": _at(row.sd, h) for h in range(report.horizon)}
+    flat |= {"avg": row.mean.average, "avg_std": row.sd.average if row.sd else None, "gain": row.gain_percent}
+    return flat | {"runs": row.runs, "data_sets": row.data_sets, "unit": report.unit}
+
+
+def _compared(report: BenchmarkReport, table: ResultTable, comparison: Comparison) -> Record:
+    ends = {"difference": comparison.difference, "lower": comparison.lower, "upper": comparison.upper}
+    flat: dict[str, object] = {
+        "dataset": report.dataset,
+        "table": table.kind,
+        "setup": table.setup,
+        "truth": table.truth,
+        "method": comparison.label,
+        "name": comparison.name,
+    }
+    flat |= {f"avg_{name}": values.average if values else None for name, values in ends.items()}
+    for h in range(report.horizon):
+        flat |= {f"tau{h + 1}_{name}": _at(values, h) for name, values in ends.items()}
+    flat |= {"p_value": comparison.p_value, "p_holm": comparison.p_holm, "wins": comparison.wins}
+    return flat | {"data_sets": comparison.data_sets, "level": report.level, "unit": report.unit}
+
+
+def _cost(cost: CellCost) -> Record:
+    flat = {name: getattr(cost, name) for name in CellCost.__dataclass_fields__}
+    return flat | {"stages": "; ".join(f"{name}: {epochs:g}" for name, epochs in cost.stages.items())}
+
+
+def _csv(records: Sequence[Record]) -> str:
+    """Return records with the same keys as CSV text; unknown values are empty."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, fieldnames=list(records[0]) if records else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    return out.getvalue()
+
+
+def _at(values: PerStep | None, h: int) -> float | None:
+    return values.steps[h] if values and h < len(values.steps) else None
+
+
+def to_markdown(report: BenchmarkReport) -> str:
+    """Return the tables in Markdown: best bold, second underlined; then comparisons, costs, and what failed."""
+    lines = [f"# Benchmark on {report.dataset}", "", _about(report), ""]
+    for table in report.tables:
+        lines += [f"## {table.title}", "", *_markdown_rows(table), ""]
+        if table.comparisons:
+            lines += [*_markdown_comparisons(report, table.comparisons), ""]
+    lines += ["## Costs", "", *_markdown_costs(report.costs), ""]
+    if report.failures:
+        lines += ["## Failures", "", *(f"- {f.what}: {_escape(str(f.error['problem']))}" for f in report.failures), ""]
+    return "\n".join(lines)
+
+
+def _about(report: BenchmarkReport) -> str:
+    seeds = ", ".join(map(str, report.seeds))
+    return (
+        f"RMSE in {report.unit or 'outcome units'}, mean ± standard deviation over members of all data sets (seeds "
+        f"{seeds}; preset {report.preset}); Avg over τ = 1..{report.steps}; gain: by how much COSTAR's Avg is lower. "
+        "**Best** and <u>second</u> of each block. Published rows come from another protocol or other data: compare "
+        "rows of one block only."
+    )
+
+
+def _markdown_rows(table: ResultTable) -> list[str]:
+    heads = ["Method", *(f"τ={h + 1}" for h in range(table.steps)), "Avg", "Gain", "Runs"]
+    lines = [f"| {' | '.join(heads)} |", "|---|" + "---:|" * (len(heads) - 1)]
+    styles: dict[Mark, str] = {"best": "**{}**", "second": "<u>{}</u>", "": "{}"}
+    for block in (table.rows, table.published):
+        for row, cells in zip(block, _cells(block, table.steps), strict=True):
+            label = _escape(row.label) + ("" if row.basis == "ours" else f" ({row.basis})")
+            shown = [styles[mark].format(text) for text, mark in cells]
+            lines.append(f"| {' | '.join([label, *shown, _percent(row.gain_percent), str(row.runs or '')])} |")
+    return lines
+
+
+def _markdown_comparisons(report: BenchmarkReport, comparisons: Sequence[Comparison]) -> list[str]:
+    lines = [
+        f"Error of each row minus COSTAR's, average over τ ({TEST}). Wins: share of pairs of members that COSTAR wins.",
+        "",
+        f"| Method | Difference | {report.level:.0%} interval | p | p (Holm) | Wins |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for c in comparisons:
+        bounds = f"{_number(c.lower.average)} to {_number(c.upper.average)}" if c.lower and c.upper else ""
+        wins = "" if c.wins is None else f"{c.wins:.0%}"
+        tests = [_p(c.p_value), _p(c.p_holm), wins]
+        lines.append(f"| {' | '.join([_escape(c.label), _number(c.difference.average), bounds, *tests])} |")
+    return lines
+
+
+def _markdown_costs(costs: Sequence[CellCost]) -> list[str]:
+    heads = ["Cell", "Wall s", "Peak MB", "GPU MB", "Members", "Parameters", "Epochs"]
+    lines = [f"| {' | '.join(heads)} |", "|---|" + "---:|" * (len(heads) - 1)]
+    for cost in costs:
+        wall = "" if cost.wall_s is None else f"{'≥ ' * cost.partial}{cost.wall_s:.1f}"
+        sizes = [f"{v:,.0f}" if v is not None else "" for v in (cost.memory_mb, cost.device_memory_mb, cost.members)]
+        parameters = "" if cost.parameters is None else f"{cost.parameters:,}"
+        epochs = "" if cost.epochs is None else f"{cost.epochs:g}"
+        cells = [_escape(f"{cost.label}, {cost.role}, seed {cost.seed}"), wall, *sizes, parameters, epochs]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def to_latex(report: BenchmarkReport) -> str:
+    """Return the tables in LaTeX (package booktabs), laid out as the paper's."""
+    return "\n".join(line for table in report.tables for line in _latex_table(report, table))
+
+
+def _latex_table(report: BenchmarkReport, table: ResultTable) -> list[str]:
+    heads = ["Method", *(rf"$\tau={h + 1}$" for h in range(table.steps)), "Avg", r"Gain(\%)"]
+    unit = _latex(report.unit or "outcome units")
+    caption = (
+        f"{_latex(table.title)}. Data: {_latex(report.dataset)}. RMSE ({unit}), mean $\\pm$ standard deviation over "
+        r"members and data sets. \textbf{Bold}: best; \underline{underline}: second best, per block."
+    )
+    lines = [r"\begin{table*}[htbp]", r"\centering", rf"\caption{{{caption}}}"]
+    lines += [rf"\begin{{tabular}}{{l{'c' * (len(heads) - 1)}}}", r"\toprule", " & ".join(heads) + r" \\", r"\midrule"]
+    styles: dict[Mark, str] = {"best": r"\textbf{%s}", "second": r"\underline{%s}", "": "%s"}
+    blocks = [block for block in (table.rows, table.published) if block]
+    for i, block in enumerate(blocks):
+        if i:
+            lines += [r"\midrule", rf"\multicolumn{{{len(heads)}}}{{l}}{{\emph{{{_latex(block[0].basis)}}}}} \\"]
+        for row, cells in zip(block, _cells(block, table.steps, pm=r"$\pm$"), strict=True):
+            shown = [styles[mark] % text for text, mark in cells]
+            gain = "(-)" if row.gain_percent is None else f"{row.gain_percent:.1f}" + r"\%"
+            lines.append(" & ".join([_latex(row.label), *shown, gain]) + r" \\")
+    return [*lines, r"\bottomrule", r"\end{tabular}", r"\end{table*}", ""]
+
+
+def _cells(rows: Sequence[ResultRow], steps: int, *, pm: str = "±") -> list[list[tuple[str, Mark]]]:
+    """Return each row's cells, one per step and the average, with their marks."""
+    columns: list[int | None] = [*range(steps), None]
+    marked = [marks(rows, column) for column in columns]
+    return [
+        [(_spread(row, column, pm), mark[i]) for column, mark in zip(columns, marked, strict=True)]
+        for i, row in enumerate(rows)
+    ]
+
+
+def _spread(row: ResultRow, step: int | None, pm: str) -> str:
+    mean, sd = (_value(values, step) for values in (row.mean, row.sd))
+    return _number(mean) if mean is None or sd is None else f"{_number(mean)}{pm}{_number(sd)}"
+
+
+def _value(values: PerStep | None, step: int | None) -> float | None:
+    if values is None:
+        return None
+    return values.average if step is None else _at(values, step)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.{DIGITS}f}"
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f} %"
+
+
+def _p(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
+
+
+def _escape(text: str) -> str:
+    """Return text that Markdown's tables show as it is."""
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
+
+
+def _latex(text: str) -> str:
+    return "".join(_LATEX.get(letter, letter) for letter in text)

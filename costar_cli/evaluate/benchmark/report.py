@@ -1,0 +1,107 @@
+"""What a benchmark found: tables, costs, and cells that could not be made."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from costar_cli.evaluate.benchmark.cells import Cell
+from costar_cli.evaluate.benchmark.costs import ModelSize
+from costar_cli.evaluate.benchmark.ledger import Record
+from costar_cli.evaluate.benchmark.statistics import TEST
+from costar_cli.evaluate.benchmark.tables import ResultTable
+from costar_cli.evaluate.metrics import AVERAGED_STEPS
+
+__all__ = ["BenchmarkReport", "CellCost", "Failure"]
+
+
+@dataclass(frozen=True, slots=True)
+class CellCost:
+    """What one cell took, and the size of its model; None where it is not known.
+
+    `wall_s` is at least that where `partial` (an attempt was killed). `epochs` are those of all stages, the mean over
+    members; `stages` has them one by one.
+    """
+
+    cell: str
+    contender: str
+    label: str
+    seed: int
+    role: str
+    wall_s: float | None
+    partial: bool
+    memory_mb: float | None
+    device_memory_mb: float | None
+    device: str | None
+    members: int | None
+    parameters: int | None
+    epochs: float | None
+    stages: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, cell: Cell, records: list[Record], size: ModelSize | None, meta: Mapping[str, Any]) -> "CellCost":
+        """Return a cell's costs from the records of its artifacts, if all of them are known."""
+        walls = [record.wall_s for record in records]
+        memories = [record.memory_mb for record in records if record.memory_mb is not None]
+        device_memories = [record.device_memory_mb for record in records if record.device_memory_mb is not None]
+        return cls(
+            cell=cell.key,
+            contender=cell.contender.name if cell.contender else "",
+            label=cell.contender.label if cell.contender else "data set",
+            seed=cell.seed,
+            role=cell.role,
+            wall_s=sum(walls) if walls else None,
+            partial=any(record.partial for record in records),
+            memory_mb=max(memories, default=None),
+            device_memory_mb=max(device_memories, default=None),
+            device=meta.get("device"),
+            members=meta.get("members"),
+            parameters=size.parameters if size else None,
+            epochs=size.total_epochs if size else None,
+            stages=size.epochs if size else {},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A cell that could not be made, or (`blocked`) one that needs such a cell."""
+
+    cell: str
+    what: str
+    error: dict[str, Any]
+    blocked: bool = False
+
+
+@dataclass(frozen=True)
+class BenchmarkReport:
+    """A benchmark; `unit` labels every error in it, averages are over the first `steps` steps."""
+
+    dataset: str
+    seeds: tuple[int, ...]
+    digests: dict[str, str]
+    preset: str
+    unit: str
+    level: float
+    horizon: int
+    step: str
+    tables: tuple[ResultTable, ...]
+    costs: tuple[CellCost, ...]
+    failures: tuple[Failure, ...] = ()
+
+    @property
+    def steps(self) -> int:
+        """Return how many steps the tables show and average."""
+        return min(self.horizon, AVERAGED_STEPS)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as a JSON document; numbers that are not finite are null."""
+        document: dict[str, Any] = _plain(asdict(self))
+        return document | {"averaged_steps": self.steps, "test": TEST}
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - JSON in, JSON out
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,250 @@
+"""The paper's tables from the scores of a benchmark: mean ± sd by step, average over tau = 1..6, gain, printed rows."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from costar_cli.config.models import EvaluateConfig
+from costar_cli.evaluate.benchmark.contenders import REFERENCE, Contender, in_order
+from costar_cli.evaluate.benchmark.statistics import Comparison, compare, gain_percent
+from costar_cli.evaluate.metrics import AVERAGED_STEPS, SquaredErrors
+from costar_cli.evaluate.published import published_row, read_published
+from costar_cli.evaluate.query_sets import Truth
+from costar_cli.evaluate.report import Basis, PerStep, ReportRow
+from costar_cli.evaluate.setups import SETUPS, SetupName
+from costar_cli.reporting import NullReporter, Reporter
+
+__all__ = ["DataSetFacts", "Mark", "ResultRow", "ResultTable", "Score", "build_tables", "marks"]
+
+TableKind = Literal["methods", "ablations"]
+Mark = Literal["best", "second", ""]
+
+DIGITS = 4  # as the paper prints; values that look the same share their mark
+
+
+@dataclass(frozen=True)
+class Score:
+    """What one contender scored on one data set in one set-up."""
+
+    seed: int
+    contender: Contender
+    row: ReportRow
+    errors: SquaredErrors
+
+
+@dataclass(frozen=True, slots=True)
+class DataSetFacts:
+    """What the tables need to know of the data sets; `embedded` says that they stand in for the paper's."""
+
+    name: str
+    horizon: int
+    factor: float
+    embedded: bool = False
+
+    @property
+    def shown(self) -> int:
+        """Return how many steps the tables print and average."""
+        return min(self.horizon, AVERAGED_STEPS)
+
+    @property
+    def paper_truth(self) -> Truth:
+        """Return what the paper's answers are: those of M5 were observed, all others were simulated."""
+        return "factual" if self.name == "m5" else "counterfactual"
+
+
+@dataclass(frozen=True, slots=True)
+class ResultRow:
+    """One line of a table. `runs` counts the members of all data sets, over which `mean` and `sd` are taken."""
+
+    name: str
+    label: str
+    basis: Basis
+    mean: PerStep
+    sd: PerStep | None
+    gain_percent: float | None = None
+    component: str = ""
+    choice: str = ""
+    runs: int | None = None
+    data_sets: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResultTable:
+    """One set-up: our rows, the published ones of the same contenders, and how ours compare with the reference."""
+
+    kind: TableKind
+    setup: SetupName
+    truth: Truth
+    test: str
+    steps: int
+    rows: tuple[ResultRow, ...]
+    published: tuple[ResultRow, ...]
+    comparisons: tuple[Comparison, ...]
+
+    @property
+    def title(self) -> str:
+        """Return what the table shows."""
+        what = "Ablations of COSTAR" if self.kind == "ablations" else "Methods"
+        return f"{what}, {self.setup}: {self.truth} outcomes on {self.test}"
+
+
+def build_tables(
+    scores: Sequence[Score],
+    facts: DataSetFacts,
+    config: EvaluateConfig,
+    *,
+    setups: Sequence[SetupName],
+    reporter: Reporter | None = None,
+) -> tuple[ResultTable, ...]:
+    """Return a table per set-up and kind of truth: first those of methods, then those of ablations.
+
+    Args:
+        scores: of all contenders on all data sets.
+        facts: of the data sets.
+        config: how to score: the bootstrap.
+        setups: those to show.
+        reporter: told about progress.
+    """
+    groups = list(_groups(scores, setups))
+    tables = []
+    with (reporter or NullReporter()).task("Comparing", total=len(groups), unit="table") as task:
+        for kind, chosen in groups:
+            tables.append(_table(kind, chosen, facts, config))
+            task.advance()
+    return tuple(tables)
+
+
+def _groups(scores: Sequence[Score], setups: Sequence[SetupName]) -> Iterator[tuple[TableKind, list[Score]]]:
+    """Yield the scores of each table, by kind, set-up and truth; the reference belongs to both kinds."""
+    kinds: tuple[TableKind, ...] = ("methods", "ablations")
+    for kind in kinds:
+        ours = [s for s in scores if s.contender.name == REFERENCE or s.contender.is_ablation == (kind == "ablations")]
+        for setup in (name for name in SETUPS if name in setups):
+            of_setup = [score for score in ours if score.row.setup == setup]
+            for truth in dict.fromkeys(score.row.truth for score in of_setup):
+                chosen = [score for score in of_setup if score.row.truth == truth]
+                if kind == "methods" or any(score.contender.is_ablation for score in chosen):
+                    yield kind, chosen
+
+
+def _table(kind: TableKind, scores: Sequence[Score], facts: DataSetFacts, config: EvaluateConfig) -> ResultTable:
+    setup, truth = scores[0].row.setup, scores[0].row.truth or "counterfactual"
+    contenders = _contenders(scores, kind)
+    by_name = {c.name: {s.seed: s for s in scores if s.contender.name == c.name} for c in contenders}
+    reference = by_name.get(REFERENCE, {})
+    comparisons = compare(
+        {c.name: c.label for c in contenders if c.name != REFERENCE},
+        {name: {seed: score.errors for seed, score in runs.items()} for name, runs in by_name.items()},
+        {seed: score.errors for seed, score in reference.items()},
+        factor=facts.factor,
+        level=config.level,
+        replicates=config.bootstrap,
+        seed=config.seed,
+    )
+    return ResultTable(
+        kind=kind,
+        setup=setup,
+        truth=truth,
+        test=scores[0].row.test or "",
+        steps=facts.shown,
+        rows=tuple(_row(c, by_name[c.name], reference) for c in contenders),
+        published=_published(contenders, facts, setup) if truth == facts.paper_truth else (),
+        comparisons=comparisons,
+    )
+
+
+def _contenders(scores: Sequence[Score], kind: TableKind) -> list[Contender]:
+    """Return who has scores, in the order of the table: the reference last among methods, first among ablations."""
+    found = list({score.contender.name: score.contender for score in scores}.values())
+    return sorted(found, key=lambda c: c.is_ablation) if kind == "ablations" else in_order(found)
+
+
+def _row(contender: Contender, runs: Mapping[int, Score], reference: Mapping[int, Score]) -> ResultRow:
+    shared = [seed for seed in runs if seed in reference]
+    mean, sd, count = _spread(list(runs.values()))
+    gain = None
+    if contender.name != REFERENCE and shared:
+        own, other = (_spread([table[seed] for seed in shared])[0].average for table in (runs, reference))
+        gain = gain_percent(own, other)
+    return ResultRow(
+        name=contender.name,
+        label=contender.label,
+        basis="ours",
+        mean=mean,
+        sd=sd,
+        gain_percent=gain,
+        component=contender.component,
+        choice=contender.choice,
+        runs=count,
+        data_sets=len(runs),
+    )
+
+
+def _spread(runs: Sequence[Score]) -> tuple[PerStep, PerStep | None, int]:
+    """Return mean and sd (ddof = 1) over the members of all data sets, and how many those are."""
+    values_KH = np.array([[_nan(v) for v in (*member.steps, member.average)] for s in runs for member in s.row.members])
+    mean_H = values_KH.mean(axis=0)
+    mean = PerStep.of(mean_H[:-1], float(mean_H[-1]))
+    if len(values_KH) < 2:
+        return mean, None, len(values_KH)
+    sd_H = values_KH.std(axis=0, ddof=1)
+    return mean, PerStep.of(sd_H[:-1], float(sd_H[-1])), len(values_KH)
+
+
+def _nan(value: float | None) -> float:
+    return np.nan if value is None else value
+
+
+def _published(contenders: Sequence[Contender], facts: DataSetFacts, setup: SetupName) -> tuple[ResultRow, ...]:
+    """Return the printed rows of these contenders, their gains recomputed from averages over tau = 1..6."""
+    if any(c.is_ablation for c in contenders):
+        rows = _published_ablations(contenders, facts) if setup == "zero-shot" else {}
+    else:
+        printed = {c: published_row(facts.name, setup, c.method) for c in contenders}
+        shown = {c: row for c, row in printed.items() if row is not None}
+        rows = {
+            c: ReportRow.published_row(row, setup, facts.horizon, embedded=facts.embedded) for c, row in shown.items()
+        }
+    reference = next((row.mean.average for c, row in rows.items() if c.name == REFERENCE), None)
+    return tuple(
+        ResultRow(
+            name=c.name,
+            label=c.label,
+            basis=row.basis,
+            mean=row.mean,
+            sd=row.sd,
+            gain_percent=gain_percent(row.mean.average, reference) if c.name != REFERENCE else None,
+            component=c.component,
+            choice=c.choice,
+        )
+        for c, row in rows.items()
+    )
+
+
+def _published_ablations(contenders: Sequence[Contender], facts: DataSetFacts) -> dict[Contender, ReportRow]:
+    printed = {row.row: row for row in read_published("ablation") if row.dataset == facts.name}
+    names = {c: f"{c.component}|{c.choice}" if c.is_ablation else f"full|{c.label}" for c in contenders}
+    return {
+        c: ReportRow.published_row(printed[name], "zero-shot", facts.horizon, embedded=facts.embedded)
+        for c, name in names.items()
+        if name in printed
+    }
+
+
+def marks(rows: Sequence[ResultRow], step: int | None) -> list[Mark]:
+    """Return which rows have the lowest and the second lowest mean at a step, or on average (None).
+
+    Values that print alike share a mark; with a single row there is nothing to mark.
+    """
+    values = [row.mean.average if step is None else row.mean.steps[step] for row in rows]
+    printed = [None if value is None else round(value, DIGITS) for value in values]
+    ranked = sorted({value for value in printed if value is not None})
+    if sum(value is not None for value in printed) < 2:
+        return [""] * len(rows)
+    order: dict[float, Mark] = dict(zip(ranked, _MARKS, strict=False))
+    return ["" if value is None else order.get(value, "") for value in printed]
+
+
+_MARKS: tuple[Mark, Mark] = ("best", "second")

@@ -1,0 +1,134 @@
+"""Balanced representations: the head of CRN, EDCT and CT, its losses, and how much balance counts (spec models C.0)."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+__all__ = [
+    "AlphaSchedule",
+    "Balanced",
+    "BalancingHead",
+    "TreatmentMode",
+    "masked_mean",
+    "reverse_gradient",
+    "squared_error",
+    "treatment_cross_entropy",
+    "unknown_treatment",
+]
+
+TreatmentMode = Literal["multiclass", "multilabel"]
+
+
+class Balanced(NamedTuple):
+    """What the head says of a position: its representation, the treatment it guesses, the outcome it predicts."""
+
+    representation: Tensor
+    treatment_logits: Tensor
+    outcomes: Tensor
+
+
+class BalancingHead(nn.Module):
+    """`br = ELU(W1 o)`; treatment logits from `br`; outcomes from `br` and the treatment (spec models C.0).
+
+    The parameters of the treatment network, W2 and W3, are those named `treatment.*`.
+
+    Args:
+        sequence: width of the outputs `o` of the sequence model.
+        representation: width of `br`.
+        hidden: hidden units of both networks.
+        n_treatments: da.
+        n_outcomes: dy.
+    """
+
+    def __init__(self, sequence: int, representation: int, hidden: int, *, n_treatments: int, n_outcomes: int) -> None:
+        super().__init__()
+        self.representation = nn.Linear(sequence, representation)
+        self.treatment = nn.Sequential(nn.Linear(representation, hidden), nn.ELU(), nn.Linear(hidden, n_treatments))
+        self.outcome = nn.Sequential(
+            nn.Linear(representation + n_treatments, hidden), nn.ELU(), nn.Linear(hidden, n_outcomes)
+        )
+
+    def represent(self, sequence: Tensor) -> Tensor:
+        """Return the representations `[...,r]` of outputs of the sequence model `[...,s]`."""
+        return functional.elu(self.representation(sequence))
+
+    def treatment_logits(self, representation: Tensor, alpha: Tensor | float | None = None) -> Tensor:
+        """Return logits `[...,da]` of the treatment; `alpha` reverses the gradient to the representation."""
+        seen = representation if alpha is None else reverse_gradient(representation, alpha)
+        return self.treatment(seen)  # type: ignore[no-any-return]
+
+    def outcomes(self, representation: Tensor, treatment: Tensor) -> Tensor:
+        """Return scaled outcomes `[...,dy]` after the treatment `[...,da]`."""
+        return self.outcome(torch.cat([representation, treatment], dim=-1))  # type: ignore[no-any-return]
+
+    def forward(self, sequence: Tensor, treatment: Tensor, alpha: Tensor | float | None = None) -> Balanced:
+        """Return all three for outputs `[...,s]` and treatments `[...,da]`."""
+        representation = self.represent(sequence)
+        logits = self.treatment_logits(representation, alpha)
+        return Balanced(representation, logits, self.outcomes(representation, treatment))
+
+
+def reverse_gradient(values: Tensor, alpha: Tensor | float) -> Tensor:
+    """Return `values` themselves, whose gradient is `-alpha` times the one that arrives."""
+    fixed = values.detach()
+    return fixed - alpha * (values - fixed)
+
+
+def squared_error(predicted: Tensor, true: Tensor) -> Tensor:
+    """Return squared errors `[...]`, summed over the outcomes of the last axis."""
+    return (predicted - true).square().sum(dim=-1)
+
+
+def treatment_cross_entropy(logits: Tensor, treatment: Tensor, mode: TreatmentMode) -> Tensor:
+    """Return the cross-entropy `[...]` of guessed treatments `[...,da]`.
+
+    Args:
+        logits: of the treatment network.
+        treatment: the treatment given, or any distribution over treatments.
+        mode: `multiclass` for one class out of da; `multilabel` for the mean over da independent binaries.
+    """
+    if mode == "multiclass":
+        log_share = functional.log_softmax(logits.movedim(-1, 0), dim=0)  # ten times faster for few classes on a CPU
+        return -(treatment * log_share.movedim(0, -1)).sum(dim=-1)
+    return functional.binary_cross_entropy_with_logits(logits, treatment, reduction="none").mean(dim=-1)
+
+
+def unknown_treatment(like: Tensor, mode: TreatmentMode) -> Tensor:
+    """Return the target of a treatment network that must not know: `1/da` of each class, or even odds."""
+    return torch.full_like(like, 1 / like.shape[-1] if mode == "multiclass" else 0.5)
+
+
+def masked_mean(values_R: Tensor, active_R: Tensor) -> Tensor:
+    """Return each member's mean `[R]` over its active positions; both `[R,...]`, the mask of zeros and ones.
+
+    Values at inactive positions must be finite. A member without active positions gets 0.
+    """
+    total_R = (values_R * active_R).flatten(1).sum(dim=1)
+    return total_R / active_R.flatten(1).sum(dim=1).clamp(min=1)
+
+
+@dataclass(frozen=True)
+class AlphaSchedule:
+    """The weight of the balancing loss over training: `largest * (2 / (1 + exp(-10 p)) - 1)` (spec models C.0).
+
+    `p` is the share of epochs done, so alpha is 0 during the first epoch and `0.9999 * largest` after the last one.
+    """
+
+    largest: float
+    epochs: int
+    steps_per_epoch: int
+
+    @classmethod
+    def over(cls, largest: float, *, epochs: int, n_rows: int, batch_size: int, drop_last: bool) -> "AlphaSchedule":
+        """Return the schedule of a stage that makes `epochs` passes over its rows."""
+        steps = n_rows // batch_size if drop_last and n_rows >= batch_size else math.ceil(n_rows / batch_size)
+        return cls(largest, epochs, max(steps, 1))
+
+    def alpha(self, updates: Tensor) -> Tensor:
+        """Return alpha at the step that follows this many updates, in their shape."""
+        epochs_done = torch.floor((updates + 0.5) / self.steps_per_epoch)  # the half guards against rounding
+        return self.largest * (2 / (1 + torch.exp(-10 * epochs_done / self.epochs)) - 1)

@@ -1,0 +1,232 @@
+"""Marginal structural model: linear outcomes weighted by the inverse probability of the treatments (spec models C.1).
+
+In closed form: one logistic regression per treatment for what was given, with the doses before it (numerator) and with
+the whole recent history (denominator); then one weighted linear regression per step of the horizon.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from costar_cli.artifact import Artifact
+from costar_cli.config.linear import MsmConfig
+from costar_cli.errors import DataError
+from costar_cli.methods.base import Fit, FitTask, Fitted
+from costar_cli.methods.linear import Floats, LinearModel, ScaledSeries, unpacked_plan
+from costar_cli.methods.streams import Stream
+from costar_cli.methods.treatment_models import (
+    LogisticModels,
+    clip_to_quantiles,
+    cumulative_weights,
+    describe_weights,
+    fit_logistic,
+)
+from costar_cli.panel import Panel, PanelSchema, Part, Scaler, TreatmentEncoding
+
+__all__ = ["MsmMethod", "MsmModel", "binary_treatments"]
+
+LAG = 1  # steps before the origin whose covariates and outcomes count too
+CHUNK_ROWS = 65_536  # decisions whose probabilities are computed at once
+
+
+def binary_treatments(encoding: TreatmentEncoding, encoded: NDArray[np.generic]) -> Floats:
+    """Return one binary column per level other than the reference, `[...,B]`, of encoded treatments `[...,da]`.
+
+    Two treatments that are on or off give two columns, whether they are encoded as such or as four classes.
+    """
+    values = encoding.decode(encoded)
+    columns = [values[..., i] == level for i, levels in enumerate(encoding.levels) for level in range(1, len(levels))]
+    return np.stack(columns, axis=-1).astype(np.float64)
+
+
+class LagFeatures:
+    """Doses so far, covariates and outcomes of the last two steps, and statics; the columns of every regression.
+
+    Before the second step there is no step before: the first one stands for it.
+    """
+
+    def __init__(self, panel: Panel, scaler: Scaler, schema: PanelSchema) -> None:
+        self.series = ScaledSeries.of(panel, scaler)
+        self.given_NTB = binary_treatments(schema.treatments, panel.treatments) * panel.observed[..., None]
+        before = np.zeros((panel.n_subjects, 1, self.given_NTB.shape[2]))
+        self._dose_NTB = np.concatenate([before, self.given_NTB.cumsum(axis=1)], axis=1)
+
+    @property
+    def width(self) -> int:
+        """Return P."""
+        x, y = self.series.x_NTX.shape[2], self.series.y_NTY.shape[2]
+        return int(self.given_NTB.shape[2] + (LAG + 1) * (x + y) + self.series.v_NV.shape[1])
+
+    def at(self, subject: NDArray[np.integer], origin: NDArray[np.integer]) -> Floats:
+        """Return the features `[M,P]` of histories; treatments at and after the origin are not among them."""
+        x, y, v = self.series.x_NTX, self.series.y_NTY, self.series.v_NV
+        lags = [np.maximum(origin - lag, 0) for lag in range(LAG, -1, -1)]
+        recent = [series[subject, step] for series in (x, y) for step in lags]
+        return np.concatenate([self.doses(subject, origin), *recent, v[subject]], axis=1)
+
+    def doses(self, subject: NDArray[np.integer], origin: NDArray[np.integer], stop: int | None = None) -> Floats:
+        """Return how often each treatment was given, `[M,B]`: before the origin, or over `stop` steps from it on."""
+        if stop is None:
+            return np.asarray(self._dose_NTB[subject, origin])
+        return np.asarray(self._dose_NTB[subject, origin + stop] - self._dose_NTB[subject, origin])
+
+
+@dataclass(frozen=True)
+class MsmModel(LinearModel):
+    """A fitted marginal structural model; one member, as nothing in it is random."""
+
+    @property
+    def method(self) -> str:
+        """Return `msm`."""
+        return "msm"
+
+    def encode(self, panel: Panel) -> LagFeatures:
+        """Return the features of every history of a panel."""
+        return LagFeatures(panel, self.scaler, self.schema)
+
+    def treatments(self, encoded: NDArray[np.generic]) -> Floats:
+        """Return the binary treatments `[...,B]`."""
+        return binary_treatments(self.schema.treatments, encoded)
+
+    def weights(self) -> tuple[Floats, Floats, Floats]:
+        """Return the regressions' weights; with `plan = "dose"` it does not matter when a plan treats."""
+        intercept, history, plan = (
+            self.params[f"outcome.{name}"].double().numpy() for name in ("intercept", "history", "plan")
+        )
+        if (self.meta or {})["plan"] == "steps":
+            return intercept, history, unpacked_plan(plan, self.horizon)
+        given_HJ = np.tri(self.horizon)  # plan step j counts in step h if j <= h
+        return intercept, history, given_HJ[:, :, None, None] * plan[:, :, None]
+
+
+@dataclass(frozen=True)
+class MsmMethod:
+    """The marginal structural model as the registry knows it; few-shot refits it with the target's subjects added."""
+
+    name: str = "msm"
+    single: bool = True
+    learns_from_source: bool = True
+
+    def fit(self, task: FitTask) -> Fit:
+        """Fit treatment models, then outcome models; there are no stages to train.
+
+        Raises:
+            DataError: no subject has the steps that the last predicted step needs.
+        """
+        yield from ()
+        config = task.settings if isinstance(task.settings, MsmConfig) else MsmConfig()
+        parts = dict.fromkeys([Part("source", "train"), task.train])
+        panel = _joined([task.panels[part] for part in parts])
+        features = LagFeatures(panel, task.scaler, task.schema)
+        decisions = _Decisions(features, panel.length, config, task.config.seed)
+        numerator, denominator = decisions.fit_treatments()
+        log_ratio_NT = decisions.log_ratios(numerator, denominator)
+        steps = [decisions.fit_outcomes(log_ratio_NT, h) for h in range(task.horizon)]
+        outcome = {name: [step[name] for step, _ in steps] for name in ("intercept", "history", "plan")}
+        arrays = {
+            "numerator.intercept": numerator.intercept_B,
+            "numerator.weight": numerator.coef_BP,
+            "denominator.intercept": denominator.intercept_B,
+            "denominator.weight": denominator.coef_BP,
+            "outcome.intercept": np.stack(outcome["intercept"]),
+            "outcome.history": np.stack(outcome["history"]),
+            "outcome.plan": np.concatenate(outcome["plan"]),
+        }
+        weights = [weights for _, weights in steps]
+        meta: dict[str, Any] = {
+            "plan": config.plan,
+            "weights": weights,
+            "least_effective_share": min(step["effective_share"] for step in weights),
+            "largest_weight": max(step["largest"] for step in weights),
+            "treatment_models_converged": numerator.converged and denominator.converged,
+        }
+        return Fitted({name: torch.from_numpy(values[None]) for name, values in arrays.items()}, meta)
+
+    def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> MsmModel:
+        """Return the model that an artifact holds; it computes on the CPU."""
+        return MsmModel.from_artifact(artifact)
+
+
+class _Decisions:
+    """Every treatment decision of the training subjects that has a step before it, and the regressions on them."""
+
+    def __init__(self, features: LagFeatures, length_N: NDArray[np.integer], config: MsmConfig, seed: int) -> None:
+        self.features, self.config, self._seed = features, config, seed
+        step_T = np.arange(features.given_NTB.shape[1])
+        self.decided_NT = (step_T >= LAG) & (step_T < length_N[:, None] - 1)
+
+    def fit_treatments(self) -> tuple[LogisticModels, LogisticModels]:
+        """Return the models of the numerator, which knows the doses, and of the denominator, which knows all."""
+        subject_M, step_M = self._rows(0)
+        known_MP, given_MB = self.features.at(subject_M, step_M), self.features.given_NTB[subject_M, step_M] > 0
+        doses_MB = known_MP[:, : given_MB.shape[1]]
+        most = self.config.iterations
+        return fit_logistic(doses_MB, given_MB, iterations=most), fit_logistic(known_MP, given_MB, iterations=most)
+
+    def log_ratios(self, numerator: LogisticModels, denominator: LogisticModels) -> Floats:
+        """Return the logarithm `[N,T]` of each decision's stabilised weight; 0 where there was no decision."""
+        log_ratio_NT = np.zeros(self.decided_NT.shape)
+        subject, step = np.nonzero(self.decided_NT)
+        for first in range(0, len(subject), CHUNK_ROWS):
+            at = subject[first : first + CHUNK_ROWS], step[first : first + CHUNK_ROWS]
+            known_MP, given_MB = self.features.at(*at), self.features.given_NTB[at] > 0
+            above_M = numerator.log_likelihood(known_MP[:, : given_MB.shape[1]], given_MB)
+            log_ratio_NT[at] = above_M - denominator.log_likelihood(known_MP, given_MB)
+        return log_ratio_NT
+
+    def fit_outcomes(self, log_ratio_NT: Floats, h: int) -> tuple[dict[str, Floats], dict[str, float]]:
+        """Return the weighted regression of the outcome h + 1 steps ahead, and what its weights were like."""
+        from sklearn.linear_model import LinearRegression  # noqa: PLC0415  # a second to import, needed here alone
+
+        subject_M, origin_M = self._rows(h)
+        if not len(subject_M):
+            raise DataError(
+                f"no training subject has the {h + LAG + 2} observed steps that predicted step {h + 1} needs",
+                fix="choose a shorter horizon, or add longer series",
+            )
+        raw_M = cumulative_weights(log_ratio_NT, subject_M, origin_M, h)
+        weight_M = clip_to_quantiles(raw_M, self.config.clip)
+        planned_MKB = self._planned(subject_M, origin_M, h)
+        design = np.concatenate([self.features.at(subject_M, origin_M), planned_MKB.reshape(len(raw_M), -1)], axis=1)
+        answer_MY = self.features.series.y_NTY[subject_M, origin_M + h + 1]
+        model = LinearRegression(copy_X=False).fit(design, answer_MY, sample_weight=weight_M)
+        coef_PY = model.coef_.T
+        width, shape = self.features.width, (*planned_MKB.shape[1:], answer_MY.shape[1])
+        fitted = {"history": coef_PY[:width], "plan": coef_PY[width:].reshape(shape)}
+        return fitted | {"intercept": np.asarray(model.intercept_)}, dict(describe_weights(raw_M, weight_M))
+
+    def _planned(self, subject_M: NDArray[np.intp], origin_M: NDArray[np.intp], h: int) -> Floats:
+        """Return the treatments of h + 1 steps from the origin: their doses `[M,1,B]`, or each of them `[M,h+1,B]`."""
+        if self.config.plan == "dose":
+            return self.features.doses(subject_M, origin_M, h + 1)[:, None]
+        return np.asarray(self.features.given_NTB[subject_M[:, None], origin_M[:, None] + np.arange(h + 1)])
+
+    def _rows(self, h: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return the origins from which h + 1 decisions follow, a random subset of them where there are too many."""
+        ahead_NT = np.zeros_like(self.decided_NT)
+        ahead_NT[:, : max(ahead_NT.shape[1] - h, 0)] = self.decided_NT[:, h:]
+        subject_M, origin_M = np.nonzero(self.decided_NT & ahead_NT)
+        most = max(1, self.config.most_numbers // self.features.width)
+        if len(subject_M) > most:
+            chosen = Stream(self._seed, "msm", "rows", h).permutation(len(subject_M))[:most].sort().values.numpy()
+            subject_M, origin_M = subject_M[chosen], origin_M[chosen]
+        return subject_M, origin_M
+
+
+def _joined(panels: Sequence[Panel]) -> Panel:
+    """Return the subjects of several panels in one, padded to the longest."""
+    steps = max(panel.n_steps for panel in panels)
+    series = {
+        name: np.concatenate(
+            [np.pad(getattr(panel, name), ((0, 0), (0, steps - panel.n_steps), (0, 0))) for panel in panels]
+        )
+        for name in ("covariates", "treatments", "outcomes")
+    }
+    flat = {
+        name: np.concatenate([getattr(panel, name) for panel in panels]) for name in ("statics", "length", "subject_id")
+    }
+    return Panel(**series, **flat)

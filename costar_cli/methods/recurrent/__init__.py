@@ -1,0 +1,1 @@
+"""The recurrent baselines: RMSN, CRN and G-Net, on one variational LSTM."""

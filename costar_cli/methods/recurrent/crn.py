@@ -1,0 +1,220 @@
+"""CRN and CRN(ERM): an encoder and a decoder with balanced representations (Bica et al. 2020; spec models C.3)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from costar_cli.artifact import Artifact
+from costar_cli.config.models import TrainingConfig
+from costar_cli.config.recurrent import CrnConfig, CrnErmConfig, RecurrentConfig
+from costar_cli.methods.balancing import (
+    AlphaSchedule,
+    Balanced,
+    BalancingHead,
+    TreatmentMode,
+    masked_mean,
+    squared_error,
+    treatment_cross_entropy,
+)
+from costar_cli.methods.base import Fit, FitTask, Fitted
+from costar_cli.methods.members import Params
+from costar_cli.methods.recurrent.lstm import Masks
+from costar_cli.methods.recurrent.model import Asked, Networks, RecurrentModel, with_prefix
+from costar_cli.methods.recurrent.network import (
+    Make,
+    Passed,
+    RecurrentNetwork,
+    member_network,
+    over_members,
+    over_subjects,
+)
+from costar_cli.methods.recurrent.rows import Batch, Column, OriginRows, SubjectRows
+from costar_cli.methods.recurrent.stage import RecurrentStage, Rows, decoder_training
+from costar_cli.panel import Panel
+from costar_cli.panel.tensors import PanelTensors
+
+__all__ = ["CrnMethod", "CrnModel", "CrnStage", "crn_decoder", "crn_encoder"]
+
+AnyCrnConfig = CrnConfig | CrnErmConfig
+Dims = tuple[int, int, int, int]
+
+
+def crn_encoder(dims: Dims, config: AnyCrnConfig) -> RecurrentNetwork:
+    """Return an encoder: `[a_{t-1}, x_t, y_t, v]` to a balanced representation of the history at t."""
+    shape = config.encoder
+    head = BalancingHead(shape.width, shape.representation, shape.hidden, n_treatments=dims[1], n_outcomes=dims[2])
+    reads: tuple[Column, ...] = ("previous", "covariates", "outcomes", "statics")
+    return RecurrentNetwork(dims, reads, width=shape.width, layers=shape.layers, head=head)
+
+
+def crn_decoder(dims: Dims, config: AnyCrnConfig) -> RecurrentNetwork:
+    """Return a decoder: it starts from the encoder's representation, is as wide, and reads `[a_{t-1}, y_t, v]`."""
+    shape, width = config.decoder, config.encoder.representation
+    head = BalancingHead(width, shape.representation, shape.hidden, n_treatments=dims[1], n_outcomes=dims[2])
+    return RecurrentNetwork(dims, ("previous", "outcomes", "statics"), width=width, layers=shape.layers, head=head)
+
+
+class CrnStage(RecurrentStage):
+    """Squared error of the outcomes, and treatments that the representation shall not tell (gradient reversal).
+
+    Args:
+        alpha: weight of balancing at the end of training; None leaves balancing out (ERM).
+        mode: how treatments are encoded.
+        others: as in `RecurrentStage`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        make: Make,
+        network: RecurrentConfig,
+        training: TrainingConfig,
+        *,
+        train: Rows,
+        validation: Rows,
+        alpha: float | None,
+        mode: TreatmentMode,
+        start_R: Params | None = None,
+    ) -> None:
+        super().__init__(name, make, network, training, train=train, validation=validation, start_R=start_R)
+        self._balances, self._mode = alpha is not None, mode
+        self._schedule = AlphaSchedule.over(
+            alpha or 0.0,
+            epochs=training.epochs,
+            n_rows=self.n_train,
+            batch_size=training.batch_size,
+            drop_last=self.drop_last,
+        )
+
+    def objective(self, params_R: Params, state_R: Params, batch: Batch, masks: Masks) -> Tensor:
+        """Return squared error plus cross-entropy; without balancing the latter counts nothing."""
+        treatment, active = batch.column("treatment"), batch.active
+        outputs = self.network.run_members(params_R, batch, masks)
+        balanced: Balanced = self.network.call_head(
+            params_R, outputs, treatment, self._schedule.alpha(state_R["updates"])
+        )
+        error_R = masked_mean(squared_error(balanced.outcomes, batch.target), active)
+        guess_R = masked_mean(treatment_cross_entropy(balanced.treatment_logits, treatment, self._mode), active)
+        return error_R + (guess_R if self._balances else 0 * guess_R)
+
+    def error(self, params_R: Params, batch: Batch) -> Tensor:
+        """Return squared errors; treatments do not select."""
+        outputs = self.network.run_members(params_R, batch)
+        none_R = torch.zeros(len(outputs), dtype=outputs.dtype, device=outputs.device)
+        return squared_error(
+            self.network.call_head(params_R, outputs, batch.column("treatment"), none_R).outcomes, batch.target
+        )
+
+
+@dataclass(frozen=True)
+class CrnModel(RecurrentModel):
+    """A fitted CRN; what it knows of a history is the output of the encoder's LSTM."""
+
+    def makes(self) -> Mapping[str, Make]:
+        """Return both networks."""
+        config = cast("AnyCrnConfig", self.settings)
+        makes: dict[str, Make] = {"encoder": partial(crn_encoder, self.schema.dims, config)}
+        if self.horizon > 1:
+            makes["decoder"] = partial(crn_decoder, self.schema.dims, config)
+        return makes
+
+    def represent(self, panel: Panel) -> NDArray[np.float32]:
+        """Return the balanced representation of every history, `[R,N,T,r]`."""
+        known_R = self.encode(panel).known_R
+        make = self.makes()["encoder"]
+        encoders = [member_network(make, self.params_of("encoder"), r) for r in range(self.members)]
+        found = [_head(encoder).represent(known) for encoder, known in zip(encoders, known_R, strict=True)]
+        return torch.stack(found).float().cpu().numpy()
+
+    def know(self, network: RecurrentNetwork, panel: PanelTensors) -> Tensor:
+        """Return the encoder's outputs at every step."""
+        return over_subjects(network, panel, panel.y_NTY.shape[1], lambda passed: passed.outputs_TBH)
+
+    def predict(self, networks: Networks, asked: Asked) -> Tensor:
+        """Return the encoder's outcome after the first treatment, then the decoder's, fed with those before."""
+        first = _head(networks["encoder"])(asked.known_QD, asked.plan_QHA[:, 0])
+        outcomes, plan = [first.outcomes], asked.plan_QHA.unbind(1)
+        if len(plan) > 1:
+            decoder = networks["decoder"]
+            state = decoder.starting_from(first.representation)
+            for previous, treatment in pairwise(plan):
+                output, state = decoder.step(
+                    {"previous": previous, "outcomes": outcomes[-1], "statics": asked.statics_QV}, state
+                )
+                outcomes.append(_head(decoder)(output, treatment).outcomes)
+        return torch.stack(outcomes, dim=1)
+
+
+def _head(network: RecurrentNetwork) -> BalancingHead:
+    return cast("BalancingHead", network.head)
+
+
+def _representation(passed: Passed) -> Tensor:
+    return _head(passed.network).represent(passed.outputs_TBH)
+
+
+@dataclass(frozen=True)
+class CrnMethod:
+    """CRN, or CRN(ERM), as the registry knows it."""
+
+    name: str = "crn"
+    balances: bool = True
+    single: bool = False
+    learns_from_source: bool = False
+
+    def fit(self, task: FitTask) -> Fit:
+        """Train the encoder, then the decoder on windows that start from what the encoder knows.
+
+        Raises:
+            DataError: no subject is long enough for the decoder.
+            MismatchError: what to start from is no CRN of enough members.
+            UsageError: the settings give the networks another shape than what to start from.
+        """
+        config = self._config(task)
+        dims, start = task.schema.dims, CrnModel.start_of(task, self.name)
+        parts = task.tensors(task.train), task.tensors(task.validation)
+        alpha = config.alpha if isinstance(config, CrnConfig) else None
+        stage = partial(CrnStage, alpha=alpha, mode=task.schema.treatments.mode)
+        where = "" if task.domain == "source" else " on target"
+        make = partial(crn_encoder, dims, config)
+        encoder_R = yield stage(
+            f"{self.name} encoder{where}",
+            make,
+            config.encoder,
+            config.encoder.training(task.config),
+            train=SubjectRows(parts[0]),
+            validation=SubjectRows(parts[1]),
+            start_R=start("encoder"),
+        )
+        params = with_prefix(encoder_R, "encoder")
+        if task.horizon > 1:
+            train, validation = (
+                OriginRows(panel, task.horizon - 1, over_members(make, encoder_R, panel, _representation))
+                for panel in parts
+            )
+            decoder_R = yield stage(
+                f"{self.name} decoder{where}",
+                partial(crn_decoder, dims, config),
+                config.decoder,
+                decoder_training(config.decoder, task.config),
+                train=train,
+                validation=validation,
+                start_R=start("decoder"),
+            )
+            params |= with_prefix(decoder_R, "decoder")
+        return Fitted(params)
+
+    def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> CrnModel:
+        """Return the model that an artifact holds."""
+        return CrnModel.from_artifact(artifact, CrnConfig if self.balances else CrnErmConfig, device)
+
+    def _config(self, task: FitTask) -> AnyCrnConfig:
+        kind = CrnConfig if self.balances else CrnErmConfig
+        return task.settings if isinstance(task.settings, kind) else kind()

@@ -1,0 +1,245 @@
+"""G-Net: g-computation with a recurrent network (Li et al. 2021; spec models C.4).
+
+One network predicts the next outcome and covariates. Under a plan, futures are simulated step by step: prediction plus
+the residual of a subject that the network has not learned from. Their mean is the answer.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from costar_cli.artifact import Artifact
+from costar_cli.config.recurrent import GNetConfig
+from costar_cli.errors import DataError
+from costar_cli.methods.balancing import masked_mean, squared_error
+from costar_cli.methods.base import Fit, FitTask, Fitted
+from costar_cli.methods.members import Params
+from costar_cli.methods.recurrent.futures import Draws, Residuals, usable_length
+from costar_cli.methods.recurrent.lstm import LstmState, Masks
+from costar_cli.methods.recurrent.model import Asked, Networks, RecurrentModel, state_at, states_before, with_prefix
+from costar_cli.methods.recurrent.network import Make, Passed, RecurrentNetwork, over_members
+from costar_cli.methods.recurrent.rows import Batch, Column, SubjectRows
+from costar_cli.methods.recurrent.stage import RecurrentStage
+from costar_cli.methods.streams import Stream
+from costar_cli.panel.tensors import PanelTensors
+
+__all__ = ["ConditionalHead", "GNetMethod", "GNetModel", "GNetStage", "gnet_network"]
+
+Dims = tuple[int, int, int, int]
+
+
+class ConditionalHead(nn.Module):
+    """`r = ELU(W o)`; networks that share the outputs evenly, each told `r` and the outputs of those before it.
+
+    Args:
+        sequence: width of the outputs `o` of the LSTM.
+        representation: width of `r`.
+        hidden: hidden units of each network.
+        n_outputs: outcomes, then covariates.
+        components: number of networks, at most one per output.
+    """
+
+    def __init__(self, sequence: int, representation: int, hidden: int, *, n_outputs: int, components: int) -> None:
+        super().__init__()
+        self.representation = nn.Linear(sequence, representation)
+        self.networks = nn.ModuleList()
+        told = 0
+        for part in torch.arange(n_outputs).tensor_split(min(components, n_outputs)):
+            self.networks.append(
+                nn.Sequential(nn.Linear(told + representation, hidden), nn.ELU(), nn.Linear(hidden, len(part)))
+            )
+            told += len(part)
+
+    def forward(self, sequence: Tensor) -> Tensor:
+        """Return the outputs `[...,E]`."""
+        seen = functional.elu(self.representation(sequence))
+        found: list[Tensor] = []
+        for network in self.networks:
+            found.append(network(torch.cat([*found, seen], dim=-1)))
+        return torch.cat(found, dim=-1)
+
+
+def gnet_network(dims: Dims, config: GNetConfig) -> RecurrentNetwork:
+    """Return a network: `[a_t, x_t, y_t, v]` to `y_{t+1}` and `x_{t+1}`, in that order."""
+    shape = config.network
+    head = ConditionalHead(
+        shape.width,
+        shape.representation,
+        shape.hidden,
+        n_outputs=dims[2] + dims[0],
+        components=shape.components,
+    )
+    reads: tuple[Column, ...] = ("treatment", "covariates", "outcomes", "statics")
+    return RecurrentNetwork(dims, reads, width=shape.width, layers=shape.layers, head=head)
+
+
+class GNetStage(RecurrentStage):
+    """Squared error of the next outcome plus that of the next covariates; the outcome's alone selects."""
+
+    def objective(self, params_R: Params, state_R: Params, batch: Batch, masks: Masks) -> Tensor:
+        """Return the sum of both errors' means."""
+        predicted, target = self._predicted(params_R, batch, masks), batch.target
+        n_outcomes = target.shape[-1]
+        error_R = masked_mean(squared_error(predicted[..., :n_outcomes], target), batch.active)
+        if predicted.shape[-1] == n_outcomes:
+            return error_R
+        covariates = squared_error(predicted[..., n_outcomes:], batch.next_covariates)
+        return error_R + masked_mean(covariates, batch.active_next)
+
+    def error(self, params_R: Params, batch: Batch) -> Tensor:
+        """Return the squared errors of the outcomes."""
+        target = batch.target
+        return squared_error(self._predicted(params_R, batch, None)[..., : target.shape[-1]], target)
+
+    def _predicted(self, params_R: Params, batch: Batch, masks: Masks) -> Tensor:
+        predicted: Tensor = self.network.call_head(params_R, self.network.run_members(params_R, batch, masks))
+        return predicted
+
+
+@dataclass(frozen=True)
+class GNetModel(RecurrentModel):
+    """A fitted G-Net; what it knows of a history is the network's state before the origin's treatment."""
+
+    def makes(self) -> Mapping[str, Make]:
+        """Return the network."""
+        return {"network": partial(gnet_network, self.schema.dims, self._config)}
+
+    def know(self, network: RecurrentNetwork, panel: PanelTensors) -> Tensor:
+        """Return the state before each step."""
+        return states_before(network, panel)
+
+    def elements_per_query(self, networks: Networks) -> int:
+        """Return how many numbers the futures of a query take."""
+        return self._config.samples * super().elements_per_query(networks)
+
+    def predict(self, networks: Networks, asked: Asked) -> Tensor:
+        """Return the prediction after the first treatment, then means over simulated futures.
+
+        What is averaged is the prediction at each step, before its own residual is added.
+        """
+        network, plan = networks["network"], asked.plan_QHA.unbind(1)
+        n_outcomes, samples = asked.outcomes_QY.shape[1], self._config.samples
+        values = torch.cat([asked.outcomes_QY, asked.covariates_QX], dim=1)
+        predicted, state = self._step(network, asked, plan[0], values, state_at(asked.known_QD, network))
+        outcomes = [predicted[:, :n_outcomes]]
+        if len(plan) == 1:
+            return torch.stack(outcomes, dim=1)
+        seed = int((self.meta or {})["config"]["seed"])
+        draws = Draws.of(seed, asked.member, asked.subject_id_Q, asked.origin_Q)
+        residuals = self.residuals(asked.member)
+        predicted_QSE = predicted[:, None].expand(-1, samples, -1)
+        state = LstmState(*(part.repeat_interleave(samples, dim=2) for part in state))
+        for step, treatment in enumerate(plan[1:]):
+            drawn_QS = draws.below(len(residuals.length_K), samples, step)
+            values_QSE = predicted_QSE + residuals.at(drawn_QS, asked.origin_Q + step)
+            predicted, state = self._step(network, asked, treatment, values_QSE.flatten(0, 1), state)
+            predicted_QSE = predicted.view_as(values_QSE)
+            outcomes.append(predicted_QSE[..., :n_outcomes].mean(dim=1))
+        return torch.stack(outcomes, dim=1)
+
+    def residuals(self, member: int) -> Residuals:
+        """Return what a member draws from."""
+        length = self.params["residuals.length"][member].long()
+        return Residuals(self.params["residuals.value"][member], length)
+
+    @property
+    def _config(self) -> GNetConfig:
+        return cast("GNetConfig", self.settings)
+
+    def _step(
+        self, network: RecurrentNetwork, asked: Asked, treatment_QA: Tensor, values_ME: Tensor, state: LstmState
+    ) -> tuple[Tensor, LstmState]:
+        """Return the prediction `[M,E]` one step on, for M futures of Q queries."""
+        per_query = len(values_ME) // len(treatment_QA)
+        n_outcomes = asked.outcomes_QY.shape[1]
+        columns: dict[Column, Tensor] = {
+            "treatment": treatment_QA.repeat_interleave(per_query, dim=0),
+            "outcomes": values_ME[:, :n_outcomes],
+            "covariates": values_ME[:, n_outcomes:],
+            "statics": asked.statics_QV.repeat_interleave(per_query, dim=0),
+        }
+        output, state = network.step(columns, state)
+        return network.head(output), state
+
+
+@dataclass(frozen=True)
+class GNetMethod:
+    """G-Net as the registry knows it."""
+
+    name: str = "gnet"
+    single: bool = False
+    learns_from_source: bool = False
+
+    def fit(self, task: FitTask) -> Fit:
+        """Train the network on most subjects, then keep its residuals on the others.
+
+        Raises:
+            DataError: there are not two subjects to learn from, or those held out are too short.
+            MismatchError: what to start from is no G-Net of enough members.
+            UsageError: the settings give the network another shape than what to start from.
+        """
+        config = task.settings if isinstance(task.settings, GNetConfig) else GNetConfig()
+        start = GNetModel.start_of(task, self.name)
+        name = "gnet network" + ("" if task.domain == "source" else " on target")
+        train, make = task.tensors(task.train), partial(gnet_network, task.schema.dims, config)
+        held_out_K, others = _divided(train, config.holdout, Stream(task.config.seed, name, "holdout"))
+        params_R = yield GNetStage(
+            name,
+            make,
+            config.network,
+            config.network.training(task.config),
+            train=SubjectRows(train, others),
+            validation=SubjectRows(task.tensors(task.validation)),
+            start_R=start("network"),
+        )
+        residuals = _residuals(make, params_R, _taken(train, held_out_K))
+        return Fitted(with_prefix(params_R, "network") | with_prefix(residuals, "residuals"))
+
+    def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> GNetModel:
+        """Return the model that an artifact holds."""
+        return GNetModel.from_artifact(artifact, GNetConfig, device)
+
+
+def _divided(panel: PanelTensors, share: float, stream: Stream) -> tuple[Tensor, Tensor]:
+    """Return the subjects that give residuals, and those to learn from.
+
+    Raises:
+        DataError: there are not two subjects, or those held out are too short.
+    """
+    n_subjects = len(panel.length_N)
+    order = stream.permutation(n_subjects).to(panel.length_N.device)
+    n_held_out = max(1, round(share * n_subjects))
+    held_out_K = order[:n_held_out].sort().values
+    held_out_K = held_out_K[usable_length(panel)[held_out_K] > 0]
+    if n_held_out >= n_subjects or not len(held_out_K):
+        raise DataError(
+            f"{n_subjects} training subjects leave none of use to learn from, or to take residuals from",
+            where="gnet.holdout",
+            fix="G-Net needs more or longer training subjects, or another share to hold out",
+        )
+    return held_out_K, order[n_held_out:].sort().values
+
+
+def _taken(panel: PanelTensors, rows_K: Tensor) -> PanelTensors:
+    series = (panel.x_NTX, panel.a_NTA, panel.y_NTY, panel.v_NV, panel.length_N)
+    return PanelTensors(*(values[rows_K] for values in series))
+
+
+def _residuals(make: Make, params_R: Params, panel: PanelTensors) -> Params:
+    """Return true less predicted outcomes and covariates of every member, zero where a target is not known."""
+    length_K = usable_length(panel)
+
+    def read(passed: Passed) -> Tensor:
+        batch = passed.batch
+        true_TBE = torch.cat([batch.target, batch.next_covariates], dim=-1)[0]
+        usable_TB = batch.at_RTB[0] < length_K[batch.subject_RB[0]]
+        predicted_TBE: Tensor = passed.network.head(passed.outputs_TBH)
+        return (true_TBE - predicted_TBE) * usable_TB[..., None]
+
+    value_RKTE = over_members(make, params_R, panel, read)
+    return {"value": value_RKTE, "length": length_K.to(value_RKTE).expand(len(value_RKTE), -1).clone()}

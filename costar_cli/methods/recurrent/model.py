@@ -1,0 +1,248 @@
+"""A trained recurrent method: what is known of every history, and the answers to queries from that."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from costar_cli.artifact import Artifact
+from costar_cli.config.models import Config
+from costar_cli.errors import MismatchError
+from costar_cli.methods.base import FitTask
+from costar_cli.methods.costar.model import params_from_arrays, scaler_from_arrays
+from costar_cli.methods.costar.pieces import on_cores
+from costar_cli.methods.linear import require_horizon
+from costar_cli.methods.members import Params, n_members, submodule
+from costar_cli.methods.recurrent.lstm import LstmState
+from costar_cli.methods.recurrent.network import Make, Passed, RecurrentNetwork, member_network, over_subjects
+from costar_cli.panel import Panel, PanelSchema, Queries, Scaler
+from costar_cli.panel.tensors import PanelTensors
+from costar_cli.reporting import NullReporter, Reporter
+
+__all__ = ["Asked", "Histories", "RecurrentModel", "state_at", "states_before", "with_prefix"]
+
+CPU_ELEMENTS = 2**20  # gates of the queries that one core answers at once
+GPU_ELEMENTS = 2**27
+
+Networks = Mapping[str, RecurrentNetwork]
+
+
+@dataclass(frozen=True)
+class Histories:
+    """The series of N subjects, and what each of R members knows at every step, `[N,T,D]`."""
+
+    panel: PanelTensors
+    subject_id_N: Tensor
+    known_R: list[Tensor]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A batch of queries to one member: what it knows at the origins, and the plans.
+
+    Shapes: `known_QD`, `covariates_QX`, `outcomes_QY` (both at the origin), `statics_QV`, `plan_QHA`, and
+    `subject_id_Q`, `origin_Q`, which identify the history.
+    """
+
+    member: int
+    known_QD: Tensor
+    covariates_QX: Tensor
+    outcomes_QY: Tensor
+    statics_QV: Tensor
+    plan_QHA: Tensor
+    subject_id_Q: Tensor
+    origin_Q: Tensor
+
+
+@dataclass(frozen=True)
+class RecurrentModel(ABC):
+    """Networks of R members, `params` named `NETWORK.lstm.*` and so on, each `[R,...]`."""
+
+    method: str
+    params: Params
+    schema: PanelSchema
+    scaler: Scaler
+    horizon: int
+    settings: Config
+    meta: Mapping[str, Any] | None = None
+    digest: str = ""
+    parents: Mapping[str, str] | None = None
+    device: torch.device | str = "cpu"
+
+    @classmethod
+    def from_artifact(cls, artifact: Artifact, settings: type[Config], device: torch.device | str = "cpu") -> Self:
+        """Read a model artifact."""
+        meta = artifact.meta
+        return cls(
+            method=str(meta["method"]),
+            params={name: value.to(device) for name, value in params_from_arrays(artifact.arrays).items()},
+            schema=PanelSchema.model_validate(meta["schema"]),
+            scaler=scaler_from_arrays(artifact.arrays),
+            horizon=int(meta["horizon"]),
+            settings=settings.model_validate(meta["settings"]),
+            meta=meta,
+            digest=artifact.digest,
+            parents=artifact.parents,
+            device=device,
+        )
+
+    @classmethod
+    def start_of(cls, task: FitTask, method: str) -> Callable[[str], Params | None]:
+        """Return what tells the parameters that a network starts from: those of `task.start`, or none.
+
+        Raises:
+            MismatchError: it is of another method, or has fewer members than asked for.
+        """
+        start = task.start
+        if start is None:
+            return lambda _: None
+        if not isinstance(start, cls) or start.method != method:
+            raise MismatchError(
+                f"the model to start from is of method {start.method}, not {method}",
+                where="--start",
+                fix=f"`costar finetune --method {method}` makes one",
+            )
+        if task.members > start.members:
+            raise MismatchError(
+                f"{task.members} members were asked for, but there are only {start.members} to start from",
+                where="--members",
+                fix=f"use `--members {start.members}` or fewer",
+            )
+        return start.params_of
+
+    def params_of(self, network: str) -> Params:
+        """Return the parameters of one network, without its name."""
+        return submodule(self.params, f"{network}.")
+
+    @property
+    def members(self) -> int:
+        """Return R."""
+        return n_members(self.params)
+
+    @property
+    def trained_on(self) -> Mapping[str, int]:
+        """Return the number of labelled subjects per part that the model has learned from."""
+        return dict((self.meta or {}).get("trained_on", {}))
+
+    @abstractmethod
+    def makes(self) -> Mapping[str, Make]:
+        """Return what makes each network that predictions need, by name; the first one reads the history."""
+
+    @abstractmethod
+    def know(self, network: RecurrentNetwork, panel: PanelTensors) -> Tensor:
+        """Return what one member knows of every history, `[N,T,D]`."""
+
+    @abstractmethod
+    def predict(self, networks: Networks, asked: Asked) -> Tensor:
+        """Return one member's scaled outcomes `[Q,H,dy]`."""
+
+    def elements_per_query(self, networks: Networks) -> int:
+        """Return how many numbers a query takes where it takes most."""
+        return max(network.elements_per_position for network in networks.values())
+
+    def rollout(
+        self, panel: Panel, queries: Queries, *, batch_size: int = 16_384, reporter: Reporter | None = None
+    ) -> NDArray[np.float32]:
+        """Predict the outcomes of every query, `[R,Q,tau,dy]` in the units of the data.
+
+        Only the subjects asked about are encoded, each once.
+
+        Raises:
+            UsageError: the plans are longer than the horizon that the model was trained for.
+        """
+        require_horizon(self.horizon, queries)
+        subjects, row = np.unique(queries.subject, return_inverse=True)
+        asked = replace(queries, subject=row.astype(np.int32))
+        states = self.encode(panel.take(subjects.astype(np.int64)))
+        return self.answer(states, asked, batch_size=batch_size, reporter=reporter)
+
+    def encode(self, panel: Panel) -> Histories:
+        """Return what every member knows of every subject's history at every step, on the model's device."""
+        dtype = next(iter(self.params.values())).dtype
+        tensors = PanelTensors.from_panel(panel, self.scaler, device=self.device, dtype=dtype)
+        known_R = [self.know(next(iter(networks.values())), tensors) for networks in self._networks_R()]
+        return Histories(tensors, torch.from_numpy(panel.subject_id).to(self.device), known_R)
+
+    def answer(
+        self, states: Histories, queries: Queries, *, batch_size: int = 16_384, reporter: Reporter | None = None
+    ) -> NDArray[np.float32]:
+        """Predict as `rollout` does, on a panel that `encode` has seen.
+
+        Raises:
+            UsageError: the plans are longer than the horizon that the model was trained for.
+        """
+        require_horizon(self.horizon, queries)
+        device = states.panel.y_NTY.device
+        networks_R = self._networks_R()
+        elements = CPU_ELEMENTS if device.type == "cpu" else GPU_ELEMENTS
+        size = max(1, min(batch_size, elements // self.elements_per_query(networks_R[0])))
+        result = np.empty((self.members, len(queries), queries.horizon, len(self.schema.outcomes)), dtype=np.float32)
+
+        def fill(first: int) -> int:
+            part = slice(first, first + size)
+            with torch.no_grad():
+                for member, networks in enumerate(networks_R):
+                    scaled = self.predict(networks, _asked(states, member, queries.take(part)))
+                    result[member, part] = self.scaler.unscale_outcomes(scaled.cpu().numpy())
+            return min(size, len(queries) - first)
+
+        with (reporter or NullReporter()).task("rollout", total=len(queries), unit="query") as task:
+            for count in on_cores(fill, range(0, len(queries), size), device=device):
+                task.advance(count)
+        return result
+
+    def _networks_R(self) -> list[dict[str, RecurrentNetwork]]:
+        makes = self.makes()
+        return [
+            {name: member_network(make, self.params_of(name), member) for name, make in makes.items()}
+            for member in range(self.members)
+        ]
+
+
+def _asked(states: Histories, member: int, queries: Queries) -> Asked:
+    panel, known_NTD = states.panel, states.known_R[member]
+    subject = torch.from_numpy(queries.subject.astype(np.int64)).to(known_NTD.device)
+    origin = torch.from_numpy(queries.origin.astype(np.int64)).to(known_NTD.device)
+    return Asked(
+        member=member,
+        known_QD=known_NTD[subject, origin],
+        covariates_QX=panel.x_NTX[subject, origin],
+        outcomes_QY=panel.y_NTY[subject, origin],
+        statics_QV=panel.v_NV[subject],
+        plan_QHA=torch.from_numpy(queries.plan).to(known_NTD),
+        subject_id_Q=states.subject_id_N[subject],
+        origin_Q=origin,
+    )
+
+
+def states_before(network: RecurrentNetwork, panel: PanelTensors) -> Tensor:
+    """Return the state of every layer before each step, `[N,T,2*L*H]`, zeros before the first.
+
+    For networks that read the treatment of the step: at an origin that treatment is the plan's, so the state before it
+    is as far as the history goes.
+    """
+
+    def read(passed: Passed) -> Tensor:
+        return torch.stack([*passed.done.hidden, *passed.done.cell], dim=-2)[0].flatten(-2)
+
+    n_subjects, n_steps = panel.y_NTY.shape[:2]
+    if n_steps == 1:
+        return panel.y_NTY.new_zeros(n_subjects, 1, 2 * network.lstm.num_layers * network.lstm.hidden_size)
+    return functional.pad(over_subjects(network, panel, n_steps - 1, read), (0, 0, 1, 0))
+
+
+def state_at(known_QD: Tensor, network: RecurrentNetwork) -> LstmState:
+    """Return rows of `states_before` as a state."""
+    layers_2LQH = known_QD.view(len(known_QD), 2, network.lstm.num_layers, -1).permute(1, 2, 0, 3)
+    return LstmState(layers_2LQH[0][None], layers_2LQH[1][None])
+
+
+def with_prefix(params: Params, network: str) -> Params:
+    """Return the parameters of a network under its name."""
+    return {f"{network}.{name}": value for name, value in params.items()}

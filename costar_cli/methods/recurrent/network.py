@@ -1,0 +1,135 @@
+"""A variational LSTM that reads some columns of a series, with a head on its outputs."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from costar_cli.methods.members import Params, call_members, n_members, submodule
+from costar_cli.methods.recurrent.lstm import LstmPass, LstmState, Masks, variational_lstm
+from costar_cli.methods.recurrent.rows import Batch, Column
+from costar_cli.panel.tensors import PanelTensors
+
+__all__ = ["Make", "Passed", "Read", "RecurrentNetwork", "member_network", "over_members", "over_subjects"]
+
+CPU_ELEMENTS = 2**23  # gates computed at once while a panel is encoded
+GPU_ELEMENTS = 2**28
+
+
+class RecurrentNetwork(nn.Module):
+    """Parameters of one member: `lstm.*`, `head.*`, and `adapter.*` where a given vector is made as wide as the LSTM.
+
+    Args:
+        dims: numbers of covariates, treatments, outcomes and statics.
+        reads: the columns of the input, in order.
+        width: units of each layer.
+        layers: number of layers.
+        head: what reads the outputs.
+        adapted: width of the vector that the LSTM starts from, if that needs a map to its own width.
+    """
+
+    def __init__(
+        self,
+        dims: tuple[int, int, int, int],
+        reads: tuple[Column, ...],
+        *,
+        width: int,
+        layers: int,
+        head: nn.Module,
+        adapted: int | None = None,
+    ) -> None:
+        super().__init__()
+        dx, da, dy, dv = dims
+        sizes = {"previous": da, "treatment": da, "covariates": dx, "outcomes": dy, "statics": dv}
+        self.reads = reads
+        self.lstm = nn.LSTM(sum(sizes[name] for name in reads), width, layers)
+        self.head = head
+        self.adapter = None if adapted is None else nn.Linear(adapted, width)
+
+    @property
+    def elements_per_position(self) -> int:
+        """Return how many numbers one position of one row takes at its widest."""
+        return 4 * self.lstm.hidden_size
+
+    def inputs(self, column: Callable[[Column], Tensor]) -> Tensor:
+        """Return the columns that the LSTM reads, side by side."""
+        return torch.cat([column(name) for name in self.reads], dim=-1)
+
+    def run_members(self, params_R: Params, batch: Batch, masks: Masks = None) -> Tensor:
+        """Return the outputs `[R,T,B,H]` of members on a batch, differentiable by their parameters."""
+        start = None
+        if batch.initial_RBD is not None:
+            vector_RBD = batch.initial_RBD
+            if self.adapter is not None:
+                vector_RBD = call_members(self.adapter, submodule(params_R, "adapter."), vector_RBD)
+            start = LstmState.both(vector_RBD, self.lstm.num_layers)
+        inputs_RTBI = self.inputs(batch.column)
+        return variational_lstm(submodule(params_R, "lstm."), inputs_RTBI, start=start, masks=masks).outputs
+
+    def call_head(self, params_R: Params, *args_R: Tensor) -> Any:  # noqa: ANN401 - heads differ
+        """Return what the heads of members make of their arguments."""
+        return call_members(self.head, submodule(params_R, "head."), *args_R)
+
+    def starting_from(self, vector_QD: Tensor) -> LstmState:
+        """Return the state of this one member that starts from a vector."""
+        adapted = vector_QD if self.adapter is None else self.adapter(vector_QD)
+        return LstmState.both(adapted[None], self.lstm.num_layers)
+
+    def run(self, inputs_TQI: Tensor, start: LstmState | None = None) -> LstmPass:
+        """Run this one member, `R = 1` in the result."""
+        params = {name: value[None] for name, value in self.lstm.named_parameters()}
+        return variational_lstm(params, inputs_TQI[None], start=start)
+
+    def step(self, columns: Mapping[Column, Tensor], state: LstmState) -> tuple[Tensor, LstmState]:
+        """Return this one member's outputs `[Q,H]` for one more position, and the state after it."""
+        done = self.run(self.inputs(lambda name: columns[name])[None], state)
+        return done.outputs[0, 0], done.last
+
+
+Make = Callable[[], RecurrentNetwork]
+
+
+def member_network(make: Make, params_R: Params, member: int) -> RecurrentNetwork:
+    """Return one member's network, without gradients; it shares the memory of the parameters."""
+    network = make()
+    network.load_state_dict({name: value[member] for name, value in params_R.items()}, assign=True)
+    return network.requires_grad_(False)
+
+
+class Passed(NamedTuple):
+    """One member's pass over a batch of series: its network, the batch, and what came out (`R = 1`)."""
+
+    network: RecurrentNetwork
+    batch: Batch
+    done: LstmPass
+
+    @property
+    def outputs_TBH(self) -> Tensor:
+        """Return the outputs at every position."""
+        return self.done.outputs[0]
+
+
+Read = Callable[[Passed], Tensor]
+
+
+def over_subjects(network: RecurrentNetwork, panel: PanelTensors, steps: int, read: Read) -> Tensor:
+    """Return what can be read, `[T,B,..]`, of one member's pass over the first steps of every series, as `[N,T,..]`."""
+    device = panel.y_NTY.device
+    elements = CPU_ELEMENTS if device.type == "cpu" else GPU_ELEMENTS
+    size = max(1, elements // (steps * network.elements_per_position))
+    member_R = torch.zeros(1, dtype=torch.long, device=device)
+    found = []
+    with torch.no_grad():
+        for subject_B in torch.split(torch.arange(len(panel.length_N), device=device), size):
+            batch = Batch.windows(panel, member_R, subject_B[None], torch.zeros_like(subject_B)[None], steps)
+            done = network.run(network.inputs(batch.column)[0])
+            found.append(read(Passed(network, batch, done)).transpose(0, 1))
+    return torch.cat(found)
+
+
+def over_members(make: Make, params_R: Params, panel: PanelTensors, read: Read) -> Tensor:
+    """Return what can be read of every member's pass over the positions of a panel, `[R,N,T-1,..]`."""
+    steps = panel.y_NTY.shape[1] - 1
+    networks = (member_network(make, params_R, member) for member in range(n_members(params_R)))
+    return torch.stack([over_subjects(network, panel, steps, read) for network in networks])

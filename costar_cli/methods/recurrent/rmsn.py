@@ -1,0 +1,244 @@
+"""RMSN: recurrent marginal structural networks (Lim et al. 2018; spec models C.2).
+
+Two propensity networks give each step the weight that it would have had if treatments had not followed the history; an
+encoder and a decoder are trained on outcomes so weighted.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from costar_cli.artifact import Artifact
+from costar_cli.config.models import TrainingConfig
+from costar_cli.config.recurrent import RmsnConfig, RmsnNetworkConfig
+from costar_cli.methods.balancing import masked_mean, squared_error, treatment_cross_entropy
+from costar_cli.methods.base import Fit, FitTask, Fitted
+from costar_cli.methods.members import Params
+from costar_cli.methods.recurrent.lstm import Masks
+from costar_cli.methods.recurrent.model import (
+    Asked,
+    Networks,
+    RecurrentModel,
+    state_at,
+    states_before,
+    with_prefix,
+)
+from costar_cli.methods.recurrent.network import Make, Passed, RecurrentNetwork, over_members
+from costar_cli.methods.recurrent.rows import Batch, Column, OriginRows, SubjectRows
+from costar_cli.methods.recurrent.stage import RecurrentStage, Rows, decoder_training
+from costar_cli.methods.recurrent.weights import TreatmentWeights, log_likelihood
+from costar_cli.panel.tensors import PanelTensors
+
+__all__ = ["RmsnMethod", "RmsnModel", "rmsn_networks"]
+
+Dims = tuple[int, int, int, int]
+
+
+def rmsn_networks(dims: Dims, config: RmsnConfig) -> dict[str, Make]:
+    """Return what makes each of the four networks, by name, in the order of training."""
+    _, da, dy, _ = dims
+
+    def make(shape: RmsnNetworkConfig, n_outputs: int, *reads: str, adapted: int | None = None) -> RecurrentNetwork:
+        head = nn.Linear(shape.width, n_outputs)
+        columns = cast("tuple[Column, ...]", reads)
+        return RecurrentNetwork(dims, columns, width=shape.width, layers=shape.layers, head=head, adapted=adapted)
+
+    history = ("previous", "covariates", "outcomes", "statics")
+    return {
+        "treatment": partial(make, config.treatment, da, "previous"),
+        "history": partial(make, config.history, da, *history),
+        "encoder": partial(make, config.encoder, dy, "covariates", "outcomes", "treatment", "statics"),
+        "decoder": partial(make, config.decoder, dy, "treatment", "outcomes", "statics", adapted=config.encoder.width),
+    }
+
+
+class RmsnStage(RecurrentStage):
+    """One of the four networks; the gradient of each member is clipped."""
+
+    def __init__(
+        self,
+        name: str,
+        make: Make,
+        network: RmsnNetworkConfig,
+        training: TrainingConfig,
+        *,
+        train: Rows,
+        validation: Rows,
+        start_R: Params | None = None,
+    ) -> None:
+        super().__init__(name, make, network, training, train=train, validation=validation, start_R=start_R)
+        self.max_grad_norm = network.max_grad_norm
+
+    def predicted(self, params_R: Params, batch: Batch, masks: Masks = None) -> Tensor:
+        """Return what the head makes of the outputs at every position."""
+        outputs: Tensor = self.network.call_head(params_R, self.network.run_members(params_R, batch, masks))
+        return outputs
+
+
+class PropensityStage(RmsnStage):
+    """Cross-entropy of the treatments, as independent binaries."""
+
+    def objective(self, params_R: Params, state_R: Params, batch: Batch, masks: Masks) -> Tensor:
+        """Return the mean cross-entropy over active positions."""
+        return masked_mean(self._cross_entropy(params_R, batch, masks), batch.active)
+
+    def error(self, params_R: Params, batch: Batch) -> Tensor:
+        """Return the cross-entropy at every position."""
+        return self._cross_entropy(params_R, batch, None)
+
+    def _cross_entropy(self, params_R: Params, batch: Batch, masks: Masks) -> Tensor:
+        logits = self.predicted(params_R, batch, masks)
+        return treatment_cross_entropy(logits, batch.column("treatment"), "multilabel")
+
+
+class OutcomeStage(RmsnStage):
+    """Squared error of the outcomes, weighted in training, plain where it selects.
+
+    Args:
+        weigh: returns the weight `[R,T,B]` of every position of a batch.
+        others: as in `RecurrentStage`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        make: Make,
+        network: RmsnNetworkConfig,
+        training: TrainingConfig,
+        *,
+        train: Rows,
+        validation: Rows,
+        weigh: Callable[[Batch], Tensor],
+        start_R: Params | None = None,
+    ) -> None:
+        super().__init__(name, make, network, training, train=train, validation=validation, start_R=start_R)
+        self._weigh = weigh
+
+    def objective(self, params_R: Params, state_R: Params, batch: Batch, masks: Masks) -> Tensor:
+        """Return the weighted mean squared error over active positions."""
+        error_RTB = squared_error(self.predicted(params_R, batch, masks), batch.target)
+        return masked_mean(self._weigh(batch) * error_RTB, batch.active)
+
+    def error(self, params_R: Params, batch: Batch) -> Tensor:
+        """Return squared errors."""
+        return squared_error(self.predicted(params_R, batch), batch.target)
+
+
+@dataclass(frozen=True)
+class RmsnModel(RecurrentModel):
+    """A fitted RMSN; what it knows of a history is the encoder's state before the origin's treatment."""
+
+    def makes(self) -> Mapping[str, Make]:
+        """Return the encoder, and the decoder if there is one."""
+        makes = rmsn_networks(self.schema.dims, cast("RmsnConfig", self.settings))
+        return {name: makes[name] for name in ("encoder", "decoder") if name == "encoder" or self.horizon > 1}
+
+    def know(self, network: RecurrentNetwork, panel: PanelTensors) -> Tensor:
+        """Return the encoder's state before each step."""
+        return states_before(network, panel)
+
+    def predict(self, networks: Networks, asked: Asked) -> Tensor:
+        """Return the encoder's outcome after the first treatment, then the decoder's, fed with those before."""
+        encoder, plan = networks["encoder"], asked.plan_QHA.unbind(1)
+        known: dict[Column, Tensor] = {
+            "covariates": asked.covariates_QX,
+            "outcomes": asked.outcomes_QY,
+            "treatment": plan[0],
+            "statics": asked.statics_QV,
+        }
+        output, _ = encoder.step(known, state_at(asked.known_QD, encoder))
+        outcomes = [encoder.head(output)]
+        if len(plan) > 1:
+            decoder = networks["decoder"]
+            state = decoder.starting_from(output)
+            for treatment in plan[1:]:
+                seen: dict[Column, Tensor] = {
+                    "treatment": treatment,
+                    "outcomes": outcomes[-1],
+                    "statics": asked.statics_QV,
+                }
+                output, state = decoder.step(seen, state)
+                outcomes.append(decoder.head(output))
+        return torch.stack(outcomes, dim=1)
+
+
+@dataclass(frozen=True)
+class RmsnMethod:
+    """RMSN as the registry knows it."""
+
+    name: str = "rmsn"
+    single: bool = False
+    learns_from_source: bool = False
+
+    def fit(self, task: FitTask) -> Fit:
+        """Train the propensity networks, the encoder on weighted steps, and the decoder on weighted windows.
+
+        Raises:
+            DataError: no subject is long enough for the decoder.
+            MismatchError: what to start from is no RMSN of enough members.
+            UsageError: the settings give the networks another shape than what to start from.
+        """
+        config = task.settings if isinstance(task.settings, RmsnConfig) else RmsnConfig()
+        start, makes = RmsnModel.start_of(task, self.name), rmsn_networks(task.schema.dims, config)
+        train, validation = task.tensors(task.train), task.tensors(task.validation)
+        where = "" if task.domain == "source" else " on target"
+        series = {"train": SubjectRows(train), "validation": SubjectRows(validation)}
+        fitted: dict[str, Params] = {}
+        for name, shape in (("treatment", config.treatment), ("history", config.history)):
+            fitted[name] = yield PropensityStage(
+                f"rmsn {name} propensity{where}",
+                makes[name],
+                shape,
+                shape.training(task.config),
+                **series,
+                start_R=start(name),
+            )
+        numerator_RNT, denominator_RNT = (
+            over_members(makes[name], fitted[name], train, _log_likelihood) for name in ("treatment", "history")
+        )
+        weights = TreatmentWeights(numerator_RNT - denominator_RNT, train)
+        fitted["encoder"] = yield OutcomeStage(
+            f"rmsn encoder{where}",
+            makes["encoder"],
+            config.encoder,
+            config.encoder.training(task.config),
+            **series,
+            weigh=lambda batch: weights.of_steps(batch.member_R, batch.subject_RB),
+            start_R=start("encoder"),
+        )
+        if task.horizon > 1:
+            rows = [
+                OriginRows(
+                    panel,
+                    task.horizon - 1,
+                    over_members(makes["encoder"], fitted["encoder"], panel, lambda passed: passed.outputs_TBH),
+                )
+                for panel in (train, validation)
+            ]
+            clipped = weights.clipped_over(rows[0])
+            fitted["decoder"] = yield OutcomeStage(
+                f"rmsn decoder{where}",
+                makes["decoder"],
+                config.decoder,
+                decoder_training(config.decoder, task.config),
+                train=rows[0],
+                validation=rows[1],
+                weigh=lambda batch: clipped.take(batch.member_R)(
+                    weights.of_windows(batch.member_R, batch.subject_RB, batch.at_RTB[:, 0], rows[0].steps)
+                ),
+                start_R=start("decoder"),
+            )
+        params = {key: value for name, part in fitted.items() for key, value in with_prefix(part, name).items()}
+        return Fitted(params, {"weights": weights.described})
+
+    def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> RmsnModel:
+        """Return the model that an artifact holds."""
+        return RmsnModel.from_artifact(artifact, RmsnConfig, device)
+
+
+def _log_likelihood(passed: Passed) -> Tensor:
+    return log_likelihood(passed.network.head(passed.outputs_TBH), passed.batch.column("treatment")[0])

@@ -1,0 +1,1 @@
+"""The transformer baselines: CT, CT(ERM), EDCT."""

@@ -1,0 +1,197 @@
+"""EDCT as the registry knows it: an encoder on whole series, then a decoder on the plans that follow (models C.6)."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from costar_cli.artifact import Artifact
+from costar_cli.config.models import Config, TrainingConfig
+from costar_cli.config.transformers import EdctConfig
+from costar_cli.methods.base import Fit, FitTask, Fitted
+from costar_cli.methods.members import Params, n_members, submodule
+from costar_cli.methods.recurrent.rows import Batch as Windows
+from costar_cli.methods.recurrent.rows import OriginRows
+from costar_cli.methods.recurrent.stage import decoder_training
+from costar_cli.methods.streams import Stream
+from costar_cli.methods.transformers.confusion import Objective, Target
+from costar_cli.methods.transformers.edct_network import EdctDecoder, EdctEncoder
+from costar_cli.methods.transformers.edct_states import EdctStates, encode_edct
+from costar_cli.methods.transformers.model import TransformerModel, few_shot_start, member_network
+from costar_cli.methods.transformers.series import SeriesStage
+from costar_cli.methods.transformers.stage import BalancedStage, Batch, PartName
+from costar_cli.panel.tensors import PanelTensors
+
+__all__ = ["DecoderStage", "EdctMethod", "EdctModel"]
+
+ENCODER, DECODER = "encoder.", "decoder."
+
+
+class DecoderStage(BalancedStage[EdctDecoder]):
+    """Every origin's next steps, with observed outcomes as inputs and the encoder's representations as memory.
+
+    Args:
+        name: what progress and random streams call the stage.
+        config: settings of the training.
+        make: returns a freshly initialised decoder.
+        rows: the origins of both parts, each with all members' representations `[R,N,T,r]`.
+        dropout: rate of every mask.
+        objective: what balances, and how weights are averaged.
+        start_R: parameters to start from, or none.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        config: TrainingConfig,
+        make: Callable[[], EdctDecoder],
+        rows: dict[PartName, OriginRows],
+        *,
+        dropout: float,
+        objective: Objective,
+        start_R: Params | None = None,
+    ) -> None:
+        self.rows = rows
+        self.longest: dict[PartName, int] = {part: int(origins.start_M.max()) for part, origins in rows.items()}
+        super().__init__(
+            name,
+            config,
+            make,
+            dropout=dropout,
+            objective=objective,
+            n_steps=self.longest["train"],
+            device=rows["train"].initial_RNTD.device,
+            start_R=start_R,
+        )
+
+    @property
+    def n_train(self) -> int:
+        """Return the number of training origins."""
+        return len(self.rows["train"])
+
+    @property
+    def n_validation(self) -> int:
+        """Return the number of validation origins."""
+        return len(self.rows["validation"])
+
+    def initial(self, member: int) -> tuple[Params, Params]:
+        """Return a member, whose state says which one it is: each has representations of its own."""
+        params, state = super().initial(member)
+        return params, state | {"member": torch.full_like(state["updates"], member)}
+
+    def batch(self, part: PartName, state_R: Params, rows_RB: Tensor, streams: Sequence[Stream]) -> Batch:
+        """Return origins: their memory, right-aligned, and the P steps after their next one."""
+        rows, member_R = self.rows[part], state_R["member"].long()
+        subject_RB, start_RB = rows.subject_M[rows_RB], rows.start_M[rows_RB]
+        step_RBW = start_RB[..., None] + torch.arange(-self.longest[part], 0, device=start_RB.device)
+        memory_RBWr = rows.initial_RNTD[member_R[:, None, None], subject_RB[..., None], step_RBW.clamp(min=0)]
+        windows = Windows.windows(rows.panel, member_R, subject_RB, start_RB, rows.steps)
+        previous, outcomes, statics = (windows.column(name) for name in ("previous", "outcomes", "statics"))
+        inputs_RBJI = torch.cat([previous, outcomes, statics], dim=-1).transpose(1, 2)
+        plan_RBJA = windows.column("treatment").transpose(1, 2)
+        target = Target(plan_RBJA, windows.target.transpose(1, 2), windows.active.transpose(1, 2))
+        return Batch((memory_RBWr, (step_RBW < 0).to(memory_RBWr), inputs_RBJI, plan_RBJA), target)
+
+
+@dataclass(frozen=True)
+class EdctModel(TransformerModel[EdctConfig]):
+    """A trained encoder-decoder transformer; `params` hold `encoder.*` and `decoder.*`."""
+
+    method: ClassVar[str] = "edct"
+    settings_type: ClassVar[type[Config]] = EdctConfig
+
+    def states(self, member: int, panel: PanelTensors) -> EdctStates:
+        """Return what a member knows of every history of a scaled panel."""
+        encoder = member_network(_encoder(self.schema.dims, self.settings), self.params, member, ENCODER)
+        decoder = None
+        if self.horizon > 1:
+            network = _decoder(self.schema.dims, self.settings, self.horizon)
+            decoder = member_network(network, self.params, member, DECODER)
+        return EdctStates(encoder, decoder, encode_edct(encoder, panel.history_NTS, panel.v_NV), panel.v_NV)
+
+
+@dataclass(frozen=True)
+class EdctMethod:
+    """The encoder-decoder causal transformer (spec models C.6)."""
+
+    name: str = "edct"
+    single: bool = False
+    learns_from_source: bool = False
+
+    def fit(self, task: FitTask) -> Fit:
+        """Train the encoder, then the decoder on its representations; few-shot starts from both of the source's.
+
+        Raises:
+            DataError: no subject is long enough to learn the later steps from.
+            MismatchError: the model to start from is of another method or shape, or has fewer members than asked for.
+        """
+        settings = task.settings or EdctConfig()
+        if not isinstance(settings, EdctConfig):
+            raise TypeError(f"{self.name} does not take {type(settings).__name__}")
+        start_R = few_shot_start(task, EdctModel, settings) or {}
+        where = "" if task.domain == "source" else " on target"
+        dims, panels = task.schema.dims, (task.tensors(task.train), task.tensors(task.validation))
+        config = settings.encoder.training(task.config)
+        encoder_R = yield SeriesStage(
+            f"{self.name} encoder{where}",
+            config,
+            partial(_encoder, dims, settings),
+            train=panels[0],
+            validation=panels[1],
+            dropout=settings.encoder.dropout,
+            objective=_objective(task, settings, config, len(panels[0].length_N)),
+            start_R=submodule(start_R, ENCODER),
+        )
+        params = {ENCODER + name: value for name, value in encoder_R.items()}
+        if task.horizon == 1:
+            return Fitted(params)
+        rows: dict[PartName, OriginRows] = {
+            "train": _origins(panels[0], encoder_R, dims, settings, task.horizon),
+            "validation": _origins(panels[1], encoder_R, dims, settings, task.horizon),
+        }
+        config = decoder_training(settings.decoder, task.config)
+        decoder_R = yield DecoderStage(
+            f"{self.name} decoder{where}",
+            config,
+            partial(_decoder, dims, settings, task.horizon),
+            rows,
+            dropout=settings.decoder.dropout,
+            objective=_objective(task, settings, config, len(rows["train"])),
+            start_R=submodule(start_R, DECODER),
+        )
+        return Fitted(params | {DECODER + name: value for name, value in decoder_R.items()})
+
+    def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> EdctModel:
+        """Return the model that an artifact holds."""
+        return EdctModel.from_artifact(artifact, device)
+
+
+def _encoder(dims: tuple[int, int, int, int], settings: EdctConfig) -> EdctEncoder:
+    return EdctEncoder(dims, settings.encoder)
+
+
+def _decoder(dims: tuple[int, int, int, int], settings: EdctConfig, horizon: int) -> EdctDecoder:
+    return EdctDecoder(dims, settings.encoder.representation, horizon - 1, settings.decoder)
+
+
+def _objective(task: FitTask, settings: EdctConfig, config: TrainingConfig, n_rows: int) -> Objective:
+    return Objective.over(
+        config,
+        n_rows,
+        balancing=settings.balancing,
+        alpha=settings.alpha,
+        averaging=settings.averaging,
+        mode=task.schema.treatments.mode,
+    )
+
+
+def _origins(
+    panel: PanelTensors, encoder_R: Params, dims: tuple[int, int, int, int], settings: EdctConfig, horizon: int
+) -> OriginRows:
+    """Return a panel's origins with the representations by all members."""
+    members = [member_network(_encoder(dims, settings), encoder_R, r) for r in range(n_members(encoder_R))]
+    representations = [encode_edct(encoder, panel.history_NTS[:, :-1], panel.v_NV) for encoder in members]
+    return OriginRows(panel, horizon - 1, torch.stack(representations))

@@ -1,0 +1,194 @@
+"""EDCT's networks: self-attention over the history; over the plan, with a look back (spec models C.6)."""
+
+import torch
+from torch import Tensor, nn
+
+from costar_cli.config.transformers import EdctDecoderConfig, EdctEncoderConfig
+from costar_cli.methods.balancing import BalancingHead
+from costar_cli.methods.costar.dropout import Masks, MaskShapes, masked, per_kept
+from costar_cli.methods.transformers.network import BalancedNetwork
+from costar_cli.methods.transformers.units import HIDDEN, Attention, FeedForward, Tables
+
+__all__ = ["DecoderBlock", "EdctDecoder", "EdctEncoder"]
+
+
+class EncoderBlock(nn.Module):
+    """Causal self-attention with an output projection, then feed-forward."""
+
+    def __init__(self, config: EdctEncoderConfig) -> None:
+        super().__init__()
+        self.own = Attention(1, config.width, config.heads, config.dropout, projected=True)
+        self.feed_forward = FeedForward(1, config.width, config.dropout)
+
+    def mask_shapes(self, name: str, n_steps: int) -> MaskShapes:
+        """Return the dropout masks of one sample."""
+        own = self.own.mask_shapes(f"{name}.own", n_steps, n_steps)
+        return own | self.feed_forward.mask_shapes(name, n_steps)
+
+    def forward(self, tokens_1BTD: Tensor, tables: Tables, masks: Masks, name: str) -> Tensor:
+        """Return the tokens after the block."""
+        own = self.own(tokens_1BTD, tokens_1BTD, tables, masks, f"{name}.own")
+        return self.feed_forward(own, masks, name)  # type: ignore[no-any-return]
+
+
+class EdctEncoder(BalancedNetwork):
+    """Histories to balanced representations, and the outcome one step ahead (spec models C.6).
+
+    Args:
+        dims: numbers of covariates, treatments, outcomes and statics.
+        config: shape of the network.
+    """
+
+    def __init__(self, dims: tuple[int, int, int, int], config: EdctEncoderConfig) -> None:
+        super().__init__()
+        _, n_treatments, n_outcomes, _ = dims
+        self.config = config
+        self.embedding = nn.Linear(sum(dims), config.width)
+        self.tables = Tables(2 * config.clip_distance + 1, config.width // config.heads)
+        self.block_list = [EncoderBlock(config) for _ in range(config.layers)]
+        self.blocks = nn.ModuleList(self.block_list)
+        self.head = BalancingHead(
+            config.width, config.representation, config.hidden, n_treatments=n_treatments, n_outcomes=n_outcomes
+        )
+
+    def mask_shapes(self, n_steps: int) -> MaskShapes:
+        """Return the shape of every dropout mask of one sample."""
+        shapes: MaskShapes = {}
+        for index, block in enumerate(self.block_list):
+            shapes |= block.mask_shapes(str(index), n_steps)
+        return shapes | {"output": (n_steps, self.config.width)}
+
+    def represent(self, history_BTS: Tensor, statics_BV: Tensor, masks: Masks = None) -> Tensor:
+        """Return the representations `[B,T,r]` of histories `[x_t, a_{t-1}, y_t]`."""
+        statics_BTV = statics_BV[:, None].expand(-1, history_BTS.shape[1], -1)
+        tokens_1BTD = self.embedding(torch.cat([history_BTS, statics_BTV], dim=-1))[None]
+        for index, block in enumerate(self.block_list):
+            tokens_1BTD = block(tokens_1BTD, self.tables, masks, str(index))
+        return self.head.represent(dropped(tokens_1BTD[0], masks, self.config.dropout))
+
+    def forward(
+        self, history_BTS: Tensor, statics_BV: Tensor, plan_BTA: Tensor, masks: Masks = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return representations `[B,T,r]`, and scaled outcomes `[B,T,dy]` after the treatments of `plan_BTA`."""
+        representation_BTr = self.represent(history_BTS, statics_BV, masks or None)
+        return representation_BTr, self.head.outcomes(representation_BTr, plan_BTA)
+
+
+class DecoderBlock(nn.Module):
+    """Causal self-attention over the plan, cross-attention to the encoder's representations, feed-forward."""
+
+    def __init__(self, width: int, config: EdctDecoderConfig) -> None:
+        super().__init__()
+        self.own = Attention(1, width, config.heads, config.dropout)
+        self.cross = Attention(1, width, config.heads, config.dropout)
+        self.feed_forward = FeedForward(1, width, config.dropout)
+
+    def mask_shapes(self, name: str, steps: int, n_history: int) -> MaskShapes:
+        """Return the dropout masks of one sample."""
+        return {
+            **self.own.mask_shapes(f"{name}.own", steps, steps),
+            **self.cross.mask_shapes(f"{name}.cross", steps, n_history),
+            **self.feed_forward.mask_shapes(name, steps),
+        }
+
+    def forward(
+        self,
+        tokens_1BJD: Tensor,
+        memory_BWr: Tensor,
+        hidden_BW: Tensor,
+        tables: tuple[Tables, Tables],
+        masks: Masks,
+        name: str,
+    ) -> Tensor:
+        """Return the tokens of J steps of the plan after the block; `tables` are those of the plan and of memory."""
+        own = self.own(tokens_1BJD, tokens_1BJD, tables[0], masks, f"{name}.own")
+        looked_back = self._look_back(own, memory_BWr, hidden_BW, tables[1], masks, f"{name}.cross")
+        return self.feed_forward(looked_back, masks, name)  # type: ignore[no-any-return]
+
+    def _look_back(
+        self, own_1BJD: Tensor, memory_BWr: Tensor, hidden_BW: Tensor, tables: Tables, masks: Masks, name: str
+    ) -> Tensor:
+        """Return cross-attention to all W steps of memory, the youngest of which is the origin.
+
+        Memory is much longer than the plan, so queries are taken to memory instead of memory to keys and values:
+        `q . (K m + b) = (K' q) . m + q . b`, whose last term softmax ignores, and `sum p (V m + b) = V sum p m + ...`.
+        """
+        q_BhJn = self.cross.queries(own_1BJD)[0].transpose(1, 2)
+        heads, (steps, n_history) = self.cross.heads, (own_1BJD.shape[2], memory_BWr.shape[1])
+        key_hnr, value_hnr = self.cross.key_value.weight[0].view(2, heads, -1, memory_BWr.shape[2]).unbind(0)
+        bias_h1n = self.cross.key_value.bias[0].view(2, heads, 1, -1)[1]
+        row_JW = _rows_back(tables, steps, n_history, own_1BJD.device)
+        key_table, value_table = tables()
+        asking_BMr = (q_BhJn @ key_hnr).flatten(1, 2)
+        score = (asking_BMr @ memory_BWr.transpose(1, 2)).view(*q_BhJn.shape[:3], n_history)
+        score = score + torch.einsum("bhjn,jwn->bhjw", q_BhJn, key_table[row_JW])
+        p = torch.softmax(score + (hidden_BW * HIDDEN)[:, None, None].to(score.dtype), dim=-1)
+        if masks is not None:
+            p = p * (masks[name][:, 0] * self.cross.per_kept)
+        seen_BhJr = (p.flatten(1, 2) @ memory_BWr.to(p.dtype)).view(*p.shape[:3], -1)
+        o_BhJn = seen_BhJr @ value_hnr.transpose(1, 2) + p.sum(dim=-1, keepdim=True) * bias_h1n
+        o_BhJn = o_BhJn + torch.einsum("bhjw,jwn->bhjn", p, value_table[row_JW])
+        return self.cross.finish(o_BhJn.transpose(1, 2)[None], own_1BJD)
+
+
+def _rows_back(tables: Tables, steps: int, n_history: int, device: torch.device) -> Tensor:
+    """Return the row `[J,W]` of the distance from each step of the plan back to each step of the history."""
+    ahead_J1 = torch.arange(steps, device=device)[:, None]
+    distance_JW = ahead_J1 + torch.arange(n_history - 1, -1, -1, device=device)
+    return (len(tables.key) - 1 - distance_JW).clamp(min=0)
+
+
+class EdctDecoder(BalancedNetwork):
+    """The plan after its first step, one outcome per step (spec models C.6).
+
+    Args:
+        dims: numbers of covariates, treatments, outcomes and statics; covariates are not read.
+        width: the encoder's representation r, which is also the decoder's width.
+        steps: P, steps of the plan after the first; relative positions among them are clipped there.
+        config: shape of the network.
+    """
+
+    def __init__(self, dims: tuple[int, int, int, int], width: int, steps: int, config: EdctDecoderConfig) -> None:
+        super().__init__()
+        _, n_treatments, n_outcomes, n_statics = dims
+        self.config, self.steps, self.width = config, steps, width
+        self.embedding = nn.Linear(n_treatments + n_outcomes + n_statics, width)
+        self.own_tables = Tables(2 * steps + 1, width // config.heads)
+        self.cross_tables = Tables(config.clip_distance + 1, width // config.heads)
+        self.block_list = [DecoderBlock(width, config) for _ in range(config.layers)]
+        self.blocks = nn.ModuleList(self.block_list)
+        self.head = BalancingHead(
+            width, config.representation, config.hidden, n_treatments=n_treatments, n_outcomes=n_outcomes
+        )
+
+    def mask_shapes(self, n_steps: int) -> MaskShapes:
+        """Return the shape of every dropout mask of one sample; `n_steps` are the steps of the history."""
+        shapes: MaskShapes = {}
+        for index, block in enumerate(self.block_list):
+            shapes |= block.mask_shapes(str(index), self.steps, n_steps)
+        return shapes | {"output": (self.steps, self.width)}
+
+    def forward(
+        self, memory_BWr: Tensor, hidden_BW: Tensor, inputs_BJI: Tensor, plan_BJA: Tensor, masks: Masks = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return representations `[B,J,r']` and scaled outcomes `[B,J,dy]` of the steps after the first.
+
+        Args:
+            memory_BWr: the encoder's representations of the history, the origin's last.
+            hidden_BW: 1 where there was no such step.
+            inputs_BJI: `[a_{t-1}, y_t, v]` per step.
+            plan_BJA: treatments of the steps.
+            masks: dropout masks, or none.
+        """
+        masks = masks or None
+        tokens_1BJD = self.embedding(inputs_BJI)[None]
+        for index, block in enumerate(self.block_list):
+            tables = (self.own_tables, self.cross_tables)
+            tokens_1BJD = block(tokens_1BJD, memory_BWr, hidden_BW, tables, masks, str(index))
+        representation_BJr = self.head.represent(dropped(tokens_1BJD[0], masks, self.config.dropout))
+        return representation_BJr, self.head.outcomes(representation_BJr, plan_BJA)
+
+
+def dropped(values: Tensor, masks: Masks, rate: float) -> Tensor:
+    """Return what dropout leaves of a network's output; all of it without masks."""
+    return values if masks is None else masked(values, masks, "output") * per_kept(rate)

@@ -1,0 +1,138 @@
+"""The stage that trains any transformer with a balancing head: batches from a subclass, the objective from C.0."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Generic, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from costar_cli.config.models import TrainingConfig
+from costar_cli.methods.base import StepLoss
+from costar_cli.methods.costar.dropout import MaskSource
+from costar_cli.methods.costar.pieces import map_pieces
+from costar_cli.methods.members import Params, named_params, submodule
+from costar_cli.methods.stage import PlainStage
+from costar_cli.methods.streams import Stream
+from costar_cli.methods.transformers.confusion import Objective, Predicted, Target, predict_members
+from costar_cli.methods.transformers.network import BalancedNetwork, NetworkT, samples_at_once
+
+__all__ = ["BalancedStage", "Batch", "PartName"]
+
+PartName = Literal["train", "validation"]
+Inputs = tuple[Tensor, ...]
+ToMasks = Callable[[], dict[str, Tensor]]
+AVERAGE = "average."  # prefix of averages beside the parameters
+
+
+class Batch(NamedTuple):
+    """Inputs `[R,B,...]` of the network, in order, and what it shall predict."""
+
+    inputs: Inputs
+    target: Target
+
+
+class BalancedStage(PlainStage, ABC, Generic[NetworkT]):
+    """Squared error of the outcomes, balanced by an objective; selected on plain squared error (spec models C.0).
+
+    Args:
+        name: what progress and random streams call the stage.
+        config: settings of the training.
+        make: returns a freshly initialised network.
+        dropout: rate of every mask.
+        objective: what balances, and how weights are averaged.
+        n_steps: longest sequence, for the masks.
+        device: where the network computes.
+        start_R: parameters to start from, or none.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        config: TrainingConfig,
+        make: Callable[[], NetworkT],
+        *,
+        dropout: float,
+        objective: Objective,
+        n_steps: int,
+        device: torch.device,
+        start_R: Params | None = None,
+    ) -> None:
+        self.name, self.config = name, config
+        self.objective = objective
+        self.network = make().to(device)
+        self.n_steps = n_steps
+        self._make, self._dropout, self._start_R = make, dropout, start_R or {}
+
+    @property
+    @abstractmethod
+    def n_train(self) -> int:
+        """Return the number of training rows."""
+
+    @property
+    @abstractmethod
+    def n_validation(self) -> int:
+        """Return the number of validation rows."""
+
+    @abstractmethod
+    def batch(self, part: PartName, state_R: Params, rows_RB: Tensor, streams: Sequence[Stream]) -> Batch:
+        """Return the inputs and targets of rows; what is random in training comes from the streams."""
+
+    def initial(self, member: int) -> tuple[Params, Params]:
+        """Return a member: freshly drawn parameters, or those to start from, and their averages."""
+        seed = Stream(self.config.seed, self.name, "initial", member).torch_seed()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            params = named_params(self._make())
+        params |= {name: value[member].cpu() for name, value in self._start_R.items()}
+        return params, self.objective.averages.initial(params)
+
+    def loss(self, params_R: Params, state_R: Params, rows_RB: Tensor, streams: Sequence[Stream]) -> StepLoss:
+        """Return each member's loss on its mini-batch, and the state with the averages that it saw."""
+        batch = self.batch("train", state_R, rows_RB, streams)
+        averages_R = self.objective.averages.current(params_R, state_R)
+        alpha_R = self.objective.schedule.alpha(state_R["updates"])
+        first, shapes = batch.inputs[0], self.network.mask_shapes(self.n_steps)
+        masks = MaskSource(shapes, self._dropout, streams, device=first.device, dtype=first.dtype)
+
+        def piece(inputs: Inputs, to_masks: ToMasks, module: BalancedNetwork, params: Params) -> tuple[Tensor, ...]:
+            own = {name: value for name, value in params.items() if not name.startswith(AVERAGE)}
+            averages = submodule(params, AVERAGE)
+            return self.objective.predict(module, own, averages, inputs, to_masks(), alpha_R)
+
+        both_R = params_R | {AVERAGE + name: value for name, value in averages_R.items()}
+        predicted = self._predict(both_R, batch, piece, masks)
+        loss_R = self.objective.loss(predicted, batch.target, alpha_R) + self.objective.untouched(params_R)
+        return loss_R, self.objective.averages.after(state_R, averages_R)
+
+    @torch.no_grad()
+    def validation_loss(
+        self, params_R: Params, state_R: Params, rows_RB: Tensor, streams: Sequence[Stream]
+    ) -> tuple[Tensor, Tensor]:
+        """Return the mean squared error of the averaged weights, and the number of positions behind it."""
+        batch = self.batch("validation", state_R, rows_RB, streams)
+        predicted = self._predict(self.weights(params_R, state_R), batch, _outcomes, None)
+        return self.objective.error(predicted, batch.target), batch.target.active_RBT.flatten(1).sum(dim=1)
+
+    def weights(self, params_R: Params, state_R: Params) -> Params:
+        """Return the averaged weights."""
+        return self.objective.averages.current(params_R, state_R)
+
+    def _predict(
+        self, params_R: Params, batch: Batch, piece: Callable[..., Any], masks: MaskSource | None
+    ) -> Predicted:
+        """Return what pieces of a batch give, put together."""
+        device = batch.inputs[0].device
+        n_samples = batch.inputs[0].shape[1]
+        size = samples_at_once(self.network, self.n_steps, device)
+        if device.type == "cpu":
+            size = min(size, -(-n_samples // 2))  # two pieces at least, so that two cores have work
+        pieces = zip(*(torch.split(values, size, dim=1) for values in batch.inputs), strict=True)
+        calls = (partial(piece, some, masks.draw(some[0].shape[1]) if masks else dict) for some in pieces)
+        parts = map_pieces(self.network, calls, params_R, device=device)
+        return Predicted(*(torch.cat(values, dim=1) for values in zip(*parts, strict=True)))
+
+
+def _outcomes(inputs: Inputs, to_masks: ToMasks, module: BalancedNetwork, params: Params) -> tuple[Tensor, ...]:
+    return (predict_members(module, params, inputs, to_masks())[1],)

@@ -1,0 +1,125 @@
+"""Who was treated: logistic models of treatments, and the inverse-probability weights that follow (spec models C.1)."""
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_expit
+
+from costar_cli.methods.linear import Floats
+
+__all__ = [
+    "LogisticModels",
+    "clip_to_quantiles",
+    "cumulative_weights",
+    "describe_weights",
+    "effective_share",
+    "fit_logistic",
+    "whitening",
+]
+
+LARGEST = 100.0  # logarithm of a weight: beyond any use, and far from where squares of weights overflow
+RANK = 1e-10  # of the largest eigenvalue: directions with less variance are no directions
+
+
+@dataclass(frozen=True, slots=True)
+class LogisticModels:
+    """One logistic regression per binary treatment: `intercept [B]`, `coef [B,P]`; zeros where none could be fitted."""
+
+    intercept_B: Floats
+    coef_BP: Floats
+    fitted_B: NDArray[np.bool_]
+    converged: bool = True
+
+    def log_likelihood(self, features_MP: Floats, given_MB: NDArray[np.bool_]) -> Floats:
+        """Return the logarithm `[M]` of the probability that all treatments are what they were."""
+        logit_MB = features_MP @ self.coef_BP.T + self.intercept_B
+        return np.asarray(log_expit(np.where(given_MB, logit_MB, -logit_MB)).sum(axis=1))
+
+
+def fit_logistic(features_MP: Floats, given_MB: NDArray[np.bool_], *, iterations: int) -> LogisticModels:
+    """Fit one unpenalised logistic regression per treatment.
+
+    Features are rotated and scaled to uncorrelated ones first: the maximum is the same, and is found in a few
+    iterations whatever the units; features that say nothing new drop out. A treatment that all rows or none received
+    has no model.
+
+    Args:
+        features_MP: features of each decision.
+        given_MB: treatments given.
+        iterations: most iterations of the optimiser.
+    """
+    from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415  # a second to import, needed here alone
+    from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
+
+    n_labels, n_features = given_MB.shape[1], features_MP.shape[1]
+    intercept_B, coef_BP = np.zeros(n_labels), np.zeros((n_labels, n_features))
+    fitted_B = np.asarray(given_MB.any(axis=0) & ~given_MB.all(axis=0))
+    mean_P, axes_PK = whitening(features_MP)
+    if not fitted_B.any():
+        return LogisticModels(intercept_B, coef_BP, fitted_B)
+    white_MK = (features_MP - mean_P) @ axes_PK
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ConvergenceWarning)
+        for label in np.flatnonzero(fitted_B):
+            model = LogisticRegression(C=np.inf, max_iter=iterations, tol=1e-6)
+            if axes_PK.shape[1]:
+                model.fit(white_MK, given_MB[:, label])
+                coef_BP[label] = axes_PK @ model.coef_[0]
+                intercept_B[label] = model.intercept_[0] - mean_P @ coef_BP[label]
+            else:
+                intercept_B[label] = np.log(given_MB[:, label].mean() / (1 - given_MB[:, label].mean()))
+    converged = not any(issubclass(warning.category, ConvergenceWarning) for warning in caught)
+    return LogisticModels(intercept_B, coef_BP, fitted_B, converged)
+
+
+def whitening(features_MP: Floats) -> tuple[Floats, Floats]:
+    """Return the means `[P]`, and axes `[P,K]` along which centred features are uncorrelated with variance one."""
+    mean_P = features_MP.mean(axis=0)
+    sd_P = features_MP.std(axis=0)
+    scale_P = np.where(sd_P > 0, sd_P, 1.0)
+    centred_MP = (features_MP - mean_P) / scale_P
+    values, vectors = np.linalg.eigh(centred_MP.T @ centred_MP / max(len(features_MP), 1))
+    keep = values > RANK * max(values.max(initial=0.0), RANK)
+    return mean_P, vectors[:, keep] / np.sqrt(values[keep]) / scale_P[:, None]
+
+
+def cumulative_weights(
+    log_ratio_NT: Floats, subject_M: NDArray[np.integer], origin_M: NDArray[np.integer], step: int
+) -> Floats:
+    """Return the products `[M]` of the weights of steps origin to origin + step.
+
+    Args:
+        log_ratio_NT: logarithm of each decision's own weight, 0 where there is none.
+        subject_M: rows.
+        origin_M: first steps.
+        step: how many steps follow the first.
+    """
+    total_NT = np.concatenate([np.zeros((len(log_ratio_NT), 1)), log_ratio_NT.cumsum(axis=1)], axis=1)
+    log_M = total_NT[subject_M, origin_M + step + 1] - total_NT[subject_M, origin_M]
+    return np.asarray(np.exp(log_M.clip(-LARGEST, LARGEST)))
+
+
+def clip_to_quantiles(weight_M: Floats, share: float) -> Floats:
+    """Return the weights with the lowest and highest `share` of them moved to the quantiles there."""
+    if not len(weight_M) or share <= 0:
+        return weight_M
+    low, high = np.quantile(weight_M, [share, 1 - share])
+    return weight_M.clip(low, high)
+
+
+def effective_share(weight_M: Floats) -> float:
+    """Return the share of rows that equally weighted ones would need for the same precision, in (0, 1]."""
+    return float(weight_M.sum() ** 2 / (weight_M**2).sum() / len(weight_M)) if len(weight_M) else 1.0
+
+
+def describe_weights(raw_M: Floats, clipped_M: Floats) -> Mapping[str, float]:
+    """Return what a reader needs to judge overlap: the mean and extremes before clipping, and the effective share."""
+    return {
+        "mean": float(raw_M.mean()),
+        "smallest": float(raw_M.min()),
+        "largest": float(raw_M.max()),
+        "effective_share": effective_share(clipped_M),
+    }

@@ -1,0 +1,172 @@
+"""The linear-Gaussian panel as a data set; the only module besides tests that knows `simulators.linear_gaussian`.
+
+Its answers are expectations, in closed form: what the best of all predictions would be, given the history and the plan.
+A method that finds the law scores an error of zero.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from costar_cli.config.linear_gaussian import LinearGaussianConfig
+from costar_cli.errors import UsageError
+from costar_cli.panel.dataset import Dataset, Part
+from costar_cli.panel.panel import Panel
+from costar_cli.panel.queries import Queries
+from costar_cli.panel.schema import PanelSchema, TreatmentEncoding, Variable
+from costar_cli.reporting import Reporter
+from simulators.linear_gaussian import LinearGaussian, LinearGaussianPanel, simulate_linear_gaussian
+
+__all__ = ["LINEAR_GAUSSIAN_SCHEMA", "linear_gaussian_truth", "simulate_linear"]
+
+NAME = "linear-gaussian"
+MOST_ANSWERS = 200_000_000  # query steps
+
+LINEAR_GAUSSIAN_SCHEMA = PanelSchema(
+    covariates=tuple(Variable(name=f"state_{i}") for i in (1, 2)),
+    treatments=TreatmentEncoding(mode="multilabel", names=("treatment",), levels=(("off", "on"),)),
+    outcomes=(Variable(name="outcome"),),
+)
+
+
+def simulate_linear(config: LinearGaussianConfig, reporter: Reporter) -> Dataset:
+    """Simulate the source and the target, which differ in confounding alone, with queries on both test parts.
+
+    `one_step` asks for both treatments, `sequence` for plans that never treat, always treat, or toss a coin. The truth
+    of each part is the probability of treatment at every step, which is what weighting methods estimate.
+
+    Raises:
+        UsageError: sizes that would make more answers than memory holds.
+    """
+    sizes = [config.train, config.val, config.test, config.target_train, config.target_val, config.target_test]
+    _check_size(config)
+    panels: dict[Part, Panel] = {}
+    queries: dict[Part, dict[str, Queries]] = {}
+    truth: dict[Part, dict[str, NDArray[np.generic]]] = {}
+    first_id = 0
+    with reporter.task("simulate a linear system", total=sum(sizes), unit="subject") as task:
+        for i, (part, n) in enumerate(zip(Part.all(), sizes, strict=True)):
+            panel_seed, queries_seed = np.random.SeedSequence(config.seed, spawn_key=(i,)).spawn(2)
+            law = _law(config, part)
+            simulated = simulate_linear_gaussian(law, n, config.steps, np.random.default_rng(panel_seed))
+            panels[part] = _panel(simulated, first_id)
+            probability_NT = law.probability(simulated.covariates, simulated.outcomes)
+            truth[part] = {"treatment_probability": probability_NT.astype(np.float32)}
+            if part.split == "test":
+                queries[part] = _query_sets(panels[part], law, config, np.random.default_rng(queries_seed))
+            first_id += n
+            task.advance(n)
+    document = config.model_dump(mode="json")
+    return Dataset(NAME, LINEAR_GAUSSIAN_SCHEMA, config.horizon, panels, queries, truth, document)
+
+
+def linear_gaussian_truth(
+    dataset: Dataset, part: Part, row: int | ArrayLike, origin: int | ArrayLike, plan_values: ArrayLike
+) -> NDArray[np.float64]:
+    """Return the expected outcomes after each step of plans, given the histories at their origins.
+
+    Args:
+        dataset: a simulated linear-Gaussian data set.
+        part: the part of the subjects.
+        row: rows of the part's panel, one or `[Q]`.
+        origin: steps at which the plans start, one or `[Q]`.
+        plan_values: treatments, 0 or 1, `[tau,1]` or `[Q,tau,1]`.
+
+    Returns:
+        Outcomes `[tau]` for one plan of one subject, else `[Q,tau]`.
+
+    Raises:
+        UsageError: a subject or origin is outside what the panel covers.
+    """
+    panel, plan = dataset.panels[part], np.asarray(plan_values)[..., 0]
+    single = plan.ndim == 1 and np.ndim(row) == 0 and np.ndim(origin) == 0
+    plan_QH = np.atleast_2d(plan)
+    n_queries = max(len(plan_QH), np.size(row), np.size(origin))
+    plan_QH = np.broadcast_to(plan_QH, (n_queries, plan_QH.shape[1]))
+    row_Q = np.broadcast_to(np.asarray(row, dtype=np.int64), (n_queries,))
+    origin_Q = np.broadcast_to(np.asarray(origin, dtype=np.int64), (n_queries,))
+    if ((row_Q < 0) | (row_Q >= panel.n_subjects)).any():
+        raise UsageError(f"rows of {part} go from 0 to {panel.n_subjects - 1}")
+    if ((origin_Q < 0) | (origin_Q >= panel.length[row_Q])).any():
+        raise UsageError("an origin is outside its series", fix=f"choose one from 0 to {int(panel.length.min()) - 1}")
+    law = _law(LinearGaussianConfig.model_validate(dict(dataset.config)), part)
+    expected_QH = _expected(law, panel, row_Q, origin_Q, plan_QH)
+    return expected_QH[0] if single else expected_QH
+
+
+def _law(config: LinearGaussianConfig, part: Part) -> LinearGaussian:
+    strength = config.gamma if part.domain == "source" else config.target_gamma
+    return LinearGaussian(confounding=strength, treatment_effect=config.treatment_effect)
+
+
+def _check_size(config: LinearGaussianConfig) -> None:
+    per_subject = min(config.origins, config.steps - 1) * (2 + (2 + config.random_plans) * config.horizon)
+    answers = (config.test + config.target_test) * per_subject
+    if answers > MOST_ANSWERS:
+        raise UsageError(
+            f"the test subjects would have {answers:,} counterfactual answers, more than {MOST_ANSWERS:,}",
+            where="[simulate.linear] test, target_test, origins, random_plans, horizon",
+            fix="simulate fewer test subjects, or fewer origins or shorter plans",
+        )
+
+
+def _panel(simulated: LinearGaussianPanel, first_id: int) -> Panel:
+    n, steps = simulated.outcomes.shape
+    treatments = simulated.treatments[..., None].astype(np.float32)
+    treatments[:, -1] = 0  # nothing is given on the last observed step
+    return Panel(
+        covariates=simulated.covariates.astype(np.float32),
+        treatments=treatments,
+        outcomes=simulated.outcomes[..., None].astype(np.float32),
+        statics=np.zeros((n, 0), dtype=np.float32),
+        length=np.full(n, steps, dtype=np.int64),
+        subject_id=np.arange(first_id, first_id + n, dtype=np.int64),
+    )
+
+
+def _query_sets(
+    panel: Panel, law: LinearGaussian, config: LinearGaussianConfig, rng: np.random.Generator
+) -> dict[str, Queries]:
+    """Return both query sets, from the same random origins of every subject."""
+    n, steps = panel.n_subjects, panel.n_steps
+    n_origins = min(config.origins, steps - 1)
+    origin_NO = np.sort(rng.permuted(np.tile(np.arange(steps - 1), (n, 1)), axis=1)[:, :n_origins], axis=1)
+    subject_M, origin_M = np.repeat(np.arange(n), n_origins), origin_NO.ravel()
+    fixed = np.repeat([0, 1], config.horizon).reshape(2, config.horizon)
+    random = rng.integers(2, size=(len(subject_M), config.random_plans, config.horizon))
+    plans_MPH = np.concatenate([np.broadcast_to(fixed, (len(subject_M), *fixed.shape)), random], axis=1)
+    one_step_MP1 = np.broadcast_to(fixed[:, :1], (len(subject_M), 2, 1))
+    return {
+        name: _queries(panel, law, subject_M, origin_M, plans)
+        for name, plans in (("one_step", one_step_MP1), ("sequence", plans_MPH))
+    }
+
+
+def _queries(
+    panel: Panel,
+    law: LinearGaussian,
+    subject_M: NDArray[np.int64],
+    origin_M: NDArray[np.int64],
+    plans_MPH: NDArray[np.int64],
+) -> Queries:
+    n_plans = plans_MPH.shape[1]
+    subject_Q, origin_Q = np.repeat(subject_M, n_plans), np.repeat(origin_M, n_plans)
+    plan_QH = plans_MPH.reshape(len(subject_Q), -1)
+    return Queries(
+        subject=subject_Q.astype(np.int32),
+        origin=origin_Q.astype(np.int16),
+        plan=plan_QH[..., None].astype(np.uint8),
+        outcomes=_expected(law, panel, subject_Q, origin_Q, plan_QH).astype(np.float32)[..., None],
+        scored=np.full(plan_QH.shape, fill_value=True),
+    )
+
+
+def _expected(
+    law: LinearGaussian,
+    panel: Panel,
+    subject_Q: NDArray[np.int64],
+    origin_Q: NDArray[np.int64],
+    plan_QH: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """Return the expected outcomes `[Q,H]` from the state at the origins, as it is stored."""
+    covariates_QX = panel.covariates[subject_Q, origin_Q].astype(np.float64)
+    return law.expected_outcomes(covariates_QX, panel.outcomes[subject_Q, origin_Q, 0].astype(np.float64), plan_QH)

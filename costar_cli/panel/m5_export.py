@@ -1,0 +1,49 @@
+"""The simulated retail world as the CSV files of M5: complete files, or the old ones as they were."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from costar_cli.errors import MismatchError, StorageError
+from costar_cli.panel.findings import shown
+from simulators.retail import RetailWorld, write_csv
+
+__all__ = ["check_export", "export_csv"]
+
+NAMES = ("calendar.csv", "sell_prices.csv", "sales_train_evaluation.csv")
+
+
+def check_export(folder: Path, *, overwrite: bool) -> None:
+    """See, before any work, that the files can be written.
+
+    Raises:
+        StorageError: the path is no folder.
+        MismatchError: files exist and may not be replaced.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise StorageError("the path exists and is no folder", where=f"--export {folder}", fix="choose another")
+    if (there := [name for name in NAMES if (folder / name).exists()]) and not overwrite:
+        raise MismatchError(
+            f"{shown(there)} exist" if len(there) > 1 else f"{shown(there)} exists",
+            where=f"--export {folder}",
+            fix="add --overwrite to replace them, or choose another folder",
+        )
+
+
+def export_csv(world: RetailWorld, folder: Path) -> list[Path]:
+    """Write the files of a world to a folder, which is made if need be, and return their paths.
+
+    Raises:
+        StorageError: the folder cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".export-", dir=folder) as beside:
+            written = write_csv(world, Path(beside))
+            for path in written:
+                os.replace(path, folder / path.name)
+    except OSError as error:
+        raise StorageError(
+            f"cannot write the files of M5: {error.strerror or error}", where=f"--export {folder}", fix="choose another"
+        ) from error
+    return [folder / path.name for path in written]

@@ -1,0 +1,104 @@
+"""What is asked of the simulated retail panel: price plans that were not followed."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.config.retail import RetailConfig
+from costar_cli.panel.panel import Panel
+from costar_cli.panel.queries import Queries
+
+__all__ = ["Answer", "counterfactual_queries"]
+
+Ints = NDArray[np.int64]
+
+
+class Answer(Protocol):
+    """The simulator's units sold `[Q,tau]`, had plans of price classes been followed."""
+
+    def __call__(self, row_Q: Ints, origin_Q: Ints, plan_QH: Ints) -> NDArray[np.float64]:
+        """Answer plans `[Q,tau]` of price classes from origins of rows of a panel."""
+        ...
+
+
+def counterfactual_queries(
+    panel: Panel, answer: Answer, config: RetailConfig, rng: np.random.Generator, *, usable: int
+) -> dict[str, Queries]:
+    """Return the query sets `one_step` and `sequence`, both from the same random origins.
+
+    From each origin, `one_step` asks for some price classes of the next week other than the one that it had. `sequence`
+    asks for plans whose first week is as it was, and not scored, and whose other weeks have a random class each, or one
+    class throughout. The first m of n subjects get the same questions whatever n.
+
+    Args:
+        panel: a test part.
+        answer: the simulator.
+        config: how many of each.
+        rng: what draws them.
+        usable: the number of price classes that a plan may name, from 0.
+    """
+    horizon, n = config.horizon, panel.n_subjects
+    of_origins, of_classes, of_random, of_constant = rng.spawn(4)
+    asked = _Origins.drawn(panel, config.origins, horizon, of_origins)
+    factual = panel.treatments[asked.subject, asked.origin].argmax(axis=-1)
+    n_classes = min(config.classes, usable - 1)
+    other = _others(factual, asked.draw(of_classes, n, usable), n_classes)
+    one_step = asked.repeated(n_classes).ask(other.reshape(-1, 1), answer, panel)
+    random = np.floor(asked.draw(of_random, n, config.random_plans * horizon) * usable).astype(np.int64)
+    random = random.reshape(len(factual), config.random_plans, horizon)
+    n_constant = min(config.constant_plans, usable - 1)
+    constant = _others(factual, asked.draw(of_constant, n, usable), n_constant)
+    plans = np.concatenate([random, np.repeat(constant[..., None], horizon, axis=2)], axis=1)
+    plans[:, :, 0] = factual[:, None]
+    sequence = asked.repeated(plans.shape[1]).ask(plans.reshape(-1, horizon), answer, panel)
+    return {"one_step": one_step, "sequence": sequence}
+
+
+@dataclass(frozen=True, slots=True)
+class _Origins:
+    """Where questions are asked: rows of a panel and origins; `slot` numbers the origins of a row."""
+
+    subject: Ints
+    origin: Ints
+    slot: Ints
+    slots: int
+
+    @classmethod
+    def drawn(cls, panel: Panel, most: int, horizon: int, rng: np.random.Generator) -> "_Origins":
+        """Draw up to `most` different origins of each subject, all of them with `horizon` further observed weeks."""
+        key = rng.random((panel.n_subjects, panel.n_steps))
+        key[np.arange(panel.n_steps) >= panel.length[:, None] - horizon] = np.inf
+        order = np.argsort(key, axis=1)[:, :most]
+        usable = np.isfinite(np.take_along_axis(key, order, axis=1))
+        origin = np.sort(np.where(usable, order, panel.n_steps), axis=1)
+        subject, slot = np.nonzero(origin < panel.n_steps)
+        return cls(subject, origin[subject, slot], slot, most)
+
+    def draw(self, rng: np.random.Generator, n_subjects: int, width: int) -> NDArray[np.float64]:
+        """Return uniforms `[Q,width]` that depend on subject and slot alone."""
+        return rng.random((n_subjects, self.slots, width))[self.subject, self.slot]
+
+    def repeated(self, times: int) -> "_Origins":
+        """Return each origin as often as questions are asked there."""
+        subject, origin, slot = (np.repeat(values, times) for values in (self.subject, self.origin, self.slot))
+        return _Origins(subject, origin, slot, self.slots)
+
+    def ask(self, plan_QH: Ints, answer: Answer, panel: Panel) -> Queries:
+        """Return the answered queries; the first step of longer plans is factual and not scored."""
+        scored = np.full(plan_QH.shape, fill_value=True)
+        scored[:, 0] = plan_QH.shape[1] == 1
+        return Queries(
+            subject=self.subject.astype(np.int32),
+            origin=self.origin.astype(np.int16),
+            plan=np.eye(panel.treatments.shape[-1], dtype=np.uint8)[plan_QH],
+            outcomes=answer(self.subject, self.origin, plan_QH).astype(np.float32)[..., None],
+            scored=scored,
+        )
+
+
+def _others(factual_Q: Ints, key_QK: NDArray[np.float64], n: int) -> Ints:
+    """Return n different classes `[Q,n]` in random order, none of them the factual one."""
+    key_QK[np.arange(len(factual_Q)), factual_Q] = np.inf
+    return np.argsort(key_QK, axis=1)[:, :n]

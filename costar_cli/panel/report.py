@@ -1,0 +1,231 @@
+"""What a data set looks like, in numbers: lengths, missing values, treatments, outcomes, shift between the domains."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.errors import DataError
+from costar_cli.panel.check import check_dataset
+from costar_cli.panel.dataset import Dataset, Domain, Part
+from costar_cli.panel.findings import Finding
+from costar_cli.panel.panel import Panel
+from costar_cli.panel.report_model import (
+    CourseOfOutcome,
+    DataReport,
+    LevelUse,
+    MissingValues,
+    OutcomeSummary,
+    PartSummary,
+    Shift,
+)
+from costar_cli.panel.schema import PanelSchema
+
+__all__ = ["describe_dataset"]
+
+FEWEST_BINS: Final = 10
+MOST_BINS: Final = 40
+FEWEST: Final = 5  # subjects whose share or quartiles say something
+QUANTILES: Final = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+MASK: Final = "_observed"
+DOMAINS: Final[tuple[Domain, Domain]] = ("source", "target")
+
+Floats = NDArray[np.float64]
+
+
+def describe_dataset(dataset: Dataset) -> DataReport:
+    """Return what a data set looks like; all parts of a domain are taken together unless a part is named."""
+    domains = {domain: _Pooled.of(dataset, domain) for domain in DOMAINS}
+    present = {domain: pooled for domain, pooled in domains.items() if pooled is not None}
+    return DataReport(
+        name=dataset.name,
+        digest=dataset.digest,
+        step=dataset.schema.step,
+        horizon=dataset.horizon,
+        parts=tuple(_part(dataset, part, panel) for part, panel in dataset.panels.items()),
+        lengths={domain: tuple(np.bincount(pooled.length).tolist()) for domain, pooled in present.items()},
+        missing=tuple(_missing(dataset)),
+        treatments=tuple(_treatments(dataset.schema, present)),
+        outcomes=tuple(_outcomes(dataset.schema, present)),
+        shifts=tuple(_shifts(dataset.schema, present)),
+        findings=tuple(_findings(dataset)),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Pooled:
+    """The subjects of a domain: arrays `[M, features]` of all observed steps, `step [M]`, `decides [M]`, and more."""
+
+    covariates: NDArray[np.float32]
+    outcomes: NDArray[np.float32]
+    treatments: NDArray[np.float32]
+    statics: NDArray[np.float32]
+    length: NDArray[np.int64]
+    step: NDArray[np.int64]
+    decides: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, dataset: Dataset, domain: Domain) -> "_Pooled | None":
+        panels = [p for part, p in dataset.panels.items() if part.domain == domain and p.n_subjects]
+        if not panels:
+            return None
+        masks = [panel.observed for panel in panels]
+        pairs = list(zip(panels, masks, strict=True))
+        decides = [(np.arange(panel.n_steps) < panel.length[:, None] - 1)[mask] for panel, mask in pairs]
+        return cls(
+            np.concatenate([panel.covariates[mask] for panel, mask in pairs]),
+            np.concatenate([panel.outcomes[mask] for panel, mask in pairs]),
+            np.concatenate([panel.treatments[mask] for panel, mask in pairs]),
+            np.concatenate([panel.statics for panel in panels]),
+            np.concatenate([panel.length for panel in panels]),
+            np.concatenate([np.nonzero(mask)[1] for mask in masks]),
+            np.concatenate(decides),
+        )
+
+
+def _part(dataset: Dataset, part: Part, panel: Panel) -> PartSummary:
+    length = panel.length
+    return PartSummary(
+        part=str(part),
+        subjects=panel.n_subjects,
+        steps=int(length.sum()),
+        shortest=int(length.min()) if len(length) else 0,
+        median=float(np.median(length)) if len(length) else 0.0,
+        longest=int(length.max(initial=0)),
+        queries={name: len(queries) for name, queries in dataset.queries.get(part, {}).items()},
+    )
+
+
+def _missing(dataset: Dataset) -> Iterator[MissingValues]:
+    """Yield what masks and the record of ingestion tell, the variables with most missing values first."""
+    record = dataset.config.get("ingestion")
+    filled = record.get("filled") if isinstance(record, Mapping) else None
+    counts = {str(name): values for name, values in filled.items()} if isinstance(filled, Mapping) else {}
+    masks = dict(_masks(dataset))
+    found = []
+    for name in dict.fromkeys([*masks, *counts]):
+        by_part, share = masks.get(name, ({}, None))
+        told = counts.get(name)
+        told = told if isinstance(told, Mapping) else {}
+        missing, values = told.get("missing"), told.get("values")
+        if isinstance(missing, int) and isinstance(values, int) and values:
+            share = missing / values
+        if share is not None:
+            found.append(MissingValues(name, share, by_part, _whole(told.get("carried")), _whole(told.get("learned"))))
+    yield from sorted(found, key=lambda missing: -missing.share)
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _masks(dataset: Dataset) -> Iterator[tuple[str, tuple[dict[str, float], float]]]:
+    """Yield the variables that have a mask, with the share of zeros in it by part and overall."""
+    for field, variables in (("covariates", dataset.schema.covariates), ("statics", dataset.schema.statics)):
+        for i, variable in enumerate(variables):
+            if not variable.name.endswith(MASK) or variable.kind != "binary":
+                continue
+            by_part, zeros, values = {}, 0, 0
+            for part, panel in dataset.panels.items():
+                column = getattr(panel, field)[..., i]
+                column = column[panel.observed] if field == "covariates" else column
+                if len(column):
+                    by_part[str(part)] = float((column == 0).mean())
+                    zeros, values = zeros + int((column == 0).sum()), values + len(column)
+            yield variable.name.removesuffix(MASK), (by_part, zeros / max(values, 1))
+
+
+def _treatments(schema: PanelSchema, domains: Mapping[Domain, _Pooled]) -> Iterator[LevelUse]:
+    encoding = schema.treatments
+    for domain, pooled in domains.items():
+        values = encoding.decode(pooled.treatments[pooled.decides])
+        step = pooled.step[pooled.decides]
+        n_steps = int(step.max(initial=-1)) + 1
+        deciding = np.bincount(step, minlength=n_steps)
+        for i, (name, levels) in enumerate(zip(encoding.names, encoding.levels, strict=True)):
+            for level, label in enumerate(levels):
+                given = np.bincount(step[values[:, i] == level], minlength=n_steps)
+                share = float((values[:, i] == level).mean()) if len(values) else 0.0
+                by_step = _where_enough(given / np.maximum(deciding, 1), deciding)
+                yield LevelUse(name, label, domain, share, by_step)
+
+
+def _where_enough(values: Floats, count: NDArray[np.int64]) -> tuple[float | None, ...]:
+    return tuple(float(v) if n >= FEWEST else None for v, n in zip(values, count, strict=True))
+
+
+def _outcomes(schema: PanelSchema, domains: Mapping[Domain, _Pooled]) -> Iterator[OutcomeSummary]:
+    for i, variable in enumerate(schema.outcomes):
+        together = np.concatenate([pooled.outcomes[:, i] for pooled in domains.values()]).astype(np.float64)
+        edges = _edges(together)
+        for domain, pooled in domains.items():
+            values = pooled.outcomes[:, i].astype(np.float64)
+            inside = np.clip(values, edges[0], edges[-1])  # the outermost bins also hold the tails
+            yield OutcomeSummary(
+                outcome=variable.name,
+                unit=variable.unit,
+                domain=domain,
+                mean=float(values.mean()),
+                sd=float(values.std()),
+                quantiles=tuple(float(q) for q in np.quantile(values, QUANTILES)),
+                edges=tuple(edges.tolist()),
+                counts=tuple(np.histogram(inside, edges)[0].tolist()),
+                course=_course(values, pooled.step),
+            )
+
+
+def _edges(values: Floats) -> Floats:
+    low, high = np.quantile(values, (0.005, 0.995))
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    bins = int(np.clip(np.sqrt(len(values)) / 1.5, FEWEST_BINS, MOST_BINS))
+    return np.linspace(low, high, bins + 1)
+
+
+def _course(values: Floats, step: NDArray[np.int64]) -> CourseOfOutcome:
+    order = np.argsort(step, kind="stable")
+    count = np.bincount(step)
+    groups = np.split(values[order], np.cumsum(count)[:-1])
+    quartiles = [np.quantile(g, (0.25, 0.5, 0.75)) if len(g) >= FEWEST else (None,) * 3 for g in groups]
+    lines = [tuple(None if q is None else float(q) for q in line) for line in zip(*quartiles, strict=True)]
+    return CourseOfOutcome(*lines)
+
+
+def _shifts(schema: PanelSchema, domains: Mapping[Domain, _Pooled]) -> Iterator[Shift]:
+    """Yield the difference of each variable between the domains, the largest first."""
+    if len(domains) < 2:
+        return
+    source, target = domains["source"], domains["target"]
+    given = [schema.treatments.decode(pooled.treatments[pooled.decides]) > 0 for pooled in (source, target)]
+    columns: list[tuple[str, Sequence[str], NDArray[Any], NDArray[Any]]] = [
+        ("covariate", [v.name for v in schema.covariates], source.covariates, target.covariates),
+        ("outcome", [v.name for v in schema.outcomes], source.outcomes, target.outcomes),
+        ("static", [v.name for v in schema.statics], source.statics, target.statics),
+        ("treatment", [f"{name} given" for name in schema.treatments.names], given[0], given[1]),
+    ]
+    shifts = [
+        _shift(role, name, ours[:, i].astype(np.float64), theirs[:, i].astype(np.float64))
+        for role, names, ours, theirs in columns
+        for i, name in enumerate(names)
+    ]
+    yield from sorted(shifts, key=lambda s: -abs(s.difference) if s.difference is not None else -np.inf)
+
+
+def _shift(role: str, name: str, source: Floats, target: Floats) -> Shift:
+    means = [float(values.mean()) if len(values) else 0.0 for values in (source, target)]
+    sds = [float(values.std()) if len(values) else 0.0 for values in (source, target)]
+    pooled = float(np.sqrt((sds[0] ** 2 + sds[1] ** 2) / 2))
+    same = 0.0 if means[0] == means[1] else None
+    difference = (means[1] - means[0]) / pooled if pooled > 0 else same
+    return Shift(role, name, means[0], sds[0], means[1], sds[1], difference)
+
+
+def _findings(dataset: Dataset) -> list[Finding]:
+    """Return what the check before training says, overlap of treatments included, as findings also where it stops."""
+    try:
+        return check_dataset(dataset)
+    except DataError as error:
+        texts = list(error.details) or [str(error.problem)]
+        return [Finding("error", text, error.where or "", "" if error.details else error.fix or "") for text in texts]

@@ -1,0 +1,228 @@
+"""A data set as tables that `costar ingest table` reads back: the long table, its schema, the queries (polars)."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from costar_cli.config.toml_text import toml_row, toml_value
+from costar_cli.errors import MismatchError, StorageError
+from costar_cli.panel.dataset import Dataset, Part
+from costar_cli.panel.panel import Panel
+from costar_cli.panel.queries import Queries
+from costar_cli.panel.schema import PanelSchema, TreatmentEncoding, Variable
+from costar_cli.panel.tables.treatments import names_are_numbers
+
+__all__ = ["KeyNames", "dataset_to_frame", "export_dataset", "queries_to_frame", "schema_text"]
+
+Format = Literal["parquet", "csv"]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyNames:
+    """What the columns beside the variables are called: names that no variable has."""
+
+    subject: str
+    time: str
+    domain: str
+    split: str
+    cluster: str
+    set: str
+    query: str
+    origin: str
+    step: str
+    scored: str
+
+    @classmethod
+    def free(cls, schema: PanelSchema) -> "KeyNames":
+        """Return the plain words, with underscores behind them where a variable has the name."""
+        variables = (*schema.covariates, *schema.outcomes, *schema.statics)
+        taken = {variable.name for variable in variables} | set(schema.treatments.names)
+
+        def free(word: str) -> str:
+            while word in taken:
+                word += "_"
+            return word
+
+        words = ("subject", "time", "domain", "split", "cluster", "set", "query", "origin", "step", "scored")
+        return cls(*(free(word) for word in words))
+
+
+def export_dataset(dataset: Dataset, folder: Path, form: Format = "parquet", *, overwrite: bool = False) -> list[Path]:
+    """Write a data set as tables, and return the files: `table`, `schema.toml`, and `queries` where there are any.
+
+    A simulator's truth and what a data set says of its making are left out.
+
+    Raises:
+        MismatchError: a file exists and `overwrite` is false.
+        StorageError: the folder cannot be written.
+    """
+    files = {"table": folder / f"table.{form}", "schema": folder / "schema.toml"}
+    if any(len(queries) for sets in dataset.queries.values() for queries in sets.values()):
+        files["queries"] = folder / f"queries.{form}"
+    if not overwrite and (there := [path for path in files.values() if path.exists()]):
+        raise MismatchError("the file exists", where=str(there[0]), fix="add --overwrite, or choose another folder")
+    names = KeyNames.free(dataset.schema)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(dataset_to_frame(dataset, names), files["table"])
+        files["schema"].write_text(schema_text(dataset, names), "utf-8")
+        if "queries" in files:
+            _write(queries_to_frame(dataset, names), files["queries"])
+    except OSError as error:
+        raise StorageError(f"cannot write: {error.strerror or error}", where=str(folder)) from error
+    return list(files.values())
+
+
+def dataset_to_frame(dataset: Dataset, names: KeyNames | None = None) -> pl.DataFrame:
+    """Return all parts as one long table: who, when, which part; outcomes, treatments, covariates, statics on each row.
+
+    A binary treatment is 0 or 1 unless its levels are numbers themselves, any other its level's name; null where none
+    was recorded.
+    """
+    names = names or KeyNames.free(dataset.schema)
+    labelled = any(panel.label is not None for panel in dataset.panels.values())
+    return pl.concat(_panel_frame(part, panel, dataset.schema, names, labelled=labelled)
+                     for part, panel in dataset.panels.items() if panel.n_subjects)  # fmt: skip
+
+
+def queries_to_frame(dataset: Dataset, names: KeyNames | None = None) -> pl.DataFrame:
+    """Return all queries as one table: a row per query and step, numbered through each set of queries."""
+    names = names or KeyNames.free(dataset.schema)
+    labelled = any(panel.label is not None for panel in dataset.panels.values())
+    count: dict[str, int] = {}
+    frames = []
+    for part, sets in dataset.queries.items():
+        for name, queries in sets.items():
+            subject = _subjects(dataset.panels[part], labelled=labelled)
+            frames.append(_query_frame(name, queries, subject, dataset.schema, names, count.get(name, 0)))
+            count[name] = count.get(name, 0) + len(queries)
+    return pl.concat(frames)
+
+
+def schema_text(dataset: Dataset, names: KeyNames | None = None) -> str:
+    """Return the schema that reads the tables back, as TOML."""
+    return "\n".join(_schema_lines(dataset, names or KeyNames.free(dataset.schema))) + "\n"
+
+
+def _write(frame: pl.DataFrame, path: Path) -> None:
+    if path.suffix == ".csv":
+        frame.write_csv(path)
+    else:
+        frame.write_parquet(path)
+
+
+def _subjects(panel: Panel, *, labelled: bool) -> pl.Series:
+    return pl.Series(panel.names, dtype=pl.String) if labelled else pl.Series(panel.subject_id, dtype=pl.Int64)
+
+
+def _panel_frame(part: Part, panel: Panel, schema: PanelSchema, names: KeyNames, *, labelled: bool) -> pl.DataFrame:
+    row, step = np.nonzero(panel.observed)
+    columns = {
+        names.subject: _subjects(panel, labelled=labelled).gather(row),
+        names.time: pl.Series(step, dtype=pl.Int64),
+        names.domain: pl.Series([part.domain], dtype=pl.String).gather(np.zeros_like(row)),
+        names.split: pl.Series([part.split], dtype=pl.String).gather(np.zeros_like(row)),
+    }
+    if panel.cluster is not None:
+        columns[names.cluster] = pl.Series(panel.cluster[row], dtype=pl.Int64)
+    columns |= {v.name: pl.Series(panel.outcomes[row, step, i]) for i, v in enumerate(schema.outcomes)}
+    columns |= _treatments(panel.treatments[row, step], schema.treatments)
+    columns |= {v.name: pl.Series(panel.covariates[row, step, i]) for i, v in enumerate(schema.covariates)}
+    columns |= {v.name: pl.Series(panel.statics[row, i]) for i, v in enumerate(schema.statics)}
+    return pl.DataFrame(columns)
+
+
+def _query_frame(
+    name: str, queries: Queries, subject: pl.Series, schema: PanelSchema, names: KeyNames, first: int
+) -> pl.DataFrame:
+    tau = queries.horizon
+    query = np.repeat(np.arange(len(queries)), tau)
+    columns = {
+        names.set: pl.Series([name], dtype=pl.String).gather(np.zeros_like(query)),
+        names.query: pl.Series(query + first, dtype=pl.Int64),
+        names.subject: subject.gather(queries.subject[query].astype(np.int64)),
+        names.origin: pl.Series(queries.origin[query].astype(np.int64)),
+        names.step: pl.Series(np.tile(np.arange(1, tau + 1), len(queries)), dtype=pl.Int64),
+    }
+    columns |= _treatments(queries.plan.reshape(-1, queries.plan.shape[-1]), schema.treatments)
+    for i, variable in enumerate(schema.outcomes):
+        known = queries.outcomes is not None
+        values = queries.outcomes[..., i].ravel() if queries.outcomes is not None else [None] * len(query)
+        columns[variable.name] = pl.Series(values, dtype=pl.Float32, strict=known)
+    scored = np.zeros(len(query), dtype=bool) if queries.scored is None else queries.scored.ravel()
+    return pl.DataFrame(columns | {names.scored: pl.Series(scored).cast(pl.Int8)})
+
+
+def _treatments(encoded: NDArray[Any], treatments: TreatmentEncoding) -> dict[str, pl.Series]:
+    values = treatments.decode(encoded)
+    recorded = pl.Series(encoded.any(axis=-1) | (treatments.mode == "multilabel"))
+    columns = {}
+    for i, (name, levels) in enumerate(zip(treatments.names, treatments.levels, strict=True)):
+        if len(levels) == 2 and not names_are_numbers(levels):
+            series = pl.Series(values[:, i], dtype=pl.Int8)
+        else:
+            series = pl.Series(levels, dtype=pl.String).gather(values[:, i])
+        columns[name] = pl.select(pl.when(recorded).then(series).otherwise(None)).to_series()
+    return columns
+
+
+def _schema_lines(dataset: Dataset, names: KeyNames) -> Iterator[str]:
+    schema = dataset.schema
+    yield "# Written by `costar inspect --export`; read back with `costar ingest table`."
+    yield toml_row("name", _free_name(dataset.name))
+    yield toml_row("horizon", dataset.horizon)
+    yield toml_row("min_length", 1)
+    yield toml_row("constant", "keep")
+    yield toml_row("blank", [])
+    yield "\n[columns]"
+    yield toml_row(names.subject, {"role": "subject"})
+    yield toml_row(names.time, {"role": "time"})
+    if any(part.domain == "target" for part in dataset.panels):
+        yield toml_row(names.domain, {"role": "domain", "source": "source", "target": "target"})
+    yield toml_row(names.split, {"role": "split"})
+    if any(panel.cluster is not None for panel in dataset.panels.values()):
+        yield toml_row(names.cluster, {"role": "cluster"})
+    for variable in schema.outcomes:
+        yield toml_row(variable.name, _column("outcome", variable))
+    for name, levels in zip(schema.treatments.names, schema.treatments.levels, strict=True):
+        yield toml_row(name, {"role": "treatment", "levels": list(levels)})
+    for role, variables in (("covariate", schema.covariates), ("static", schema.statics)):
+        for variable in variables:
+            yield toml_row(variable.name, _column(role, variable))
+    yield "\n[time]"
+    yield toml_row("unit", schema.step)
+    yield "\n[treatments]"
+    yield toml_row("mode", schema.treatments.mode)
+    if schema.treatments.classes:
+        yield "classes = ["
+        for row in schema.treatments.classes:
+            labels = [levels[value] for levels, value in zip(schema.treatments.levels, row, strict=True)]
+            yield f"  {toml_value(labels)},"
+        yield "]"
+    yield "\n[queries]"
+    yield toml_row("rolling_origin", False)
+    for word in ("set", "query", "origin", "step", "scored"):
+        yield toml_row(word, getattr(names, word))
+    yield "\n[error_unit]"
+    for key, value in schema.error_unit.model_dump().items():
+        yield toml_row(key, value)
+
+
+def _column(role: str, variable: Variable) -> Mapping[str, object]:
+    column: dict[str, object] = {"role": role, "kind": variable.kind}
+    if variable.unit:
+        column["unit"] = variable.unit
+    if variable.standardize != (variable.kind != "binary"):
+        column["standardize"] = variable.standardize
+    return column
+
+
+def _free_name(name: str) -> str:
+    """Return a name that a table's data set may have."""
+    kept = "".join(letter if letter.isascii() and (letter.isalnum() or letter in " _.-") else "-" for letter in name)
+    return f"{kept.strip()[:55] or 'data'} export".lstrip(" _.-") if kept.strip() else "export"

@@ -1,0 +1,214 @@
+"""Table files as lazy scans: CSV and Parquet that anybody may have written, bounded and checked (polars)."""
+
+import csv
+import hashlib
+import json
+import subprocess
+import sys
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from costar_cli.errors import CostarError, DataError
+from costar_cli.panel.findings import Finding, counted, raise_errors, shown
+
+__all__ = ["TableFile", "check_path", "collected", "file_digest", "open_files"]
+
+ROW: Final = "__costar_row__"
+HEAD_BYTES: Final = 1 << 20
+CSV_ENDINGS: Final = (".csv", ".tsv", ".txt")
+PARQUET_ENDINGS: Final = (".parquet", ".pq")
+SEPARATORS: Final = ",;\t|"
+
+
+@dataclass(frozen=True, eq=False)
+class TableFile:
+    """One file: its scan, whose first column counts rows from 0, and its columns by their stripped names."""
+
+    path: Path
+    scan: pl.LazyFrame
+    columns: dict[str, int]
+    types: dict[str, pl.DataType]
+
+    @property
+    def name(self) -> str:
+        """Return what messages call the file."""
+        return self.path.name
+
+    def column(self, name: str) -> pl.Expr:
+        """Return a column by name; names such as `*` are nothing special."""
+        return pl.nth(self.columns[name] + 1)
+
+    def cell(self, name: str, row: int) -> object:
+        """Return one value as the file has it."""
+        with collected(self.path):
+            found = self.scan.select(self.column(name).slice(row, 1)).collect()
+        return found.item() if found.height else None
+
+
+def open_files(
+    paths: Sequence[Path], what: str = "the table", *, names: Collection[str] | None = None
+) -> list[TableFile]:
+    """Open CSV files (`.csv`, `.tsv`, `.txt`) and Parquet files (`.parquet`, `.pq`).
+
+    Of CSV files only the head is read. Parquet files are first read by another process, which a damaged one may end.
+
+    Args:
+        paths: the files.
+        what: what messages call them together.
+        names: the columns that will be read; all by default.
+
+    Raises:
+        DataError: a file is missing, empty, of another kind, or has a header that cannot be used; all files at once.
+    """
+    files, findings = [], []
+    for path in paths:
+        try:
+            check_path(path)
+            files.append(_open_parquet(path, names) if _is_parquet(path) else _open_csv(path))
+        except CostarError as error:
+            findings.append(Finding("error", error.problem, error.where or str(path), error.fix or ""))
+    raise_errors(findings, what=what)
+    return files
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def collected(path: Path) -> Iterator[None]:
+    """Turn what polars finds wrong with a file while it reads it into an error that names the file."""
+    try:
+        yield
+    except CostarError:
+        raise
+    except pl.exceptions.PolarsError as error:
+        raise _unreadable(path, str(error)) from None
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # polars' own crash: no subclass of Exception
+            raise
+        raise _unreadable(path, str(error)) from None
+
+
+def _is_parquet(path: Path) -> bool:
+    return path.suffix.lower() in PARQUET_ENDINGS
+
+
+def check_path(path: Path) -> None:
+    """Check that there is a file, and that it is called CSV or Parquet.
+
+    Raises:
+        DataError: it is missing, empty, no file, or of another kind.
+    """
+    ending = path.suffix.lower()
+    if not path.exists():
+        raise DataError("the file does not exist", where=str(path), fix="check the path")
+    if not path.is_file():
+        raise DataError("this is no file", where=str(path), fix="give the files of a folder one by one: `FOLDER/*.csv`")
+    if ending not in (*CSV_ENDINGS, *PARQUET_ENDINGS):
+        problem = f"a table is CSV or Parquet, not '{path.suffix}'" if ending else "a table needs a file ending"
+        raise DataError(problem, where=str(path), fix="save it as .csv or .parquet")
+    if path.stat().st_size == 0:
+        raise DataError("the file is empty", where=str(path), fix="give a header and one row per subject and time")
+
+
+def _open_parquet(path: Path, names: Collection[str] | None) -> TableFile:
+    with path.open("rb") as file:
+        if file.read(4) != b"PAR1":
+            raise DataError(
+                "this is no Parquet file", where=str(path), fix="name it after what it holds, or save it again"
+            )
+    command = [sys.executable, "-P", str(Path(__file__).with_name("prove.py")), str(path)]
+    asked = json.dumps(None if names is None else list(names))
+    done = subprocess.run(command, input=asked, capture_output=True, text=True, check=False)  # noqa: S603 - no shell
+    if done.returncode:
+        raise _unreadable(path, done.stdout)
+    with collected(path):
+        scan = pl.scan_parquet(path, glob=False, hive_partitioning=False, row_index_name=ROW, low_memory=True)
+        types = scan.collect_schema()
+    return _with_names(path, scan, list(types)[1:], list(types.values())[1:])
+
+
+def _open_csv(path: Path) -> TableFile:
+    with path.open("rb") as file:
+        head = file.read(HEAD_BYTES)
+    if b"\0" in head:
+        raise DataError("this is no CSV file: it holds zero bytes", where=str(path), fix="save it as CSV in UTF-8")
+    try:
+        text = head.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        if error.start < len(head) - 4 or len(head) < HEAD_BYTES:
+            raise _not_utf8(path) from None
+        text = head[: error.start].decode("utf-8-sig")
+    first = text.lstrip("\r\n").splitlines()[:1]
+    if not first or not first[0].strip():
+        raise DataError("the file has no header", where=str(path), fix="name the columns in the first line")
+    separator = max(SEPARATORS, key=first[0].count)
+    try:
+        header = next(csv.reader(text.splitlines(keepends=True), delimiter=separator, strict=True))
+    except (csv.Error, StopIteration) as error:
+        raise DataError(f"the header is no CSV: {error}", where=str(path), fix="save it as CSV in UTF-8") from None
+    with collected(path):
+        scan = pl.scan_csv(
+            path, separator=separator, infer_schema=False, glob=False, row_index_name=ROW, low_memory=True
+        )
+        types = scan.collect_schema()
+    if len(types) != len(header) + 1:
+        raise DataError("the header is no CSV", where=str(path), fix="save it as CSV in UTF-8")
+    return _with_names(path, scan, header, list(types.values())[1:])
+
+
+def _with_names(path: Path, scan: pl.LazyFrame, header: list[str], types: list[pl.DataType]) -> TableFile:
+    names = [name.strip().removeprefix("\ufeff") for name in header]
+    if twice := sorted({name for name in names if names.count(name) > 1 and name}):
+        raise DataError(f"the header names {shown(twice)} more than once", where=str(path), fix="rename the columns")
+    columns = {name: i for i, name in enumerate(names) if name}
+    return TableFile(path, scan, columns, {name: types[i] for name, i in columns.items()})
+
+
+def _unreadable(path: Path, problem: str) -> DataError:
+    if _is_parquet(path):
+        reason = problem.splitlines()[0][:200] if problem else "damaged"
+        return DataError(f"the Parquet file cannot be read: {reason}", where=str(path), fix="save it again")
+    if "utf-8" in problem.lower() or "utf8" in problem.lower():
+        return _not_utf8(path)
+    return _ragged(path) or DataError(
+        f"the CSV file cannot be read: {problem.splitlines()[0][:200]}", where=str(path), fix="save it as CSV in UTF-8"
+    )
+
+
+def _not_utf8(path: Path) -> DataError:
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                odd = line[error.start : error.start + 1]
+                where = f"{path}, line {number}"
+                return DataError(f"this is no UTF-8 text: byte {odd!r}", where=where, fix="save it as CSV in UTF-8")
+    return DataError("this is no UTF-8 text", where=str(path), fix="save it as CSV in UTF-8")
+
+
+def _ragged(path: Path) -> DataError | None:
+    """Find the first row with more fields than the header; read only once polars has given up."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        separator = max(SEPARATORS, key=file.readline().count)
+        file.seek(0)
+        try:
+            rows = csv.reader(file, delimiter=separator)
+            width = len(next(rows))
+            for number, row in enumerate(rows, start=1):
+                if len(row) > width:
+                    problem = f"a row with {counted(len(row), 'field')} under a header of {width}"
+                    fix = "put fields that hold the separator in quotes"
+                    return DataError(problem, where=f"row {number} of {path.name}", fix=fix)
+        except (csv.Error, UnicodeDecodeError, StopIteration):
+            return None
+    return None

@@ -1,0 +1,132 @@
+"""From files of rows to a data set: read, order, split, learn from source-train, encode, ask (polars)."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.config.table import TableSchema
+from costar_cli.errors import DataError
+from costar_cli.panel.check import check_dataset
+from costar_cli.panel.dataset import Dataset, Part
+from costar_cli.panel.findings import counted
+from costar_cli.panel.panel import Panel
+from costar_cli.panel.queries import Queries
+from costar_cli.panel.rolling import rolling_origin
+from costar_cli.panel.tables.assemble import build_panels, encode
+from costar_cli.panel.tables.inputs import TableInputs, read_inputs
+from costar_cli.panel.tables.known import Cells, read_queries
+from costar_cli.panel.tables.parts import assign_parts
+from costar_cli.panel.tables.places import Places
+from costar_cli.panel.tables.values import Values
+from costar_cli.panel.tables.variables import Learner
+from costar_cli.reporting import Reporter
+
+__all__ = ["ingest_table", "table_config"]
+
+ROLLING: Final = "rolling_origin"
+LEARNED: Final = Part.all().index(Part("source", "train"))
+
+
+def ingest_table(inputs: TableInputs, schema: TableSchema, reporter: Reporter, *, seed: int | None = None) -> Dataset:
+    """Make a data set of somebody's own tables.
+
+    Levels, categories, means and what is constant are learned from source-train alone.
+
+    Args:
+        inputs: the files.
+        schema: what their columns mean.
+        reporter: told of progress, of what is dropped, and of what may make results wrong.
+        seed: seed of the split; the schema's by default.
+
+    Raises:
+        DataError: the tables cannot be used; the message names files, rows and fixes, as many at once as possible.
+    """
+    with reporter.task("read tables", total=5, unit="stage") as task:
+        values, times = read_inputs(inputs, schema, reporter)
+        task.advance()
+        part = assign_parts(values, schema, schema.split.seed if seed is None else seed, reporter)
+        values, part = values.keep(part >= 0), part[part >= 0]
+        train = part == LEARNED
+        if not train.any():
+            raise DataError("no subject is in source/train", fix="models learn from them: check splits and domains")
+        task.advance()
+        learner = Learner(values, schema, train, reporter)
+        made = encode(learner)
+        task.advance()
+        places = Places.of(values.keys, part)
+        panels = build_panels(places, made)
+        task.advance()
+        queries = _ask(inputs, learner, places, Cells(times, made.schema), panels)
+        task.advance()
+    config = table_config(schema, seed) | _record(values, learner)
+    dataset = Dataset(schema.name, made.schema, schema.horizon, panels, queries, config=config)
+    _warn(dataset, learner)
+    check_dataset(dataset, reporter)
+    return dataset
+
+
+def table_config(schema: TableSchema, seed: int | None) -> dict[str, Any]:
+    """Return what makes a data set of tables that data set: what the schema says beyond the defaults, and the seed."""
+    chosen = schema.model_dump(mode="json", exclude_defaults=True)
+    return {"schema": chosen} if seed is None else {"schema": chosen, "seed": seed}
+
+
+def _ask(
+    inputs: TableInputs, learner: Learner, places: Places, cells: Cells, panels: Mapping[Part, Panel]
+) -> dict[Part, dict[str, Queries]]:
+    """Return the queries of a file, and what came next on the test parts where the schema wants it."""
+    schema, reporter = learner.schema, learner.reporter
+    queries: dict[Part, dict[str, Queries]] = {}
+    if inputs.queries is not None:
+        queries = read_queries(inputs.queries, schema, places, cells, reporter)
+    wanted = schema.queries.rolling_origin
+    for part, panel in panels.items():
+        if part.split != "test" or not (wanted if wanted is not None else inputs.queries is None):
+            continue
+        asked = rolling_origin(panel, schema.horizon, observed=_measured(learner, places, part, panel))
+        if asked is not None:
+            queries.setdefault(part, {})[ROLLING] = asked
+        else:
+            steps = f"{schema.horizon + 1} steps that a question of {schema.horizon} needs"
+            reporter.warn(f"no {part} subject has the {steps}: choose a shorter `horizon`")
+    return queries
+
+
+def _measured(learner: Learner, places: Places, part: Part, panel: Panel) -> NDArray[np.bool_]:
+    """Return the steps `[N,T]` of a part at which every outcome was measured."""
+    keys = places.keys
+    measured = np.ones(len(keys.step), dtype=bool)
+    for observed in learner.outcomes_observed.values():
+        measured &= observed
+    cells = (places.part == Part.all().index(part))[keys.subject]
+    result = np.zeros((panel.n_subjects, panel.n_steps), dtype=bool)
+    result[places.row[keys.subject[cells]], keys.step[cells]] = measured[cells]
+    return result
+
+
+def _record(values: Values, learner: Learner) -> dict[str, Any]:
+    """Return what ingestion did, for the data report."""
+    return {
+        "ingestion": {
+            "rows": values.rows.height,
+            "filled": {name: filled.to_json() for name, filled in learner.filled.items()},
+            "left_out": list(learner.dropped),
+        }
+    }
+
+
+def _warn(dataset: Dataset, learner: Learner) -> None:
+    """Say what a reader of results should know of a table that was filled or does not fill all parts."""
+    for name in learner.schema.named("outcome"):
+        if name in learner.filled:
+            values = counted(learner.filled[name].missing, "missing value")
+            learner.reporter.warn(f"outcome '{name}': {values} filled; models train on them, scores leave them out")
+    present = {str(part) for part in dataset.panels}
+    for part, needed in (
+        ("source/val", "training selects on it"),
+        ("source/test", "evaluation needs it"),
+    ):
+        if part not in present:
+            learner.reporter.warn(f"no subject is in {part}: {needed}")

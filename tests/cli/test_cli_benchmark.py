@@ -1,0 +1,282 @@
+"""`costar benchmark`: cells that are kept, tables that come out the same however often it was interrupted."""
+
+import csv
+import io
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli_world import Run, run_process, start_process
+
+from costar_cli.app import main
+from costar_cli.errors import TrainingError
+from costar_cli.methods import METHODS
+from costar_cli.methods.ridge import RidgeMethod
+from costar_cli.train import loop
+from costar_cli.ui import styled
+from costar_cli.ui.output import Output
+
+Call = Callable[..., Run]
+
+TINY = """
+[simulate.tumor]
+train = 24
+val = 8
+test = 6
+target_train = 8
+target_val = 6
+target_test = 5
+steps = 12
+horizon = 3
+[pretrain]
+epochs = 1
+[finetune]
+epochs = 1
+[evaluate]
+bootstrap = 100
+[runtime]
+threads = 1
+"""
+METHOD_WORDS = ["--methods", "costar,ridge,last-value", "--members", "2"]
+FILES = ["benchmark.json", "cells.csv", "comparisons.csv", "ledger.json", "results.csv", "tables.md", "tables.tex"]
+
+
+@pytest.fixture(scope="session")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("settings") / "tiny.toml"
+    path.write_text(TINY)
+    return path
+
+
+@pytest.fixture(scope="session")
+def done(settings: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a complete benchmark; look, but do not write."""
+    folder = tmp_path_factory.mktemp("benchmark") / "tumor"
+    words = ["benchmark", "tumor", *METHOD_WORDS, "--config", str(settings), "--folder", str(folder), "--quiet"]
+    assert main([*words, "--no-plots"]) == 0
+    return folder
+
+
+def rows(folder: Path, name: str = "results.csv") -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO((folder / name).read_text())))
+
+
+def timeless(folder: Path) -> dict[str, str]:
+    """The files of a benchmark that do not tell how long it took."""
+    return {name: (folder / name).read_text() for name in ("results.csv", "comparisons.csv", "tables.tex")}
+
+
+def test_the_tables_hold_every_method_in_every_setup_beside_the_published_rows(done: Path) -> None:
+    ours = {(row["setup"], row["method"]): row for row in rows(done) if row["basis"] == "ours"}
+    names = ["Last value carried forward", "Ridge regression", "COSTAR"]
+    assert list(ours) == [(setup, name) for setup in ("zero-shot", "few-shot", "supervised") for name in names]
+    assert {row["runs"] for (_, name), row in ours.items() if name == "COSTAR"} == {"2"}
+    published = [row for row in rows(done) if row["basis"] != "ours"]
+    assert {(row["setup"], row["method"]) for row in published} == {
+        (setup, "COSTAR") for setup in ("zero-shot", "few-shot", "supervised")
+    }
+    assert {row["basis"] for row in published} == {"published, different protocol"}
+    assert {row["name"] for row in rows(done, "comparisons.csv")} == {"ridge", "last-value"}
+    assert sorted(path.name for path in done.iterdir() if path.is_file() and path.name[0] != ".") == FILES
+
+
+def test_costs_are_known_for_every_cell(done: Path) -> None:
+    costs = {row["cell"]: row for row in rows(done, "cells.csv")}
+    assert "costar/encoder/10" in costs
+    assert all(float(row["wall_s"]) > 0 and float(row["memory_mb"]) > 50 for row in costs.values())
+    assert {row["partial"] for row in costs.values()} == {"False"}
+    assert costs["costar/source/10"]["epochs"] == "1.0"
+    assert int(costs["costar/source/10"]["parameters"]) > 10_000
+    assert costs["last-value/source/10"]["parameters"] == "0"
+    assert costs["ridge/source/10"]["epochs"] == ""
+
+
+def test_a_second_run_makes_nothing_and_says_so(done: Path, settings: Path, call: Call) -> None:
+    before = {path: path.stat().st_mtime_ns for path in done.rglob("*.h5")}
+    run = call("benchmark", "tumor", *METHOD_WORDS, "-c", settings, "--folder", done, "--no-plots", "--json")
+    document = run.document
+    assert (run.code, document["status"], document["result"]["made"]) == (0, "up_to_date", 0)
+    assert {path: path.stat().st_mtime_ns for path in done.rglob("*.h5")} == before
+    assert [table["setup"] for table in document["result"]["tables"]] == ["zero-shot", "few-shot", "supervised"]
+    assert document["config"]["benchmark.methods"] == {"value": METHOD_WORDS[1], "origin": "--methods"}
+    assert document["result"]["tables"] == json.loads((done / "benchmark.json").read_text())["tables"]
+
+
+def test_cells_are_what_the_verbs_make(done: Path, settings: Path, call: Call) -> None:
+    place = ["-w", done / "seed-10", "-c", settings, "--json"]
+    for words in (
+        ["simulate", "tumor"],
+        ["pretrain", "--members", "2"],
+        ["finetune", "--members", "2"],
+        ["finetune", "--members", "2", "--domain", "target"],
+        ["finetune", "--members", "2", "--method", "ridge"],
+    ):
+        assert call(*words, *place).document["status"] == "up_to_date", words
+
+
+def test_cells_can_be_listed_and_nothing_is_made(done: Path, settings: Path, tmp_path: Path, call: Call) -> None:
+    words = ["benchmark", "tumor", *METHOD_WORDS, "-c", settings, "--list"]
+    there = call(*words, "--folder", done, "--json").document["result"]["cells"]
+    assert {cell["state"] for cell in there} == {"done"}
+    other = call(*words, "--folder", done, "--data-seeds", "2", "--json").document["result"]["cells"]
+    assert {cell["cell"][-2:]: cell["state"] for cell in other} == {"10": "done", "11": "to do"}
+    stale = call(*words, "--folder", done, "--members", "3", "--json").document["result"]["cells"]
+    assert {cell["state"] for cell in stale if cell["cell"].startswith("costar")} == {"stale"}
+    text = call(*words)
+    assert re.search(r"^costar/encoder/10 +to do  ", text.out, re.MULTILINE)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_settings_do_not_replace_what_is_there(done: Path, settings: Path, call: Call) -> None:
+    before = {path: path.read_bytes() for path in done.rglob("*") if path.is_file()}
+    run = call("benchmark", "tumor", *METHOD_WORDS, "-c", settings, "--folder", done, "--members", "3")
+    assert run.code == 5
+    assert "--overwrite" in run.err
+    assert "costar/encoder/10" in run.err
+    assert {path: path.read_bytes() for path in done.rglob("*") if path.is_file()} == before
+
+
+class BrokenMethod(RidgeMethod):
+    def fit(self, task: object) -> None:
+        raise TrainingError("the loss is not finite", where="ridge", fix="lower `--learning-rate`")
+
+
+def test_a_failing_cell_stops_nothing_but_those_that_need_it(
+    settings: Path, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["benchmark", "tumor", "--methods", "ridge,last-value", "-c", settings, "--folder", tmp_path / "b"]
+    monkeypatch.setitem(METHODS, "ridge", BrokenMethod())
+    run = call(*words, "--json")
+    document = run.document
+    assert (run.code, document["status"]) == (9, "failed")
+    assert document["error"]["problem"] == "1 of 5 cells failed"
+    assert document["error"]["details"] == [
+        "ridge/source/10: the loss is not finite (ridge)",
+        "1 more cells need one of these",
+    ]
+    labels = {row["name"] for table in document["result"]["tables"] for row in table["rows"]}
+    assert labels == {"last-value"}
+    failures = {failure["cell"]: failure["blocked"] for failure in document["result"]["failures"]}
+    assert failures == {"ridge/source/10": False, "ridge/target/10": True}
+    assert (tmp_path / "b" / "plots" / "horizons.png").exists()
+    listed = {cell["cell"]: cell for cell in call(*words, "--list", "--json").document["result"]["cells"]}
+    assert listed["ridge/source/10"]["error"] == "the loss is not finite"
+    monkeypatch.undo()
+    again = call(*words, "--json", "--no-plots").document
+    assert (again["status"], again["result"]["made"], again["result"]["failures"]) == ("done", 2, [])
+
+
+def wait_for(process: object, path: Path) -> None:
+    until = time.monotonic() + 100
+    while not path.exists():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < until
+        time.sleep(0.005)
+
+
+@pytest.mark.timeout(600)  # two processes; seconds each on a free machine
+def test_a_killed_benchmark_continues_to_the_same_tables(done: Path, settings: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "b"
+    words = ["benchmark", "tumor", *METHOD_WORDS, "-c", settings, "--folder", folder, "--no-plots"]
+    killed = start_process(*words, cwd=tmp_path)
+    wait_for(killed, folder / "seed-10" / "model-ridge.h5")
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.communicate()
+    assert not (folder / "results.csv").exists()
+    before = {path: path.stat().st_mtime_ns for path in (folder / "seed-10").glob("model-ridge.h5")}
+    last = run_process(*words, "--json", cwd=tmp_path)
+    assert (last.code, last.document["error"]) == (0, None)
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert timeless(folder) == timeless(done)
+
+
+def test_an_interrupted_benchmark_says_how_to_continue_and_continues_within_a_training_run(
+    done: Path, settings: Path, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["benchmark", "tumor", "--methods", "costar", "--members", "2", "--no-plots", "-c", settings]
+    words += ["--folder", tmp_path / "b"]
+    taken, step = [0], loop.training_step
+
+    def interrupted_step(*args: object) -> object:
+        taken[0] += 1
+        if taken[0] == 2:
+            signal.raise_signal(signal.SIGINT)
+        return step(*args)
+
+    monkeypatch.setattr(loop, "training_step", interrupted_step)
+    stopped = call(*words, "--json")
+    assert (stopped.code, stopped.document["status"]) == (130, "interrupted")
+    assert "run the same command to continue" in stopped.err
+    listed = {cell["cell"]: cell["state"] for cell in call(*words, "--list", "--json").document["result"]["cells"]}
+    assert listed["costar/encoder/10"] == "started"
+    assert call(*words, "--json").document["status"] == "done"
+    for name in ("encoder.h5", "model.h5", "model-target.h5"):
+        assert (tmp_path / "b" / "seed-10" / name).read_bytes() == (done / "seed-10" / name).read_bytes()
+    costs = {row["cell"]: row for row in rows(tmp_path / "b", "cells.csv")}
+    assert costs["costar/encoder/10"]["partial"] == "False"  # the time before Ctrl-C is known
+
+
+def test_people_read_tables_and_pipes_get_one_line_per_row(done: Path, settings: Path, call: Call) -> None:
+    run = call("benchmark", "tumor", *METHOD_WORDS, "-c", settings, "--folder", done, "--no-plots")
+    lines = run.out.splitlines()
+    assert sum(line.startswith("COSTAR (published, different protocol)") for line in lines) == 3
+    assert sum(line.startswith("Methods, ") for line in lines) == 3
+    marked = [line for line in lines if line.startswith(("COSTAR ", "Ridge", "Last"))]
+    assert any("*" in line for line in marked)
+    assert any("+" in line for line in marked)
+    assert "next  costar whatif --workspace" in run.err
+
+
+def test_tables_fit_a_terminal_of_100_columns(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    monkeypatch.setattr(styled, "_is_styled", lambda: True)
+    monkeypatch.setenv("COLUMNS", "100")
+    headers = ["Method", *(f"τ={h}" for h in range(1, 7)), "Avg", "Gain", "Runs"]
+    cells = [styled.Cell("12.345", "0.123", mark) for mark in ("best", "second", "", "", "", "", "")]
+    row = ["Last value carried [forward]", *cells, "-105.4%", "25"]
+    styled.show_styled(Output(), "A title", headers, {"": [row], "published, different protocol": [row]})
+    lines = capsys.readouterr().out.splitlines()
+    assert max(len(line.rstrip()) for line in lines) <= 100
+    assert sum(line.count("12.345") for line in lines) == 14
+    assert sum(line.count("±0.123") for line in lines) == 14
+    assert any("[forward]" in line for line in lines)
+
+
+def test_a_file_of_a_data_set_can_be_benchmarked_where_it_lies(data: Path, tmp_path: Path, call: Call) -> None:
+    words = ["benchmark", data, "--methods", "ridge,last-value", "--setups", "supervised", "--no-plots", "--json"]
+    document = call(*words).document
+    folder = tmp_path / "costar-workspace" / "benchmark" / "data-default"
+    assert document["result"]["folder"] == str(folder.relative_to(tmp_path))
+    assert [table["setup"] for table in document["result"]["tables"]] == ["supervised"]
+    assert sorted(path.name for path in (folder / "seed-10").glob("*.h5")) == [
+        "model-last-value.h5", "model-ridge.h5", "scores-last-value.h5", "scores-ridge.h5",
+    ]  # fmt: skip
+    assert call(*words, "--data-seeds", "2").code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["tumour"], 2, "did you mean `tumor`"),
+        (["nowhere.h5"], 4, "no such file"),
+        (["tumor", "--methods", "costr"], 2, "did you mean `costar`"),
+        (["tumor", "--setups", "zero"], 2, "zero-shot"),
+        (["tumor", "--data-seeds", "0"], 2, "benchmark.data_seeds"),
+    ],
+)
+def test_what_cannot_be_benchmarked_is_one_clear_error(
+    words: list[str], code: int, message: str, tmp_path: Path, call: Call
+) -> None:
+    run = call("benchmark", *words)
+    assert run.code == code
+    assert message in run.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_is_no_data_set(trained: Path, call: Call) -> None:
+    run = call("benchmark", trained / "model.h5")
+    assert (run.code, "holds a model" in run.err) == (4, True)

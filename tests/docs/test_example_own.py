@@ -1,0 +1,53 @@
+"""The example of one's own table runs, and its table is what its script makes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.cli_world import environment
+from tests.docs.test_examples_run import run_script
+
+SMALL = {"COSTAR_PRETRAIN_EPOCHS": "1", "COSTAR_FINETUNE_EPOCHS": "1", "COSTAR_EVALUATE_BOOTSTRAP": "50"}
+
+
+@pytest.mark.timeout(600)  # nine processes; seconds each on a free machine
+def test_the_script_goes_from_a_table_to_a_what_if(tmp_path: Path, repository: Path) -> None:
+    done = run_script("own-data/run.sh", cwd=tmp_path, **SMALL)
+    assert done.returncode == 0, done.stderr
+    for text in ("Shift from source to target", "zero-shot", "few-shot", "supervised", "subject S-012 (target/test)"):
+        assert text in done.stdout
+    assert "glucose (mg/dL), by " in done.stdout
+    for name in json.loads((repository / "examples" / "own-data" / "plan-own.json").read_text())["plans"]:
+        assert name in done.stdout
+    made = {path.name for path in (tmp_path / "own-data-workspace").iterdir()}
+    assert {"data.h5", "report.html", "model-target.h5", "whatif.png"} <= made
+
+
+def test_the_table_is_what_its_script_makes(tmp_path: Path, repository: Path) -> None:
+    folder = repository / "examples" / "own-data"
+    command = [sys.executable, folder / "make_small_csv.py", tmp_path / "again.csv"]
+    subprocess.run(command, env=environment(), check=True)
+    assert (tmp_path / "again.csv").read_bytes() == (folder / "small.csv").read_bytes()
+
+
+def test_the_keys_in_the_page_on_own_data_are_up_to_date(repository: Path) -> None:
+    command = [sys.executable, repository / "docs" / "schema_reference.py", "--check"]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_schema_in_the_page_is_the_examples(repository: Path) -> None:
+    page = (repository / "docs" / "data-own.md").read_text("utf-8")
+    schema = (repository / "examples" / "own-data" / "schema.toml").read_text("utf-8")
+    shown, used = ([line.partition("#")[0].rstrip() for line in text.splitlines() if line.find(" = { role") > 0]
+                   for text in (page, schema))  # fmt: skip
+    assert shown == used
+
+
+def test_the_table_in_the_page_is_the_examples(repository: Path) -> None:
+    page = (repository / "docs" / "data-own.md").read_text("utf-8")
+    table = (repository / "examples" / "own-data" / "small.csv").read_text("utf-8")
+    assert "```text\n" + "".join(table.splitlines(keepends=True)[:4]) + "```" in page

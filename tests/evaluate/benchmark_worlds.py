@@ -1,0 +1,75 @@
+"""Scores with known errors for the tests of the benchmark's statistics and tables."""
+
+import numpy as np
+
+from costar_cli.config.models import EvaluateConfig
+from costar_cli.evaluate import ReportRow, SquaredErrors
+from costar_cli.evaluate.benchmark import ABLATIONS, BenchmarkReport, CellCost, Contender, Failure, Score, build_tables
+from costar_cli.evaluate.benchmark.tables import DataSetFacts
+
+SETUPS = ["zero-shot", "few-shot", "supervised"]
+CONFIG = EvaluateConfig(bootstrap=200)
+
+
+def constant_errors(rmse_RH, subjects=12, per_subject=3):
+    """Errors of exactly this RMSE for every member and step, the same for every subject."""
+    rmse_RH = np.atleast_2d(np.asarray(rmse_RH, dtype=float))
+    members, horizon = rmse_RH.shape
+    count = np.full((subjects, horizon), per_subject)
+    squared = np.broadcast_to((rmse_RH**2 * per_subject)[:, None, :, None], (members, subjects, horizon, 1)).copy()
+    return SquaredErrors(squared, squared.mean(axis=0), count)
+
+
+def noisy_errors(mean, *, subjects=60, members=2, horizon=3, seed=0, sd=0.2):
+    """Errors whose size varies by subject about a mean square; the same seed gives the same subjects."""
+    rng = np.random.default_rng(seed)
+    size_N = np.exp(sd * rng.normal(size=(1, subjects, 1, 1)))
+    squared = np.broadcast_to(mean * size_N, (members, subjects, horizon, 1)).copy()
+    return SquaredErrors(squared, squared.mean(axis=0), np.ones((subjects, horizon), dtype=np.int64))
+
+
+def contender(name):
+    return next((ablation for ablation in ABLATIONS if ablation.name == name), Contender(name, name))
+
+
+def score(name, errors, *, seed=10, setup="zero-shot", truth="counterfactual", factor=1.0):
+    part = "source/test" if setup == "supervised" else "target/test"
+    row = ReportRow.scored_row(
+        errors,
+        None,
+        factor=factor,
+        outcome_names=["y"],
+        setup=setup,
+        label=name,
+        basis="ours",
+        truth=truth,
+        test=part,
+    )
+    return Score(seed, contender(name), row, errors)
+
+
+def tables(scores, *, name="tumor", horizon=6, setups=SETUPS, config=CONFIG, **facts):
+    facts = DataSetFacts(name, horizon, facts.pop("factor", 1.0), **facts)
+    return build_tables(scores, facts, config, setups=setups)
+
+
+def report(made, *, dataset="tumor", unit="% of V_max", horizon=6):
+    cost = CellCost(
+        "costar/source/10", "costar", "COSTAR", 10, "source", 12.5, False, 512.0, None, "cpu", 2, 20_657, 11.0,
+        {"finetune": 8.0, "more": 3.0},
+    )  # fmt: skip
+    unknown = CellCost("crn/source/10", "crn", "CRN", 10, "source", *[None, True, *[None] * 6])
+    failure = Failure("ct/source/10", "CT, source, seed 10", {"problem": "the loss | is not finite"})
+    return BenchmarkReport(
+        dataset=dataset,
+        seeds=(10, 11),
+        digests={"10": "a" * 64},
+        preset="quick",
+        unit=unit,
+        level=0.95,
+        horizon=horizon,
+        step="day",
+        tables=tuple(made),
+        costs=(cost, unknown),
+        failures=(failure,),
+    )

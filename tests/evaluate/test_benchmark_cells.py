@@ -1,0 +1,187 @@
+import json
+
+import pytest
+
+from costar_cli.config.keys import all_keys
+from costar_cli.errors import TrainingError, UsageError
+from costar_cli.evaluate.benchmark import (
+    ABLATIONS,
+    Contender,
+    Ledger,
+    Meter,
+    choose_methods,
+    choose_setups,
+    measure_model,
+    plan_cells,
+)
+from costar_cli.evaluate.published import display_name, read_published
+
+KNOWN = ["costar", "msm", "crn", "crn-erm", "new-method"]
+
+
+def keys(*contenders, seeds=(10,), few_shot=True):
+    return [cell.key for cell in plan_cells(seeds, contenders, few_shot=few_shot)]
+
+
+def method(name):
+    return Contender(name, name)
+
+
+def test_every_cell_comes_after_what_it_needs():
+    contenders = [method("crn"), method("costar"), *ABLATIONS]
+    cells = plan_cells([10, 11], contenders, few_shot=True)
+    assert len({cell.key for cell in cells}) == len(cells)
+    for place, cell in enumerate(cells):
+        assert set(cell.needs) <= {earlier.key for earlier in cells[:place]}
+        assert all(need.endswith(f"/{cell.seed}") for need in cell.needs)
+
+
+def test_only_costar_is_pretrained_and_models_of_the_target_start_from_the_sources():
+    cells = {cell.key: cell for cell in plan_cells([10], [method("crn"), method("costar")], few_shot=True)}
+    assert list(cells) == [
+        "data/10", "crn/source/10", "crn/target/10", "costar/encoder/10", "costar/source/10", "costar/target/10",
+    ]  # fmt: skip
+    assert cells["crn/target/10"].needs == ("data/10", "crn/source/10")
+    assert cells["costar/source/10"].needs == ("data/10", "costar/encoder/10")
+    assert [cell.is_scored for cell in cells.values()] == [False, True, True, False, True, True]
+
+
+def test_without_few_shot_nothing_is_trained_on_the_target():
+    assert keys(method("crn"), few_shot=False) == ["data/10", "crn/source/10"]
+
+
+def test_ablations_share_the_encoder_unless_they_change_it_and_are_not_adapted():
+    chosen = [a for a in ABLATIONS if a.name in {"ssl-none", "ssl-no-components", "weights-uniform"}]
+    cells = {cell.key: cell for cell in plan_cells([10], [method("costar"), *chosen], few_shot=True)}
+    assert [key for key in cells if "encoder" in key] == ["costar/encoder/10", "ssl-no-components/encoder/10"]
+    assert [key for key in cells if "target" in key] == ["costar/target/10"]
+    assert cells["weights-uniform/source/10"].needs == ("data/10", "costar/encoder/10")
+    assert cells["ssl-none/source/10"].needs == ("data/10",)
+
+
+def test_ablations_without_costar_still_pretrain_the_encoder_that_they_share():
+    (shared,) = [a for a in ABLATIONS if a.name == "weights-uniform"]
+    assert keys(shared) == ["data/10", "costar/encoder/10", "weights-uniform/source/10"]
+
+
+@pytest.mark.parametrize("ablation", ABLATIONS, ids=lambda a: a.name)
+def test_ablations_change_settings_that_exist_to_values_that_they_accept(ablation):
+    assert ablation.is_ablation
+    assert ablation.changes or ablation.init == "scratch"
+    for name, value in ablation.changes.items():
+        assert all_keys()[name].check(value, text=False) == value
+
+
+def test_ablations_are_called_as_the_paper_calls_them():
+    printed = {row.row for row in read_published("ablation")}
+    assert {f"{a.component}|{a.choice}" for a in ABLATIONS} <= printed
+    assert len({a.name for a in ABLATIONS}) == len(ABLATIONS)
+
+
+def test_methods_are_named_with_commas_or_all_and_come_in_the_papers_order():
+    assert [c.name for c in choose_methods("all", KNOWN)] == ["msm", "crn-erm", "crn", "new-method", "costar"]
+    assert [c.name for c in choose_methods("costar, msm,msm", KNOWN)] == ["msm", "costar"]
+    assert [c.label for c in choose_methods("crn-erm", KNOWN)] == [display_name("crn-erm")]
+
+
+@pytest.mark.parametrize(("text", "problem"), [("cnr,coster", "did you mean `crn`"), (" , ", "nothing is named")])
+def test_unknown_methods_are_errors_all_at_once(text, problem):
+    with pytest.raises(UsageError, match=problem) as error:
+        choose_methods(text, KNOWN)
+    assert error.value.where == "--methods"
+    assert "crn-erm" in error.value.fix
+    assert len(error.value.details) == text.count(",") * ("cnr" in text)
+
+
+def test_setups_are_those_that_the_data_allow():
+    possible = ["zero-shot", "supervised"]
+    assert choose_setups("all", possible) == possible
+    assert choose_setups("supervised,zero-shot", possible) == possible
+    with pytest.raises(UsageError, match="few-shot is not possible"):
+        choose_setups("few-shot", possible)
+    with pytest.raises(UsageError, match="did you mean `zero-shot`"):
+        choose_setups("zeroshot", possible)
+
+
+def spent(seconds, memory=100.0):
+    meter = Meter()
+    meter.wall_s, meter.memory_mb = seconds, memory
+    return meter
+
+
+def test_the_ledger_adds_the_time_of_attempts_at_the_same_artifact(tmp_path):
+    path = tmp_path / "ledger.json"
+    ledger = Ledger(path)
+    ledger.begin("a", "print")
+    ledger.end("a", "interrupted", spent(3, 500))
+    ledger = Ledger(path)  # another process
+    ledger.begin("a", "print")
+    ledger.end("a", "done", spent(4, 200))
+    record = Ledger(path).get("a", "print")
+    assert (record.status, record.wall_s, record.memory_mb, record.partial) == ("done", 7, 500, False)
+    assert Ledger(path).get("a", "other") is None
+    ledger.begin("a", "other")
+    ledger.end("a", "done", spent(1, 50))
+    assert (ledger.get("a").wall_s, ledger.get("a").memory_mb) == (1, 50)
+
+
+def test_the_time_of_a_killed_attempt_is_known_to_be_missing(tmp_path):
+    Ledger(tmp_path / "ledger.json").begin("a", "print")
+    ledger = Ledger(tmp_path / "ledger.json")
+    ledger.begin("a", "print")
+    ledger.end("a", "done", spent(2))
+    assert ledger.get("a").partial
+
+
+def test_why_a_cell_failed_is_remembered_until_it_is_tried_again(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.json")
+    ledger.begin("a", "print")
+    ledger.end("a", "failed", spent(1), TrainingError("the loss is not finite", where="epoch 3"))
+    again = Ledger(tmp_path / "ledger.json")
+    assert again.get("a").error["problem"] == "the loss is not finite"
+    again.begin("a", "print")
+    assert again.get("a").error is None
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"records": 3}', '{"records": {"a": {"wall_s": "x"}}}', "[" * 10_000])
+def test_a_ledger_that_cannot_be_understood_counts_as_empty(content, tmp_path):
+    path = tmp_path / "ledger.json"
+    path.write_text(content)
+    ledger = Ledger(path)
+    assert ledger.get("a") is None
+    ledger.begin("a", "print")
+    assert json.loads(path.read_text())["records"]["a"]["status"] == "running"
+
+
+def test_the_meter_sees_memory_that_is_held_for_a_while_and_time_that_passes():
+    import time
+
+    with Meter() as idle:
+        pass
+    with Meter() as busy:
+        held = bytearray(200_000_000)
+        held[::4096] = b"x" * len(held[::4096])
+        time.sleep(0.06)
+        del held
+    assert busy.memory_mb - idle.memory_mb > 150
+    assert 0.06 < busy.wall_s < 5
+    assert idle.wall_s < 0.05 + busy.wall_s
+
+
+def test_size_of_a_model_counts_one_members_parameters_but_no_residuals_and_every_stage():
+    history = {"train_loss": [[1.0, 2.0], [1.0, 2.0, 3.0]]}
+    described = {
+        "arrays": [
+            {"name": "params/head.weight", "shape": [2, 3, 4]},
+            {"name": "params/bias", "shape": [2, 5]},
+            {"name": "params/residuals.value", "shape": [2, 30, 59, 1]},
+            {"name": "scaler/outcomes", "shape": [2, 1]},
+        ],
+        "meta": {"history": history, "stages": [{"name": "encoder", "history": history}] * 1},
+    }
+    size = measure_model(described)
+    assert (size.parameters, size.epochs, size.total_epochs) == (17, {"encoder": 2.5}, 2.5)
+    described["meta"]["stages"] = []
+    assert measure_model(described).total_epochs is None
+    del described["meta"]["stages"]  # an encoder
+    assert measure_model(described).epochs == {"pretrain": 2.5}

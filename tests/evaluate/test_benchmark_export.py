@@ -1,0 +1,127 @@
+import csv
+import io
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from costar_cli.evaluate.benchmark import REFERENCE
+from costar_cli.evaluate.benchmark.export import cells_csv, comparisons_csv, results_csv, to_latex, to_markdown
+from costar_cli.evaluate.benchmark.plots import plot_differences, plot_horizons
+from tests.evaluate.benchmark_worlds import constant_errors, noisy_errors, report, score, tables
+
+STEPS = range(1, 7)
+
+
+def scores(**changes):
+    ramp = 0.1 * np.arange(6)
+    made = {"costar": 1.0, "crn-erm": 2.0, "msm": 3.0}
+    return [score(name, constant_errors(value + ramp + [[0.0], [0.1]]), **changes) for name, value in made.items()]
+
+
+@pytest.fixture
+def made():
+    return report(tables(scores()))
+
+
+def read(text):
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_the_csv_has_the_columns_of_the_papers_tables_and_parses_back(made):
+    rows = read(results_csv(made))
+    ours = {row["method"]: row for row in rows if row["basis"] == "ours"}
+    assert list(ours) == ["MSM", "CRN(ERM)", "COSTAR"]
+    assert {f"tau{tau}_mean" for tau in STEPS} | {f"tau{tau}_std" for tau in STEPS} < set(rows[0])
+    assert {"dataset", "method", "avg", "avg_std", "gain"} < set(rows[0])
+    assert float(ours["COSTAR"]["tau1_mean"]) == pytest.approx(1.05)
+    assert float(ours["COSTAR"]["avg"]) == pytest.approx(1.3)
+    assert ours["COSTAR"]["gain"] == ""
+    assert float(ours["MSM"]["gain"]) == pytest.approx(100 * 2 / 3.3)
+    published = [row for row in rows if row["basis"] != "ours"]
+    assert {row["basis"] for row in published} == {"published, different protocol"}
+    assert {row["method"] for row in published} == set(ours)
+
+
+def test_csv_holds_steps_beyond_those_that_tables_show():
+    long = [score(REFERENCE, constant_errors(np.arange(1.0, 12.0)))]
+    (row,) = read(results_csv(report(tables(long, horizon=11, name="other"), horizon=11)))
+    assert float(row["tau11_mean"]) == 11
+    assert float(row["avg"]) == 3.5
+    (printed,) = [line for line in to_markdown(report(tables(long, horizon=11))).splitlines() if "| COSTAR |" in line]
+    assert "11.0" not in printed
+
+
+def test_comparisons_and_costs_parse_back(made):
+    compared = read(comparisons_csv(made))
+    assert [row["name"] for row in compared] == ["msm", "crn-erm"]
+    assert float(compared[0]["avg_difference"]) == pytest.approx(2.0)
+    assert float(compared[0]["tau6_upper"]) == pytest.approx(2.0)
+    costs = read(cells_csv(made))
+    assert (costs[0]["wall_s"], costs[0]["stages"], costs[0]["parameters"]) == ("12.5", "finetune: 8; more: 3", "20657")
+    assert costs[1]["wall_s"] == ""
+
+
+def test_markdown_marks_the_best_bold_and_the_second_underlined_in_each_block(made):
+    lines = to_markdown(made).splitlines()
+    ours = [line for line in lines if line.startswith(("| MSM |", "| CRN(ERM) |", "| COSTAR |"))]
+    assert "| **1.0500±0.0707** |" in ours[2]
+    assert "| <u>2.0500±0.0707</u> |" in ours[1]
+    assert "**" not in ours[0] + ours[1]
+    (published,) = [line for line in lines if line.startswith("| COSTAR (published, different protocol) |")]
+    assert "**0.9027±" in published
+    assert "| 20,657 |" in next(line for line in lines if line.startswith("| COSTAR, source, seed 10 |"))
+    assert "| CRN, source, seed 10 |  |  |  |  |  |  |" in lines
+    assert "- CT, source, seed 10: the loss \\| is not finite" in lines
+    widths = {line.count("|") for line in lines if line.startswith("| CO") and "±" in line}
+    assert len(widths) == 1
+
+
+def test_latex_is_laid_out_as_the_papers_and_escapes_units(made):
+    text = to_latex(made)
+    assert r"\textbf{1.0500$\pm$0.0707}" in text
+    assert r"\underline{2.0500$\pm$0.0707}" in text
+    assert r"(\% of V\_max)" in text
+    assert r"$\tau=6$ & Avg & Gain(\%) \\" in text
+    assert r"& (-) \\" in text
+    assert r"60.6\% \\" in text
+    assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 1
+    rows = [line for line in text.splitlines() if line.endswith(r"\\") and "multicolumn" not in line]
+    assert {line.count("&") for line in rows} == {8}
+
+
+def test_the_json_document_has_everything_and_no_number_that_is_not_finite(made):
+    broken = replace(made, costs=(replace(made.costs[0], wall_s=float("nan")),))
+    document = json.loads(json.dumps(broken.to_json(), allow_nan=False))
+    assert document["costs"][0]["wall_s"] is None
+    table = document["tables"][0]
+    assert (table["kind"], table["setup"], table["truth"]) == ("methods", "zero-shot", "counterfactual")
+    assert table["rows"][-1]["mean"]["average"] == pytest.approx(1.3)
+    assert table["comparisons"][0]["difference"]["average"] == pytest.approx(2.0)
+    assert document["averaged_steps"] == 6
+    assert "Holm" in document["test"]
+    assert document["failures"][0]["error"]["problem"].startswith("the loss")
+
+
+def test_empty_reports_are_said_to_be_empty():
+    empty = report([], unit="")
+    assert results_csv(empty) == comparisons_csv(empty) == "\n"
+    assert "## Failures" in to_markdown(empty)
+    assert to_latex(empty) == ""
+
+
+def test_figures_are_drawn_whatever_is_there(tmp_path):
+    names = ["costar", "msm", "rmsn", "crn", "crn-erm", "ct", "ct-erm", "gnet", "edct", "ridge", "ssl-none"]
+    several = [
+        score(name, noisy_errors(1.0 + 0.1 * i, horizon=6, seed=i), setup=setup)
+        for i, name in enumerate(names)
+        for setup in ("zero-shot", "supervised")
+    ]
+    full = report(tables(several))
+    paths = [plot_horizons(full, tmp_path / "horizons.png"), plot_differences(full, tmp_path / "differences.png")]
+    alone = report(tables([score("msm", constant_errors(np.arange(1.0, 7.0)))]))
+    paths.append(plot_horizons(alone, tmp_path / "alone.png"))
+    assert plot_differences(alone, tmp_path / "none.png") is None
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["alone.png", "differences.png", "horizons.png"]

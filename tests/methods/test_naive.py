@@ -1,0 +1,140 @@
+"""The naive anchors: the last value carried forward, and the ridge regression on the recent window."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.linear_model import Ridge
+
+from costar_cli.artifact import write_artifact
+from costar_cli.config.linear import RidgeConfig
+from costar_cli.errors import DataError, MismatchError, UsageError
+from costar_cli.methods import load_model
+from costar_cli.methods.ridge import PENALTIES, WindowFeatures
+from costar_cli.panel import Dataset, Part
+from tests.methods.linear_worlds import fit, linear_data, model_of, random_dataset, random_queries
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    return linear_data(train=400)
+
+
+def stored(trained, path: Path):
+    write_artifact(path, kind="model", arrays=trained.arrays, meta=trained.meta, parents=trained.parents)
+    return load_model(path)
+
+
+def test_last_value_is_a_method_without_parameters_that_survives_storage(tumor_dataset, tmp_path):
+    trained = fit(tumor_dataset, "last-value")
+    model, panel = stored(trained, tmp_path / "model.h5"), tumor_dataset.panel("target", "test")
+    queries = tumor_dataset.queries[Part("target", "test")]["sequence"]
+    predicted = model.rollout(panel, queries)
+    last = panel.outcomes[queries.subject, queries.origin]
+    np.testing.assert_array_equal(predicted, np.tile(last[None, :, None], (1, 1, 6, 1)))
+    assert (trained.n_parameters, model.members, model.horizon, model.method) == (0, 1, 6, "last-value")
+    assert model.trained_on == {"source/train": 40}
+    long = replace(queries, plan=np.tile(queries.plan, (1, 2, 1)), outcomes=None, scored=None)
+    with pytest.raises(UsageError, match="longer than the model's horizon"):
+        model.rollout(panel, long)
+
+
+def test_windows_hold_the_recent_steps_and_flag_those_that_do_not_exist(tumor_dataset):
+    panel = tumor_dataset.panel("source", "train")
+    model = model_of(fit(tumor_dataset, "ridge", RidgeConfig(window=3)))
+    features = WindowFeatures(panel, model.scaler, 3)
+    y = (panel.outcomes[2] - model.scaler.outcomes[0]) / model.scaler.outcomes[1]
+    v = (panel.statics[2] - model.scaler.statics[0]) / model.scaler.statics[1]
+    expected = np.concatenate([[*y[t], *panel.treatments[2, t - 1], 1] for t in (4, 5, 6)])
+    np.testing.assert_allclose(features.at(np.array([2]), np.array([6]))[0], [*expected, *v])
+    first = features.at(np.array([2]), np.array([0]))[0]
+    assert not first[:12].any()
+    np.testing.assert_allclose(first[12:], [*y[0], 0, 0, 0, 0, 1, *v])
+    assert features.width == len(first) == 19
+
+
+def by_sklearn(data: Dataset, window: int, h: int, penalty: float):
+    """The regression of step h on explicit rows; sklearn's penalty counts all rows at once."""
+    model = model_of(fit(data, "ridge", RidgeConfig(window=window)))
+    rows = {}
+    for split in ("train", "val"):
+        panel = data.panel("source", split)
+        features = WindowFeatures(panel, model.scaler, window)
+        subject, origin = np.nonzero(np.arange(panel.n_steps) + h + 1 < panel.length[:, None])
+        plan = panel.treatments[subject[:, None], origin[:, None] + np.arange(h + 1)].reshape(len(subject), -1)
+        rows[split] = (
+            np.concatenate([features.at(subject, origin), plan], axis=1),
+            features.answers_NTY[subject, origin + h + 1],
+        )
+    design, answer = rows["train"]
+    sd = design.std(axis=0)
+    sd[sd == 0] = 1
+    ridge = Ridge(alpha=penalty * len(design)).fit(design / sd, answer)
+    error = np.mean((ridge.predict(rows["val"][0] / sd) - rows["val"][1]) ** 2 * answer.shape[1])
+    return ridge.coef_.T / sd[:, None], ridge.intercept_, error
+
+
+@pytest.mark.parametrize("h", [0, 2])
+def test_each_step_is_the_ridge_regression_with_the_penalty_that_validates_best(h):
+    data = random_dataset((2, 3, 2, 1), one_hot=True, n=60)
+    trained = fit(data, "ridge", RidgeConfig(window=2))
+    errors = {penalty: by_sklearn(data, 2, h, penalty)[2] for penalty in PENALTIES}
+    best = trained.meta["penalties"][h]
+    assert errors[best] == pytest.approx(min(errors.values()), rel=1e-9)
+    coef, intercept, _ = by_sklearn(data, 2, h, best)
+    own_intercept, history, plan = (weights[0, h] for weights in model_of(trained).weights())
+    np.testing.assert_allclose(np.concatenate([history, plan[: h + 1].reshape(-1, 2)]), coef, atol=1e-8)
+    np.testing.assert_allclose(own_intercept, intercept, atol=1e-8)
+    assert not plan[h + 1 :].any()
+
+
+def test_ridge_finds_the_law_where_treatment_is_random():
+    data = linear_data(gamma=0.0, train=2000)
+    model = model_of(fit(data, "ridge"))
+    panel, queries = data.panel("source", "test"), data.queries[Part("source", "test")]["sequence"]
+    error = model.rollout(panel, queries)[0] - queries.outcomes
+    assert np.sqrt((error**2).mean(axis=0)).max() < 0.12
+    assert queries.outcomes.std() > 1
+
+
+def test_few_shot_shrinks_towards_the_source_not_to_zero(data):
+    source = model_of(fit(data, "ridge", RidgeConfig(window=2)))
+    few = fit(data, "ridge", RidgeConfig(window=6), domain="target", start=source)
+    adapted, alone = model_of(few), model_of(fit(data, "ridge", RidgeConfig(window=2), domain="target"))
+    assert few.meta["window"] == 2  # that of the source: the weights must fit
+    panel, queries = data.panel("target", "test"), data.queries[Part("target", "test")]["sequence"]
+    rmse = {
+        name: np.sqrt(((model.rollout(panel, queries)[0] - queries.outcomes) ** 2).mean())
+        for name, model in {"source": source, "adapted": adapted, "alone": alone}.items()
+    }
+    assert rmse["adapted"] < rmse["source"]
+    one = replace(
+        data, panels={**data.panels, Part("target", "train"): data.panel("target", "train").take(np.array([0]))}
+    )
+    hardly = model_of(fit(one, "ridge", domain="target", start=source))
+    far = np.abs(hardly.rollout(panel, queries) - source.rollout(panel, queries)).mean()
+    assert far < np.abs(alone.rollout(panel, queries) - source.rollout(panel, queries)).mean()
+
+
+def test_only_a_ridge_regression_can_be_adapted(data):
+    other = model_of(fit(data, "msm"))
+    with pytest.raises(MismatchError, match="another method"):
+        fit(data, "ridge", domain="target", start=other)
+
+
+@pytest.mark.parametrize(("dims", "one_hot"), [((25, 3, 2, 44), False), ((47, 22, 1, 22), True), ((0, 1, 3, 0), False)])
+def test_any_dimensions_are_fitted_stored_and_answered(dims, one_hot, tmp_path):
+    data = random_dataset(dims, one_hot=one_hot)
+    trained = fit(data, "ridge", RidgeConfig(window=3))
+    model, panel = stored(trained, tmp_path / "model.h5"), data.panel("target", "test")
+    queries = random_queries(panel, 4)
+    predicted = model.rollout(panel, queries)
+    assert predicted.shape == (1, 50, 4, dims[2])
+    assert np.isfinite(predicted).all()
+    np.testing.assert_array_equal(predicted, model_of(trained).rollout(panel, queries, batch_size=7))
+
+
+def test_series_too_short_for_the_horizon_are_told():
+    with pytest.raises(DataError, match="no training subject has the 10 observed steps that predicted step 9 needs"):
+        fit(random_dataset((0, 1, 1, 0), one_hot=False, horizon=9), "ridge")

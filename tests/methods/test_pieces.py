@@ -1,0 +1,46 @@
+"""Threads that work on pieces: order, errors, and the cores that they keep to."""
+
+import os
+import threading
+
+import pytest
+import torch
+
+from costar_cli.methods.costar import pieces
+from costar_cli.methods.costar.pieces import on_cores
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    pieces._workers.cache_clear()
+    yield
+    pieces._workers.cache_clear()
+    torch.set_num_threads(before)
+
+
+def test_results_come_in_the_order_of_the_items(two_threads):
+    met = threading.Barrier(2)
+
+    def slow(item: int) -> int:
+        met.wait(timeout=10)  # passes only if two items are at work at once
+        return item**2
+
+    assert list(on_cores(slow, range(6), device=CPU)) == [0, 1, 4, 9, 16, 25]
+
+
+def test_an_error_of_an_item_is_an_error_of_the_caller(two_threads):
+    with pytest.raises(ZeroDivisionError):
+        list(on_cores(lambda item: 1 // item, [1, 0], device=CPU))
+
+
+@pytest.mark.parametrize(("cores", "bound"), [({0, 1}, True), ({0}, False)])
+def test_threads_keep_to_one_core_each_only_where_they_use_all(two_threads, monkeypatch, cores, bound):
+    chosen = []
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _thread: cores, raising=False)
+    monkeypatch.setattr(os, "sched_setaffinity", lambda _thread, core: chosen.append(core), raising=False)
+    assert list(on_cores(str, range(3), device=CPU)) == ["0", "1", "2"]
+    assert sorted(map(min, chosen)) == ([0, 1] if bound else [])

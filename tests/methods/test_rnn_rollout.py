@@ -1,0 +1,151 @@
+"""RMSN, CRN, CRN(ERM) and G-Net: what a rollout may know, and that it is what the networks were trained to do."""
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from costar_cli.errors import UsageError
+from costar_cli.methods.recurrent.model import RecurrentModel
+from costar_cli.methods.recurrent.network import member_network
+from costar_cli.methods.recurrent.rows import Batch
+from costar_cli.panel import Dataset, Panel
+from costar_cli.panel.tensors import PanelTensors
+from tests.methods.rnn_worlds import SETTINGS, ask, fit, ward
+
+
+@pytest.fixture(scope="module")
+def dataset() -> Dataset:
+    return ward()
+
+
+@pytest.fixture(scope="module")
+def models(dataset) -> dict[str, RecurrentModel]:
+    return {method: fit(method, dataset)[1] for method in SETTINGS}
+
+
+@pytest.fixture(params=list(SETTINGS))
+def model(request, models) -> RecurrentModel:
+    return models[request.param]
+
+
+@pytest.fixture
+def panel(dataset) -> Panel:
+    return dataset.panel("target", "test")
+
+
+def test_nothing_after_the_origin_changes_a_prediction(model, panel):
+    queries = ask(model, panel)
+    expected = model.rollout(panel, queries)
+    rng = np.random.default_rng(1)
+    for row in range(0, len(queries), 5):
+        one = queries.take(slice(row, row + 1))
+        subject, origin = int(one.subject[0]), int(one.origin[0])
+        outcomes, treatments, covariates = panel.outcomes.copy(), panel.treatments.copy(), panel.covariates.copy()
+        for series in (outcomes, covariates):
+            series[subject, origin + 1 :] = rng.normal(size=series[subject, origin + 1 :].shape) * 100
+        treatments[subject, origin:] = 1 - treatments[subject, origin:]
+        length = panel.length.copy()
+        length[subject] = origin + 1
+        changed = replace(panel, outcomes=outcomes, treatments=treatments, covariates=covariates)
+        for other in (changed, replace(changed, length=length)):
+            np.testing.assert_allclose(model.rollout(other, one), expected[:, row : row + 1], rtol=1e-5, atol=1e-4)
+
+
+def test_everything_before_the_origin_can_change_predictions(model, panel):
+    queries = ask(model, panel)
+    late = queries.take(queries.origin > 2)
+    expected = model.rollout(panel, late)
+    rng = np.random.default_rng(2)
+    for name in ("outcomes", "covariates", "treatments"):
+        series = getattr(panel, name).copy()
+        series[:, :2] = rng.permutation(series[:, :2]) + 1
+        changed = model.rollout(replace(panel, **{name: series}), late)
+        assert (np.abs(changed - expected).max(axis=(0, 2, 3)) > 1e-5).all(), name
+
+
+def test_a_treatment_changes_no_step_before_it_acts(model, panel):
+    queries = ask(model, panel)
+    expected = model.rollout(panel, queries)
+    for step in range(model.horizon):
+        plan = queries.plan.copy()
+        plan[:, step] = 1 - plan[:, step]
+        changed = model.rollout(panel, replace(queries, plan=plan))
+        assert np.array_equal(changed[:, :, :step], expected[:, :, :step])
+        assert (np.abs(changed[:, :, step:] - expected[:, :, step:]) > 1e-6).any(axis=(0, 3)).all()
+
+
+def test_answers_do_not_depend_on_company_batch_size_or_padding(model, panel):
+    queries = ask(model, panel)
+    expected = model.rollout(panel, queries)
+    close = partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-4)
+    close(model.rollout(panel, queries, batch_size=3), expected)
+    close(model.answer(model.encode(panel), queries), expected)
+    for i in range(4):
+        close(model.rollout(panel, queries.take(slice(i, i + 1))), expected[:, i : i + 1])
+    order = np.random.default_rng(0).permutation(panel.n_subjects)
+    moved = replace(queries, subject=np.argsort(order)[queries.subject].astype(np.int32))
+    close(model.rollout(panel.take(order), moved), expected)
+    pad = ((0, 0), (0, 5), (0, 0))
+    longer = {name: np.pad(getattr(panel, name), pad) for name in ("covariates", "treatments", "outcomes")}
+    close(model.rollout(replace(panel, **longer), queries), expected)
+
+
+def test_short_plans_give_the_first_steps_and_long_ones_are_refused(model, panel):
+    queries = ask(model, panel)
+    for steps in (1, 2):
+        short = replace(queries, plan=queries.plan[:, :steps])
+        expected = model.rollout(panel, queries)[:, :, :steps]
+        np.testing.assert_allclose(model.rollout(panel, short), expected, rtol=1e-5, atol=1e-4)
+    long = replace(queries, plan=np.concatenate([queries.plan, queries.plan], axis=1))
+    with pytest.raises(UsageError, match="horizon"):
+        model.rollout(panel, long)
+
+
+def test_a_panel_of_one_step_can_be_asked_about(model, panel):
+    first = replace(
+        panel,
+        **{name: getattr(panel, name)[:, :1] for name in ("covariates", "treatments", "outcomes")},
+        length=np.ones_like(panel.length),
+    )
+    queries = ask(model, first, n=5)
+    np.testing.assert_allclose(model.rollout(first, queries), model.rollout(panel, queries), rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("method", ["rmsn", "crn", "crn-erm"])
+def test_a_rollout_is_what_the_decoder_was_trained_to_do_on_its_own_predictions(method, models, dataset):
+    """Predictions written into the panel as observations, then read as a training window of the decoder."""
+    model, panel = models[method], dataset.panel("target", "test")
+    queries = ask(model, panel, n=6)
+    rolled = model.rollout(panel, queries)
+    for member in range(2):
+        for row in range(len(queries)):
+            n, origin, steps = int(queries.subject[row]), int(queries.origin[row]), model.horizon
+            pad = [(0, 0), (0, origin + steps + 1), (0, 0)]
+            lived = replace(
+                panel.take(np.array([n])),
+                **{s: np.pad(getattr(panel, s)[n : n + 1], pad) for s in ("covariates", "treatments", "outcomes")},
+                length=np.array([origin + steps + 1]),
+            )
+            lived.treatments[0, origin : origin + steps] = queries.plan[row]
+            lived.outcomes[0, origin + 1 : origin + steps + 1] = rolled[member, row]
+            seen = PanelTensors.from_panel(lived, model.scaler)
+            encoder, decoder = (
+                member_network(model.makes()[name], model.params_of(name), member) for name in ("encoder", "decoder")
+            )
+            one, zero = torch.zeros(1, dtype=torch.long), torch.zeros(1, 1, dtype=torch.long)
+            history = Batch.windows(seen, one, zero, zero, origin + 1)
+            output = encoder.run(encoder.inputs(history.column)[0]).outputs[0, -1]
+            known = output if method == "rmsn" else encoder.head.represent(output)
+            window = Batch.windows(seen, one, zero, zero + origin + 1, steps - 1)
+            outputs = decoder.run(decoder.inputs(window.column)[0], decoder.starting_from(known)).outputs[0]
+            given = window.column("treatment")[0]
+            found = decoder.head(outputs) if method == "rmsn" else decoder.head(outputs, given).outcomes
+            expected = model.scaler.scale_outcomes(rolled[member, row, 1:])
+            np.testing.assert_allclose(found[:, 0].numpy(), expected, rtol=1e-3, atol=1e-4)
+
+
+def test_crn_shows_its_balanced_representation(models, panel):
+    assert models["crn"].represent(panel).shape == (2, panel.n_subjects, panel.n_steps, 5)
