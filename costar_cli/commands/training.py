@@ -87,6 +87,7 @@ class ModelPlan:
     runtime: "RuntimeConfig"
     settings: "Config | None"
     step: BuildStep
+    has_target: bool
 
 
 def run_finetune(
@@ -102,7 +103,8 @@ def run_finetune(
     plan = plan_model(session, files, method, domain)
     artifact, status = make_model(session, plan, overwrite=overwrite, fresh=fresh)
     chosen = f" --method {method}" if method != "costar" else ""
-    more = [f"costar finetune{chosen} --domain target"] if domain == "source" else []
+    adapts = domain == "source" and plan.has_target
+    more = [f"costar finetune{chosen} --domain target"] if adapts else []
     show_training(session, artifact, status, *more, "costar evaluate")
 
 
@@ -127,7 +129,8 @@ def plan_model(session: Session, files: FinetuneFiles, method: MethodName, domai
     if method != "costar":
         identity |= {"method": method, "settings": settings.model_dump(mode="json") if settings else {}}
     step = session.step("model", files.out, parents=parents, config=identity)
-    return ModelPlan(files, method, domain, config, runtime, settings, step)
+    has_target = {"target/train", "target/val"} <= set(header.meta.get("parts", ()))
+    return ModelPlan(files, method, domain, config, runtime, settings, step, has_target)
 
 
 def make_model(session: Session, plan: ModelPlan, *, overwrite: bool, fresh: bool) -> tuple["Artifact", str]:

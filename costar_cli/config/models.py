@@ -55,6 +55,7 @@ class EncoderConfig(Config):
     dropout: float = Field(0.1, ge=0, lt=1, description="Dropout rate, quantised to 1/256")
     clip_distance: int = Field(15, ge=1, le=1000, description="Relative positions are clipped at this many steps")
     pool: Literal["component", "token"] = Field("component", description="Mean of component means, or of all tokens")
+    blocks: Literal["both", "temporal", "feature"] = Field("both", description="Which attention blocks a layer has")
     feature_encoding: Literal["tree", "absolute"] = Field("tree", description="Feature positional encoding")
 
     @model_validator(mode="after")
@@ -81,6 +82,8 @@ class PretrainConfig(TrainingConfig):
     members: int = Field(5, ge=1, le=1000, description="Ensemble members trained together")
     encoder: EncoderConfig = EncoderConfig()
     momentum: float = Field(0.99, ge=0, lt=1, description="Momentum of the key encoder")
+    ssl_loss: Literal["info_nce", "spectral"] = Field("info_nce", description="What pulls two views together")
+    spectral_sigma: float = Field(1.0, gt=0, description="Weight of the spectral loss's second term")
     temperature: float = Field(1.0, gt=0, description="Temperature of the contrastive loss")
     components: bool = Field(True, description="Contrast the component representations too")
     augment_probability: float = Field(0.5, ge=0, le=1, description="Probability of each augmentation")

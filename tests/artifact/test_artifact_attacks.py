@@ -410,7 +410,7 @@ def test_places_that_are_no_file_are_named(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "verb"),
     [
-        ("dataset", "costar simulate tumor"),
+        ("dataset", "costar simulate` or `costar ingest"),
         ("encoder", "costar pretrain"),
         ("model", "costar finetune"),
         ("evaluation", "costar evaluate"),

@@ -41,6 +41,20 @@ def test_the_example_from_table_to_what_if(tmp_path: Path, call: Call) -> None:
     assert (wrong.code, "did you mean N-" in wrong.err) == (2, True)
 
 
+def test_data_of_one_domain_are_never_sent_to_the_target(tmp_path: Path, call: Call) -> None:
+    text = SCHEMA.read_text()
+    lines = [line for line in text.partition("[split.target]")[0].splitlines() if not line.startswith("hospital")]
+    rest = text.partition("[split.target]")[2].partition("\n[")
+    schema = tmp_path / "schema.toml"
+    schema.write_text("\n".join(lines) + (f"\n[{rest[2]}" if rest[1] else "\n"))
+    run = call("ingest", "table", TABLE, "--schema", schema, "--json")
+    assert run.code == 0, run.err
+    assert {part["part"].split("/")[0] for part in run.document["result"]["parts"]} == {"source"}
+    assert call("finetune", "--from", "scratch", *FEW, "--json").document["next"] == ["costar evaluate"]
+    report = call("evaluate", "--bootstrap", 0, "--no-plots", "--json").document["result"]
+    assert {row["setup"] for row in report["rows"]} == {"supervised"}
+
+
 def test_the_same_tables_are_up_to_date_and_others_are_not_replaced(tmp_path: Path, call: Call) -> None:
     table, schema = shutil.copy(TABLE, tmp_path), Path(shutil.copy(SCHEMA, tmp_path))
     words = ["ingest", "table", table, "--schema", schema]

@@ -69,9 +69,12 @@ def _ablation(
 
 # Component and choice as the paper prints them; settings by their full name (docs/cli.md lists them).
 ABLATIONS: Final[tuple[Contender, ...]] = (
+    _ablation("encoder-temporal", "Encoder", "TB only", {"pretrain.encoder.blocks": "temporal"}),
+    _ablation("encoder-feature", "Encoder", "FB only", {"pretrain.encoder.blocks": "feature"}),
     _ablation("fpe-absolute", "FPE", "w/ abs", {"pretrain.encoder.feature_encoding": "absolute"}),
     _ablation("ssl-none", "SSL Loss", "none", init="scratch"),
     _ablation("ssl-no-components", "SSL Loss", "w/o comp", {"pretrain.components": False}),
+    _ablation("ssl-spectral", "SSL Loss", "spectral", {"pretrain.ssl_loss": "spectral"}),
     _ablation("weights-uniform", "SupL Loss", "w/ uni", {"finetune.step_weights": "uniform"}),
     _ablation("weights-inverse", "SupL Loss", "w/ inv", {"finetune.step_weights": "inverse"}),
     _ablation("weights-sq-inverse", "SupL Loss", "w/ sq.inv.", {"finetune.step_weights": "sq_inverse"}),

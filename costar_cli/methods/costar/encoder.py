@@ -23,12 +23,16 @@ class Representations(NamedTuple):
 
 
 class EncoderLayer(nn.Module):
-    """A temporal block, then a feature-wise block, each with its own weights (spec models A.6, A.7)."""
+    """A temporal block, then a feature-wise block, each with its own weights (spec models A.6, A.7).
+
+    In ablations one of them is missing (spec models B): without the temporal block a step sees itself alone, without
+    the feature-wise one statics have no say.
+    """
 
     def __init__(self, config: EncoderConfig, *, last: bool) -> None:
         super().__init__()
-        self.temporal = TemporalBlock(config)
-        self.feature = FeatureBlock(config, last=last)
+        self.temporal = TemporalBlock(config) if config.blocks != "feature" else None
+        self.feature = FeatureBlock(config, last=last) if config.blocks != "temporal" else None
 
 
 class CostarEncoder(nn.Module):
@@ -44,7 +48,8 @@ class CostarEncoder(nn.Module):
         self.config = config
         self.embedding = TokenEmbedding(dims, config)
         self.layout = self.embedding.layout
-        self.relative = RelativeTables(config.clip_distance, config.width // config.heads)
+        temporal = config.blocks != "feature"
+        self.relative = RelativeTables(config.clip_distance, config.width // config.heads) if temporal else None
         self.layer_list = [EncoderLayer(config, last=index == config.layers - 1) for index in range(config.layers)]
         self.layers = nn.ModuleList(self.layer_list)
         self.dropout = Dropout(config.dropout)
@@ -54,8 +59,10 @@ class CostarEncoder(nn.Module):
         shapes: MaskShapes = {}
         layout = (self.layout.n_temporal, self.layout.n_static)
         for index, layer in enumerate(self.layer_list):
-            shapes |= layer.temporal.mask_shapes(f"{index}.temporal", n_steps, layout)
-            shapes |= layer.feature.mask_shapes(f"{index}.feature", n_steps, layout)
+            if layer.temporal is not None:
+                shapes |= layer.temporal.mask_shapes(f"{index}.temporal", n_steps, layout)
+            if layer.feature is not None:
+                shapes |= layer.feature.mask_shapes(f"{index}.feature", n_steps, layout)
         return shapes | {"pool": (n_steps, self.config.width)}
 
     def mask_source(self, n_steps: int, streams: Sequence[Stream], like: Tensor) -> MaskSource:
@@ -71,17 +78,20 @@ class CostarEncoder(nn.Module):
         masks = masks or None
         token_XD, n = self.embedding.affine(), 1 + self.layout.n_temporal
         statics = self.embedding(statics_BV, torch.cat([token_XD[:1], token_XD[n:]]))
-        tables, series = self.relative(), history_BTS.transpose(1, 2)  # [B, F, T]
+        tables = None if self.relative is None else self.relative()
+        series = history_BTS if tables is not None else self.embedding(history_BTS, token_XD[:n])
         for index, layer in enumerate(self.layer_list):
-            name = f"{index}.temporal"
-            if index == 0:
-                series, statics = layer.temporal.forward_scalars(series, token_XD[:n], statics, tables, masks, name)
-            else:
-                series, statics = layer.temporal(series, statics, tables, masks, name)
-            series = series.transpose(1, 2).contiguous()  # [B, T, F, D]
-            series, statics = layer.feature(series, statics, masks, f"{index}.feature")
-            if index < len(self.layer_list) - 1:
-                series = series.transpose(1, 2).contiguous()
+            if layer.temporal is not None and tables is not None:
+                name, by_feature = f"{index}.temporal", series.transpose(1, 2)
+                if index == 0:
+                    series, statics = layer.temporal.forward_scalars(
+                        by_feature, token_XD[:n], statics, tables, masks, name
+                    )
+                else:
+                    series, statics = layer.temporal(by_feature.contiguous(), statics, tables, masks, name)
+                series = series.transpose(1, 2).contiguous()  # [B, T, F, D]
+            if layer.feature is not None:
+                series, statics = layer.feature(series, statics, masks, f"{index}.feature")
         components_CBTD = torch.stack([series[:, :, tokens].mean(dim=2) for tokens in self.layout.pooled])
         z_BTD = series.mean(dim=2) if self.config.pool == "token" else components_CBTD.mean(dim=0)
         return Representations(self.dropout(z_BTD, masks["pool"] if masks else None), components_CBTD)

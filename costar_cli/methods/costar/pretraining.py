@@ -17,6 +17,7 @@ from costar_cli.methods.costar.predictor import contrast_predictor
 from costar_cli.methods.members import Params, named_params
 from costar_cli.methods.stage import PlainStage
 from costar_cli.methods.streams import Stream
+from costar_cli.methods.theory.spectral import spectral_loss
 from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["PretrainStage"]
@@ -44,6 +45,8 @@ class ContrastBranch(nn.Module):
 class PretrainStage(PlainStage):
     """The contrastive stage (spec models A.9). State: the momentum encoder's parameters.
 
+    With the spectral loss (spec D.1) both views pass the online encoder, without predictor or momentum encoder.
+
     Args:
         dims: numbers of covariates, treatments, outcomes and statics.
         config: settings of the stage.
@@ -60,7 +63,8 @@ class PretrainStage(PlainStage):
         self.config = config
         self.keep = config.keep
         self.encoder = CostarEncoder(dims, config.encoder).to(train.v_NV.device)
-        predictor = contrast_predictor(config.encoder.width)
+        self._spectral = config.ssl_loss == "spectral"
+        predictor = nn.Identity() if self._spectral else contrast_predictor(config.encoder.width)
         self._online = ContrastBranch(self.encoder, predictor, components=config.components)
         self._momentum = ContrastBranch(self.encoder, nn.Identity(), components=config.components)
         self._panels = {"train": train, "validation": validation}
@@ -75,6 +79,8 @@ class PretrainStage(PlainStage):
             torch.manual_seed(seed)
             fresh = CostarEncoder(self.encoder.layout.dims, self.config.encoder)
             params = named_params(fresh, ENCODER)
+            if self._spectral:
+                return params, {}
             params |= named_params(contrast_predictor(self.config.encoder.width), PREDICTOR)
         return params, named_params(fresh, ENCODER)
 
@@ -82,6 +88,8 @@ class PretrainStage(PlainStage):
         """Return each member's loss on its mini-batch, and the momentum encoder after this step."""
         views, statics, active = self._views("train", rows_RB, streams)
         source = self.encoder.mask_source(views.shape[2], streams, views)
+        if self._spectral:
+            return self._uncorrelate(self._queries(params_R, views, statics, source), active), state_R
         with torch.no_grad():
             momentum = self.config.momentum
             state_R = {name: value.lerp(params_R[name], 1 - momentum) for name, value in state_R.items()}
@@ -95,12 +103,20 @@ class PretrainStage(PlainStage):
     ) -> tuple[Tensor, Tensor]:
         """Return `(loss, weight)` of a validation batch: fresh augmentation, no dropout, momentum encoder untouched."""
         views, statics, active = self._views("validation", rows_RB, streams)
+        weight_R = active.flatten(1).sum(dim=1).to(views.dtype)
+        if self._spectral:
+            return self._uncorrelate(self._queries(params_R, views, statics, None), active), weight_R
         keys = self._start_keys(state_R, views, statics, None)
         queries = self._queries(params_R, views, statics, None)
-        return self._contrast(queries, keys(), active, streams), active.flatten(1).sum(dim=1).to(views.dtype)
+        return self._contrast(queries, keys(), active, streams), weight_R
 
     def reference(self, *, validation: bool = False) -> float | None:
-        """Return the loss of random guessing on a full batch, `8 temp log N` (or 4 without components)."""
+        """Return the loss of random guessing on a full batch, `8 temp log N` (or 4 without components).
+
+        The spectral loss has none.
+        """
+        if self._spectral:
+            return None
         lengths = self._panels["validation" if validation else "train"].length_N
         batch = self.config.validation_batch_size if validation else self.config.batch_size
         positions = float((lengths - 1).double().mean()) * min(batch, len(lengths))
@@ -147,6 +163,14 @@ class PretrainStage(PlainStage):
         per_kind = info_nce(q, k, active, self.config.temperature).view(n_members, n_kinds, 2).sum(dim=2)
         components = per_kind[:, 1:].mean(dim=1) if n_kinds > 1 else 0.0
         return per_kind[:, 0] + components
+
+    def _uncorrelate(self, views: Tensor, active_RBT: Tensor) -> Tensor:
+        """Return the spectral loss of the overall representation, plus the mean of the components' (spec D.1)."""
+        n_members, n_kinds, _, _, width = views.shape
+        first, second = views.view(n_members, n_kinds, 2, -1, width).unbind(2)
+        active_RKN = active_RBT.flatten(1)[:, None].expand(-1, n_kinds, -1)
+        per_kind = spectral_loss(first, second, self.config.spectral_sigma, active_N=active_RKN)
+        return per_kind[:, 0] + (per_kind[:, 1:].mean(dim=1) if n_kinds > 1 else 0.0)
 
     def _positions(self, active_RN: Tensor, streams: Sequence[Stream]) -> Tensor:
         """Return the positions to contrast: as many as the fullest member has active ones, active ones first."""
