@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from costar_cli.artifact import Artifact
 from costar_cli.errors import UsageError
-from costar_cli.methods.costar.model import params_from_arrays, scaler_from_arrays
+from costar_cli.methods.arrays import params_from_arrays, scaler_from_arrays
 from costar_cli.methods.members import Params, n_members
 from costar_cli.panel import Panel, PanelSchema, Queries, Scaler
 from costar_cli.reporting import NullReporter, Reporter

@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 
 from costar_cli.artifact import Artifact
+from costar_cli.methods.arrays import scaler_from_arrays
 from costar_cli.methods.base import Fit, FitTask, Fitted
-from costar_cli.methods.costar.model import scaler_from_arrays
 from costar_cli.methods.linear import require_horizon
 from costar_cli.panel import Panel, PanelSchema, Queries, Scaler
 from costar_cli.reporting import Reporter

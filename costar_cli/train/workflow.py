@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from costar_cli.config.models import Config, FinetuneConfig, PretrainConfig, RuntimeConfig
 from costar_cli.errors import MismatchError
+from costar_cli.methods.arrays import params_to_arrays
 from costar_cli.methods.base import FitTask, Fitted, FittedModel, Method, Stage
-from costar_cli.methods.costar.model import params_to_arrays
 from costar_cli.methods.costar.pretraining import PretrainStage
 from costar_cli.methods.members import Params
 from costar_cli.methods.registry import METHODS

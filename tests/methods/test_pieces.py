@@ -6,8 +6,8 @@ import threading
 import pytest
 import torch
 
-from costar_cli.methods.costar import pieces
-from costar_cli.methods.costar.pieces import on_cores
+from costar_cli.methods import pieces
+from costar_cli.methods.pieces import on_cores
 
 CPU = torch.device("cpu")
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from costar_cli.methods.costar.dropout import MaskSource, kept_bytes
+from costar_cli.methods.dropout import MaskSource, kept_bytes
 from costar_cli.methods.streams import Stream
 
 CPU = torch.device("cpu")

@@ -7,16 +7,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from costar_cli.config.models import EncoderConfig
-from costar_cli.methods.costar.dropout import Dropout, Masks, MaskShapes
 from costar_cli.methods.costar.feed_forward import FeedForward
 from costar_cli.methods.costar.norm import LayerNorm
-from costar_cli.methods.costar.relative_attention import one_dtype, relative_causal_attention
 from costar_cli.methods.costar.scalar_attention import (
     near_band,
     scalar_attention_summary,
     score_coefficients,
     summary_weights,
 )
+from costar_cli.methods.dropout import Dropout, Masks, MaskShapes
+from costar_cli.methods.relative_attention import one_dtype, relative_causal_attention
 
 __all__ = ["FeatureBlock", "RelativeTables", "TemporalBlock"]
 

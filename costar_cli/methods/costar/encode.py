@@ -7,10 +7,10 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from costar_cli.methods.costar.dropout import MaskSource
 from costar_cli.methods.costar.encoder import CostarEncoder, Representations
-from costar_cli.methods.costar.pieces import Piece, map_pieces
+from costar_cli.methods.dropout import MaskSource
 from costar_cli.methods.members import Params, call_members, n_members
+from costar_cli.methods.pieces import Piece, map_pieces
 
 __all__ = ["encode_members", "encode_panel", "piece_calls"]
 

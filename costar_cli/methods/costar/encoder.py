@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from costar_cli.config.models import EncoderConfig
 from costar_cli.methods.costar.attention import FeatureBlock, RelativeTables, TemporalBlock
-from costar_cli.methods.costar.dropout import Dropout, Masks, MaskShapes, MaskSource
 from costar_cli.methods.costar.embedding import TokenEmbedding
+from costar_cli.methods.dropout import Dropout, Masks, MaskShapes, MaskSource
 from costar_cli.methods.streams import Stream
 
 __all__ = ["CostarEncoder", "Representations"]

@@ -12,18 +12,19 @@ from torch import Tensor
 from costar_cli.artifact import Artifact
 from costar_cli.config.models import EncoderConfig
 from costar_cli.errors import UsageError
+from costar_cli.methods.arrays import params_from_arrays, scaler_from_arrays
 from costar_cli.methods.costar.answer import answer_queries
 from costar_cli.methods.costar.encode import encode_panel
 from costar_cli.methods.costar.encoder import CostarEncoder
-from costar_cli.methods.costar.pieces import on_cores
 from costar_cli.methods.costar.predictor import OutcomePredictor
 from costar_cli.methods.costar.supervised import ENCODER, HEAD, outcome_head
 from costar_cli.methods.members import Params, n_members, submodule
+from costar_cli.methods.pieces import on_cores
 from costar_cli.panel import Panel, PanelSchema, Queries, Scaler
 from costar_cli.panel.tensors import PanelTensors
 from costar_cli.reporting import NullReporter, Reporter
 
-__all__ = ["CostarModel", "params_from_arrays", "params_to_arrays", "scaler_from_arrays"]
+__all__ = ["CostarModel"]
 
 
 @dataclass(frozen=True)
@@ -131,19 +132,3 @@ class CostarModel:
         head = outcome_head(self.schema.dims, self.horizon, self.encoder_config, self.hidden)
         head.load_state_dict({n: v[member] for n, v in submodule(self.params, HEAD).items()}, assign=True)
         return head.requires_grad_(False)
-
-
-def params_to_arrays(params: Params) -> dict[str, NDArray[np.generic]]:
-    """Return the parameters under the names that an artifact uses."""
-    return {f"params/{name}": value.detach().cpu().numpy() for name, value in params.items()}
-
-
-def params_from_arrays(arrays: Mapping[str, NDArray[np.generic]]) -> Params:
-    """Return the parameters that an artifact holds."""
-    prefix = "params/"
-    return {n.removeprefix(prefix): torch.from_numpy(np.array(v)) for n, v in arrays.items() if n.startswith(prefix)}
-
-
-def scaler_from_arrays(arrays: Mapping[str, NDArray[np.generic]]) -> Scaler:
-    """Return the scaler that an artifact holds."""
-    return Scaler(**{name: np.asarray(arrays[f"scaler/{name}"]) for name in ("covariates", "outcomes", "statics")})

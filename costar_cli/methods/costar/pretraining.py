@@ -9,12 +9,12 @@ from costar_cli.config.models import PretrainConfig
 from costar_cli.methods.base import StepLoss
 from costar_cli.methods.costar.augment import augment
 from costar_cli.methods.costar.contrastive import info_nce, log_n_reference
-from costar_cli.methods.costar.dropout import Masks, MaskSource
 from costar_cli.methods.costar.encode import piece_calls
 from costar_cli.methods.costar.encoder import CostarEncoder
-from costar_cli.methods.costar.pieces import map_pieces, start_pieces
 from costar_cli.methods.costar.predictor import contrast_predictor
+from costar_cli.methods.dropout import Masks, MaskSource
 from costar_cli.methods.members import Params, named_params
+from costar_cli.methods.pieces import map_pieces, start_pieces
 from costar_cli.methods.stage import PlainStage
 from costar_cli.methods.streams import Stream
 from costar_cli.methods.theory.spectral import spectral_loss

@@ -7,10 +7,10 @@ from torch import Tensor
 
 from costar_cli.config.models import EncoderConfig, FinetuneConfig
 from costar_cli.methods.base import StepLoss
-from costar_cli.methods.costar.dropout import MaskSource
 from costar_cli.methods.costar.encode import encode_members
 from costar_cli.methods.costar.encoder import CostarEncoder
 from costar_cli.methods.costar.predictor import OutcomePredictor
+from costar_cli.methods.dropout import MaskSource
 from costar_cli.methods.members import Params, call_members, named_params, submodule
 from costar_cli.methods.stage import PlainStage
 from costar_cli.methods.streams import Stream

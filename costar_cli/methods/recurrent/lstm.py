@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor, nn
 
-from costar_cli.methods.costar.dropout import MaskShapes, MaskSource, per_kept
+from costar_cli.methods.dropout import MaskShapes, MaskSource, per_kept
 from costar_cli.methods.members import Params
 from costar_cli.methods.streams import Stream
 

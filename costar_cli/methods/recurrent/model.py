@@ -14,11 +14,11 @@ from torch.nn import functional
 from costar_cli.artifact import Artifact
 from costar_cli.config.models import Config
 from costar_cli.errors import MismatchError
+from costar_cli.methods.arrays import params_from_arrays, scaler_from_arrays
 from costar_cli.methods.base import FitTask
-from costar_cli.methods.costar.model import params_from_arrays, scaler_from_arrays
-from costar_cli.methods.costar.pieces import on_cores
 from costar_cli.methods.linear import require_horizon
 from costar_cli.methods.members import Params, n_members, submodule
+from costar_cli.methods.pieces import on_cores
 from costar_cli.methods.recurrent.lstm import LstmState
 from costar_cli.methods.recurrent.network import Make, Passed, RecurrentNetwork, member_network, over_subjects
 from costar_cli.panel import Panel, PanelSchema, Queries, Scaler

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from costar_cli.config.transformers import TransformerConfig
 from costar_cli.methods.balancing import BalancingHead
-from costar_cli.methods.costar.dropout import Masks, MaskShapes, masked, per_kept
+from costar_cli.methods.dropout import Masks, MaskShapes, masked, per_kept
 from costar_cli.methods.transformers.network import BalancedNetwork
 from costar_cli.methods.transformers.units import Attention, FeedForward, Tables
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from costar_cli.artifact import Artifact
 from costar_cli.config.models import Config
 from costar_cli.errors import MismatchError
+from costar_cli.methods.arrays import params_from_arrays, scaler_from_arrays
 from costar_cli.methods.base import FitTask
-from costar_cli.methods.costar.model import params_from_arrays, scaler_from_arrays
 from costar_cli.methods.linear import require_horizon
 from costar_cli.methods.members import Params, n_members, submodule
 from costar_cli.methods.transformers.network import NetworkT

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from costar_cli.methods.balancing import BalancingHead
-from costar_cli.methods.costar.dropout import MaskShapes
+from costar_cli.methods.dropout import MaskShapes
 
 __all__ = ["BalancedNetwork", "NetworkT", "samples_at_once"]
 
