@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measure import machine_slug, number, run_child
+from benchmarks.machine import machine_slug
+from benchmarks.measure import number, run_child
 
 __all__ = ["BENCHMARKS", "main", "render", "stored"]
 

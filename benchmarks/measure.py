@@ -1,4 +1,4 @@
-"""What every benchmark shares: interleaved timing, peak memory of a fresh process, the machine, the JSON document.
+"""What every benchmark shares: interleaved timing, peak memory of a fresh process, the JSON document.
 
 A benchmark is a module with a function `measure(options) -> Measured` and a `main` that calls `run` here:
 
@@ -11,8 +11,6 @@ of their medians is what counts. Peak memory is that of a process that does noth
 import argparse
 import gc
 import json
-import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -27,8 +25,9 @@ import numpy as np
 import psutil
 import torch
 
+from benchmarks.machine import ROOT, commit, machine
+
 __all__ = [
-    "ROOT",
     "Child",
     "Figure",
     "Measured",
@@ -36,8 +35,6 @@ __all__ = [
     "describe",
     "document",
     "interleaved",
-    "machine",
-    "machine_slug",
     "number",
     "peak_gflops",
     "ratio",
@@ -46,7 +43,6 @@ __all__ = [
     "verdict",
 ]
 
-ROOT = Path(__file__).resolve().parent.parent
 MEGABYTE = 1e6
 Name = TypeVar("Name", bound=Hashable)
 
@@ -170,35 +166,13 @@ def peak_gflops(size: int = 2048, inner: int | None = None, *, device: str = "cp
     return 2 * size * size * inner / best.best_s / 1e9
 
 
-def machine() -> dict[str, Any]:
-    """Describe where the figures come from."""
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
-    return {
-        "cpu": _cpu_model(),
-        "cores": os.cpu_count(),
-        "memory_gb": round(psutil.virtual_memory().total / 1e9, 1),
-        "gpu": gpu,
-        "system": f"{platform.system()} {platform.machine()}",
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "threads": torch.get_num_threads(),
-    }
-
-
-def machine_slug(described: Mapping[str, Any]) -> str:
-    """Return a name for files: `amd-epyc-2-cores`, with the GPU where there is one."""
-    text = f"{described['cpu']} {described['cores']} cores {described['gpu'] or ''}".lower()
-    return "-".join("".join(c if c.isalnum() else " " for c in text).split())
-
-
 def document(name: str, command: Sequence[str], options: Mapping[str, Any], measured: Measured) -> dict[str, Any]:
     """Return the result as one JSON document."""
     return {
         "benchmark": name,
         "command": " ".join(command),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": _commit(),
+        "commit": commit(),
         "machine": machine(),
         "load_average": [round(load, 2) for load in psutil.getloadavg()],
         "options": {key: value for key, value in options.items() if isinstance(value, bool | int | float | str)},
@@ -284,26 +258,3 @@ def verdict(figure: Mapping[str, Any]) -> str:
         return ""
     bound = "at most" if figure["at_most"] else "at least"
     return f"goal {bound} {number(figure['goal'])}: {'met' if figure['met'] else 'MISSED'}"
-
-
-def _cpu_model() -> str:
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
-
-
-def _commit() -> str:
-    """Return the commit, with a plus sign when there are changes on top; nothing outside a repository."""
-
-    def git(*arguments: str) -> str:
-        done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
-        return done.stdout.strip() if done.returncode == 0 else ""
-
-    try:
-        changed = git("status", "--porcelain", "--untracked-files=no", "--", "costar_cli", "simulators", "benchmarks")
-        return git("rev-parse", "--short", "HEAD") + ("+" if changed else "")
-    except OSError:
-        return ""

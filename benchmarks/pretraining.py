@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks.measure import machine
+from benchmarks.machine import machine
 from costar_cli.evaluate import paired_difference, read_evaluation
 
 __all__ = ["main"]

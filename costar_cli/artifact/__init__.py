@@ -1,6 +1,7 @@
 """Artifacts: one HDF5 file each, written whole or not at all, safe to read, never pickled."""
 
 from costar_cli.artifact.atomic import write_bytes
+from costar_cli.artifact.digest import file_sha256
 from costar_cli.artifact.lineage import fingerprint
 from costar_cli.artifact.read import read_artifact, read_header, verify_artifact
 from costar_cli.artifact.record import Artifact
@@ -12,6 +13,7 @@ __all__ = [
     "SCHEMA_VERSION",
     "Artifact",
     "describe",
+    "file_sha256",
     "fingerprint",
     "read_artifact",
     "read_header",

@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
@@ -11,12 +12,20 @@ from numpy.typing import NDArray
 
 from costar_cli.artifact.limits import MAX_JSON_DEPTH
 
-__all__ = ["array_sha256", "canonical_json", "flat_bytes", "parse_json", "sha256"]
+__all__ = ["array_sha256", "canonical_json", "file_sha256", "flat_bytes", "parse_json", "sha256"]
 
 
 def sha256(data: bytes) -> str:
     """Return the SHA-256 of bytes in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
+
+
+def file_sha256(path: Path, *, start: int = 0) -> str:
+    """Return the SHA-256 of a file's bytes from a position on."""
+    with path.open("rb") as file:
+        if start:
+            file.seek(start)
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def flat_bytes(array: NDArray[Any]) -> NDArray[np.uint8]:

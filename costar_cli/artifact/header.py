@@ -3,14 +3,13 @@
 `head -8 data.h5` shows it. HDF5 calls this a user block and starts to read behind it.
 """
 
-import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from costar_cli.artifact.digest import sha256
+from costar_cli.artifact.digest import file_sha256, sha256
 from costar_cli.artifact.problems import damaged, foreign
 from costar_cli.artifact.spec import KINDS, version_order
 from costar_cli.errors import ArtifactError
@@ -78,9 +77,7 @@ def read_file_header(path: Path) -> Header:
 
 def body_sha256(path: Path) -> str:
     """Return the SHA-256 of the file behind its header."""
-    with path.open("rb") as file:
-        file.seek(HEADER_BYTES)
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return file_sha256(path, start=HEADER_BYTES)
 
 
 def _parse(block: bytes, path: Path) -> Header:

@@ -11,7 +11,7 @@ __all__ = ["KINDS", "SCHEMA_VERSION", "KindSpec", "a_kind", "check_names", "cont
 SCHEMA_VERSION: Final = "1.0"
 
 PANEL_FIELDS: Final = ("covariates", "treatments", "outcomes", "statics", "length", "subject_id")
-SUBJECT_FIELDS: Final = ("label", "cluster")
+OPTIONAL_FIELDS: Final = ("label", "cluster", "outcome_observed")
 QUERY_FIELDS: Final = ("subject", "origin", "plan", "outcomes", "scored")
 TRAINED_ARRAYS: Final = ("params/**", "scaler/covariates", "scaler/outcomes", "scaler/statics")
 TRAINED_META: Final = ("method", "dataset_name", "schema", "config", "members", "history", "fingerprint")
@@ -38,7 +38,7 @@ KINDS: Final[Mapping[str, KindSpec]] = {
         made_by="costar simulate` or `costar ingest",
         must=tuple(f"source/train/panel/{field}" for field in PANEL_FIELDS),
         may=(
-            *(f"*/*/panel/{field}" for field in (*PANEL_FIELDS, *SUBJECT_FIELDS)),
+            *(f"*/*/panel/{field}" for field in (*PANEL_FIELDS, *OPTIONAL_FIELDS)),
             *(f"*/*/queries/*/{field}" for field in QUERY_FIELDS),
             "*/*/truth/**",
         ),
@@ -53,7 +53,7 @@ KINDS: Final[Mapping[str, KindSpec]] = {
     "evaluation": KindSpec(
         made_by="costar evaluate",
         must=("rmse", "interval"),
-        may=tuple(f"rows/*/{field}" for field in ("members", "ensemble", "count")),
+        may=tuple(f"rows/*/{field}" for field in ("members", "ensemble", "count", "cluster")),
         meta=("report", "fingerprint"),
     ),
     "estimates": KindSpec(

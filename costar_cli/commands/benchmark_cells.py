@@ -1,6 +1,7 @@
 """How the cells of a benchmark are made: by the bodies of the verbs, each data set in a workspace of its own."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from costar_cli.commands.session import BuildStep, Session
 from costar_cli.commands.training import FinetuneFiles, make_model, plan_model
 from costar_cli.config.choices import DomainName
 from costar_cli.errors import ArtifactError, MismatchError
+from costar_cli.reporting import Task
 from costar_cli.ui.output import Output
 from costar_cli.ui.progress import OutputReporter
 from costar_cli.workspace import Workspace
@@ -27,7 +29,7 @@ State = Literal["done", "started", "to do", "stale"]
 
 
 class BenchReporter(OutputReporter):
-    """The reporter of a benchmark: notes and warnings name the cell, and are not repeated for every cell.
+    """The reporter of a benchmark: what it says names the cell, and notes are not repeated for every cell.
 
     Args:
         out: the sink of the verb.
@@ -35,7 +37,7 @@ class BenchReporter(OutputReporter):
 
     def __init__(self, out: Output) -> None:
         super().__init__(out)
-        self.cell = ""
+        self.cell: Cell | None = None
         self._said: set[str] = set()
 
     def note(self, message: str) -> None:
@@ -47,6 +49,13 @@ class BenchReporter(OutputReporter):
         """Pass a warning on, once."""
         if self._is_new(message):
             super().warn(self._placed(message))
+
+    @contextmanager
+    def task(self, title: str, *, total: int | None = None, done: int = 0, unit: str = "step") -> Iterator[Task]:
+        """Show a task, named after the cell."""
+        placed = f"{self.cell.key.rpartition('/')[0]}: {title}" if self.cell else title
+        with super().task(placed, total=total, done=done, unit=unit) as task:
+            yield task
 
     def _is_new(self, message: str) -> bool:
         new = message not in self._said

@@ -1,5 +1,6 @@
 """The body of `costar benchmark`: which data and cells, make them, say what came of it."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,6 +9,7 @@ from costar_cli.commands.benchmark_data import SIMULATED, BenchData
 from costar_cli.commands.benchmark_results import build_report
 from costar_cli.commands.benchmark_run import failure_of_cells, make_cells, refuse_stale
 from costar_cli.commands.benchmark_show import show_report, write_report
+from costar_cli.config.choices import SetupName
 from costar_cli.errors import UsageError
 from costar_cli.ui.output import Output
 from costar_cli.workspace import Workspace
@@ -53,7 +55,7 @@ def run_benchmark(out: Output, bench: Bench, *, overwrite: bool, plots: bool, li
     from costar_cli.train.runtime import Runtime
 
     setups = choose_setups(bench.settings[BenchmarkConfig].setups, bench.data.setups)
-    cells = plan_cells(bench.seeds, _contenders(bench), few_shot="few-shot" in setups)
+    cells = plan_cells(bench.seeds, _contenders(bench, setups), few_shot="few-shot" in setups)
     states = {cell.key: bench.state(cell) for cell in cells}
     if list_only:
         _list(out, bench, cells, states)
@@ -74,8 +76,12 @@ def run_benchmark(out: Output, bench: Bench, *, overwrite: bool, plots: bool, li
     out.done(result, status="done" if outcome.made else "up_to_date")
 
 
-def _contenders(bench: Bench) -> "list[Contender]":
-    """Return the rows of the tables: methods, and the ablations that change anything."""
+def _contenders(bench: Bench, setups: Sequence[SetupName]) -> "list[Contender]":
+    """Return the rows of the tables: methods, and the ablations that change anything.
+
+    Raises:
+        UsageError: a method that is not known, or ablations in few-shot alone.
+    """
     from costar_cli.config.models import BenchmarkConfig
     from costar_cli.evaluate.benchmark import ABLATIONS, REFERENCE, Contender, choose_methods
     from costar_cli.methods import METHODS
@@ -84,8 +90,15 @@ def _contenders(bench: Bench) -> "list[Contender]":
     methods = choose_methods(config.methods, list(METHODS))
     if not config.ablations:
         return methods
+    if set(setups) <= {"few-shot"}:
+        raise UsageError(
+            "ablations are scored in zero-shot and supervised, as in the paper",
+            where="--ablations",
+            fix="leave it out, or add one of these to --setups",
+        )
     if REFERENCE not in {contender.name for contender in methods}:
-        methods.append(Contender(REFERENCE, REFERENCE))  # what the ablations are compared with
+        methods.append(Contender(REFERENCE, REFERENCE))
+        bench.reporter.note("ablations are compared with COSTAR: it takes part, too")
     same = {a.name for a in ABLATIONS if a.changes and with_values(bench.settings, a.changes) == bench.settings}
     for ablation in (a for a in ABLATIONS if a.name in same):
         bench.reporter.note(f"{ablation.label} is what COSTAR does with these settings: no row of its own")
@@ -97,14 +110,17 @@ def _list(out: Output, bench: Bench, cells: "list[Cell]", states: dict[str, Stat
     from costar_cli.evaluate.benchmark import Ledger
 
     ledger = Ledger(bench.folder / "ledger.json")
-    rows: list[dict[str, str | None]] = []
+    rows: list[dict[str, str | float | None]] = []
     for cell in cells:
         pieces = bench.pieces(cell)
         records = [ledger.get(f"{cell.key}/{piece.name}") for piece in pieces]
         error = next((r.error for r in records if r and r.error), None) if states[cell.key] != "done" else None
         file = str(pieces[0].path) if pieces else str(bench.data_file(cell.seed))
-        rows.append({"cell": cell.key, "state": states[cell.key], "file": file, "error": (error or {}).get("problem")})
-    out.table(list(rows[0]), [list(row.values()) for row in rows])
+        took_s = ledger.wall_s(cell.key)
+        wall = None if took_s is None or states[cell.key] != "done" else round(took_s, 1)
+        row = {"cell": cell.key, "state": states[cell.key], "wall_s": wall, "file": file}
+        rows.append({**row, "error": (error or {}).get("problem")})
+    out.table(["cell", "state", "wall s", "file", "error"], [list(row.values()) for row in rows])
     count = {state: sum(known == state for known in states.values()) for state in dict.fromkeys(states.values())}
     out.note(", ".join(f"{number} {state}" for state, number in count.items()))
     out.done({"cells": rows, "folder": str(bench.folder)})

@@ -1,6 +1,6 @@
 """What a benchmark's files tell once its cells are made: scores, costs, failures, and the report of all three."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +10,8 @@ from costar_cli.config.choices import SetupName
 from costar_cli.errors import CostarError
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from costar_cli.evaluate import EvaluationReport
     from costar_cli.evaluate.benchmark import BenchmarkReport, Cell, CellCost, Failure, Ledger, ResultTable, Score
-
-    Clusters = Mapping[str, NDArray[np.int64] | None]
 
 __all__ = ["build_report"]
 
@@ -68,37 +63,20 @@ def _tables(bench: Bench, found: _Scores, setups: Sequence[SetupName], *, embedd
 
 
 def _collect_scores(bench: Bench, cells: Sequence["Cell"], outcome: Outcome) -> _Scores:
-    """Return the scores of every model that is there, with the units in which test subjects are resampled."""
+    """Return the scores of every model that is there."""
     from costar_cli.evaluate import read_evaluation
     from costar_cli.evaluate.benchmark import Score
 
     found = _Scores([], None)
-    clusters: dict[int, Clusters] = {}
     for cell in cells:
         if not cell.is_scored or not outcome.is_sound(cell) or cell.contender is None:
             continue
-        if cell.seed not in clusters:
-            clusters[cell.seed] = _clusters(bench, cell.seed)
         report = read_evaluation(bench.pieces(cell)[-1].path)
         found = replace(found, report=report)
         for row, errors in zip(report.rows, report.errors, strict=True):
             if row.basis == "ours" and errors is not None:
-                errors_by_unit = replace(errors, cluster=clusters[cell.seed].get(row.test or ""))
-                found.scores.append(Score(cell.seed, cell.contender, row, errors_by_unit))
+                found.scores.append(Score(cell.seed, cell.contender, row, errors))
     return found
-
-
-def _clusters(bench: Bench, seed: int) -> "Clusters":
-    """Return, by test part, the units to which its subjects belong, where they are not units of their own."""
-    from costar_cli.artifact import read_header
-    from costar_cli.panel import Part
-    from costar_cli.panel.store import read_dataset
-
-    path = bench.data_file(seed)
-    known = read_header(path).meta["parts"]
-    tests = [part for part in Part.all() if part.split == "test" and str(part) in known]
-    dataset = read_dataset(path, queries=False, truth=False, parts=tests)
-    return {str(part): panel.cluster for part, panel in dataset.panels.items()}
 
 
 def _collect_costs(bench: Bench, cells: Sequence["Cell"], outcome: Outcome, ledger: "Ledger") -> list["CellCost"]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from costar_cli.commands.benchmark_cells import Bench, Piece, State
+from costar_cli.commands.benchmark_clock import Clock, in_words
 from costar_cli.commands.session import BuildStep
 from costar_cli.commands.unforeseen import as_costar_error
 from costar_cli.errors import CostarError, LockedError, MismatchError, StorageError
@@ -61,26 +62,28 @@ def make_cells(
         LockedError: another process works in the benchmark's folder.
         KeyboardInterrupt: the run was interrupted; training has saved where it was.
     """
-    outcome, clock = Outcome(), _Clock(sum(state != "done" for state in states.values()))
-    with bench.reporter.task("Benchmark", total=len(cells), done=len(cells) - clock.remaining, unit="cell") as task:
+    outcome = Outcome()
+    clock = Clock(cells, [cell for cell in cells if states[cell.key] != "done"], ledger)
+    if clock.left:
+        bench.reporter.note(f"{clock.left} of {len(cells)} cells to make in {bench.folder}")
+    with bench.reporter.task("Benchmark", total=len(cells), done=len(cells) - clock.left, unit="cell") as task:
         for cell in cells:
-            was_done = states[cell.key] == "done"
             if missing := [need for need in cell.needs if need in outcome.failed or need in outcome.blocked]:
                 outcome.blocked[cell.key] = missing[0]
+                clock.finish(cell)
             else:
                 _make_cell(bench, cell, ledger, outcome, clock, overwrite=overwrite, debug=debug)
-            if not was_done:
-                clock.tick()
+            if states[cell.key] != "done":
                 task.advance()
     return outcome
 
 
 def _make_cell(
-    bench: Bench, cell: "Cell", ledger: "Ledger", outcome: Outcome, clock: "_Clock", *, overwrite: bool, debug: bool
+    bench: Bench, cell: "Cell", ledger: "Ledger", outcome: Outcome, clock: Clock, *, overwrite: bool, debug: bool
 ) -> None:
     from costar_cli.evaluate.benchmark import give_memory_back
 
-    bench.reporter.cell = str(cell)
+    bench.reporter.cell = cell
     begun, made = time.monotonic(), False
     try:
         for piece in bench.pieces(cell):
@@ -96,14 +99,18 @@ def _make_cell(
         if debug:
             traceback.print_exc()
         outcome.failed[cell.key] = failure = as_costar_error(error)
-        bench.reporter.cell = ""
-        bench.reporter.warn(f"{cell} failed: {failure.problem}" + (f" ({failure.where})" if failure.where else ""))
+        bench.reporter.cell = None
+        clock.finish(cell)
+        where = f" ({failure.where})" if failure.where else ""
+        bench.reporter.warn("; ".join(filter(None, [f"{cell} failed: {failure.problem}{where}", clock.outlook()])))
         return
     finally:
-        bench.reporter.cell = ""
+        bench.reporter.cell = None
+    took_s = time.monotonic() - begun
+    clock.finish(cell, took_s if made else None)
     if made:
         outcome.made += 1
-        bench.reporter.note(f"{cell}: {time.monotonic() - begun:.0f} s{clock.outlook()}")
+        bench.reporter.note("; ".join(filter(None, [f"{cell}: {in_words(took_s)}", clock.outlook()])))
 
 
 def _make_piece(key: str, piece: Piece, step: BuildStep, ledger: "Ledger", *, overwrite: bool) -> None:
@@ -122,28 +129,6 @@ def _make_piece(key: str, piece: Piece, step: BuildStep, ledger: "Ledger", *, ov
         ledger.end(key, "interrupted", meter)
         raise
     ledger.end(key, "done", meter)
-
-
-class _Clock:
-    """How many cells are left, and about how long they will take."""
-
-    def __init__(self, remaining: int) -> None:
-        self.remaining = remaining
-        self._done = 0
-        self._begun = time.monotonic()
-
-    def tick(self) -> None:
-        """Count a cell."""
-        self._done += 1
-        self.remaining -= 1
-
-    def outlook(self) -> str:
-        """Return `; 7 more, about 4 min`, counting the cell that was just made."""
-        left = self.remaining - 1
-        if left < 1:
-            return ""
-        minutes = (time.monotonic() - self._begun) / (self._done + 1) * left / 60
-        return f"; {left} more, about {max(1, round(minutes))} min"
 
 
 def failure_of_cells(outcome: Outcome, total: int) -> CostarError:

@@ -49,7 +49,11 @@ def show_report(out: Output, report: "BenchmarkReport") -> None:
     """Print the tables, how they compare, and what they cost."""
     if report.tables:
         unit = report.unit or "outcome units"
-        out.text(f"RMSE in {unit} on {report.dataset}: mean ± sd over the members of all data sets; {legend()}", "")
+        out.text(
+            f"RMSE in {unit} on {report.dataset}, lower is better; Avg over {report.averaged}; {legend()}",
+            f"± {report.spread}",
+            "",
+        )
     for table in report.tables:
         _show_table(out, table)
         if table.comparisons:
@@ -57,7 +61,7 @@ def show_report(out: Output, report: "BenchmarkReport") -> None:
         out.text("")
     _show_costs(out, report.costs)
     if any(c.lower for table in report.tables for c in table.comparisons):
-        out.note("intervals and p-values are about other test subjects, given the members; wins count members")
+        out.note("intervals and p are about other test subjects, given the members; wins: COSTAR's share, over members")
 
 
 def _show_table(out: Output, table: "ResultTable") -> None:
@@ -95,7 +99,7 @@ def _show_comparisons(out: Output, comparisons: Sequence["Comparison"], level: f
         bounds = f"{_number(c.lower.average)} to {_number(c.upper.average)}" if c.lower and c.upper else None
         wins = None if c.wins is None else f"{c.wins:.0%}"
         rows.append([c.label, _number(c.difference.average), bounds, _p(c.p_value), _p(c.p_holm), wins])
-    headers = ["error minus COSTAR's", "average", f"{level:.0%} interval", "p", "p (Holm)", "COSTAR wins"]
+    headers = ["error minus COSTAR's", "average", f"{level:.0%} interval", "p", "p (Holm)", "wins"]
     out.table(headers, rows)
 
 
@@ -104,21 +108,26 @@ def _show_costs(out: Output, costs: Sequence["CellCost"]) -> None:
     groups: dict[tuple[str, str], list[CellCost]] = {}
     for cost in costs:
         groups.setdefault((cost.label, cost.role), []).append(cost)
-    rows = [[label, role, *_cost_cells(group)] for (label, role), group in groups.items()]
-    headers = ["cost per data set", "cell", "wall s", "peak MB", "members", "parameters", "epochs"]
+    on_gpu = any(cost.device_memory_mb is not None for cost in costs)
+    rows = [[label, role, *_cost_cells(group, on_gpu=on_gpu)] for (label, role), group in groups.items()]
+    headers = ["cost per data set", "cell", "wall s", "peak MB", "members", "params", "epochs"]
+    if on_gpu:
+        headers.insert(4, "GPU MB")
     if rows:
         out.table(headers, rows)
 
 
-def _cost_cells(costs: Sequence["CellCost"]) -> list[object]:
+def _cost_cells(costs: Sequence["CellCost"], *, on_gpu: bool) -> list[object]:
     walls = [cost.wall_s for cost in costs if cost.wall_s is not None]
     wall = f"{sum(walls) / len(walls):.1f}{'+' * any(cost.partial for cost in costs)}" if walls else None
     memory = max((cost.memory_mb for cost in costs if cost.memory_mb is not None), default=None)
+    device = max((cost.device_memory_mb for cost in costs if cost.device_memory_mb is not None), default=None)
     epochs = [cost.epochs for cost in costs if cost.epochs is not None]
     first = costs[0]
     return [
         wall,
         None if memory is None else f"{memory:,.0f}",
+        *([None if device is None else f"{device:,.0f}"] if on_gpu else []),
         first.members,
         None if first.parameters is None else f"{first.parameters:,}",
         f"{sum(epochs) / len(epochs):g}" if epochs else None,

@@ -5,16 +5,46 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from costar_cli.commands.session import Session
+from costar_cli.errors import DataError, StorageError
 
 if TYPE_CHECKING:
-    from costar_cli.panel import Dataset, Part
+    from costar_cli.panel import Dataset
 
-__all__ = ["make_dataset"]
+__all__ = ["make_dataset", "read_inputs"]
+
+
+def read_inputs(
+    session: Session, files: Mapping[str, Path], *, form: str | None = None, expected: str | None = None
+) -> dict[str, str]:
+    """Return the digest of each input file by its role, and say that it is read.
+
+    Args:
+        session: the run.
+        files: the files, by role.
+        form: what kind of file each is; by its ending, if not given.
+        expected: how to put it right where there is no such file.
+
+    Raises:
+        DataError: there is no such file, and what to do then is known.
+        StorageError: a file cannot be read.
+    """
+    from costar_cli.artifact import file_sha256
+
+    digests = {}
+    for role, path in files.items():
+        try:
+            digests[role] = file_sha256(path)
+        except OSError as error:
+            if expected and isinstance(error, FileNotFoundError | IsADirectoryError):
+                raise DataError("there is no such file", where=str(path), fix=expected) from None
+            raise StorageError(f"the file cannot be read: {error.strerror or error}", where=str(path)) from error
+        session.out.read(role, path, digests[role], form or path.suffix.lower().removeprefix("."))
+    return digests
 
 
 def make_dataset(
     session: Session,
-    path: Path,
+    out: Path | None,
     build: "Callable[[], Dataset]",
     *,
     config: Mapping[str, Any],
@@ -25,33 +55,31 @@ def make_dataset(
 
     Args:
         session: the run.
-        path: file to write.
+        out: file to write; None for the workspace's.
         build: makes the data set; called only if it is to be made.
         config: settings that make this data set this one.
         overwrite: replace a file made from something else.
         parents: digests of the input files, by role, where there are any.
     """
+    path = out or session.workspace.data
     step = session.step("dataset", path, parents=parents or {}, config=config)
     with session.writing(path):
         current = step.find(overwrite=overwrite)
-        from costar_cli.panel.store import read_dataset, write_dataset
+        from costar_cli.panel.store import count_dataset, write_dataset
 
         if current:
             session.out.up_to_date("dataset", path, current.digest)
-            dataset = read_dataset(path, truth=False)
         else:
-            dataset = build()
-            written = write_dataset(path, dataset, fingerprint=step.fingerprint, overwrite=overwrite)
-            session.out.wrote("dataset", path, written.digest)
-    names = list(dict.fromkeys(name for asked in dataset.queries.values() for name in asked))
-    parts = [_count(dataset, part, names) for part in dataset.panels]
+            made = write_dataset(path, build(), parents=parents, fingerprint=step.fingerprint, overwrite=overwrite)
+            session.out.wrote("dataset", path, made.digest)
+    stored = count_dataset(path)
+    names = list(dict.fromkeys(name for part in stored.parts for name in part.queries))
+    parts = [
+        {"part": str(part.part), "subjects": part.subjects, "steps": part.steps}
+        | {name: part.queries.get(name) for name in names}
+        for part in stored.parts
+    ]
     session.out.table(list(parts[0]), [list(part.values()) for part in parts])
     session.out.next("costar pretrain")
-    session.out.done({"name": dataset.name, "parts": parts}, status="up_to_date" if current else "done")
-
-
-def _count(dataset: "Dataset", part: "Part", names: list[str]) -> dict[str, object]:
-    panel = dataset.panels[part]
-    queries = dataset.queries.get(part, {})
-    asked = {name: len(queries[name]) if name in queries else None for name in names}
-    return {"part": str(part), "subjects": panel.n_subjects, "steps": int(panel.length.sum()), **asked}
+    result = {"name": stored.name, "parts": parts, "kept": stored.kept}
+    session.out.done(result, status="up_to_date" if current else "done")

@@ -1,17 +1,18 @@
 """The body of `costar whatif`: a question in, estimates out."""
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from costar_cli.commands.estimates_compared import decimals_of, estimate_text, number_text, show_comparison
 from costar_cli.commands.models import MAKE_MODEL, LoadedModel, load_models, name_models
 from costar_cli.commands.session import Session
 from costar_cli.commands.training import MAKE_DATA
 from costar_cli.config.choices import DomainName
 from costar_cli.errors import MismatchError, StorageError, UsageError
+from costar_cli.ui.output import Output
 from costar_cli.ui.text import plain
 from costar_cli.workspace import Workspace
 
@@ -117,15 +118,21 @@ def _show(session: Session, report: "WhatIfReport") -> None:
     out, history = session.out, report.history
     where = f"subject {history.name} ({history.part}), known up to {report.schema.step} {history.origin}"
     out.text(f"{where} of {history.length - 1}", *_plans(report))
-    for model in report.models:
-        for outcome in report.schema.outcomes:
-            unit = f" ({outcome.unit})" if outcome.unit else ""
-            out.table(*_table(report, model, outcome.name), title=f"{outcome.name}{unit}, by {model.label}")
-            if len(report.plans) > 1:
-                title = f"difference from `{report.reference}`"
-                out.table(*_table(report, model, outcome.name, differences=True), title=title)
+    if len(report.models) > 1:
+        show_comparison(out, report)
+    else:
+        _show_model(out, report, report.models[0])
     for note in report.notes:
         out.note(note)
+
+
+def _show_model(out: Output, report: "WhatIfReport", model: "ModelAnswer") -> None:
+    for outcome in report.schema.outcomes:
+        unit = f" ({outcome.unit})" if outcome.unit else ""
+        out.table(*_table(report, model, outcome.name), title=f"{outcome.name}{unit}, by {model.label}")
+        if len(report.plans) > 1:
+            title = f"difference from `{report.reference}`"
+            out.table(*_table(report, model, outcome.name, differences=True), title=title)
 
 
 def _plans(report: "WhatIfReport") -> Iterator[str]:
@@ -149,11 +156,11 @@ def _table(
     rows = report.difference_rows() if differences else report.to_rows()
     mine = [row for row in rows if (row["model"], row["outcome"]) == (model.label, outcome)]
     plans = list(dict.fromkeys(str(row["plan"]) for row in mine))
-    decimals = _decimals(row["estimate"] for row in mine)
+    decimals = decimals_of(row["estimate"] for row in mine)
     by_step: dict[int, dict[str, list[object]]] = {}
     for row in mine:
-        cell: list[object] = [_estimate(row, decimals)]
-        cell += [_number(row["truth"], decimals)] if report.truth is not None else []
+        cell: list[object] = [estimate_text(row, decimals)]
+        cell += [number_text(row["truth"], decimals)] if report.truth is not None else []
         by_step.setdefault(int(row["step"] or 0), {})[str(row["plan"])] = cell
     extra = 1 if report.truth is not None else 0
     headers = [report.schema.step]
@@ -165,21 +172,6 @@ def _table(
         for step, cells in sorted(by_step.items())
     ]
     return headers, lines
-
-
-def _decimals(values: Iterable[object]) -> int:
-    """Return how many decimals show the largest value with four digits."""
-    largest = max((abs(value) for value in values if isinstance(value, float)), default=0.0)
-    return min(9, max(0, 3 - math.floor(math.log10(largest)))) if largest > 0 else 3
-
-
-def _estimate(row: Mapping[str, object], decimals: int) -> str | None:
-    estimate, lower, upper = (_number(row[name], decimals) for name in ("estimate", "lower", "upper"))
-    return estimate if lower is None or upper is None else f"{estimate} ({lower} to {upper})"
-
-
-def _number(value: object, decimals: int) -> str | None:
-    return f"{value:.{decimals}f}" if isinstance(value, float) else None
 
 
 def _write(session: Session, question: Question, report: "WhatIfReport", parents: Mapping[str, str]) -> None:

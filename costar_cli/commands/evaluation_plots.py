@@ -1,7 +1,8 @@
 """The figures of an evaluation: RMSE by horizon, learning curves, example trajectories, a map of representations."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,13 +32,16 @@ def draw_plots(
     with reporter.task("Drawing", total=4, unit="figure") as task:
         yield "rmse", plot_rmse(report, folder / "rmse.png")
         task.advance()
-        yield "learning", plot_learning(_curves(models, encoder), folder / "learning.png")
-        task.advance()
-        for name, draw in (("trajectories", _trajectories), ("representations", _representations)):
+        draw: dict[str, Callable[[Path], Path]] = {
+            "learning": lambda path: plot_learning(_curves(models, encoder), path),
+            "trajectories": lambda path: _trajectories(models[0], dataset, path),
+            "representations": lambda path: _representations(models[0], dataset, path),
+        }
+        for name, figure in draw.items():
             try:
-                yield name, draw(models[0], dataset, folder / f"{name}.png")
+                yield name, figure(folder / f"{name}.png")
             except DataError as error:
-                reporter.warn(f"no plot of {name}: {error.problem}")
+                reporter.note(f"no plot of {name}: {error.problem}")
             task.advance()
 
 
@@ -56,7 +60,8 @@ def _curves(models: Sequence[LoadedModel], encoder: Path) -> list["LearningCurve
         curve = LearningCurve.from_meta("pretraining", header.meta, loss="contrastive loss")
         keeps_last = header.meta["config"].get("keep") == "last"
         curves.append(replace(curve, best_epoch=()) if keeps_last else curve)
-    return curves + [LearningCurve.from_meta(model.name, model.header.meta, loss="loss") for model in models]
+    stages = (LearningCurve.of_stages(model.name, model.header.meta, loss="loss") for model in models)
+    return [*curves, *chain.from_iterable(stages)]
 
 
 def _trajectories(loaded: LoadedModel, dataset: "Dataset", path: Path) -> Path:

@@ -1,13 +1,12 @@
 """What both verbs of ICU data share: the options that say which stays they take, and reading a file's digest."""
 
-import hashlib
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from costar_cli.commands.datasets import read_inputs
 from costar_cli.commands.session import Session
-from costar_cli.errors import DataError, StorageError
 
 __all__ = [
     "PATIENTS",
@@ -18,7 +17,7 @@ __all__ = [
     "SourceToOpt",
     "TargetAboveOpt",
     "TargetToOpt",
-    "read_digest",
+    "read_extract_digest",
 ]
 
 PATIENTS = "Patients"
@@ -50,20 +49,13 @@ HoursOpt = Annotated[
 ]
 
 
-def read_digest(session: Session, path: Path) -> dict[str, str]:
+def read_extract_digest(session: Session, path: Path) -> dict[str, str]:
     """Return the digest of a file of MIMIC-Extract by its role, and say that it is read.
 
     Raises:
         DataError: there is no such file.
         StorageError: it cannot be read.
     """
-    try:
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-    except (FileNotFoundError, IsADirectoryError):
-        fix = "give MIMIC-Extract's all_hourly_data.h5"
-        raise DataError("there is no such file", where=str(path), fix=fix) from None
-    except OSError as error:
-        raise StorageError(f"the file cannot be read: {error.strerror or error}", where=str(path)) from error
-    session.out.read("mimic_extract", path, digest, "hdf5")
-    return {"mimic_extract": digest}
+    return read_inputs(
+        session, {"mimic_extract": path}, form="hdf5", expected="give MIMIC-Extract's all_hourly_data.h5"
+    )

@@ -15,7 +15,7 @@ from costar_cli.commands.icu_options import (
     SourceToOpt,
     TargetAboveOpt,
     TargetToOpt,
-    read_digest,
+    read_extract_digest,
 )
 from costar_cli.commands.options import (
     ConfigFileOpt,
@@ -79,7 +79,7 @@ def mimic(
     flags: Flags = {MimicFactualConfig: {**groups, **sizes}}
     session = open_session(ctx, flags, workspace=workspace, json=json, quiet=quiet, preset=preset, config=config)
     chosen = session.settings[MimicFactualConfig]
-    digests = read_digest(session, file)
+    digests = read_extract_digest(session, file)
 
     def build() -> "Dataset":
         from costar_cli.panel.mimic_factual import ingest_mimic
@@ -87,5 +87,4 @@ def mimic(
         return ingest_mimic(chosen, file, session.reporter)
 
     settings = chosen.model_dump(mode="json")
-    path = out or session.workspace.data
-    make_dataset(session, path, build, config=settings, overwrite=overwrite, parents=digests)
+    make_dataset(session, out, build, config=settings, overwrite=overwrite, parents=digests)

@@ -1,12 +1,11 @@
 """`costar ingest m5`: the CSV files of the M5 competition."""
 
-import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from costar_cli.commands.datasets import make_dataset
+from costar_cli.commands.datasets import make_dataset, read_inputs
 from costar_cli.commands.options import (
     ConfigFileOpt,
     HorizonOpt,
@@ -28,9 +27,9 @@ from costar_cli.commands.retail_options import (
     TestItemsOpt,
     TrainItemsOpt,
     ValItemsOpt,
+    item_limits,
 )
-from costar_cli.commands.session import Session, open_session
-from costar_cli.errors import StorageError
+from costar_cli.commands.session import open_session
 from costar_cli.workspace import DEFAULT_WORKSPACE
 
 if TYPE_CHECKING:
@@ -67,14 +66,14 @@ def m5(
     """Read Kaggle's M5 files as weekly sales of items in stores, priced in 21 classes."""
     from costar_cli.config.retail import M5Config
 
-    items = {"train_items": train_items, "val_items": val_items, "test_items": test_items}
-    items |= {f"target_{name}": n for name, n in
-              zip(items, (target_train_items, target_val_items, target_test_items), strict=True)}  # fmt: skip
+    items = item_limits(train_items, val_items, test_items, target_train_items, target_val_items, target_test_items)
     domains = {"source_category": source_category, "target_category": target_category, "edges": edges}
     flags: Flags = {M5Config: {**domains, **items, "horizon": horizon, "seed": seed}}
     session = open_session(ctx, flags, workspace=workspace, json=json, quiet=quiet, preset=preset, config=config)
     chosen = session.settings[M5Config]
-    digests = _read(session, folder)
+    from costar_cli.panel.m5_tables import m5_files
+
+    digests = read_inputs(session, m5_files(folder))
 
     def build() -> "Dataset":
         from costar_cli.panel.m5 import ingest_m5
@@ -82,20 +81,4 @@ def m5(
         return ingest_m5(chosen, folder, session.reporter)
 
     settings = chosen.model_dump(mode="json")
-    path = out or session.workspace.data
-    make_dataset(session, path, build, config=settings, overwrite=overwrite, parents=digests)
-
-
-def _read(session: Session, folder: Path) -> dict[str, str]:
-    """Return the digest of each input file, and say that it is read."""
-    from costar_cli.panel.m5_tables import m5_files
-
-    digests = {}
-    for role, path in m5_files(folder).items():
-        try:
-            with path.open("rb") as file:
-                digests[role] = hashlib.file_digest(file, "sha256").hexdigest()
-        except OSError as error:
-            raise StorageError(f"the file cannot be read: {error.strerror or error}", where=str(path)) from error
-        session.out.read(role, path, digests[role], "csv")
-    return digests
+    make_dataset(session, out, build, config=settings, overwrite=overwrite, parents=digests)

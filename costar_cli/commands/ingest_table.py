@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from costar_cli.commands.datasets import make_dataset
+from costar_cli.commands.datasets import make_dataset, read_inputs
 from costar_cli.commands.options import (
     FILES,
     JsonFlag,
@@ -67,13 +67,11 @@ def table(
         raise UsageError(f"{seed} is no seed", where="--seed", fix="give a whole number from 0 on")
     from costar_cli.panel.tables import TableInputs
 
-    _ingest(
-        session, TableInputs(files, statics, queries), schema, seed, out or session.workspace.data, overwrite=overwrite
-    )
+    _ingest(session, TableInputs(files, statics, queries), schema, seed, out, overwrite=overwrite)
 
 
 def _ingest(
-    session: Session, inputs: "TableInputs", schema_path: Path, seed: int | None, path: Path, *, overwrite: bool
+    session: Session, inputs: "TableInputs", schema_path: Path, seed: int | None, out: Path | None, *, overwrite: bool
 ) -> None:
     from costar_cli.config.table_file import read_schema
     from costar_cli.panel.tables import table_config
@@ -87,20 +85,19 @@ def _ingest(
 
         return ingest_table(inputs, schema, session.reporter, seed=seed)
 
-    make_dataset(session, path, build, config=table_config(schema, seed), overwrite=overwrite, parents=digests)
+    make_dataset(session, out, build, config=table_config(schema, seed), overwrite=overwrite, parents=digests)
 
 
 def _digests(session: Session, inputs: "TableInputs") -> dict[str, str]:
     """Return the digest of each input file, and say that it is read."""
-    from costar_cli.panel.tables import check_path, file_digest
+    from costar_cli.panel.tables import check_path
 
     named = {"table" if i == 0 else f"table-{i + 1}": path for i, path in enumerate(inputs.tables)}
     named |= {role: path for role, path in (("statics", inputs.statics), ("queries", inputs.queries)) if path}
-    digests = {}
+    digests: dict[str, str] = {}
     for role, path in named.items():
         check_path(path)
-        digests[role] = file_digest(path)
-        session.out.read(role, path, digests[role], path.suffix.lower().removeprefix("."))
+        digests |= read_inputs(session, {role: path})
     return digests
 
 

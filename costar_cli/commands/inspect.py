@@ -15,6 +15,9 @@ from costar_cli.ui.text import plain
 
 __all__ = ["inspect"]
 
+MOST_LEVELS = 6  # of a treatment that are shown in its cell
+LONGEST_VALUE = 60  # letters of a list among the settings
+
 
 def inspect(
     ctx: typer.Context,
@@ -48,7 +51,7 @@ def inspect(
     settings = flatten(content["config"])
     if settings:
         out.text("")
-        rows = [[name, json_text(value)] for name, value in settings.items()]
+        rows = [[name, _value(value)] for name, value in settings.items()]
         out.table(["setting", "value"], rows, title="config")
     out.text("", *_tree(content["arrays"]))
     out.done(content)
@@ -73,6 +76,7 @@ def _show_variables(out: Output, schema: object) -> None:
     if not isinstance(schema, Mapping):
         return
     rows: list[list[object]] = []
+    many: dict[str, Sequence[object]] = {}
     for role in ("covariates", "outcomes", "statics"):
         variables = [variable for variable in schema.get(role) or () if isinstance(variable, Mapping)]
         rows += [[role, *(variable.get(field) for field in ("name", "unit", "kind"))] for variable in variables]
@@ -80,10 +84,28 @@ def _show_variables(out: Output, schema: object) -> None:
     if isinstance(treatments, Mapping):
         names, levels = treatments.get("names") or (), treatments.get("levels") or ()
         for name, labels in zip(names, levels, strict=False):
-            rows.append(["treatments", name, "/".join(map(str, labels)), treatments.get("mode")])
+            rows.append(["treatments", name, _levels(labels), treatments.get("mode")])
+            many |= {str(name): labels} if len(labels) > MOST_LEVELS else {}
     if rows:
         out.text("")
         out.table(["role", "variable", "unit or levels", "kind"], rows, title="variables")
+    for name, labels in many.items():
+        out.text("")
+        out.table(["number", "level"], list(enumerate(labels)), title=f"levels of {name}, the reference first")
+
+
+def _levels(labels: Sequence[object]) -> str:
+    """Return the levels of a treatment in one cell; many of them have a table of their own."""
+    return "/".join(map(str, labels)) if len(labels) <= MOST_LEVELS else f"{len(labels)} levels, listed below"
+
+
+def _value(value: object) -> str:
+    """Return a setting as JSON; a long list loses its end, which `--json` has."""
+    text = json_text(value, ensure_ascii=False)
+    if not isinstance(value, list) or len(text) <= LONGEST_VALUE:
+        return text
+    start = text[:LONGEST_VALUE].rpartition(",")[0]
+    return f"{start}, ...] ({len(value)} values)"
 
 
 def _tree(arrays: Sequence[Mapping[str, Any]]) -> Iterator[str]:

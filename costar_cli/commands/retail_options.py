@@ -16,6 +16,7 @@ __all__ = [
     "TestItemsOpt",
     "TrainItemsOpt",
     "ValItemsOpt",
+    "item_limits",
 ]
 
 PANEL = "Panel"
@@ -55,3 +56,17 @@ TargetTestItemsOpt = Annotated[
     int | None,
     typer.Option("--target-test-items", help="At most this many target items to test on", rich_help_panel=PANEL),
 ]
+
+
+def item_limits(
+    train: int | None,
+    val: int | None,
+    test: int | None,
+    target_train: int | None,
+    target_val: int | None,
+    target_test: int | None,
+) -> dict[str, int | None]:
+    """Return the settings of the options that say how many items each part takes."""
+    source = {"train_items": train, "val_items": val, "test_items": test}
+    target = {"target_train_items": target_train, "target_val_items": target_val, "target_test_items": target_test}
+    return source | target

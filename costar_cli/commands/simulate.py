@@ -90,9 +90,7 @@ def tumor(
 
         return simulate_tumor(chosen, session.reporter)
 
-    make_dataset(
-        session, out or session.workspace.data, build, config=chosen.model_dump(mode="json"), overwrite=overwrite
-    )
+    make_dataset(session, out, build, config=chosen.model_dump(mode="json"), overwrite=overwrite)
 
 
 simulate.command()(linear)

@@ -17,7 +17,7 @@ from costar_cli.commands.icu_options import (
     SourceToOpt,
     TargetAboveOpt,
     TargetToOpt,
-    read_digest,
+    read_extract_digest,
 )
 from costar_cli.commands.options import (
     FILES,
@@ -44,20 +44,39 @@ __all__ = ["mimic"]
 
 SIMULATION = "Simulation"
 
+MimicExtractOpt = Annotated[
+    Path | None,
+    typer.Option(
+        "--mimic-extract",
+        help="all_hourly_data.h5 of MIMIC-Extract, instead of the embedded cohort",
+        rich_help_panel=FILES,
+    ),
+]
+StaysOpt = Annotated[
+    int | None, typer.Option("--stays", help="ICU stays of the embedded cohort, all ages", rich_help_panel=PATIENTS)
+]
+PlansPerOriginOpt = Annotated[
+    int | None,
+    typer.Option(
+        "--plans-per-origin", help="Treatment sequences asked about from each origin", rich_help_panel=SIMULATION
+    ),
+]
+CenterOpt = Annotated[
+    bool | None,
+    typer.Option("--center/--no-center", help="Centre the random functions of covariates", rich_help_panel=SIMULATION),
+]
+ExportExtractOpt = Annotated[
+    Path | None,
+    typer.Option(
+        "--export-extract", help="File for the embedded cohort in the form of MIMIC-Extract", rich_help_panel=FILES
+    ),
+]
+
 
 def mimic(
     ctx: typer.Context,
-    mimic_extract: Annotated[
-        Path | None,
-        typer.Option(
-            "--mimic-extract",
-            help="all_hourly_data.h5 of MIMIC-Extract, instead of the embedded cohort",
-            rich_help_panel=FILES,
-        ),
-    ] = None,
-    stays: Annotated[
-        int | None, typer.Option("--stays", help="ICU stays of the embedded cohort, all ages", rich_help_panel=PATIENTS)
-    ] = None,
+    mimic_extract: MimicExtractOpt = None,
+    stays: StaysOpt = None,
     source_above: SourceAboveOpt = None,
     source_to: SourceToOpt = None,
     target_above: TargetAboveOpt = None,
@@ -65,28 +84,13 @@ def mimic(
     few_shot: FewShotOpt = None,
     min_hours: MinHoursOpt = None,
     hours: HoursOpt = None,
-    plans_per_origin: Annotated[
-        int | None,
-        typer.Option(
-            "--plans-per-origin", help="Treatment sequences asked about from each origin", rich_help_panel=SIMULATION
-        ),
-    ] = None,
-    center: Annotated[
-        bool | None,
-        typer.Option(
-            "--center/--no-center", help="Centre the random functions of covariates", rich_help_panel=SIMULATION
-        ),
-    ] = None,
+    plans_per_origin: PlansPerOriginOpt = None,
+    center: CenterOpt = None,
     horizon: HorizonOpt = None,
     seed: SeedOpt = None,
     preset: PresetOpt = None,
     config: ConfigFileOpt = None,
-    export_extract: Annotated[
-        Path | None,
-        typer.Option(
-            "--export-extract", help="File for the embedded cohort in the form of MIMIC-Extract", rich_help_panel=FILES
-        ),
-    ] = None,
+    export_extract: ExportExtractOpt = None,
     out: OutOpt = None,
     overwrite: OverwriteFlag = False,
     workspace: WorkspaceOpt = DEFAULT_WORKSPACE,
@@ -109,7 +113,7 @@ def mimic(
             if value is not None:
                 raise UsageError(f"{flag} is about the embedded cohort", where="--mimic-extract", fix="leave one out")
         del settings["stays"]
-        parents = read_digest(session, mimic_extract)
+        parents = read_extract_digest(session, mimic_extract)
 
     @cache
     def cohort() -> "IcuCohort":
@@ -129,8 +133,7 @@ def mimic(
 
     if export_extract is not None:
         _export(session, export_extract, cohort, overwrite=overwrite)
-    path = out or session.workspace.data
-    make_dataset(session, path, build, config=settings, overwrite=overwrite, parents=parents)
+    make_dataset(session, out, build, config=settings, overwrite=overwrite, parents=parents)
 
 
 def _export(session: Session, path: Path, cohort: "Callable[[], IcuCohort]", *, overwrite: bool) -> None:

@@ -59,4 +59,4 @@ def linear(
         return simulate_linear(chosen, session.reporter)
 
     settings = chosen.model_dump(mode="json")
-    make_dataset(session, out or session.workspace.data, build, config=settings, overwrite=overwrite)
+    make_dataset(session, out, build, config=settings, overwrite=overwrite)

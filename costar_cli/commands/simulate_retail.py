@@ -30,6 +30,7 @@ from costar_cli.commands.retail_options import (
     TestItemsOpt,
     TrainItemsOpt,
     ValItemsOpt,
+    item_limits,
 )
 from costar_cli.commands.session import open_session
 from costar_cli.workspace import DEFAULT_WORKSPACE
@@ -77,9 +78,7 @@ def m5(
     """Simulate prices and sales in M5's stores, with the sales under other prices as test sets."""
     from costar_cli.config.retail import RetailConfig
 
-    items = {"train_items": train_items, "val_items": val_items, "test_items": test_items}
-    items |= {f"target_{name}": n for name, n in
-              zip(items, (target_train_items, target_val_items, target_test_items), strict=True)}  # fmt: skip
+    items = item_limits(train_items, val_items, test_items, target_train_items, target_val_items, target_test_items)
     domains = {"source_category": source_category, "target_category": target_category, "edges": edges}
     world_of = {"scale": scale, "confounding": confounding, "horizon": horizon, "seed": seed}
     flags: Flags = {RetailConfig: {**domains, **items, **world_of}}
@@ -104,4 +103,4 @@ def m5(
         for path in export_csv(world(), export):
             session.out.wrote(path.stem, path, kind="csv")
     settings = chosen.model_dump(mode="json")
-    make_dataset(session, out or session.workspace.data, build, config=settings, overwrite=overwrite)
+    make_dataset(session, out, build, config=settings, overwrite=overwrite)

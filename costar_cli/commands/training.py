@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from costar_cli.commands.session import BuildStep, Session
-from costar_cli.config.choices import DomainName, InitName, MethodName
+from costar_cli.config.choices import CLOSED_FORM, DomainName, InitName, MethodName
 from costar_cli.errors import UsageError
 from costar_cli.workspace import Workspace
 
@@ -126,6 +126,8 @@ def plan_model(session: Session, files: FinetuneFiles, method: MethodName, domai
     config, runtime = _follow(session, session.settings[FinetuneConfig], start), session.settings[RuntimeConfig]
     settings = _method_settings(session, method, config)
     identity = {**identity_config(config, runtime), "domain": domain}
+    if method in CLOSED_FORM:
+        identity["members"] = 1  # it is the same model, however many the others have
     if method != "costar":
         identity |= {"method": method, "settings": settings.model_dump(mode="json") if settings else {}}
     step = session.step("model", files.out, parents=parents, config=identity)

@@ -1,9 +1,12 @@
 """The closed lists that flags and settings choose from; without pydantic, so that `--help` stays instant."""
 
-from typing import Literal
+from typing import Final, Literal
 
 __all__ = [
+    "CLOSED_FORM",
+    "ArchitectureName",
     "CategoryName",
+    "DecoderName",
     "DeviceName",
     "DomainName",
     "EdgesName",
@@ -16,11 +19,14 @@ __all__ = [
     "StepWeights",
 ]
 
+ArchitectureName = Literal["costar", "vt", "vt_relative", "ct"]
 CategoryName = Literal["FOODS", "HOBBIES", "HOUSEHOLD"]
+DecoderName = Literal["non_autoregressive", "autoregressive", "autoregressive_one_step"]
 DeviceName = Literal["auto", "cpu", "cuda"]
 DomainName = Literal["source", "target"]
 EdgesName = Literal["fixed", "fit"]
 InitName = Literal["pretrained", "scratch"]
+CLOSED_FORM: Final = frozenset({"msm", "ridge", "last-value"})  # methods of one member, whatever others have
 MethodName = Literal["costar", "msm", "rmsn", "crn", "crn-erm", "gnet", "ct", "ct-erm", "edct", "ridge", "last-value"]
 PlansName = Literal["sliding", "random"]
 PrecisionName = Literal["float32", "tf32", "bf16", "float64"]

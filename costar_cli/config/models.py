@@ -7,7 +7,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from costar_cli.config.choices import DeviceName, PlansName, PrecisionName, StepWeights
+from costar_cli.config.choices import ArchitectureName, DecoderName, DeviceName, PlansName, PrecisionName, StepWeights
 
 __all__ = [
     "BenchmarkConfig",
@@ -47,10 +47,14 @@ class TumorConfig(Config):
 
 
 class EncoderConfig(Config):
-    """The shape of the COSTAR encoder (spec models A.1 to A.8, A.11)."""
+    """The shape of the COSTAR encoder (spec models A.1 to A.8, A.11), or of one that takes its place (spec models B).
 
+    `pool`, `blocks` and `feature_encoding` are about the tokens of COSTAR's own; the others have none.
+    """
+
+    architecture: ArchitectureName = Field("costar", description="COSTAR's encoder, or a plain (vt) or causal (ct) one")
     width: int = Field(24, ge=2, le=4096, description="Model width d, a multiple of heads")
-    layers: int = Field(1, ge=1, le=64, description="Pairs of temporal and feature-wise attention blocks")
+    layers: int = Field(1, ge=1, le=64, description="Pairs of temporal and feature-wise blocks; blocks of vt and ct")
     heads: int = Field(2, ge=1, le=64, description="Attention heads")
     dropout: float = Field(0.1, ge=0, lt=1, description="Dropout rate, quantised to 1/256")
     clip_distance: int = Field(15, ge=1, le=1000, description="Relative positions are clipped at this many steps")
@@ -100,6 +104,9 @@ class FinetuneConfig(TrainingConfig):
     batch_size: int = Field(32, ge=1, description="Subjects per step and member")
     hidden: int = Field(128, ge=1, description="Hidden units of the outcome predictor")
     step_weights: StepWeights = Field("inverse", description="How much each step of the horizon counts in the loss")
+    decoder: DecoderName | None = Field(
+        None, description="How steps are predicted; by default the source model's, or non_autoregressive"
+    )
     encoder: EncoderConfig | None = Field(None, description="Encoder shape when training from scratch")
 
 

@@ -33,6 +33,22 @@ def _retail_items(train: int, val: int, test: int, target: tuple[int, int, int])
     return {f"{verb}.m5.{name}": n for verb in ("simulate", "ingest") for name, n in limits.items()}
 
 
+# A few hundred subjects in the paper's batches are too few steps to learn anything from. Decoders' rows are origins, of
+# which there are enough.
+_FEW_SUBJECTS = {
+    "pretrain.batch_size": 32,
+    "finetune.batch_size": 8,
+    "rmsn.treatment.batch_size": 16,
+    "rmsn.history.batch_size": 16,
+    "rmsn.encoder.batch_size": 16,
+    "crn.encoder.batch_size": 16,
+    "crn_erm.encoder.batch_size": 16,
+    "gnet.network.batch_size": 16,
+    "ct.network.batch_size": 16,
+    "ct_erm.network.batch_size": 16,
+    "edct.encoder.batch_size": 16,
+}
+
 PRESETS: Mapping[PresetName, Mapping[str, object]] = {
     "quick": {
         "simulate.tumor.train": 300,
@@ -54,10 +70,11 @@ PRESETS: Mapping[PresetName, Mapping[str, object]] = {
         "ingest.mimic.hours": 36,
         "simulate.m5.scale": 0.01,
         **_retail_items(3, 1, 3, (1, 1, 6)),
-        "pretrain.epochs": 3,
+        "pretrain.epochs": 6,
         "pretrain.members": 2,
-        "finetune.epochs": 8,
+        "finetune.epochs": 16,
         "finetune.members": 2,
+        **_FEW_SUBJECTS,
     },
     "default": {
         **_PAPER_SIZES,
@@ -97,17 +114,23 @@ _RETAIL_MODEL = {
     "finetune.encoder.layers": 2,
     "finetune.step_weights": "uniform",
 }
-# By data set: what holds under every preset, and what `paper` adds. Later entries add keys to earlier ones.
+# By data set: what holds under every preset, and what `paper` and `quick` add. Later entries win.
 _MODELS: tuple[Mapping[str, Mapping[str, object]], ...] = (
     {"tumor": {}, "mimic": _ICU_MODEL, "mimic-factual": _ICU_MODEL, "m5": _RETAIL_MODEL},
     RECURRENT_SIZES,
     TRANSFORMER_SIZES,
 )
 _PAPER_TRAINING: tuple[Mapping[str, Mapping[str, object]], ...] = (RECURRENT_EPOCHS, TRANSFORMER_EPOCHS)
+_QUICK_RETAIL = {"pretrain.epochs": 3, "finetune.epochs": 8}  # 94 tokens a week are dear
+_QUICK_TRAINING: tuple[Mapping[str, Mapping[str, object]], ...] = (
+    dict.fromkeys(_MODELS[0], _FEW_SUBJECTS),
+    {"m5": _QUICK_RETAIL},
+)
+_ADDED = {"paper": _PAPER_TRAINING, "quick": _QUICK_TRAINING}
 
 
 def _for_data(dataset: str, preset: PresetName) -> dict[str, object]:
-    layers = (*_MODELS, *(_PAPER_TRAINING if preset == "paper" else ()))
+    layers = (*_MODELS, *_ADDED.get(preset, ()))
     return {key: value for layer in layers for key, value in layer.get(dataset, {}).items()}
 
 

@@ -33,7 +33,7 @@ Scalar = bool | int | float | str
 Line = Annotated[str, StringConstraints(pattern=r"^\S(.*\S)?$", max_length=200)]
 DatasetName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9 _.-]{0,63}$")]
 
-_VARIABLE: Final = ("kind", "unit", "missing", "standardize", "categories", "unseen")
+_VARIABLE: Final = ("kind", "unit", "missing", "indicator", "standardize", "categories", "unseen")
 KEYS_OF_ROLE: Final[dict[str, tuple[str, ...]]] = {
     "subject": (),
     "time": (),
@@ -42,7 +42,7 @@ KEYS_OF_ROLE: Final[dict[str, tuple[str, ...]]] = {
     "domain": ("source", "target"),
     "covariate": _VARIABLE,
     "static": _VARIABLE,
-    "outcome": ("kind", "unit", "missing", "standardize"),
+    "outcome": ("kind", "unit", "missing", "indicator", "standardize"),
     "treatment": ("levels", "missing"),
 }
 
@@ -67,6 +67,7 @@ class ColumnSchema(Section):
         "column `NAME_observed`; of a treatment, its reference level. Covariates and statics: the table's `missing`; "
         "outcomes and treatments: `error`",
     )
+    indicator: bool = Field(True, description="Whether a filled column gets the 0/1 column `NAME_observed`")
     standardize: bool | None = Field(
         None, description="Whether models see (value - mean) / sd; by default all but binary columns"
     )

@@ -79,7 +79,16 @@ def draw_treatments(report: DataReport) -> Figure:
                 highest = max(highest, *(share or 0.0 for use in shown for share in use.by_step))
                 axes.set_title(f"{label_text(name)}, {domain}")
             row[0].set_ylim(0, 1.08 * highest)
-            row[-1].legend(loc="upper left", bbox_to_anchor=(1, 1), handlelength=1.2)
+            rarer = _levels(report, name) - len(levels)
+            title = f"not shown: {rarer} rarer levels" if rarer else None
+            row[-1].legend(
+                loc="upper left",
+                bbox_to_anchor=(1, 1),
+                handlelength=1.2,
+                title=title,
+                title_fontsize=8,
+                alignment="left",
+            )
             row[0].set_ylabel("share of decisions")
         for axes in grid[-1]:
             axes.set_xlabel(f"step [{label_text(report.step)}]")
@@ -96,6 +105,11 @@ def _shown_levels(report: DataReport, treatment: str) -> list[str]:
     levels = list(shares)[1:]
     frequent = sorted(levels, key=lambda level: -shares[level])[:MOST_LEVELS]
     return [level for level in levels if level in frequent]
+
+
+def _levels(report: DataReport, treatment: str) -> int:
+    """Return how many levels a treatment has beside the reference."""
+    return len({use.level for use in report.treatments if use.treatment == treatment}) - 1
 
 
 def _draw_levels(axes: Axes, uses: Sequence[LevelUse]) -> None:
@@ -121,7 +135,7 @@ def draw_outcomes(report: DataReport) -> Figure:
             right.set_ylabel(label)
             right.set_xlabel(f"step [{label_text(report.step)}]")
             right.xaxis.set_major_locator(MaxNLocator(integer=True))
-        grid[0, 0].set_title("all observed steps")
+        grid[0, 0].set_title("all observed steps, tails in the outer bars")
         grid[0, 1].set_title("median and quartiles over time")
         grid[0, 0].legend()
     return figure

@@ -9,11 +9,14 @@ from typing import Any, Final
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from costar_cli.figure_style import OKABE_ITO
+from costar_cli.figure_style import label_text as shown_text
+
 __all__ = ["DOMAIN_COLOURS", "GREY", "LEVEL_COLOURS", "as_svg", "drawing", "label_text"]
 
-# Okabe & Ito 2008, told apart with every common colour vision deficiency.
-LEVEL_COLOURS: Final = ("#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#1a1a1a", "#7A6F00", "#767676")
-DOMAIN_COLOURS: Final = {"source": "#0072B2", "target": "#D55E00"}
+LEVEL_COLOURS: Final = (*(OKABE_ITO[name] for name in ("green", "purple", "orange", "sky")),
+                        "#1a1a1a", "#7A6F00", "#767676")  # fmt: skip
+DOMAIN_COLOURS: Final = {"source": OKABE_ITO["blue"], "target": OKABE_ITO["vermilion"]}
 GREY: Final = "#767676"
 FONT: Final = "DejaVu Sans"
 LONGEST: Final = 44
@@ -58,7 +61,5 @@ def as_svg(figure: Figure, name: str) -> str:
 
 
 def label_text(text: str) -> str:
-    """Return user text that matplotlib shows as it is: short, no mathematics, no hidden legend entry."""
-    short = text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
-    plain = "".join(letter if letter.isprintable() else " " for letter in short).replace("$", r"\$")
-    return f" {plain}" if plain.startswith("_") else plain
+    """Return user text that matplotlib shows as it is."""
+    return shown_text(text, LONGEST)

@@ -45,7 +45,10 @@ def _missing(report: DataReport) -> ReportTable:
         (m.variable, _percent(m.share), m.carried, m.learned, *(_percent(m.by_part.get(part)) for part in parts))
         for m in report.missing
     )
-    note = "Values that were missing and were filled in: with the subject's last value, else with source-train's mean."
+    note = (
+        "Values that were missing and were filled in: with the subject's last value, else with source-train's mean. "
+        "Outcomes that were filled in are no targets."
+    )
     return ReportTable("Missing values", note, headers, rows)
 
 
@@ -63,9 +66,12 @@ def _treatments(report: DataReport) -> ReportTable:
 
 
 def _outcomes(report: DataReport) -> ReportTable:
-    headers = ("outcome", "unit", "domain", "mean", "sd", "minimum", "5 %", "25 %", "median", "75 %", "95 %", "maximum")
-    rows = tuple((o.outcome, o.unit, o.domain, o.mean, o.sd, *o.quantiles) for o in report.outcomes)
-    return ReportTable("Outcomes", "Over all observed steps.", headers, rows)
+    moments = ("mean", "sd", "minimum", "5 %", "25 %", "median", "75 %", "95 %", "maximum")
+    rows = tuple(
+        (o.outcome, o.unit, o.domain, _percent(o.observed), o.mean, o.sd, *o.quantiles) for o in report.outcomes
+    )
+    note = "Over the steps where the outcome was observed; no other step is a target of training or scoring."
+    return ReportTable("Outcomes", note, ("outcome", "unit", "domain", "observed", *moments), rows)
 
 
 def _shifts(report: DataReport) -> ReportTable:

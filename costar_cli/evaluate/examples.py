@@ -1,5 +1,6 @@
 """Example subjects for figures: several plans from one origin, predicted and, where a simulator knows it, true."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -71,14 +72,27 @@ def choose_examples(
 
 
 def describe_plan(schema: PanelSchema, plan_HA: NDArray[np.integer], origin: int) -> str:
-    """Return a plan in words, for example `chemotherapy on day 31, 33; radiotherapy on day 32`."""
-    steps: dict[str, list[str]] = {}
+    """Return a plan in words, for example `chemotherapy on day 31, 33-36; radiotherapy on day 32`."""
+    steps: dict[str, list[int]] = {}
+    alone = len(schema.treatments.names) == 1  # then its levels speak for themselves
     for h, values in enumerate(schema.treatments.decode(plan_HA)):
         for name, levels, value in zip(schema.treatments.names, schema.treatments.levels, values, strict=True):
             if value:
-                given = name if len(levels) == 2 else f"{name}={levels[int(value)]}"
-                steps.setdefault(given, []).append(str(origin + h))
-    return "; ".join(f"{given} on {schema.step} {', '.join(at)}" for given, at in steps.items()) or "no treatment"
+                level = levels[int(value)]
+                given = name if len(levels) == 2 else level if alone else f"{name}={level}"
+                steps.setdefault(given, []).append(origin + h)
+    return "; ".join(f"{given} on {schema.step} {_in_words(at)}" for given, at in steps.items()) or "no treatment"
+
+
+def _in_words(steps: Sequence[int]) -> str:
+    """Return rising numbers as text; three or more in a row as `33-36`."""
+    runs: list[list[int]] = []
+    for step in steps:
+        if runs and step == runs[-1][-1] + 1:
+            runs[-1].append(step)
+        else:
+            runs.append([step])
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
 
 
 def _groups(queries: Queries, plans: int) -> list[NDArray[np.int64]]:

@@ -7,12 +7,15 @@ from functools import cache
 from importlib.resources import files
 from typing import Literal
 
+from costar_cli.evaluate.query_sets import Truth
+
 __all__ = [
     "TABLES",
     "PublishedRow",
     "Recomputed",
     "Table",
     "display_name",
+    "paper_truth",
     "published_row",
     "read_published",
     "read_recomputed",
@@ -147,3 +150,8 @@ def _recomputed(line: Mapping[str, str]) -> Recomputed:
 def _number(text: str) -> float | None:
     """Return the number, or None for an empty cell or a bound such as `>20`."""
     return None if not text or text.startswith(">") else float(text)
+
+
+def paper_truth(dataset: str) -> Truth:
+    """Return what the paper's answers are: those of M5 were observed, all others were simulated."""
+    return "factual" if dataset == "m5" else "counterfactual"

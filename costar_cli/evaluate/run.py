@@ -54,7 +54,7 @@ def run_evaluation(
         reporter.warn(warning)
     parts = {job.setup.test: _part(dataset, job.setup.test) for job in jobs}
     bench = _Bench(dataset, config, _unit(dataset, used), parts)
-    naive = LastValue(dataset.horizon, dataset.schema, used[0].model.scaler)
+    naive = LastValue(horizon=dataset.horizon, schema=dataset.schema, scaler=used[0].model.scaler)
     total = sum(parts[part].n_queries for part in [*(job.setup.test for job in jobs), *parts])
     rows: list[tuple[ReportRow, SquaredErrors | None]] = []
     with reporter.task("Scoring", total=total, unit="query") as task:

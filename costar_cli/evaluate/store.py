@@ -12,7 +12,7 @@ from costar_cli.evaluate.report import EvaluationReport, PerStep, ReportRow
 
 __all__ = ["read_evaluation", "write_evaluation"]
 
-_FIELDS = ("members", "ensemble", "count")
+_FIELDS = ("members", "ensemble", "count", "cluster")
 
 
 def write_evaluation(
@@ -27,7 +27,8 @@ def write_evaluation(
 
     Arrays: `rmse [rows,R,H]` and `interval [rows,2,H+1]` (lower and upper bound; the last column is the average), NaN
     where unknown, over all rows of the report; `rows/<i>/members|ensemble|count`, the squared errors of row i, in
-    squared outcome units (or squared sd, in the standardised space), before the unit's factor.
+    squared outcome units (or squared sd, in the standardised space), before the unit's factor; `rows/<i>/cluster`,
+    the units to which its subjects belong, where they are not units of their own.
     """
     meta = {"report": report.to_json(), "fingerprint": fingerprint}
     return write_artifact(
@@ -52,7 +53,8 @@ def _arrays(report: EvaluationReport) -> dict[str, NDArray[np.generic]]:
     }
     for i, errors in enumerate(report.errors):
         if errors is not None:
-            arrays |= {f"rows/{i:03d}/{name}": getattr(errors, name) for name in _FIELDS}
+            fields = {name: getattr(errors, name) for name in _FIELDS}
+            arrays |= {f"rows/{i:03d}/{name}": values for name, values in fields.items() if values is not None}
     return arrays
 
 
@@ -79,8 +81,10 @@ def _errors(arrays: Mapping[str, NDArray[np.generic]], row: int) -> SquaredError
     prefix = f"rows/{row:03d}"
     if f"{prefix}/count" not in arrays:
         return None
+    cluster = arrays.get(f"{prefix}/cluster")
     return SquaredErrors(
         members=arrays[f"{prefix}/members"].astype(np.float64),
         ensemble=arrays[f"{prefix}/ensemble"].astype(np.float64),
         count=arrays[f"{prefix}/count"].astype(np.int64),
+        cluster=None if cluster is None else cluster.astype(np.int64),
     )

@@ -1,6 +1,5 @@
 """Balanced representations: the head of CRN, EDCT and CT, its losses, and how much balance counts (spec models C.0)."""
 
-import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -8,7 +7,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from costar_cli.methods.stage import steps_per_epoch
+
 __all__ = [
+    "LEAST_WEIGHT",
     "AlphaSchedule",
     "Balanced",
     "BalancingHead",
@@ -16,11 +18,13 @@ __all__ = [
     "masked_mean",
     "reverse_gradient",
     "squared_error",
+    "target_weight",
     "treatment_cross_entropy",
     "unknown_treatment",
 ]
 
 TreatmentMode = Literal["multiclass", "multilabel"]
+LEAST_WEIGHT = 1e-6  # of what a mean is taken over: less than one outcome of very many
 
 
 class Balanced(NamedTuple):
@@ -78,9 +82,27 @@ def reverse_gradient(values: Tensor, alpha: Tensor | float) -> Tensor:
     return fixed - alpha * (values - fixed)
 
 
-def squared_error(predicted: Tensor, true: Tensor) -> Tensor:
-    """Return squared errors `[...]`, summed over the outcomes of the last axis."""
-    return (predicted - true).square().sum(dim=-1)
+def squared_error(predicted: Tensor, true: Tensor, observed: Tensor | None = None) -> Tensor:
+    """Return squared errors `[...]`, summed over the dy outcomes of the last axis.
+
+    Where some were not observed, `observed [...,dy]` of zeros and ones, it is dy times the mean over the others, and 0
+    if there are none. With the weights of `target_weight`, each observed outcome counts the same.
+    """
+    squared = (predicted - true).square()
+    if observed is None:
+        return squared.sum(dim=-1)
+    share = observed.mean(dim=-1)
+    return (squared * observed).sum(dim=-1) / torch.where(share > 0, share, 1.0)
+
+
+def target_weight(active: Tensor, observed: Tensor | None) -> Tensor:
+    """Return how much each position's outcomes count, `[...]`: the share of them that was observed, 0 in the padding.
+
+    Args:
+        active: 1 where there are outcomes, `[...]`.
+        observed: 1 where one was observed, `[...,dy]`; None for all of them.
+    """
+    return active if observed is None else active * observed.mean(dim=-1)
 
 
 def treatment_cross_entropy(logits: Tensor, treatment: Tensor, mode: TreatmentMode) -> Tensor:
@@ -102,13 +124,13 @@ def unknown_treatment(like: Tensor, mode: TreatmentMode) -> Tensor:
     return torch.full_like(like, 1 / like.shape[-1] if mode == "multiclass" else 0.5)
 
 
-def masked_mean(values_R: Tensor, active_R: Tensor) -> Tensor:
-    """Return each member's mean `[R]` over its active positions; both `[R,...]`, the mask of zeros and ones.
+def masked_mean(values_R: Tensor, weight_R: Tensor) -> Tensor:
+    """Return each member's mean `[R]` over its positions; both `[R,...]`, weights from 0 to 1 (a mask, most often).
 
-    Values at inactive positions must be finite. A member without active positions gets 0.
+    Values at positions of weight 0 must be finite. A member of nothing but such positions gets 0.
     """
-    total_R = (values_R * active_R).flatten(1).sum(dim=1)
-    return total_R / active_R.flatten(1).sum(dim=1).clamp(min=1)
+    total_R = (values_R * weight_R).flatten(1).sum(dim=1)
+    return total_R / weight_R.flatten(1).sum(dim=1).clamp(min=LEAST_WEIGHT)
 
 
 @dataclass(frozen=True)
@@ -125,8 +147,7 @@ class AlphaSchedule:
     @classmethod
     def over(cls, largest: float, *, epochs: int, n_rows: int, batch_size: int, drop_last: bool) -> "AlphaSchedule":
         """Return the schedule of a stage that makes `epochs` passes over its rows."""
-        steps = n_rows // batch_size if drop_last and n_rows >= batch_size else math.ceil(n_rows / batch_size)
-        return cls(largest, epochs, max(steps, 1))
+        return cls(largest, epochs, max(steps_per_epoch(n_rows, batch_size, drop_last=drop_last), 1))
 
     def alpha(self, updates: Tensor) -> Tensor:
         """Return alpha at the step that follows this many updates, in their shape."""

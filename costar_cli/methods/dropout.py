@@ -10,7 +10,7 @@ sums that a masked array is multiplied with next.
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -118,11 +118,12 @@ class MaskSource:
         self._lock = threading.Lock()
 
     def draw(self, samples: int) -> Callable[[], dict[str, Tensor]]:
-        """Return what gives the masks of the next samples, to be called once, on any thread and in any order."""
+        """Return what gives the masks of the next samples, the same at every call, on any thread and in any order."""
         if self._keep == 256:
             return dict
         self._counts.append(samples * self._bytes_per_sample)
-        return partial(self._masks, len(self._counts) - 1, samples)
+        drawn = lru_cache(maxsize=1)(partial(self._bytes, len(self._counts) - 1))
+        return lambda: self._masks(drawn(), samples)
 
     def _bytes(self, turn: int) -> list[Tensor]:
         """Return the bytes of one call of `draw`; the streams are read in the order of the calls."""
@@ -133,9 +134,8 @@ class MaskSource:
             drawn_R, self._drawn[turn] = self._drawn[turn], []
         return drawn_R
 
-    def _masks(self, turn: int, samples: int) -> dict[str, Tensor]:
+    def _masks(self, drawn_R: list[Tensor], samples: int) -> dict[str, Tensor]:
         """Return masks `[R,samples,...]` by name: 0 for dropped, 1 for kept, or the bytes."""
-        drawn_R = self._bytes(turn)
         masks = {}
         start = 0
         for name, shape in self._shapes.items():

@@ -1,21 +1,17 @@
 """Models with one linear regression per step of the horizon: what the MSM and the ridge anchor share."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.artifact import Artifact
-from costar_cli.errors import UsageError
-from costar_cli.methods.arrays import params_from_arrays, scaler_from_arrays
-from costar_cli.methods.members import Params, n_members
-from costar_cli.panel import Panel, PanelSchema, Queries, Scaler
+from costar_cli.methods.trained import EncodingModel, require_horizon
+from costar_cli.panel import Panel, Queries, Scaler
 from costar_cli.reporting import NullReporter, Reporter
 
-__all__ = ["Floats", "HistoryFeatures", "LinearModel", "ScaledSeries", "require_horizon", "unpacked_plan"]
+__all__ = ["Floats", "HistoryFeatures", "LinearModel", "ScaledSeries", "unpacked_plan"]
 
 Floats = NDArray[np.float64]
 
@@ -45,38 +41,12 @@ class ScaledSeries:
         )
 
 
-@dataclass(frozen=True)
-class LinearModel(ABC):
+@dataclass(frozen=True, kw_only=True)
+class LinearModel(EncodingModel[HistoryFeatures]):
     """A fitted model that is linear in features of the history and in the plan, for R members.
 
     `params` lead with the member axis and are in units of standardised outcomes.
     """
-
-    params: Params
-    schema: PanelSchema
-    scaler: Scaler
-    horizon: int
-    meta: Mapping[str, Any] | None = None
-    digest: str = ""
-    parents: Mapping[str, str] | None = None
-
-    @classmethod
-    def from_artifact(cls, artifact: Artifact) -> Self:
-        """Read a model artifact."""
-        return cls(
-            params=params_from_arrays(artifact.arrays),
-            schema=PanelSchema.model_validate(artifact.meta["schema"]),
-            scaler=scaler_from_arrays(artifact.arrays),
-            horizon=int(artifact.meta["horizon"]),
-            meta=artifact.meta,
-            digest=artifact.digest,
-            parents=artifact.parents,
-        )
-
-    @property
-    @abstractmethod
-    def method(self) -> str:
-        """Return the name under which the registry knows the method."""
 
     @abstractmethod
     def encode(self, panel: Panel) -> HistoryFeatures:
@@ -92,27 +62,6 @@ class LinearModel(ABC):
 
         The weight of plan step j in step h is zero for j > h.
         """
-
-    @property
-    def members(self) -> int:
-        """Return R."""
-        return n_members(self.params)
-
-    @property
-    def trained_on(self) -> Mapping[str, int]:
-        """Return the number of labelled subjects per part that the model has learned from."""
-        return dict((self.meta or {}).get("trained_on", {}))
-
-    def rollout(
-        self, panel: Panel, queries: Queries, *, batch_size: int = 16_384, reporter: Reporter | None = None
-    ) -> NDArray[np.float32]:
-        """Predict the outcomes of every query, `[R,Q,tau,dy]` in the units of the data.
-
-        Raises:
-            UsageError: the plans are longer than the horizon that the model was trained for.
-        """
-        require_horizon(self.horizon, queries)
-        return self.answer(self.encode(panel), queries, batch_size=batch_size, reporter=reporter)
 
     def answer(
         self,
@@ -146,16 +95,3 @@ def unpacked_plan(packed: Floats, horizon: int) -> Floats:
     plan_RHJBY = np.zeros((len(packed), horizon, horizon, *packed.shape[2:]))
     plan_RHJBY[:, *np.tril_indices(horizon)] = packed
     return plan_RHJBY
-
-
-def require_horizon(horizon: int, queries: Queries) -> None:
-    """Stop when plans are longer than what a model answers.
-
-    Raises:
-        UsageError: naming both lengths.
-    """
-    if queries.horizon > horizon:
-        raise UsageError(
-            f"plans of {queries.horizon} steps are longer than the model's horizon",
-            fix=f"ask for 1 to {horizon} steps, or train with a longer `--horizon`",
-        )

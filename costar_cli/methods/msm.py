@@ -24,6 +24,7 @@ from costar_cli.methods.treatment_models import (
     cumulative_weights,
     describe_weights,
     fit_logistic,
+    one_thread,
 )
 from costar_cli.panel import Panel, PanelSchema, Part, Scaler, TreatmentEncoding
 
@@ -79,11 +80,6 @@ class LagFeatures:
 class MsmModel(LinearModel):
     """A fitted marginal structural model; one member, as nothing in it is random."""
 
-    @property
-    def method(self) -> str:
-        """Return `msm`."""
-        return "msm"
-
     def encode(self, panel: Panel) -> LagFeatures:
         """Return the features of every history of a panel."""
         return LagFeatures(panel, self.scaler, self.schema)
@@ -122,7 +118,7 @@ class MsmMethod:
         parts = dict.fromkeys([Part("source", "train"), task.train])
         panel = _joined([task.panels[part] for part in parts])
         features = LagFeatures(panel, task.scaler, task.schema)
-        decisions = _Decisions(features, panel.length, config, task.config.seed)
+        decisions = _Decisions(features, panel, config, task.config.seed)
         numerator, denominator = decisions.fit_treatments()
         log_ratio_NT = decisions.log_ratios(numerator, denominator)
         steps = [decisions.fit_outcomes(log_ratio_NT, h) for h in range(task.horizon)]
@@ -154,10 +150,11 @@ class MsmMethod:
 class _Decisions:
     """Every treatment decision of the training subjects that has a step before it, and the regressions on them."""
 
-    def __init__(self, features: LagFeatures, length_N: NDArray[np.integer], config: MsmConfig, seed: int) -> None:
+    def __init__(self, features: LagFeatures, panel: Panel, config: MsmConfig, seed: int) -> None:
         self.features, self.config, self._seed = features, config, seed
+        self.observed_NTY = panel.outcome_observed  # None where no outcome was filled
         step_T = np.arange(features.given_NTB.shape[1])
-        self.decided_NT = (step_T >= LAG) & (step_T < length_N[:, None] - 1)
+        self.decided_NT = (step_T >= LAG) & (step_T < panel.length[:, None] - 1)
 
     def fit_treatments(self) -> tuple[LogisticModels, LogisticModels]:
         """Return the models of the numerator, which knows the doses, and of the denominator, which knows all."""
@@ -180,10 +177,10 @@ class _Decisions:
 
     def fit_outcomes(self, log_ratio_NT: Floats, h: int) -> tuple[dict[str, Floats], dict[str, float]]:
         """Return the weighted regression of the outcome h + 1 steps ahead, and what its weights were like."""
-        from sklearn.linear_model import LinearRegression  # noqa: PLC0415  # a second to import, needed here alone
-
-        subject_M, origin_M = self._rows(h)
-        if not len(subject_M):
+        answered_NT = None if self.observed_NTY is None else np.asarray(self.observed_NTY.any(axis=2))
+        subject_M, origin_M = self._rows(h, answered_NT)
+        observed_MY = None if self.observed_NTY is None else self.observed_NTY[subject_M, origin_M + h + 1]
+        if not len(subject_M) or (observed_MY is not None and not observed_MY.any(axis=0).all()):
             raise DataError(
                 f"no training subject has the {h + LAG + 2} observed steps that predicted step {h + 1} needs",
                 fix="choose a shorter horizon, or add longer series",
@@ -193,11 +190,10 @@ class _Decisions:
         planned_MKB = self._planned(subject_M, origin_M, h)
         design = np.concatenate([self.features.at(subject_M, origin_M), planned_MKB.reshape(len(raw_M), -1)], axis=1)
         answer_MY = self.features.series.y_NTY[subject_M, origin_M + h + 1]
-        model = LinearRegression(copy_X=False).fit(design, answer_MY, sample_weight=weight_M)
-        coef_PY = model.coef_.T
+        coef_PY, intercept_Y = _weighted_regression(design, answer_MY, weight_M, observed_MY)
         width, shape = self.features.width, (*planned_MKB.shape[1:], answer_MY.shape[1])
         fitted = {"history": coef_PY[:width], "plan": coef_PY[width:].reshape(shape)}
-        return fitted | {"intercept": np.asarray(model.intercept_)}, dict(describe_weights(raw_M, weight_M))
+        return fitted | {"intercept": intercept_Y}, dict(describe_weights(raw_M, weight_M))
 
     def _planned(self, subject_M: NDArray[np.intp], origin_M: NDArray[np.intp], h: int) -> Floats:
         """Return the treatments of h + 1 steps from the origin: their doses `[M,1,B]`, or each of them `[M,h+1,B]`."""
@@ -205,16 +201,41 @@ class _Decisions:
             return self.features.doses(subject_M, origin_M, h + 1)[:, None]
         return np.asarray(self.features.given_NTB[subject_M[:, None], origin_M[:, None] + np.arange(h + 1)])
 
-    def _rows(self, h: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Return the origins from which h + 1 decisions follow, a random subset of them where there are too many."""
+    def _rows(self, h: int, answered_NT: NDArray[np.bool_] | None = None) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return the origins from which h + 1 decisions follow, a random subset of them where there are too many.
+
+        With `answered_NT`, only those are taken whose answer, one step later, is at such a step.
+        """
         ahead_NT = np.zeros_like(self.decided_NT)
         ahead_NT[:, : max(ahead_NT.shape[1] - h, 0)] = self.decided_NT[:, h:]
+        if answered_NT is not None:
+            ahead_NT[:, : max(ahead_NT.shape[1] - h - 1, 0)] &= answered_NT[:, h + 1 :]
         subject_M, origin_M = np.nonzero(self.decided_NT & ahead_NT)
         most = max(1, self.config.most_numbers // self.features.width)
         if len(subject_M) > most:
             chosen = Stream(self._seed, "msm", "rows", h).permutation(len(subject_M))[:most].sort().values.numpy()
             subject_M, origin_M = subject_M[chosen], origin_M[chosen]
         return subject_M, origin_M
+
+
+def _weighted_regression(
+    design_MP: Floats, answer_MY: Floats, weight_M: Floats, observed_MY: NDArray[np.bool_] | None
+) -> tuple[Floats, Floats]:
+    """Return weights `[P,Y]` and intercepts `[Y]`, of each outcome from the rows where it was observed.
+
+    Without a mask, `design_MP` is overwritten.
+    """
+    from sklearn.linear_model import LinearRegression  # noqa: PLC0415  # a second to import, needed here alone
+
+    with one_thread("blas"):
+        if observed_MY is None:
+            model = LinearRegression(copy_X=False).fit(design_MP, answer_MY, sample_weight=weight_M)
+            return model.coef_.T, np.asarray(model.intercept_)
+        models = [
+            LinearRegression(copy_X=False).fit(design_MP[rows_M], answer_M[rows_M], sample_weight=weight_M[rows_M])
+            for answer_M, rows_M in zip(answer_MY.T, observed_MY.T, strict=True)
+        ]
+    return np.stack([model.coef_ for model in models], axis=1), np.array([model.intercept_ for model in models])
 
 
 def _joined(panels: Sequence[Panel]) -> Panel:
@@ -229,4 +250,5 @@ def _joined(panels: Sequence[Panel]) -> Panel:
     flat = {
         name: np.concatenate([getattr(panel, name) for panel in panels]) for name in ("statics", "length", "subject_id")
     }
-    return Panel(**series, **flat)
+    masks = [np.pad(panel.observed_outcomes, ((0, 0), (0, steps - panel.n_steps), (0, 0))) for panel in panels]
+    return Panel(**series, **flat, outcome_observed=np.concatenate(masks))

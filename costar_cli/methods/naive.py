@@ -1,40 +1,31 @@
 """The naive anchor: the last observed value, carried forward whatever the plan."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from costar_cli.artifact import Artifact
-from costar_cli.methods.arrays import scaler_from_arrays
 from costar_cli.methods.base import Fit, FitTask, Fitted
-from costar_cli.methods.linear import require_horizon
-from costar_cli.panel import Panel, PanelSchema, Queries, Scaler
+from costar_cli.methods.members import Params
+from costar_cli.methods.trained import TrainedModel, require_horizon
+from costar_cli.panel import Panel, Queries
 from costar_cli.reporting import Reporter
 
 __all__ = ["LastValue", "LastValueMethod"]
 
 
-@dataclass(frozen=True, slots=True)
-class LastValue:
+def _no_params() -> Params:
+    return {"none": torch.zeros(1, 0)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LastValue(TrainedModel):
     """Predicts that nothing changes; a `FittedModel` that was fitted to nothing."""
 
-    horizon: int
-    schema: PanelSchema
-    scaler: Scaler
-    meta: Mapping[str, Any] | None = None
-    digest: str = ""
-    parents: Mapping[str, str] | None = None
     method: str = "last-value"
-    members: int = 1
-
-    @property
-    def trained_on(self) -> Mapping[str, int]:
-        """Return the number of labelled subjects per part that were at hand; nothing was learned from them."""
-        return dict((self.meta or {}).get("trained_on", {}))
+    params: Params = field(default_factory=_no_params)
 
     def rollout(
         self, panel: Panel, queries: Queries, *, batch_size: int = 16_384, reporter: Reporter | None = None
@@ -61,15 +52,8 @@ class LastValueMethod:
     def fit(self, task: FitTask) -> Fit:
         """Learn nothing."""
         yield from ()
-        return Fitted({"none": torch.zeros(1, 0)})
+        return Fitted(_no_params())
 
     def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> LastValue:
         """Return the model of the data set on which the artifact was made."""
-        return LastValue(
-            horizon=int(artifact.meta["horizon"]),
-            schema=PanelSchema.model_validate(artifact.meta["schema"]),
-            scaler=scaler_from_arrays(artifact.arrays),
-            meta=artifact.meta,
-            digest=artifact.digest,
-            parents=artifact.parents,
-        )
+        return LastValue.from_artifact(artifact)

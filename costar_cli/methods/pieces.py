@@ -1,7 +1,9 @@
 """Pieces of a batch on the CPU's cores: each core runs whole pieces, forward and backward, on its own.
 
 Operators on pieces that fit into a cache are too small to be split over threads; whole pieces are not. Gradients are
-summed in the order of the pieces, so the result does not depend on which core was faster.
+summed in the order of the pieces, so the result does not depend on which core was faster. A batch of many pieces keeps
+what the backward pass needs of the first ones only, and computes it again for the others: large panels then take a
+fraction of the memory, and up to a third more time.
 """
 
 import copy
@@ -9,7 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -23,6 +25,8 @@ __all__ = ["Piece", "map_pieces", "on_cores", "start_pieces"]
 Piece = Callable[[nn.Module, Params], tuple[Tensor, ...]]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+KEPT_PIECES = 12  # of a batch, whose intermediate results (some 150 MB each) wait for the backward pass
 
 
 def on_cores(function: Callable[[Item], Result], items: Iterable[Item], *, device: torch.device) -> Iterator[Result]:
@@ -38,12 +42,12 @@ def map_pieces(
 ) -> list[tuple[Tensor, ...]]:
     """Return what each piece makes of the module and its parameters, differentiable with respect to these alone.
 
-    Pieces are taken from the iterable on the calling thread, one by one, while earlier ones already run. On a CPU with
-    several threads they run side by side, each thread with its own copy of the module (`functional_call` puts
-    parameters into a module while it runs); elsewhere one after another.
+    On a CPU with several threads they run side by side, each thread with its own copy of the module (`functional_call`
+    puts parameters into a module while it runs); elsewhere one after another. A piece may be called twice, for the
+    backward pass, and must then return the same.
     """
-    n_workers = torch.get_num_threads()
-    if device.type != "cpu" or n_workers == 1:
+    n_workers, pieces = torch.get_num_threads(), list(pieces)
+    if device.type != "cpu" or (n_workers == 1 and len(pieces) <= KEPT_PIECES):
         return [piece(module, params) for piece in pieces]
     names, values = list(params), list(params.values())
     per_piece, *outputs = _Pieces.apply(module, pieces, names, n_workers, *values)  # type: ignore[no-untyped-call]
@@ -76,32 +80,38 @@ class _Pieces(torch.autograd.Function):
     def forward(
         ctx: Any,  # noqa: ANN401
         module: nn.Module,
-        pieces: Iterable[Piece],
+        pieces: list[Piece],
         names: list[str],
         n_workers: int,
         *values: Tensor,
     ) -> tuple[int | Tensor, ...]:
         needs_grad = any(ctx.needs_input_grad)
 
-        def run(piece: Piece) -> tuple[list[Tensor], tuple[Tensor, ...]]:
-            with torch.set_grad_enabled(needs_grad):
+        def run(piece: Piece, *, keep: bool = True) -> tuple[list[Tensor], tuple[Tensor, ...]]:
+            with torch.set_grad_enabled(needs_grad and keep):
                 leaves = [value.detach().requires_grad_(needs_grad) for value in values]
                 return leaves, piece(_own_copy(module), dict(zip(names, leaves, strict=True)))
 
-        results = list(_workers(n_workers).map(run, pieces))
-        ctx.n_workers = n_workers
-        ctx.results = results if needs_grad else None
+        def first_run(index: int) -> tuple[list[Tensor], tuple[Tensor, ...]]:
+            return run(pieces[index], keep=index < KEPT_PIECES)
+
+        results = list(_workers(n_workers).map(first_run, range(len(pieces))))
+        ctx.n_workers, ctx.n_outputs = n_workers, len(results[0][1])
+        outputs = [output.detach() for _, outputs in results for output in outputs]
+        if needs_grad:
+            again = [partial(run, piece) for piece in pieces[KEPT_PIECES:]]
+            ctx.graphs = [partial(_as_is, result) for result in results[:KEPT_PIECES]] + again
         ctx.set_materialize_grads(False)
-        return len(results[0][1]), *(output.detach() for _, outputs in results for output in outputs)
+        return ctx.n_outputs, *outputs
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:  # noqa: ANN401
         grads = grads[1:]
-        per_piece = len(grads) // len(ctx.results)
 
         def run(index: int) -> tuple[Tensor, ...]:
-            leaves, outputs = ctx.results[index]
-            given = grads[index * per_piece : (index + 1) * per_piece]
+            leaves, outputs = ctx.graphs[index]()
+            ctx.graphs[index] = None
+            given = grads[index * ctx.n_outputs : (index + 1) * ctx.n_outputs]
             used = [(o, g) for o, g in zip(outputs, given, strict=True) if g is not None]
             outputs_used, grads_used = zip(*used, strict=True)
             slopes: tuple[Tensor, ...] = torch.autograd.grad(
@@ -109,12 +119,15 @@ class _Pieces(torch.autograd.Function):
             )
             return slopes
 
-        first, *rest = _workers(ctx.n_workers).map(run, range(len(ctx.results)))
-        ctx.results = None
+        first, *rest = _workers(ctx.n_workers).map(run, range(len(ctx.graphs)))
         total = [value.clone() for value in first]
         for piece_grads in rest:
             torch._foreach_add_(total, list(piece_grads))
         return None, None, None, None, *total
+
+
+def _as_is(value: Item) -> Item:
+    return value
 
 
 _COPIES = threading.local()

@@ -13,7 +13,7 @@ from costar_cli.methods.recurrent.crn import CrnMethod
 from costar_cli.methods.recurrent.gnet import GNetMethod
 from costar_cli.methods.recurrent.rmsn import RmsnMethod
 from costar_cli.methods.ridge import RidgeMethod
-from costar_cli.methods.transformers.ct import CtErmModel, CtMethod
+from costar_cli.methods.transformers.ct import CtMethod
 from costar_cli.methods.transformers.edct import EdctMethod
 
 __all__ = ["METHODS", "load_model"]
@@ -26,7 +26,7 @@ _ALL: tuple[Method, ...] = (
     CrnMethod("crn-erm", balances=False),
     GNetMethod(),
     CtMethod(),
-    CtMethod("ct-erm", model=CtErmModel),
+    CtMethod("ct-erm"),
     EdctMethod(),
     RidgeMethod(),
     LastValueMethod(),

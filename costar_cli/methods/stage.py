@@ -2,7 +2,7 @@
 
 from costar_cli.methods.members import Params
 
-__all__ = ["PlainStage"]
+__all__ = ["PlainStage", "steps_per_epoch"]
 
 
 class PlainStage:
@@ -19,3 +19,9 @@ class PlainStage:
     def reference(self) -> float | None:
         """Return nothing: most losses have no natural reference."""
         return None
+
+
+def steps_per_epoch(n_rows: int, batch_size: int, *, drop_last: bool) -> int:
+    """Return the number of mini-batches; an incomplete last one may be left out, unless it is the only one."""
+    full, rest = divmod(n_rows, batch_size)
+    return full + (1 if rest and (not drop_last or not full) else 0)

@@ -2,13 +2,17 @@
 
 import warnings
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.special import log_expit
 
 from costar_cli.methods.linear import Floats
+from costar_cli.methods.pieces import on_cores
 
 __all__ = [
     "LogisticModels",
@@ -17,6 +21,7 @@ __all__ = [
     "describe_weights",
     "effective_share",
     "fit_logistic",
+    "one_thread",
     "whitening",
 ]
 
@@ -44,7 +49,7 @@ def fit_logistic(features_MP: Floats, given_MB: NDArray[np.bool_], *, iterations
 
     Features are rotated and scaled to uncorrelated ones first: the maximum is the same, and is found in a few
     iterations whatever the units; features that say nothing new drop out. A treatment that all rows or none received
-    has no model.
+    has no model. The treatments are fitted side by side, each on one core.
 
     Args:
         features_MP: features of each decision.
@@ -60,19 +65,36 @@ def fit_logistic(features_MP: Floats, given_MB: NDArray[np.bool_], *, iterations
     mean_P, axes_PK = whitening(features_MP)
     if not fitted_B.any():
         return LogisticModels(intercept_B, coef_BP, fitted_B)
+    if not axes_PK.shape[1]:
+        share_B = given_MB.mean(axis=0)
+        intercept_B[fitted_B] = np.log(share_B[fitted_B] / (1 - share_B[fitted_B]))
+        return LogisticModels(intercept_B, coef_BP, fitted_B)
     white_MK = (features_MP - mean_P) @ axes_PK
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", ConvergenceWarning)
-        for label in np.flatnonzero(fitted_B):
+
+    def fit(label: int) -> tuple[int, LogisticRegression]:
+        with one_thread("openmp"):  # a setting of each thread
             model = LogisticRegression(C=np.inf, max_iter=iterations, tol=1e-6)
-            if axes_PK.shape[1]:
-                model.fit(white_MK, given_MB[:, label])
-                coef_BP[label] = axes_PK @ model.coef_[0]
-                intercept_B[label] = model.intercept_[0] - mean_P @ coef_BP[label]
-            else:
-                intercept_B[label] = np.log(given_MB[:, label].mean() / (1 - given_MB[:, label].mean()))
+            return label, model.fit(white_MK, given_MB[:, label])
+
+    with warnings.catch_warnings(record=True) as caught, one_thread("blas"):
+        warnings.simplefilter("always", ConvergenceWarning)
+        for label, model in on_cores(fit, np.flatnonzero(fitted_B).tolist(), device=torch.device("cpu")):
+            coef_BP[label] = axes_PK @ model.coef_[0]
+            intercept_B[label] = model.intercept_[0] - mean_P @ coef_BP[label]
     converged = not any(issubclass(warning.category, ConvergenceWarning) for warning in caught)
     return LogisticModels(intercept_B, coef_BP, fitted_B, converged)
+
+
+def one_thread(api: Literal["blas", "openmp"]) -> AbstractContextManager[object]:
+    """Return the context in which libraries of this kind use one thread.
+
+    Matrices of a few hundred columns leave several threads nothing to do but wait for each other: with other work on
+    the machine, that took ten times as long.
+    """
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # noqa: PLC0415
+
+    limits: AbstractContextManager[object] = threadpool_limits(1, user_api=api)
+    return limits
 
 
 def whitening(features_MP: Floats) -> tuple[Floats, Floats]:

@@ -39,6 +39,8 @@ def check_dataset(dataset: Dataset, reporter: Reporter | None = None) -> list[Fi
     for part, panel in dataset.panels.items():
         if part.split == "train":
             findings += _training_part(part, panel, dataset)
+        if part.split != "test":
+            findings += _targets(part, panel, dataset.schema)
     raise_errors(findings, what="the data set")
     if reporter is not None:
         for finding in findings:
@@ -69,9 +71,27 @@ def _lengths(part: Part, panel: Panel, horizon: int) -> Iterator[Finding]:
         yield Finding("note", problem, str(part))
 
 
+def _targets(part: Part, panel: Panel, schema: PanelSchema) -> Iterator[Finding]:
+    """Look for outcomes that are rarely or never there to learn from, or to select on."""
+    if panel.outcome_observed is None:
+        return
+    share = panel.observed_outcomes[panel.observed].mean(axis=0)
+    for i, outcome in enumerate(schema.outcomes):
+        if not panel.observed_outcomes[:, 1:, i].any():
+            problem = f"outcome '{outcome.name}' was never observed after a first step"
+            fatal = part == Part("source", "train")
+            fix = "there is nothing to predict" if fatal else "nothing can be learned of it here, nor selected on it"
+            yield Finding("error" if fatal else "warning", problem, str(part), fix)
+        elif share[i] < 1:
+            problem = f"outcome '{outcome.name}' was observed at {100 * share[i]:.1f} % of the steps"
+            yield Finding("note", problem, str(part), "the others are no targets, of training or of scores")
+
+
 def _constants(part: Part, panel: Panel, schema: PanelSchema) -> Iterator[Finding]:
     observed = panel.observed
-    if constant := _constant(panel.outcomes[observed], schema.outcomes):
+    seen = [panel.outcomes[panel.observed_outcomes[..., i], i] for i in range(len(schema.outcomes))]
+    constant = [v.name for v, values in zip(schema.outcomes, seen, strict=True) if (values == values[:1]).all()]
+    if constant:
         yield Finding("error", f"outcomes never change: {shown(constant)}", str(part), "there is nothing to predict")
     if constant := _constant(panel.covariates[observed], schema.covariates):
         yield Finding("note", f"covariates never change: {shown(constant)}", str(part), "models learn nothing of them")

@@ -34,6 +34,10 @@ def panel_problems(panel: Panel, schema: PanelSchema, where: str = "panel") -> l
             findings.append(
                 Finding("error", f"{counted(int(padding.sum()), 'padded step')} with values other than zero", place)
             )
+    if panel.outcome_observed is not None and (panel.outcome_observed & ~panel.observed[..., None]).any():
+        row, step = np.argwhere(panel.outcome_observed & ~panel.observed[..., None])[0][:2]
+        place = f"{where}, outcome_observed, subject {panel.subject_id[row]}, step {step}"
+        findings.append(Finding("error", "padded steps whose outcomes are said to be observed", place))
     unclear = _unclear_treatments(panel.treatments, schema.treatments) & panel.observed
     if schema.treatments.mode == "multiclass":  # the last observed step may have no recorded treatment
         last = np.arange(panel.n_steps) == panel.length[:, None] - 1

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from costar_cli.errors import DataError, UsageError
+from costar_cli.panel.asked_plans import AskedPlans
 from costar_cli.panel.dataset import Dataset, Part
 from costar_cli.panel.m5_weekly import STORE_IDS
 from simulators.retail import (
@@ -113,26 +114,13 @@ def m5_truth(
         UsageError: the data set has no truth of this part, or a subject, origin or plan is outside what it covers.
         DataError: the simulation no longer gives the series of the data set.
     """
-    plan = np.asarray(plan_values, dtype=np.int64)[..., 0]
-    single = plan.ndim == 1 and np.ndim(row) == 0 and np.ndim(origin) == 0
-    plan_QH = plan if plan.ndim == 2 else plan[None]
-    n = max(len(plan_QH), np.size(row), np.size(origin))
-    plan_QH = np.broadcast_to(plan_QH, (n, plan_QH.shape[1]))
-    row_Q = np.broadcast_to(np.asarray(row, dtype=np.int64), (n,))
-    origin_Q = np.broadcast_to(np.asarray(origin, dtype=np.int64), (n,))
-    panel = dataset.panels[part]
-    if ((row_Q < 0) | (row_Q >= panel.n_subjects)).any():
-        raise UsageError(f"rows of {part} go from 0 to {panel.n_subjects - 1}")
-    beyond = (origin_Q < 0) | (origin_Q >= panel.length[row_Q])
-    if beyond.any():
-        last = panel.length[row_Q[beyond][0]] - 1
-        raise UsageError(
-            f"origin {origin_Q[beyond][0]} is outside the series", fix=f"choose an origin from 0 to {last}"
-        )
-    rows, local_Q = np.unique(row_Q, return_inverse=True)
+    asked = AskedPlans.of(row, origin, np.asarray(plan_values, dtype=np.int64)[..., 0], plan_axes=1)
+    length = dataset.panels[part].length
+    asked.check_rows(length, part)
+    asked.check_origins(length)
+    rows, local_Q = np.unique(asked.row_Q, return_inverse=True)
     answers = _simulated_again(dataset, part, rows)
-    units_QH = answers(local_Q, origin_Q, plan_QH)
-    return units_QH[0] if single else units_QH
+    return asked.shaped(answers(local_Q, asked.origin_Q, asked.plan_QH))
 
 
 def _simulated_again(dataset: Dataset, part: Part, rows: Ints) -> PlanAnswers:

@@ -20,6 +20,7 @@ from costar_cli.panel.icu import (
 )
 from costar_cli.panel.panel import Panel
 from costar_cli.panel.queries import Queries
+from costar_cli.panel.rolling import rolling_origin
 from costar_cli.panel.schema import ErrorUnit, PanelSchema, TreatmentEncoding, Variable
 from costar_cli.reporting import Reporter
 from simulators.icu import COVARIATES
@@ -63,8 +64,8 @@ def factual_dataset(table: IcuTable, config: MimicFactualConfig, reporter: Repor
 
     The treatment of step t is what was given in the hour after hour t was observed, the hour in which its effect is
     measured (the published variant pairs them so). Nothing is filled with later values: gaps take the last recorded
-    value, and before the first there is source-train's mean. Models learn from filled outcomes, too, but only
-    recorded ones are scored.
+    value, and before the first there is source-train's mean. A filled outcome is part of the history, but only recorded
+    ones are learned from and scored.
 
     Raises:
         DataError: too few patients.
@@ -100,10 +101,11 @@ def factual_dataset(table: IcuTable, config: MimicFactualConfig, reporter: Repor
                 statics=encode_statics(table, rows, age_cap=config.age_cap),
                 length=length,
                 subject_id=table.subject_id[rows],
+                outcome_observed=np.isfinite(recorded[..., -1:]),
             )
             if part.split == "test":
-                asked = _rolling_origins(panels[part], np.isfinite(recorded[..., -1]), config.horizon)
-                queries[part] = {"rolling_origin": asked}
+                asked = rolling_origin(panels[part], config.horizon)
+                queries[part] = {} if asked is None else {"rolling_origin": asked}
             task.advance()
     kept = {**config.model_dump(mode="json"), "embedded": table.embedded, "kept": dict(chosen.counts)}
     return Dataset(NAME, MIMIC_FACTUAL_SCHEMA, config.horizon, panels, queries, {}, kept)
@@ -129,16 +131,3 @@ def _series(values: NDArray[Any] | None, place: Ints, within: Bools, fill: float
     if values is None:
         raise DataError("the stays have no diastolic pressure, ventilation or vasopressors", fix="read these columns")
     return np.where(within, values[place], values.dtype.type(fill))
-
-
-def _rolling_origins(panel: Panel, recorded_NT: Bools, horizon: int) -> Queries:
-    """Return what was given from every hour that is followed by `horizon` others; recorded outcomes are scored."""
-    row, origin = np.nonzero(np.arange(panel.n_steps) < panel.length[:, None] - horizon)
-    ahead = origin[:, None] + np.arange(horizon)
-    return Queries(
-        subject=row.astype(np.int32),
-        origin=origin.astype(np.int16),
-        plan=panel.treatments[row[:, None], ahead].astype(np.uint8),
-        outcomes=panel.outcomes[row[:, None], ahead + 1],
-        scored=recorded_NT[row[:, None], ahead + 1],
-    )

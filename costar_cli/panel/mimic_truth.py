@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from costar_cli.errors import UsageError
+from costar_cli.panel.asked_plans import AskedPlans
 from costar_cli.panel.dataset import Dataset, Part
 from simulators.semi_synthetic import Baseline, answer_plan, replay_factual
 
@@ -40,29 +41,20 @@ def mimic_truth(
             where="--truth",
             fix="ask without it, or use a data set from `costar simulate mimic`",
         )
-    plan = np.asarray(plan_values, dtype=np.bool_)
-    single = plan.ndim == 2 and np.ndim(row) == 0 and np.ndim(origin) == 0
-    plan_QHL = plan if plan.ndim == 3 else plan[None]
-    n_queries = max(len(plan_QHL), np.size(row), np.size(origin))
-    plan_QHL = np.broadcast_to(plan_QHL, (n_queries, *plan_QHL.shape[1:]))
-    row_Q = np.broadcast_to(np.asarray(row, dtype=np.int64), (n_queries,))
-    origin_Q = np.broadcast_to(np.asarray(origin, dtype=np.int64), (n_queries,))
-    _check_inside(panel.length, part, row_Q, origin_Q, plan_QHL.shape[1])
-    rows, subject_Q = np.unique(row_Q, return_inverse=True)
+    asked = AskedPlans.of(row, origin, np.asarray(plan_values, dtype=np.bool_), plan_axes=2)
+    asked.check_rows(panel.length, part)
+    _check_inside(panel.length, asked)
+    rows, subject_Q = np.unique(asked.row_Q, return_inverse=True)
     untreated, logit = (np.asarray(truth[name][rows], dtype=np.float64) for name in ("untreated", "logit"))
     baseline = Baseline(untreated, logit, panel.length[rows])
     factual = replay_factual(baseline, panel.treatments[rows])
-    outcome_QHJ = answer_plan(baseline, factual, subject_Q, origin_Q, plan_QHL)
-    return outcome_QHJ[0] if single else outcome_QHJ
+    return asked.shaped(answer_plan(baseline, factual, subject_Q, asked.origin_Q, asked.plan_QH))
 
 
-def _check_inside(
-    length: NDArray[np.int64], part: Part, row_Q: NDArray[np.int64], origin_Q: NDArray[np.int64], horizon: int
-) -> None:
-    """Check that plans are about patients of the part and end within their stays."""
-    if ((row_Q < 0) | (row_Q >= len(length))).any():
-        raise UsageError(f"rows of {part} go from 0 to {len(length) - 1}")
-    last_Q = length[row_Q] - 1
+def _check_inside(length: NDArray[np.int64], asked: AskedPlans) -> None:
+    """Check that plans end within the stays of their patients."""
+    origin_Q, horizon = asked.origin_Q, asked.horizon
+    last_Q = length[asked.row_Q] - 1
     beyond = (origin_Q < 0) | (origin_Q + horizon > last_Q)
     if beyond.any():
         origin, latest = int(origin_Q[beyond][0]), int(last_Q[beyond][0]) - horizon

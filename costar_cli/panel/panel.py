@@ -10,6 +10,7 @@ from costar_cli.errors import DataError
 
 __all__ = ["Panel"]
 
+Bools = NDArray[np.bool_]
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
@@ -23,9 +24,12 @@ class Panel:
     does `a` at the last observed step when no treatment was recorded there.
 
     Shapes: `covariates [N,T,dx]`, `treatments [N,T,da]` (encoded), `outcomes [N,T,dy]`, `statics [N,dv]`,
-    `length [N]` (observed steps, 1..T), `subject_id [N]` (unique in the data set). Two arrays may be absent:
-    `label [N]`, what the data call each subject where that is no whole number, and `cluster [N]`, the number of the
-    unit that subjects belong to (the item whose yearly series are subjects): what is resampled as one.
+    `length [N]` (observed steps, 1..T), `subject_id [N]` (unique in the data set). Three arrays may be absent:
+    `label [N]`, what the data call each subject where that is no whole number; `cluster [N]`, the number of the
+    unit that subjects belong to (the item whose yearly series are subjects): what is resampled as one; and
+    `outcome_observed [N,T,dy]`, false where an outcome was not observed and `outcomes` holds what it was filled with.
+    Filled outcomes are part of histories, but nothing is trained or scored on them. A mask that finds all observed says
+    nothing and becomes None.
     """
 
     covariates: Floats
@@ -36,6 +40,7 @@ class Panel:
     subject_id: Ints
     label: NDArray[np.str_] | None = None
     cluster: Ints | None = None
+    outcome_observed: Bools | None = None
 
     def __post_init__(self) -> None:
         axes = {"covariates": 3, "treatments": 3, "outcomes": 3, "statics": 2, "length": 1, "subject_id": 1}
@@ -54,11 +59,15 @@ class Panel:
         for name in ("label", "cluster"):
             if (values := getattr(self, name)) is not None:
                 shapes[name] = (values.shape, (n,))
+        if self.outcome_observed is not None:
+            shapes["outcome_observed"] = (self.outcome_observed.shape, self.outcomes.shape)
         wrong = [f"{name} has {got}, expected {want}" for name, (got, want) in shapes.items() if got != want]
         if wrong:
             raise DataError("the arrays of a panel disagree in shape", details=wrong)
         if n and (self.length.min() < 1 or self.length.max() > t):
             raise DataError(f"lengths must be between 1 and {t}")
+        if self.outcome_observed is not None and (self.outcome_observed | ~self.observed[..., None]).all():
+            object.__setattr__(self, "outcome_observed", None)
 
     @property
     def n_subjects(self) -> int:
@@ -76,10 +85,16 @@ class Panel:
         return [str(name) for name in (self.subject_id if self.label is None else self.label)]
 
     @property
-    def observed(self) -> NDArray[np.bool_]:
+    def observed(self) -> Bools:
         """Return the mask `[N,T]` of observed steps: a prefix of each row."""
-        mask: NDArray[np.bool_] = np.arange(self.n_steps) < self.length[:, None]
+        mask: Bools = np.arange(self.n_steps) < self.length[:, None]
         return mask
+
+    @property
+    def observed_outcomes(self) -> Bools:
+        """Return the mask `[N,T,dy]` of outcomes that were observed, not filled."""
+        steps = np.broadcast_to(self.observed[..., None], self.outcomes.shape)
+        return steps if self.outcome_observed is None else steps & self.outcome_observed
 
     def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Self:
         """Return the panel of the given rows, in that order."""
@@ -93,4 +108,5 @@ class Panel:
             subject_id=self.subject_id[rows],
             label=None if self.label is None else self.label[rows],
             cluster=None if self.cluster is None else self.cluster[rows],
+            outcome_observed=None if self.outcome_observed is None else self.outcome_observed[rows],
         )

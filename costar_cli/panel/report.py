@@ -60,6 +60,7 @@ class _Pooled:
 
     covariates: NDArray[np.float32]
     outcomes: NDArray[np.float32]
+    outcome_observed: NDArray[np.bool_]
     treatments: NDArray[np.float32]
     statics: NDArray[np.float32]
     length: NDArray[np.int64]
@@ -77,12 +78,18 @@ class _Pooled:
         return cls(
             np.concatenate([panel.covariates[mask] for panel, mask in pairs]),
             np.concatenate([panel.outcomes[mask] for panel, mask in pairs]),
+            np.concatenate([panel.observed_outcomes[mask] for panel, mask in pairs]),
             np.concatenate([panel.treatments[mask] for panel, mask in pairs]),
             np.concatenate([panel.statics for panel in panels]),
             np.concatenate([panel.length for panel in panels]),
             np.concatenate([np.nonzero(mask)[1] for mask in masks]),
             np.concatenate(decides),
         )
+
+    def outcome(self, i: int) -> Floats:
+        """Return the observed values of an outcome."""
+        values: Floats = self.outcomes[self.outcome_observed[:, i], i].astype(np.float64)
+        return values
 
 
 def _part(dataset: Dataset, part: Part, panel: Panel) -> PartSummary:
@@ -123,6 +130,14 @@ def _whole(value: object) -> int | None:
 
 def _masks(dataset: Dataset) -> Iterator[tuple[str, tuple[dict[str, float], float]]]:
     """Yield the variables that have a mask, with the share of zeros in it by part and overall."""
+    for i, variable in enumerate(dataset.schema.outcomes):
+        if any(panel.outcome_observed is not None for panel in dataset.panels.values()):
+            filled = {
+                str(part): ~panel.observed_outcomes[panel.observed][:, i] for part, panel in dataset.panels.items()
+            }
+            shares = {part: float(mask.mean()) for part, mask in filled.items() if len(mask)}
+            if any(shares.values()):
+                yield variable.name, (shares, float(np.concatenate(list(filled.values())).mean()))
     for field, variables in (("covariates", dataset.schema.covariates), ("statics", dataset.schema.statics)):
         for i, variable in enumerate(variables):
             if not variable.name.endswith(MASK) or variable.kind != "binary":
@@ -158,21 +173,22 @@ def _where_enough(values: Floats, count: NDArray[np.int64]) -> tuple[float | Non
 
 def _outcomes(schema: PanelSchema, domains: Mapping[Domain, _Pooled]) -> Iterator[OutcomeSummary]:
     for i, variable in enumerate(schema.outcomes):
-        together = np.concatenate([pooled.outcomes[:, i] for pooled in domains.values()]).astype(np.float64)
-        edges = _edges(together)
-        for domain, pooled in domains.items():
-            values = pooled.outcomes[:, i].astype(np.float64)
+        known = {domain: pooled.outcome(i) for domain, pooled in domains.items() if pooled.outcome_observed[:, i].any()}
+        edges = _edges(np.concatenate(list(known.values()))) if known else np.zeros(0)
+        for domain, values in known.items():
+            observed = domains[domain].outcome_observed[:, i]
             inside = np.clip(values, edges[0], edges[-1])  # the outermost bins also hold the tails
             yield OutcomeSummary(
                 outcome=variable.name,
                 unit=variable.unit,
                 domain=domain,
+                observed=float(observed.mean()),
                 mean=float(values.mean()),
                 sd=float(values.std()),
                 quantiles=tuple(float(q) for q in np.quantile(values, QUANTILES)),
                 edges=tuple(edges.tolist()),
                 counts=tuple(np.histogram(inside, edges)[0].tolist()),
-                course=_course(values, pooled.step),
+                course=_course(values, domains[domain].step[observed]),
             )
 
 
@@ -199,14 +215,15 @@ def _shifts(schema: PanelSchema, domains: Mapping[Domain, _Pooled]) -> Iterator[
         return
     source, target = domains["source"], domains["target"]
     given = [schema.treatments.decode(pooled.treatments[pooled.decides]) > 0 for pooled in (source, target)]
-    columns: list[tuple[str, Sequence[str], NDArray[Any], NDArray[Any]]] = [
-        ("covariate", [v.name for v in schema.covariates], source.covariates, target.covariates),
-        ("outcome", [v.name for v in schema.outcomes], source.outcomes, target.outcomes),
-        ("static", [v.name for v in schema.statics], source.statics, target.statics),
-        ("treatment", [f"{name} given" for name in schema.treatments.names], given[0], given[1]),
+    observed = [[pooled.outcome(i) for i in range(len(schema.outcomes))] for pooled in (source, target)]
+    columns: list[tuple[str, Sequence[str], Sequence[NDArray[Any]], Sequence[NDArray[Any]]]] = [
+        ("covariate", [v.name for v in schema.covariates], list(source.covariates.T), list(target.covariates.T)),
+        ("outcome", [v.name for v in schema.outcomes], observed[0], observed[1]),
+        ("static", [v.name for v in schema.statics], list(source.statics.T), list(target.statics.T)),
+        ("treatment", [f"{name} given" for name in schema.treatments.names], list(given[0].T), list(given[1].T)),
     ]
     shifts = [
-        _shift(role, name, ours[:, i].astype(np.float64), theirs[:, i].astype(np.float64))
+        _shift(role, name, ours[i].astype(np.float64), theirs[i].astype(np.float64))
         for role, names, ours, theirs in columns
         for i, name in enumerate(names)
     ]

@@ -69,12 +69,14 @@ class CourseOfOutcome:
 class OutcomeSummary:
     """An outcome in a domain: moments, quantiles at 0, 5, 25, 50, 75, 95 and 100 %, histogram, course over time.
 
-    The two domains share the `edges` of their histograms.
+    All of it is about the steps where the outcome was observed, a share `observed` of all. The two domains share the
+    `edges` of their histograms.
     """
 
     outcome: str
     unit: str
     domain: Domain
+    observed: float
     mean: float
     sd: float
     quantiles: tuple[float, ...]

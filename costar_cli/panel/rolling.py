@@ -3,7 +3,6 @@
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from costar_cli.errors import DataError
 from costar_cli.panel.panel import Panel
@@ -14,16 +13,14 @@ __all__ = ["rolling_origin"]
 MOST_ANSWERS: Final = 200_000_000
 
 
-def rolling_origin(panel: Panel, horizon: int, *, observed: NDArray[np.bool_] | None = None) -> Queries | None:
+def rolling_origin(panel: Panel, horizon: int) -> Queries | None:
     """Return every question of `horizon` steps that the panel itself answers, None where its series are too short.
 
     Each subject is asked at every origin that has `horizon` further observed steps: what came next under the
-    treatments that were given. Answers are factual.
+    treatments that were given. Answers are factual. A step counts where every outcome was observed.
 
-    Args:
-        panel: the subjects.
-        horizon: steps asked for.
-        observed: steps `[N,T]` whose outcomes were measured, not filled in; others are not scored.
+    Raises:
+        DataError: more answers than memory is likely to hold.
     """
     per_subject = np.maximum(panel.length - horizon, 0)
     subject = np.repeat(np.arange(panel.n_subjects), per_subject)
@@ -34,11 +31,11 @@ def rolling_origin(panel: Panel, horizon: int, *, observed: NDArray[np.bool_] | 
         raise DataError(problem, fix="give fewer test subjects, `max_length`, or `rolling_origin = false` in [queries]")
     origin = np.arange(len(subject)) - np.repeat(np.cumsum(per_subject) - per_subject, per_subject)
     step = origin[:, None] + np.arange(horizon)
-    scored = np.ones(step.shape, dtype=bool) if observed is None else observed[subject[:, None], step + 1]
+    observed = np.asarray(panel.observed_outcomes.all(axis=-1))
     return Queries(
         subject=subject.astype(np.int32),
         origin=origin.astype(np.int16),
         plan=panel.treatments[subject[:, None], step].astype(np.uint8),
         outcomes=panel.outcomes[subject[:, None], step + 1],
-        scored=scored,
+        scored=observed[subject[:, None], step + 1],
     )

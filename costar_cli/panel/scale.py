@@ -27,12 +27,12 @@ class Scaler:
     def fit(cls, panel: Panel, schema: PanelSchema) -> Self:
         """Fit on the history steps of the source-train panel (all observed steps but the last; spec datasets A.7).
 
-        Subjects with a single step contribute it. Constant variables get sd 1.
+        Subjects with a single step contribute it. Outcomes that were filled do not count. Constant variables get sd 1.
         """
         used = np.arange(panel.n_steps) < np.maximum(panel.length - 1, 1)[:, None]
         return cls(
             covariates=_moments(panel.covariates[used], schema.covariates),
-            outcomes=_moments(panel.outcomes[used], schema.outcomes),
+            outcomes=_moments(panel.outcomes[used], schema.outcomes, panel.observed_outcomes[used]),
             statics=_moments(panel.statics, schema.statics),
         )
 
@@ -56,7 +56,14 @@ def scaled(values: NDArray[np.floating], moments: NDArray[np.float64]) -> NDArra
     return result
 
 
-def _moments(values_MF: NDArray[np.float32], variables: tuple[Variable, ...]) -> NDArray[np.float64]:
-    mean, sd = values_MF.mean(axis=0, dtype=np.float64), values_MF.std(axis=0, dtype=np.float64)
+def _moments(
+    values_MF: NDArray[np.float32], variables: tuple[Variable, ...], observed_MF: NDArray[np.bool_] | None = None
+) -> NDArray[np.float64]:
+    if observed_MF is None or observed_MF.all():
+        mean, sd = values_MF.mean(axis=0, dtype=np.float64), values_MF.std(axis=0, dtype=np.float64)
+    else:
+        known = [values_M[observed_M] for values_M, observed_M in zip(values_MF.T, observed_MF.T, strict=True)]
+        mean = np.array([values.mean(dtype=np.float64) if len(values) else 0.0 for values in known])
+        sd = np.array([values.std(dtype=np.float64) if len(values) else 0.0 for values in known])
     keep = np.array([v.standardize for v in variables], dtype=bool)
     return np.stack([np.where(keep, mean, 0.0), np.where(keep & (sd > 0), sd, 1.0)])

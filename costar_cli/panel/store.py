@@ -3,13 +3,14 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from costar_cli.artifact import Artifact, read_artifact, write_artifact
+from costar_cli.artifact import Artifact, describe, read_artifact, write_artifact
 from costar_cli.errors import ArtifactError, DataError
 from costar_cli.panel.dataset import Dataset, Part
 from costar_cli.panel.findings import raise_errors
@@ -25,7 +26,7 @@ from costar_cli.panel.store_arrays import (
     truth_from_arrays,
 )
 
-__all__ = ["read_dataset", "write_dataset"]
+__all__ = ["PartCounts", "StoredCounts", "count_dataset", "read_dataset", "write_dataset"]
 
 KIND = "dataset"
 LEARNED = Part("source", "train")  # the one part that each data set has
@@ -33,8 +34,41 @@ NAME = re.compile(r"[A-Za-z0-9_]{1,64}", re.ASCII)
 REBUILD = "simulate or ingest the data again: costar did not write the file as it is"
 
 
-def write_dataset(path: Path, dataset: Dataset, *, fingerprint: str, overwrite: bool = False) -> Artifact:
+@dataclass(frozen=True, slots=True)
+class PartCounts:
+    """How much a part of a stored data set holds: subjects, their observed steps, and queries by set."""
+
+    part: Part
+    subjects: int
+    steps: int
+    queries: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCounts:
+    """The parts of a stored data set, and how many subjects its making kept and left out, where that was counted."""
+
+    name: str
+    parts: tuple[PartCounts, ...]
+    kept: Mapping[str, int] | None
+
+
+def write_dataset(
+    path: Path,
+    dataset: Dataset,
+    *,
+    fingerprint: str,
+    parents: Mapping[str, str] | None = None,
+    overwrite: bool = False,
+) -> Artifact:
     """Write a data set to one file, complete or not at all.
+
+    Args:
+        path: the file.
+        dataset: what to write.
+        fingerprint: of what it was made from.
+        parents: digests of the files that it was read from, by role, where there are any.
+        overwrite: replace a file that is there.
 
     Raises:
         DataError: the data set breaks an invariant that a reader would reject.
@@ -59,7 +93,7 @@ def write_dataset(path: Path, dataset: Dataset, *, fingerprint: str, overwrite: 
         "fingerprint": fingerprint,
         "parts": layout,
     }
-    return write_artifact(path, kind=KIND, arrays=arrays, meta=meta, overwrite=overwrite)
+    return write_artifact(path, kind=KIND, arrays=arrays, meta=meta, parents=parents, overwrite=overwrite)
 
 
 def read_dataset(
@@ -99,6 +133,30 @@ def read_dataset(
             known[part] = truth_from_arrays(artifact.arrays, names, panel, f"{part}/truth")
     with _placed(path, "subject_id"):
         return Dataset(name, schema, horizon, panels, asked, known, config, artifact.digest)
+
+
+def count_dataset(path: Path) -> StoredCounts:
+    """Return how much a stored data set holds; of all arrays, only the lengths are read and checked.
+
+    Raises:
+        ArtifactError: the file is not a data set, or does not hold what it lists.
+    """
+    described = describe(path)
+    shapes = {array["name"]: array["shape"] for array in described["arrays"]}
+    with _placed(path, "meta"):
+        layout = _layout(described["meta"])
+        name, _, _, config = _meta({**described["meta"], "config": described["config"]})
+    lengths = read_artifact(path, kind=KIND, only=[f"{part}/panel/length" for part in layout]).arrays
+    parts = []
+    for part, held in layout.items():
+        length = lengths.get(f"{part}/panel/length")
+        origins = {query_set: shapes.get(f"{part}/queries/{query_set}/origin") for query_set in held["queries"]}
+        if length is None or not all(origins.values()):
+            raise ArtifactError("the data set lacks what it lists", where=f"{path}, {part}", fix=REBUILD)
+        queries = {query_set: int(shape[0]) for query_set, shape in origins.items() if shape}
+        parts.append(PartCounts(part, len(length), int(length.sum()), queries))
+    kept = config.get("kept")
+    return StoredCounts(name, tuple(parts), dict(kept) if isinstance(kept, Mapping) else None)
 
 
 def _check(dataset: Dataset) -> None:

@@ -30,7 +30,11 @@ PANEL_FIELDS: Layout = {
     "length": (np.dtype(np.int64), 1),
     "subject_id": (np.dtype(np.int64), 1),
 }
-OPTIONAL_FIELDS: Layout = {"label": (np.dtype(np.str_), 1), "cluster": (np.dtype(np.int64), 1)}
+OPTIONAL_FIELDS: Layout = {
+    "label": (np.dtype(np.str_), 1),
+    "cluster": (np.dtype(np.int64), 1),
+    "outcome_observed": (np.dtype(np.bool_), 3),
+}
 QUERY_FIELDS: Layout = {"subject": (np.dtype(np.int32), 1), "origin": (np.dtype(np.int16), 1)}
 ANSWER_FIELDS: Layout = {"outcomes": (np.dtype(np.float32), 3), "scored": (np.dtype(np.bool_), 2)}
 
@@ -38,10 +42,9 @@ ANSWER_FIELDS: Layout = {"outcomes": (np.dtype(np.float32), 3), "scored": (np.dt
 def panel_to_arrays(panel: Panel, schema: PanelSchema, group: str) -> dict[str, NDArray[Any]]:
     """Return the arrays of a panel by full name."""
     arrays = {f"{group}/{name}": np.asarray(getattr(panel, name), kind) for name, (kind, _) in PANEL_FIELDS.items()}
-    if panel.label is not None:
-        arrays[f"{group}/label"] = np.asarray(panel.label, dtype=np.str_)
-    if panel.cluster is not None:
-        arrays[f"{group}/cluster"] = np.asarray(panel.cluster, dtype=np.int64)
+    for name, (kind, _) in OPTIONAL_FIELDS.items():
+        if (values := getattr(panel, name)) is not None:
+            arrays[f"{group}/{name}"] = np.asarray(values, kind)
     return arrays | {f"{group}/treatments": pack_treatments(panel.treatments, schema.treatments)}
 
 

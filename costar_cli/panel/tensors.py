@@ -1,6 +1,7 @@
 """Panels and queries as tensors on a device: scaled, and shifted where a model needs it."""
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import torch
@@ -17,7 +18,8 @@ __all__ = ["PanelTensors"]
 class PanelTensors:
     """A scaled panel on a device.
 
-    Shapes: `x_NTX`, `a_NTA`, `y_NTY`, `v_NV`, `length_N`; padded steps hold zeros.
+    Shapes: `x_NTX`, `a_NTA`, `y_NTY`, `v_NV`, `length_N`; padded steps hold zeros. `observed_NTY` is 1 where an outcome
+    was observed and 0 where it was filled, None where all were observed: what was filled is no target.
     """
 
     x_NTX: Tensor
@@ -25,6 +27,7 @@ class PanelTensors:
     y_NTY: Tensor
     v_NV: Tensor
     length_N: Tensor
+    observed_NTY: Tensor | None = None
 
     @classmethod
     def from_panel(
@@ -33,7 +36,7 @@ class PanelTensors:
         """Scale a panel and put it on a device."""
         observed = panel.observed[..., None]
 
-        def put(values: NDArray[np.float32]) -> Tensor:
+        def put(values: NDArray[np.float32] | NDArray[np.bool_]) -> Tensor:
             return torch.from_numpy(np.ascontiguousarray(values)).to(device=device, dtype=dtype)
 
         return cls(
@@ -42,7 +45,25 @@ class PanelTensors:
             y_NTY=put(np.where(observed, scaled(panel.outcomes, scaler.outcomes), 0)),
             v_NV=put(scaled(panel.statics, scaler.statics)),
             length_N=torch.from_numpy(panel.length).to(device),
+            observed_NTY=None if panel.outcome_observed is None else put(panel.observed_outcomes),
         )
+
+    def take(self, rows_K: Tensor) -> Self:
+        """Return the panel of the given rows, in that order."""
+        return type(self)(
+            x_NTX=self.x_NTX[rows_K],
+            a_NTA=self.a_NTA[rows_K],
+            y_NTY=self.y_NTY[rows_K],
+            v_NV=self.v_NV[rows_K],
+            length_N=self.length_N[rows_K],
+            observed_NTY=None if self.observed_NTY is None else self.observed_NTY[rows_K],
+        )
+
+    @property
+    def active_NT(self) -> Tensor:
+        """Return 1 where a position has a next step, `[N,T-1]`: position s predicts `y_{s+1}`."""
+        position = torch.arange(self.y_NTY.shape[1] - 1, device=self.length_N.device)
+        return (position < (self.length_N - 1)[:, None]).to(self.y_NTY.dtype)
 
     @property
     def history_NTS(self) -> Tensor:

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from costar_cli.config.models import TumorConfig
 from costar_cli.errors import UsageError
+from costar_cli.panel.asked_plans import AskedPlans
 from costar_cli.panel.dataset import Dataset, Part
 from costar_cli.panel.panel import Panel
 from costar_cli.panel.queries import Queries
@@ -93,26 +94,14 @@ def tumor_truth(
     """
     patients, noise = _patients_and_noise(dataset.truth.get(part, {}), part)
     panel, plan = dataset.panels[part], np.asarray(plan_values, dtype=np.bool_)
-    single = plan.ndim == 2 and np.ndim(row) == 0 and np.ndim(origin) == 0
-    plan_QH2 = plan if plan.ndim == 3 else plan[None]
-    n_queries = max(len(plan_QH2), np.size(row), np.size(origin))
-    plan_QH2 = np.broadcast_to(plan_QH2, (n_queries, *plan_QH2.shape[1:]))
-    row_Q = np.broadcast_to(np.asarray(row, dtype=np.int64), (n_queries,))
-    origin_Q = np.broadcast_to(np.asarray(origin, dtype=np.int64), (n_queries,))
-    horizon = plan_QH2.shape[1]
-    if ((row_Q < 0) | (row_Q >= panel.n_subjects)).any():
-        raise UsageError(f"rows of {part} go from 0 to {panel.n_subjects - 1}")
-    beyond = (origin_Q < 0) | (origin_Q >= panel.length[row_Q])
-    if beyond.any():
-        last = panel.length[row_Q[beyond][0]] - 1
-        raise UsageError(
-            f"origin {origin_Q[beyond][0]} is outside the series", fix=f"choose an origin from 0 to {last}"
-        )
-    if n_queries and origin_Q.max() + horizon >= noise.n_days:
+    asked = AskedPlans.of(row, origin, plan, plan_axes=2)
+    asked.check_rows(panel.length, part)
+    asked.check_origins(panel.length)
+    row_Q, origin_Q = asked.row_Q, asked.origin_Q
+    if len(origin_Q) and origin_Q.max() + asked.horizon >= noise.n_days:
         longest = noise.n_days - 1 - int(origin_Q.max())
         raise UsageError(f"the simulation goes on for {longest} steps from this origin", fix="give a shorter plan")
-    volume_QH = _replay(patients, noise, panel, row_Q=row_Q, origin_Q=origin_Q, plan_QH2=plan_QH2)
-    return volume_QH[0] if single else volume_QH
+    return asked.shaped(_replay(patients, noise, panel, row_Q=row_Q, origin_Q=origin_Q, plan_QH2=asked.plan_QH))
 
 
 def _check_size(config: TumorConfig) -> None:

@@ -106,11 +106,11 @@ class GroupState:
             for role, values in (("params", self.params), ("state", self.state), ("kept", self.kept)):
                 for name, value in values.items():
                     value.copy_(torch.from_numpy(arrays[f"{role}/{name}"]))
-        moments = ("step", "exp_avg", "exp_avg_sq")
-        if f"adam/step/{next(iter(self.params))}" in arrays:
-            optimizer = self.optimizer.state_dict()
-            optimizer["state"] = {
-                index: {m: torch.from_numpy(arrays[f"adam/{m}/{name}"].copy()) for m in moments}
-                for index, name in enumerate(self.params)
-            }
-            self.optimizer.load_state_dict(optimizer)
+        moments = ("step", "exp_avg", "exp_avg_sq")  # absent for what has had no gradient yet; Adam then begins them
+        optimizer = self.optimizer.state_dict()
+        optimizer["state"] = {
+            index: {m: torch.from_numpy(arrays[f"adam/{m}/{name}"].copy()) for m in moments}
+            for index, name in enumerate(self.params)
+            if f"adam/step/{name}" in arrays
+        }
+        self.optimizer.load_state_dict(optimizer)

@@ -8,6 +8,7 @@ from torch import Tensor
 from costar_cli.errors import TrainingError
 from costar_cli.methods.base import Stage
 from costar_cli.methods.members import Params
+from costar_cli.methods.stage import steps_per_epoch
 from costar_cli.methods.streams import Stream
 from costar_cli.reporting import Reporter, Task
 from costar_cli.train.checkpoint import Checkpoint, FinishedGroup, Interrupt
@@ -36,7 +37,7 @@ def train_members(
     """
     finished = checkpoint.finished_groups()
     groups = _groups(members, runtime.group_size(members), finished, checkpoint.pending_members())
-    steps = stage.config.epochs * steps_per_epoch(stage)
+    steps = stage.config.epochs * _steps_per_epoch(stage)
     n_rounds = len(finished) + len(groups)
     with (
         Interrupt() as interrupt,
@@ -45,7 +46,7 @@ def train_members(
         for group in groups:
             state = GroupState.fresh(stage, group, runtime)
             checkpoint.restore(state)
-            task.advance(state.epoch * steps_per_epoch(stage) + state.step)
+            task.advance(state.epoch * _steps_per_epoch(stage) + state.step)
             train_group(stage, state, runtime, checkpoint, task, interrupt)
             finished.append(checkpoint.finish(state))
             interrupt.stop_if_requested()
@@ -78,7 +79,7 @@ def train_group(
 ) -> None:
     """Run epochs until every member has stopped or all epochs are done."""
     config = stage.config
-    steps = steps_per_epoch(stage)
+    steps = _steps_per_epoch(stage)
     while state.epoch < config.epochs and not state.done:
         orders_RN = torch.stack(
             [_stream(stage, "shuffle", m, state.epoch, 0).permutation(stage.n_train) for m in state.members]
@@ -148,10 +149,8 @@ def validate(stage: Stage, state: GroupState, runtime: Runtime) -> list[float]:
     return [float(x) for x in (error_R / weight_R.clamp(min=1)).tolist()]
 
 
-def steps_per_epoch(stage: Stage) -> int:
-    """Return the number of mini-batches; an incomplete last one is left out where the stage says so."""
-    full, rest = divmod(stage.n_train, stage.config.batch_size)
-    return full + (1 if rest and (not stage.drop_last or not full) else 0)
+def _steps_per_epoch(stage: Stage) -> int:
+    return steps_per_epoch(stage.n_train, stage.config.batch_size, drop_last=stage.drop_last)
 
 
 def _stream(stage: Stage, purpose: str, member: int, epoch: int, step: int) -> Stream:

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -43,8 +43,9 @@ def show_styled(
 ) -> None:
     """Print blocks of rows as one table of the result for people; nothing under `--json`.
 
-    In a terminal a cell has its spread on a second line. In a pipe each row is one line, with the name of its block
-    behind its first cell, so that `grep` and `awk` work.
+    In a terminal a cell has its spread on a second line, and where it is narrow, long names take several; no number is
+    ever cut short: the lines of a table that is still too wide are folded. In a pipe each row is one line, with the
+    name of its block behind its first cell, so that `grep` and `awk` work.
 
     Args:
         out: the sink.
@@ -74,16 +75,34 @@ def _show_rich(title: str, headers: Sequence[str], blocks: Mapping[str, Sequence
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    table = Table(title=Text(plain(title), "bold"), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for place, header in enumerate(headers):
-        table.add_column(Text(plain(header)), justify="left" if place == 0 else "right", no_wrap=place > 0)
+    shown = [[_text(cell) for cell in row] for rows in blocks.values() for row in rows]
+    least = _least_widths(headers, blocks, [[cell.plain for cell in row] for row in shown])
+    terminal = Console(file=sys.stdout).width
+    between = 1 if sum(least) + 2 * len(least) <= terminal else 0  # spaces beside that of the box
+    table = Table(title=Text(plain(title), "bold"), title_justify="left", box=box.SIMPLE_HEAD, show_edge=False,
+                  pad_edge=False, padding=(0, between, 0, 0))  # fmt: skip
+    for place, (header, width) in enumerate(zip(headers, least, strict=True)):
+        side: Literal["left", "right"] = "right" if place else "left"
+        table.add_column(Text(plain(header)), justify=side, no_wrap=place > 0, min_width=width)
+    rest = iter(shown)
     for name, rows in blocks.items():
         if name:
             table.add_section()
             table.add_row(Text(plain(name), "italic"))
-        for row in rows:
-            table.add_row(*(_text(cell) for cell in row))
-    Console(file=sys.stdout).print(table)
+        for _ in rows:
+            table.add_row(*next(rest))
+    needed = sum(least) + (1 + between) * len(least)
+    Console(file=sys.stdout, width=max(terminal, needed)).print(table)
+
+
+def _least_widths(headers: Sequence[str], blocks: Iterable[str], rows: Sequence[Sequence[str]]) -> list[int]:
+    """Return how narrow each column may become: the first down to its longest word, the others not at all."""
+    from rich.cells import cell_len  # noqa: PLC0415
+
+    words = [word for text in (headers[0], *blocks, *(row[0] for row in rows)) for word in plain(text).split()]
+    columns = [[header, *(row[place] for row in rows)] for place, header in enumerate(headers)][1:]
+    numbers = [[line for text in column for line in plain(text).split("\n")] for column in columns]
+    return [max(map(cell_len, texts)) for texts in (words, *numbers)]
 
 
 def _text(cell: Cell | str | None) -> "Text":

@@ -161,16 +161,22 @@ def _history(panel: Panel, location: Location, origin: int, encoding: TreatmentE
         part=location.part,
         length=int(panel.length[0]),
         origin=origin,
-        outcomes=panel.outcomes[0, : origin + 1].astype(np.float64),
+        outcomes=_known(panel)[: origin + 1],
         treatments=encoding.decode(panel.treatments[0, :origin]),
     )
 
 
+def _known(panel: Panel) -> Floats:
+    """Return the first subject's outcomes `[T,dy]`, NaN where they were not observed."""
+    known: Floats = np.where(panel.observed_outcomes[0], panel.outcomes[0], np.nan).astype(np.float64)
+    return known
+
+
 def _observed(panel: Panel, origin: int, plan: TreatmentPlan, encoding: TreatmentEncoding) -> Floats:
-    """Return what really happened, as long as the plan is what was really given; NaN otherwise."""
+    """Return what was observed, as long as the plan is what was really given; NaN otherwise."""
     observed = np.full((len(plan), panel.outcomes.shape[2]), np.nan)
     steps = min(len(plan), int(panel.length[0]) - 1 - origin)
     given = encoding.decode(panel.treatments[0, origin : origin + steps])
     same = np.logical_and.accumulate((given == plan.values[:steps]).all(axis=1))
-    observed[:steps][same] = panel.outcomes[0, origin + 1 : origin + 1 + steps][same]
+    observed[:steps][same] = _known(panel)[origin + 1 : origin + 1 + steps][same]
     return observed

@@ -3,6 +3,7 @@
 import io
 import textwrap
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,10 @@ FORMATS = ("png", "svg", "pdf")
 PANEL_WIDTH_INCH, PANEL_HEIGHT_INCH, ROW_HEIGHT_INCH = 7.2, 2.9, 0.2
 LEGEND_FONT_POINTS = 9
 LONGEST_NAME = 32
-TITLE_CHARACTERS = 72  # in a line above a panel
+TITLE_CHARACTERS_PER_INCH = 10
+NARROW_PANEL_WIDTH_INCH = 4.2  # where models stand side by side
+MODELS_PER_LINE = 4
+MOST_BANDS = 4
 BAND_ALPHA = 0.13
 TRUTH_DASHES = (0, (4, 2))
 
@@ -50,33 +54,84 @@ def plot_whatif(report: WhatIfReport, path: Path) -> None:
 
 
 def _figure(report: WhatIfReport) -> Figure:
-    strips = treatment_strips(report, _first_shown(report))
-    outcomes, models = len(report.schema.outcomes), len(report.models)
-    heights = [PANEL_HEIGHT_INCH] * outcomes + [ROW_HEIGHT_INCH * strip.n_rows for strip in strips]
-    figure = Figure(figsize=(PANEL_WIDTH_INCH * models, sum(heights) + 1.5), layout="constrained")
-    grid = figure.subplots(len(heights), models, sharex=True, sharey="row", squeeze=False, height_ratios=heights)
-    for column, model in enumerate(report.models):
-        for k in range(outcomes):
-            _draw_outcome(grid[k, column], report, model, k)
-        for strip, axes in zip(strips, grid[outcomes:, column], strict=True):
-            strip.draw(axes)
-        _label(grid[:, column], report, model, strips, first=column == 0)
+    """Draw the models side by side on the same scale, at most four to a line."""
+    first = _first_shown(report)
+    strips = treatment_strips(report, first)
+    heights = [PANEL_HEIGHT_INCH] * len(report.schema.outcomes) + [ROW_HEIGHT_INCH * strip.n_rows for strip in strips]
+    columns = min(len(report.models), MODELS_PER_LINE)
+    lines = [report.models[i : i + columns] for i in range(0, len(report.models), columns)]
+    width = PANEL_WIDTH_INCH if columns == 1 else columns * NARROW_PANEL_WIDTH_INCH + 0.6
     handles = _legend(report)
-    longest = max(len(str(handle.get_label())) for handle in handles)
-    column_inch = (
-        0.6 + longest * LEGEND_FONT_POINTS * 0.6 / 72
-    )  # a handle, then letters about 0.6 points wide per point
-    columns = max(1, min(len(handles), int(PANEL_WIDTH_INCH * models / column_inch)))
+    in_legend = _legend_columns([str(handle.get_label()) for handle in handles], width)
+    below = 0.4 + 0.19 * -(-len(handles) // in_legend)
+    figure = Figure(figsize=(width, (sum(heights) + 0.9) * len(lines) + below), layout="constrained")
+    limits = [_limits(report, first, k) for k in range(len(report.schema.outcomes))]
+    for place, models in zip(figure.subfigures(len(lines), 1, squeeze=False)[:, 0], lines, strict=True):
+        grid = place.subplots(len(heights), columns, sharex=True, sharey="row", squeeze=False, height_ratios=heights)
+        for column, model in enumerate(models):
+            _draw_model(grid[:, column], report, model, strips, limits, first=column == 0)
+        for axes in grid[:, len(models) :].ravel():
+            axes.set_visible(False)
+    if columns > 1:
+        figure.suptitle("\n".join(_wrapped(_about_subject(report), width)), x=0.01, ha="left", fontsize=10)
     figure.legend(
-        handles=handles, loc="outside lower center", ncols=columns, frameon=False, fontsize=LEGEND_FONT_POINTS
+        handles=handles, loc="outside lower center", ncols=in_legend, frameon=False, fontsize=LEGEND_FONT_POINTS
     )
     return figure
+
+
+def _legend_columns(labels: Sequence[str], width_inch: float) -> int:
+    letters_inch = max(map(len, labels)) * LEGEND_FONT_POINTS * 0.6 / 72  # letters are about 0.6 points wide per point
+    return max(1, min(len(labels), int(width_inch / (0.6 + letters_inch))))
 
 
 def _first_shown(report: WhatIfReport) -> int:
     """Return the first step to draw: enough history for context, not so much that the plans become a sliver."""
     horizon = max(len(plan) for plan in report.plans)
-    return max(0, report.history.origin - max(12, 3 * horizon))
+    least, per_step = (12, 3) if len(report.models) == 1 else (8, 2)
+    return max(0, report.history.origin - max(least, per_step * horizon))
+
+
+def _limits(report: WhatIfReport, first: int, outcome: int) -> tuple[float, float]:
+    """Return the range of an outcome's lines, for the same scale in every panel, with room for the spread.
+
+    A spread that is much wider than the lines are apart is cut at the frame: it would flatten all of them.
+    """
+    bands = [report.spread_of(model, i) for model in report.models for i in range(len(report.plans))]
+    lines = [report.history.outcomes[first:], *report.observed, *(report.truth or ())]
+    low, high = _range([*lines, *(band.estimate for band in bands)], outcome)
+    spreads = [values for band in bands for values in (band.lower, band.upper) if values is not None]
+    widest = _range(spreads, outcome) if spreads else (low, high)
+    room = (high - low) or 1.0
+    low, high = max(min(low, widest[0]), low - room), min(max(high, widest[1]), high + room)
+    margin = 0.05 * (high - low) or 0.5
+    return low - margin, high + margin
+
+
+def _range(parts: Sequence[NDArray[np.float64]], outcome: int) -> tuple[float, float]:
+    values = np.concatenate([part[:, outcome] for part in parts])
+    values = values[np.isfinite(values)]
+    return (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
+
+
+def _draw_model(
+    column: NDArray[np.object_],
+    report: WhatIfReport,
+    model: ModelAnswer,
+    strips: Sequence[TreatmentStrip],
+    limits: Sequence[tuple[float, float]],
+    *,
+    first: bool,
+) -> None:
+    outcomes = len(limits)
+    for k, axes in enumerate(column[:outcomes]):
+        _draw_outcome(axes, report, model, k)
+        axes.set_ylim(*limits[k])
+    for strip, axes in zip(strips, column[outcomes:], strict=True):
+        strip.draw(axes)
+        if not first:
+            axes.set_ylabel("")
+    _label(column, report, model, strips, first=first)
 
 
 def _draw_outcome(axes: Axes, report: WhatIfReport, model: ModelAnswer, outcome: int) -> None:
@@ -91,8 +146,11 @@ def _draw_outcome(axes: Axes, report: WhatIfReport, model: ModelAnswer, outcome:
         band = report.spread_of(model, i)
         if band.lower is not None and band.upper is not None:
             lower, upper = _joined(start, band.lower[:, outcome]), _joined(start, band.upper[:, outcome])
-            axes.fill_between(times, lower, upper, color=colour, alpha=BAND_ALPHA, linewidth=0)
-            axes.plot(times, np.stack([lower, upper], axis=1), color=colour, alpha=0.5, linewidth=0.6)
+            if _has_bands(report):
+                axes.fill_between(times, lower, upper, color=colour, alpha=BAND_ALPHA, linewidth=0)
+                axes.plot(times, np.stack([lower, upper], axis=1), color=colour, alpha=0.5, linewidth=0.6)
+            else:
+                axes.vlines(times[-1] + 0.4 + 0.15 * i, lower[-1], upper[-1], color=colour, linewidth=1.6)
         estimate = _joined(start, band.estimate[:, outcome])
         axes.plot(times, estimate, color=colour, marker=marker, markersize=4, markevery=slice(1, None))
         if report.truth is not None:
@@ -109,20 +167,38 @@ def _joined(start: float, values_H: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.concatenate([[start], values_H])
 
 
+def _has_bands(report: WhatIfReport) -> bool:
+    """Return whether the spread is drawn at every step: bands of many plans hide each other."""
+    return len(report.plans) <= MOST_BANDS
+
+
+def _about_subject(report: WhatIfReport) -> str:
+    history = report.history
+    return f"subject {history.name} ({history.part}), origin {history.origin}"
+
+
+def _wrapped(text: str, width_inch: float) -> list[str]:
+    """Return the lines of a title over so many inches."""
+    letters = int(TITLE_CHARACTERS_PER_INCH * width_inch)
+    return textwrap.wrap(label_text(text, 3 * letters), letters, break_on_hyphens=False)
+
+
 def _label(
     column: NDArray[np.object_],
     report: WhatIfReport,
     model: ModelAnswer,
-    strips: list[TreatmentStrip],
+    strips: Sequence[TreatmentStrip],
     *,
     first: bool,
 ) -> None:
-    history = report.history
+    """Write titles and names of axes; `first` is the leftmost column, which has those of the vertical axes."""
     members = f"{model.members} members" if model.members > 1 else "1 member, no interval"
-    trained = ", trained on" if model.trained_on_subject else ""
-    title = f"{model.label} ({members}): subject {history.name} ({history.part}{trained}), origin {history.origin}"
-    lines = textwrap.wrap(label_text(title, 3 * TITLE_CHARACTERS), TITLE_CHARACTERS, break_on_hyphens=False)
-    column[0].set_title("\n".join(lines), fontsize=10, loc="left")
+    trained = ", trained on the subject" if model.trained_on_subject else ""
+    title = f"{model.label} ({members}{trained})"
+    width = NARROW_PANEL_WIDTH_INCH
+    if len(report.models) == 1:
+        title, width = f"{title}: {_about_subject(report)}", PANEL_WIDTH_INCH
+    column[0].set_title("\n".join(_wrapped(title, width)), fontsize=10, loc="left")
     unit = report.schema.step
     column[-1].set_xlabel("step" if unit == "step" else f"step [{label_text(unit)}]")
     column[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -149,6 +225,7 @@ def _legend(report: WhatIfReport) -> list[Line2D | Patch]:
     if report.truth is not None:
         handles.append(Line2D([], [], color="0.4", linestyle=TRUTH_DASHES, linewidth=1.2, label="simulator's truth"))
     if any(model.members > 1 for model in report.models):
-        text = f"{100 * report.level:g} % ensemble spread"
+        where = "" if _has_bands(report) else " at the last step"
+        text = f"{100 * report.level:g} % ensemble spread{where}"
         handles.append(Patch(color="0.4", alpha=2 * BAND_ALPHA, linewidth=0, label=text))
     return handles

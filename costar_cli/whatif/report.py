@@ -26,6 +26,7 @@ COLUMNS = (
 class SubjectHistory:
     """What is known of the subject at the origin: `outcomes [origin+1,dy]`, `treatments [origin,names]` (levels).
 
+    Outcomes that were not observed are NaN; models see what they were filled with.
     `subject` is its number and `name` what the data call it: its label, or the number again.
     """
 

@@ -1,9 +1,12 @@
 """Colours, markers and safe text of what-if plots."""
 
+from costar_cli.figure_style import OKABE_ITO
+from costar_cli.figure_style import label_text as shown_text
+
 __all__ = ["HISTORY_COLOUR", "label_text", "plan_style"]
 
 HISTORY_COLOUR = "0.15"
-PLAN_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe & Ito 2008, colour-blind safe
+PLAN_COLOURS = tuple(colour for name, colour in OKABE_ITO.items() if name != "yellow")  # faint on white
 PLAN_MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # one more than colours, so that pairs repeat late
 MAX_LABEL_CHARACTERS = 90
 
@@ -14,7 +17,5 @@ def plan_style(index: int) -> tuple[str, str]:
 
 
 def label_text(text: str, longest: int = MAX_LABEL_CHARACTERS) -> str:
-    """Return user text that matplotlib shows as it is: no mathematics, no hidden legend entries."""
-    short = text if len(text) <= longest else text[: longest - 3] + "..."
-    plain = short.replace("$", r"\$")
-    return f" {plain}" if plain.startswith("_") else plain
+    """Return user text that matplotlib shows as it is."""
+    return shown_text(text, longest)

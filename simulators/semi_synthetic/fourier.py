@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulators.semi_synthetic.draws import function_generator
-from simulators.semi_synthetic.mechanism import OUTCOMES, TREATMENTS, OutcomeMechanism, TreatmentMechanism, columns
+from simulators.semi_synthetic.mechanism import OUTCOMES, TREATMENTS, Mechanism, columns
 
 __all__ = ["CovariateFunctions", "FourierFunction", "draw_functions"]
 
@@ -29,7 +29,7 @@ class FourierFunction:
     offset: float = 0.0
 
     @classmethod
-    def draw(cls, mechanism: OutcomeMechanism | TreatmentMechanism, rng: np.random.Generator) -> Self:
+    def draw(cls, mechanism: Mechanism, rng: np.random.Generator) -> Self:
         """Draw a function from the prior with the mechanism's covariates, gamma and scale."""
         at = columns(mechanism)
         return cls(

@@ -5,16 +5,14 @@ from typing import Final
 
 from simulators.icu import COVARIATES
 
-__all__ = ["OUTCOMES", "TREATMENTS", "OutcomeMechanism", "TreatmentMechanism", "columns"]
+__all__ = ["OUTCOMES", "TREATMENTS", "Mechanism", "OutcomeMechanism", "TreatmentMechanism", "columns"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OutcomeMechanism:
-    """An outcome without treatment: Z(t) = covariate_weight f(X(t)) + path_weight g(t) + trend_weight B(t).
+class Mechanism:
+    """A random Fourier function f of `covariates`, with kernel exp(-gamma |x-x'|²) and prior sd `scale` / 10.
 
-    f is a random Fourier function of `covariates` with kernel exp(-gamma |x-x'|²) and prior sd `scale` / 10. g is the
-    patient's own Gaussian process path: Matérn covariance of smoothness 5/2 and length `path_hours`, variance 1, plus
-    white noise of variance `path_noise`. B is the patient's spline trend over the stay.
+    It counts `covariate_weight`.
     """
 
     name: str
@@ -22,6 +20,16 @@ class OutcomeMechanism:
     gamma: float
     scale: float
     covariate_weight: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutcomeMechanism(Mechanism):
+    """An outcome without treatment: Z(t) = covariate_weight f(X(t)) + path_weight g(t) + trend_weight B(t).
+
+    g is the patient's own Gaussian process path: Matérn covariance of smoothness 5/2 and length `path_hours`, variance
+    1, plus white noise of variance `path_noise`. B is the patient's spline trend over the stay.
+    """
+
     path_hours: float
     path_noise: float
     path_weight: float
@@ -29,23 +37,17 @@ class OutcomeMechanism:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TreatmentMechanism:
+class TreatmentMechanism(Mechanism):
     """A treatment: when it is given, and what it does.
 
     It is given at t with probability sigmoid(bias + outcome_weight m(t) + covariate_weight f(X(t))): m is the mean of
-    the confounding outcomes (`confounders`, positions in `OUTCOMES`) over hours max(0, t - look_back)..t, f a random
-    Fourier function of `covariates` with `gamma` and `scale` as above. Given with probability p, it adds
-    `full_effect` p / sqrt(d) to the outcomes in `acts_on`, d = 1..`effect_hours` hours later.
+    the confounding outcomes (`confounders`, positions in `OUTCOMES`) over hours max(0, t - look_back)..t. Given with
+    probability p, it adds `full_effect` p / sqrt(d) to the outcomes in `acts_on`, d = 1..`effect_hours` hours later.
     """
 
-    name: str
-    covariates: tuple[str, ...]
-    gamma: float
-    scale: float
     confounders: tuple[int, ...]
     look_back: int
     outcome_weight: float
-    covariate_weight: float
     bias: float
     full_effect: float
     effect_hours: int
@@ -135,6 +137,6 @@ TREATMENTS: Final = (
 )
 
 
-def columns(mechanism: OutcomeMechanism | TreatmentMechanism) -> list[int]:
+def columns(mechanism: Mechanism) -> list[int]:
     """Return the positions of a mechanism's covariates among the 25."""
     return [COVARIATES.index(name) for name in mechanism.covariates]

@@ -1,16 +1,20 @@
 """Artifacts for tests: sound ones, and ones changed with h5py and given a correct header again."""
 
 import dataclasses
+import time
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
+import pytest
 
-from costar_cli.artifact import Artifact, write_artifact
+from costar_cli.artifact import Artifact, describe, read_artifact, read_header, verify_artifact, write_artifact
 from costar_cli.artifact.digest import canonical_json, parse_json, sha256
 from costar_cli.artifact.header import HEADER_BYTES, body_sha256, read_file_header
+from costar_cli.errors import ArtifactError
 
 META = {"finished": [], "current": None, "fingerprint": "f"}
 
@@ -32,6 +36,15 @@ def sample_arrays(seed: int = 0) -> dict[str, Any]:
         "names": np.array(["Ärztin", "", "日本"]),
         "sigma": np.array(0.25),
     }
+
+
+OLD, NEW = sample_arrays(1), sample_arrays(2)
+
+
+def assert_old_and_alone(path: Path) -> None:
+    """Check that a folder holds the artifact of `OLD` and nothing else."""
+    np.testing.assert_array_equal(read_artifact(path).arrays["plan"], OLD["plan"])
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
 
 
 def reseal(path: Path, *, manifest: bytes | None = None, **changes: Any) -> None:
@@ -90,3 +103,26 @@ def declare(path: Path, name: str, dtype: str, shape: tuple[int, ...], digest: s
         content["arrays"][name] = {"dtype": dtype, "shape": list(shape), "sha256": digest}
 
     edit_manifest(path, change)
+
+
+def refused(path: Path, words: str, group: str = "") -> ArtifactError:
+    """Check that every door refuses the file, soon and in little memory, and return the error."""
+    start = time.monotonic()
+    tracemalloc.start()
+    errors = []
+    for read in (read_header, describe, read_artifact, verify_artifact):
+        with pytest.raises(ArtifactError) as caught:
+            read(path)
+        errors.append(caught.value)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    error = errors[-1]
+    assert {str(e) for e in errors} == {str(error)}
+    assert words in " ".join([error.problem, *error.details])
+    assert error.where is not None
+    assert str(path) in error.where
+    assert group in error.where
+    assert error.fix
+    assert time.monotonic() - start < 5
+    assert peak < 100e6
+    return error

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from benchmarks.all import render
-from benchmarks.measure import Figure, Measured, Timing, describe, document, interleaved, machine_slug, ratio, run_child
+from benchmarks.machine import machine_slug
+from benchmarks.measure import Figure, Measured, Timing, describe, document, interleaved, ratio, run_child
 
 
 def test_rivals_take_turns_and_warm_up_unseen() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import all as all_benchmarks
-from benchmarks.measure import ROOT, machine_slug
+from benchmarks.machine import ROOT, machine_slug
 
 DOCUMENT = {"benchmark", "command", "date", "commit", "machine", "load_average", "options", "figures", "details"}
 FIGURES = {

@@ -34,13 +34,13 @@ def test_flags_win_over_environment_over_file_over_preset_over_default(tmp_path:
     environ = {"COSTAR_PRETRAIN_EPOCHS": "21", "COSTAR_PRETRAIN_MEMBERS": "22"}
     settings = resolve({PretrainConfig: {"epochs": 31}}, preset="quick", file=file, environ=environ)
     config = settings[PretrainConfig]
-    assert (config.epochs, config.members, config.patience, config.batch_size) == (31, 22, 13, 64)
+    assert (config.epochs, config.members, config.patience, config.learning_rate) == (31, 22, 13, 1e-3)
     assert settings[FinetuneConfig].epochs == PRESETS["quick"]["finetune.epochs"]
     assert settings.origins["pretrain.epochs"] == "--epochs"
     assert settings.origins["pretrain.members"] == "COSTAR_PRETRAIN_MEMBERS"
     assert settings.origins["pretrain.patience"] == str(file)
     assert settings.origins["finetune.epochs"] == "preset quick"
-    assert settings.origins["pretrain.batch_size"] == "default"
+    assert settings.origins["pretrain.learning_rate"] == "default"
 
 
 @given(

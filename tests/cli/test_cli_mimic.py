@@ -52,6 +52,9 @@ def test_simulate_tells_how_many_were_left_out(call: Callable[..., Run], tmp_pat
     told = call("simulate", "mimic", *TINY, "-w", tmp_path / "w").err
     for count in ("280 stays, ", "shorter than 20 hours, ", "outside both age groups, ", "target in no part"):
         assert count in told
+    kept = call("simulate", "mimic", *TINY, "-w", tmp_path / "w", "--json").document["result"]["kept"]
+    assert kept["stays"] == 280
+    assert kept["shorter than 20 hours"] > 0
 
 
 def test_evaluate_scores_all_set_ups_and_says_whose_labels_were_used(icu: Path, call: Callable[..., Run]) -> None:

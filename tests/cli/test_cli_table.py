@@ -5,11 +5,13 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from cli_world import REPOSITORY, TINY_COHORT, Run, run_process
 
 from costar_cli.artifact import read_header
 from costar_cli.exit_codes import ExitCode
+from costar_cli.panel.store import read_dataset
 
 Call = Callable[..., Run]
 EXAMPLE = REPOSITORY / "examples" / "own-data"
@@ -76,6 +78,42 @@ def test_the_same_tables_are_up_to_date_and_others_are_not_replaced(tmp_path: Pa
     config = read_header(tmp_path / "costar-workspace" / "data.h5").meta["config"]
     assert config["schema"]["columns"]["glucose"] == {"role": "outcome", "unit": "mg/dL"}
     assert config["ingestion"]["filled"]["crp"]["missing"] > 500
+
+
+def test_outcomes_that_were_not_observed_are_no_targets_and_go_to_tables_and_back(tmp_path: Path, call: Call) -> None:
+    rows = TABLE.read_text().splitlines()
+    holes = [row if i % 7 or not i else row.rpartition(",")[0] + "," for i, row in enumerate(rows)]
+    (tmp_path / "holes.csv").write_text("\n".join(holes) + "\n")
+    schema = SCHEMA.read_text().replace('unit = "mg/dL" }', 'unit = "mg/dL", missing = "fill" }')
+    (tmp_path / "schema.toml").write_text(schema)
+    run = run_process("ingest", "table", "holes.csv", "--schema", "schema.toml", cwd=tmp_path)
+    assert run.code == 0, run.err
+    [told] = [line for line in run.err.splitlines() if "outcome 'glucose'" in line]
+    assert "missing values; models see what they were filled with, but neither learn to predict it nor are" in told
+    report = call("inspect", "costar-workspace/data.h5", "--report", "-", "--json").document["result"]["report"]
+    assert "glucose" in [missing["variable"] for missing in report["missing"]]
+    assert {round(outcome["observed"], 1) for outcome in report["outcomes"]} == {0.9}
+    assert any("'glucose' was observed at 8" in finding["problem"] for finding in report["findings"])
+    assert call("finetune", "--method", "ridge").code == 0
+    assert call("inspect", "costar-workspace/data.h5", "--export", "tables", "--format", "csv").code == 0
+    written = (tmp_path / "tables" / "table.csv").read_text().splitlines()
+    column = written[0].split(",").index("glucose")
+    missing = sum(not row.split(",")[column] for row in written[1:])
+    assert 0 < missing <= sum(row.endswith(",") for row in holes)
+    files = ["tables/table.csv", "--schema", "tables/schema.toml", "--queries", "tables/queries.csv"]
+    assert call("ingest", "table", *files, "-w", "again").code == 0
+    ours, theirs = (read_dataset(tmp_path / place / "data.h5") for place in ("costar-workspace", "again"))
+    assert ours.schema == theirs.schema
+    for part, panel in ours.panels.items():
+        assert panel.outcome_observed is not None
+        assert np.array_equal(panel.outcome_observed, theirs.panels[part].outcome_observed)
+        assert np.allclose(panel.outcomes, theirs.panels[part].outcomes, rtol=1e-6)
+        assert np.array_equal(panel.covariates, theirs.panels[part].covariates)
+    asked = {part: sets["rolling_origin"] for part, sets in ours.queries.items() if sets}
+    assert {str(part) for part in asked} == {"source/test", "target/test"}
+    for part, queries in asked.items():
+        assert np.array_equal(queries.scored, theirs.queries[part]["rolling_origin"].scored)
+        assert not queries.scored.all()
 
 
 def test_init_writes_a_schema_that_works_and_never_replaces_one_silently(tmp_path: Path, call: Call) -> None:

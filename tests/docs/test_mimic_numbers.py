@@ -1,4 +1,4 @@
-"""The figures of docs/data-mimic.md are those that docs/figures_mimic.py computes."""
+"""The figures of docs/data-mimic.md are those that docs/mimic_numbers.py computes."""
 
 import sys
 from collections.abc import Iterator
@@ -12,12 +12,12 @@ PAGE = (REPOSITORY / "docs" / "data-mimic.md").read_text("utf-8")
 
 sys.path.insert(0, str(REPOSITORY / "docs"))
 
-import figures_mimic  # noqa: E402
+import mimic_numbers  # noqa: E402
 
 
 @pytest.fixture(scope="module")
 def cohort() -> IcuCohort:
-    return simulate_icu(figures_mimic.CALIBRATION_STAYS, seed=0)
+    return simulate_icu(mimic_numbers.CALIBRATION_STAYS, seed=0)
 
 
 def missing(lines: Iterator[str]) -> list[str]:
@@ -26,11 +26,11 @@ def missing(lines: Iterator[str]) -> list[str]:
 
 
 def test_calibration_and_correlations_are_the_measured_ones(cohort: IcuCohort) -> None:
-    for table in (figures_mimic.calibration_table, figures_mimic.correlation_table, figures_mimic.lag_table):
+    for table in (mimic_numbers.calibration_table, mimic_numbers.correlation_table, mimic_numbers.lag_table):
         assert missing(table(cohort)) == []
 
 
 @pytest.mark.slow
 def test_patients_per_part_and_treatment_rates_are_the_simulated_ones() -> None:
-    assert missing(figures_mimic.split_table()) == []
-    assert missing(figures_mimic.treatment_table()) == []
+    assert missing(mimic_numbers.split_table()) == []
+    assert missing(mimic_numbers.treatment_table()) == []

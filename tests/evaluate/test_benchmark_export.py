@@ -51,6 +51,15 @@ def test_csv_holds_steps_beyond_those_that_tables_show():
     assert float(row["avg"]) == 3.5
     (printed,) = [line for line in to_markdown(report(tables(long, horizon=11))).splitlines() if "| COSTAR |" in line]
     assert "11.0" not in printed
+    assert row["averaged_steps"] == "6"
+    assert "Avg: over τ = 1..6 of 11" in to_markdown(report(tables(long, horizon=11, name="other"), horizon=11))
+
+
+def test_one_data_set_says_that_deviations_are_over_members_alone(made):
+    assert "± sd over the members of 2 data sets together; data set seeds 10, 11" in to_markdown(made)
+    one = replace(made, seeds=(10,))
+    for text in (to_markdown(one), to_latex(one)):
+        assert "all trained on one data set" in text
 
 
 def test_comparisons_and_costs_parse_back(made):
@@ -89,6 +98,12 @@ def test_latex_is_laid_out_as_the_papers_and_escapes_units(made):
     assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 1
     rows = [line for line in text.splitlines() if line.endswith(r"\\") and "multicolumn" not in line]
     assert {line.count("&") for line in rows} == {8}
+    assert text.startswith("% \\usepackage{booktabs}\n")
+    assert r"Avg: over $\tau=1..6$. Gain: by how much COSTAR's Avg is lower" in text
+    content = text.split("\n", 1)[1]
+    assert content.replace(r"\%", "").count("%") == 0  # or LaTeX would read the rest of the line as a comment
+    assert content.count("{") == content.count("}")
+    assert content.replace(r"\$", "").count("$") % 2 == 0
 
 
 def test_the_json_document_has_everything_and_no_number_that_is_not_finite(made):

@@ -12,7 +12,7 @@ CONFIG = EvaluateConfig(bootstrap=0)
 def test_the_value_at_the_origin_is_repeated_whatever_the_plan():
     on = worlds.panel(4)
     queries = worlds.counterfactual_queries(on, 6, 3)
-    model = LastValue(6, worlds.schema(), Scaler.fit(on, worlds.schema()))
+    model = LastValue(horizon=6, schema=worlds.schema(), scaler=Scaler.fit(on, worlds.schema()))
     prediction = model.rollout(on, queries)
     assert prediction.shape == (1, 12, 6, 1)
     for q in range(12):

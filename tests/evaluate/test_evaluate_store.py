@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import evaluate_worlds as worlds
 import numpy as np
 import pytest
@@ -34,6 +36,18 @@ def test_a_report_survives_the_artifact_with_its_errors(report, path):
             assert np.array_equal(ours.members, theirs.members)
             assert np.array_equal(ours.ensemble, theirs.ensemble)
             assert np.array_equal(ours.count, theirs.count)
+            assert ours.cluster is None
+
+
+def test_a_report_survives_with_the_units_that_are_resampled(report, tmp_path):
+    unit_N = np.arange(len(report.errors[0].count)) // 3
+    clustered = replace(report, errors=tuple(e and replace(e, cluster=unit_N) for e in report.errors))
+    write_evaluation(tmp_path / "evaluation.h5", clustered, parents=PARENTS, fingerprint="f" * 64)
+    back = read_evaluation(tmp_path / "evaluation.h5")
+    for ours, theirs in zip(back.errors, clustered.errors, strict=True):
+        if theirs is not None:
+            assert np.array_equal(ours.cluster, theirs.cluster)
+            assert np.array_equal(ours.by_cluster().members, theirs.by_cluster().members)
 
 
 def test_two_rows_can_be_paired_from_the_file_alone(path):

@@ -1,25 +1,21 @@
 """Small worlds for the transformers: their settings, fits that take a second, and the formulas written out."""
 
 from collections.abc import Callable
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from costar_cli.artifact import Artifact
 from costar_cli.config.models import Config, FinetuneConfig, RuntimeConfig
 from costar_cli.config.transformers import CtConfig, CtErmConfig, EdctConfig
-from costar_cli.methods import METHODS, FittedModel
+from costar_cli.methods import FittedModel
 from costar_cli.methods.base import FitTask
 from costar_cli.methods.transformers.ct_network import CtNetwork
 from costar_cli.methods.transformers.model import TransformerModel
 from costar_cli.methods.transformers.units import Attention, FeedForward, Norm, Tables
 from costar_cli.panel import Dataset, Panel, Queries, Scaler
-from costar_cli.panel.tensors import PanelTensors
-from costar_cli.reporting import NullReporter
-from costar_cli.train import Trained, finetune
+from costar_cli.train import Trained
+from tests.fits import fit_method, model_of
+from tests.methods import rnn_worlds
 
 SMALL = {"batch_size": 16, "learning_rate": 0.01}
 CT_SHAPE = {"width": 8, "representation": 6, "hidden": 5, "layers": 2, "clip_distance": 4, **SMALL}
@@ -48,35 +44,9 @@ def fit(
     """Fit a method of `SETTINGS` and read what it stored."""
     domain, settings = changes.pop("domain", "source"), changes.pop("settings", SETTINGS[name])
     config = FinetuneConfig.model_validate({"epochs": 2, "members": 2, "seed": 5, **changes})
-    with TemporaryDirectory() as folder:
-        trained = finetune(
-            dataset,
-            config,
-            runtime or RuntimeConfig(device="cpu"),
-            domain=domain,
-            start=start,
-            checkpoint=Path(folder) / "run.h5",
-            fingerprint="f",
-            reporter=NullReporter(),
-            method=METHODS[name.split(maxsplit=1)[0]],
-            settings=settings,
-        )
-    return trained, as_model(trained)
-
-
-def as_model(trained: Trained) -> TransformerModel:
-    """Return the model that an artifact with this content holds."""
-    artifact = Artifact(
-        kind="model",
-        arrays=trained.arrays,
-        meta=trained.meta,
-        parents=trained.parents,
-        digest="d",
-        schema_version="1.0",
-        versions={},
-        path=None,
-    )
-    return METHODS[trained.meta["method"]].load(artifact)
+    method = name.split(maxsplit=1)[0]
+    trained = fit_method(dataset, method, settings, config, runtime=runtime, domain=domain, start=start)
+    return trained, model_of(trained)
 
 
 def task(dataset: Dataset, name: str, *, members: int = 1, **changes: object) -> FitTask:
@@ -89,24 +59,12 @@ def task(dataset: Dataset, name: str, *, members: int = 1, **changes: object) ->
     )  # fmt: skip
 
 
-def tensors(model: TransformerModel, panel: Panel) -> PanelTensors:
-    """Return the panel as the model sees it."""
-    return PanelTensors.from_panel(panel, model.scaler, dtype=next(iter(model.params.values())).dtype)
-
-
 def ask(dataset: Dataset, panel: Panel, n: int = 40, horizon: int | None = None) -> Queries:
     """Return queries at random origins, the first and the last observed step among them, with random plans."""
-    rng = np.random.default_rng(0)
-    subject = rng.integers(panel.n_subjects, size=n).astype(np.int32)
-    origin = (rng.random(n) * panel.length[subject]).astype(np.int16)
-    origin[0], origin[1] = 0, panel.length[subject[1]] - 1
-    subject[-6:], origin[-6:] = subject[1], origin[1]  # several plans of one history
-    shape, encoding = (n, horizon or dataset.horizon), dataset.schema.treatments
-    if encoding.mode == "multiclass":
-        plan = np.eye(encoding.width, dtype=np.uint8)[rng.integers(encoding.width, size=shape)]
-    else:
-        plan = rng.integers(2, size=(*shape, encoding.width)).astype(np.uint8)
-    return Queries(subject, origin, plan)
+    queries = rnn_worlds.ask(dataset, panel, n, horizon)
+    for values in (queries.subject, queries.origin):
+        values[-6:] = values[1]  # several plans of one history
+    return queries
 
 
 def normalised(norm: Norm, unit: int, values: Tensor) -> Tensor:

@@ -1,18 +1,15 @@
 """Small worlds for the linear methods: panels of any dimensions, and fits of any method through the workflow."""
 
-from pathlib import Path
-from tempfile import TemporaryDirectory
-
 import numpy as np
 
-from costar_cli.artifact import Artifact
 from costar_cli.config.linear_gaussian import LinearGaussianConfig
-from costar_cli.config.models import Config, FinetuneConfig, RuntimeConfig
-from costar_cli.methods import METHODS, FittedModel
+from costar_cli.config.models import Config, FinetuneConfig
+from costar_cli.methods import FittedModel
 from costar_cli.panel import Dataset, Panel, PanelSchema, Part, Queries, TreatmentEncoding, Variable
 from costar_cli.panel.linear_gaussian import simulate_linear
 from costar_cli.reporting import NullReporter
-from costar_cli.train import Trained, finetune
+from costar_cli.train import Trained
+from tests.fits import fit_method, model_of
 
 __all__ = ["SMALL", "answer", "fit", "linear_data", "model_of", "random_dataset", "random_panel", "random_queries"]
 
@@ -32,33 +29,7 @@ def fit(
     start: FittedModel | None = None,
     config: FinetuneConfig | None = None,
 ) -> Trained:
-    with TemporaryDirectory() as folder:
-        return finetune(
-            dataset,
-            config or FinetuneConfig(),
-            RuntimeConfig(device="cpu"),
-            domain=domain,
-            start=start,
-            checkpoint=Path(folder) / "run.h5",
-            fingerprint="f",
-            reporter=NullReporter(),
-            method=METHODS[method],
-            settings=settings,
-        )
-
-
-def model_of(trained: Trained, digest: str = "d") -> FittedModel:
-    artifact = Artifact(
-        kind="model",
-        arrays=trained.arrays,
-        meta=trained.meta,
-        parents=trained.parents,
-        digest=digest,
-        schema_version="1.0",
-        versions={},
-        path=None,
-    )
-    return METHODS[trained.meta["method"]].load(artifact)
+    return fit_method(dataset, method, settings, config or FinetuneConfig(), domain=domain, start=start)
 
 
 def random_panel(schema: PanelSchema, n: int, steps: int, seed: int = 0, first_id: int = 0) -> Panel:

@@ -1,20 +1,15 @@
 """Small worlds for the recurrent methods: a ward with every kind of column, and fits that take a second."""
 
-from pathlib import Path
-from tempfile import TemporaryDirectory
-
 import numpy as np
 
-from costar_cli.artifact import Artifact
 from costar_cli.config.models import Config, FinetuneConfig, RuntimeConfig
 from costar_cli.config.recurrent import CrnConfig, CrnErmConfig, GNetConfig, RmsnConfig
-from costar_cli.methods import METHODS
 from costar_cli.methods.recurrent.model import RecurrentModel
 from costar_cli.panel import Dataset, Panel, PanelSchema, Part, Queries, Scaler
 from costar_cli.panel.schema import TreatmentEncoding, Variable
 from costar_cli.panel.tensors import PanelTensors
-from costar_cli.reporting import NullReporter
-from costar_cli.train import Trained, finetune
+from costar_cli.train import Trained
+from tests.fits import fit_method, model_of
 
 SMALL, LARGE = ({"batch_size": size, "learning_rate": 0.01} for size in (16, 64))
 SETTINGS: dict[str, Config] = {
@@ -86,40 +81,14 @@ def fit(
     """Fit a method and read what it stored."""
     domain = changes.pop("domain", "source")
     config = FinetuneConfig.model_validate({"epochs": 2, "members": 2, "seed": 5, **changes})
-    with TemporaryDirectory() as folder:
-        trained = finetune(
-            dataset,
-            config,
-            runtime or RuntimeConfig(device="cpu"),
-            domain=domain,
-            start=start,
-            checkpoint=Path(folder) / "run.h5",
-            fingerprint="f",
-            reporter=NullReporter(),
-            method=METHODS[method],
-            settings=settings or SETTINGS[method],
-        )
-    return trained, as_model(trained)
-
-
-def as_model(trained: Trained) -> RecurrentModel:
-    """Return the model that an artifact with this content holds."""
-    artifact = Artifact(
-        kind="model",
-        arrays=trained.arrays,
-        meta=trained.meta,
-        parents=trained.parents,
-        digest="d",
-        schema_version="1.0",
-        versions={},
-        path=None,
-    )
-    model = METHODS[trained.meta["method"]].load(artifact)
+    settings = settings or SETTINGS[method]
+    trained = fit_method(dataset, method, settings, config, runtime=runtime, domain=domain, start=start)
+    model = model_of(trained)
     assert isinstance(model, RecurrentModel)
-    return model
+    return trained, model
 
 
-def ask(model: RecurrentModel, panel: Panel, n: int = 40, horizon: int | None = None) -> Queries:
+def ask(model: RecurrentModel | Dataset, panel: Panel, n: int = 40, horizon: int | None = None) -> Queries:
     """Return queries at random origins, the last observed step among them, with random plans."""
     rng = np.random.default_rng(0)
     subject = rng.integers(panel.n_subjects, size=n).astype(np.int32)

@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from costar_cli.config.models import FinetuneConfig, RuntimeConfig
+from costar_cli.config.models import FinetuneConfig
 from costar_cli.config.transformers import CtConfig, EdctConfig
 from costar_cli.errors import MismatchError
 from costar_cli.methods import METHODS
 from costar_cli.methods.transformers.model import TransformerModel
 from costar_cli.panel import Dataset
-from costar_cli.reporting import NullReporter
-from costar_cli.train import checkpoint, finetune, loop
+from tests.fits import KilledError, die_at_step, fit_method
 from tests.methods.ct_worlds import CT_SHAPE, EDCT_SHAPE, EXACT, SETTINGS, ask, fit, task
 from tests.methods.rnn_worlds import ward
 
@@ -58,35 +57,13 @@ def test_same_seed_gives_the_same_numbers_and_another_seed_others(name, dataset,
     assert not any(torch.equal(v, models[name].params[key]) for key, v in other.params.items() if "weight" in key)
 
 
-class KilledError(Exception):
-    pass
-
-
 @pytest.mark.parametrize(("name", "steps"), [("ct", 5), ("ct-erm", 4), ("edct", 4), ("edct with confusion", 9)])
 def test_a_killed_run_continues_to_the_same_weights(name, steps, dataset, models, tmp_path: Path, monkeypatch):
     def run():
-        return finetune(
-            dataset,
-            FinetuneConfig(epochs=2, members=2, seed=5),
-            RuntimeConfig(device="cpu"),
-            domain="source",
-            start=None,
-            checkpoint=tmp_path / "run.h5",
-            fingerprint="f",
-            reporter=NullReporter(),
-            method=METHODS[name.split()[0]],
-            settings=SETTINGS[name],
-        )
+        config = FinetuneConfig(epochs=2, members=2, seed=5)
+        return fit_method(dataset, name.split()[0], SETTINGS[name], config, run_state=tmp_path / "run.h5")
 
-    calls, step = iter(range(10**6)), loop.training_step
-
-    def dying_step(*args):
-        if next(calls) == steps:
-            raise KilledError
-        return step(*args)
-
-    monkeypatch.setattr(loop, "training_step", dying_step)
-    monkeypatch.setattr(checkpoint.time, "monotonic", iter(range(0, 10**9, 10**3)).__next__)  # every step is saved
+    die_at_step(monkeypatch, steps)
     with pytest.raises(KilledError):
         run()
     monkeypatch.undo()

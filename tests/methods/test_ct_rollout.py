@@ -16,7 +16,7 @@ from costar_cli.methods.transformers.ct_network import CtNetwork
 from costar_cli.methods.transformers.grouping import MOST_PLANS, query_batches
 from costar_cli.methods.transformers.model import TransformerModel, member_network
 from costar_cli.panel import Dataset, Panel, Part, Queries
-from tests.methods.ct_worlds import EXACT, ask, fit, tensors
+from tests.methods.ct_worlds import EXACT, ask, fit
 from tests.methods.rnn_worlds import ward
 
 PART = Part("source", "test")
@@ -39,7 +39,7 @@ def panel(dataset) -> Panel:
 
 def naive(model: CtModel, panel: Panel, queries: Queries) -> np.ndarray:
     """Answer queries one by one, every step with a pass over the whole sequence (spec models C.5)."""
-    seen = tensors(model, panel)
+    seen = model.scaled(panel)
     dx, da, _, _ = model.schema.dims
     result = np.zeros((model.members, len(queries), queries.horizon, len(model.schema.outcomes)))
     for r in range(model.members):

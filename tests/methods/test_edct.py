@@ -13,7 +13,7 @@ from costar_cli.methods.transformers.edct import DecoderStage, EdctModel
 from costar_cli.methods.transformers.edct_network import EdctDecoder, EdctEncoder
 from costar_cli.methods.transformers.model import member_network
 from costar_cli.panel import Dataset
-from tests.methods.ct_worlds import EDCT_SHAPE, SETTINGS, ask, attended, causal_rows, fed_forward, fit, task, tensors
+from tests.methods.ct_worlds import EDCT_SHAPE, SETTINGS, ask, attended, causal_rows, fed_forward, fit, task
 from tests.methods.rnn_worlds import ward
 
 DIMS = {"tumor": (0, 4, 1, 1), "mimic": (25, 3, 2, 44), "m5": (47, 22, 1, 22)}
@@ -153,7 +153,7 @@ def test_each_member_decodes_its_own_representations(decoder_stage):
 
 def test_the_decoder_walks_as_it_was_trained(model, dataset):
     """A walk fed with observed outcomes gives what the training pass gives for the same origin."""
-    panel = tensors(model, dataset.panel("source", "test"))
+    panel = model.scaled(dataset.panel("source", "test"))
     states, steps = model.states(1, panel), dataset.horizon - 1
     begin = states.walks(slice(0, len(panel.v_NV)))
     subjects, origin = torch.tensor([0, 2, 3]), 3
@@ -177,7 +177,7 @@ def test_the_decoder_walks_as_it_was_trained(model, dataset):
 def test_rollouts_feed_predictions_back(model, dataset):
     """Answers one by one, encoder and decoder run anew for each step (spec models C.0)."""
     panel = dataset.panel("source", "test")
-    queries, seen = ask(dataset, panel, n=14), tensors(model, panel)
+    queries, seen = ask(dataset, panel, n=14), model.scaled(panel)
     answers = model.rollout(panel, queries)
     sd = model.scaler.outcomes[1]
     encoder = member_network(EdctEncoder(dataset.schema.dims, SHAPE.encoder), model.params, 0, "encoder.")

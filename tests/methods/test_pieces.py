@@ -7,7 +7,9 @@ import pytest
 import torch
 
 from costar_cli.methods import pieces
-from costar_cli.methods.pieces import on_cores
+from costar_cli.methods.dropout import MaskSource
+from costar_cli.methods.pieces import map_pieces, on_cores
+from costar_cli.methods.streams import Stream
 
 CPU = torch.device("cpu")
 
@@ -44,3 +46,35 @@ def test_threads_keep_to_one_core_each_only_where_they_use_all(two_threads, monk
     monkeypatch.setattr(os, "sched_setaffinity", lambda _thread, core: chosen.append(core), raising=False)
     assert list(on_cores(str, range(3), device=CPU)) == ["0", "1", "2"]
     assert sorted(map(min, chosen)) == ([0, 1] if bound else [])
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_pieces_that_are_computed_again_have_the_same_gradients(two_threads, monkeypatch, threads):
+    torch.set_num_threads(threads)
+    pieces._workers.cache_clear()
+    runs: list[int] = []
+
+    def gradients(kept: int) -> tuple[torch.Tensor, int]:
+        monkeypatch.setattr(pieces, "KEPT_PIECES", kept)
+        runs.clear()
+        masks = MaskSource({"m": (3,)}, 0.5, [Stream(7)], device=CPU, dtype=torch.float64)
+        weight_R3 = torch.linspace(-1, 1, 3, dtype=torch.float64)[None].requires_grad_()
+
+        def piece_of(index: int):
+            to_masks = masks.draw(2)
+
+            def piece(_module, params):
+                runs.append(index)
+                return ((params["w"][:, None] * to_masks()["m"]).sin() * (index + 1),)
+
+            return piece
+
+        parts = map_pieces(torch.nn.Identity(), map(piece_of, range(5)), {"w": weight_R3}, device=CPU)
+        (slope,) = torch.autograd.grad(torch.cat([part for (part,) in parts], dim=1).square().sum(), [weight_R3])
+        return slope, len(runs)
+
+    kept, once = gradients(5)
+    again, more = gradients(2)
+    assert torch.equal(kept, again)
+    assert torch.count_nonzero(kept) >= 2
+    assert (once, more) == (5, 8)  # three of five pieces ran twice

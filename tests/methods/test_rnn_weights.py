@@ -6,8 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costar_cli.methods.recurrent.rows import OriginRows
 from costar_cli.methods.recurrent.weights import TreatmentWeights, log_likelihood
+from costar_cli.methods.windows import OriginRows
 from tests.methods.rnn_worlds import tensors, ward
 
 STEPS = 3

@@ -124,6 +124,7 @@ def same_up_to_padding(got: Panel, want: Panel) -> None:
     for name in ("statics", "length", "subject_id"):
         assert np.array_equal(getattr(got, name), getattr(want, name)), name
     assert got.names == want.names
+    assert np.array_equal(got.observed_outcomes, want.observed_outcomes[:, :longest])
     assert (got.cluster is None) == (want.cluster is None)
     assert got.cluster is None or np.array_equal(got.cluster, want.cluster)
 

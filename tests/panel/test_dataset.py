@@ -74,7 +74,8 @@ def test_panel_arrays_must_agree(tumor_dataset: Dataset):
 def test_panel_rows_are_taken_in_order(tumor_dataset: Dataset):
     plain = tumor_dataset.panel("source", "val")
     names, items = np.array([f"p{i}" for i in plain.subject_id]), plain.subject_id // 2
-    panel = replace(plain, label=names, cluster=items)
+    mask = plain.observed[..., None] & (np.arange(plain.n_steps)[:, None] != 2)
+    panel = replace(plain, label=names, cluster=items, outcome_observed=mask)
     rows = np.array([5, 2, 2])
     for field in Panel.__slots__:
         assert np.array_equal(getattr(panel.take(rows), field), getattr(panel, field)[rows])

@@ -67,6 +67,7 @@ def test_recorded_outcomes_are_stored_and_gaps_take_the_last_one(factual: Datase
         assert np.array_equal(stored[seen], recorded[seen])
         gaps = np.flatnonzero(~seen[1:]) + 1
         assert np.array_equal(stored[gaps], stored[gaps - 1])
+        assert np.array_equal(factual.panels[part].observed_outcomes[0, : len(recorded), 0], seen)
 
 
 def test_nothing_is_filled_with_later_values():

@@ -85,7 +85,8 @@ def test_changing_target_data_changes_no_scaled_source_array(tumor_dataset: Data
         tensors = [
             PanelTensors.from_panel(panel, scaler) for part, panel in dataset.panels.items() if part.domain == "source"
         ]
-        return [getattr(t, name).numpy() for t in tensors for name in PanelTensors.__slots__]
+        arrays = [getattr(t, name) for t in tensors for name in PanelTensors.__slots__]
+        return [values.numpy() for values in arrays if values is not None]
 
     other = {
         part: replace(panel, outcomes=panel.outcomes * 7 + 1, statics=panel.statics - 9)

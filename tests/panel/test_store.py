@@ -13,7 +13,7 @@ from costar_cli.artifact.spec import KINDS
 from costar_cli.config.models import TumorConfig
 from costar_cli.errors import ArtifactError, CostarError, DataError, MismatchError
 from costar_cli.panel import Dataset, Panel, Part, Queries
-from costar_cli.panel.store import read_dataset, write_dataset
+from costar_cli.panel.store import count_dataset, read_dataset, write_dataset
 from costar_cli.panel.tumor import simulate_tumor, tumor_truth
 from costar_cli.reporting import NullReporter
 from tests.property.strategies import datasets
@@ -90,6 +90,26 @@ def tumor_file(tumor_dataset: Dataset, tmp_path_factory: pytest.TempPathFactory)
     path = tmp_path_factory.mktemp("store") / "data.h5"
     write_dataset(path, tumor_dataset, fingerprint="abc")
     return path
+
+
+def test_input_files_are_the_parents_of_a_data_set_and_part_of_its_digest(tumor_dataset: Dataset, tmp_path: Path):
+    first, second = (
+        write_dataset(tmp_path / f"{mark}.h5", tumor_dataset, fingerprint="abc", parents={"sales.csv": mark * 64})
+        for mark in ("a", "b")
+    )
+    assert read_header(tmp_path / "a.h5").parents == {"sales.csv": "a" * 64}
+    assert first.digest != second.digest
+
+
+def test_a_data_set_is_counted_without_its_series(tumor_dataset: Dataset, tumor_file: Path):
+    counts = count_dataset(tumor_file)
+    assert (counts.name, counts.kept) == (tumor_dataset.name, None)
+    assert [part.part for part in counts.parts] == list(tumor_dataset.panels)
+    for part in counts.parts:
+        panel = tumor_dataset.panels[part.part]
+        assert (part.subjects, part.steps) == (panel.n_subjects, panel.length.sum())
+        asked = tumor_dataset.queries.get(part.part, {})
+        assert part.queries == {name: len(queries) for name, queries in asked.items()}
 
 
 def test_digest_follows_the_content(tumor_dataset: Dataset, tumor_file: Path, tmp_path: Path):

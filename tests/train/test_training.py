@@ -1,8 +1,6 @@
-"""Training runs: members, seeds, early stopping, kept weights, resume, divergence."""
+"""Training runs: members, seeds, early stopping, kept weights, divergence."""
 
 import contextlib
-import signal
-import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,35 +16,25 @@ from costar_cli.methods.costar.pretraining import PretrainStage
 from costar_cli.methods.costar.supervised import SupervisedStage
 from costar_cli.panel import Dataset
 from costar_cli.reporting import NullReporter
-from costar_cli.train import Runtime, checkpoint, loop
+from costar_cli.train import Runtime, loop
 from costar_cli.train.checkpoint import Checkpoint
 from costar_cli.train.group import GroupState, MemberRecord
 from costar_cli.train.loop import train_members
 from tests.train.worlds import (
+    CPU,
     ENCODER,
+    EXACT,
     FINETUNE,
     PRETRAIN,
     as_model,
+    close,
     panels,
     pretrain_stage,
     run_finetune,
     run_pretrain,
+    same,
     supervised_stage,
 )
-
-CPU = RuntimeConfig(device="cpu")
-# Adam makes full steps of gradients that are pure rounding error (a key's bias has none but that), so runs that round
-# differently are compared in float64, where such steps vanish.
-EXACT = RuntimeConfig(device="cpu", precision="float64")
-
-
-def same(a, b) -> bool:
-    return a.keys() == b.keys() and all(np.array_equal(a[n], b[n]) for n in a)
-
-
-def close(a, b, atol=1e-7) -> None:
-    for name in a:
-        np.testing.assert_allclose(a[name], b[name], rtol=1e-5, atol=atol, err_msg=name)
 
 
 @pytest.mark.parametrize("run", [run_pretrain, run_finetune])
@@ -143,67 +131,6 @@ def test_kept_weights_are_those_of_the_epoch_that_the_stage_names(
     assert trained.history["best_epoch"] == [1]
 
 
-class KilledError(Exception):
-    pass
-
-
-@pytest.mark.parametrize("run", [run_pretrain, run_finetune])
-@pytest.mark.parametrize("steps", [1, 3, 5, 8])
-def test_a_killed_run_continues_to_the_same_weights(run, steps, tumor_dataset: Dataset, tmp_path: Path, monkeypatch):
-    whole = run(tumor_dataset, tmp_path / "whole", members=2)
-    calls = iter(range(10**6))
-    step = loop.training_step
-
-    def dying_step(*args):
-        if next(calls) == steps:
-            raise KilledError
-        return step(*args)
-
-    monkeypatch.setattr(loop, "training_step", dying_step)
-    monkeypatch.setattr(checkpoint.time, "monotonic", iter(range(0, 10**9, 10**3)).__next__)  # every step is saved
-    with pytest.raises(KilledError):
-        run(tumor_dataset, tmp_path / "cut", members=2)
-    monkeypatch.undo()
-    reporter_notes = []
-    monkeypatch.setattr(NullReporter, "note", lambda self, message: reporter_notes.append(message))
-    continued = run(tumor_dataset, tmp_path / "cut", members=2)
-    assert same(whole.arrays, continued.arrays)
-    assert whole.meta == continued.meta
-    assert any("continuing" in note for note in reporter_notes)
-
-
-def test_interrupt_saves_between_steps_and_the_run_continues(tumor_dataset: Dataset, tmp_path: Path, monkeypatch):
-    assert threading.current_thread() is threading.main_thread()
-    whole = run_pretrain(tumor_dataset, tmp_path / "whole")
-    step = loop.training_step
-    calls = iter(range(10**6))
-
-    def interrupted_step(*args):
-        if next(calls) == 2:
-            signal.raise_signal(signal.SIGINT)
-        return step(*args)
-
-    monkeypatch.setattr(loop, "training_step", interrupted_step)
-    with pytest.raises(KeyboardInterrupt):
-        run_pretrain(tumor_dataset, tmp_path / "cut")
-    monkeypatch.undo()
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    assert same(whole.arrays, run_pretrain(tumor_dataset, tmp_path / "cut").arrays)
-
-
-def test_a_run_with_other_settings_does_not_continue_the_old_state(tumor_dataset: Dataset, tmp_path: Path):
-    stage = supervised_stage(tumor_dataset)
-    path = tmp_path / "run.h5"
-    first = Checkpoint(path, "old", reporter=NullReporter(), seconds=0)
-    train_members(stage, 1, Runtime.resolve(CPU), first, NullReporter())
-    assert len(Checkpoint(path, "old", reporter=NullReporter()).finished_groups()) == 1
-    assert Checkpoint(path, "new", reporter=NullReporter()).finished_groups() == []
-    path.write_bytes(b"garbage")
-    reporter = NullReporter()
-    assert Checkpoint(path, "old", reporter=reporter).finished_groups() == []
-    assert "unreadable" in reporter.warnings[0]
-
-
 @pytest.mark.parametrize("where", ["loss", "gradient"])
 def test_divergence_is_one_clear_error(where, tumor_dataset: Dataset, tmp_path: Path, monkeypatch):
     stage = supervised_stage(tumor_dataset)
@@ -275,28 +202,6 @@ def test_every_precision_trains(precision, tumor_dataset: Dataset, tmp_path: Pat
     dtype = np.float64 if precision == "float64" else np.float32
     assert trained.arrays["params/encoder.embedding.scalar.weight"].dtype == dtype
     assert np.isfinite(trained.meta["history"]["train_loss"]).all()
-
-
-@pytest.mark.parametrize(("first", "then"), [(1, 4), (2, 1), (3, 2)])
-def test_a_run_continues_with_another_group_size(first, then, tumor_dataset: Dataset, tmp_path: Path, monkeypatch):
-    sizes = [EXACT.model_copy(update={"group": size}) for size in (first, then)]
-    whole = run_finetune(tumor_dataset, tmp_path / "whole", members=4, epochs=2, runtime=EXACT)
-    calls = iter(range(10**6))
-    step = loop.training_step
-
-    def dying_step(*args):
-        if next(calls) == 12:  # in the second group of members
-            raise KilledError
-        return step(*args)
-
-    monkeypatch.setattr(loop, "training_step", dying_step)
-    monkeypatch.setattr(checkpoint.time, "monotonic", iter(range(0, 10**9, 10**3)).__next__)
-    with pytest.raises(KilledError):
-        run_finetune(tumor_dataset, tmp_path / "cut", members=4, epochs=2, runtime=sizes[0])
-    monkeypatch.undo()
-    continued = run_finetune(tumor_dataset, tmp_path / "cut", members=4, epochs=2, runtime=sizes[1])
-    assert continued.meta["members"] == 4
-    close(continued.arrays, whole.arrays)
 
 
 def test_a_stopped_member_cannot_stop_its_companions(tumor_dataset: Dataset):

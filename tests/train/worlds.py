@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import numpy as np
+
 from costar_cli.config.models import EncoderConfig, FinetuneConfig, PretrainConfig, RuntimeConfig
 from costar_cli.methods.costar.model import CostarModel
 from costar_cli.methods.costar.pretraining import PretrainStage
@@ -10,22 +12,31 @@ from costar_cli.panel import Dataset, Scaler
 from costar_cli.panel.tensors import PanelTensors
 from costar_cli.reporting import NullReporter
 from costar_cli.train import Trained, finetune, pretrain
+from tests.fits import artifact_of
 
 __all__ = [
+    "CPU",
     "ENCODER",
+    "EXACT",
     "FINETUNE",
     "PRETRAIN",
     "as_model",
+    "close",
     "panels",
     "pretrain_stage",
     "run_finetune",
     "run_pretrain",
+    "same",
     "supervised_stage",
 ]
 
 ENCODER = EncoderConfig(width=8, heads=2, clip_distance=4)
 PRETRAIN = PretrainConfig(encoder=ENCODER, epochs=3, batch_size=16, members=2, seed=5)
 FINETUNE = FinetuneConfig(epochs=4, batch_size=8, patience=3, hidden=16, seed=5)
+CPU = RuntimeConfig(device="cpu")
+# Adam makes full steps of gradients that are pure rounding error (a key's bias has none but that), so runs that round
+# differently are compared in float64, where such steps vanish.
+EXACT = RuntimeConfig(device="cpu", precision="float64")
 
 
 def panels(dataset: Dataset) -> tuple[PanelTensors, PanelTensors]:
@@ -64,16 +75,13 @@ def run_finetune(
 
 
 def as_model(trained: Trained, digest: str = "d") -> CostarModel:
-    from costar_cli.artifact import Artifact
+    return CostarModel.from_artifact(artifact_of(trained, digest))
 
-    artifact = Artifact(
-        kind="model",
-        arrays=trained.arrays,
-        meta=trained.meta,
-        parents=trained.parents,
-        digest=digest,
-        schema_version="1.0",
-        versions={},
-        path=None,
-    )
-    return CostarModel.from_artifact(artifact)
+
+def same(a, b) -> bool:
+    return a.keys() == b.keys() and all(np.array_equal(a[n], b[n]) for n in a)
+
+
+def close(a, b, atol=1e-7) -> None:
+    for name in a:
+        np.testing.assert_allclose(a[name], b[name], rtol=1e-5, atol=atol, err_msg=name)

@@ -226,6 +226,21 @@ def test_the_factual_outcome_is_shown_as_long_as_the_plan_is_what_was_given():
     assert [value is None for value in column(rows, "observed", plan="departs")] == [False, False, True, True]
 
 
+def test_what_an_outcome_was_filled_with_is_never_shown_as_observed():
+    dataset = make_dataset()
+    part = Part("source", "test")
+    panel = dataset.panels[part]
+    mask = panel.observed_outcomes.copy()
+    mask[0, [4, 12]] = False
+    holes = replace(dataset, panels={**dataset.panels, part: replace(panel, outcome_observed=mask)})
+    given = TUMOR.treatments.decode(panel.treatments[0, 10:14])
+    report = report_of(request=PlanRequest((TreatmentPlan("given", given),), origin=10), dataset=holes)
+    assert np.flatnonzero(np.isnan(report.history.outcomes[:, 0])).tolist() == [4]
+    assert [value is None for value in column(report.to_rows(), "observed")] == [False, True, False, False]
+    assert_no_nan(report.to_json())
+    assert column(report.to_rows(), "estimate")[0] is not None
+
+
 def test_nothing_is_observed_after_the_last_step():
     assert set(column(report_of().to_rows(), "observed")) == {None}
 

@@ -69,6 +69,9 @@ def _ablation(
 
 # Component and choice as the paper prints them; settings by their full name (docs/cli.md lists them).
 ABLATIONS: Final[tuple[Contender, ...]] = (
+    _ablation("encoder-vt", "Encoder", "w/ VT", {"pretrain.encoder.architecture": "vt"}),
+    _ablation("encoder-vt-relative", "Encoder", "w/ VT, relative", {"pretrain.encoder.architecture": "vt_relative"}),
+    _ablation("encoder-ct", "Encoder", "w/ CT", {"pretrain.encoder.architecture": "ct"}),
     _ablation("encoder-temporal", "Encoder", "TB only", {"pretrain.encoder.blocks": "temporal"}),
     _ablation("encoder-feature", "Encoder", "FB only", {"pretrain.encoder.blocks": "feature"}),
     _ablation("fpe-absolute", "FPE", "w/ abs", {"pretrain.encoder.feature_encoding": "absolute"}),
@@ -78,6 +81,8 @@ ABLATIONS: Final[tuple[Contender, ...]] = (
     _ablation("weights-uniform", "SupL Loss", "w/ uni", {"finetune.step_weights": "uniform"}),
     _ablation("weights-inverse", "SupL Loss", "w/ inv", {"finetune.step_weights": "inverse"}),
     _ablation("weights-sq-inverse", "SupL Loss", "w/ sq.inv.", {"finetune.step_weights": "sq_inverse"}),
+    _ablation("decoder-one-step", "Decoder", "w/ autoreg", {"finetune.decoder": "autoregressive_one_step"}),
+    _ablation("decoder-taught", "Decoder", "w/ autoreg, taught", {"finetune.decoder": "autoregressive"}),
 )
 
 

@@ -13,6 +13,12 @@ __all__ = ["cells_csv", "comparisons_csv", "results_csv", "to_latex", "to_markdo
 
 Record = Mapping[str, object]
 
+_COST_HEADS = ("Cell", "Wall time (s)", "Peak memory (MB)", "GPU memory (MB)", "Members", "Parameters", "Epochs")
+_ABOUT_COSTS = (
+    "Wall time of training and scoring, over all attempts (≥: one was killed). Peak memory of the whole process. "
+    "Parameters of one member, epochs of all stages: the mean over members."
+)
+
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
@@ -49,7 +55,7 @@ def _flat(report: BenchmarkReport, table: ResultTable, row: ResultRow) -> Record
     flat |= {f"tau{h + 1}_mean": _at(row.mean, h) for h in range(report.horizon)}
     flat |= {f"tau{h + 1}_std": _at(row.sd, h) for h in range(report.horizon)}
     flat |= {"avg": row.mean.average, "avg_std": row.sd.average if row.sd else None, "gain": row.gain_percent}
-    return flat | {"runs": row.runs, "data_sets": row.data_sets, "unit": report.unit}
+    return flat | {"averaged_steps": report.steps, "runs": row.runs, "data_sets": row.data_sets, "unit": report.unit}
 
 
 def _compared(report: BenchmarkReport, table: ResultTable, comparison: Comparison) -> Record:
@@ -94,7 +100,7 @@ def to_markdown(report: BenchmarkReport) -> str:
         lines += [f"## {table.title}", "", *_markdown_rows(table), ""]
         if table.comparisons:
             lines += [*_markdown_comparisons(report, table.comparisons), ""]
-    lines += ["## Costs", "", *_markdown_costs(report.costs), ""]
+    lines += ["## Costs", "", _ABOUT_COSTS, "", *_markdown_costs(report.costs), ""]
     if report.failures:
         lines += ["## Failures", "", *(f"- {f.what}: {_escape(str(f.error['problem']))}" for f in report.failures), ""]
     return "\n".join(lines)
@@ -103,8 +109,9 @@ def to_markdown(report: BenchmarkReport) -> str:
 def _about(report: BenchmarkReport) -> str:
     seeds = ", ".join(map(str, report.seeds))
     return (
-        f"RMSE in {report.unit or 'outcome units'}, mean ± standard deviation over members of all data sets (seeds "
-        f"{seeds}; preset {report.preset}); Avg over τ = 1..{report.steps}; gain: by how much COSTAR's Avg is lower. "
+        f"RMSE in {_escape(report.unit or 'outcome units')}, lower is better: mean ± {report.spread}; data set "
+        f"{'seed' if len(report.seeds) == 1 else 'seeds'} {seeds}, preset {_escape(report.preset)}. Avg: over "
+        f"{report.averaged}, for every row. Gain: by how many percent of the row's Avg that of COSTAR is lower. "
         "**Best** and <u>second</u> of each block. Published rows come from another protocol or other data: compare "
         "rows of one block only."
     )
@@ -138,29 +145,35 @@ def _markdown_comparisons(report: BenchmarkReport, comparisons: Sequence[Compari
 
 
 def _markdown_costs(costs: Sequence[CellCost]) -> list[str]:
-    heads = ["Cell", "Wall s", "Peak MB", "GPU MB", "Members", "Parameters", "Epochs"]
-    lines = [f"| {' | '.join(heads)} |", "|---|" + "---:|" * (len(heads) - 1)]
-    for cost in costs:
-        wall = "" if cost.wall_s is None else f"{'≥ ' * cost.partial}{cost.wall_s:.1f}"
-        sizes = [f"{v:,.0f}" if v is not None else "" for v in (cost.memory_mb, cost.device_memory_mb, cost.members)]
-        parameters = "" if cost.parameters is None else f"{cost.parameters:,}"
-        epochs = "" if cost.epochs is None else f"{cost.epochs:g}"
-        cells = [_escape(f"{cost.label}, {cost.role}, seed {cost.seed}"), wall, *sizes, parameters, epochs]
-        lines.append(f"| {' | '.join(cells)} |")
-    return lines
+    lines = [f"| {' | '.join(_COST_HEADS)} |", "|---|" + "---:|" * (len(_COST_HEADS) - 1)]
+    return lines + [f"| {' | '.join(map(_escape, _cost_cells(cost)))} |" for cost in costs]
+
+
+def _cost_cells(cost: CellCost) -> list[str]:
+    """Return what a cell cost as text, in the order of `_COST_HEADS`."""
+    wall = "" if cost.wall_s is None else f"{'≥ ' * cost.partial}{cost.wall_s:.1f}"
+    sizes = [f"{v:,.0f}" if v is not None else "" for v in (cost.memory_mb, cost.device_memory_mb, cost.members)]
+    parameters = "" if cost.parameters is None else f"{cost.parameters:,}"
+    epochs = "" if cost.epochs is None else f"{cost.epochs:g}"
+    what = cost.label if cost.role == "data" else f"{cost.label}, {cost.role}"
+    return [f"{what}, seed {cost.seed}", wall, *sizes, parameters, epochs]
 
 
 def to_latex(report: BenchmarkReport) -> str:
     """Return the tables in LaTeX (package booktabs), laid out as the paper's."""
-    return "\n".join(line for table in report.tables for line in _latex_table(report, table))
+    if not report.tables:
+        return ""
+    lines = ["% \\usepackage{booktabs}", *(line for table in report.tables for line in _latex_table(report, table))]
+    return "\n".join(lines)
 
 
 def _latex_table(report: BenchmarkReport, table: ResultTable) -> list[str]:
     heads = ["Method", *(rf"$\tau={h + 1}$" for h in range(table.steps)), "Avg", r"Gain(\%)"]
     unit = _latex(report.unit or "outcome units")
     caption = (
-        f"{_latex(table.title)}. Data: {_latex(report.dataset)}. RMSE ({unit}), mean $\\pm$ standard deviation over "
-        r"members and data sets. \textbf{Bold}: best; \underline{underline}: second best, per block."
+        f"{_latex(table.title)}. Data: {_latex(report.dataset)}. RMSE ({unit}), mean $\\pm$ {_latex(report.spread)}. "
+        rf"Avg: over $\tau=1..{table.steps}$. Gain: by how much COSTAR's Avg is lower, in \% of the row's. "
+        r"\textbf{Bold}: best; \underline{underline}: second best, per block."
     )
     lines = [r"\begin{table*}[htbp]", r"\centering", rf"\caption{{{caption}}}"]
     lines += [rf"\begin{{tabular}}{{l{'c' * (len(heads) - 1)}}}", r"\toprule", " & ".join(heads) + r" \\", r"\midrule"]

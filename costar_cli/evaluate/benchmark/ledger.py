@@ -50,6 +50,12 @@ class Ledger:
         record = self._records.get(key)
         return record if record and fingerprint in (None, record.fingerprint) else None
 
+    def wall_s(self, cell: str) -> float | None:
+        """Return how long the artifacts of a cell took together, None if one is not known to be done."""
+        records = [record for key, record in self._records.items() if key.startswith(f"{cell}/")]
+        done = bool(records) and all(record.status == "done" for record in records)
+        return sum(record.wall_s for record in records) if done else None
+
     def begin(self, key: str, fingerprint: str) -> None:
         """Remember that work begins; the time of earlier attempts at the same artifact counts."""
         before = self.get(key, fingerprint)

@@ -93,6 +93,20 @@ class BenchmarkReport:
         """Return how many steps the tables show and average."""
         return min(self.horizon, AVERAGED_STEPS)
 
+    @property
+    def spread(self) -> str:
+        """Return what a standard deviation in the tables is over."""
+        sets = len(self.seeds)
+        if sets == 1:
+            return "sd over the members, all trained on one data set (other data are not in it)"
+        return f"sd over the members of {sets} data sets together"
+
+    @property
+    def averaged(self) -> str:
+        """Return which steps the averages are over."""
+        beyond = f" of {self.horizon}" if self.horizon > self.steps else ""
+        return f"τ = 1..{self.steps}{beyond}" if self.steps > 1 else f"τ = 1{beyond}"
+
     def to_json(self) -> dict[str, Any]:
         """Return the report as a JSON document; numbers that are not finite are null."""
         document: dict[str, Any] = _plain(asdict(self))

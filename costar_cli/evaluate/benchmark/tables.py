@@ -10,7 +10,7 @@ from costar_cli.config.models import EvaluateConfig
 from costar_cli.evaluate.benchmark.contenders import REFERENCE, Contender, in_order
 from costar_cli.evaluate.benchmark.statistics import Comparison, compare, gain_percent
 from costar_cli.evaluate.metrics import AVERAGED_STEPS, SquaredErrors
-from costar_cli.evaluate.published import published_row, read_published
+from costar_cli.evaluate.published import paper_truth, published_row, read_published
 from costar_cli.evaluate.query_sets import Truth
 from costar_cli.evaluate.report import Basis, PerStep, ReportRow
 from costar_cli.evaluate.setups import SETUPS, SetupName
@@ -50,8 +50,8 @@ class DataSetFacts:
 
     @property
     def paper_truth(self) -> Truth:
-        """Return what the paper's answers are: those of M5 were observed, all others were simulated."""
-        return "factual" if self.name == "m5" else "counterfactual"
+        """Return what the paper's answers are."""
+        return paper_truth(self.name)
 
 
 @dataclass(frozen=True, slots=True)

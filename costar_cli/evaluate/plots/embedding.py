@@ -10,12 +10,16 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from costar_cli.errors import DataError
-from costar_cli.evaluate.plots.style import COLOURS, GREY, LIGHT_GREY, figure, save
+from costar_cli.evaluate.plots.style import COLOURS, GREY, LIGHT_GREY, figure, label_lines, save
+from costar_cli.figure_style import label_text
 
 __all__ = ["embed", "plot_representations"]
 
 _MOST_POINTS = 1500
 _FEWEST_POINTS = 10
+_WIDTH_IN = 8.2
+_LONGEST_LABEL = 40
+_LONGEST_BAR = 30  # letters beside the colour bar
 
 
 def plot_representations(
@@ -39,14 +43,17 @@ def plot_representations(
     """
     rows = _thin(len(z_MD), seed)
     map_M2 = embed(z_MD[rows], seed=seed)
-    with figure(8.2, 3.9) as drawn:
+    groups = _groups(np.asarray(treatment_M)[rows])
+    columns = _legend_columns([label for label, _, _ in groups])
+    with figure(_WIDTH_IN, 4.0 + 0.19 * -(-len(groups) // columns)) as drawn:
         by_treatment, by_outcome = drawn.subplots(1, 2)
-        _by_treatment(by_treatment, map_M2, np.asarray(treatment_M)[rows])
+        _by_treatment(by_treatment, map_M2, groups)
         _by_outcome(drawn, by_outcome, map_M2, np.asarray(outcome_M, dtype=np.float64)[rows], outcome_label)
         for ax in (by_treatment, by_outcome):
             ax.set(xticks=[], yticks=[], xlabel="t-SNE 1")
             ax.set_box_aspect(1)
         by_treatment.set_ylabel("t-SNE 2")
+        drawn.legend(loc="outside lower left", ncols=columns, markerscale=2, handletextpad=0.2)
         return save(drawn, path)
 
 
@@ -80,7 +87,8 @@ def _thin(points: int, seed: int) -> NDArray[np.int64]:
     return np.sort(np.random.default_rng(seed).choice(points, size=_MOST_POINTS, replace=False))
 
 
-def _by_treatment(ax: Axes, map_M2: NDArray[np.float64], treatment_M: NDArray[np.str_]) -> None:
+def _groups(treatment_M: NDArray[np.str_]) -> list[tuple[str, str, NDArray[np.bool_]]]:
+    """Return label, colour and members of each treatment, the most frequent first, rare ones together."""
     names, counts = np.unique(treatment_M, return_counts=True)
     common = names[np.argsort(-counts, kind="stable")]
     shown = common[: len(COLOURS) - 1] if len(common) > len(COLOURS) else common
@@ -89,21 +97,21 @@ def _by_treatment(ax: Axes, map_M2: NDArray[np.float64], treatment_M: NDArray[np
         groups.append((f"{len(common) - len(shown)} others", ~np.isin(treatment_M, shown)))
     colours = {"none": GREY} | ({groups[-1][0]: LIGHT_GREY} if len(shown) < len(common) else {})
     palette = iter(COLOURS)
-    for name, member in groups:
-        colour = colours.get(name) or next(palette)
-        ax.scatter(
-            map_M2[member, 0],
-            map_M2[member, 1],
-            s=9,
-            color=colour,
-            alpha=0.75,
-            lw=0,
-            label=f"{name} ({member.sum():,})",
-        )
+    return [
+        (f"{label_text(name, _LONGEST_LABEL)} ({member.sum():,})", colours.get(name) or next(palette), member)
+        for name, member in groups
+    ]
+
+
+def _legend_columns(labels: Sequence[str]) -> int:
+    """Return how many columns of the longest label fit below the maps."""
+    return max(1, min(4, int(_WIDTH_IN / (0.45 + 0.075 * max(map(len, labels))))))
+
+
+def _by_treatment(ax: Axes, map_M2: NDArray[np.float64], groups: Sequence[tuple[str, str, NDArray[np.bool_]]]) -> None:
+    for label, colour, member in groups:
+        ax.scatter(map_M2[member, 0], map_M2[member, 1], s=9, color=colour, alpha=0.75, lw=0, label=label)
     ax.set_title("Next treatment", loc="left")
-    ax.legend(
-        loc="upper left", bbox_to_anchor=(-0.02, -0.07), borderaxespad=0, ncols=2, markerscale=2, handletextpad=0.2
-    )
 
 
 def _by_outcome(
@@ -124,6 +132,6 @@ def _by_outcome(
         lw=0,
     )
     bar = drawn.colorbar(points, ax=ax, spacing="uniform", ticks=edges, shrink=0.85, format="%.3g")
-    bar.set_label(f"{label}, by decile")
+    bar.set_label(f"{label_lines(label, _LONGEST_BAR, most=1)}, by decile")
     bar.outline.set_visible(False)
     ax.set_title("Outcome", loc="left")

@@ -11,9 +11,13 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from costar_cli.evaluate.plots.style import BLACK, BLUE, ORANGE, figure, save
+from costar_cli.errors import DataError
+from costar_cli.evaluate.plots.style import BLACK, BLUE, ORANGE, figure, label_lines, legend_below, save
 
 __all__ = ["LearningCurve", "plot_learning"]
+
+_PANELS_PER_LINE = 4
+_TITLE_LETTERS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,18 @@ class LearningCurve:
     @classmethod
     def from_meta(cls, title: str, meta: Mapping[str, Any], *, loss: str = "Loss") -> Self:
         """Read the history of an encoder's or a model's meta; `log_n_reference` is a number or numbers by name."""
-        history = meta["history"]
+        return cls._of(title, meta["history"], meta, loss)
+
+    @classmethod
+    def of_stages(cls, title: str, meta: Mapping[str, Any], *, loss: str = "Loss") -> list[Self]:
+        """Read the history of every stage of a model's training; one in closed form has none."""
+        stages = meta.get("stages", [{"name": "", "history": meta["history"]}])
+        shown = [stage for stage in stages if any(stage["history"]["train_loss"])]
+        names = [f"{title}: {stage['name']}" if len(shown) > 1 else title for stage in shown]
+        return [cls._of(name, stage["history"], meta, loss) for name, stage in zip(names, shown, strict=True)]
+
+    @classmethod
+    def _of(cls, title: str, history: Mapping[str, Any], meta: Mapping[str, Any], loss: str) -> Self:
         log_n = history.get("log_n_reference", meta.get("log_n_reference"))
         named = log_n if isinstance(log_n, Mapping) else {"log N: guessing": log_n}
         return cls(
@@ -48,37 +63,53 @@ class LearningCurve:
 
 
 def plot_learning(curves: Sequence[LearningCurve], path: Path) -> Path:
-    """Draw one panel per training stage."""
-    with figure(max(4.2, 0.4 + 3.4 * len(curves)), 3.5) as drawn:
-        axes = drawn.subplots(1, len(curves), squeeze=False, gridspec_kw={"wspace": 0.08})[0]
-        for ax, curve in zip(axes, curves, strict=True):
+    """Draw one panel per training stage, four to a line.
+
+    Raises:
+        DataError: nothing was trained step by step.
+    """
+    if not curves:
+        raise DataError("the models are fitted in closed form, without epochs")
+    columns = min(len(curves), _PANELS_PER_LINE)
+    lines = -(-len(curves) // columns)
+    with figure(max(4.2, 0.4 + 3.4 * columns), 0.4 + 3.1 * lines) as drawn:
+        axes = drawn.subplots(lines, columns, squeeze=False, gridspec_kw={"wspace": 0.08}).ravel()
+        for ax, curve in zip(axes, curves, strict=False):
             _draw(ax, curve)
+        for ax in axes[len(curves) :]:
+            ax.set_visible(False)
         handles = [
             Line2D([], [], color=BLUE, lw=1.3, label="training"),
             Line2D([], [], color=ORANGE, lw=1.3, label="validation"),
         ]
         if any(epoch is not None for curve in curves for epoch in curve.best_epoch):
             handles.append(Line2D([], [], color=ORANGE, marker="o", mec="white", ls="", label="best epoch, kept"))
-        drawn.legend(handles=handles, loc="outside lower center", ncols=3)
+        legend_below(drawn, handles)
         return save(drawn, path)
 
 
 def _draw(ax: Axes, curve: LearningCurve) -> None:
     for losses, colour in ((curve.train_loss, BLUE), (curve.validation_loss, ORANGE)):
         for series in losses:
-            ax.plot(np.arange(1, len(series) + 1), _array(series), color=colour, lw=1.1, alpha=0.75)
+            epochs = np.arange(1, len(series) + 1)
+            mark = "." if len(series) == 1 else ""  # a line of one point shows nothing
+            ax.plot(epochs, _array(series), color=colour, lw=1.1, alpha=0.75, marker=mark)
     for series, best in zip(curve.validation_loss, curve.best_epoch, strict=False):
         if best is not None and best < len(series):
             ax.plot(best + 1, _array(series)[best], "o", color=ORANGE, mec="white", ms=5.5, zorder=4)
     for name, value in curve.references.items():
         ax.axhline(value, color=BLACK, lw=0.9, ls=(0, (4, 2)))
         ax.annotate(
-            name, (1, value), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=8, color=BLACK
-        )
-    ax.set_xlim(left=0)
+            name, (1, value), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=8, color=BLACK,
+            xytext=(0, 1.5), textcoords="offset points",
+        )  # fmt: skip
+    longest = max((len(series) for series in (*curve.train_loss, *curve.validation_loss)), default=1)
+    ax.set_xlim(0.5, max(longest, 1) + 0.5)
+    ax.margins(y=0.12)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     members = len(curve.train_loss)
-    ax.set_title(f"{curve.title}\n{members} member{'s' if members > 1 else ''}", loc="left")
+    title = label_lines(curve.title, _TITLE_LETTERS)
+    ax.set_title(f"{title}\n{members} member{'s' if members > 1 else ''}", loc="left")
     ax.set_xlabel("Epoch")
     ax.set_ylabel(curve.loss)
     _scale(ax, curve)

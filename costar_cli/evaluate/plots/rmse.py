@@ -1,6 +1,5 @@
 """RMSE by horizon: one panel per set-up, with intervals, the naive anchor and the published row."""
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,91 +8,104 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from costar_cli.evaluate.plots.style import BLACK, COLOURS, GREY, figure, save
+from costar_cli.evaluate.plots.style import BLACK, COLOURS, GREY, figure, label_lines, save, typeset
+from costar_cli.evaluate.published import paper_truth
 from costar_cli.evaluate.report import EvaluationReport, PerStep, ReportRow
 
 __all__ = ["plot_rmse"]
 
+Style = dict[str, Any]
+
+_MARKERS = ("o", "s", "^", "D")
 _NAIVE: Any = {"lw": 1.3, "ls": (0, (4, 2))}
 _ENSEMBLE: Any = {"lw": 1.2, "ls": (0, (1, 1.2))}
 _PUBLISHED: Any = {"lw": 0.8, "ls": (0, (1, 2.5)), "marker": "D", "mfc": "white", "ms": 4}
 
 
 def plot_rmse(report: EvaluationReport, path: Path) -> Path:
-    """Draw the RMSE of every row by horizon, with its interval and its ensemble mean's own RMSE."""
-    panels = _panels(report.rows)
-    labels = list(dict.fromkeys(row.label for row in report.rows if row.basis == "ours"))
-    colours = {label: COLOURS[i % len(COLOURS)] for i, label in enumerate(labels)}
-    with figure(2.6 + 2.9 * len(panels), 3.5) as drawn:
+    """Draw the RMSE of every row by horizon, with its interval and its ensemble mean's own RMSE.
+
+    A published row has the colour of the model of that name.
+    """
+    panels = _panels(report)
+    styles = _styles(report.rows)
+    handles = _legend(report, [row for rows in panels.values() for row in rows], styles)
+    lines = sum(str(handle.get_label()).count("\n") + 1 for handle in handles)
+    with figure(2.6 + 2.9 * len(panels), max(3.5, 0.3 + 0.16 * lines + 0.12 * len(handles))) as drawn:
         axes = drawn.subplots(1, len(panels), squeeze=False)[0]
         for ax, (title, rows) in zip(axes, panels.items(), strict=True):
             for row in rows:
-                _draw(ax, row, colours.get(row.label, GREY))
+                _draw(ax, row, styles.get(row.label, {"color": BLACK}))
             ax.set_title(title, loc="left")
-            ax.set_xticks(range(1, report.horizon + 1))
-            ax.set_xlabel(f"Horizon τ ({report.step}s)")
+            ax.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+            ax.set_xlabel(f"Horizon τ ({label_lines(report.step, 24, most=1)}s)")
             ax.set_ylim(bottom=0)
-        axes[0].set_ylabel(f"RMSE ({_typeset(report.unit.label)})" if report.unit.label else "RMSE")
-        drawn.legend(handles=_legend(report, colours), loc="outside right center", labelspacing=0.9)
+        unit = f" ({typeset(report.unit.label)})" if report.unit.label else ""
+        axes[0].set_ylabel(f"RMSE{unit}, lower is better")
+        drawn.legend(handles=handles, loc="outside right center", labelspacing=0.9)
         return save(drawn, path)
 
 
-def _legend(report: EvaluationReport, colours: Mapping[str, str]) -> list[Line2D | Patch]:
-    """Return one entry per model, then what the line styles mean."""
+def _styles(rows: Sequence[ReportRow]) -> dict[str, Style]:
+    """Return colour and marker by model."""
+    labels = list(dict.fromkeys(row.label for row in rows if row.basis == "ours"))
+    return {
+        label: {"color": COLOURS[i % len(COLOURS)], "marker": _MARKERS[i // len(COLOURS) % len(_MARKERS)]}
+        for i, label in enumerate(labels)
+    }
+
+
+def _legend(report: EvaluationReport, rows: Sequence[ReportRow], styles: Mapping[str, Style]) -> list[Line2D | Patch]:
+    """Return one entry per model, then what the line styles of the rows that are drawn mean."""
     handles: list[Line2D | Patch] = [
-        Line2D([], [], color=colour, marker="o", label=label) for label, colour in colours.items()
+        Line2D([], [], label=label_lines(label, 26), **style) for label, style in styles.items()
     ]
-    others = {row.label: row.basis for row in report.rows if row.basis == "naive"}
-    handles += [Line2D([], [], color=GREY, label=textwrap.fill(label, 26), **_NAIVE) for label in others]
-    published = {row.label: row.basis for row in report.rows if row.published}
-    handles += [
-        Line2D([], [], color=BLACK, label=textwrap.fill(f"{label}, {basis}", 22), **_PUBLISHED)
-        for label, basis in published.items()
-    ]
-    if any(len(row.members) > 1 for row in report.rows):
+    naive = {row.label for row in rows if row.basis == "naive"}
+    handles += [Line2D([], [], color=GREY, label=label_lines(label, 26), **_NAIVE) for label in sorted(naive)]
+    published = dict.fromkeys(row.basis for row in rows if row.published)
+    handles += [Line2D([], [], color=GREY, label=basis.replace(", ", ",\n"), **_PUBLISHED) for basis in published]
+    if any(len(row.members) > 1 for row in rows):
         handles.append(Line2D([], [], color=GREY, label="dotted: RMSE of the\nensemble's mean prediction", **_ENSEMBLE))
-    if any(row.lower for row in report.rows):
+    if any(row.lower for row in rows):
         handles.append(
             Patch(color=GREY, alpha=0.25, lw=0, label=f"shaded: {100 * report.level:g} % interval\nover subjects")
         )
     return handles
 
 
-def _panels(rows: Sequence[ReportRow]) -> dict[str, list[ReportRow]]:
-    """Return the rows by panel title; published rows join every panel of their set-up."""
+def _panels(report: EvaluationReport) -> dict[str, list[ReportRow]]:
+    """Return the rows by panel title; published rows join the panel of their set-up and of the truth they rest on."""
     panels: dict[str, list[ReportRow]] = {}
-    for row in rows:
+    for row in report.rows:
         if row.truth:
             test = (row.test or "").split("/")[0]
             title = f"{row.setup.capitalize()}\ntested on {test}, {row.truth}"
             panels.setdefault(title, []).append(row)
-    for row in rows:
+    truth = paper_truth(report.dataset)
+    for row in (row for row in report.rows if row.published):
         for title, panel in panels.items():
-            if row.truth is None and panel[0].setup == row.setup:
+            if (panel[0].setup, panel[0].truth) == (row.setup, truth):
                 panels[title] = [*panel, row]
     return panels
 
 
-def _draw(ax: Axes, row: ReportRow, colour: str) -> None:
+def _draw(ax: Axes, row: ReportRow, style: Style) -> None:
     taus = np.arange(1, len(row.mean.steps) + 1)
-    mean = _array(row.mean)
+    mean, colour = _array(row.mean), GREY if row.basis == "naive" else style["color"]
     if row.basis == "naive":
-        ax.plot(taus, mean, color=GREY, **_NAIVE)
+        ax.plot(taus, mean, color=colour, **_NAIVE)
     elif row.basis == "ours":
-        ax.plot(taus, mean, color=colour, marker="o")
+        ax.plot(taus, mean, **style)
         if row.ensemble and len(row.members) > 1:
             ax.plot(taus, _array(row.ensemble), color=colour, **_ENSEMBLE)
     else:
-        ax.plot(taus, mean, color=BLACK, **_PUBLISHED)
+        ax.plot(taus, mean, color=colour, **_PUBLISHED)
     if row.lower and row.upper:
         ax.fill_between(taus, _array(row.lower), _array(row.upper), color=colour, alpha=0.16, lw=0)
 
 
 def _array(values: PerStep) -> NDArray[np.float64]:
     return np.array([np.nan if value is None else value for value in values.steps])
-
-
-def _typeset(unit: str) -> str:
-    return unit.replace("V_max", "$V_{\\mathrm{max}}$")

@@ -1,6 +1,5 @@
 """Example trajectories: a subject's history, and what follows under several plans, predicted and true."""
 
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,9 +10,12 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from costar_cli.evaluate.examples import HISTORY_STEPS, Example, PlanForecast
-from costar_cli.evaluate.plots.style import BLACK, BLUE, GREY, figure, save
+from costar_cli.evaluate.plots.style import BLACK, BLUE, GREY, figure, label_lines, legend_below, save
 
 __all__ = ["plot_trajectories"]
+
+_TITLE_LETTERS, _TITLE_LINES = 31, 5  # above a panel
+_SIDE_LETTERS = 20  # along the height of a panel
 
 
 def plot_trajectories(examples: Sequence[Example], path: Path) -> Path:
@@ -22,25 +24,32 @@ def plot_trajectories(examples: Sequence[Example], path: Path) -> Path:
     A dotted vertical line marks the origin, the last day that the model sees.
     """
     columns = max(len(example.plans) for example in examples)
-    with figure(0.7 + 2.35 * columns, 0.75 + 2.05 * len(examples)) as drawn:
+    titles = [[label_lines(plan.name, _TITLE_LETTERS, most=_TITLE_LINES) for plan in one.plans] for one in examples]
+    heights = [1.75 + 0.15 * max(title.count("\n") + 1 for title in row) for row in titles]
+    with figure(0.7 + 2.35 * columns, 0.75 + sum(heights)) as drawn:
         grid = drawn.subplots(len(examples), columns, squeeze=False, sharey="row", sharex="row")
-        for axes, example in zip(grid, examples, strict=True):
+        for axes, example, names in zip(grid, examples, titles, strict=True):
             for ax in axes[len(example.plans) :]:
                 ax.set_axis_off()
-            for ax, plan in zip(axes, example.plans, strict=False):
+            for ax, plan, name in zip(axes, example.plans, names, strict=False):
                 _draw(ax, example, plan)
-            axes[0].set_ylabel(f"{example.subject}\n{_with_unit(example.outcome, example.unit)}")
+                ax.set_title(name, loc="left", fontsize=8)
+            what = label_lines(_with_unit(example.outcome, example.unit), _SIDE_LETTERS)
+            axes[0].set_ylabel(f"{label_lines(example.subject, _SIDE_LETTERS)}\n{what}", fontsize=8)
         for ax in grid[-1]:
-            ax.set_xlabel(example.step.capitalize())
-        handles: list[Line2D | Patch] = [
-            Line2D([], [], color=BLACK, label="observed history"),
-            Line2D([], [], color=BLACK, ls=(0, (3, 1.6)), label="truth under the plan"),
-            Line2D([], [], color=BLUE, marker="o", ms=3, label="prediction (mean of the members)"),
-        ]
-        if any(len(plan.predicted_RH) > 1 for example in examples for plan in example.plans):
-            handles.append(Patch(color=BLUE, alpha=0.2, lw=0, label="range of the members"))
-        drawn.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+            ax.set_xlabel(label_lines(examples[-1].step.capitalize(), _TITLE_LETTERS))
+        legend_below(drawn, _legend([plan for example in examples for plan in example.plans]))
         return save(drawn, path)
+
+
+def _legend(plans: Sequence[PlanForecast]) -> list[Line2D | Patch]:
+    handles: list[Line2D | Patch] = [Line2D([], [], color=BLACK, label="observed history")]
+    if any(plan.truth_H is not None for plan in plans):
+        handles.append(Line2D([], [], color=BLACK, ls=(0, (3, 1.6)), label="truth under the plan"))
+    members = any(len(plan.predicted_RH) > 1 for plan in plans)
+    label = "prediction (mean of the members)" if members else "prediction"
+    handles.append(Line2D([], [], color=BLUE, marker="o", ms=3, label=label))
+    return [*handles, Patch(color=BLUE, alpha=0.2, lw=0, label="range of the members")] if members else handles
 
 
 def _draw(ax: Axes, example: Example, plan: PlanForecast) -> None:
@@ -56,7 +65,6 @@ def _draw(ax: Axes, example: Example, plan: PlanForecast) -> None:
     ax.plot(ahead, np.append(last, plan.predicted_RH.mean(axis=0)), color=BLUE, marker="o", ms=3)
     if plan.truth_H is not None:
         ax.plot(ahead, np.append(last, plan.truth_H), color=BLACK, ls=(0, (3, 1.6)), lw=1.3)
-    ax.set_title(textwrap.fill(textwrap.shorten(plan.name, 66, placeholder=" …"), 34), loc="left", fontsize=8.5)
 
 
 def _with_unit(name: str, unit: str) -> str:

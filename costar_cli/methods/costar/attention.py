@@ -18,7 +18,7 @@ from costar_cli.methods.costar.scalar_attention import (
 from costar_cli.methods.dropout import Dropout, Masks, MaskShapes
 from costar_cli.methods.relative_attention import one_dtype, relative_causal_attention
 
-__all__ = ["FeatureBlock", "RelativeTables", "TemporalBlock"]
+__all__ = ["AttentionUnit", "FeatureBlock", "RelativeTables", "TemporalBlock"]
 
 
 class RelativeTables(nn.Module):
@@ -61,6 +61,24 @@ class AttentionUnit(nn.Module):
         weight, bias = self.scaled()
         projected = torch.cat([token_XD[:1] @ weight.T, functional.linear(token_XD[1:], weight, bias)])
         return projected.view(-1, 3, self.heads, self.head_width).unbind(1)
+
+    def over_time(self, tokens_GTD: Tensor, tables: tuple[Tensor, Tensor], drawn: Tensor | None) -> Tensor:
+        """Return what causal attention within each series gives, `[G,T,D]`, before residual and norm.
+
+        Args:
+            tokens_GTD: G series.
+            tables: relative keys and values.
+            drawn: bytes of the dropout mask, `[...,H,T,T]` for G leading entries, or none.
+        """
+        qkv = self.project(tokens_GTD)  # [G, T, 3, H, n]
+        q, k, v = qkv.permute(2, 0, 3, 1, 4).flatten(1, 2).unbind(0)  # each [GH, T, n]
+        key_table, value_table = tables
+        mask_MTT = None
+        if drawn is not None:
+            mask_MTT = self.dropout.factors(drawn, v.dtype).flatten(0, -3)
+            v, value_table = v * self.dropout.per_kept, value_table * self.dropout.per_kept
+        o = relative_causal_attention(q, k, v, key_table, value_table, mask_MTT)
+        return o.view(len(tokens_GTD), self.heads, -1, self.head_width).transpose(1, 2).flatten(-2)
 
 
 class _DotsOfRows(torch.autograd.Function):
@@ -117,18 +135,9 @@ class TemporalBlock(nn.Module):
         self, series_BFTD: Tensor, statics_BVD: Tensor, tables: tuple[Tensor, Tensor], masks: Masks, name: str
     ) -> tuple[Tensor, Tensor]:
         """Return series and statics after the block, in the same shapes."""
-        batch, n_temporal, n_steps, width = series_BFTD.shape
-        qkv = self.unit.project(series_BFTD).flatten(0, 1)  # [BF, T, 3, H, n]
-        q, k, v = qkv.permute(2, 0, 3, 1, 4).flatten(1, 2).unbind(0)  # each [BFH, T, n]
-        key_table, value_table = tables
-        mask_MTT = None
-        if masks is not None:
-            dropout = self.unit.dropout
-            mask_MTT = dropout.factors(masks[f"{name}.attention"], v.dtype).flatten(0, 2)
-            v, value_table = v * dropout.per_kept, value_table * dropout.per_kept
-        o = relative_causal_attention(q, k, v, key_table, value_table, mask_MTT)
-        o_BFTD = o.view(batch, n_temporal, -1, n_steps, self.unit.head_width).transpose(2, 3)
-        series_BFTD = self.unit.norm(o_BFTD.reshape(batch, n_temporal, n_steps, width) + series_BFTD)
+        drawn = None if masks is None else masks[f"{name}.attention"]
+        attended = self.unit.over_time(series_BFTD.flatten(0, 1), tables, drawn)
+        series_BFTD = self.unit.norm(attended.view(series_BFTD.shape) + series_BFTD)
         return (
             self.feed_forward(series_BFTD, masks, f"{name}.series"),
             self.feed_forward(statics_BVD, masks, f"{name}.statics"),

@@ -6,7 +6,7 @@ from torch import Tensor
 from costar_cli.config.models import PretrainConfig
 from costar_cli.methods.streams import Stream
 
-__all__ = ["augment"]
+__all__ = ["augment", "augment_with_statics"]
 
 
 def augment(history_BTS: Tensor, config: PretrainConfig, stream: Stream) -> Tensor:
@@ -25,3 +25,16 @@ def augment(history_BTS: Tensor, config: PretrainConfig, stream: Stream) -> Tens
     jitter = stream.normal(batch, n_steps, n_features, device=device, dtype=dtype)
     scaled = history_BTS * (1 + sigma_3R[0] * per_feature[0])
     return torch.addcmul(scaled + sigma_3R[1] * per_feature[1], sigma_3R[2].expand_as(jitter), jitter)
+
+
+def augment_with_statics(
+    history_BTS: Tensor, statics_BV: Tensor, config: PretrainConfig, stream: Stream
+) -> tuple[Tensor, Tensor]:
+    """Return such a copy of series and statics, these as further series (spec models B, VT) that stay constant.
+
+    Statics share the coins of the series. Their jitter is that of the first step at every step.
+    """
+    n_features = history_BTS.shape[-1]
+    statics_BTV = statics_BV[:, None].expand(-1, history_BTS.shape[1], -1)
+    all_BTF = augment(torch.cat([history_BTS, statics_BTV], dim=-1), config, stream)
+    return all_BTF[..., :n_features], all_BTF[:, 0, n_features:]

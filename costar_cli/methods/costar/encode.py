@@ -7,7 +7,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from costar_cli.methods.costar.encoder import CostarEncoder, Representations
+from costar_cli.methods.costar.representation import HistoryEncoder, Representations
 from costar_cli.methods.dropout import MaskSource
 from costar_cli.methods.members import Params, call_members, n_members
 from costar_cli.methods.pieces import Piece, map_pieces
@@ -18,7 +18,7 @@ PieceInput = tuple[Tensor, Tensor, Callable[[], dict[str, Tensor]]]
 CACHE_ELEMENTS = 2_240_000  # of the largest array of a piece on a CPU: measured for the tumour encoder (64 samples)
 
 
-def samples_per_piece(encoder: CostarEncoder, samples: int, n_steps: int, device: torch.device) -> int:
+def samples_per_piece(encoder: HistoryEncoder, samples: int, n_steps: int, device: torch.device) -> int:
     """Return how many samples to encode at once.
 
     On a CPU as many as measured best, but no fewer pieces than cores; on a GPU all that fit into 2^28 elements. Fewer
@@ -31,7 +31,7 @@ def samples_per_piece(encoder: CostarEncoder, samples: int, n_steps: int, device
 
 
 def piece_calls(
-    encoder: CostarEncoder, history_RBTS: Tensor, statics_RBV: Tensor, masks: MaskSource | None
+    encoder: HistoryEncoder, history_RBTS: Tensor, statics_RBV: Tensor, masks: MaskSource | None
 ) -> Iterator[Piece]:
     """Yield calls of a module with the encoder's signature on a few samples each, their masks drawn on the way."""
     size = samples_per_piece(encoder, history_RBTS.shape[1], history_RBTS.shape[2], history_RBTS.device)
@@ -46,7 +46,7 @@ def piece_calls(
 
 
 def encode_members(
-    encoder: CostarEncoder,
+    encoder: HistoryEncoder,
     params_R: Params,
     history_RBTS: Tensor,
     statics_RBV: Tensor,
@@ -60,7 +60,7 @@ def encode_members(
     return Representations(torch.cat([p[0] for p in pieces], dim=1), torch.cat([p[1] for p in pieces], dim=2))
 
 
-def encode_panel(encoder: CostarEncoder, params_R: Params, history_NTS: Tensor, statics_NV: Tensor) -> Tensor:
+def encode_panel(encoder: HistoryEncoder, params_R: Params, history_NTS: Tensor, statics_NV: Tensor) -> Tensor:
     """Return `z [R,N,T,D]` of every subject and step, one member after another, without gradients."""
     with torch.no_grad():
         members = [{name: value[r : r + 1] for name, value in params_R.items()} for r in range(n_members(params_R))]

@@ -1,25 +1,15 @@
 """The COSTAR encoder: one causal pass over a subject's series gives a representation of the history at every step."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
-
 import torch
 from torch import Tensor, nn
 
 from costar_cli.config.models import EncoderConfig
 from costar_cli.methods.costar.attention import FeatureBlock, RelativeTables, TemporalBlock
 from costar_cli.methods.costar.embedding import TokenEmbedding
-from costar_cli.methods.dropout import Dropout, Masks, MaskShapes, MaskSource
-from costar_cli.methods.streams import Stream
+from costar_cli.methods.costar.representation import Dims, HistoryEncoder, Representations
+from costar_cli.methods.dropout import Dropout, Masks, MaskShapes
 
-__all__ = ["CostarEncoder", "Representations"]
-
-
-class Representations(NamedTuple):
-    """What the encoder knows at each step: overall `z_BTD`, and per component `[C,B,T,D]` in order Y, A, X."""
-
-    z_BTD: Tensor
-    components_CBTD: Tensor
+__all__ = ["CostarEncoder"]
 
 
 class EncoderLayer(nn.Module):
@@ -35,7 +25,7 @@ class EncoderLayer(nn.Module):
         self.feature = FeatureBlock(config, last=last) if config.blocks != "temporal" else None
 
 
-class CostarEncoder(nn.Module):
+class CostarEncoder(HistoryEncoder):
     """Scalar tokens, L layers, pooling (spec models A.1 to A.8).
 
     Args:
@@ -43,9 +33,8 @@ class CostarEncoder(nn.Module):
         config: shape of the encoder.
     """
 
-    def __init__(self, dims: tuple[int, int, int, int], config: EncoderConfig) -> None:
-        super().__init__()
-        self.config = config
+    def __init__(self, dims: Dims, config: EncoderConfig) -> None:
+        super().__init__(dims, config)
         self.embedding = TokenEmbedding(dims, config)
         self.layout = self.embedding.layout
         temporal = config.blocks != "feature"
@@ -53,6 +42,11 @@ class CostarEncoder(nn.Module):
         self.layer_list = [EncoderLayer(config, last=index == config.layers - 1) for index in range(config.layers)]
         self.layers = nn.ModuleList(self.layer_list)
         self.dropout = Dropout(config.dropout)
+
+    @property
+    def n_components(self) -> int:
+        """Return how many of covariates, treatments and outcomes there are."""
+        return len(self.layout.pooled)
 
     def mask_shapes(self, n_steps: int) -> MaskShapes:
         """Return the shape of every dropout mask of one sample."""
@@ -64,11 +58,6 @@ class CostarEncoder(nn.Module):
             if layer.feature is not None:
                 shapes |= layer.feature.mask_shapes(f"{index}.feature", n_steps, layout)
         return shapes | {"pool": (n_steps, self.config.width)}
-
-    def mask_source(self, n_steps: int, streams: Sequence[Stream], like: Tensor) -> MaskSource:
-        """Return what draws the bytes of every mask for passes over `n_steps` steps, on the device of a tensor."""
-        shapes = self.mask_shapes(n_steps)
-        return MaskSource(shapes, self.config.dropout, streams, device=like.device, dtype=like.dtype, raw=True)
 
     def forward(self, history_BTS: Tensor, statics_BV: Tensor, masks: Masks = None) -> Representations:
         """Encode `history_BTS` (`[x_t, a_{t-1}, y_t]`, scaled) and `statics_BV`; without masks there is no dropout.

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 import torch
 
 from costar_cli.artifact import Artifact
+from costar_cli.config.choices import DecoderName
 from costar_cli.config.models import EncoderConfig
 from costar_cli.errors import MismatchError, UsageError
 from costar_cli.methods.base import Fit, FitTask, Fitted
+from costar_cli.methods.costar.heads import DEFAULT_DECODER
 from costar_cli.methods.costar.model import CostarModel
 from costar_cli.methods.costar.supervised import SupervisedStage
 from costar_cli.methods.members import Params
@@ -27,7 +29,8 @@ class CostarMethod:
         """Train from a pretrained encoder, from the source's model (few-shot), or from scratch.
 
         Raises:
-            MismatchError: there are fewer members to start from than asked for.
+            MismatchError: there are fewer members to start from than asked for, or the source's model has another
+                decoder.
             UsageError: `config.encoder` contradicts the encoder to start from.
         """
         start = task.start
@@ -36,10 +39,11 @@ class CostarMethod:
         encoder = _encoder_config(task, start)
         few_shot = start is not None and start.horizon > 0
         hidden = start.hidden if start and few_shot else task.config.hidden
+        decoder = _decoder(task, start if few_shot else None)
         params = yield SupervisedStage(
             task.schema.dims,
             task.horizon,
-            task.config.model_copy(update={"hidden": hidden}),
+            task.config.model_copy(update={"hidden": hidden, "decoder": decoder}),
             encoder,
             train=task.tensors(task.train),
             validation=task.tensors(task.validation),
@@ -47,7 +51,7 @@ class CostarMethod:
             drop_last=task.domain == "source",
             name="finetune" if task.domain == "source" else "finetune on target",
         )
-        return Fitted(params, {"encoder": encoder.model_dump(), "hidden": hidden})
+        return Fitted(params, {"encoder": encoder.model_dump(), "hidden": hidden, "decoder": decoder})
 
     def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> CostarModel:
         """Return the model that an artifact holds."""
@@ -64,6 +68,19 @@ def _encoder_config(task: FitTask, start: CostarModel | None) -> EncoderConfig:
             fix="leave it out, or use `--from scratch`",
         )
     return start.encoder_config
+
+
+def _decoder(task: FitTask, source: CostarModel | None) -> DecoderName:
+    asked = task.config.decoder
+    if source is None:
+        return asked or DEFAULT_DECODER
+    if asked not in (None, source.decoder):
+        raise MismatchError(
+            f"the source's model has the decoder {source.decoder}, not {asked}",
+            where="finetune.decoder",
+            fix="leave it out, or train a source model with that decoder",
+        )
+    return source.decoder
 
 
 def _start(start: CostarModel | None, members: int) -> Params | None:

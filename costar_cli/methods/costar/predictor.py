@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-__all__ = ["OutcomePredictor", "contrast_predictor"]
+__all__ = ["CausalKernel", "OutcomePredictor", "contrast_predictor"]
 
 
 def contrast_predictor(width: int) -> nn.Sequential:
@@ -23,6 +23,27 @@ class CausalKernel(nn.Module):
         bound = (n_in * width) ** -0.5
         self.weight = nn.Parameter(torch.empty(n_out, n_in, width).uniform_(-bound, bound))
         self.bias = nn.Parameter(torch.empty(n_out).uniform_(-bound, bound))
+
+    def earlier(self, horizon: int) -> Tensor:
+        """Return blocks `[A,D,I,H]`: what step i adds to step h, zero unless i < h (the newest meets the last column).
+
+        So the convolution reads everything one step late, and `H` may be less than the kernel's width.
+        """
+        kernel_ADK = self.weight.transpose(0, 1)
+        step = torch.arange(horizon, device=kernel_ADK.device)
+        lag = step - step[:, None]  # [i, h]: h - i
+        width = kernel_ADK.shape[2]
+        return kernel_ADK[:, :, (width - lag).clamp(0, width - 1)] * (lag > 0).to(kernel_ADK.dtype)
+
+    def of_earlier(self, series_MHA: Tensor) -> Tensor:
+        """Return the convolution `[M,H,D]` of a series with each step's past, without the bias."""
+        matrix = as_matrix(self.earlier(series_MHA.shape[1]))
+        return (series_MHA.flatten(1) @ matrix).view(*series_MHA.shape[:2], -1)
+
+
+def as_matrix(blocks_ADIH: Tensor) -> Tensor:
+    """Return the matrix `[I*A,H*D]` of blocks."""
+    return blocks_ADIH.permute(2, 0, 3, 1).flatten(2, 3).flatten(0, 1)
 
 
 class OutcomePredictor(nn.Module):
@@ -47,20 +68,21 @@ class OutcomePredictor(nn.Module):
         self.current = CausalKernel(n_treatments, width, 1)
         self.network = nn.Sequential(nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, n_outcomes))
 
+    @property
+    def layers(self) -> tuple[nn.Linear, nn.Linear]:
+        """Return the two layers of the network."""
+        return cast("nn.Linear", self.network[0]), cast("nn.Linear", self.network[2])
+
     def plan_matrix(self, horizon: int) -> Tensor:
         """Return the map `[H*A, H*D]` from a flat plan to the treatment codes of every step.
 
         Block (i, h) is the kernel at offset `i - h` for i < h (the convolution reads the treatment one step late),
         the current map for i = h, and zero for i > h: a plan changes nothing before it acts.
         """
-        kernel_ADK = self.past.weight.transpose(0, 1)
-        step = torch.arange(horizon, device=kernel_ADK.device)
-        lag = step - step[:, None]  # [i, h]: h - i
-        column = (self.horizon - lag).clamp(0, self.horizon - 1)
-        blocks_ADIH = kernel_ADK[:, :, column] * (lag > 0).to(kernel_ADK.dtype)
+        blocks_ADIH = self.past.earlier(horizon)
         current_AD = self.current.weight[:, :, 0].T
-        blocks_ADIH = blocks_ADIH + current_AD[:, :, None, None] * (lag == 0).to(kernel_ADK.dtype)
-        return blocks_ADIH.permute(2, 0, 3, 1).flatten(2, 3).flatten(0, 1)
+        diagonal_IH = torch.eye(horizon, dtype=current_AD.dtype, device=current_AD.device)
+        return as_matrix(blocks_ADIH + current_AD[:, :, None, None] * diagonal_IH)
 
     def plan_codes(self, plan_MHA: Tensor) -> Tensor:
         """Return the treatment codes `[M,H,D]` of plans; the first `H <= horizon` steps of the horizon."""
@@ -87,7 +109,7 @@ class OutcomePredictor(nn.Module):
             plan_M: row of `plan_PHA` for each pair.
             rows: what fits into the cache.
         """
-        first, last = cast("nn.Linear", self.network[0]), cast("nn.Linear", self.network[2])
+        first, last = self.layers
         weight_WY = last.weight.T
         history_UW = functional.linear(z_UD, first.weight, first.bias)
         plan_PHW = functional.linear(self.plan_codes(plan_PHA), first.weight)

@@ -7,11 +7,12 @@ from torch import Tensor, nn
 
 from costar_cli.config.models import PretrainConfig
 from costar_cli.methods.base import StepLoss
-from costar_cli.methods.costar.augment import augment
+from costar_cli.methods.costar.architectures import make_encoder
+from costar_cli.methods.costar.augment import augment, augment_with_statics
 from costar_cli.methods.costar.contrastive import info_nce, log_n_reference
 from costar_cli.methods.costar.encode import piece_calls
-from costar_cli.methods.costar.encoder import CostarEncoder
 from costar_cli.methods.costar.predictor import contrast_predictor
+from costar_cli.methods.costar.representation import Dims, HistoryEncoder
 from costar_cli.methods.dropout import Masks, MaskSource
 from costar_cli.methods.members import Params, named_params
 from costar_cli.methods.pieces import map_pieces, start_pieces
@@ -31,7 +32,7 @@ class ContrastBranch(nn.Module):
     The predictor belongs to the pieces that the encoder works in: their representations are still in the cache.
     """
 
-    def __init__(self, encoder: CostarEncoder, predictor: nn.Module, *, components: bool) -> None:
+    def __init__(self, encoder: HistoryEncoder, predictor: nn.Module, *, components: bool) -> None:
         super().__init__()
         self.encoder, self.predictor, self.components = encoder, predictor, components
 
@@ -57,12 +58,10 @@ class PretrainStage(PlainStage):
     name = "pretrain"
     drop_last = True
 
-    def __init__(
-        self, dims: tuple[int, int, int, int], config: PretrainConfig, train: PanelTensors, validation: PanelTensors
-    ) -> None:
+    def __init__(self, dims: Dims, config: PretrainConfig, train: PanelTensors, validation: PanelTensors) -> None:
         self.config = config
         self.keep = config.keep
-        self.encoder = CostarEncoder(dims, config.encoder).to(train.v_NV.device)
+        self.encoder = make_encoder(dims, config.encoder).to(train.v_NV.device)
         self._spectral = config.ssl_loss == "spectral"
         predictor = nn.Identity() if self._spectral else contrast_predictor(config.encoder.width)
         self._online = ContrastBranch(self.encoder, predictor, components=config.components)
@@ -77,7 +76,7 @@ class PretrainStage(PlainStage):
         seed = Stream(self.config.seed, self.name, "initial", member).torch_seed()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            fresh = CostarEncoder(self.encoder.layout.dims, self.config.encoder)
+            fresh = make_encoder(self.encoder.dims, self.config.encoder)
             params = named_params(fresh, ENCODER)
             if self._spectral:
                 return params, {}
@@ -121,19 +120,27 @@ class PretrainStage(PlainStage):
         batch = self.config.validation_batch_size if validation else self.config.batch_size
         positions = float((lengths - 1).double().mean()) * min(batch, len(lengths))
         n = min(positions, self.config.max_contrast or float("inf"))
-        return float(log_n_reference(torch.tensor(n), self.config.temperature, components=self.config.components))
+        components = self.config.components and self.encoder.n_components > 0
+        return float(log_n_reference(torch.tensor(n), self.config.temperature, components=components))
 
     def _views(self, name: str, rows_RB: Tensor, streams: Sequence[Stream]) -> tuple[Tensor, Tensor, Tensor]:
         panel, history = self._panels[name], self._history[name]
-        views_RBTS = torch.stack(
-            [
-                torch.cat([augment(history[rows], self.config, stream), augment(history[rows], self.config, stream)])
-                for rows, stream in zip(rows_RB, streams, strict=True)
-            ]
-        )
+        views = [
+            self._two(history[rows], panel.v_NV[rows], stream) for rows, stream in zip(rows_RB, streams, strict=True)
+        ]
+        views_RBTS, statics_RBV = (torch.stack(values) for values in zip(*views, strict=True))
         position_T = torch.arange(history.shape[1], device=history.device)
         active_RBT = position_T < (panel.length_N[rows_RB] - 1)[..., None]
-        return views_RBTS, panel.v_NV[torch.cat([rows_RB, rows_RB], dim=1)], active_RBT
+        return views_RBTS, statics_RBV, active_RBT
+
+    def _two(self, history_BTS: Tensor, statics_BV: Tensor, stream: Stream) -> tuple[Tensor, Tensor]:
+        """Return two views of a member's batch, one behind the other."""
+        if self.encoder.statics_are_series:
+            pairs = [augment_with_statics(history_BTS, statics_BV, self.config, stream) for _ in range(2)]
+        else:
+            pairs = [(augment(history_BTS, self.config, stream), statics_BV) for _ in range(2)]
+        views_2BTS, statics_2BV = zip(*pairs, strict=True)
+        return torch.cat(views_2BTS), torch.cat(statics_2BV)
 
     def _start_keys(
         self, state_R: Params, views: Tensor, statics: Tensor, masks: MaskSource | None

@@ -1,15 +1,18 @@
 """The supervised stage: encoder and outcome predictor trained together on every origin of every subject."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from costar_cli.config.models import EncoderConfig, FinetuneConfig
+from costar_cli.methods.balancing import LEAST_WEIGHT, squared_error, target_weight
 from costar_cli.methods.base import StepLoss
+from costar_cli.methods.costar.architectures import make_encoder
 from costar_cli.methods.costar.encode import encode_members
-from costar_cli.methods.costar.encoder import CostarEncoder
-from costar_cli.methods.costar.predictor import OutcomePredictor
+from costar_cli.methods.costar.heads import DEFAULT_DECODER, outcome_head
+from costar_cli.methods.costar.representation import Dims
 from costar_cli.methods.dropout import MaskSource
 from costar_cli.methods.members import Params, call_members, named_params, submodule
 from costar_cli.methods.stage import PlainStage
@@ -34,7 +37,10 @@ def step_weights(kind: str, horizon: int) -> Tensor:
 
 
 class Unrolled:
-    """Every origin's plan, answer and mask as views of a scaled panel: `[N,T-1,..]` origins by H steps."""
+    """Every origin's plan, answer and mask as views of a scaled panel: `[N,T-1,..]` origins by H steps.
+
+    `observed_NTYH` says which outcomes of an answer were observed; it is None where none was filled.
+    """
 
     def __init__(self, panel: PanelTensors, horizon: int) -> None:
         pad = torch.nn.functional.pad
@@ -42,13 +48,17 @@ class Unrolled:
         self.statics_NV = panel.v_NV
         self.plan_NTAH = pad(panel.a_NTA[:, :-1], (0, 0, 0, horizon - 1)).unfold(1, horizon, 1)
         self.answer_NTYH = pad(panel.y_NTY[:, 1:], (0, 0, 0, horizon - 1)).unfold(1, horizon, 1)
-        position = torch.arange(self.history_NTS.shape[1], device=panel.length_N.device)
-        active_NT = (position < (panel.length_N - 1)[:, None]).to(panel.y_NTY.dtype)
-        self.active_NTH = pad(active_NT, (0, horizon - 1)).unfold(1, horizon, 1)
+        self.active_NTH = pad(panel.active_NT, (0, horizon - 1)).unfold(1, horizon, 1)
+        self.observed_NTYH: Tensor | None = None
+        if panel.observed_NTY is not None:
+            self.observed_NTYH = pad(panel.observed_NTY[:, 1:], (0, 0, 0, horizon - 1)).unfold(1, horizon, 1)
 
 
 class SupervisedStage(PlainStage):
     """Squared error of all steps from all origins (spec models A.10); encoder and head move together.
+
+    An autoregressive decoder learns each step after the true outcomes before it, or the first step alone (spec models
+    B, E-11). It is selected on what it predicts after its own.
 
     Args:
         dims: numbers of covariates, treatments, outcomes and statics.
@@ -64,7 +74,7 @@ class SupervisedStage(PlainStage):
 
     def __init__(
         self,
-        dims: tuple[int, int, int, int],
+        dims: Dims,
         horizon: int,
         config: FinetuneConfig,
         encoder_config: EncoderConfig,
@@ -76,11 +86,15 @@ class SupervisedStage(PlainStage):
         name: str = "finetune",
     ) -> None:
         self.config, self.drop_last, self.name = config, drop_last, name
-        self.encoder = CostarEncoder(dims, encoder_config).to(train.v_NV.device)
-        self.head = outcome_head(dims, horizon, encoder_config, config.hidden)
-        self._dims, self._horizon, self._start_R = dims, horizon, start_R or {}
+        self.encoder = make_encoder(dims, encoder_config).to(train.v_NV.device)
+        decoder = config.decoder or DEFAULT_DECODER
+        self._make_head = partial(outcome_head, dims, horizon, encoder_config, config.hidden, decoder=decoder)
+        self.head = self._make_head()
+        self._start_R = start_R or {}
+        self._is_taught = decoder != DEFAULT_DECODER  # gets the outcomes before each step in training
         self._parts = {"train": Unrolled(train, horizon), "validation": Unrolled(validation, horizon)}
-        self._weight_H = step_weights(config.step_weights, horizon).to(train.y_NTY)
+        steps = {"train": 1 if decoder == "autoregressive_one_step" else horizon, "validation": horizon}
+        self._weights = {name: step_weights(config.step_weights, n).to(train.y_NTY) for name, n in steps.items()}
         self.n_train = len(train.length_N)
         self.n_validation = len(validation.length_N)
 
@@ -89,10 +103,8 @@ class SupervisedStage(PlainStage):
         seed = Stream(self.config.seed, self.name, "initial", member).torch_seed()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            params = named_params(CostarEncoder(self._dims, self.encoder.config), ENCODER)
-            params |= named_params(
-                outcome_head(self._dims, self._horizon, self.encoder.config, self.config.hidden), HEAD
-            )
+            params = named_params(make_encoder(self.encoder.dims, self.encoder.config), ENCODER)
+            params |= named_params(self._make_head(), HEAD)
         return params | {name: value[member] for name, value in self._start_R.items()}, {}
 
     def loss(self, params_R: Params, state_R: Params, rows_RB: Tensor, streams: Sequence[Stream]) -> StepLoss:
@@ -100,7 +112,7 @@ class SupervisedStage(PlainStage):
         history = self._parts["train"].history_NTS
         masks = self.encoder.mask_source(history.shape[1], streams, history)
         error_R, weight_R = self._squared_error("train", params_R, rows_RB, masks)
-        return error_R / weight_R.clamp(min=1), state_R
+        return error_R / weight_R.clamp(min=LEAST_WEIGHT), state_R
 
     @torch.no_grad()
     def validation_loss(
@@ -108,7 +120,7 @@ class SupervisedStage(PlainStage):
     ) -> tuple[Tensor, Tensor]:
         """Return `(loss, weight)` of a validation batch, without dropout."""
         error_R, weight_R = self._squared_error("validation", params_R, rows_RB, None)
-        return error_R / weight_R.clamp(min=1), weight_R
+        return error_R / weight_R.clamp(min=LEAST_WEIGHT), weight_R
 
     def _squared_error(
         self, name: str, params_R: Params, rows_RB: Tensor, masks: MaskSource | None
@@ -116,17 +128,18 @@ class SupervisedStage(PlainStage):
         part = self._parts[name]
         encoder = submodule(params_R, ENCODER)
         z_RBTD = encode_members(self.encoder, encoder, part.history_NTS[rows_RB], part.statics_NV[rows_RB], masks).z_BTD
-        plan_RMHA = part.plan_NTAH[rows_RB].flatten(1, 2).transpose(-1, -2)
-        predicted_RMHY = call_members(self.head, submodule(params_R, HEAD), z_RBTD.flatten(1, 2), plan_RMHA)
-        answer_RMHY = part.answer_NTYH[rows_RB].flatten(1, 2).transpose(-1, -2)
-        active_RMH = part.active_NTH[rows_RB].flatten(1, 2)
-        squared_RMH = (predicted_RMHY - answer_RMHY).square().sum(dim=-1)
-        error_R = (squared_RMH * active_RMH * self._weight_H).flatten(1).sum(dim=1)
-        return error_R, active_RMH.flatten(1).sum(dim=1)
+        weight_H = self._weights[name]
+        steps = slice(len(weight_H))
 
+        def chosen(unrolled_NTFH: Tensor) -> Tensor:
+            return unrolled_NTFH[rows_RB].flatten(1, 2).transpose(-1, -2)[:, :, steps]
 
-def outcome_head(
-    dims: tuple[int, int, int, int], horizon: int, encoder: EncoderConfig, hidden: int
-) -> OutcomePredictor:
-    """Return the outcome predictor for these dimensions."""
-    return OutcomePredictor(dims[1], dims[2], width=encoder.width, horizon=horizon, hidden=hidden)
+        plan_RMHA, answer_RMHY = chosen(part.plan_NTAH), chosen(part.answer_NTYH)
+        observed_RMHY = None if part.observed_NTYH is None else chosen(part.observed_NTYH)
+        given = (answer_RMHY,) if self._is_taught and name == "train" else ()
+        head = submodule(params_R, HEAD)
+        predicted_RMHY = call_members(self.head, head, z_RBTD.flatten(1, 2), plan_RMHA, *given)
+        counts_RMH = target_weight(part.active_NTH[rows_RB].flatten(1, 2)[..., steps], observed_RMHY)
+        squared_RMH = squared_error(predicted_RMHY, answer_RMHY, observed_RMHY)
+        error_R = (squared_RMH * counts_RMH * weight_H).flatten(1).sum(dim=1)
+        return error_R, counts_RMH.flatten(1).sum(dim=1)

@@ -35,8 +35,8 @@ from costar_cli.methods.recurrent.network import (
     over_members,
     over_subjects,
 )
-from costar_cli.methods.recurrent.rows import Batch, Column, OriginRows, SubjectRows
-from costar_cli.methods.recurrent.stage import RecurrentStage, Rows, decoder_training
+from costar_cli.methods.recurrent.stage import RecurrentStage, Rows
+from costar_cli.methods.windows import Batch, Column, OriginRows, SubjectRows, decoder_training
 from costar_cli.panel import Panel
 from costar_cli.panel.tensors import PanelTensors
 
@@ -94,23 +94,23 @@ class CrnStage(RecurrentStage):
         )
 
     def objective(self, params_R: Params, state_R: Params, batch: Batch, masks: Masks) -> Tensor:
-        """Return squared error plus cross-entropy; without balancing the latter counts nothing."""
+        """Return squared error, and with balancing cross-entropy, too."""
         treatment, active = batch.column("treatment"), batch.active
         outputs = self.network.run_members(params_R, batch, masks)
         balanced: Balanced = self.network.call_head(
             params_R, outputs, treatment, self._schedule.alpha(state_R["updates"])
         )
-        error_R = masked_mean(squared_error(balanced.outcomes, batch.target), active)
-        guess_R = masked_mean(treatment_cross_entropy(balanced.treatment_logits, treatment, self._mode), active)
-        return error_R + (guess_R if self._balances else 0 * guess_R)
+        error_R = masked_mean(squared_error(balanced.outcomes, batch.target, batch.observed), batch.weight)
+        if not self._balances:
+            return error_R
+        return error_R + masked_mean(treatment_cross_entropy(balanced.treatment_logits, treatment, self._mode), active)
 
     def error(self, params_R: Params, batch: Batch) -> Tensor:
         """Return squared errors; treatments do not select."""
         outputs = self.network.run_members(params_R, batch)
         none_R = torch.zeros(len(outputs), dtype=outputs.dtype, device=outputs.device)
-        return squared_error(
-            self.network.call_head(params_R, outputs, batch.column("treatment"), none_R).outcomes, batch.target
-        )
+        balanced: Balanced = self.network.call_head(params_R, outputs, batch.column("treatment"), none_R)
+        return squared_error(balanced.outcomes, batch.target, batch.observed)
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,7 @@ class CrnMethod:
 
     def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> CrnModel:
         """Return the model that an artifact holds."""
-        return CrnModel.from_artifact(artifact, CrnConfig if self.balances else CrnErmConfig, device)
+        return CrnModel.from_artifact(artifact, device)
 
     def _config(self, task: FitTask) -> AnyCrnConfig:
         kind = CrnConfig if self.balances else CrnErmConfig

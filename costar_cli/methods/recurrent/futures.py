@@ -14,7 +14,7 @@ from torch import Tensor
 from costar_cli.methods.streams import Stream
 from costar_cli.panel.tensors import PanelTensors
 
-__all__ = ["Draws", "Residuals"]
+__all__ = ["Draws", "Residuals", "has_residuals", "known_position", "usable_length"]
 
 GOLDEN = 0x9E3779B97F4A7C15  # the odd constants of splitmix64 (Steele et al. 2014)
 MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
@@ -70,5 +70,32 @@ class Residuals:
 
 
 def usable_length(panel: PanelTensors) -> Tensor:
-    """Return how many steps of each subject have a known target: one less where covariates are predicted too."""
+    """Return how many steps of each subject have a target: one less where covariates are predicted too."""
     return panel.length_N - 1 - (1 if panel.x_NTX.shape[2] else 0)
+
+
+def has_residuals(panel: PanelTensors) -> Tensor:
+    """Return of which subjects, `[N]`, there are residuals of every outcome."""
+    known_NTY = _known_targets(panel)
+    return usable_length(panel) > 0 if known_NTY is None else known_NTY.any(dim=1).all(dim=-1)
+
+
+def known_position(panel: PanelTensors) -> Tensor | None:
+    """Return the position `[N,T-1,dy]` whose residual stands for each one's; None where each has its own.
+
+    That of a target that was not observed is the last one before it, or the first one after it.
+    """
+    known_NTY = _known_targets(panel)
+    if known_NTY is None:
+        return None
+    position_T1 = torch.arange(known_NTY.shape[1], device=known_NTY.device)[:, None]
+    last_NTY = torch.where(known_NTY, position_T1, -1).cummax(dim=1).values
+    return torch.where(last_NTY < 0, known_NTY.int().argmax(dim=1, keepdim=True), last_NTY)
+
+
+def _known_targets(panel: PanelTensors) -> Tensor | None:
+    """Return where usable positions have an observed target, `[N,T-1,dy]`."""
+    if panel.observed_NTY is None:
+        return None
+    position_T = torch.arange(panel.observed_NTY.shape[1] - 1, device=panel.length_N.device)
+    return (position_T < usable_length(panel)[:, None])[..., None] & (panel.observed_NTY[:, 1:] > 0)

@@ -19,13 +19,14 @@ from costar_cli.errors import DataError
 from costar_cli.methods.balancing import masked_mean, squared_error
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.members import Params
-from costar_cli.methods.recurrent.futures import Draws, Residuals, usable_length
-from costar_cli.methods.recurrent.lstm import LstmState, Masks
+from costar_cli.methods.recurrent.branches import Branches, BranchState, LstmSteps
+from costar_cli.methods.recurrent.futures import Draws, Residuals, has_residuals, known_position, usable_length
+from costar_cli.methods.recurrent.lstm import Masks
 from costar_cli.methods.recurrent.model import Asked, Networks, RecurrentModel, state_at, states_before, with_prefix
 from costar_cli.methods.recurrent.network import Make, Passed, RecurrentNetwork, over_members
-from costar_cli.methods.recurrent.rows import Batch, Column, SubjectRows
 from costar_cli.methods.recurrent.stage import RecurrentStage
 from costar_cli.methods.streams import Stream
+from costar_cli.methods.windows import Batch, Column, SubjectRows
 from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["ConditionalHead", "GNetMethod", "GNetModel", "GNetStage", "gnet_network"]
@@ -85,7 +86,7 @@ class GNetStage(RecurrentStage):
         """Return the sum of both errors' means."""
         predicted, target = self._predicted(params_R, batch, masks), batch.target
         n_outcomes = target.shape[-1]
-        error_R = masked_mean(squared_error(predicted[..., :n_outcomes], target), batch.active)
+        error_R = masked_mean(squared_error(predicted[..., :n_outcomes], target, batch.observed), batch.weight)
         if predicted.shape[-1] == n_outcomes:
             return error_R
         covariates = squared_error(predicted[..., n_outcomes:], batch.next_covariates)
@@ -94,7 +95,8 @@ class GNetStage(RecurrentStage):
     def error(self, params_R: Params, batch: Batch) -> Tensor:
         """Return the squared errors of the outcomes."""
         target = batch.target
-        return squared_error(self._predicted(params_R, batch, None)[..., : target.shape[-1]], target)
+        predicted = self._predicted(params_R, batch, None)[..., : target.shape[-1]]
+        return squared_error(predicted, target, batch.observed)
 
     def _predicted(self, params_R: Params, batch: Batch, masks: Masks) -> Tensor:
         predicted: Tensor = self.network.call_head(params_R, self.network.run_members(params_R, batch, masks))
@@ -122,25 +124,29 @@ class GNetModel(RecurrentModel):
 
         What is averaged is the prediction at each step, before its own residual is added.
         """
-        network, plan = networks["network"], asked.plan_QHA.unbind(1)
-        n_outcomes, samples = asked.outcomes_QY.shape[1], self._config.samples
-        values = torch.cat([asked.outcomes_QY, asked.covariates_QX], dim=1)
-        predicted, state = self._step(network, asked, plan[0], values, state_at(asked.known_QD, network))
-        outcomes = [predicted[:, :n_outcomes]]
-        if len(plan) == 1:
-            return torch.stack(outcomes, dim=1)
-        seed = int((self.meta or {})["config"]["seed"])
-        draws = Draws.of(seed, asked.member, asked.subject_id_Q, asked.origin_Q)
-        residuals = self.residuals(asked.member)
-        predicted_QSE = predicted[:, None].expand(-1, samples, -1)
-        state = LstmState(*(part.repeat_interleave(samples, dim=2) for part in state))
-        for step, treatment in enumerate(plan[1:]):
-            drawn_QS = draws.below(len(residuals.length_K), samples, step)
-            values_QSE = predicted_QSE + residuals.at(drawn_QS, asked.origin_Q + step)
-            predicted, state = self._step(network, asked, treatment, values_QSE.flatten(0, 1), state)
-            predicted_QSE = predicted.view_as(values_QSE)
-            outcomes.append(predicted_QSE[..., :n_outcomes].mean(dim=1))
+        network, n_outcomes = networks["network"], asked.outcomes_QY.shape[1]
+        steps = self._steps(network)
+        before, *parted = Branches.along(torch.stack([asked.subject_id_Q, asked.origin_Q], dim=1), asked.plan_QHA)
+        values_KSE = torch.cat([asked.outcomes_QY, asked.covariates_QX], dim=1)[before.query_K, None]
+        state = BranchState.of(state_at(asked.known_QD[before.query_K], network))
+        outcomes = []
+        for step, branches in enumerate(parted):
+            if step:
+                values_KSE = values_KSE + self._drawn(asked, before.query_K, step - 1)
+            asking_K = branches.query_K
+            shared_KI = torch.cat([asked.plan_QHA[asking_K, step], asked.statics_QV[asking_K]], dim=1)
+            state = steps.next(branches.parent_K, shared_KI, values_KSE, state)
+            values_KSE = network.head(state.hidden[-1])
+            outcomes.append(values_KSE[..., :n_outcomes].mean(dim=1)[branches.branch_Q])
+            before = branches
         return torch.stack(outcomes, dim=1)
+
+    def _drawn(self, asked: Asked, rows_K: Tensor, step: int) -> Tensor:
+        """Return residuals `[K,S,E]` that are added to the futures of some queries' histories."""
+        seed = int((self.meta or {})["config"]["seed"])
+        residuals, origin_K = self.residuals(asked.member), asked.origin_Q[rows_K]
+        draws = Draws.of(seed, asked.member, asked.subject_id_Q[rows_K], origin_K)
+        return residuals.at(draws.below(len(residuals.length_K), self._config.samples, step), origin_K + step)
 
     def residuals(self, member: int) -> Residuals:
         """Return what a member draws from."""
@@ -151,20 +157,12 @@ class GNetModel(RecurrentModel):
     def _config(self) -> GNetConfig:
         return cast("GNetConfig", self.settings)
 
-    def _step(
-        self, network: RecurrentNetwork, asked: Asked, treatment_QA: Tensor, values_ME: Tensor, state: LstmState
-    ) -> tuple[Tensor, LstmState]:
-        """Return the prediction `[M,E]` one step on, for M futures of Q queries."""
-        per_query = len(values_ME) // len(treatment_QA)
-        n_outcomes = asked.outcomes_QY.shape[1]
-        columns: dict[Column, Tensor] = {
-            "treatment": treatment_QA.repeat_interleave(per_query, dim=0),
-            "outcomes": values_ME[:, :n_outcomes],
-            "covariates": values_ME[:, n_outcomes:],
-            "statics": asked.statics_QV.repeat_interleave(per_query, dim=0),
-        }
-        output, state = network.step(columns, state)
-        return network.head(output), state
+    def _steps(self, network: RecurrentNetwork) -> LstmSteps:
+        """Return what steps along: the futures of a plan share its treatments and the statics."""
+        dx, da, dy, dv = self.schema.dims
+        columns = torch.arange(da + dx + dy + dv)
+        treatment, covariates, outcomes, statics = torch.split(columns, [da, dx, dy, dv])
+        return LstmSteps(network.lstm, torch.cat([treatment, statics]), torch.cat([outcomes, covariates]))
 
 
 @dataclass(frozen=True)
@@ -197,12 +195,12 @@ class GNetMethod:
             validation=SubjectRows(task.tensors(task.validation)),
             start_R=start("network"),
         )
-        residuals = _residuals(make, params_R, _taken(train, held_out_K))
+        residuals = _residuals(make, params_R, train.take(held_out_K))
         return Fitted(with_prefix(params_R, "network") | with_prefix(residuals, "residuals"))
 
     def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> GNetModel:
         """Return the model that an artifact holds."""
-        return GNetModel.from_artifact(artifact, GNetConfig, device)
+        return GNetModel.from_artifact(artifact, device)
 
 
 def _divided(panel: PanelTensors, share: float, stream: Stream) -> tuple[Tensor, Tensor]:
@@ -215,7 +213,7 @@ def _divided(panel: PanelTensors, share: float, stream: Stream) -> tuple[Tensor,
     order = stream.permutation(n_subjects).to(panel.length_N.device)
     n_held_out = max(1, round(share * n_subjects))
     held_out_K = order[:n_held_out].sort().values
-    held_out_K = held_out_K[usable_length(panel)[held_out_K] > 0]
+    held_out_K = held_out_K[has_residuals(panel)[held_out_K]]
     if n_held_out >= n_subjects or not len(held_out_K):
         raise DataError(
             f"{n_subjects} training subjects leave none of use to learn from, or to take residuals from",
@@ -225,13 +223,11 @@ def _divided(panel: PanelTensors, share: float, stream: Stream) -> tuple[Tensor,
     return held_out_K, order[n_held_out:].sort().values
 
 
-def _taken(panel: PanelTensors, rows_K: Tensor) -> PanelTensors:
-    series = (panel.x_NTX, panel.a_NTA, panel.y_NTY, panel.v_NV, panel.length_N)
-    return PanelTensors(*(values[rows_K] for values in series))
-
-
 def _residuals(make: Make, params_R: Params, panel: PanelTensors) -> Params:
-    """Return true less predicted outcomes and covariates of every member, zero where a target is not known."""
+    """Return true less predicted outcomes and covariates of every member, zero where there is no target.
+
+    Where an outcome was not observed, the residual of another step stands for its own.
+    """
     length_K = usable_length(panel)
 
     def read(passed: Passed) -> Tensor:
@@ -242,4 +238,8 @@ def _residuals(make: Make, params_R: Params, panel: PanelTensors) -> Params:
         return (true_TBE - predicted_TBE) * usable_TB[..., None]
 
     value_RKTE = over_members(make, params_R, panel, read)
+    if (position_KTY := known_position(panel)) is not None:
+        outcomes_RKTY = value_RKTE[..., : position_KTY.shape[2]]
+        usable_KT1 = torch.arange(value_RKTE.shape[2], device=length_K.device)[:, None] < length_K[:, None, None]
+        outcomes_RKTY.copy_(outcomes_RKTY.gather(2, position_KTY.expand_as(outcomes_RKTY)) * usable_KT1)
     return {"value": value_RKTE, "length": length_K.to(value_RKTE).expand(len(value_RKTE), -1).clone()}

@@ -1,8 +1,8 @@
 """A trained recurrent method: what is known of every history, and the answers to queries from that."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -13,17 +13,14 @@ from torch.nn import functional
 
 from costar_cli.artifact import Artifact
 from costar_cli.config.models import Config
-from costar_cli.errors import MismatchError
-from costar_cli.methods.arrays import params_from_arrays, scaler_from_arrays
 from costar_cli.methods.base import FitTask
-from costar_cli.methods.linear import require_horizon
-from costar_cli.methods.members import Params, n_members, submodule
-from costar_cli.methods.pieces import on_cores
+from costar_cli.methods.members import Params, submodule
 from costar_cli.methods.recurrent.lstm import LstmState
 from costar_cli.methods.recurrent.network import Make, Passed, RecurrentNetwork, member_network, over_subjects
-from costar_cli.panel import Panel, PanelSchema, Queries, Scaler
+from costar_cli.methods.trained import EncodingModel, model_to_start_from, read_settings, require_horizon
+from costar_cli.panel import Panel, Queries
 from costar_cli.panel.tensors import PanelTensors
-from costar_cli.reporting import NullReporter, Reporter
+from costar_cli.reporting import Reporter
 
 __all__ = ["Asked", "Histories", "RecurrentModel", "state_at", "states_before", "with_prefix"]
 
@@ -60,37 +57,16 @@ class Asked:
     origin_Q: Tensor
 
 
-@dataclass(frozen=True)
-class RecurrentModel(ABC):
+@dataclass(frozen=True, kw_only=True)
+class RecurrentModel(EncodingModel[Histories]):
     """Networks of R members, `params` named `NETWORK.lstm.*` and so on, each `[R,...]`."""
 
-    method: str
-    params: Params
-    schema: PanelSchema
-    scaler: Scaler
-    horizon: int
     settings: Config
-    meta: Mapping[str, Any] | None = None
-    digest: str = ""
-    parents: Mapping[str, str] | None = None
-    device: torch.device | str = "cpu"
 
     @classmethod
-    def from_artifact(cls, artifact: Artifact, settings: type[Config], device: torch.device | str = "cpu") -> Self:
+    def from_artifact(cls, artifact: Artifact, device: torch.device | str = "cpu", **own: Any) -> Self:  # noqa: ANN401
         """Read a model artifact."""
-        meta = artifact.meta
-        return cls(
-            method=str(meta["method"]),
-            params={name: value.to(device) for name, value in params_from_arrays(artifact.arrays).items()},
-            schema=PanelSchema.model_validate(meta["schema"]),
-            scaler=scaler_from_arrays(artifact.arrays),
-            horizon=int(meta["horizon"]),
-            settings=settings.model_validate(meta["settings"]),
-            meta=meta,
-            digest=artifact.digest,
-            parents=artifact.parents,
-            device=device,
-        )
+        return super().from_artifact(artifact, device, settings=read_settings(artifact), **own)
 
     @classmethod
     def start_of(cls, task: FitTask, method: str) -> Callable[[str], Params | None]:
@@ -99,36 +75,12 @@ class RecurrentModel(ABC):
         Raises:
             MismatchError: it is of another method, or has fewer members than asked for.
         """
-        start = task.start
-        if start is None:
-            return lambda _: None
-        if not isinstance(start, cls) or start.method != method:
-            raise MismatchError(
-                f"the model to start from is of method {start.method}, not {method}",
-                where="--start",
-                fix=f"`costar finetune --method {method}` makes one",
-            )
-        if task.members > start.members:
-            raise MismatchError(
-                f"{task.members} members were asked for, but there are only {start.members} to start from",
-                where="--members",
-                fix=f"use `--members {start.members}` or fewer",
-            )
-        return start.params_of
+        start = model_to_start_from(task, cls, method)
+        return start.params_of if start else lambda _: None
 
     def params_of(self, network: str) -> Params:
         """Return the parameters of one network, without its name."""
         return submodule(self.params, f"{network}.")
-
-    @property
-    def members(self) -> int:
-        """Return R."""
-        return n_members(self.params)
-
-    @property
-    def trained_on(self) -> Mapping[str, int]:
-        """Return the number of labelled subjects per part that the model has learned from."""
-        return dict((self.meta or {}).get("trained_on", {}))
 
     @abstractmethod
     def makes(self) -> Mapping[str, Make]:
@@ -146,26 +98,9 @@ class RecurrentModel(ABC):
         """Return how many numbers a query takes where it takes most."""
         return max(network.elements_per_position for network in networks.values())
 
-    def rollout(
-        self, panel: Panel, queries: Queries, *, batch_size: int = 16_384, reporter: Reporter | None = None
-    ) -> NDArray[np.float32]:
-        """Predict the outcomes of every query, `[R,Q,tau,dy]` in the units of the data.
-
-        Only the subjects asked about are encoded, each once.
-
-        Raises:
-            UsageError: the plans are longer than the horizon that the model was trained for.
-        """
-        require_horizon(self.horizon, queries)
-        subjects, row = np.unique(queries.subject, return_inverse=True)
-        asked = replace(queries, subject=row.astype(np.int32))
-        states = self.encode(panel.take(subjects.astype(np.int64)))
-        return self.answer(states, asked, batch_size=batch_size, reporter=reporter)
-
     def encode(self, panel: Panel) -> Histories:
         """Return what every member knows of every subject's history at every step, on the model's device."""
-        dtype = next(iter(self.params.values())).dtype
-        tensors = PanelTensors.from_panel(panel, self.scaler, device=self.device, dtype=dtype)
+        tensors = self.scaled(panel)
         known_R = [self.know(next(iter(networks.values())), tensors) for networks in self._networks_R()]
         return Histories(tensors, torch.from_numpy(panel.subject_id).to(self.device), known_R)
 
@@ -182,20 +117,12 @@ class RecurrentModel(ABC):
         networks_R = self._networks_R()
         elements = CPU_ELEMENTS if device.type == "cpu" else GPU_ELEMENTS
         size = max(1, min(batch_size, elements // self.elements_per_query(networks_R[0])))
-        result = np.empty((self.members, len(queries), queries.horizon, len(self.schema.outcomes)), dtype=np.float32)
 
-        def fill(first: int) -> int:
-            part = slice(first, first + size)
-            with torch.no_grad():
-                for member, networks in enumerate(networks_R):
-                    scaled = self.predict(networks, _asked(states, member, queries.take(part)))
-                    result[member, part] = self.scaler.unscale_outcomes(scaled.cpu().numpy())
-            return min(size, len(queries) - first)
+        def predict(some: Queries) -> NDArray[np.floating]:
+            scaled = (self.predict(networks, _asked(states, r, some)) for r, networks in enumerate(networks_R))
+            return np.stack([outcomes_QHY.cpu().numpy() for outcomes_QHY in scaled])
 
-        with (reporter or NullReporter()).task("rollout", total=len(queries), unit="query") as task:
-            for count in on_cores(fill, range(0, len(queries), size), device=device):
-                task.advance(count)
-        return result
+        return self.in_batches(predict, queries, size=size, device=device, reporter=reporter)
 
     def _networks_R(self) -> list[dict[str, RecurrentNetwork]]:
         makes = self.makes()

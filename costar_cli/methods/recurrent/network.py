@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from costar_cli.methods.members import Params, call_members, n_members, submodule
 from costar_cli.methods.recurrent.lstm import LstmPass, LstmState, Masks, variational_lstm
-from costar_cli.methods.recurrent.rows import Batch, Column
+from costar_cli.methods.windows import Batch, Column
 from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["Make", "Passed", "Read", "RecurrentNetwork", "member_network", "over_members", "over_subjects"]

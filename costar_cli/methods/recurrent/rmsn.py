@@ -28,9 +28,9 @@ from costar_cli.methods.recurrent.model import (
     with_prefix,
 )
 from costar_cli.methods.recurrent.network import Make, Passed, RecurrentNetwork, over_members
-from costar_cli.methods.recurrent.rows import Batch, Column, OriginRows, SubjectRows
-from costar_cli.methods.recurrent.stage import RecurrentStage, Rows, decoder_training
+from costar_cli.methods.recurrent.stage import RecurrentStage, Rows
 from costar_cli.methods.recurrent.weights import TreatmentWeights, log_likelihood
+from costar_cli.methods.windows import Batch, Column, OriginRows, SubjectRows, decoder_training
 from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["RmsnMethod", "RmsnModel", "rmsn_networks"]
@@ -90,6 +90,10 @@ class PropensityStage(RmsnStage):
         """Return the cross-entropy at every position."""
         return self._cross_entropy(params_R, batch, None)
 
+    def weight(self, batch: Batch) -> Tensor:
+        """Return 1 where there is a treatment to guess, whether or not its outcome was observed."""
+        return batch.active
+
     def _cross_entropy(self, params_R: Params, batch: Batch, masks: Masks) -> Tensor:
         logits = self.predicted(params_R, batch, masks)
         return treatment_cross_entropy(logits, batch.column("treatment"), "multilabel")
@@ -119,13 +123,13 @@ class OutcomeStage(RmsnStage):
         self._weigh = weigh
 
     def objective(self, params_R: Params, state_R: Params, batch: Batch, masks: Masks) -> Tensor:
-        """Return the weighted mean squared error over active positions."""
-        error_RTB = squared_error(self.predicted(params_R, batch, masks), batch.target)
-        return masked_mean(self._weigh(batch) * error_RTB, batch.active)
+        """Return the weighted mean squared error over observed targets."""
+        error_RTB = squared_error(self.predicted(params_R, batch, masks), batch.target, batch.observed)
+        return masked_mean(self._weigh(batch) * error_RTB, batch.weight)
 
     def error(self, params_R: Params, batch: Batch) -> Tensor:
         """Return squared errors."""
-        return squared_error(self.predicted(params_R, batch), batch.target)
+        return squared_error(self.predicted(params_R, batch), batch.target, batch.observed)
 
 
 @dataclass(frozen=True)
@@ -237,7 +241,7 @@ class RmsnMethod:
 
     def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> RmsnModel:
         """Return the model that an artifact holds."""
-        return RmsnModel.from_artifact(artifact, RmsnConfig, device)
+        return RmsnModel.from_artifact(artifact, device)
 
 
 def _log_likelihood(passed: Passed) -> Tensor:

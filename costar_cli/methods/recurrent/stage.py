@@ -7,8 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from costar_cli.config.models import FinetuneConfig, TrainingConfig
-from costar_cli.config.networks import NetworkConfig
+from costar_cli.config.models import TrainingConfig
 from costar_cli.config.recurrent import RecurrentConfig
 from costar_cli.errors import UsageError
 from costar_cli.methods.balancing import masked_mean
@@ -16,12 +15,12 @@ from costar_cli.methods.base import StepLoss
 from costar_cli.methods.members import Params, named_params
 from costar_cli.methods.recurrent.lstm import Masks, draw_masks
 from costar_cli.methods.recurrent.network import Make
-from costar_cli.methods.recurrent.rows import Batch
 from costar_cli.methods.stage import PlainStage
 from costar_cli.methods.streams import Stream
+from costar_cli.methods.windows import Batch
 from costar_cli.panel.tensors import PanelTensors
 
-__all__ = ["RecurrentStage", "Rows", "decoder_training"]
+__all__ = ["RecurrentStage", "Rows"]
 
 
 class Rows(Protocol):
@@ -35,12 +34,6 @@ class Rows(Protocol):
 
     def batch(self, rows_RB: Tensor, member_R: Tensor) -> Batch:
         """Return rows of each member."""
-
-
-def decoder_training(network: NetworkConfig, shared: FinetuneConfig) -> TrainingConfig:
-    """Return the settings of a decoder's stage; its rows are short, so that many are validated at once."""
-    training = network.training(shared)
-    return training.model_copy(update={"validation_batch_size": max(4096, training.validation_batch_size)})
 
 
 class RecurrentStage(PlainStage, ABC):
@@ -87,6 +80,10 @@ class RecurrentStage(PlainStage, ABC):
     def error(self, params_R: Params, batch: Batch) -> Tensor:
         """Return the factual error at every position, `[R,T,B]`, without dropout; its mean is what selects."""
 
+    def weight(self, batch: Batch) -> Tensor:
+        """Return how much that error counts at every position, `[R,T,B]`."""
+        return batch.weight
+
     def initial(self, member: int) -> tuple[Params, Params]:
         """Return a member: freshly drawn parameters, or those to start from."""
         seed = Stream(self.config.seed, self.name, "initial", member).torch_seed()
@@ -108,8 +105,8 @@ class RecurrentStage(PlainStage, ABC):
     ) -> tuple[Tensor, Tensor]:
         """Return `(error, weight)` of a validation batch."""
         batch = self._validation.batch(rows_RB, state_R["member"].long())
-        active = batch.active
-        return masked_mean(self.error(params_R, batch), active), active.flatten(1).sum(dim=1)
+        weight = self.weight(batch)
+        return masked_mean(self.error(params_R, batch), weight), weight.flatten(1).sum(dim=1)
 
 
 def _require_same_shape(stage: str, fresh: Params, start_R: Params) -> None:

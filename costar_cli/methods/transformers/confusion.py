@@ -20,6 +20,7 @@ from costar_cli.methods.balancing import (
     masked_mean,
     reverse_gradient,
     squared_error,
+    target_weight,
     treatment_cross_entropy,
     unknown_treatment,
 )
@@ -33,11 +34,20 @@ MEAN = "mean."
 
 
 class Target(NamedTuple):
-    """What a network shall predict: treatments given, outcomes after them, 1 where there are such."""
+    """What a network shall predict: treatments given, outcomes after them, 1 where there are such.
+
+    `observed_RBTY` is 1 where an outcome was observed, 0 where it was filled; None if all were observed.
+    """
 
     treatment_RBTA: Tensor
     outcome_RBTY: Tensor
     active_RBT: Tensor
+    observed_RBTY: Tensor | None = None
+
+    @property
+    def weight_RBT(self) -> Tensor:
+        """Return how much the outcomes of each position count."""
+        return target_weight(self.active_RBT, self.observed_RBTY)
 
 
 class Predicted(NamedTuple):
@@ -155,15 +165,10 @@ class Objective:
         unknown = unknown_treatment(predicted.spoiled_RBTA, self.mode)
         return loss_R + alpha_R * (guess_R + self._cross_entropy(predicted.spoiled_RBTA, unknown, target))
 
-    def untouched(self, params_R: Params) -> Tensor | float:
-        """Return zeros `[R]` that give a gradient of zero to what the loss leaves alone, so that Adam knows of it."""
-        if self.balancing != "none":
-            return 0.0
-        return sum(0 * value.flatten(1).sum(dim=1) for value in submodule(params_R, TREATMENT).values())
-
     def error(self, predicted: Predicted, target: Target) -> Tensor:
         """Return each member's mean squared error `[R]`."""
-        return masked_mean(squared_error(predicted.outcome_RBTY, target.outcome_RBTY), target.active_RBT)
+        error_RBT = squared_error(predicted.outcome_RBTY, target.outcome_RBTY, target.observed_RBTY)
+        return masked_mean(error_RBT, target.weight_RBT)
 
     def _cross_entropy(self, logits_RBTA: Tensor, treatment_RBTA: Tensor, target: Target) -> Tensor:
         return masked_mean(treatment_cross_entropy(logits_RBTA, treatment_RBTA, self.mode), target.active_RBT)

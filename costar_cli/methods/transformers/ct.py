@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from costar_cli.artifact import Artifact
-from costar_cli.config.models import Config
-from costar_cli.config.transformers import CausalTransformerConfig, CtConfig, CtErmConfig
+from costar_cli.config.baselines import METHOD_SETTINGS
+from costar_cli.config.transformers import CausalTransformerConfig
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.members import Params
 from costar_cli.methods.streams import Stream
@@ -22,7 +21,7 @@ from costar_cli.methods.transformers.series import SeriesStage
 from costar_cli.methods.transformers.stage import Batch, PartName
 from costar_cli.panel.tensors import PanelTensors
 
-__all__ = ["CtErmModel", "CtMethod", "CtModel", "CtStage", "ct_stage"]
+__all__ = ["CtMethod", "CtModel", "CtStage", "ct_stage"]
 
 
 class CtStage(SeriesStage[CtNetwork]):
@@ -44,7 +43,9 @@ class CtStage(SeriesStage[CtNetwork]):
             step_T = torch.arange(hidden_RBT.shape[-1], device=hidden_RBT.device)
             hidden_RBT = torch.cat([hidden_RBT, (step_T >= split_RB[..., None]).to(hidden_RBT)], dim=1)
             history, statics, treatment = (twice(values) for values in (history, statics, treatment))
-            target = Target(*map(twice, target))
+            treatment_RBTA, outcome_RBTY, active_RBT = map(twice, target[:3])
+            observed_RBTY = None if target.observed_RBTY is None else twice(target.observed_RBTY)
+            target = Target(treatment_RBTA, outcome_RBTY, active_RBT, observed_RBTY)
         return Batch((history, statics, hidden_RBT, treatment), target)
 
 
@@ -57,21 +58,10 @@ def twice(values_RB: Tensor) -> Tensor:
 class CtModel(TransformerModel[CausalTransformerConfig]):
     """A trained causal transformer."""
 
-    method: ClassVar[str] = "ct"
-    settings_type: ClassVar[type[Config]] = CtConfig
-
     def states(self, member: int, panel: PanelTensors) -> CtStates:
         """Return what a member knows of every history of a scaled panel."""
         network = CtNetwork(self.schema.dims, self.settings.network)
         return encode_ct(member_network(network, self.params, member), panel.history_NTS, panel.v_NV)
-
-
-@dataclass(frozen=True)
-class CtErmModel(CtModel):
-    """A causal transformer trained without balancing."""
-
-    method: ClassVar[str] = "ct-erm"
-    settings_type: ClassVar[type[Config]] = CtErmConfig
 
 
 @dataclass(frozen=True)
@@ -81,7 +71,6 @@ class CtMethod:
     name: str = "ct"
     single: bool = False
     learns_from_source: bool = False
-    model: type[CtModel] = CtModel
 
     def fit(self, task: FitTask) -> Fit:
         """Train from scratch, or from the source's model (few-shot).
@@ -89,15 +78,15 @@ class CtMethod:
         Raises:
             MismatchError: the model to start from is of another method or shape, or has fewer members than asked for.
         """
-        settings = task.settings or self.model.settings_type()
+        settings = task.settings or METHOD_SETTINGS[self.name]()
         if not isinstance(settings, CausalTransformerConfig):
             raise TypeError(f"{self.name} does not take {type(settings).__name__}")
-        params = yield ct_stage(task, settings, self.name, few_shot_start(task, self.model, settings))
+        params = yield ct_stage(task, settings, self.name, few_shot_start(task, CtModel, self.name, settings))
         return Fitted(params)
 
     def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> CtModel:
         """Return the model that an artifact holds."""
-        return self.model.from_artifact(artifact, device)
+        return CtModel.from_artifact(artifact, device)
 
 
 def ct_stage(task: FitTask, settings: CausalTransformerConfig, name: str, start_R: Params | None) -> CtStage:

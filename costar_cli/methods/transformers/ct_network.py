@@ -9,7 +9,7 @@ from costar_cli.methods.dropout import Masks, MaskShapes, masked, per_kept
 from costar_cli.methods.transformers.network import BalancedNetwork
 from costar_cli.methods.transformers.units import Attention, FeedForward, Tables
 
-__all__ = ["COVARIATES", "KNOWN", "CtBlock", "CtNetwork"]
+__all__ = ["COVARIATES", "KNOWN", "CtBlock", "CtNetwork", "CtStreams"]
 
 KNOWN = [0, 1]  # numbers of the streams that go on after the origin: treatments and outcomes
 COVARIATES = 2  # number of the covariates' stream
@@ -49,12 +49,12 @@ class CtBlock(nn.Module):
         }
 
     def forward(
-        self, streams_SBTD: Tensor, static_BD: Tensor, tables: Tables, hidden_BT: Tensor, masks: Masks, name: str
+        self, streams_SBTD: Tensor, static_BD: Tensor, tables: Tables, hidden_BT: Tensor | None, masks: Masks, name: str
     ) -> Tensor:
-        """Return the streams after the block; `hidden_BT` is 1 where nobody may see the covariates."""
+        """Return the streams after the block; `hidden_BT` is 1 where nobody may see the covariates, if anywhere."""
         own_SBTD = self.own(streams_SBTD, streams_SBTD, tables, masks, f"{name}.own")
         hidden_BUT = None
-        if self.streams > COVARIATES:
+        if self.streams > COVARIATES and hidden_BT is not None:
             hidden_BUT = hidden_BT[:, None] * (self.source == COVARIATES)[:, None]
         crossed_UBTD = self.cross(
             own_SBTD[self.asking], streams_SBTD[self.source], tables, masks, f"{name}.cross", hidden_BUT
@@ -63,8 +63,8 @@ class CtBlock(nn.Module):
         return self.feed_forward(mixed_SBTD, masks, name)  # type: ignore[no-any-return]
 
 
-class CtNetwork(BalancedNetwork):
-    """Streams, L blocks, their mean, balancing head (spec models C.5).
+class CtStreams(nn.Module):
+    """Streams and L blocks; also an encoder of COSTAR's ablations (spec models C.5, B).
 
     Args:
         dims: numbers of covariates, treatments, outcomes and statics; covariates and statics may be 0.
@@ -84,12 +84,9 @@ class CtNetwork(BalancedNetwork):
         self.tables = Tables(2 * config.clip_distance + 1, width // config.heads)
         self.block_list = [CtBlock(self.streams, config) for _ in range(config.layers)]
         self.blocks = nn.ModuleList(self.block_list)
-        self.head = BalancingHead(
-            width, config.representation, config.hidden, n_treatments=n_treatments, n_outcomes=n_outcomes
-        )
 
     def mask_shapes(self, n_steps: int) -> MaskShapes:
-        """Return the shape of every dropout mask of one sample."""
+        """Return the shape of every dropout mask of one sample; `mean` is for the mean of the streams."""
         shapes: MaskShapes = {}
         for index, block in enumerate(self.block_list):
             shapes |= block.mask_shapes(str(index), n_steps)
@@ -101,27 +98,47 @@ class CtNetwork(BalancedNetwork):
             return statics_BV.new_zeros(len(statics_BV), self.config.width)
         return self.statics(statics_BV)  # type: ignore[no-any-return]
 
+    def walk(
+        self, history_BTS: Tensor, statics_BV: Tensor, hidden_BT: Tensor | None, masks: Masks = None
+    ) -> list[Tensor]:
+        """Return the streams `[S,B,T,D]` (treatments, outcomes, covariates) before each block and after the last.
+
+        Args:
+            history_BTS: `[x_t, a_{t-1}, y_t]`, scaled.
+            statics_BV: scaled statics.
+            hidden_BT: 1 from the step on at which the covariates are hidden, 0 before; nobody sees those values. None
+                where all are visible.
+            masks: dropout masks, or none.
+        """
+        x_BTX, a_BTA, y_BTY = torch.split(history_BTS, list(self.dims[:3]), dim=-1)
+        streams = [self.treatments(a_BTA), self.outcomes(y_BTY)]
+        if self.covariates is not None:
+            visible = x_BTX if hidden_BT is None else x_BTX * (1 - hidden_BT)[..., None]
+            streams.append(self.covariates(visible))
+        static_BD, places = self.static_vector(statics_BV), [torch.stack(streams)]
+        for index, block in enumerate(self.block_list):
+            places.append(block(places[-1], static_BD, self.tables, hidden_BT, masks, str(index)))
+        return places
+
+
+class CtNetwork(CtStreams, BalancedNetwork):
+    """Streams, L blocks, their mean, balancing head (spec models C.5)."""
+
+    def __init__(self, dims: tuple[int, int, int, int], config: TransformerConfig) -> None:
+        super().__init__(dims, config)
+        self.head = BalancingHead(
+            config.width, config.representation, config.hidden, n_treatments=dims[1], n_outcomes=dims[2]
+        )
+
     def trace(
         self, history_BTS: Tensor, statics_BV: Tensor, hidden_BT: Tensor, masks: Masks = None
     ) -> tuple[list[Tensor], Tensor]:
         """Return the streams `[S,B,T,D]` at the entrance of each block, and the representations `[B,T,r]`.
 
-        Args:
-            history_BTS: `[x_t, a_{t-1}, y_t]`, scaled.
-            statics_BV: scaled statics.
-            hidden_BT: 1 from the step on at which the covariates are hidden, 0 before; nobody sees those values.
-            masks: dropout masks, or none.
+        The arguments are those of `walk`.
         """
-        x_BTX, a_BTA, y_BTY = torch.split(history_BTS, list(self.dims[:3]), dim=-1)
         hidden_BT = hidden_BT.to(history_BTS.dtype)
-        streams = [self.treatments(a_BTA), self.outcomes(y_BTY)]
-        if self.covariates is not None:
-            streams.append(self.covariates(x_BTX * (1 - hidden_BT)[..., None]))
-        streams_SBTD, static_BD = torch.stack(streams), self.static_vector(statics_BV)
-        entrances = []
-        for index, block in enumerate(self.block_list):
-            entrances.append(streams_SBTD)
-            streams_SBTD = block(streams_SBTD, static_BD, self.tables, hidden_BT, masks, str(index))
+        *entrances, streams_SBTD = self.walk(history_BTS, statics_BV, hidden_BT, masks)
         mean_BTD = self.mean(streams_SBTD, hidden_BT)
         if masks is not None:
             mean_BTD = masked(mean_BTD, masks, "mean") * per_kept(self.config.dropout)

@@ -3,19 +3,15 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from costar_cli.artifact import Artifact
-from costar_cli.config.models import Config, TrainingConfig
+from costar_cli.config.models import TrainingConfig
 from costar_cli.config.transformers import EdctConfig
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.members import Params, n_members, submodule
-from costar_cli.methods.recurrent.rows import Batch as Windows
-from costar_cli.methods.recurrent.rows import OriginRows
-from costar_cli.methods.recurrent.stage import decoder_training
 from costar_cli.methods.streams import Stream
 from costar_cli.methods.transformers.confusion import Objective, Target
 from costar_cli.methods.transformers.edct_network import EdctDecoder, EdctEncoder
@@ -23,6 +19,8 @@ from costar_cli.methods.transformers.edct_states import EdctStates, encode_edct
 from costar_cli.methods.transformers.model import TransformerModel, few_shot_start, member_network
 from costar_cli.methods.transformers.series import SeriesStage
 from costar_cli.methods.transformers.stage import BalancedStage, Batch, PartName
+from costar_cli.methods.windows import Batch as Windows
+from costar_cli.methods.windows import OriginRows, decoder_training
 from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["DecoderStage", "EdctMethod", "EdctModel"]
@@ -92,16 +90,19 @@ class DecoderStage(BalancedStage[EdctDecoder]):
         previous, outcomes, statics = (windows.column(name) for name in ("previous", "outcomes", "statics"))
         inputs_RBJI = torch.cat([previous, outcomes, statics], dim=-1).transpose(1, 2)
         plan_RBJA = windows.column("treatment").transpose(1, 2)
-        target = Target(plan_RBJA, windows.target.transpose(1, 2), windows.active.transpose(1, 2))
+        observed = windows.observed
+        target = Target(
+            plan_RBJA,
+            windows.target.transpose(1, 2),
+            windows.active.transpose(1, 2),
+            None if observed is None else observed.transpose(1, 2),
+        )
         return Batch((memory_RBWr, (step_RBW < 0).to(memory_RBWr), inputs_RBJI, plan_RBJA), target)
 
 
 @dataclass(frozen=True)
 class EdctModel(TransformerModel[EdctConfig]):
     """A trained encoder-decoder transformer; `params` hold `encoder.*` and `decoder.*`."""
-
-    method: ClassVar[str] = "edct"
-    settings_type: ClassVar[type[Config]] = EdctConfig
 
     def states(self, member: int, panel: PanelTensors) -> EdctStates:
         """Return what a member knows of every history of a scaled panel."""
@@ -131,7 +132,7 @@ class EdctMethod:
         settings = task.settings or EdctConfig()
         if not isinstance(settings, EdctConfig):
             raise TypeError(f"{self.name} does not take {type(settings).__name__}")
-        start_R = few_shot_start(task, EdctModel, settings) or {}
+        start_R = few_shot_start(task, EdctModel, self.name, settings) or {}
         where = "" if task.domain == "source" else " on target"
         dims, panels = task.schema.dims, (task.tensors(task.train), task.tensors(task.validation))
         config = settings.encoder.training(task.config)

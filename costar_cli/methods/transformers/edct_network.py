@@ -7,9 +7,12 @@ from costar_cli.config.transformers import EdctDecoderConfig, EdctEncoderConfig
 from costar_cli.methods.balancing import BalancingHead
 from costar_cli.methods.dropout import Masks, MaskShapes, masked, per_kept
 from costar_cli.methods.transformers.network import BalancedNetwork
-from costar_cli.methods.transformers.units import HIDDEN, Attention, FeedForward, Tables
+from costar_cli.methods.transformers.plan_attention import look_back, short_causal_attention
+from costar_cli.methods.transformers.units import Attention, FeedForward, Tables
 
 __all__ = ["DecoderBlock", "EdctDecoder", "EdctEncoder"]
+
+SHORT = 512  # products behind the scores of a sample and head, up to which they are taken one by one (measured)
 
 
 class EncoderBlock(nn.Module):
@@ -64,7 +67,7 @@ class EdctEncoder(BalancedNetwork):
         tokens_1BTD = self.embedding(torch.cat([history_BTS, statics_BTV], dim=-1))[None]
         for index, block in enumerate(self.block_list):
             tokens_1BTD = block(tokens_1BTD, self.tables, masks, str(index))
-        return self.head.represent(dropped(tokens_1BTD[0], masks, self.config.dropout))
+        return self.head.represent(dropped(tokens_1BTD.squeeze(0), masks, self.config.dropout))
 
     def forward(
         self, history_BTS: Tensor, statics_BV: Tensor, plan_BTA: Tensor, masks: Masks = None
@@ -101,9 +104,22 @@ class DecoderBlock(nn.Module):
         name: str,
     ) -> Tensor:
         """Return the tokens of J steps of the plan after the block; `tables` are those of the plan and of memory."""
-        own = self.own(tokens_1BJD, tokens_1BJD, tables[0], masks, f"{name}.own")
+        own = self._own(tokens_1BJD, tables[0], masks, f"{name}.own")
         looked_back = self._look_back(own, memory_BWr, hidden_BW, tables[1], masks, f"{name}.cross")
         return self.feed_forward(looked_back, masks, name)  # type: ignore[no-any-return]
+
+    def _own(self, tokens_1BJD: Tensor, tables: Tables, masks: Masks, name: str) -> Tensor:
+        """Return causal self-attention over the J steps of the plan."""
+        steps = tokens_1BJD.shape[2]
+        if steps**2 * tokens_1BJD.shape[3] // self.own.heads > SHORT:
+            return self.own(tokens_1BJD, tokens_1BJD, tables, masks, name)  # type: ignore[no-any-return]
+        q, k, v = (x.squeeze(0) for x in (self.own.queries(tokens_1BJD), *self.own.keys_values(tokens_1BJD)))
+        step_J = torch.arange(steps, device=q.device)
+        row_JJ = (step_J - step_J[:, None]).clamp(max=0) + len(tables.key) // 2  # of the future's, any row will do
+        key_table, value_table = tables()
+        mask = None if masks is None else masks[name][:, 0]
+        o_BJhn = short_causal_attention(q, k, v, key_table[row_JJ], value_table[row_JJ], mask)
+        return self.own.finish((o_BJhn if masks is None else o_BJhn * self.own.per_kept)[None], tokens_1BJD)
 
     def _look_back(
         self, own_1BJD: Tensor, memory_BWr: Tensor, hidden_BW: Tensor, tables: Tables, masks: Masks, name: str
@@ -112,30 +128,34 @@ class DecoderBlock(nn.Module):
 
         Memory is much longer than the plan, so queries are taken to memory instead of memory to keys and values:
         `q . (K m + b) = (K' q) . m + q . b`, whose last term softmax ignores, and `sum p (V m + b) = V sum p m + ...`.
+        Distances at or beyond the clip share a row of the tables; less that row, only the nearest steps have one.
         """
-        q_BhJn = self.cross.queries(own_1BJD)[0].transpose(1, 2)
-        heads, (steps, n_history) = self.cross.heads, (own_1BJD.shape[2], memory_BWr.shape[1])
-        key_hnr, value_hnr = self.cross.key_value.weight[0].view(2, heads, -1, memory_BWr.shape[2]).unbind(0)
-        bias_h1n = self.cross.key_value.bias[0].view(2, heads, 1, -1)[1]
-        row_JW = _rows_back(tables, steps, n_history, own_1BJD.device)
+        q_BJhn = self.cross.queries(own_1BJD).squeeze(0)
+        width = memory_BWr.shape[2]
+        key, value = (w.view(self.cross.heads, -1, width) for w in self.cross.key_value.weight.squeeze(0).chunk(2))
+        bias_hn = self.cross.key_value.bias.squeeze(0).view(2, *q_BJhn.shape[2:])[1]
+        row_E = _rows_back(tables, q_BJhn.shape[1], memory_BWr.shape[1], q_BJhn.device)
         key_table, value_table = tables()
-        asking_BMr = (q_BhJn @ key_hnr).flatten(1, 2)
-        score = (asking_BMr @ memory_BWr.transpose(1, 2)).view(*q_BhJn.shape[:3], n_history)
-        score = score + torch.einsum("bhjn,jwn->bhjw", q_BhJn, key_table[row_JW])
-        p = torch.softmax(score + (hidden_BW * HIDDEN)[:, None, None].to(score.dtype), dim=-1)
-        if masks is not None:
-            p = p * (masks[name][:, 0] * self.cross.per_kept)
-        seen_BhJr = (p.flatten(1, 2) @ memory_BWr.to(p.dtype)).view(*p.shape[:3], -1)
-        o_BhJn = seen_BhJr @ value_hnr.transpose(1, 2) + p.sum(dim=-1, keepdim=True) * bias_h1n
-        o_BhJn = o_BhJn + torch.einsum("bhjw,jwn->bhjn", p, value_table[row_JW])
-        return self.cross.finish(o_BhJn.transpose(1, 2)[None], own_1BJD)
+        asking_BJhr = (q_BJhn.flatten(2) @ _side_by_side(key)).view(*q_BJhn.shape[:3], width)
+        near_BJhE = q_BJhn @ (key_table[row_E] - key_table[0]).T
+        mask = None if masks is None else masks[name][:, 0]
+        seen_BJhr, near_BJhE, total_BJh1 = look_back(asking_BJhr, near_BJhE, memory_BWr, hidden_BW, mask)
+        o_BJhn = (seen_BJhr.flatten(2) @ _side_by_side(value).T).view_as(q_BJhn)
+        o_BJhn = o_BJhn + near_BJhE @ (value_table[row_E] - value_table[0]) + total_BJh1 * (bias_hn + value_table[0])
+        return self.cross.finish((o_BJhn if masks is None else o_BJhn * self.cross.per_kept)[None], own_1BJD)
+
+
+def _side_by_side(weight_hnr: Tensor) -> Tensor:
+    """Return the maps of all heads as one, `[h*n,h*r]`, zero between different heads."""
+    same_hh = torch.eye(len(weight_hnr), device=weight_hnr.device, dtype=weight_hnr.dtype)
+    return (weight_hnr[:, :, None] * same_hh[:, None, :, None]).flatten(2).flatten(0, 1)
 
 
 def _rows_back(tables: Tables, steps: int, n_history: int, device: torch.device) -> Tensor:
-    """Return the row `[J,W]` of the distance from each step of the plan back to each step of the history."""
-    ahead_J1 = torch.arange(steps, device=device)[:, None]
-    distance_JW = ahead_J1 + torch.arange(n_history - 1, -1, -1, device=device)
-    return (len(tables.key) - 1 - distance_JW).clamp(min=0)
+    """Return the row `[E]` of each distance at which a step of the plan may find one of the nearest of the history."""
+    clip_distance = len(tables.key) - 1
+    farthest = steps + min(clip_distance, n_history) - 2
+    return (clip_distance - torch.arange(farthest, -1, -1, device=device)).clamp(min=0)
 
 
 class EdctDecoder(BalancedNetwork):
@@ -185,7 +205,7 @@ class EdctDecoder(BalancedNetwork):
         for index, block in enumerate(self.block_list):
             tables = (self.own_tables, self.cross_tables)
             tokens_1BJD = block(tokens_1BJD, memory_BWr, hidden_BW, tables, masks, str(index))
-        representation_BJr = self.head.represent(dropped(tokens_1BJD[0], masks, self.config.dropout))
+        representation_BJr = self.head.represent(dropped(tokens_1BJD.squeeze(0), masks, self.config.dropout))
         return representation_BJr, self.head.outcomes(representation_BJr, plan_BJA)
 
 

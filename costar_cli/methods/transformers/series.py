@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-import torch
 from torch import Tensor
 
 from costar_cli.config.models import TrainingConfig
@@ -27,17 +26,18 @@ class Series:
     treatment_NTA: Tensor
     outcome_NTY: Tensor
     active_NT: Tensor
+    observed_NTY: Tensor | None = None
 
     @classmethod
     def of(cls, panel: PanelTensors) -> Self:
         """Return the positions of a panel; those from `length - 1` on predict nothing."""
-        position = torch.arange(panel.y_NTY.shape[1] - 1, device=panel.length_N.device)
         return cls(
             history_NTS=panel.history_NTS[:, :-1],
             statics_NV=panel.v_NV,
             treatment_NTA=panel.a_NTA[:, :-1],
             outcome_NTY=panel.y_NTY[:, 1:],
-            active_NT=(position < (panel.length_N - 1)[:, None]).to(panel.y_NTY.dtype),
+            active_NT=panel.active_NT,
+            observed_NTY=None if panel.observed_NTY is None else panel.observed_NTY[:, 1:],
         )
 
     def inputs(self, rows_RB: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -45,8 +45,9 @@ class Series:
         return self.history_NTS[rows_RB], self.statics_NV[rows_RB], self.treatment_NTA[rows_RB]
 
     def target(self, rows_RB: Tensor) -> Target:
-        """Return treatments, outcomes and activity of some subjects."""
-        return Target(self.treatment_NTA[rows_RB], self.outcome_NTY[rows_RB], self.active_NT[rows_RB])
+        """Return treatments, outcomes, activity, and what was observed, of some subjects."""
+        observed_RBTY = None if self.observed_NTY is None else self.observed_NTY[rows_RB]
+        return Target(self.treatment_NTA[rows_RB], self.outcome_NTY[rows_RB], self.active_NT[rows_RB], observed_RBTY)
 
 
 class SeriesStage(BalancedStage[NetworkT]):

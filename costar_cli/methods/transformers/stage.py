@@ -23,6 +23,7 @@ __all__ = ["BalancedStage", "Batch", "PartName"]
 PartName = Literal["train", "validation"]
 Inputs = tuple[Tensor, ...]
 ToMasks = Callable[[], dict[str, Tensor]]
+WORTH_SPLITTING = 5  # batches of less than this part of what is computed at once: two cores get into each other's way
 AVERAGE = "average."  # prefix of averages beside the parameters
 
 
@@ -103,7 +104,7 @@ class BalancedStage(PlainStage, ABC, Generic[NetworkT]):
 
         both_R = params_R | {AVERAGE + name: value for name, value in averages_R.items()}
         predicted = self._predict(both_R, batch, piece, masks)
-        loss_R = self.objective.loss(predicted, batch.target, alpha_R) + self.objective.untouched(params_R)
+        loss_R = self.objective.loss(predicted, batch.target, alpha_R)
         return loss_R, self.objective.averages.after(state_R, averages_R)
 
     @torch.no_grad()
@@ -113,7 +114,7 @@ class BalancedStage(PlainStage, ABC, Generic[NetworkT]):
         """Return the mean squared error of the averaged weights, and the number of positions behind it."""
         batch = self.batch("validation", state_R, rows_RB, streams)
         predicted = self._predict(self.weights(params_R, state_R), batch, _outcomes, None)
-        return self.objective.error(predicted, batch.target), batch.target.active_RBT.flatten(1).sum(dim=1)
+        return self.objective.error(predicted, batch.target), batch.target.weight_RBT.flatten(1).sum(dim=1)
 
     def weights(self, params_R: Params, state_R: Params) -> Params:
         """Return the averaged weights."""
@@ -126,7 +127,7 @@ class BalancedStage(PlainStage, ABC, Generic[NetworkT]):
         device = batch.inputs[0].device
         n_samples = batch.inputs[0].shape[1]
         size = samples_at_once(self.network, self.n_steps, device)
-        if device.type == "cpu":
+        if device.type == "cpu" and torch.get_num_threads() > 1 and n_samples * WORTH_SPLITTING > size:
             size = min(size, -(-n_samples // 2))  # two pieces at least, so that two cores have work
         pieces = zip(*(torch.split(values, size, dim=1) for values in batch.inputs), strict=True)
         calls = (partial(piece, some, masks.draw(some[0].shape[1]) if masks else dict) for some in pieces)

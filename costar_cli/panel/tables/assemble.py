@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,8 @@ from costar_cli.panel.tables.variables import Encoded, Learner, encode_variables
 
 __all__ = ["Made", "build_panels", "encode"]
 
+Number = TypeVar("Number", np.float32, np.bool_)
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Made:
@@ -31,6 +34,7 @@ class Made:
     outcomes: NDArray[np.float32]
     statics: NDArray[np.float32]
     cluster: Ints | None
+    outcome_observed: NDArray[np.bool_]
 
 
 def encode(learner: Learner) -> Made:
@@ -70,6 +74,7 @@ def encode(learner: Learner) -> Made:
         _stacked(outcomes, cells),
         _stacked(statics, subjects),
         cluster,
+        np.stack([learner.outcomes_observed[encoded.variable.name] for encoded in outcomes], axis=-1),
     )
 
 
@@ -117,12 +122,12 @@ def build_panels(places: Places, made: Made) -> dict[Part, Panel]:
         at = places.row[keys.subject[cells]], keys.step[cells]
 
         def padded(
-            data: NDArray[np.float32],
+            data: NDArray[Number],
             at: tuple[Ints, Ints] = at,
             cells: NDArray[np.bool_] = cells,
             shape: tuple[int, int] = (len(length), int(length.max())),
-        ) -> NDArray[np.float32]:
-            result = np.zeros((*shape, data.shape[1]), dtype=np.float32)
+        ) -> NDArray[Number]:
+            result = np.zeros((*shape, data.shape[1]), dtype=data.dtype)
             result[at] = data[cells]
             return result
 
@@ -135,5 +140,6 @@ def build_panels(places: Places, made: Made) -> dict[Part, Panel]:
             subject_id=keys.subjects.ids[members],
             label=names[members] if keys.subjects.labelled else None,
             cluster=None if made.cluster is None else made.cluster[members],
+            outcome_observed=padded(made.outcome_observed),
         )
     return panels

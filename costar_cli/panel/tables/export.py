@@ -81,8 +81,8 @@ def export_dataset(dataset: Dataset, folder: Path, form: Format = "parquet", *, 
 def dataset_to_frame(dataset: Dataset, names: KeyNames | None = None) -> pl.DataFrame:
     """Return all parts as one long table: who, when, which part; outcomes, treatments, covariates, statics on each row.
 
-    A binary treatment is 0 or 1 unless its levels are numbers themselves, any other its level's name; null where none
-    was recorded.
+    Outcomes that were filled are null. A binary treatment is 0 or 1 unless its levels are numbers themselves, any other
+    its level's name; null where none was recorded.
     """
     names = names or KeyNames.free(dataset.schema)
     labelled = any(panel.label is not None for panel in dataset.panels.values())
@@ -130,7 +130,8 @@ def _panel_frame(part: Part, panel: Panel, schema: PanelSchema, names: KeyNames,
     }
     if panel.cluster is not None:
         columns[names.cluster] = pl.Series(panel.cluster[row], dtype=pl.Int64)
-    columns |= {v.name: pl.Series(panel.outcomes[row, step, i]) for i, v in enumerate(schema.outcomes)}
+    known = np.where(panel.observed_outcomes, panel.outcomes, np.float32("nan"))[row, step]
+    columns |= {v.name: pl.Series(known[:, i], nan_to_null=True) for i, v in enumerate(schema.outcomes)}
     columns |= _treatments(panel.treatments[row, step], schema.treatments)
     columns |= {v.name: pl.Series(panel.covariates[row, step, i]) for i, v in enumerate(schema.covariates)}
     columns |= {v.name: pl.Series(panel.statics[row, i]) for i, v in enumerate(schema.statics)}
@@ -187,8 +188,10 @@ def _schema_lines(dataset: Dataset, names: KeyNames) -> Iterator[str]:
     yield toml_row(names.split, {"role": "split"})
     if any(panel.cluster is not None for panel in dataset.panels.values()):
         yield toml_row(names.cluster, {"role": "cluster"})
-    for variable in schema.outcomes:
-        yield toml_row(variable.name, _column("outcome", variable))
+    for i, variable in enumerate(schema.outcomes):
+        filled = any((~panel.observed_outcomes[panel.observed][:, i]).any() for panel in dataset.panels.values())
+        how = {"missing": "fill", "indicator": False} if filled else {}
+        yield toml_row(variable.name, {**_column("outcome", variable), **how})
     for name, levels in zip(schema.treatments.names, schema.treatments.levels, strict=True):
         yield toml_row(name, {"role": "treatment", "levels": list(levels)})
     for role, variables in (("covariate", schema.covariates), ("static", schema.statics)):

@@ -1,7 +1,6 @@
 """Table files as lazy scans: CSV and Parquet that anybody may have written, bounded and checked (polars)."""
 
 import csv
-import hashlib
 import json
 import subprocess
 import sys
@@ -16,7 +15,7 @@ import polars as pl
 from costar_cli.errors import CostarError, DataError
 from costar_cli.panel.findings import Finding, counted, raise_errors, shown
 
-__all__ = ["TableFile", "check_path", "collected", "file_digest", "open_files"]
+__all__ = ["TableFile", "check_path", "collected", "open_files"]
 
 ROW: Final = "__costar_row__"
 HEAD_BYTES: Final = 1 << 20
@@ -74,12 +73,6 @@ def open_files(
             findings.append(Finding("error", error.problem, error.where or str(path), error.fix or ""))
     raise_errors(findings, what=what)
     return files
-
-
-def file_digest(path: Path) -> str:
-    """Return the SHA-256 of a file's bytes."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager

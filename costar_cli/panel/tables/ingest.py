@@ -3,9 +3,6 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from costar_cli.config.table import TableSchema
 from costar_cli.errors import DataError
 from costar_cli.panel.check import check_dataset
@@ -85,25 +82,13 @@ def _ask(
     for part, panel in panels.items():
         if part.split != "test" or not (wanted if wanted is not None else inputs.queries is None):
             continue
-        asked = rolling_origin(panel, schema.horizon, observed=_measured(learner, places, part, panel))
+        asked = rolling_origin(panel, schema.horizon)
         if asked is not None:
             queries.setdefault(part, {})[ROLLING] = asked
         else:
             steps = f"{schema.horizon + 1} steps that a question of {schema.horizon} needs"
             reporter.warn(f"no {part} subject has the {steps}: choose a shorter `horizon`")
     return queries
-
-
-def _measured(learner: Learner, places: Places, part: Part, panel: Panel) -> NDArray[np.bool_]:
-    """Return the steps `[N,T]` of a part at which every outcome was measured."""
-    keys = places.keys
-    measured = np.ones(len(keys.step), dtype=bool)
-    for observed in learner.outcomes_observed.values():
-        measured &= observed
-    cells = (places.part == Part.all().index(part))[keys.subject]
-    result = np.zeros((panel.n_subjects, panel.n_steps), dtype=bool)
-    result[places.row[keys.subject[cells]], keys.step[cells]] = measured[cells]
-    return result
 
 
 def _record(values: Values, learner: Learner) -> dict[str, Any]:
@@ -122,7 +107,8 @@ def _warn(dataset: Dataset, learner: Learner) -> None:
     for name in learner.schema.named("outcome"):
         if name in learner.filled:
             values = counted(learner.filled[name].missing, "missing value")
-            learner.reporter.warn(f"outcome '{name}': {values} filled; models train on them, scores leave them out")
+            use = "models see what they were filled with, but neither learn to predict it nor are scored on it"
+            learner.reporter.warn(f"outcome '{name}': {values}; {use}")
     present = {str(part) for part in dataset.panels}
     for part, needed in (
         ("source/val", "training selects on it"),

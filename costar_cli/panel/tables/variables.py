@@ -113,7 +113,7 @@ def encode_variables(
             learner.dropped.append(name)
             continue
         columns += made
-        if not observed[axis.train].all():
+        if column.indicator and not observed[axis.train].all():
             mask = Variable(name=f"{name}_observed", kind="binary", standardize=False)
             masks.append(Encoded(mask, observed.astype(np.float32)))
     return columns, masks

@@ -1,4 +1,4 @@
-"""What recurrent networks learn from: whole series for encoders, windows after every origin for decoders.
+"""What networks learn from: whole series for encoders, windows after every origin for decoders.
 
 Both are drawn by index from a scaled panel: 10,000 series of 60 steps hold half a million windows, which are never
 copied. Position s of a series predicts `y_{s+1}` from the history up to s and `a_s`; it is active below `length - 1`.
@@ -10,11 +10,13 @@ from typing import Literal, Self
 import torch
 from torch import Tensor
 
+from costar_cli.config.models import FinetuneConfig, TrainingConfig
+from costar_cli.config.networks import NetworkConfig
 from costar_cli.errors import DataError
+from costar_cli.methods.balancing import target_weight
 from costar_cli.panel.tensors import PanelTensors
 
-__all__ = ["Batch", "Column", "OriginRows", "SubjectRows"]
-
+__all__ = ["Batch", "Column", "OriginRows", "SubjectRows", "decoder_training"]
 
 Column = Literal["previous", "covariates", "outcomes", "statics", "treatment"]
 
@@ -67,6 +69,16 @@ class Batch:
     def active(self) -> Tensor:
         """Return 1 where a position has a target, 0 in the padding, `[R,T,B]`."""
         return self._below(1)
+
+    @property
+    def observed(self) -> Tensor | None:
+        """Return 1 where an outcome of the target was observed, else 0, `[R,T,B,dy]`; None if all were."""
+        return None if self.panel.observed_NTY is None else self._at(self.panel.observed_NTY, 1)
+
+    @property
+    def weight(self) -> Tensor:
+        """Return how much the target of each position counts, `[R,T,B]`: the share of it that was observed."""
+        return target_weight(self.active, self.observed)
 
     @property
     def active_next(self) -> Tensor:
@@ -139,3 +151,9 @@ class OriginRows:
         subject_RB, start_RB = self.subject_M[rows_RB], self.start_M[rows_RB]
         batch = Batch.windows(self.panel, member_R, subject_RB, start_RB, self.steps)
         return replace(batch, initial_RBD=self.initial_RNTD[member_R[:, None], subject_RB, start_RB - 1])
+
+
+def decoder_training(network: NetworkConfig, shared: FinetuneConfig) -> TrainingConfig:
+    """Return the settings of a decoder's stage; its rows are short, so that many are validated at once."""
+    training = network.training(shared)
+    return training.model_copy(update={"validation_batch_size": max(4096, training.validation_batch_size)})

@@ -1,0 +1,61 @@
+"""Where figures come from: the machine, and the commit of the working tree."""
+
+import os
+import platform
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import torch
+
+__all__ = ["ROOT", "commit", "machine", "machine_slug"]
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def machine() -> dict[str, Any]:
+    """Describe where the figures come from."""
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    return {
+        "cpu": _cpu_model(),
+        "cores": os.cpu_count(),
+        "memory_gb": round(psutil.virtual_memory().total / 1e9, 1),
+        "gpu": gpu,
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "threads": torch.get_num_threads(),
+    }
+
+
+def machine_slug(described: Mapping[str, Any]) -> str:
+    """Return a name for files: `amd-epyc-2-cores`, with the GPU where there is one."""
+    text = f"{described['cpu']} {described['cores']} cores {described['gpu'] or ''}".lower()
+    return "-".join("".join(c if c.isalnum() else " " for c in text).split())
+
+
+def commit() -> str:
+    """Return the commit, with a plus sign when there are changes on top; nothing outside a repository."""
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+        return done.stdout.strip() if done.returncode == 0 else ""
+
+    try:
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", "costar_cli", "simulators", "benchmarks")
+        return git("rev-parse", "--short", "HEAD") + ("+" if changed else "")
+    except OSError:
+        return ""
+
+
+def _cpu_model() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

@@ -1,0 +1,158 @@
+"""RMSE by horizon: our rows, and below them the published ones on the same scale."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+
+from costar_cli.evaluate.benchmark.contenders import REFERENCE
+from costar_cli.evaluate.benchmark.plots.layout import in_lines, title_of
+from costar_cli.evaluate.benchmark.report import BenchmarkReport
+from costar_cli.evaluate.benchmark.tables import ResultRow, ResultTable
+from costar_cli.evaluate.plots.style import BLACK, BLUE, COLOURS, GREY, caption, figure, save, typeset
+from costar_cli.evaluate.report import PerStep
+from costar_cli.figure_style import label_text, spread_apart
+
+__all__ = ["plot_horizons"]
+
+Style = dict[str, Any]
+
+_MARKERS = ("s", "^", "v", "D", "P", "X")
+_PANEL_WIDTH_IN, _PANEL_HEIGHT_IN = 2.9, 3.1
+_LABEL_POINTS = 7.5
+_LABEL_GAP = 1.35 * _LABEL_POINTS / 72 / (_PANEL_HEIGHT_IN - 0.9)  # in heights of a panel, without title and ticks
+_LONGEST_LABEL = 28
+_ASIDE = 0.025  # steps between the error bars of two rows
+_FAR_ABOVE = 4  # times the median row: such a row would flatten the others
+_FAR_APART = 2.5  # times: with one scale for ours and the published rows, one of them would be flat
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """One set of axes: the rows of one block of a table."""
+
+    table: ResultTable
+    rows: tuple[ResultRow, ...]
+    title: str
+    top: float  # where the axis ends
+
+
+def plot_horizons(report: BenchmarkReport, path: Path) -> Path:
+    """Draw mean ± sd of every row by horizon, one panel per table, and the published rows in a line of their own.
+
+    Every line of a panel is labelled at its end. A row far above the others leaves the panel; its label says where to.
+    """
+    styles = _styles(list(dict.fromkeys(row.name for table in report.tables for row in table.rows)))
+    lines = list(_lines(report.tables))
+    columns = max(len(line) for line in lines)
+    aside_in = 0.3 + 0.06 * max(len(row.label) for table in report.tables for row in table.rows)
+    with figure(0.5 + (_PANEL_WIDTH_IN + min(aside_in, 2.0)) * columns, 0.3 + _PANEL_HEIGHT_IN * len(lines)) as drawn:
+        grid = drawn.subplots(len(lines), columns, squeeze=False)
+        for axes, line in zip(grid, lines, strict=True):
+            for ax, panel in zip(axes, line, strict=False):
+                if panel is None:
+                    ax.set_visible(False)
+                    continue
+                _draw(ax, panel, styles)
+                ax.set_xlabel(f"Horizon τ ({label_text(report.step, _LONGEST_LABEL)}s)")
+            for ax in axes[len(line) :]:
+                ax.set_visible(False)
+            next(ax for ax in axes if ax.get_visible()).set_ylabel(_y_label(report))
+        if any(row.sd is not None for table in report.tables for row in table.rows):
+            theirs = "; published: over the paper's runs" if any(table.published for table in report.tables) else ""
+            caption(drawn, f"bars: ± {report.spread}{theirs}")
+        return save(drawn, path)
+
+
+def _y_label(report: BenchmarkReport) -> str:
+    unit = f" ({typeset(report.unit)})" if report.unit else ""
+    return f"RMSE{unit}\nlower is better"
+
+
+def _lines(tables: Sequence[ResultTable]) -> Iterator[list[_Panel | None]]:
+    """Yield the panels of each line; ours and the published ones below share a scale, if neither would be a sliver."""
+    for line in in_lines(tables):
+        pairs = [_pair(table) for table in line]
+        yield [ours for ours, _ in pairs]
+        if any(published for _, published in pairs):
+            yield [published for _, published in pairs]
+
+
+def _pair(table: ResultTable) -> tuple[_Panel, _Panel | None]:
+    own = _top(table.rows, table.steps)
+    if not table.published:
+        return _Panel(table, table.rows, title_of(table), own), None
+    theirs = _top(table.published, table.steps)
+    larger, shared = max(own, theirs), max(own, theirs) <= _FAR_APART * min(own, theirs)
+    title = f"{table.setup.capitalize()}\n{table.published[0].basis}" + ("" if shared else ", other scale")
+    return (
+        _Panel(table, table.rows, title_of(table), larger if shared else own),
+        _Panel(table, table.published, title, larger if shared else theirs),
+    )
+
+
+def _draw(ax: Axes, panel: _Panel, styles: Mapping[str, Style]) -> None:
+    table = panel.table
+    taus = np.arange(1, table.steps + 1)
+    ax.set_title(panel.title, loc="left")
+    ax.set_xticks(taus)
+    ax.set_xlim(0.75, table.steps + 0.25)
+    ax.set_ylim(0, panel.top)
+    for place, row in enumerate(panel.rows):
+        beside = taus + _ASIDE * (place - (len(panel.rows) - 1) / 2)  # or the bars would hide each other
+        sd_H = None if row.sd is None else _array(row.sd, table.steps)
+        ax.errorbar(beside, _array(row.mean, table.steps), sd_H, elinewidth=0.7, capsize=0, **styles[row.name])
+    _label(ax, panel, styles)
+
+
+def _label(ax: Axes, panel: _Panel, styles: Mapping[str, Style]) -> None:
+    """Write each row's name beside the end of its line, with the marker that it is drawn with."""
+    top = panel.top
+    rows = [(row, _array(row.mean, panel.table.steps)) for row in panel.rows]
+    rows = [(row, mean_H) for row, mean_H in rows if np.isfinite(mean_H).any()]
+    ends = [float(mean_H[np.isfinite(mean_H)][-1]) for _, mean_H in rows]
+    places = spread_apart([min(end / top, 1.0) for end in ends], _LABEL_GAP, low=0.0, high=1.0)
+    for (row, _), end, place in zip(rows, ends, places, strict=True):
+        style = styles[row.name]
+        ax.plot([1.0, 1.04], [min(end / top, 1.0), place], color=style["color"], lw=0.6, transform=ax.transAxes,
+                clip_on=False)  # fmt: skip
+        ax.plot(1.06, place, marker=style["marker"], color=style["color"], ms=4, ls="", transform=ax.transAxes,
+                clip_on=False)  # fmt: skip
+        above = f" ↑ {end:.3g}" if end > top else ""
+        ax.text(1.09, place, label_text(row.label, _LONGEST_LABEL) + above, transform=ax.transAxes, va="center",
+                fontsize=_LABEL_POINTS, color=BLACK, weight="bold" if row.name == REFERENCE else "normal")  # fmt: skip
+
+
+def _top(rows: Sequence[ResultRow], steps: int) -> float:
+    """Return where the axis ends: a row far above the median row is cut off rather than flattening the others."""
+    highest = [_array(row.mean, steps) for row in rows]
+    peaks = [float(np.nanmax(mean_H)) for mean_H in highest if np.isfinite(mean_H).any()]
+    if not peaks or max(peaks) == 0:
+        return 1.0
+    bound = _FAR_ABOVE * float(np.median(peaks))
+    return 1.06 * max(value for value in peaks if value <= bound or value == min(peaks))
+
+
+def _styles(names: Sequence[str]) -> dict[str, Style]:
+    """Return how each contender is drawn; the reference stands out."""
+    others, colours = [name for name in names if name != REFERENCE], [c for c in COLOURS if c != BLUE] + [GREY]
+    styles: dict[str, Style] = {
+        name: {
+            "color": colours[i % len(colours)],
+            "marker": _MARKERS[(i + i // len(_MARKERS) * 3) % len(_MARKERS)],  # no pair of colour and marker twice
+            "ls": "-" if i < len(colours) else (0, (1, 1)),
+            "lw": 1.2,
+            "ms": 4,
+        }
+        for i, name in enumerate(others)
+    }
+    return styles | {REFERENCE: {"color": BLUE, "marker": "o", "lw": 2.4, "zorder": 5}}
+
+
+def _array(values: PerStep, steps: int) -> NDArray[np.float64]:
+    known = [np.nan if value is None else value for value in values.steps[:steps]]
+    return np.array([*known, *[np.nan] * (steps - len(known))])

@@ -1,0 +1,143 @@
+"""Plans of one history that begin alike, answered once until they part; and an LSTM that steps along such branches.
+
+Letters beside the project's: `K` branches, one for each history and each distinct beginning of its plans, `P` branches
+one step before, `S` futures of each, `G` gates, four per unit.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+import torch
+from torch import Tensor, nn
+
+from costar_cli.methods.recurrent.lstm import LstmState
+
+__all__ = ["BranchState", "Branches", "LstmSteps"]
+
+
+@dataclass(frozen=True)
+class Branches:
+    """What the plans of Q queries have in common up to one step.
+
+    `branch_Q` is the branch of each query, `query_K` one query of each branch, and `parent_K` the branch one step
+    before, or the history.
+    """
+
+    branch_Q: Tensor
+    query_K: Tensor
+    parent_K: Tensor
+
+    @classmethod
+    def along(cls, history_QI: Tensor, plan_QHA: Tensor) -> Iterator[Self]:
+        """Yield the histories, then the branches of every step of the plans.
+
+        Args:
+            history_QI: whole numbers that identify each query's history.
+            plan_QHA: treatments.
+        """
+        history = cls._of(_numbered(history_QI), torch.zeros_like(history_QI[:, 0]))
+        yield history
+        before_Q = history.branch_Q
+        for treatment_QA in plan_QHA.unbind(1):
+            branches = cls._of(_numbered(treatment_QA), before_Q)
+            yield branches
+            before_Q = branches.branch_Q
+
+    @classmethod
+    def _of(cls, part_Q: Tensor, before_Q: Tensor) -> Self:
+        """Return the branches of queries that were in some branches before and go on in some way."""
+        key_K, branch_Q = torch.unique(before_Q * len(part_Q) + part_Q, return_inverse=True)
+        query_K = torch.empty_like(key_K).scatter_(0, branch_Q, torch.arange(len(branch_Q), device=key_K.device))
+        return cls(branch_Q, query_K, before_Q[query_K])
+
+
+def _numbered(rows_QI: Tensor) -> Tensor:
+    """Return a number for each distinct row."""
+    numbers_Q: Tensor = torch.unique(rows_QI, dim=0, return_inverse=True)[1]
+    return numbers_Q
+
+
+class BranchState(NamedTuple):
+    """Hidden state and cell of every layer, each `[K,S,H]`; `S` is 1 where all futures are still the same."""
+
+    hidden: tuple[Tensor, ...]
+    cell: tuple[Tensor, ...]
+
+    @classmethod
+    def of(cls, state: LstmState) -> Self:
+        """Return the state of one member's K histories."""
+        return cls(*(tuple(part[0][:, :, None].unbind(0)) for part in state))
+
+
+class LstmSteps:
+    """One member's LSTM, one position of many futures at a time, without dropout.
+
+    Each product is taken once: that of inputs which the futures of a branch share for all of them, that of the state
+    and the other inputs for all branches that part there. All four gates then take one pass of one activation.
+
+    Args:
+        lstm: parameters.
+        shared: columns of the input that the futures of a branch have in common.
+        own: columns that differ.
+    """
+
+    def __init__(self, lstm: nn.LSTM, shared: Tensor, own: Tensor) -> None:
+        self.width = lstm.hidden_size
+        self.layers = [self._layer(lstm, k) for k in range(lstm.num_layers)]
+        weight_IG = self.layers[0][0]
+        self.shared_IG, self.own_IG = weight_IG[shared], weight_IG[own]
+
+    def _layer(self, lstm: nn.LSTM, k: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return weights of inputs `[I,G]` and of the hidden state `[H,G]`, and biases `[G]`.
+
+        With `tanh(x) = 2 sigmoid(2x) - 1` the cell's gate needs no other activation than the rest.
+        """
+        bias_G = getattr(lstm, f"bias_ih_l{k}") + getattr(lstm, f"bias_hh_l{k}")
+        scale_G = torch.ones_like(bias_G)
+        scale_G[2 * self.width : 3 * self.width] = 2
+        of_input, of_hidden = (getattr(lstm, f"weight_{name}_l{k}").T * scale_G for name in ("ih", "hh"))
+        return of_input, of_hidden, bias_G * scale_G
+
+    def next(self, parent_K: Tensor, shared_KI: Tensor, own_PSJ: Tensor, state: BranchState) -> BranchState:
+        """Return the state of K branches after one more position of the P that they part from.
+
+        Args:
+            parent_K: which of P branches each comes from.
+            shared_KI: shared columns of the input.
+            own_PSJ: the others, which branches of one parent have in common.
+            state: of the parents.
+        """
+        gates_PSG = own_PSJ @ self.own_IG
+        shared_KG = torch.addmm(self.layers[0][2], shared_KI, self.shared_IG)
+        hiddens: list[Tensor] = []
+        cells: list[Tensor] = []
+        for k, (weight_IG, weight_HG, bias_G) in enumerate(self.layers):
+            if k == 0:
+                gates_KSG = _part(_added(gates_PSG, state.hidden[0], weight_HG), parent_K).add_(shared_KG[:, None])
+            else:
+                gates_KSG = torch.matmul(hiddens[-1], weight_IG).add_(bias_G)
+                gates_KSG += _part(state.hidden[k] @ weight_HG, parent_K)
+            hidden, cell = self._cell(gates_KSG, _part(state.cell[k], parent_K))
+            hiddens.append(hidden)
+            cells.append(cell)
+        return BranchState(tuple(hiddens), tuple(cells))
+
+    def _cell(self, gates_KSG: Tensor, cell_KSH: Tensor) -> tuple[Tensor, Tensor]:
+        """Return hidden state and cell; the gates are overwritten."""
+        i, f, g, o = gates_KSG.sigmoid_().view(*cell_KSH.shape[:1], -1, 4, self.width).unbind(-2)
+        cell = torch.addcmul(f * cell_KSH, i, g.mul_(2).sub_(1))
+        return torch.tanh(cell).mul_(o), cell
+
+
+def _added(gates_PSG: Tensor, hidden_PSH: Tensor, weight_HG: Tensor) -> Tensor:
+    """Return the gates with what the hidden state adds to them, in place."""
+    if hidden_PSH.shape[1] == gates_PSG.shape[1]:
+        gates_PSG.flatten(0, 1).addmm_(hidden_PSH.flatten(0, 1), weight_HG)
+        return gates_PSG
+    return gates_PSG.add_(hidden_PSH @ weight_HG)
+
+
+def _part(values_P: Tensor, parent_K: Tensor) -> Tensor:
+    """Return the values of each branch's parent, in memory of their own."""
+    return values_P.index_select(0, parent_K)

@@ -1,0 +1,217 @@
+"""No figure writes over its own text or beyond its edge, however many and long the names are."""
+
+from dataclasses import replace
+
+import evaluate_worlds as worlds
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.collections import PathCollection
+
+from costar_cli.config.models import EvaluateConfig
+from costar_cli.errors import DataError
+from costar_cli.evaluate import run_evaluation
+from costar_cli.evaluate.benchmark import ABLATIONS
+from costar_cli.evaluate.benchmark.plots import differences, horizons, plot_differences, plot_horizons
+from costar_cli.evaluate.examples import Example, PlanForecast
+from costar_cli.evaluate.plots import (
+    LearningCurve,
+    embedding,
+    learning,
+    plot_learning,
+    plot_representations,
+    plot_rmse,
+    plot_trajectories,
+    rmse,
+    trajectories,
+)
+from costar_cli.figure_style import label_text, spread_apart
+from tests.evaluate.benchmark_worlds import SETUPS, constant_errors, noisy_errors, report, score, tables
+from tests.evaluate.figure_checks import Drawn, assert_readable, texts, widths_in
+
+METHODS = ["costar", "msm", "rmsn", "crn", "crn-erm", "ct", "ct-erm", "gnet", "edct", "ridge", "last-value"]
+LONG = "a name that somebody wrote down in full, with $all$ its words"
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    return Drawn(monkeypatch, horizons, differences, rmse, learning, trajectories, embedding)
+
+
+@pytest.fixture(scope="module")
+def many_models():
+    """An evaluation of eight models, in three set-ups, with the published rows."""
+    data = worlds.dataset()
+    model = worlds.oracle(data, members=2, error=worlds.independent_noise(1.0))
+    models = [worlds.candidate(model, name=f"{LONG} {i}") for i in range(8)]
+    return run_evaluation(data, [*models, worlds.candidate(model, "target")], EvaluateConfig(bootstrap=0))
+
+
+def scores(names, *, horizon=6, far=()):
+    """Every name in every set-up, close to each other; those in `far` are forty times as bad."""
+    return [
+        score(name, noisy_errors((1 + 0.02 * i) * (1600 if name in far else 1), horizon=horizon, seed=i), setup=setup)
+        for i, name in enumerate(names)
+        for setup in SETUPS
+    ]
+
+
+def shown(figure):
+    return [text for text, _ in texts(figure)]
+
+
+@pytest.mark.parametrize(
+    ("names", "horizon"),
+    [(METHODS, 6), (METHODS[:3], 6), (METHODS[:1], 6), (METHODS, 1), (["costar", *[a.name for a in ABLATIONS]], 6)],
+)
+def test_benchmark_figures_are_readable_with_one_three_and_all_rows(drawn, tmp_path, names, horizon):
+    made = report(tables(scores(names, horizon=horizon), horizon=horizon), horizon=horizon)
+    plot_horizons(made, tmp_path / "h.png")
+    assert_readable(drawn.last)
+    assert min(widths_in(drawn.last)) > 1.5
+    if plot_differences(made, tmp_path / "d.png"):
+        assert_readable(drawn.last)
+
+
+def test_a_row_far_above_leaves_the_panel_and_its_label_says_where_to(drawn, tmp_path):
+    plot_horizons(report(tables(scores(METHODS, far=["ridge"]), name="other"), dataset="other"), tmp_path / "h.png")
+    assert_readable(drawn.last)
+    assert all(ax.get_ylim()[1] < 5 for ax in drawn.last.axes)
+    assert sum(text.startswith("Ridge regression ↑ ") for text in shown(drawn.last)) == 3
+
+
+def test_an_interval_far_out_is_cut_at_the_edge_and_written_there(drawn, tmp_path):
+    plot_differences(report(tables(scores(METHODS, far=["ridge"]))), tmp_path / "d.png")
+    assert_readable(drawn.last)
+    assert all(ax.get_xlim()[1] < 5 for ax in drawn.last.axes)
+    assert sum(":" in text and " to " in text for text in shown(drawn.last)) == 3
+
+
+def test_published_rows_share_the_scale_unless_one_would_be_flat(drawn, tmp_path):
+    close = [score(name, constant_errors(np.full(6, 1.0))) for name in ("costar", "msm")]
+    plot_horizons(report(tables(close)), tmp_path / "h.png")
+    ours, published = drawn.last.axes
+    assert ours.get_ylim() == published.get_ylim()
+    far = [score(name, constant_errors(np.full(6, 100.0))) for name in ("costar", "msm")]
+    plot_horizons(report(tables(far)), tmp_path / "h.png")
+    ours, published = drawn.last.axes
+    assert ours.get_ylim()[1] > 100
+    assert published.get_ylim()[1] < 2
+    assert published.get_title("left").endswith("other scale")
+
+
+def test_differences_are_coloured_by_who_is_better_and_only_if_significant(drawn, tmp_path):
+    rows = [("costar", 1.0, 0.0), ("msm", 0.25, 0.0), ("crn", 4.0, 0.0), ("rmsn", 1.0, 0.0)]
+    made = [score(name, noisy_errors(mean, subjects=200, seed=3, sd=0.3)) for name, mean, _ in rows]
+    (table,) = tables(made, horizon=3)
+    plot_differences(report([table], horizon=3), tmp_path / "d.png")
+    faces = {
+        round(line.get_xdata()[0], 3): (line.get_color(), line.get_markerfacecolor())
+        for line in drawn.last.axes[0].lines
+        if line.get_marker() == "o"
+    }
+    by_name = {c.name: faces[round(c.difference.average, 3)] for c in table.comparisons}
+    assert by_name == {
+        "msm": ("#D55E00", "#D55E00"),
+        "crn": ("#0072B2", "#0072B2"),
+        "rmsn": ("#767676", "white"),
+    }
+
+
+def test_evaluation_figures_are_readable_with_many_models(drawn, tmp_path, many_models):
+    plot_rmse(many_models, tmp_path / "r.png")
+    assert_readable(drawn.last)
+    assert min(widths_in(drawn.last)) > 2
+    ours = {line.get_color() for line in drawn.last.axes[0].lines if line.get_linestyle() == "-"}
+    assert len(ours) > 5
+
+
+@pytest.mark.parametrize("columns", [1, 4])
+def test_trajectories_with_long_names_do_not_overlap(drawn, tmp_path, columns):
+    rng = np.random.default_rng(0)
+    plan = "; ".join(f"-{i}5.9 % to -{i}1.0 % on week 2{i}" for i in range(6))
+    plans = tuple(PlanForecast(plan, rng.normal(size=(3, 6)), rng.normal(size=6)) for _ in range(columns))
+    examples = [Example(LONG, LONG, "units per week", "week", 9, rng.normal(size=10), plans) for _ in range(3)]
+    plot_trajectories(examples, tmp_path / "t.png")
+    assert_readable(drawn.last)
+    assert min(widths_in(drawn.last)) > 1.4
+
+
+def test_a_legend_names_only_what_is_drawn(drawn, tmp_path):
+    plan = PlanForecast("no treatment", np.zeros((1, 6)))
+    plot_trajectories([Example("subject 1", "y", "", "day", 9, np.zeros(10), (plan,))], tmp_path / "t.png")
+    assert_readable(drawn.last)
+    legend = drawn.last.legends[0]
+    assert [text.get_text() for text in legend.get_texts()] == ["observed history", "prediction"]
+
+
+@pytest.mark.parametrize("name", ["{} % to {} %", LONG + " {}{}"])
+def test_twenty_two_levels_leave_the_maps_their_room(drawn, tmp_path, name):
+    rng = np.random.default_rng(0)
+    treatments = np.array([name.format(i, i + 1) for i in range(22)])[rng.integers(22, size=60)]
+    plot_representations(
+        rng.normal(size=(60, 4)), treatments, rng.normal(size=60), tmp_path / "e.png", outcome_label=LONG
+    )
+    assert_readable(drawn.last)
+    maps = [ax for ax in drawn.last.axes if any(isinstance(c, PathCollection) for c in ax.collections)]
+    assert len(maps) == 2
+    assert all(ax.get_window_extent().width / drawn.last.dpi > 2.6 for ax in maps)
+
+
+def history(epochs):
+    return {"train_loss": [[1.0] * epochs] * 2, "validation_loss": [[2.0] * epochs] * 2, "best_epoch": [0, 0]}
+
+
+def test_every_stage_has_its_learning_curve_and_a_single_epoch_is_seen(drawn, tmp_path):
+    stages = [{"name": f"stage {i}", "history": history(1)} for i in range(6)]
+    curves = LearningCurve.of_stages(LONG, {"history": history(1), "stages": stages})
+    assert [curve.title.endswith(f"stage {i}") for i, curve in enumerate(curves)] == [True] * 6
+    plot_learning(curves, tmp_path / "l.png")
+    assert_readable(drawn.last)
+    visible = [ax for ax in drawn.last.axes if ax.get_visible()]
+    assert len(visible) == 6
+    assert all(line.get_marker() != "None" for ax in visible for line in ax.lines)
+
+
+def test_models_in_closed_form_have_no_learning_curve(tmp_path):
+    empty = {"train_loss": [], "validation_loss": [], "best_epoch": []}
+    assert LearningCurve.of_stages("msm", {"history": empty, "stages": []}) == []
+    with pytest.raises(DataError, match="closed form"):
+        plot_learning([], tmp_path / "l.png")
+
+
+places = st.lists(st.floats(-0.5, 1.5), max_size=30)
+
+
+@given(places, st.floats(0.001, 0.2))
+def test_labels_are_spread_in_order_within_bounds_and_apart(wanted, gap):
+    found = spread_apart(wanted, gap, low=0.0, high=1.0)
+    order = np.argsort(wanted, kind="stable")
+    ordered = np.array(found)[order]
+    least = min(gap, 1 / max(len(wanted) - 1, 1))
+    assert (np.diff(ordered) >= least - 1e-9).all()
+    assert all(-1e-9 <= place <= 1 + 1e-9 for place in found)
+
+
+def test_labels_with_room_stay_where_they_belong_and_close_ones_part_evenly():
+    assert spread_apart([0.1, 0.9, 0.5], 0.1, low=0, high=1) == pytest.approx([0.1, 0.9, 0.5])
+    assert spread_apart([0.5, 0.5], 0.2, low=0, high=1) == pytest.approx([0.4, 0.6])
+
+
+def test_long_names_lose_their_middle_so_that_they_still_differ():
+    first, second = (label_text(f"{'x' * 60} {i}", 30) for i in (1, 2))
+    assert first != second
+    assert len(first) == 30
+    assert first.endswith("1")
+
+
+def test_published_rows_stand_only_beside_the_truth_that_they_rest_on(drawn, tmp_path, many_models):
+    kinds = ("factual", "counterfactual")
+    ours = next(row for row in many_models.rows if row.basis == "ours")
+    published = next(row for row in many_models.rows if row.published and row.setup == ours.setup)
+    rows = (*(replace(ours, truth=truth) for truth in kinds), published)
+    for dataset, beside in (("m5", "factual"), ("tumor", "counterfactual")):
+        plot_rmse(replace(many_models, dataset=dataset, rows=rows, errors=(None,) * 3), tmp_path / "r.png")
+        diamonds = [sum(line.get_marker() == "D" for line in ax.lines) for ax in drawn.last.axes]
+        assert dict(zip(kinds, diamonds, strict=True)) == {kind: int(kind == beside) for kind in kinds}

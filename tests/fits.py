@@ -1,0 +1,78 @@
+"""Fits of any method through the workflow, and the models that artifacts with the results hold."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from costar_cli.artifact import Artifact
+from costar_cli.config.models import Config, FinetuneConfig, RuntimeConfig
+from costar_cli.methods import METHODS, FittedModel
+from costar_cli.panel import Dataset
+from costar_cli.reporting import NullReporter
+from costar_cli.train import Trained, checkpoint, finetune, loop
+
+__all__ = ["KilledError", "artifact_of", "die_at_step", "fit_method", "model_of"]
+
+
+def fit_method(
+    dataset: Dataset,
+    method: str,
+    settings: Config | None,
+    config: FinetuneConfig,
+    *,
+    runtime: RuntimeConfig | None = None,
+    domain: str = "source",
+    start: FittedModel | None = None,
+    run_state: Path | None = None,
+) -> Trained:
+    """Fit a method; its run state is kept where one is named."""
+    with TemporaryDirectory() as folder:
+        return finetune(
+            dataset,
+            config,
+            runtime or RuntimeConfig(device="cpu"),
+            domain=domain,
+            start=start,
+            checkpoint=run_state or Path(folder) / "run.h5",
+            fingerprint="f",
+            reporter=NullReporter(),
+            method=METHODS[method],
+            settings=settings,
+        )
+
+
+def artifact_of(trained: Trained, digest: str = "d") -> Artifact:
+    """Return what would be read back had this been written."""
+    return Artifact(
+        kind="model",
+        arrays=trained.arrays,
+        meta=trained.meta,
+        parents=trained.parents,
+        digest=digest,
+        schema_version="1.0",
+        versions={},
+        path=None,
+    )
+
+
+def model_of(trained: Trained, digest: str = "d") -> FittedModel:
+    """Return the model that an artifact with this content holds."""
+    return METHODS[trained.meta["method"]].load(artifact_of(trained, digest))
+
+
+class KilledError(Exception):
+    """Stands for the end of a process."""
+
+
+def die_at_step(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
+    """Let training end after that many steps, each of which was saved."""
+    calls, step = iter(range(10**6)), loop.training_step
+
+    def dying_step(*args):
+        if next(calls) == steps:
+            raise KilledError
+        return step(*args)
+
+    monkeypatch.setattr(loop, "training_step", dying_step)
+    monkeypatch.setattr(checkpoint.time, "monotonic", iter(range(0, 10**9, 10**3)).__next__)

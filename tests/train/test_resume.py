@@ -1,0 +1,96 @@
+"""Interrupted runs: what is saved, what continues, and that it ends as if nothing had happened."""
+
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+
+from costar_cli.panel import Dataset
+from costar_cli.reporting import NullReporter
+from costar_cli.train import Runtime, loop
+from costar_cli.train.checkpoint import Checkpoint
+from costar_cli.train.group import GroupState
+from costar_cli.train.loop import train_members
+from tests.fits import KilledError, die_at_step
+from tests.train.worlds import CPU, EXACT, close, run_finetune, run_pretrain, same, supervised_stage
+
+
+@pytest.mark.parametrize("run", [run_pretrain, run_finetune])
+@pytest.mark.parametrize("steps", [1, 3, 5, 8])
+def test_a_killed_run_continues_to_the_same_weights(run, steps, tumor_dataset: Dataset, tmp_path: Path, monkeypatch):
+    whole = run(tumor_dataset, tmp_path / "whole", members=2)
+    die_at_step(monkeypatch, steps)
+    with pytest.raises(KilledError):
+        run(tumor_dataset, tmp_path / "cut", members=2)
+    monkeypatch.undo()
+    reporter_notes = []
+    monkeypatch.setattr(NullReporter, "note", lambda self, message: reporter_notes.append(message))
+    continued = run(tumor_dataset, tmp_path / "cut", members=2)
+    assert same(whole.arrays, continued.arrays)
+    assert whole.meta == continued.meta
+    assert any("continuing" in note for note in reporter_notes)
+
+
+def test_interrupt_saves_between_steps_and_the_run_continues(tumor_dataset: Dataset, tmp_path: Path, monkeypatch):
+    assert threading.current_thread() is threading.main_thread()
+    whole = run_pretrain(tumor_dataset, tmp_path / "whole")
+    step = loop.training_step
+    calls = iter(range(10**6))
+
+    def interrupted_step(*args):
+        if next(calls) == 2:
+            signal.raise_signal(signal.SIGINT)
+        return step(*args)
+
+    monkeypatch.setattr(loop, "training_step", interrupted_step)
+    with pytest.raises(KeyboardInterrupt):
+        run_pretrain(tumor_dataset, tmp_path / "cut")
+    monkeypatch.undo()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert same(whole.arrays, run_pretrain(tumor_dataset, tmp_path / "cut").arrays)
+
+
+def test_a_run_with_other_settings_does_not_continue_the_old_state(tumor_dataset: Dataset, tmp_path: Path):
+    stage = supervised_stage(tumor_dataset)
+    path = tmp_path / "run.h5"
+    first = Checkpoint(path, "old", reporter=NullReporter(), seconds=0)
+    train_members(stage, 1, Runtime.resolve(CPU), first, NullReporter())
+    assert len(Checkpoint(path, "old", reporter=NullReporter()).finished_groups()) == 1
+    assert Checkpoint(path, "new", reporter=NullReporter()).finished_groups() == []
+    path.write_bytes(b"garbage")
+    reporter = NullReporter()
+    assert Checkpoint(path, "old", reporter=reporter).finished_groups() == []
+    assert "unreadable" in reporter.warnings[0]
+
+
+@pytest.mark.parametrize(("first", "then"), [(1, 4), (2, 1), (3, 2)])
+def test_a_run_continues_with_another_group_size(first, then, tumor_dataset: Dataset, tmp_path: Path, monkeypatch):
+    sizes = [EXACT.model_copy(update={"group": size}) for size in (first, then)]
+    whole = run_finetune(tumor_dataset, tmp_path / "whole", members=4, epochs=2, runtime=EXACT)
+    die_at_step(monkeypatch, 12)  # in the second group of members
+    with pytest.raises(KilledError):
+        run_finetune(tumor_dataset, tmp_path / "cut", members=4, epochs=2, runtime=sizes[0])
+    monkeypatch.undo()
+    continued = run_finetune(tumor_dataset, tmp_path / "cut", members=4, epochs=2, runtime=sizes[1])
+    assert continued.meta["members"] == 4
+    close(continued.arrays, whole.arrays)
+
+
+def test_what_has_no_gradient_has_no_moments_and_the_others_continue_exactly(tumor_dataset: Dataset, monkeypatch):
+    stage, runtime, rows = supervised_stage(tumor_dataset), Runtime.resolve(CPU), torch.arange(8).expand(2, -1)
+    idle = "head.network.2.bias"
+    loss = stage.loss
+    monkeypatch.setattr(stage, "loss", lambda params, *rest: loss(params | {idle: params[idle].detach()}, *rest))
+    whole = GroupState.fresh(stage, [0, 1], runtime)
+    begun = whole.params[idle].detach().clone()
+    loop.training_step(stage, whole, rows, runtime)
+    saved = {name: value.copy() for name, value in whole.to_arrays().items()}
+    assert {name for name in whole.params if f"adam/exp_avg/{name}" not in saved} == {idle}
+    continued = GroupState.fresh(stage, [0, 1], runtime)
+    continued.load_arrays(saved)
+    for state in (whole, continued):
+        loop.training_step(stage, state, rows, runtime)
+    assert same(whole.to_arrays(), continued.to_arrays())
+    assert torch.equal(continued.params[idle], begun)
