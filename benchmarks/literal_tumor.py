@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
-import numpy as np
-
 from simulators.tumor import TumorNoise, TumorPatients
 
 __all__ = [
@@ -155,7 +153,3 @@ def sequence_queries(tumor: Tumor, chance: Chance, story: Story, horizon: int = 
                 volumes.append(volume)
             queries.append((t, [given, *option], volumes))
     return queries
-
-
-def story_array(stories: list[Story], steps: int) -> np.ndarray:
-    return np.array([story.volumes + [0.0] * (steps - len(story.volumes)) for story in stories])

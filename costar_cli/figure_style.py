@@ -1,9 +1,17 @@
 """What every figure of costar shares: colours that all readers can tell apart, and text that is shown as it is."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
-__all__ = ["OKABE_ITO", "label_text", "shortened", "spread_apart"]
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["CUT", "OKABE_ITO", "label_text", "mark_cut", "shortened", "spread_apart"]
+
+CUT: Final = "goes on beyond the frame"  # what the marks of `mark_cut` mean
 
 # Okabe & Ito 2008, told apart with every common colour vision deficiency.
 OKABE_ITO: Final = {
@@ -30,6 +38,21 @@ def shortened(text: str, longest: int) -> str:
         return text
     tail = max(0, longest - 3) // 3
     return f"{text[: longest - 3 - tail]}...{text[len(text) - tail :]}"
+
+
+def mark_cut(ax: "Axes", x: NDArray[Any], values: NDArray[np.floating], colour: str) -> bool:
+    """Mark with a triangle on the frame where a series lies above or below it; return whether it does anywhere.
+
+    The limits of the axes must be final.
+    """
+    low, high = sorted(ax.get_ylim())
+    found = False
+    for beyond, edge, marker in ((values > high, high, "^"), (values < low, low, "v")):
+        if beyond.any():
+            ax.plot(x[beyond], np.full(int(beyond.sum()), edge), ls="", marker=marker, ms=4.5, color=colour,
+                    mec="white", mew=0.4, clip_on=False, zorder=6)  # fmt: skip
+            found = True
+    return found
 
 
 def spread_apart(wanted: Sequence[float], gap: float, *, low: float, high: float) -> list[float]:

@@ -55,7 +55,8 @@ Verbs find their inputs there and write their outputs there; every input and out
 `simulate`, `pretrain`, `finetune` and `evaluate` are build steps. With the same inputs, settings and version they say
 `up to date` and exit 0. A file made from something else is never replaced silently: `--overwrite` replaces it; the
 files that `whatif` is told to write are replaced with `--overwrite` alone. After an interruption the same
-command continues; `--fresh` starts over. One process at a time writes in a workspace.
+command continues; `--fresh` starts over. One process at a time writes in a workspace. What `whatif --plan` reads is
+described under [plan files](concepts.md#plan-files).
 
 ## Output
 
@@ -103,6 +104,9 @@ device = "cpu"
 The variable of a setting is its name in capitals with underscores: `pretrain.encoder.width` is
 `COSTAR_PRETRAIN_ENCODER_WIDTH`. `COSTAR_WORKSPACE`, `COSTAR_CONFIG`, `COSTAR_PRESET` and `COSTAR_DEBUG` stand for the
 flags of those names. Without `--preset`, the preset is `default`.
+
+`finetune --from scratch` takes the shape of its encoder from `[pretrain.encoder]`, unless a variable or file sets
+anything of `[finetune.encoder]`: then all of it counts, and nothing of the other.
 """
 
 

@@ -46,8 +46,8 @@ check() {
   fi
 }
 
-verb simulate simulate tumor --gamma 10 --train 24 --val 8 --test 6 \
-  --target-train 6 --target-val 6 --target-test 6 --steps 20
+verb simulate simulate tumor --gamma 10 --train 24 --val 8 --test 20 \
+  --target-train 6 --target-val 6 --target-test 20 --steps 20
 check simulate 'len(d["result"]["parts"]) == 6'
 
 verb pretrain pretrain

@@ -9,7 +9,7 @@ from costar_cli.artifact import Artifact
 from costar_cli.config.models import Config, FinetuneConfig, RuntimeConfig
 from costar_cli.methods import METHODS, FittedModel
 from costar_cli.panel import Dataset
-from costar_cli.reporting import NullReporter
+from costar_cli.reporting import NullReporter, Reporter
 from costar_cli.train import Trained, checkpoint, finetune, loop
 
 __all__ = ["KilledError", "artifact_of", "die_at_step", "fit_method", "model_of"]
@@ -25,6 +25,7 @@ def fit_method(
     domain: str = "source",
     start: FittedModel | None = None,
     run_state: Path | None = None,
+    reporter: Reporter | None = None,
 ) -> Trained:
     """Fit a method; its run state is kept where one is named."""
     with TemporaryDirectory() as folder:
@@ -36,7 +37,7 @@ def fit_method(
             start=start,
             checkpoint=run_state or Path(folder) / "run.h5",
             fingerprint="f",
-            reporter=NullReporter(),
+            reporter=reporter or NullReporter(),
             method=METHODS[method],
             settings=settings,
         )

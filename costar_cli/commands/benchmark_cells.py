@@ -213,8 +213,6 @@ class Bench:
         settings = with_values(self.settings, values)
         if cell.contender is not None:
             settings = with_values(settings, cell.contender.changes)
-        if cell.contender is not None and cell.contender.init == "scratch":
-            settings = with_values(settings, _shape_of_encoder(settings))
         return Session(self._out, self.workspace(cell.seed), settings, self.reporter)
 
 
@@ -232,11 +230,3 @@ def with_values(settings: "Settings", values: Mapping[str, object]) -> "Settings
         nested[key.path[-1]] = value
     changed = {section: type(settings.configs[section]).model_validate(doc) for section, doc in documents.items()}
     return replace(settings, configs={**settings.configs, **changed})
-
-
-def _shape_of_encoder(settings: "Settings") -> dict[str, object]:
-    """Return the settings that give a model trained from scratch the shape of the pretrained encoder."""
-    from costar_cli.config.models import PretrainConfig
-
-    shape = settings[PretrainConfig].encoder.model_dump()
-    return {f"finetune.encoder.{name}": value for name, value in shape.items()}

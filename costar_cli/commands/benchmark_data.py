@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from costar_cli.commands.training import MAKE_DATA
 from costar_cli.config.choices import SetupName
+from costar_cli.config.nearest import nearest
 from costar_cli.errors import ArtifactError, UsageError
 from costar_cli.reporting import Reporter
 
@@ -99,15 +99,16 @@ def choose_data(text: str) -> BenchData:
         return BenchData(SIMULATED[text].name, text, simulated=SIMULATED[text])
     path = Path(text)
     if not path.exists() and path.suffix != ".h5":
-        near = get_close_matches(text, list(SIMULATED), n=1)
-        guess = f"did you mean `{near[0]}`? " if near else ""
+        near = nearest(text, SIMULATED)
+        guess = f"did you mean `{near}`? " if near else ""
         fix = f"{guess}choose from {', '.join(SIMULATED)}, or give the file of a data set"
         raise UsageError(f"no such data set: {text!r}", where="DATASET", fix=fix)
     if not path.exists():
         raise ArtifactError("there is no such file", where=text, fix=MAKE_DATA)
     from costar_cli.artifact import read_header
+    from costar_cli.artifact.spec import a_kind
 
     header = read_header(path)
     if header.kind != "dataset":
-        raise ArtifactError(f"this file holds a {header.kind}, not a dataset", where=text, fix=MAKE_DATA)
+        raise ArtifactError(f"this file holds {a_kind(header.kind)}, not a dataset", where=text, fix=MAKE_DATA)
     return BenchData(str(header.meta["name"]), path.stem, file=path, parts=tuple(header.meta["parts"]))

@@ -9,6 +9,7 @@ from costar_cli.commands.benchmark_data import SIMULATED, BenchData
 from costar_cli.commands.benchmark_results import build_report
 from costar_cli.commands.benchmark_run import failure_of_cells, make_cells, refuse_stale
 from costar_cli.commands.benchmark_show import show_report, write_report
+from costar_cli.commands.hints import next_command
 from costar_cli.config.choices import SetupName
 from costar_cli.errors import UsageError
 from costar_cli.ui.output import Output
@@ -72,7 +73,8 @@ def run_benchmark(out: Output, bench: Bench, *, overwrite: bool, plots: bool, li
     if outcome.failed:
         out.keep(result)
         raise failure_of_cells(outcome, len(cells))
-    out.next(f"costar whatif --workspace {bench.workspace(bench.seeds[0])} --subject ID --plan plan.json")
+    place = {"workspace": str(bench.workspace(bench.seeds[0]))}
+    out.next(next_command(place, "whatif", "--subject", "ID", "--plan", "plan.json", data=bench.data.file))
     out.done(result, status="done" if outcome.made else "up_to_date")
 
 
@@ -99,10 +101,22 @@ def _contenders(bench: Bench, setups: Sequence[SetupName]) -> "list[Contender]":
     if REFERENCE not in {contender.name for contender in methods}:
         methods.append(Contender(REFERENCE, REFERENCE))
         bench.reporter.note("ablations are compared with COSTAR: it takes part, too")
-    same = {a.name for a in ABLATIONS if a.changes and with_values(bench.settings, a.changes) == bench.settings}
-    for ablation in (a for a in ABLATIONS if a.name in same):
+    return [*methods, *(ablation for ablation in ABLATIONS if _has_row(bench, ablation))]
+
+
+def _has_row(bench: Bench, ablation: "Contender") -> bool:
+    """Return whether an ablation changes anything; say so if it does not."""
+    from costar_cli.config.models import PretrainConfig
+
+    try:
+        same = bool(ablation.changes) and with_values(bench.settings, ablation.changes) == bench.settings
+    except ValueError:  # a setting of COSTAR's own encoder, where COSTAR has another one
+        architecture = bench.settings[PretrainConfig].encoder.architecture
+        bench.reporter.note(f"{ablation.label} changes nothing with `architecture = {architecture}`: no row of its own")
+        return False
+    if same:
         bench.reporter.note(f"{ablation.label} is what COSTAR does with these settings: no row of its own")
-    return [*methods, *(ablation for ablation in ABLATIONS if ablation.name not in same)]
+    return not same
 
 
 def _list(out: Output, bench: Bench, cells: "list[Cell]", states: dict[str, State]) -> None:

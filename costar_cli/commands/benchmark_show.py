@@ -119,7 +119,7 @@ def _show_costs(out: Output, costs: Sequence["CellCost"]) -> None:
 
 def _cost_cells(costs: Sequence["CellCost"], *, on_gpu: bool) -> list[object]:
     walls = [cost.wall_s for cost in costs if cost.wall_s is not None]
-    wall = f"{sum(walls) / len(walls):.1f}{'+' * any(cost.partial for cost in costs)}" if walls else None
+    wall = f"{'≥ ' * any(cost.partial for cost in costs)}{sum(walls) / len(walls):.1f}" if walls else None
     memory = max((cost.memory_mb for cost in costs if cost.memory_mb is not None), default=None)
     device = max((cost.device_memory_mb for cost in costs if cost.device_memory_mb is not None), default=None)
     epochs = [cost.epochs for cost in costs if cost.epochs is not None]

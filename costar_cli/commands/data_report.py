@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from costar_cli.commands.hints import next_command
 from costar_cli.errors import ArtifactError, MismatchError
 from costar_cli.ui.output import Output
 
@@ -42,19 +43,20 @@ def run_export(out: Output, file: Path, folder: Path, form: FormatName, *, overw
     paths = export_dataset(_dataset(file, queries=True), folder, form, overwrite=overwrite)
     for path in paths:
         out.wrote(path.stem, path, kind=path.suffix.removeprefix("."))
-    known = [f" --queries {path}" for path in paths if path.stem == "queries"]
+    known = [path for path in paths if path.stem == "queries"]
     schema = next(path for path in paths if path.stem == "schema")
-    out.next(f"costar ingest table {paths[0]} --schema {schema}{''.join(known)}")
+    out.next(next_command({}, "ingest table", str(paths[0]), schema=schema, queries=known))
     return [str(path) for path in paths]
 
 
 def _dataset(file: Path, *, queries: bool) -> "Dataset":
     from costar_cli.artifact import read_header
+    from costar_cli.artifact.spec import a_kind
     from costar_cli.panel.store import read_dataset
 
     header = read_header(file)
     if header.kind != "dataset":
-        raise ArtifactError(f"this file holds a {header.kind}, not a dataset", where=str(file), fix=MAKE)
+        raise ArtifactError(f"this file holds {a_kind(header.kind)}, not a dataset", where=str(file), fix=MAKE)
     return read_dataset(file, queries=queries, truth=False)
 
 

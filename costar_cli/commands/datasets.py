@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from costar_cli.commands.hints import other_than
 from costar_cli.commands.session import Session
 from costar_cli.errors import DataError, StorageError
 
@@ -80,6 +81,6 @@ def make_dataset(
         for part in stored.parts
     ]
     session.out.table(list(parts[0]), [list(part.values()) for part in parts])
-    session.out.next("costar pretrain")
+    session.out.next(session.next_command("pretrain", data=other_than(path, session.workspace.data)))
     result = {"name": stored.name, "parts": parts, "kept": stored.kept}
     session.out.done(result, status="up_to_date" if current else "done")

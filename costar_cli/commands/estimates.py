@@ -129,7 +129,7 @@ def _show(session: Session, report: "WhatIfReport") -> None:
 def _show_model(out: Output, report: "WhatIfReport", model: "ModelAnswer") -> None:
     for outcome in report.schema.outcomes:
         unit = f" ({outcome.unit})" if outcome.unit else ""
-        out.table(*_table(report, model, outcome.name), title=f"{outcome.name}{unit}, by {model.label}")
+        out.table(*_table(report, model, outcome.name), title=f"{outcome.name}{unit}, by {model.heading}")
         if len(report.plans) > 1:
             title = f"difference from `{report.reference}`"
             out.table(*_table(report, model, outcome.name, differences=True), title=title)

@@ -43,7 +43,8 @@ def _show(out: Output, report: "WhatIfReport", outcome: str, rows: Rows, title: 
     if with_truth:
         errors = [_rmse([row for row in mine if row["model"] == model]) for model in models]
         table.append(["RMSE", None, *(number_text(error, decimals) for error in errors), None])
-    out.table(["plan", report.schema.step, *models, *["truth"] * with_truth], table, title=title)
+    headings = [model.heading for model in report.models]
+    out.table(["plan", report.schema.step, *headings, *["truth"] * with_truth], table, title=title)
 
 
 def _rmse(rows: Rows) -> float | None:

@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from costar_cli.commands.hints import other_than
 from costar_cli.commands.models import MAKE_MODEL, LoadedModel, load_models, name_models
 from costar_cli.commands.session import BuildStep, Session
 from costar_cli.commands.training import MAKE_DATA
@@ -76,8 +77,13 @@ def run_evaluate(
         else:
             report = make_report(session, inputs, setups, step, overwrite=overwrite)
         _write_views(session, files, inputs, report, again=current is None)
+    for warning in report.warnings if current else ():  # a new report has said them already
+        session.out.warn(warning)
     _show(session, report)
-    session.out.next("costar whatif --subject ID --plan plan.json")
+    place = session.workspace
+    theirs = None if set(files.models) <= set(place.models()) else files.models
+    asked = ("--subject", "ID", "--plan", "plan.json")
+    session.out.next(session.next_command("whatif", *asked, data=other_than(files.data, place.data), model=theirs))
     session.out.done(report.to_json(), status="up_to_date" if current else "done")
 
 
@@ -141,6 +147,7 @@ def _show(session: Session, report: "EvaluationReport") -> None:
     """Print a table: one line per row of the report, the average over steps first."""
     unit = report.unit.label or "outcome units"
     session.out.text(f"RMSE in {unit} on {report.dataset}: mean over members ± sd, and their ensemble's own")
+    session.out.text(*_bases(report))
     several = len({row.truth for row in report.rows if row.truth}) > 1  # factual and counterfactual queries
     headers = ["setup", *["queries"] * several, "model", "average", "ensemble", f"{report.level:.0%} interval"]
     headers += [f"tau={h + 1}" for h in range(report.horizon)]
@@ -162,6 +169,19 @@ def _show(session: Session, report: "EvaluationReport") -> None:
     session.out.note(f"labelled target subjects that models were trained or selected on: {counts}")
     if any(row.lower is not None for row in report.rows):
         session.out.note("the interval resamples test subjects and holds the trained members fixed")
+
+
+def _bases(report: "EvaluationReport") -> list[str]:
+    """Return what the rows of each set-up rest on: the kind of answer, subjects and scored queries."""
+    lines = []
+    for row in report.rows:
+        if row.truth is None or row.subjects is None:
+            continue
+        queries = " to ".join(f"{n:,}" for n in sorted({min(row.scored), max(row.scored)}))
+        meaning = " (what followed the treatments that were given)" if row.truth == "factual" else ""
+        subjects = f"{row.subjects:,} subject{'s' * (row.subjects != 1)} of {row.test}"
+        lines.append(f"{row.setup}: {row.truth} outcomes{meaning}, {subjects}, {queries} scored queries per step")
+    return list(dict.fromkeys(lines))
 
 
 def _spread(mean: float | None, sd: float | None) -> str | None:

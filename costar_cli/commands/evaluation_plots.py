@@ -84,10 +84,14 @@ def _representations(loaded: LoadedModel, dataset: "Dataset", path: Path) -> Pat
     represent = getattr(loaded.model, "represent", None)
     if represent is None:
         raise DataError("the method has no representations")
-    whole = next(iter(dataset.panels.values()))
+    part, whole = next(iter(dataset.panels.items()))
     panel = whole.take(np.arange(min(whole.n_subjects, 200)))
     encoding, outcome = dataset.schema.treatments, dataset.schema.outcomes[0]
     at = np.arange(panel.n_steps) < panel.length[:, None] - 1
     given = [encoding.describe(values) for values in encoding.decode(panel.treatments[at])]
     label = f"{outcome.name} ({outcome.unit})" if outcome.unit else outcome.name
-    return plot_representations(represent(panel)[0][at], given, panel.outcomes[at][:, 0], path, outcome_label=label)
+    member = ", member 1" if loaded.header.meta["members"] > 1 else ""
+    title = f"{loaded.name}{member}: histories of {panel.n_subjects:,} subjects of {part}"
+    return plot_representations(
+        represent(panel)[0][at], given, panel.outcomes[at][:, 0], path, outcome_label=label, title=title
+    )

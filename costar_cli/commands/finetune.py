@@ -95,4 +95,4 @@ def finetune(
     session = open_session(
         ctx, flags, workspace=workspace, json=json, quiet=quiet, preset=preset, config=config, data=files.data
     )
-    run_finetune(session, files, method, domain, overwrite=overwrite, fresh=fresh)
+    run_finetune(session, files, method, domain, init=init, overwrite=overwrite, fresh=fresh)

@@ -26,10 +26,10 @@ LEAST_MEMORY_GIB, LEAST_DISK_GIB = 2.0, 1.0
 
 @dataclass(frozen=True)
 class Check:
-    """One finding: `ok`, `note` (works, but look) or `broken`."""
+    """One finding: `ok`, `readable` (opened, but not read through), `note` (works, but look) or `broken`."""
 
     name: str
-    status: Literal["ok", "note", "broken"]
+    status: Literal["ok", "readable", "note", "broken"]
     found: str
     fix: str | None = None
     exit_code: ExitCode = ExitCode.OK
@@ -110,7 +110,7 @@ def _folder(root: Path) -> Check:
 
 
 def _artifacts(workspace: Workspace) -> Iterator[Check]:
-    """Check that each file can be read, and was made from the files beside it."""
+    """Check that each file can be opened, and was made from the files beside it; `verify` reads all of it."""
     from costar_cli.artifact import read_header
 
     headers: dict[Path, Artifact] = {}
@@ -126,7 +126,7 @@ def _artifacts(workspace: Workspace) -> Iterator[Check]:
         if orphan:
             yield Check(path.name, "note", f"{found}, made from another {orphan} than the one here")
         else:
-            yield Check(path.name, "ok", found)
+            yield Check(path.name, "readable", found)
     if workspace.runs.is_dir() and any(workspace.runs.glob("*.h5")):
         names = ", ".join(sorted(path.stem for path in workspace.runs.glob("*.h5")))
         yield Check("runs", "note", f"interrupted: {names}", "the same command continues; --fresh starts over")

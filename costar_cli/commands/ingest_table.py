@@ -1,7 +1,7 @@
 """`costar ingest table`: somebody's own table, by a schema that says what its columns mean."""
 
 from pathlib import Path
-from shlex import join, quote
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -109,9 +109,15 @@ def _init(session: Session, files: list[Path], path: Path, *, overwrite: bool) -
     from costar_cli.artifact import write_bytes
     from costar_cli.panel.tables.guess import guess_schema
 
-    text = guess_schema(files)
-    write_bytes(path, text.encode())
+    guessed = guess_schema(files)
+    write_bytes(path, guessed.text.encode())
     session.out.wrote("schema", path, kind="toml")
-    session.out.text("", text.rstrip("\n"))
-    session.out.next(join(["costar", "ingest", "table", *map(str, files), "--schema", str(path)]))
-    session.out.done({"schema": text})
+    session.out.text("", guessed.text.rstrip("\n"))
+    for doubt in guessed.doubts:
+        session.out.warn(doubt)
+    command = session.next_command("ingest table", *map(str, files), schema=path)
+    if guessed.doubts:
+        session.out.note(f"settle what is doubtful, in {path} or in the table, and then: {command}")
+    else:
+        session.out.next(command)
+    session.out.done({"schema": guessed.text, "doubts": list(guessed.doubts)})

@@ -38,6 +38,7 @@ def inspect(
 
     out = open_output(ctx, json=json, quiet=quiet)
     content = describe(file)
+    content["config"] = _settings_used(content)
     if report is not None or export is not None:
         made: dict[str, Any] = dict(content)
         if report is not None:
@@ -55,6 +56,17 @@ def inspect(
         out.table(["setting", "value"], rows, title="config")
     out.text("", *_tree(content["arrays"]))
     out.done(content)
+
+
+def _settings_used(content: Mapping[str, Any]) -> object:
+    """Return the settings that made the artifact; those that a baseline does not read are left out of its model's."""
+    config, method = content["config"], content["meta"].get("method")
+    if content["kind"] != "model" or method == "costar" or not isinstance(config, Mapping):
+        return config
+    from costar_cli.config.method_settings import settings_read
+
+    own = content["meta"].get("settings")
+    return {**settings_read(str(method), config), **({str(method).replace("-", "_"): own} if own else {})}
 
 
 def _show_identity(out: Output, content: Mapping[str, Any]) -> None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from costar_cli.commands.hints import other_than
 from costar_cli.commands.options import (
     BatchSizeOpt,
     ConfigFileOpt,
@@ -77,7 +78,8 @@ def pretrain(
     )
     step = plan_encoder(session, source, out or place.encoder)
     artifact, status = make_encoder(session, source, step, overwrite=overwrite, fresh=fresh)
-    show_training(session, artifact, status, "costar finetune")
+    files = {"data": other_than(source, place.data), "start": other_than(step.path, place.encoder)}
+    show_training(session, artifact, status, session.next_command("finetune", **files))
 
 
 def plan_encoder(session: Session, data: Path, path: Path) -> BuildStep:

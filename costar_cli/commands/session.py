@@ -3,13 +3,15 @@
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from costar_cli.commands.hints import Value, next_command, repeated_flags
 from costar_cli.config.choices import PresetName
+from costar_cli.config.nearest import nearest
 from costar_cli.errors import ArtifactError, CostarError, MismatchError, StorageError
 from costar_cli.ui.output import Output
 from costar_cli.ui.progress import OutputReporter
@@ -58,7 +60,7 @@ def open_session(
     for warning in settings.warnings:
         out.warn(warning)
     out.config(settings.describe(flags))
-    return Session(out, Workspace(workspace), settings, OutputReporter(out))
+    return Session(out, Workspace(workspace), settings, OutputReporter(out), repeated_flags(ctx))
 
 
 def _dataset_name(path: Path | None) -> str | None:
@@ -76,12 +78,17 @@ def _dataset_name(path: Path | None) -> str | None:
 
 @dataclass(frozen=True)
 class Session:
-    """One run of one verb."""
+    """One run of one verb; `given` are the flags that a later verb needs again."""
 
     out: Output
     workspace: Workspace
     settings: "Settings"
     reporter: OutputReporter
+    given: Mapping[str, str] = field(default_factory=dict)
+
+    def next_command(self, verb: str, *words: str, **files: Value) -> str:
+        """Return a command to run next, as this run was called: see `hints.next_command`."""
+        return next_command(self.given, verb, *words, **files)
 
     def read(self, role: str, path: Path, kind: str, fix: str) -> "Artifact":
         """Return the header of an input, and say that it is read.
@@ -96,12 +103,14 @@ class Session:
             ArtifactError: the file is missing, is no artifact, or is one of another kind.
         """
         if not path.exists():
-            raise ArtifactError(f"there is no {role} yet", where=str(path), fix=fix)
+            raise _missing(kind, path, fix)
         from costar_cli.artifact import read_header
+        from costar_cli.artifact.spec import a_kind
 
         header = read_header(path)
         if header.kind != kind:
-            raise ArtifactError(f"this file holds a {header.kind}, not a {kind}", where=str(path), fix=fix)
+            problem = f"this file holds {a_kind(header.kind)}, not {a_kind(kind)}"
+            raise ArtifactError(problem, where=str(path), fix=fix)
         self.out.read(role, path, header.digest, kind)
         return header
 
@@ -146,6 +155,7 @@ class BuildStep:
         if not self.path.exists():
             return None
         from costar_cli.artifact import read_header
+        from costar_cli.artifact.spec import a_kind
 
         try:
             header = read_header(self.path)
@@ -160,7 +170,7 @@ class BuildStep:
         if overwrite:
             return None
         raise MismatchError(
-            f"the output exists, made from other inputs or settings (it holds a {header.kind})",
+            f"the output exists, made from other inputs or settings (it holds {a_kind(header.kind)})",
             where=str(self.path),
             fix=_REPLACE,
             details=self._differences(header),
@@ -172,12 +182,23 @@ class BuildStep:
             for role in sorted(set(header.parents) | set(self.parents))
             if header.parents.get(role) != self.parents.get(role)
         ]
-        there, now = flatten(header.meta.get("config")), flatten(self.config)
+        own = {name: header.meta[name] for name in ("settings", "domain") if name in header.meta}
+        there, now = flatten({**header.meta.get("config", {}), **own}), flatten(self.config)
         return changed + [
             f"{name}: {there[name]} there, {now[name]} now"
             for name in sorted(set(there) & set(now))
             if there[name] != now[name]
         ]
+
+
+def _missing(kind: str, path: Path, fix: str) -> ArtifactError:
+    """Return what to say of a file that is not there: the name of one that is may have been meant."""
+    folder = path.parent
+    here = [other.name for other in folder.iterdir() if other.is_file()] if os.access(folder, os.R_OK | os.X_OK) else []
+    near = nearest(path.name, [name for name in here if name.endswith(path.suffix or ".h5")])
+    if near is None:
+        return ArtifactError(f"there is no {kind} yet", where=str(path), fix=fix)
+    return ArtifactError("there is no such file", where=str(path), fix=f"did you mean `{folder / near}`? If not: {fix}")
 
 
 _REPLACE = "add --overwrite to replace it, or write elsewhere with --out or --workspace"

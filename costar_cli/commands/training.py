@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from costar_cli.commands.hints import other_than
 from costar_cli.commands.session import BuildStep, Session
-from costar_cli.config.choices import CLOSED_FORM, DomainName, InitName, MethodName
-from costar_cli.errors import UsageError
+from costar_cli.config.choices import DomainName, InitName, MethodName
+from costar_cli.errors import CostarError, UsageError
 from costar_cli.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ __all__ = [
     "store_trained",
 ]
 
-SHARED = ("epochs", "patience", "batch_size", "learning_rate")  # of all networks of a method
 MAKE_DATA = "`costar simulate` or `costar ingest` makes one"
 
 
@@ -96,16 +96,22 @@ def run_finetune(
     method: MethodName,
     domain: DomainName,
     *,
+    init: InitName | None = None,
     overwrite: bool,
     fresh: bool,
 ) -> None:
     """Make a model, or see that it is up to date, and say so."""
     plan = plan_model(session, files, method, domain)
     artifact, status = make_model(session, plan, overwrite=overwrite, fresh=fresh)
-    chosen = f" --method {method}" if method != "costar" else ""
-    adapts = domain == "source" and plan.has_target
-    more = [f"costar finetune{chosen} --domain target"] if adapts else []
-    show_training(session, artifact, status, *more, "costar evaluate")
+    place = session.workspace
+    data = other_than(files.data, place.data)
+    more = []
+    if domain == "source" and plan.has_target:
+        chosen = (["--method", method] if method != "costar" else []) + (["--from", init] if init else [])
+        start = other_than(files.out, place.model(method, init or "pretrained"))
+        more = [session.next_command("finetune", *chosen, "--domain", "target", data=data, start=start)]
+    evaluate = session.next_command("evaluate", data=data, model=other_than(files.out, *place.models()))
+    show_training(session, artifact, status, *more, evaluate)
 
 
 def plan_model(session: Session, files: FinetuneFiles, method: MethodName, domain: DomainName) -> ModelPlan:
@@ -114,6 +120,7 @@ def plan_model(session: Session, files: FinetuneFiles, method: MethodName, domai
     Raises:
         ArtifactError: the data set, or what to start from, is missing.
     """
+    from costar_cli.config.method_settings import method_settings, settings_read
     from costar_cli.config.models import FinetuneConfig, RuntimeConfig
 
     header = session.read("dataset", files.data, "dataset", MAKE_DATA)
@@ -123,12 +130,15 @@ def plan_model(session: Session, files: FinetuneFiles, method: MethodName, domai
         start = session.read(files.start_kind, files.start, files.start_kind, files.start_fix)
         parents[files.start_kind] = start.digest
         _warn_of_other_data(session, start, header.digest)
-    config, runtime = _follow(session, session.settings[FinetuneConfig], start), session.settings[RuntimeConfig]
-    settings = _method_settings(session, method, config)
+    config, runtime = session.settings[FinetuneConfig], session.settings[RuntimeConfig]
+    if start is not None:
+        config = _follow(session, config, start)
+    elif method == "costar":
+        config = _shape_as_pretrained(session, config)
+    settings = method_settings(session.settings, method, config)
     identity = {**identity_config(config, runtime), "domain": domain}
-    if method in CLOSED_FORM:
-        identity["members"] = 1  # it is the same model, however many the others have
     if method != "costar":
+        identity = settings_read(method, identity)  # others do not make it another model
         identity |= {"method": method, "settings": settings.model_dump(mode="json") if settings else {}}
     step = session.step("model", files.out, parents=parents, config=identity)
     has_target = {"target/train", "target/val"} <= set(header.meta.get("parts", ()))
@@ -147,10 +157,8 @@ def make_model(session: Session, plan: ModelPlan, *, overwrite: bool, fresh: boo
         return store_trained(session, step, trained, overwrite=overwrite or fresh), "done"
 
 
-def _follow(session: Session, config: "FinetuneConfig", start: "Artifact | None") -> "FinetuneConfig":
+def _follow(session: Session, config: "FinetuneConfig", start: "Artifact") -> "FinetuneConfig":
     """Take members and encoder shape from what there is to start from, unless somebody chose others."""
-    if start is None:
-        return config
     inherited: dict[str, object] = {}
     if not session.settings.is_chosen("finetune.members"):
         inherited["members"] = int(start.meta["members"])
@@ -159,21 +167,36 @@ def _follow(session: Session, config: "FinetuneConfig", start: "Artifact | None"
     return config.model_copy(update=inherited)
 
 
-def _method_settings(session: Session, method: MethodName, shared: "FinetuneConfig") -> "Config | None":
-    """Return the method's own settings; a choice for all methods overrules presets of its networks."""
-    from costar_cli.config.baselines import METHOD_SETTINGS
+def _shape_as_pretrained(session: Session, config: "FinetuneConfig") -> "FinetuneConfig":
+    """Give an encoder of random weights the shape that pretraining would, unless somebody chose one for it.
 
-    if method not in METHOD_SETTINGS:
-        return None
-    section = method.replace("-", "_")
-    settings = session.settings[METHOD_SETTINGS[method]]
-    overruled = [name for name in SHARED if session.settings.is_chosen(f"finetune.{name}")]
-    document = settings.model_dump()
-    for network, values in document.items():
-        for name in overruled if isinstance(values, dict) else ():
-            if name in values and not session.settings.is_chosen(f"{section}.{network}.{name}"):
-                values[name] = getattr(shared, name)
-    return type(settings).model_validate(document)
+    Warns where the workspace holds an encoder of another shape: the two models would differ in more than pretraining.
+    """
+    from costar_cli.config.models import EncoderConfig, PretrainConfig
+
+    shape = config.encoder or EncoderConfig()
+    if not session.settings.any_chosen("finetune.encoder."):
+        shape = session.settings[PretrainConfig].encoder
+    here, there = shape.model_dump(), _pretrained_shape(session.workspace.encoder)
+    differences = [
+        f"{name} {here[name]}, not {there[name]}" for name in here if here[name] != there.get(name, here[name])
+    ]
+    if differences:
+        session.out.warn(
+            f"from scratch, the encoder has another shape than the workspace's pretrained one "
+            f"({'; '.join(differences)}): give `finetune` the `pretrain.encoder` settings of `pretrain` to compare them"
+        )
+    return config.model_copy(update={"encoder": shape})
+
+
+def _pretrained_shape(path: Path) -> dict[str, Any]:
+    """Return the shape of the encoder in a file; nothing where there is none that can be read."""
+    from costar_cli.artifact import read_header
+
+    try:
+        return dict(read_header(path).meta.get("encoder", {})) if path.exists() else {}
+    except CostarError:
+        return {}
 
 
 def _warn_of_other_data(session: Session, start: "Artifact", dataset: str) -> None:

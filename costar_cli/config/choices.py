@@ -21,7 +21,7 @@ __all__ = [
 
 ArchitectureName = Literal["costar", "vt", "vt_relative", "ct"]
 CategoryName = Literal["FOODS", "HOBBIES", "HOUSEHOLD"]
-DecoderName = Literal["non_autoregressive", "autoregressive", "autoregressive_one_step"]
+DecoderName = Literal["non_autoregressive", "stepped", "autoregressive", "autoregressive_one_step"]
 DeviceName = Literal["auto", "cpu", "cuda"]
 DomainName = Literal["source", "target"]
 EdgesName = Literal["fixed", "fit"]

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from costar_cli.config.choices import ArchitectureName, DecoderName, DeviceName, PlansName, PrecisionName, StepWeights
 
 __all__ = [
+    "TOKEN_SETTINGS",
     "BenchmarkConfig",
     "Config",
     "EncoderConfig",
@@ -20,6 +21,8 @@ __all__ = [
     "TrainingConfig",
     "TumorConfig",
 ]
+
+TOKEN_SETTINGS = ("pool", "blocks", "feature_encoding")  # of COSTAR's own encoder alone
 
 
 class Config(BaseModel):
@@ -49,7 +52,8 @@ class TumorConfig(Config):
 class EncoderConfig(Config):
     """The shape of the COSTAR encoder (spec models A.1 to A.8, A.11), or of one that takes its place (spec models B).
 
-    `pool`, `blocks` and `feature_encoding` are about the tokens of COSTAR's own; the others have none.
+    `pool`, `blocks` and `feature_encoding` (`TOKEN_SETTINGS`) are about the tokens of COSTAR's own; the others have
+    none, and refuse any value but the default.
     """
 
     architecture: ArchitectureName = Field("costar", description="COSTAR's encoder, or a plain (vt) or causal (ct) one")
@@ -66,6 +70,17 @@ class EncoderConfig(Config):
     def _heads_divide_width(self) -> Self:
         if self.width % self.heads:
             raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
+        return self
+
+    @model_validator(mode="after")
+    def _tokens_are_costars(self) -> Self:
+        defaults = {name: field.default for name, field in type(self).model_fields.items() if name in TOKEN_SETTINGS}
+        idle = [f"`{name} = {getattr(self, name)}`" for name, value in defaults.items() if getattr(self, name) != value]
+        if idle and self.architecture != "costar":
+            raise ValueError(
+                f"{' and '.join(idle)} would change nothing with `architecture = {self.architecture}`: "
+                f"leave {'it' if len(idle) == 1 else 'them'} out, or choose `architecture = costar`"
+            )
         return self
 
 
@@ -105,9 +120,12 @@ class FinetuneConfig(TrainingConfig):
     hidden: int = Field(128, ge=1, description="Hidden units of the outcome predictor")
     step_weights: StepWeights = Field("inverse", description="How much each step of the horizon counts in the loss")
     decoder: DecoderName | None = Field(
-        None, description="How steps are predicted; by default the source model's, or non_autoregressive"
+        None,
+        description="How steps are predicted; by default as in the source model, or as suits the treatments",
     )
-    encoder: EncoderConfig | None = Field(None, description="Encoder shape when training from scratch")
+    encoder: EncoderConfig | None = Field(
+        None, description="Encoder shape when training from scratch; by default that of `pretrain.encoder`"
+    )
 
 
 class RuntimeConfig(Config):

@@ -100,14 +100,17 @@ PRESETS: Mapping[PresetName, Mapping[str, object]] = {
     },
 }
 
-# What a preset changes when models are trained on a data set of this name (spec models A.11).
+# What a preset changes when models are trained on a data set of this name (spec models A.10, A.11).
+_SMALL_VALIDATION = {"pretrain.validation_batch_size": 128, "finetune.validation_batch_size": 128}
 _ICU_MODEL = {
+    **_SMALL_VALIDATION,
     "pretrain.encoder.width": 36,
     "pretrain.encoder.heads": 3,
     "finetune.encoder.width": 36,
     "finetune.encoder.heads": 3,
 }
 _RETAIL_MODEL = {
+    **_SMALL_VALIDATION,
     "pretrain.encoder.width": 36,
     "pretrain.encoder.layers": 2,
     "finetune.encoder.width": 36,
@@ -120,7 +123,14 @@ _MODELS: tuple[Mapping[str, Mapping[str, object]], ...] = (
     RECURRENT_SIZES,
     TRANSFORMER_SIZES,
 )
-_PAPER_TRAINING: tuple[Mapping[str, Mapping[str, object]], ...] = (RECURRENT_EPOCHS, TRANSFORMER_EPOCHS)
+_RETAIL_EPOCHS = {
+    f"{stage}.{name}": n for stage in ("pretrain", "finetune") for name, n in (("epochs", 20), ("patience", 5))
+}
+_PAPER_TRAINING: tuple[Mapping[str, Mapping[str, object]], ...] = (
+    {"m5": _RETAIL_EPOCHS, "mimic": {"finetune.decoder": "non_autoregressive"}},
+    RECURRENT_EPOCHS,
+    TRANSFORMER_EPOCHS,
+)
 _QUICK_RETAIL = {"pretrain.epochs": 3, "finetune.epochs": 8}  # 94 tokens a week are dear
 _QUICK_TRAINING: tuple[Mapping[str, Mapping[str, object]], ...] = (
     dict.fromkeys(_MODELS[0], _FEW_SUBJECTS),

@@ -1,6 +1,7 @@
 """The paper's sizes and training of RMSN, CRN and G-Net per data set (spec models C.2 to C.4); tumours are defaults.
 
-Sizes, batches and learning rates hold under every preset; epochs and patience are the paper's under `paper` alone.
+Sizes and learning rates hold under every preset; so do batches, except where `quick` takes smaller ones. Epochs and
+patience are the paper's under `paper` alone.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
 """Sizes and training of CT, CT(ERM) and EDCT per data set (spec models C.5, C.6); tumours are the defaults.
 
-Sizes, batches and learning rates hold under every preset; epochs and patience are the paper's under `paper` alone. The
-paper has no EDCT: its sizes for hospital stays are those of the release that CT comes from, and the retail panel, for
-which there are none, takes the same.
+Sizes and learning rates hold under every preset; so do batches, except where `quick` takes smaller ones. Epochs and
+patience are the paper's under `paper` alone. The paper has no EDCT: its sizes for hospital stays are those of the
+release that CT comes from, and the retail panel, for which there are none, takes the same.
 """
 
 from collections.abc import Mapping

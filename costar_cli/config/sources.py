@@ -3,13 +3,13 @@
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_args
 
 from costar_cli.config.choices import PresetName
 from costar_cli.config.keys import SECTIONS, all_keys, section_of
 from costar_cli.config.models import Config
+from costar_cli.config.nearest import nearest
 from costar_cli.config.presets import preset_settings
 from costar_cli.errors import UsageError
 
@@ -90,8 +90,8 @@ def from_file(path: Path) -> Source:
 
 def _suggestion(name: str, known: Iterable[str]) -> str:
     """Return `, did you mean ...?` for the nearest known name, or nothing."""
-    near = get_close_matches(name, list(known), n=1)
-    return f", did you mean `{near[0]}`?" if near else ""
+    near = nearest(name, known)
+    return f", did you mean `{near}`?" if near else ""
 
 
 def _read_preset(source: Source, tables: dict[str, Any], path: Path) -> None:

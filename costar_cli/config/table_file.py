@@ -2,12 +2,12 @@
 
 import tomllib
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from costar_cli.config.nearest import nearest
 from costar_cli.config.table import RESERVED_NAMES, ColumnSchema, TableSchema
 from costar_cli.errors import UsageError
 
@@ -159,5 +159,5 @@ def _known_keys(loc: tuple[object, ...]) -> list[str]:
 
 
 def _suggestion(word: str, known: list[str]) -> str:
-    near = get_close_matches(word, known, n=1)
-    return f", did you mean `{near[0]}`?" if near else ""
+    near = nearest(word, known)
+    return f", did you mean `{near}`?" if near else ""

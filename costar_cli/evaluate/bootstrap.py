@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from costar_cli.evaluate.metrics import SquaredErrors, average_over_steps
 
 __all__ = [
+    "FEWEST_UNITS",
     "INTERVAL_KIND",
     "Interval",
     "PairedDifference",
@@ -26,6 +27,7 @@ Floats = NDArray[np.float64]
 
 _CHUNK_WEIGHTS = 4_000_000  # weights held at once: 32 MB
 _FEWEST_REPLICATES = 20  # below this, percentiles mean nothing
+FEWEST_UNITS = 20  # below this, resampled units vary too little: percentile intervals are too narrow
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,6 +104,12 @@ class SquaredErrors:
         return SquaredErrors(members=members, ensemble=ensemble, count=count)
 
     @property
+    def units(self) -> int:
+        """Return how many clusters, or subjects that are units of their own, have a scored step."""
+        scored_N = self.count.any(axis=1)
+        return int(scored_N.sum()) if self.cluster is None else len(np.unique(self.cluster[scored_N]))
+
+    @property
     def horizon(self) -> int:
         """Return H, the number of steps."""
         return int(self.count.shape[1])

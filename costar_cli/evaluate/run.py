@@ -7,7 +7,7 @@ import numpy as np
 
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.errors import MismatchError
-from costar_cli.evaluate.bootstrap import bootstrap_interval
+from costar_cli.evaluate.bootstrap import FEWEST_UNITS, bootstrap_interval
 from costar_cli.evaluate.metrics import SquaredErrors
 from costar_cli.evaluate.published import display_name, published_row
 from costar_cli.evaluate.query_sets import Truth
@@ -42,7 +42,8 @@ def run_evaluation(
         reporter: told about progress and warnings.
 
     Returns:
-        Rows by set-up: the models, last value carried forward, and the published rows of the same methods.
+        Rows by set-up: the models, last value carried forward (once, where it is a model, too), and the published rows
+        of the same methods.
     """
     reporter = reporter or NullReporter()
     jobs = plan_jobs(dataset, models, setups)
@@ -65,8 +66,12 @@ def run_evaluation(
                 scored = bench.score(candidate.model, setup.test, task)
                 provenance = _provenance(candidate, dataset)
                 rows += bench.rows(scored, setup, candidate.label, provenance)
-            rows += bench.rows(naive_scores[setup.test], setup, display_name(naive.method), None)
+            if naive.method not in {candidate.model.method for candidate in candidates}:
+                rows += bench.rows(naive_scores[setup.test], setup, display_name(naive.method), None)
             rows += [(row, None) for row in _published_rows(dataset, setup, candidates)]
+    few = _few_units(rows)
+    for warning in few:
+        reporter.warn(warning)
     return EvaluationReport(
         dataset=dataset.name,
         dataset_digest=dataset.digest,
@@ -74,7 +79,7 @@ def run_evaluation(
         unit=bench.unit,
         level=config.level,
         rows=tuple(row for row, _ in rows),
-        warnings=tuple(warnings),
+        warnings=(*warnings, *few),
         config=config.model_dump(mode="json"),
         step=dataset.schema.step,
         errors=tuple(errors for _, errors in rows),
@@ -157,6 +162,20 @@ def _warnings(dataset: Dataset, jobs: Sequence[Job]) -> list[str]:
         f"{job.candidate.label} in zero-shot has seen {job.candidate.labelled_target_subjects} labelled target subjects"
         for job in jobs
         if job.setup.name == "zero-shot" and job.candidate.labelled_target_subjects
+    ]
+
+
+def _few_units(rows: Sequence[tuple[ReportRow, SquaredErrors | None]]) -> list[str]:
+    """Return a warning for each test part whose intervals resample too few subjects or clusters."""
+    few = {
+        row.test: (errors.units, "clusters" if errors.cluster is not None else "subjects")
+        for row, errors in rows
+        if row.lower is not None and errors is not None and errors.units < FEWEST_UNITS
+    }
+    return [
+        f"the intervals on {part} resample {units} {what}: with fewer than {FEWEST_UNITS} they are too narrow to be "
+        "believed; test on more, or report the RMSE without them (`--bootstrap 0`)"
+        for part, (units, what) in few.items()
     ]
 
 

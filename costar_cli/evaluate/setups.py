@@ -21,15 +21,14 @@ class Setup:
     name: SetupName
     trained: Domain
     test: Part
-    description: str
 
 
 SETUPS: Mapping[SetupName, Setup] = {
     setup.name: setup
     for setup in (
-        Setup("zero-shot", "source", Part("target", "test"), "trained on the source, tested on the target"),
-        Setup("few-shot", "target", Part("target", "test"), "fine-tuned on few target subjects, tested on the target"),
-        Setup("supervised", "source", Part("source", "test"), "trained and tested on the source"),
+        Setup("zero-shot", "source", Part("target", "test")),
+        Setup("few-shot", "target", Part("target", "test")),
+        Setup("supervised", "source", Part("source", "test")),
     )
 }
 
@@ -93,31 +92,40 @@ def plan_jobs(dataset: Dataset, candidates: Sequence[Candidate], setups: Sequenc
     if unknown:
         raise UsageError(f"unknown set-up {unknown[0]!r}", where="--setup", fix=f"choose from {', '.join(SETUPS)}")
     wanted = [setup for name, setup in SETUPS.items() if setups is None or name in setups]
-    jobs, missing = [], []
+    jobs: list[Job] = []
+    missing: dict[str, str] = {}  # what is wrong, and its fix
     for setup in wanted:
         fitting = [candidate for candidate in candidates if candidate.domain == setup.trained]
         problem = _why_not(dataset, setup, fitting)
         if problem:
-            missing.append(problem)
+            missing |= problem
             continue
         _check_labels(setup, fitting)
         jobs += [Job(setup, candidate) for candidate in fitting]
     if missing and (setups is not None or not jobs):
-        raise MismatchError(missing[0], where="--setup", fix=_fix(wanted), details=missing[1:])
+        first, *more = missing
+        where = "--setup" if setups is not None else None
+        raise MismatchError(first, where=where, fix="; ".join(dict.fromkeys(missing.values())), details=more)
     return jobs
 
 
-def _why_not(dataset: Dataset, setup: Setup, fitting: Sequence[Candidate]) -> str | None:
+def _why_not(dataset: Dataset, setup: Setup, fitting: Sequence[Candidate]) -> dict[str, str]:
+    """Return why a set-up cannot be scored, with the fix; nothing if it can."""
+    cannot = f"{setup.name} cannot be scored"
     if not any(queries.scored is not None for queries in dataset.queries.get(setup.test, {}).values()):
-        return f"{setup.name} cannot be scored: the data set has no {setup.test} queries with answers"
+        longest = int(dataset.panels[setup.test].length.max()) - 1 if setup.test in dataset.panels else None
+        if longest is None:
+            return {f"{cannot}: the data set has no {setup.test} subjects": "make a data set that has them"}
+        if longest < dataset.horizon:
+            steps = f"{dataset.horizon + 1} steps that a question of {dataset.horizon} needs"
+            fix = f"make the data set, and the models, with a horizon of at most {longest}"
+            return {f"{cannot}: no {setup.test} subject has the {steps}, the longest series has {longest + 1}": fix}
+        fix = "make a data set whose test queries have answers"
+        return {f"{cannot}: the data set has no {setup.test} queries with answers": fix}
     if not fitting:
-        return f"{setup.name} cannot be scored: no model was trained on the {setup.trained} domain"
-    return None
-
-
-def _fix(wanted: Sequence[Setup]) -> str:
-    domains = sorted({setup.trained for setup in wanted})
-    return " or ".join(f"`costar finetune --domain {domain}`" for domain in domains)
+        fix = f"`costar finetune --domain {setup.trained}`"
+        return {f"{cannot}: no model was trained on the {setup.trained} domain": fix}
+    return {}
 
 
 def _check_labels(setup: Setup, fitting: Sequence[Candidate]) -> None:

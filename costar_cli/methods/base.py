@@ -170,10 +170,14 @@ class FitTask:
 
 @dataclass(frozen=True)
 class Fitted:
-    """What a fit ends with: the parameters of all members, `[R,...]` by name, and facts that `load` needs."""
+    """What a fit ends with: the parameters of all members, `[R,...]` by name, and facts that `load` needs.
+
+    `warnings` are what may make its answers wrong, in sentences.
+    """
 
     params: Params
     meta: dict[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
 
 # A fit yields its stages one after another, is sent the parameters that each kept, `[R,...]`, and returns the result.

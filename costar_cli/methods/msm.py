@@ -4,7 +4,7 @@ In closed form: one logistic regression per treatment for what was given, with t
 the whole recent history (denominator); then one weighted linear regression per step of the horizon.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,10 +28,11 @@ from costar_cli.methods.treatment_models import (
 )
 from costar_cli.panel import Panel, PanelSchema, Part, Scaler, TreatmentEncoding
 
-__all__ = ["MsmMethod", "MsmModel", "binary_treatments"]
+__all__ = ["MsmMethod", "MsmModel", "binary_treatments", "low_confidence"]
 
 LAG = 1  # steps before the origin whose covariates and outcomes count too
 CHUNK_ROWS = 65_536  # decisions whose probabilities are computed at once
+LEAST_SHARE, LARGEST_WEIGHT = 0.2, 1_000.0  # beyond either of them, overlap is called low
 
 
 def binary_treatments(encoding: TreatmentEncoding, encoded: NDArray[np.generic]) -> Floats:
@@ -140,11 +141,29 @@ class MsmMethod:
             "largest_weight": max(step["largest"] for step in weights),
             "treatment_models_converged": numerator.converged and denominator.converged,
         }
-        return Fitted({name: torch.from_numpy(values[None]) for name, values in arrays.items()}, meta)
+        params = {name: torch.from_numpy(values[None]) for name, values in arrays.items()}
+        return Fitted(params, meta, tuple(low_confidence(meta, config)))
 
     def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> MsmModel:
         """Return the model that an artifact holds; it computes on the CPU."""
         return MsmModel.from_artifact(artifact)
+
+
+def low_confidence(meta: Mapping[str, Any], config: MsmConfig) -> Iterator[str]:
+    """Yield what may make the estimates wrong: treatment models that are not done, and low overlap."""
+    if not meta["treatment_models_converged"]:
+        yield (
+            f"MSM's weights are not final: logistic regressions of the treatments did not converge in "
+            f"{config.iterations} iterations, so raise `msm.iterations`"
+        )
+    share, largest = meta["least_effective_share"], meta["largest_weight"]
+    if share < LEAST_SHARE or largest > LARGEST_WEIGHT:
+        shown = f"{largest:,.0f}" if largest < 1e6 else f"{largest:.0e}"
+        yield (
+            "overlap is low: some histories all but decide the treatment (effective share of MSM's weights "
+            f"{share:.2f}, largest {shown}), so compare it with methods that do not weight, such as `ridge`, before "
+            "believing it"
+        )
 
 
 class _Decisions:

@@ -65,10 +65,13 @@ def _lengths(part: Part, panel: Panel, horizon: int) -> Iterator[Finding]:
     short = int((panel.length - 1 < horizon).sum())
     if short == panel.n_subjects:
         problem = f"no subject has the {horizon + 1} observed steps that the last predicted step needs"
-        yield Finding("warning", problem, str(part), "choose a shorter horizon")
+        fatal = part.domain == "source"  # a model of the source answers what the target's subjects do not teach
+        longest = int(panel.length.max()) - 1
+        fix = f"make the data set with a horizon of at most {longest}, or give longer series"
+        yield Finding("error" if fatal else "warning", problem, str(part), fix)
     elif short:
         problem = f"{short} of {panel.n_subjects} subjects too short for the last predicted step"
-        yield Finding("note", problem, str(part))
+        yield Finding("warning" if 2 * short > panel.n_subjects else "note", problem, str(part))
 
 
 def _targets(part: Part, panel: Panel, schema: PanelSchema) -> Iterator[Finding]:

@@ -96,15 +96,18 @@ def _name_value(path: Path, types: Mapping[str, pl.DataType]) -> None:
         if bad.any():
             row = int(bad.arg_true()[0])
             raise DataError(
-                f"column '{name}' holds {counted(int(bad.sum()), 'value')} that are no {_words(kind)}, "
-                f"first {column[row]!r}",
+                f"column '{name}' holds {_not(int(bad.sum()), _word(kind))}, first {column[row]!r}",
                 where=f"{path}, row {row + 2}",
                 fix="correct the values",
             )
 
 
-def _words(kind: pl.DataType) -> str:
-    return "whole numbers" if kind.is_integer() else "numbers"
+def _not(n: int, what: str) -> str:
+    return counted(n, f"value that is no {what}", f"values that are no {what}s")
+
+
+def _word(kind: pl.DataType) -> str:
+    return "whole number" if kind.is_integer() else "number"
 
 
 def _near(name: str, present: list[str]) -> str:

@@ -103,7 +103,8 @@ def _dates(text: pl.Series, path: Path) -> pl.Series:
     bad = dates.is_null() & text.is_not_null()
     if bad.any():
         row = int(bad.arg_true()[0])
-        problem = f"column 'date' holds {counted(int(bad.sum()), 'value')} that are no dates, first {text[row]!r}"
+        values = counted(int(bad.sum()), "value that is no date", "values that are no dates")
+        problem = f"column 'date' holds {values}, first {text[row]!r}"
         raise DataError(problem, where=f"{path}, row {row + 2}", fix="write dates as 2011-01-29")
     return dates
 
@@ -178,8 +179,12 @@ def _check_units(daily: NDArray[np.float32], frame: pl.DataFrame, names: list[st
         row, day = np.argwhere(wrong)[0]
         item, store = frame["item_id"][int(row)], frame["store_id"][int(row)]
         raise DataError(
-            f"{counted(int(wrong.sum()), 'number')} of units that are no whole numbers from 0 up, "
-            f"first {daily[row, day]:g}",
+            counted(
+                int(wrong.sum()),
+                "number of units that is no whole number from 0 up",
+                "numbers of units that are no whole numbers from 0 up",
+            )
+            + f", first {daily[row, day]:g}",
             where=f"{path}, {item} in {store}, column '{names[int(day)]}'",
             fix="correct the values",
         )
@@ -195,7 +200,7 @@ def _read_prices(path: Path, frame: pl.DataFrame, weeks: WeekCalendar, reporter:
     if wrong.height:
         store, item, week, price = wrong.row(0)
         raise DataError(
-            f"{counted(wrong.height, 'price')} that are not above 0, first {price:g}",
+            f"{counted(wrong.height, 'price that is not', 'prices that are not')} above 0, first {price:g}",
             where=f"{path}, {item} in {store}, week {week}",
             fix="correct them, or leave out the weeks in which the item was not on sale",
         )

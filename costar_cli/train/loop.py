@@ -90,9 +90,10 @@ def train_group(
             loss_R = training_step(stage, state, rows_RB, runtime)
             state.loss_sum_R += loss_R
             state.step += 1
-            task.advance(1, **_metrics(stage, state, loss_R))
+            task.advance(1, **_metrics_so_far(stage, state))
             checkpoint.save_if_due(state, interrupted=interrupt.requested)
         finish_epoch(stage, state, runtime)
+        task.advance(0, **_metrics_of_epoch(stage, state))
         checkpoint.save_if_due(state, interrupted=interrupt.requested)
     task.advance((config.epochs - state.epoch) * steps)
 
@@ -157,15 +158,36 @@ def _stream(stage: Stage, purpose: str, member: int, epoch: int, step: int) -> S
     return Stream(stage.config.seed, stage.name, purpose, member, epoch, step)
 
 
-def _metrics(stage: Stage, state: GroupState, loss_R: Tensor) -> dict[str, float]:
-    metrics = {"epoch": state.epoch + 1, "loss": float(loss_R.mean())}
+def _metrics_so_far(stage: Stage, state: GroupState) -> dict[str, float]:
+    """Return what an unfinished epoch can show: the mean loss of the batches that it has had."""
+    return {
+        **_who(state),
+        "epoch": state.epoch + 1,
+        "training_loss_so_far": float(state.loss_sum_R.mean()) / state.step,
+        **_guessing(stage),
+    }
+
+
+def _metrics_of_epoch(stage: Stage, state: GroupState) -> dict[str, float]:
+    """Return the mean losses of the epoch that has just ended, over the members that were trained in it."""
+    trained = [record for record in state.records if len(record.validation_loss) == state.epoch]
+    return {
+        **_who(state),
+        "epoch": state.epoch,
+        "training_loss": sum(record.train_loss[-1] for record in trained) / len(trained),
+        "validation_loss": sum(record.validation_loss[-1] for record in trained) / len(trained),
+        **_guessing(stage),
+    }
+
+
+def _who(state: GroupState) -> dict[str, float]:
+    """Return the number of a member that is trained alone; losses of several are their mean."""
+    return {"member": state.members[0] + 1} if len(state.members) == 1 else {}
+
+
+def _guessing(stage: Stage) -> dict[str, float]:
     reference = stage.reference()
-    if reference is not None:
-        metrics["guessing"] = reference
-    best = [record.best_loss for record in state.records if record.best_epoch >= 0]
-    if best:
-        metrics["validation"] = sum(best) / len(best)
-    return metrics
+    return {} if reference is None else {"guessing": reference}
 
 
 def _clip(state: GroupState, norm_R: Tensor, largest: float) -> None:

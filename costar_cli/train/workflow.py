@@ -30,17 +30,11 @@ HISTORY = ("train_loss", "validation_loss", "best_epoch")
 
 @dataclass(frozen=True)
 class Trained:
-    """The content of an encoder or model artifact: `write_artifact(path, kind=..., **trained.content)`."""
+    """The content of an encoder or model artifact, as `write_artifact` takes it."""
 
     arrays: dict[str, NDArray[np.generic]]
     meta: dict[str, Any]
     parents: dict[str, str]
-
-    @property
-    def n_parameters(self) -> int:
-        """Return the number of trainable parameters of one member (the residuals of G-Net are stored, not trained)."""
-        names = (n for n in self.arrays if n.startswith("params/") and not n.startswith("params/residuals."))
-        return sum(self.arrays[name][0].size for name in names)
 
 
 def pretrain(
@@ -119,6 +113,9 @@ def finetune(
     )  # fmt: skip
     run = _StageRuns(checkpoint, fingerprint, fresh, runtime, reporter, members)
     fitted = run.fit(method, task)
+    warnings = list(fitted.warnings)
+    for warning in warnings:
+        reporter.warn(warning)
     meta = _meta(dataset, fitted.meta.pop("history", run.history), members, fingerprint, config, runtime)
     same_data = start is not None and _parents(start).get("dataset") == dataset.digest
     before = _meta_of(start) if same_data else {}  # counts of another data set say nothing of this one's
@@ -139,8 +136,10 @@ def finetune(
     if start is not None:
         if not same_data:
             other = _parents(start).get("dataset", "?")[:8]
-            meta["warnings"] = [f"started from a model of another data set ({other})"]
+            warnings.append(f"started from a model of another data set ({other})")
         parents["model" if few_shot else "encoder"] = str(getattr(start, "digest", ""))
+    if warnings:
+        meta["warnings"] = warnings
     return Trained(_arrays(fitted.params, scaler), meta, parents)
 
 

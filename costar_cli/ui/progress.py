@@ -108,7 +108,7 @@ class _LoggedTask:
     def advance(self, units: int = 1, **metrics: float) -> None:
         """Count, and speak once a minute."""
         self._done += units
-        self._metrics.update(metrics)
+        self._metrics = metrics or self._metrics
         if time.monotonic() - self._spoken > HEARTBEAT_S:
             self._spoken = time.monotonic()
             self._speak("")

@@ -10,7 +10,7 @@ from costar_cli.errors import MismatchError, TrainingError
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset, Location, Panel, PanelSchema, Queries, TreatmentEncoding, Variable
 from costar_cli.reporting import NullReporter, Reporter
-from costar_cli.whatif.notes import notes_on, trained_on_subject
+from costar_cli.whatif.notes import notes_on, same_data, trained_on_subject
 from costar_cli.whatif.plan import PlanRequest, TreatmentPlan
 from costar_cli.whatif.problems import Problems, did_you_mean
 from costar_cli.whatif.report import ModelAnswer, SubjectHistory, WhatIfReport
@@ -62,7 +62,8 @@ def estimate_outcomes(
     with told.task("estimate", total=len(models), unit="model") as task:
         for label, model in models.items():
             answer = _answer(label, model, panel, queries, request.plans)
-            answers.append(replace(answer, trained_on_subject=trained_on_subject(model, dataset, location)))
+            seen = trained_on_subject(model, dataset, location)
+            answers.append(replace(answer, trained_on_subject=seen, same_data=same_data(model, dataset)))
             task.advance()
     truths = true_outcomes(dataset, location, start, request.plans) if truth else None
     report = WhatIfReport(
@@ -99,7 +100,8 @@ def _check(
     if not 0 <= origin <= last:
         problems.add(f"origin {origin} is outside the series of subject {panel.names[0]}: choose 0 to {last}")
     if not 0 < level < 1:
-        problems.add(f"level {level} is not a probability: choose one between 0 and 1, such as 0.9")
+        meant = level / 100 if 1 < level < 100 else 0.9
+        problems.add(f"level {level:g} is not a probability", fix=f"choose one between 0 and 1, such as {meant:g}")
     for label, model in models.items():
         for plan in request.plans:
             if len(plan) > model.horizon:
@@ -107,7 +109,8 @@ def _check(
     names = [plan.name for plan in request.plans]
     if reference is not None and reference not in names:
         problems.add(f"there is no plan {reference!r} to compare with{did_you_mean(reference, names)}")
-    problems.raise_any("the question does not fit", where=f"subject {panel.names[0]}")
+    where = "--level" if not 0 < level < 1 and len(problems.lines) == 1 else f"subject {panel.names[0]}"
+    problems.raise_any("the question does not fit", where=where, fix=problems.fix)
 
 
 def _check_schema(label: str, model: PanelSchema, data: PanelSchema) -> None:

@@ -9,7 +9,7 @@ from costar_cli.panel import Dataset, Location
 from costar_cli.whatif.report import WhatIfReport
 from costar_cli.whatif.spread import ENSEMBLE_SPREAD, NO_INTERVAL
 
-__all__ = ["notes_on", "trained_on_subject"]
+__all__ = ["notes_on", "same_data", "trained_on_subject"]
 
 
 def trained_on_subject(model: FittedModel, dataset: Dataset, location: Location) -> bool | None:
@@ -20,12 +20,19 @@ def trained_on_subject(model: FittedModel, dataset: Dataset, location: Location)
     return count > 0
 
 
+def same_data(model: FittedModel, dataset: Dataset) -> bool | None:
+    """Return whether the model was trained on this data set, by digest; None where either has none."""
+    trained_on = (getattr(model, "parents", None) or {}).get("dataset")
+    return bool(trained_on == dataset.digest) if trained_on and dataset.digest else None
+
+
 def notes_on(
     report: WhatIfReport, dataset: Dataset, models: Mapping[str, FittedModel], location: Location
 ) -> tuple[str, ...]:
-    """Return notes on training subjects, unseen treatments, what the limits mean, and impossible values."""
+    """Return notes on training subjects, what was not observed or given, what the limits mean, impossible values."""
     return (
         *_on_training(report, dataset, models, location),
+        *_on_unobserved(report),
         *_on_unseen(report, dataset),
         *_on_spread(report),
         *_on_range(report, dataset),
@@ -37,18 +44,16 @@ def _trained_count(model: FittedModel, dataset: Dataset, location: Location) -> 
 
     A model of another data set (by digest) has seen other subjects under the same part names, so it does not say.
     """
-    parents = getattr(model, "parents", None)
-    origin = parents.get("dataset") if isinstance(parents, Mapping) else None
     counts = getattr(model, "trained_on", None)
-    if not isinstance(counts, Mapping) or not counts or (origin and dataset.digest and origin != dataset.digest):
+    if not isinstance(counts, Mapping) or not counts or same_data(model, dataset) is False:
         return None
     return int(counts.get(str(location.part), 0))
 
 
 def _selected_on(model: FittedModel, dataset: Dataset, location: Location) -> bool:
     """Return whether subjects of this part, of this data set, decided when training stopped."""
-    parents, meta = getattr(model, "parents", None) or {}, getattr(model, "meta", None) or {}
-    return parents.get("dataset") == dataset.digest and bool(meta.get("selected_on", {}).get(str(location.part)))
+    meta = getattr(model, "meta", None) or {}
+    return same_data(model, dataset) is True and bool(meta.get("selected_on", {}).get(str(location.part)))
 
 
 def _on_training(
@@ -65,6 +70,18 @@ def _on_training(
             yield f"model `{answer.label}` was selected on this subject's part: its error may be smaller than on others"
         elif answer.trained_on_subject is None:
             yield f"whether model `{answer.label}` was trained on this subject is unknown"
+
+
+def _on_unobserved(report: WhatIfReport) -> Iterator[str]:
+    """Note each outcome that was not observed at the origin."""
+    history, unit = report.history, report.schema.step
+    for outcome, known_T in zip(report.schema.outcomes, history.outcomes.T, strict=True):
+        if np.isfinite(known_T[-1]):
+            continue
+        seen = np.flatnonzero(np.isfinite(known_T))
+        last = f"last observed at {unit} {seen[-1]}" if len(seen) else "never observed before"
+        where = f"at the origin, {unit} {history.origin} ({last})"
+        yield f"{outcome.name} was not observed {where}: models read the value that it was filled with"
 
 
 def _on_unseen(report: WhatIfReport, dataset: Dataset) -> Iterator[str]:

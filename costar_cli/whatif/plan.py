@@ -66,13 +66,13 @@ def parse_plans(
     problems = Problems()
     origin = _origin(document, problems)
     plans = _Checker(encoding, horizon, problems).plans(document)
-    problems.raise_any("the plan does not fit the data set", where=where, fix=_fix(document, encoding))
+    misshapen = not isinstance(document.get("plans"), JsonObject) or set(document) - {"origin", "plans"}
+    fix = SHAPE if misshapen or problems.fix is None else problems.fix
+    problems.raise_any("the plan does not fit the data set", where=where, fix=fix)
     return PlanRequest(plans, origin)
 
 
-def _fix(document: JsonObject, encoding: TreatmentEncoding) -> str:
-    if not isinstance(document.get("plans"), JsonObject) or set(document) - {"origin", "plans"}:
-        return SHAPE
+def _treatments(encoding: TreatmentEncoding) -> str:
     named = list(zip(encoding.names, encoding.levels, strict=True))
     levels = [f"{name} ({_allowed(levels)})" for name, levels in named[:FEW]] + ["..."] * (len(named) > FEW)
     return f"treatments of this data set: {', '.join(levels)}"
@@ -87,7 +87,8 @@ def _origin(document: JsonObject, problems: Problems) -> int | None:
     origin = document.get("origin")
     if origin is None or (isinstance(origin, int) and not isinstance(origin, bool)):
         return origin
-    problems.add(f"`origin` must be a whole number, the index of a step, not {shown(origin)}")
+    fix = "count the subject's steps from 0 up to the last one that is known, or leave `origin` out for its last step"
+    problems.add(f"`origin` must be a whole number, the index of a step, not {shown(origin)}", fix=fix)
     return None
 
 
@@ -104,6 +105,7 @@ class _Checker:
         self.encoding = encoding
         self.horizon = horizon
         self.problems = problems
+        self.known = _treatments(encoding)
 
     def plans(self, document: JsonObject) -> tuple[TreatmentPlan, ...]:
         if "plans" not in document:
@@ -131,7 +133,8 @@ class _Checker:
             return None
         if not 1 <= len(steps) <= self.horizon:
             has = "has no steps" if not steps else f"has {len(steps):,} steps"
-            self.problems.add(f"{has}; the model answers plans of 1 to {self.horizon}", where)
+            fix = f"give 1 to {self.horizon} steps, or train on data of a longer `horizon`"
+            self.problems.add(f"{has}; the model answers plans of 1 to {self.horizon}", where, fix=fix)
         rows = [self.step(step, where, i) for i, step in enumerate(steps[:MAX_STEPS_READ], start=1)]
         values = np.array([row for row in rows if row is not None], dtype=np.int64)
         return TreatmentPlan(name, values) if len(values) else None
@@ -139,14 +142,14 @@ class _Checker:
     def step(self, step: object, where: str, number: int) -> list[int] | None:
         if not isinstance(step, JsonObject):
             problem = f"a step must be an object such as {{}} or {{{shown(self.encoding.names[0])}: 1}}"
-            self.problems.add(f"{problem}, not {shown(step)}", where, number)
+            self.problems.add(f"{problem}, not {shown(step)}", where, number, fix=self.known)
             return None
         for key in step.repeated:
             self.problems.add(f"{shown(key)} is written more than once", where, number)
         for key in step:
             if key not in self.encoding.names:
                 hint = self.hint(key, self.encoding.names)
-                self.problems.add(f"no treatment {shown(key)}{hint}", where, number)
+                self.problems.add(f"no treatment {shown(key)}{hint}", where, number, fix=self.known)
         values = [
             self.value(step[name], name, levels, where, number) if name in step else 0
             for name, levels in zip(self.encoding.names, self.encoding.levels, strict=True)
@@ -167,7 +170,7 @@ class _Checker:
             return value
         hint = self.hint(value, levels) if isinstance(value, str) else ""
         problem = f"{shown(name)} cannot be {shown(value)}{hint or f'; it takes {_allowed(levels)}'}"
-        self.problems.add(problem, where, number)
+        self.problems.add(problem, where, number, fix=self.known)
         return None
 
     def hint(self, name: str, known: tuple[str, ...]) -> str:
@@ -179,4 +182,5 @@ class _Checker:
             return
         known = ", ".join(self.encoding.columns[:FEW]) + (f" and {len(classes) - FEW} more" * (len(classes) > FEW))
         wanted = ", ".join(f"{name}={value}" for name, value in zip(self.encoding.names, values, strict=True))
-        self.problems.add(f"the combination {wanted} does not occur in the data set; known: {known}", where, number)
+        problem = f"the combination {wanted} does not occur in the data set; known: {known}"
+        self.problems.add(problem, where, number, fix=self.known)

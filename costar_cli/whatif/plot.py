@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from costar_cli.artifact import write_bytes
 from costar_cli.errors import UsageError
+from costar_cli.figure_style import CUT, mark_cut
 from costar_cli.whatif.plot_treatments import TreatmentStrip, treatment_strips
 from costar_cli.whatif.report import ModelAnswer, WhatIfReport
 from costar_cli.whatif.style import HISTORY_COLOUR, label_text, plan_style
@@ -61,11 +62,11 @@ def _figure(report: WhatIfReport) -> Figure:
     columns = min(len(report.models), MODELS_PER_LINE)
     lines = [report.models[i : i + columns] for i in range(0, len(report.models), columns)]
     width = PANEL_WIDTH_INCH if columns == 1 else columns * NARROW_PANEL_WIDTH_INCH + 0.6
-    handles = _legend(report)
+    limits = [_limits(report, first, k) for k in range(len(report.schema.outcomes))]
+    handles = _legend(report, limits)
     in_legend = _legend_columns([str(handle.get_label()) for handle in handles], width)
     below = 0.4 + 0.19 * -(-len(handles) // in_legend)
     figure = Figure(figsize=(width, (sum(heights) + 0.9) * len(lines) + below), layout="constrained")
-    limits = [_limits(report, first, k) for k in range(len(report.schema.outcomes))]
     for place, models in zip(figure.subfigures(len(lines), 1, squeeze=False)[:, 0], lines, strict=True):
         grid = place.subplots(len(heights), columns, sharex=True, sharey="row", squeeze=False, height_ratios=heights)
         for column, model in enumerate(models):
@@ -95,7 +96,7 @@ def _first_shown(report: WhatIfReport) -> int:
 def _limits(report: WhatIfReport, first: int, outcome: int) -> tuple[float, float]:
     """Return the range of an outcome's lines, for the same scale in every panel, with room for the spread.
 
-    A spread that is much wider than the lines are apart is cut at the frame: it would flatten all of them.
+    A spread that is much wider than the lines are apart is cut at the frame, and marked there: it would flatten all.
     """
     bands = [report.spread_of(model, i) for model in report.models for i in range(len(report.plans))]
     lines = [report.history.outcomes[first:], *report.observed, *(report.truth or ())]
@@ -125,8 +126,8 @@ def _draw_model(
 ) -> None:
     outcomes = len(limits)
     for k, axes in enumerate(column[:outcomes]):
-        _draw_outcome(axes, report, model, k)
         axes.set_ylim(*limits[k])
+        _draw_outcome(axes, report, model, k)
     for strip, axes in zip(strips, column[outcomes:], strict=True):
         strip.draw(axes)
         if not first:
@@ -150,7 +151,10 @@ def _draw_outcome(axes: Axes, report: WhatIfReport, model: ModelAnswer, outcome:
                 axes.fill_between(times, lower, upper, color=colour, alpha=BAND_ALPHA, linewidth=0)
                 axes.plot(times, np.stack([lower, upper], axis=1), color=colour, alpha=0.5, linewidth=0.6)
             else:
-                axes.vlines(times[-1] + 0.4 + 0.15 * i, lower[-1], upper[-1], color=colour, linewidth=1.6)
+                beside, lower, upper = times[-1:] + 0.4 + 0.15 * i, lower[-1:], upper[-1:]
+                axes.vlines(beside, lower, upper, color=colour, linewidth=1.6)
+            for bound in (lower, upper):
+                mark_cut(axes, times if _has_bands(report) else beside, bound, colour)
         estimate = _joined(start, band.estimate[:, outcome])
         axes.plot(times, estimate, color=colour, marker=marker, markersize=4, markevery=slice(1, None))
         if report.truth is not None:
@@ -194,6 +198,7 @@ def _label(
     """Write titles and names of axes; `first` is the leftmost column, which has those of the vertical axes."""
     members = f"{model.members} members" if model.members > 1 else "1 member, no interval"
     trained = ", trained on the subject" if model.trained_on_subject else ""
+    trained += ", trained on other data" if model.same_data is False else ""
     title = f"{model.label} ({members}{trained})"
     width = NARROW_PANEL_WIDTH_INCH
     if len(report.models) == 1:
@@ -210,7 +215,15 @@ def _label(
             axes.tick_params(labelleft=False)
 
 
-def _legend(report: WhatIfReport) -> list[Line2D | Patch]:
+def _is_cut(report: WhatIfReport, limits: Sequence[tuple[float, float]]) -> bool:
+    """Return whether a spread goes on beyond the frame."""
+    bands = [report.spread_of(model, i) for model in report.models for i in range(len(report.plans))]
+    bounds = [bound for band in bands for bound in (band.lower, band.upper) if bound is not None]
+    shown = bounds if _has_bands(report) else [bound[-1:] for bound in bounds]
+    return any(bool(((bound < np.array(limits)[:, 0]) | (bound > np.array(limits)[:, 1])).any()) for bound in shown)
+
+
+def _legend(report: WhatIfReport, limits: Sequence[tuple[float, float]]) -> list[Line2D | Patch]:
     handles: list[Line2D | Patch] = [Line2D([], [], color=HISTORY_COLOUR, marker=".", label="observed")]
     if not all(np.isnan(observed).all() for observed in report.observed):
         handles.append(
@@ -228,4 +241,6 @@ def _legend(report: WhatIfReport) -> list[Line2D | Patch]:
         where = "" if _has_bands(report) else " at the last step"
         text = f"{100 * report.level:g} % ensemble spread{where}"
         handles.append(Patch(color="0.4", alpha=2 * BAND_ALPHA, linewidth=0, label=text))
+    if _is_cut(report, limits):
+        handles.append(Line2D([], [], color="0.4", marker="^", markersize=4.5, linestyle="none", label=f"spread {CUT}"))
     return handles

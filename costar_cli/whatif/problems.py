@@ -1,16 +1,14 @@
 """Collect every problem of an input, then raise them as one error."""
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 
+from costar_cli.config.nearest import nearest
 from costar_cli.errors import UsageError
 
 __all__ = ["Problems", "did_you_mean"]
 
 MAX_SHOWN = 50
 MAX_STEPS_NAMED = 8
-MAX_COMPARED_CHARACTERS = 100
-MIN_PREFIX_CHARACTERS = 3
 
 
 class Problems:
@@ -19,9 +17,12 @@ class Problems:
     def __init__(self) -> None:
         self._steps: dict[tuple[str, str], list[int]] = {}
         self._left_out = 0
+        self._fixes: dict[str, None] = {}
 
-    def add(self, problem: str, where: str = "", step: int | None = None) -> None:
-        """Add a problem; `where` is the plan, `step` counts from 1."""
+    def add(self, problem: str, where: str = "", step: int | None = None, *, fix: str = "") -> None:
+        """Add a problem; `where` is the plan, `step` counts from 1, `fix` is said once for all that share it."""
+        if fix:
+            self._fixes[fix] = None
         key = (where, problem)
         if key not in self._steps and self.full:
             self._left_out += 1
@@ -39,6 +40,11 @@ class Problems:
         lines = [_line(where, problem, steps) for (where, problem), steps in self._steps.items()]
         return lines + [f"and {self._left_out:,} more"] * bool(self._left_out)
 
+    @property
+    def fix(self) -> str | None:
+        """Return the fixes of the problems, each once."""
+        return "; ".join(self._fixes) or None
+
     def raise_any(self, summary: str, *, where: str, fix: str | None = None) -> None:
         """Raise what was collected, if anything.
 
@@ -55,12 +61,8 @@ class Problems:
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:
     """Return `; did you mean 'x'?`, or nothing when no known name is close."""
-    short = name[:MAX_COMPARED_CHARACTERS]
-    folded = {other.casefold(): other for other in known}
-    close = get_close_matches(short.casefold(), folded, n=1)
-    if not close and len(short) >= MIN_PREFIX_CHARACTERS:
-        close = [other for other in folded if other.startswith(short.casefold())][:1]
-    return f"; did you mean {folded[close[0]]!r}?" if close else ""
+    near = nearest(name, known)
+    return f"; did you mean {near!r}?" if near else ""
 
 
 def _line(where: str, problem: str, steps: list[int]) -> str:

@@ -44,13 +44,20 @@ class ModelAnswer:
     """One model's predictions `[R,steps,dy]` per plan, in the units of the data.
 
     `trained_on_subject` is None when that is unknown: the model does not say, was trained on some subjects of the part
-    only, or was trained on another data set.
+    only, or was trained on another data set. `same_data` says whether it was trained on the data set that the subject
+    belongs to, None where no digest is known.
     """
 
     label: str
     method: str
     trained_on_subject: bool | None
     predictions: tuple[Floats, ...]
+    same_data: bool | None = None
+
+    @property
+    def heading(self) -> str:
+        """Return what tables call it: its label, marked where it was trained on another data set."""
+        return f"{self.label} (trained on other data)" if self.same_data is False else self.label
 
     @property
     def members(self) -> int:
@@ -141,6 +148,7 @@ class WhatIfReport:
                 "method": model.method,
                 "members": model.members,
                 "trained_on_subject": model.trained_on_subject,
+                "same_data": model.same_data,
                 "interval_kind": interval_kind(model.members),
                 "interval_method": interval_method(model.members, self.level),
             }

@@ -9,6 +9,11 @@ from cli_world import TINY_COHORT, Run
 from costar_cli.artifact import read_artifact
 from costar_cli.exit_codes import ExitCode
 
+PLAIN = """
+[pretrain.encoder]
+architecture = "vt"
+width = 48
+"""
 SETTINGS = """
 [pretrain]
 epochs = 1
@@ -56,3 +61,53 @@ def test_a_plain_transformer_is_trained_from_scratch(
     assert call(*train, "--out", "model.h5", "--json").document["status"] == "done"
     meta = read_artifact(Path("model.h5")).meta
     assert (meta["encoder"]["architecture"], meta["decoder"]) == (architecture, "autoregressive_one_step")
+
+
+def test_from_scratch_is_the_network_that_pretraining_would_have_made(
+    call: Callable[..., Run], data: Path, monkeypatch
+):
+    Path("plain.toml").write_text(PLAIN)
+    few = ("--data", data, "--epochs", "1", "--members", "1", "--threads", "1", "--json")
+    train = ("finetune", "--from", "scratch", *few)
+    assert call("pretrain", *few, "--config", "plain.toml").code == 0
+    same = call(*train, "--config", "plain.toml").document
+    assert (same["status"], same["warnings"]) == ("done", [])
+    folder = Path("costar-workspace")
+    pretrained, scratch = (read_artifact(folder / f"{name}.h5").meta for name in ("encoder", "model-scratch"))
+    assert scratch["encoder"] == pretrained["encoder"]
+    assert (scratch["encoder"]["architecture"], scratch["encoder"]["width"]) == ("vt", 48)
+
+    (warning,) = call(*train, "--out", "default.h5").document["warnings"]
+    assert "architecture costar, not vt; width 24, not 48" in warning
+    assert read_artifact(Path("default.h5")).meta["encoder"]["architecture"] == "costar"
+
+    monkeypatch.setenv("COSTAR_FINETUNE_ENCODER_WIDTH", "12")
+    assert call(*train, "--config", "plain.toml", "--out", "own.h5").document["status"] == "done"
+    own = read_artifact(Path("own.h5")).meta["encoder"]
+    assert (own["architecture"], own["width"]) == ("costar", 12)
+
+
+def test_an_encoder_that_pretraining_would_have_does_not_concern_other_methods(call: Callable[..., Run], data: Path):
+    Path("plain.toml").write_text(PLAIN)
+    train = ("finetune", "--method", "ridge", "--data", data, "--json")
+    assert call(*train).document["status"] == "done"
+    assert call(*train, "--config", "plain.toml").document["status"] == "up_to_date"
+
+
+def list_of(call: Callable[..., Run], *words: str) -> tuple[set[str], str]:
+    run = call("benchmark", "tumor", "--methods", "costar", "--ablations", "--list", "--folder", "bench", *words)
+    assert run.code == 0, run.err
+    return {line.split("/")[0].strip() for line in run.out.splitlines() if "/source/" in line}, run.err
+
+
+def test_ablations_work_whatever_tokens_or_architecture_costar_has(call: Callable[..., Run], monkeypatch):
+    everything, _ = list_of(call)
+    assert {"encoder-vt", "encoder-temporal", "fpe-absolute", "ssl-none"} <= everything
+    monkeypatch.setenv("COSTAR_PRETRAIN_ENCODER_POOL", "token")
+    assert list_of(call)[0] == everything
+    monkeypatch.delenv("COSTAR_PRETRAIN_ENCODER_POOL")
+    monkeypatch.setenv("COSTAR_PRETRAIN_ENCODER_ARCHITECTURE", "vt")
+    plain, told = list_of(call)
+    assert everything - plain == {"encoder-vt", "encoder-temporal", "encoder-feature", "fpe-absolute"}
+    assert "Encoder TB only changes nothing with `architecture = vt`: no row of its own" in told
+    assert "Encoder w/ VT is what COSTAR does with these settings" in told

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from costar_cli.config.keys import SECTIONS, all_keys
 from costar_cli.config.models import (
+    TOKEN_SETTINGS,
     EncoderConfig,
     EvaluateConfig,
     FinetuneConfig,
@@ -14,7 +15,9 @@ from costar_cli.config.models import (
     TumorConfig,
 )
 from costar_cli.config.presets import PRESETS
+from costar_cli.config.recurrent import CrnConfig, CrnErmConfig, RmsnConfig
 from costar_cli.config.resolve import resolve
+from costar_cli.config.transformers import EdctConfig
 from costar_cli.errors import UsageError
 
 KEYS = {"pretrain.epochs": PretrainConfig, "finetune.epochs": FinetuneConfig, "simulate.tumor.train": TumorConfig}
@@ -41,6 +44,26 @@ def test_flags_win_over_environment_over_file_over_preset_over_default(tmp_path:
     assert settings.origins["pretrain.patience"] == str(file)
     assert settings.origins["finetune.epochs"] == "preset quick"
     assert settings.origins["pretrain.learning_rate"] == "default"
+
+
+@pytest.mark.parametrize(
+    ("dataset", "epochs", "patience", "validation"),
+    [("tumor", 200, 20, 256), ("mimic", 200, 20, 128), ("mimic-factual", 200, 20, 128), ("m5", 20, 5, 128)],
+)
+def test_the_papers_training_of_costar_is_that_of_its_preset(dataset, epochs, patience, validation) -> None:
+    settings = resolve({}, preset="paper", dataset=dataset)
+    for config, batch in ((settings[PretrainConfig], 64), (settings[FinetuneConfig], 32)):
+        assert (config.epochs, config.patience, config.batch_size) == (epochs, patience, batch)
+        assert config.validation_batch_size == validation
+
+
+@pytest.mark.parametrize("dataset", ["tumor", "mimic", "m5", "my-own"])
+def test_quick_trains_in_batches_that_suit_few_subjects(dataset) -> None:
+    quick, paper = (resolve({}, preset=preset, dataset=dataset) for preset in ("quick", "paper"))
+    for config in (RmsnConfig, CrnConfig, CrnErmConfig, EdctConfig):
+        assert quick[config].encoder.batch_size == 16 < paper[config].encoder.batch_size
+        assert quick[config].decoder.batch_size == paper[config].decoder.batch_size
+    assert quick[FinetuneConfig].batch_size == 8
 
 
 @given(
@@ -190,3 +213,19 @@ def test_what_was_chosen_is_told_from_what_a_preset_says() -> None:
     described = settings.describe([FinetuneConfig])
     assert described["finetune.epochs"] == {"value": 3, "origin": "--epochs"}
     assert described["finetune.encoder.width"] == {"value": None, "origin": "default"}
+
+
+def test_settings_of_tokens_are_refused_where_the_encoder_has_none() -> None:
+    environ = {
+        "COSTAR_PRETRAIN_ENCODER_ARCHITECTURE": "ct",
+        "COSTAR_PRETRAIN_ENCODER_POOL": "token",
+        "COSTAR_PRETRAIN_ENCODER_BLOCKS": "temporal",
+    }
+    with pytest.raises(UsageError) as error:
+        resolve({}, environ=environ)
+    assert "[pretrain.encoder]" in error.value.problem
+    assert "`pool = token` and `blocks = temporal` would change nothing with `architecture = ct`" in error.value.problem
+    assert "leave them out, or choose `architecture = costar`" in error.value.problem
+    assert resolve({}, environ=environ | {"COSTAR_PRETRAIN_ENCODER_ARCHITECTURE": "costar"})
+    defaults = {name: EncoderConfig.model_fields[name].default for name in TOKEN_SETTINGS}
+    assert EncoderConfig(architecture="vt", **defaults) == EncoderConfig(architecture="vt")

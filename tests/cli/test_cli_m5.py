@@ -156,7 +156,11 @@ def test_a_misspelt_subject_is_met_with_near_ones(shop: Path, tmp_path: Path, ca
 def test_the_printed_scores_are_labelled_factual_or_counterfactual(shop: Path, call: Call) -> None:
     run = call("evaluate", "--no-plots", "--bootstrap", "50", "-w", shop, "--out", "evaluation.h5", "--csv", "rows.csv")
     assert run.code == 0
-    header, *rows = [line.split() for line in run.out.splitlines() if line.startswith(("setup", "zero", "few", "sup"))]
+    header, *rows = [
+        line.split()
+        for line in run.out.splitlines()
+        if line.startswith(("setup ", "zero-shot ", "few-shot ", "supervised "))
+    ]
     assert header[:3] == ["setup", "queries", "model"]
     ours = [row[1] for row in rows if row[2] == "COSTAR" and "(published" not in row]
     assert sorted(ours) == ["counterfactual"] * 3 + ["factual"] * 3

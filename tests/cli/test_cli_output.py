@@ -182,6 +182,15 @@ def test_a_log_file_gets_one_line_per_task_and_none_for_tasks_inside(capsys: pyt
     assert (out, err) == ("", "note  train: done, 3 of 3 epochs, 0 s, loss 2  guessing 8.25\n")
 
 
+def test_the_last_line_of_a_log_shows_the_last_metrics_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    with OutputReporter(Output("verb")).task("train", total=2) as task:
+        task.advance(epoch=1, training_loss_so_far=2.0)
+        task.advance(0, epoch=1, training_loss=1.5, validation_loss=1.25)
+        task.advance()
+    said = "epoch 1  training loss 1.5  validation loss 1.25"
+    assert capsys.readouterr().err == f"note  train: done, 2 of 2 steps, 0 s, {said}\n"
+
+
 def test_a_failed_task_does_not_say_done_and_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(DataError), OutputReporter(Output("verb")).task("train"):
         raise DataError("stop")

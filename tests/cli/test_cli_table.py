@@ -132,6 +132,18 @@ def test_init_writes_a_schema_that_works_and_never_replaces_one_silently(tmp_pat
     assert Path("schema.toml").read_text() == before
 
 
+def test_init_of_a_messy_table_warns_and_does_not_suggest_to_ingest_at_once(tmp_path: Path, call: Call) -> None:
+    rows = TABLE.read_text("utf-8").splitlines()
+    rows[3] = rows[3].replace(rows[3].split(",")[1], "31.13.2024")
+    (tmp_path / "messy.csv").write_text("\n".join(rows), "utf-8")
+    run = call("ingest", "table", "--init", tmp_path / "messy.csv", "--json")
+    assert run.code == 0, run.err
+    assert run.document["warnings"] == run.document["result"]["doubts"]
+    assert run.document["warnings"] == ["date: 1 value is no date ('31.13.2024'): correct it"]
+    assert run.document["next"] == []
+    assert "# CHECK: 1 value is no date" in Path("schema.toml").read_text("utf-8")
+
+
 def test_a_tumour_data_set_goes_to_tables_and_back_with_the_same_evaluation(
     trained: Path, tmp_path: Path, call: Call
 ) -> None:

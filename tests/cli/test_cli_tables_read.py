@@ -20,7 +20,6 @@ from tests.evaluate.benchmark_worlds import constant_errors, report, score, tabl
 
 Call = Callable[..., Run]
 
-COSTS = ["cost per data set", "cell", "wall s", "peak MB", "members", "params", "epochs"]
 HEADERS = ["Method", *(f"τ={h}" for h in range(1, 7)), "Avg", "Gain", "Runs"]
 
 

@@ -150,9 +150,14 @@ def test_whatif_compares_models(trained: Path, plan: Path, call: Call) -> None:
 def test_whatif_warns_when_the_model_knows_other_data(trained: Path, plan: Path, tmp_path: Path, call: Call) -> None:
     other = tmp_path / "other.h5"
     assert call("simulate", "tumor", *TINY_COHORT, "--gamma", 4, "--out", other).code == 0
-    run = call("whatif", "-w", trained, "--data", other, "--subject", 1, "--plan", plan, "--json")
+    ask = ["whatif", "-w", trained, "--data", other, "--subject", 1, "--plan", plan]
+    run = call(*ask, "--json")
     assert run.code == 0, run.err
     assert any("another data set" in warning for warning in run.document["warnings"])
+    assert run.document["result"]["models"]["model"]["same_data"] is False
+    assert ", by model (trained on other data)\n" in call(*ask, "--quiet").out
+    both = ["--model", trained / "model.h5", "--model", trained / "model-target.h5"]
+    assert "model-target (trained on other data)" in call(*ask, *both, "--quiet").out
 
 
 def test_inspect_shows_identity_lineage_variables_settings_and_arrays(trained: Path) -> None:
@@ -180,7 +185,7 @@ def test_doctor_looks_at_machine_packages_and_workspace(trained: Path) -> None:
     assert run.code == 0, run.err
     found = {check["name"]: check for check in run.document["result"]["checks"]}
     assert {"python", "torch", "typer", "devices", "memory", "disk", "workspace", "data.h5", "model.h5"} <= set(found)
-    assert {check["status"] for check in found.values()} <= {"ok", "note"}
+    assert {check["status"] for check in found.values()} <= {"ok", "readable", "note"}
 
 
 def test_doctor_notes_files_that_do_not_belong_together(workspace: Path, call: Call) -> None:

@@ -1,5 +1,8 @@
 """The figures of docs/reproduction.md that costar itself computed."""
 
+import csv
+from pathlib import Path
+
 import numpy as np
 
 from benchmarks.reference_policy import cohort, last_value_rmse, with_policy_of_another_patient
@@ -22,3 +25,51 @@ def test_without_confounding_the_test_policy_does_not_matter() -> None:
     theirs = with_policy_of_another_patient(patients, noise, 0.0)
     assert np.array_equal(ours.treatments, theirs.treatments)
     assert np.array_equal(ours.volume_cm3, theirs.volume_cm3)
+
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks" / "results"
+STUDY = RESULTS / "benchmark-tumor-2000"
+SETUPS = ("zero-shot", "few-shot", "supervised")
+
+
+def stored(name: str, folder: Path = STUDY) -> list[dict[str, str]]:
+    with (folder / name).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_table_of_the_study_is_what_the_benchmark_wrote() -> None:
+    averages = {
+        (row["setup"], row["basis"].split(",")[0], row["method"]): f"{float(row['avg']):.3f}"
+        for row in stored("results.csv")
+    }
+    page = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8").partition("<!-- study -->\n")[2]
+    printed = [line.strip("| ").split("|") for line in page.splitlines()[2:12] if line.startswith("|")]
+    assert len(printed) == 9
+    for name, *cells in printed:
+        columns = [(setup, basis) for setup in SETUPS for basis in ("ours", "published")]
+        expected = [averages.get((*column, name.strip()), "") for column in columns]
+        assert [cell.strip() for cell in cells] == expected[: len(cells)], name
+
+
+def test_the_table_of_the_quick_benchmarks_is_what_they_wrote() -> None:
+    page = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8").partition("<!-- quick -->\n")[2]
+    printed = [line.strip("| ").split("|") for line in page.partition("\n\n")[0].splitlines()[2:]]
+    assert len(printed) == 11
+    columns = [(data, setup) for data in ("tumor", "mimic", "m5") for setup in SETUPS]
+    for column, (data, setup) in enumerate(columns, start=1):
+        averages = {
+            row["method"]: f"{float(row['avg']):.3f}"
+            for row in stored("results.csv", RESULTS / f"benchmark-{data}-quick")
+            if (row["setup"], row["truth"], row["basis"]) == (setup, "counterfactual", "ours")
+        }
+        assert {cells[0].strip(): cells[column].strip(" *") for cells in printed} == averages
+
+
+def test_what_is_said_of_the_study_follows_from_its_comparisons() -> None:
+    compared = {(row["setup"], row["method"]): row for row in stored("comparisons.csv")}
+    for (setup, method), row in compared.items():
+        leads = float(row["avg_difference"]) > 0 and float(row["p_holm"]) <= 0.05
+        assert leads == (
+            (setup, method) not in {("zero-shot", "MSM"), *(("supervised", m) for m in ("RMSN", "CRN(ERM)"))}
+        )

@@ -33,3 +33,14 @@ def test_naive_row_equals_hand_computation_for_one_step_and_sequence():
     expected = [rmse(sets["one_step"], 0)] + [rmse(sets["sequence"], h) for h in range(1, 6)]
     assert np.allclose(row.mean.steps, expected)
     assert np.isclose(row.mean.average, np.mean(expected))
+
+
+def test_the_last_value_as_a_model_is_shown_once():
+    data = worlds.dataset()
+    naive = LastValue(horizon=6, schema=data.schema, scaler=Scaler.fit(data.panel("source", "train"), data.schema))
+    model = worlds.candidate(worlds.oracle(data))
+    report = run_evaluation(data, [model, worlds.candidate(naive)], CONFIG)
+    rows = [row for row in report.rows if row.setup == "supervised" and row.label.startswith("Last value")]
+    assert [row.basis for row in rows] == ["ours"]
+    alone = run_evaluation(data, [model], CONFIG)
+    assert rows[0].mean == alone.row("supervised", "Last value carried forward").mean

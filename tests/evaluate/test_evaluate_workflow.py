@@ -125,7 +125,7 @@ def test_a_zero_shot_model_that_has_seen_target_labels_is_called_out():
     data = worlds.dataset()
     leaky = worlds.candidate(worlds.oracle(data), trained_on={"source/train": 10, "target/train": 4})
     reporter = NullReporter()
-    report = evaluate(data, leaky, reporter=reporter)
+    report = evaluate(data, leaky, config=EvaluateConfig(bootstrap=0), reporter=reporter)
     assert report.warnings == ("COSTAR in zero-shot has seen 4 labelled target subjects",)
     assert reporter.warnings == list(report.warnings)
 
@@ -134,7 +134,8 @@ def test_data_of_another_digest_are_a_warning_and_recorded():
     data = worlds.dataset()
     model = worlds.oracle(data)
     reporter = NullReporter()
-    report = evaluate(data, worlds.candidate(model, digest="e" * 64), reporter=reporter)
+    config = EvaluateConfig(bootstrap=0)
+    report = evaluate(data, worlds.candidate(model, digest="e" * 64), config=config, reporter=reporter)
     assert len(reporter.warnings) == 1
     assert "trained on another data set (eeeeeeeeeeee)" in reporter.warnings[0]
     assert report.warnings == tuple(reporter.warnings)

@@ -26,6 +26,7 @@ from costar_cli.evaluate.plots import (
     rmse,
     trajectories,
 )
+from costar_cli.evaluate.report import PerStep
 from costar_cli.figure_style import label_text, spread_apart
 from tests.evaluate.benchmark_worlds import SETUPS, constant_errors, noisy_errors, report, score, tables
 from tests.evaluate.figure_checks import Drawn, assert_readable, texts, widths_in
@@ -57,6 +58,10 @@ def scores(names, *, horizon=6, far=()):
     ]
 
 
+def times(values, factor):
+    return PerStep(tuple(factor * value for value in values.steps), None)
+
+
 def shown(figure):
     return [text for text, _ in texts(figure)]
 
@@ -79,6 +84,22 @@ def test_a_row_far_above_leaves_the_panel_and_its_label_says_where_to(drawn, tmp
     assert_readable(drawn.last)
     assert all(ax.get_ylim()[1] < 5 for ax in drawn.last.axes)
     assert sum(text.startswith("Ridge regression ↑ ") for text in shown(drawn.last)) == 3
+
+
+def test_an_error_bar_that_is_cut_is_marked_and_the_caption_says_so(drawn, tmp_path):
+    (table,) = tables([score(name, noisy_errors(1.0 + i, seed=i)) for i, name in enumerate(METHODS[:2])])
+    small, wide = (
+        replace(table, published=(), rows=tuple(replace(row, sd=times(row.mean, share)) for row in table.rows))
+        for share in (0.3, 3.0)
+    )
+    for made, cut in ((small, False), (wide, True)):
+        plot_horizons(report([made]), tmp_path / "h.png")
+        assert_readable(drawn.last)
+        assert ("beyond the frame" in " ".join(" ".join(shown(drawn.last)).split())) is cut
+        (panel,) = drawn.last.axes
+        top = panel.get_ylim()[1]
+        marks = [line for line in panel.lines if line.get_linestyle() == "None" and set(line.get_ydata()) == {top}]
+        assert bool(marks) is cut
 
 
 def test_an_interval_far_out_is_cut_at_the_edge_and_written_there(drawn, tmp_path):
@@ -172,6 +193,49 @@ def test_every_stage_has_its_learning_curve_and_a_single_epoch_is_seen(drawn, tm
     visible = [ax for ax in drawn.last.axes if ax.get_visible()]
     assert len(visible) == 6
     assert all(line.get_marker() != "None" for ax in visible for line in ax.lines)
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 3, 40])
+def test_epochs_are_whole_numbers(drawn, tmp_path, epochs):
+    plot_learning([LearningCurve.from_meta("m", {"history": history(epochs)})], tmp_path / "l.png")
+    low, high = drawn.last.axes[0].get_xlim()
+    ticks = [tick for tick in drawn.last.axes[0].get_xticks() if low <= tick <= high]
+    assert ticks
+    assert all(float(tick).is_integer() for tick in ticks)
+
+
+def test_a_history_that_would_flatten_what_follows_is_cut_and_marked(drawn, tmp_path):
+    rng = np.random.default_rng(0)
+    plans = tuple(PlanForecast(f"plan {i}", 1.5 + 0.3 * rng.normal(size=(3, 6))) for i in range(2))
+    calm, steep = rng.uniform(1, 2, size=10), np.append(np.linspace(400, 50, 9), 1.5)
+    for history_T, cut in ((calm, False), (steep, True)):
+        plot_trajectories([Example("s", "volume", "", "day", 9, history_T, plans)], tmp_path / "t.png")
+        assert_readable(drawn.last)
+        low, high = drawn.last.axes[0].get_ylim()
+        values = np.concatenate([plan.predicted_RH.ravel() for plan in plans])
+        assert low < values.min() < values.max() < high
+        assert np.ptp(values) > 0.2 * (high - low)
+        assert ("history goes on beyond the frame" in shown(drawn.last)) is cut
+
+
+def test_bands_of_many_models_have_edges_instead_of_shades(drawn, tmp_path):
+    data = worlds.dataset()
+    model = worlds.oracle(data, error=worlds.independent_noise(1.0))
+    for count, faint in ((3, False), (6, True)):
+        models = [worlds.candidate(model, name=f"m{i}") for i in range(count)]
+        plot_rmse(run_evaluation(data, models, EvaluateConfig(bootstrap=40)), tmp_path / "r.png")
+        panel = drawn.last.axes[0]
+        assert all((band.get_alpha() < 0.1) is faint for band in panel.collections)
+        assert (sum(line.get_linewidth() < 0.6 for line in panel.lines) == 2 * (count + 1)) is faint
+
+
+def test_the_map_of_representations_says_whose_they_are(drawn, tmp_path):
+    rng = np.random.default_rng(0)
+    title = "model-crn, member 1: histories of 40 subjects of source/test"
+    z = rng.normal(size=(40, 4))
+    plot_representations(z, ["none"] * 40, z[:, 0], tmp_path / "e.png", outcome_label="y", title=title)
+    assert_readable(drawn.last)
+    assert title in shown(drawn.last)
 
 
 def test_models_in_closed_form_have_no_learning_curve(tmp_path):

@@ -155,7 +155,7 @@ def test_outcome_that_never_changes_is_an_error(tumor_dataset: Dataset):
         check_dataset(with_panel(tumor_dataset, TRAIN, outcomes=constant))
 
 
-def test_series_of_one_step_are_an_error_and_short_series_a_warning(tumor_dataset: Dataset):
+def test_series_without_a_complete_horizon_are_an_error_that_names_the_longest(tumor_dataset: Dataset):
     panel = tumor_dataset.panels[TRAIN]
 
     def cut(steps: int) -> Dataset:
@@ -165,8 +165,11 @@ def test_series_of_one_step_are_an_error_and_short_series_a_warning(tumor_datase
 
     with pytest.raises(DataError, match="no subject has two observed steps"):
         check_dataset(cut(1))
-    assert any("choose a shorter horizon" in warning for warning in warnings(cut(6)))
-    assert not any("choose a shorter horizon" in warning for warning in warnings(cut(7)))
+    with pytest.raises(DataError, match="no subject has the 7 observed steps") as error:
+        check_dataset(cut(6))
+    assert error.value.fix is not None
+    assert "a horizon of at most 5" in error.value.fix
+    assert not any("too short" in warning for warning in warnings(cut(7)))
 
 
 def test_constant_statics_are_a_note(tumor_dataset: Dataset):

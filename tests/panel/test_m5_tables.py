@@ -230,6 +230,13 @@ CASES = {
     "a price of nothing": (PRICES, lambda rows: rows.with_columns(sell_price=pl.lit("0")), "not above 0, first 0"),
     "an infinite price": (PRICES, lambda rows: rows.with_columns(sell_price=pl.lit("inf")), "not above 0, first inf"),
     "text for a price": (PRICES, lambda rows: rows.with_columns(sell_price=pl.lit("$2")), "no numbers, first '$2'"),
+    "one price in words": (
+        PRICES,
+        lambda rows: rows.with_columns(
+            sell_price=pl.when(pl.int_range(pl.len()) == 0).then(pl.lit("two")).otherwise("sell_price")
+        ),
+        "holds 1 value that is no number, first 'two'",
+    ),
     "a price twice": (PRICES, lambda rows: pl.concat([rows, rows[9:11]]), "4 rows with the same store_id and item_id"),
     "a week beyond the calendar": (
         PRICES,

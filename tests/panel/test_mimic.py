@@ -11,7 +11,6 @@ from costar_cli.panel.icu import IcuTable
 from costar_cli.panel.invariants import not_finite, panel_problems, query_problems
 from costar_cli.panel.mimic import MIMIC_SCHEMA, simulate_mimic
 from costar_cli.panel.mimic_truth import mimic_truth
-from costar_cli.panel.views import exploded, shifted
 from costar_cli.reporting import NullReporter
 from tests.panel.mimic_worlds import (
     SOURCE_TEST,
@@ -22,6 +21,7 @@ from tests.panel.mimic_worlds import (
     small_config,
     small_table,
 )
+from tests.shifted_views import exploded, shifted
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ import tomllib
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given
@@ -20,7 +21,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "own-data" / "small.csv"
 
 
 def guessed(frame: pl.DataFrame, folder: Path, name: str = "ward.csv") -> TableSchema:
-    return parse_schema(tomllib.loads(guess_schema([save(frame, folder / name)])))
+    return parse_schema(tomllib.loads(guess_schema([save(frame, folder / name)]).text))
 
 
 def roles(schema: TableSchema) -> dict[str, str]:
@@ -28,7 +29,7 @@ def roles(schema: TableSchema) -> dict[str, str]:
 
 
 def test_the_guess_for_the_example_is_ingested_as_it_is():
-    schema = parse_schema(tomllib.loads(guess_schema([EXAMPLE])))
+    schema = parse_schema(tomllib.loads(guess_schema([EXAMPLE]).text))
     assert roles(schema) == {
         "patient": "subject", "date": "time", "hospital": "domain", "age": "static", "sex": "static",
         "diabetes": "static", "carbs": "covariate", "crp": "covariate", "insulin": "treatment", "steroid": "covariate",
@@ -60,7 +61,7 @@ def test_roles_are_guessed_by_name_and_by_values(form: str, tmp_path: Path):
     assert schema.columns["site"].domain_values("target") == ("south",)
     assert schema.columns["smoker"].kind == "binary"
     assert schema.columns["sex"].kind == "categorical"
-    text = guess_schema([tmp_path / f"ward.{form}"])
+    text = guess_schema([tmp_path / f"ward.{form}"]).text
     assert '# note = { role = "..." }  # left out: 180 different texts' in text
     assert '# unit = { role = "..." }  # left out: never changes: ward 7' in text
 
@@ -87,7 +88,7 @@ def test_steps_and_gaps_are_guessed_from_the_times(times: list[str], step: objec
 
 def test_what_is_not_found_is_left_to_be_filled_in(tmp_path: Path):
     frame = pl.DataFrame({"a": ["x", "y", "z"], "b": [0.5, 0.25, 0.125]})
-    text = guess_schema([save(frame, tmp_path / "m5.csv")])
+    text = guess_schema([save(frame, tmp_path / "m5.csv")]).text
     assert 'name = "m5 table"' in text
     for role in ("subject", "time"):
         assert f'# NAME = {{ role = "{role}" }}' in text
@@ -115,10 +116,83 @@ def test_any_table_gives_toml_or_a_plain_complaint(
     frame = pl.DataFrame([pl.Series(name, [row[i] for row in rows]) for i, name in enumerate(names)])
     path = save(frame, tmp_path_factory.getbasetemp() / "any.csv")
     try:
-        text = guess_schema([path])
+        text = guess_schema([path]).text
     except CostarError:
         return
     tables = tomllib.loads(text)
     assert set(tables["columns"]) <= {name.strip() for name in names}
     with suppress(CostarError):
         assert ingest(path, parse_schema(tables)).panels
+
+
+def messy() -> pl.DataFrame:
+    """Forty subjects of six days: one bad date, a mistyped age, glucose that is not a number twice."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for n in range(40):
+        age = str(rng.integers(20, 90))
+        for day in range(6):
+            glucose, insulin = f"{rng.normal(120, 20):.1f}", str(rng.integers(2))
+            rows.append([f"P{n:02d}", f"2024-03-{day + 1:02d}", age, insulin, glucose, f"{rng.normal(37, 1):.2f}"])
+    for row, column, value in ((7, 1, "2024-13-45"), (20, 2, "255"), (31, 4, "high"), (99, 4, "error")):
+        rows[row][column] = value
+    return pl.DataFrame(rows, schema=["pid", "date", "age", "insulin", "glucose", "temperature"], orient="row")
+
+
+def test_a_few_bad_cells_do_not_change_what_a_column_is(tmp_path: Path):
+    guess = guess_schema([save(messy().select("pid", "date", "age", "insulin", "glucose"), tmp_path / "m.csv")])
+    schema = parse_schema(tomllib.loads(guess.text))
+    assert roles(schema) == {
+        "pid": "subject", "date": "time", "age": "static", "insulin": "treatment", "glucose": "outcome",
+    }  # fmt: skip
+    assert (schema.time.step, schema.time.gaps) == ("1d", "error")
+    told = dict(doubt.split(": ", 1) for doubt in guess.doubts)
+    assert set(told) == {"date", "age", "glucose"}
+    assert told["date"].startswith("1 value is no date ('2024-13-45')")
+    assert told["age"].startswith("changes within 1 subject, first P03, which a static must not")
+    assert told["glucose"].startswith("2 values are no numbers ('high', 'error')")
+    for name, doubt in told.items():
+        assert f"# CHECK: {doubt}" in next(line for line in guess.text.splitlines() if line.startswith(name))
+    with pytest.raises(DataError):
+        ingest(tmp_path / "m.csv", schema)
+
+
+def test_repeated_rows_and_a_missing_subject_leave_the_keys_what_they_are(tmp_path: Path):
+    frame = pl.concat([messy(), messy()[[50]]]).with_row_index()
+    frame = frame.with_columns(pid=pl.when(pl.col("index") == 12).then(None).otherwise("pid")).drop("index")
+    guess = guess_schema([save(frame, tmp_path / "m.csv")])
+    schema = parse_schema(tomllib.loads(guess.text))
+    assert (schema.columns["pid"].role, schema.columns["date"].role) == ("subject", "time")
+    assert "pid: 1 row without a value" in guess.doubts
+    assert any(doubt.startswith("date: ") and "1 row of a subject and time that stood before" in doubt
+               for doubt in guess.doubts)  # fmt: skip
+
+
+def test_many_texts_among_numbers_are_left_out_and_said_to_be_doubtful(tmp_path: Path):
+    often = (pl.int_range(pl.len()) % 4 == 0).alias("often")
+    frame = messy().with_columns(temperature=pl.when(often).then(pl.format("t{}", pl.int_range(pl.len())))
+                                 .otherwise("temperature"))  # fmt: skip
+    guess = guess_schema([save(frame, tmp_path / "m.csv")])
+    assert "temperature: left out, 180 of 240 values are numbers" in guess.doubts
+    assert '# temperature = { role = "..." }  # CHECK: left out: ' in guess.text
+
+
+def test_what_changes_once_or_rarely_is_no_static(tmp_path: Path):
+    frame = messy().with_columns(
+        statin=(pl.int_range(pl.len()) == 30).cast(pl.Int8),  # given once to one subject
+        stage=pl.when((pl.col("pid") == "P03") & (pl.col("date") > "2024-03-03")).then(3).otherwise(2),  # and stays
+    )
+    schema = guessed(frame.select("pid", "date", "statin", "stage", "glucose"), tmp_path)
+    assert (schema.columns["statin"].role, schema.columns["stage"].role) == ("treatment", "covariate")
+
+
+def test_without_a_subject_no_outcome_is_guessed_and_all_that_is_missing_is_said(tmp_path: Path):
+    frame = pl.DataFrame({"age": [50.5, 60.0, 50.5, 70.0], "b": [0.5, 0.25, 0.125, 2.0]})
+    guess = guess_schema([save(frame, tmp_path / "t.csv")])
+    assert "outcome" not in roles_of_text(guess.text)
+    assert "no column seems to be the subject" in guess.doubts
+    assert "no column seems to be the outcome" in guess.doubts
+
+
+def roles_of_text(text: str) -> set[str]:
+    return {column["role"] for column in tomllib.loads(text)["columns"].values()}

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+import pytest
 
+from costar_cli.errors import DataError
 from costar_cli.panel import Part
 from tests.panel.table_worlds import Listener, assert_same_dataset, ingest, make_schema, of, problems, save, ward
 
@@ -137,11 +139,22 @@ def test_rolling_origins_ask_every_origin_what_came_next(tmp_path: Path):
     assert list(dataset.queries) == [Part("source", "test"), TARGET_TEST]
 
 
-def test_series_too_short_for_the_horizon_are_warned_of(tmp_path: Path):
+def test_a_horizon_that_no_series_allows_is_refused_with_the_longest_that_they_do(tmp_path: Path):
+    with pytest.raises(DataError, match="no source/train or test subject has the 7 steps") as error:
+        ingest(ward(), make_schema(horizon=6), folder=tmp_path)
+    assert error.value.fix == "the longest possible `horizon` is 5"
+    assert ingest(ward(), make_schema(horizon=5), folder=tmp_path).queries
+
+
+def test_series_too_short_for_the_horizon_are_warned_of_where_they_are_most(tmp_path: Path):
+    panel = ingest(ward(), folder=tmp_path).panels[Part("source", "test")]
+    assert panel.label is not None
+    few = panel.label[1:].tolist()  # all but one
     listener = Listener()
-    dataset = ingest(ward(), make_schema(horizon=6), folder=tmp_path, listener=listener)
-    assert dataset.queries == {}
-    assert any("no source/test subject has the 7 steps that a question of 6 needs" in w for w in listener.warnings)
+    short = ward().filter((pl.col("day") < 4) | ~pl.col("patient").is_in(few))
+    ingest(short, make_schema(horizon=5), folder=tmp_path, listener=listener)
+    [warning] = [text for text in listener.warnings if "source/test" in text]
+    assert warning.startswith("2 of 3 source/test subjects without the 6 steps that a question of 5 needs")
 
 
 def test_statics_may_come_from_a_second_file(tmp_path: Path):

@@ -11,8 +11,8 @@ from costar_cli.errors import UsageError
 from costar_cli.panel import Dataset, Part
 from costar_cli.panel.invariants import not_finite, panel_problems, query_problems
 from costar_cli.panel.tumor import TUMOR_SCHEMA, simulate_tumor, tumor_truth
-from costar_cli.panel.views import exploded, shifted
 from costar_cli.reporting import NullReporter
+from tests.shifted_views import exploded, shifted
 
 SOURCE_TEST, TARGET_TEST = Part("source", "test"), Part("target", "test")
 

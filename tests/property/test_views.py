@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costar_cli.panel import Panel, PanelSchema, Queries
-from costar_cli.panel.views import ShiftedArrays, exploded, shifted
 from tests.property.strategies import panels, query_sets, schemas
+from tests.shifted_views import ShiftedArrays, exploded, shifted
 
 
 @st.composite

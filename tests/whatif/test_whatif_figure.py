@@ -63,8 +63,20 @@ def test_a_huge_spread_of_one_model_does_not_flatten_the_lines_of_another():
     lines = [report.spread_of(model, i).estimate for model in report.models for i in range(2)]
     spread = max(np.nanmax(np.abs(report.spread_of(report.models[1], i).upper)) for i in range(2))
     span = np.ptp(np.concatenate([*(line[:, 0] for line in lines), report.history.outcomes[:, 0]]))
+    figure = drawn(report)
+    assert "spread goes on beyond the frame" in [text for text, _ in texts(figure)]
+    calm, wild = outcome_axes(figure, models)
+    on_frame = [[line for line in ax.lines if line.get_linestyle() == "None" and set(line.get_ydata()) <= {low, high}]
+                for ax in (calm, wild)]  # fmt: skip
+    assert [bool(lines) for lines in on_frame] == [False, True]
     assert high - low <= 3.5 * span
     assert high < spread
+
+
+def test_a_spread_within_the_frame_has_no_mark_in_the_legend():
+    model = LinearModel(TUMOR, coefficients=(1.0, 1.01))
+    report = report_of({"calm": model}, {"watch": [{}] * 4, "chemo": [{"chemotherapy": 1}] * 4})
+    assert not any("beyond" in text for text, _ in texts(drawn(report)))
 
 
 def test_levels_of_a_treatment_with_many_are_readable():

@@ -1,10 +1,12 @@
-"""Small data sets of the three kinds, and models whose answers are known."""
+"""Small data sets of the three kinds, models whose answers are known, and questions to them."""
 
+import json
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from costar_cli.panel import Dataset, Panel, PanelSchema, Part, TreatmentEncoding, Variable
+from costar_cli.whatif import estimate_outcomes, parse_plans
 
 TUMOR = PanelSchema(
     treatments=TreatmentEncoding(
@@ -38,6 +40,12 @@ RETAIL = PanelSchema(
 )
 SCHEMAS = {"tumor": TUMOR, "icu": ICU, "retail": RETAIL}
 N_SUBJECTS, N_STEPS = 4, 20
+PLANS = {
+    "watch": [{}] * 6,
+    "chemo": [{"chemotherapy": 1}, {"chemotherapy": 1}, {}, {}],
+    "both": [{"chemotherapy": 1, "radiotherapy": 1}, {}],
+}
+TEST_SUBJECT, TRAIN_SUBJECT, ONE_STEP_SUBJECT = 4, 0, 6
 
 
 def make_panel(schema: PanelSchema, first_id: int, seed: int) -> Panel:
@@ -104,3 +112,21 @@ class SilentModel(LinearModel):
     def __init__(self, schema):
         super().__init__(schema)
         del self.trained_on
+
+
+def request_of(plans=None, origin=None, schema=TUMOR, horizon=6):
+    document = {"plans": plans or PLANS} | ({} if origin is None else {"origin": origin})
+    return parse_plans(json.dumps(document), schema.treatments, horizon=horizon)
+
+
+def report_of(model=None, request=None, dataset=None, *, subject=TEST_SUBJECT, **options):
+    models = {"costar": model or LinearModel(TUMOR)}
+    return estimate_outcomes(dataset or make_dataset(), models, request or request_of(), subject=subject, **options)
+
+
+def column(rows, name, **where):
+    return [row[name] for row in rows if all(row[key] == value for key, value in where.items())]
+
+
+def assert_no_nan(value):
+    json.dumps(value, allow_nan=False)

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Final
 
-from costar_cli.config.choices import InitName, SetupName
+from costar_cli.config.choices import ArchitectureName, InitName, SetupName
+from costar_cli.config.models import TOKEN_SETTINGS, EncoderConfig
+from costar_cli.config.nearest import nearest
 from costar_cli.errors import UsageError
 from costar_cli.evaluate.published import display_name
 from costar_cli.evaluate.setups import SETUPS
@@ -67,11 +68,17 @@ def _ablation(
     return Contender(name, REFERENCE, component, choice, changes or {}, init)
 
 
+def _encoder(name: str, choice: str, architecture: ArchitectureName) -> Contender:
+    """Return COSTAR with another encoder, to which the settings of tokens do not apply: they are the default's."""
+    tokens = {f"pretrain.encoder.{key}": EncoderConfig.model_fields[key].default for key in TOKEN_SETTINGS}
+    return _ablation(name, "Encoder", choice, {"pretrain.encoder.architecture": architecture, **tokens})
+
+
 # Component and choice as the paper prints them; settings by their full name (docs/cli.md lists them).
 ABLATIONS: Final[tuple[Contender, ...]] = (
-    _ablation("encoder-vt", "Encoder", "w/ VT", {"pretrain.encoder.architecture": "vt"}),
-    _ablation("encoder-vt-relative", "Encoder", "w/ VT, relative", {"pretrain.encoder.architecture": "vt_relative"}),
-    _ablation("encoder-ct", "Encoder", "w/ CT", {"pretrain.encoder.architecture": "ct"}),
+    _encoder("encoder-vt", "w/ VT", "vt"),
+    _encoder("encoder-vt-relative", "w/ VT, relative", "vt_relative"),
+    _encoder("encoder-ct", "w/ CT", "ct"),
     _ablation("encoder-temporal", "Encoder", "TB only", {"pretrain.encoder.blocks": "temporal"}),
     _ablation("encoder-feature", "Encoder", "FB only", {"pretrain.encoder.blocks": "feature"}),
     _ablation("fpe-absolute", "FPE", "w/ abs", {"pretrain.encoder.feature_encoding": "absolute"}),
@@ -136,5 +143,5 @@ def in_order(contenders: Sequence[Contender]) -> list[Contender]:
 
 
 def _unknown(name: str, known: Sequence[str]) -> str:
-    near = get_close_matches(name, known, n=1)
-    return f"no such name: {name!r}" + (f", did you mean `{near[0]}`?" if near else "")
+    near = nearest(name, known)
+    return f"no such name: {name!r}" + (f", did you mean `{near}`?" if near else "")

@@ -19,6 +19,7 @@ _MOST_POINTS = 1500
 _FEWEST_POINTS = 10
 _WIDTH_IN = 8.2
 _LONGEST_LABEL = 40
+_TITLE_LETTERS = 96
 _LONGEST_BAR = 30  # letters beside the colour bar
 
 
@@ -29,6 +30,7 @@ def plot_representations(
     path: Path,
     *,
     outcome_label: str,
+    title: str = "",
     seed: int = 0,
 ) -> Path:
     """Draw the t-SNE map of representations twice: by treatment, and by outcome.
@@ -39,13 +41,17 @@ def plot_representations(
         outcome_M: outcome of each history, in the units of the data; coloured by decile.
         path: PNG file to write.
         outcome_label: name and unit of the outcome.
+        title: whose representations of whom, above both maps.
         seed: seed of the thinning and of t-SNE.
     """
     rows = _thin(len(z_MD), seed)
     map_M2 = embed(z_MD[rows], seed=seed)
     groups = _groups(np.asarray(treatment_M)[rows])
     columns = _legend_columns([label for label, _, _ in groups])
-    with figure(_WIDTH_IN, 4.0 + 0.19 * -(-len(groups) // columns)) as drawn:
+    above_in = 0.3 if title else 0.0
+    with figure(_WIDTH_IN, 4.0 + above_in + 0.19 * -(-len(groups) // columns)) as drawn:
+        if title:
+            drawn.suptitle(label_lines(title, _TITLE_LETTERS, most=1), x=0.01, ha="left", fontsize=10)
         by_treatment, by_outcome = drawn.subplots(1, 2)
         _by_treatment(by_treatment, map_M2, groups)
         _by_outcome(drawn, by_outcome, map_M2, np.asarray(outcome_M, dtype=np.float64)[rows], outcome_label)

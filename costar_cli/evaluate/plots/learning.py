@@ -106,7 +106,7 @@ def _draw(ax: Axes, curve: LearningCurve) -> None:
     longest = max((len(series) for series in (*curve.train_loss, *curve.validation_loss)), default=1)
     ax.set_xlim(0.5, max(longest, 1) + 0.5)
     ax.margins(y=0.12)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     members = len(curve.train_loss)
     title = label_lines(curve.title, _TITLE_LETTERS)
     ax.set_title(f"{title}\n{members} member{'s' if members > 1 else ''}", loc="left")

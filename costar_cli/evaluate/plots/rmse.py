@@ -20,6 +20,7 @@ __all__ = ["plot_rmse"]
 Style = dict[str, Any]
 
 _MARKERS = ("o", "s", "^", "D")
+_MOST_SHADED = 4
 _NAIVE: Any = {"lw": 1.3, "ls": (0, (4, 2))}
 _ENSEMBLE: Any = {"lw": 1.2, "ls": (0, (1, 1.2))}
 _PUBLISHED: Any = {"lw": 0.8, "ls": (0, (1, 2.5)), "marker": "D", "mfc": "white", "ms": 4}
@@ -37,10 +38,11 @@ def plot_rmse(report: EvaluationReport, path: Path) -> Path:
     with figure(2.6 + 2.9 * len(panels), max(3.5, 0.3 + 0.16 * lines + 0.12 * len(handles))) as drawn:
         axes = drawn.subplots(1, len(panels), squeeze=False)[0]
         for ax, (title, rows) in zip(axes, panels.items(), strict=True):
+            crowded = sum(row.lower is not None for row in rows) > _MOST_SHADED
             for row in rows:
-                _draw(ax, row, styles.get(row.label, {"color": BLACK}))
+                _draw(ax, row, styles.get(row.label, {"color": BLACK}), crowded=crowded)
             ax.set_title(title, loc="left")
-            ax.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+            ax.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
             ax.set_xlabel(f"Horizon τ ({label_lines(report.step, 24, most=1)}s)")
             ax.set_ylim(bottom=0)
         unit = f" ({typeset(report.unit.label)})" if report.unit.label else ""
@@ -92,7 +94,7 @@ def _panels(report: EvaluationReport) -> dict[str, list[ReportRow]]:
     return panels
 
 
-def _draw(ax: Axes, row: ReportRow, style: Style) -> None:
+def _draw(ax: Axes, row: ReportRow, style: Style, *, crowded: bool) -> None:
     taus = np.arange(1, len(row.mean.steps) + 1)
     mean, colour = _array(row.mean), GREY if row.basis == "naive" else style["color"]
     if row.basis == "naive":
@@ -104,7 +106,10 @@ def _draw(ax: Axes, row: ReportRow, style: Style) -> None:
     else:
         ax.plot(taus, mean, color=colour, **_PUBLISHED)
     if row.lower and row.upper:
-        ax.fill_between(taus, _array(row.lower), _array(row.upper), color=colour, alpha=0.16, lw=0)
+        lower, upper = _array(row.lower), _array(row.upper)
+        ax.fill_between(taus, lower, upper, color=colour, alpha=0.04 if crowded else 0.16, lw=0)
+        if crowded:  # shades over each other make a colour of their own: edges tell whose interval it is
+            ax.plot(taus, np.stack([lower, upper], axis=1), color=colour, lw=0.5, alpha=0.6)
 
 
 def _array(values: PerStep) -> NDArray[np.float64]:

@@ -8,9 +8,11 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
 
 from costar_cli.evaluate.examples import HISTORY_STEPS, Example, PlanForecast
 from costar_cli.evaluate.plots.style import BLACK, BLUE, GREY, figure, label_lines, legend_below, save
+from costar_cli.figure_style import CUT, mark_cut
 
 __all__ = ["plot_trajectories"]
 
@@ -21,38 +23,63 @@ _SIDE_LETTERS = 20  # along the height of a panel
 def plot_trajectories(examples: Sequence[Example], path: Path) -> Path:
     """Draw subjects by row and plans by column: history solid, truth dashed, prediction in colour with its spread.
 
-    A dotted vertical line marks the origin, the last day that the model sees.
+    A dotted vertical line marks the origin, the last day that the model sees. A row has the scale of what follows: a
+    history that would flatten it is cut at the frame, and marked there.
     """
     columns = max(len(example.plans) for example in examples)
     titles = [[label_lines(plan.name, _TITLE_LETTERS, most=_TITLE_LINES) for plan in one.plans] for one in examples]
     heights = [1.75 + 0.15 * max(title.count("\n") + 1 for title in row) for row in titles]
     with figure(0.7 + 2.35 * columns, 0.75 + sum(heights)) as drawn:
+        cut = False
         grid = drawn.subplots(len(examples), columns, squeeze=False, sharey="row", sharex="row")
         for axes, example, names in zip(grid, examples, titles, strict=True):
             for ax in axes[len(example.plans) :]:
                 ax.set_axis_off()
+            axes[0].set_ylim(*_limits(example))
             for ax, plan, name in zip(axes, example.plans, names, strict=False):
-                _draw(ax, example, plan)
+                cut |= _draw(ax, example, plan)
                 ax.set_title(name, loc="left", fontsize=8)
             what = label_lines(_with_unit(example.outcome, example.unit), _SIDE_LETTERS)
             axes[0].set_ylabel(f"{label_lines(example.subject, _SIDE_LETTERS)}\n{what}", fontsize=8)
         for ax in grid[-1]:
             ax.set_xlabel(label_lines(examples[-1].step.capitalize(), _TITLE_LETTERS))
-        legend_below(drawn, _legend([plan for example in examples for plan in example.plans]))
+        legend_below(drawn, _legend([plan for example in examples for plan in example.plans], cut=cut))
         return save(drawn, path)
 
 
-def _legend(plans: Sequence[PlanForecast]) -> list[Line2D | Patch]:
+def _limits(example: Example) -> tuple[float, float]:
+    """Return the range of a row: what follows under all plans, and of the history what leaves that a third of it."""
+    ahead = [example.history[-1:], *(plan.predicted_RH.ravel() for plan in example.plans)]
+    ahead += [plan.truth_H for plan in example.plans if plan.truth_H is not None]
+    low, high = _range(np.concatenate(ahead))
+    room = (high - low) or np.inf
+    before = _range(example.history[-HISTORY_STEPS:])
+    low, high = max(min(low, before[0]), low - room), min(max(high, before[1]), high + room)
+    margin = 0.05 * (high - low) or 0.5
+    return low - margin, high + margin
+
+
+def _range(values: NDArray[np.floating]) -> tuple[float, float]:
+    known = values[np.isfinite(values)]
+    return (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
+
+
+def _legend(plans: Sequence[PlanForecast], *, cut: bool) -> list[Line2D | Patch]:
     handles: list[Line2D | Patch] = [Line2D([], [], color=BLACK, label="observed history")]
     if any(plan.truth_H is not None for plan in plans):
         handles.append(Line2D([], [], color=BLACK, ls=(0, (3, 1.6)), label="truth under the plan"))
     members = any(len(plan.predicted_RH) > 1 for plan in plans)
     label = "prediction (mean of the members)" if members else "prediction"
     handles.append(Line2D([], [], color=BLUE, marker="o", ms=3, label=label))
-    return [*handles, Patch(color=BLUE, alpha=0.2, lw=0, label="range of the members")] if members else handles
+    if members:
+        handles.append(Patch(color=BLUE, alpha=0.2, lw=0, label="range of the members"))
+    if cut:
+        handles.append(Line2D([], [], color=BLACK, marker="^", ms=4.5, ls="", label=f"history {CUT}"))
+    return handles
 
 
-def _draw(ax: Axes, example: Example, plan: PlanForecast) -> None:
+def _draw(ax: Axes, example: Example, plan: PlanForecast) -> bool:
+    """Draw one panel within its limits; return whether the history is cut at the frame."""
     origin, last = example.origin, example.history[-1]
     first = max(0, origin + 1 - HISTORY_STEPS)
     ahead = np.arange(origin, origin + plan.predicted_RH.shape[1] + 1)
@@ -65,6 +92,7 @@ def _draw(ax: Axes, example: Example, plan: PlanForecast) -> None:
     ax.plot(ahead, np.append(last, plan.predicted_RH.mean(axis=0)), color=BLUE, marker="o", ms=3)
     if plan.truth_H is not None:
         ax.plot(ahead, np.append(last, plan.truth_H), color=BLACK, ls=(0, (3, 1.6)), lw=1.3)
+    return mark_cut(ax, np.arange(first, origin + 1), example.history[first:], BLACK)
 
 
 def _with_unit(name: str, unit: str) -> str:

@@ -5,7 +5,6 @@ gradient. One attention call with the keys as values therefore yields both: its 
 the gradient (design.md section 9). A chunked version serves where the fused operator does not, and its tests.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,7 +13,6 @@ from torch import Tensor
 __all__ = ["attend_to_keys_chunked", "info_nce", "log_n_reference"]
 
 CHUNK_ELEMENTS = 2**24  # logits held at once by the chunked version, over all pairs
-Attend = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 def attend_to_keys_chunked(q_PND: Tensor, k_PND: Tensor, hidden_PN: Tensor) -> tuple[Tensor, Tensor]:

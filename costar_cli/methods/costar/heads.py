@@ -6,15 +6,17 @@ from typing import Final
 from costar_cli.config.choices import DecoderName
 from costar_cli.config.models import EncoderConfig
 from costar_cli.methods.costar.autoregressive import AutoregressivePredictor
-from costar_cli.methods.costar.predictor import OutcomePredictor
+from costar_cli.methods.costar.predictor import OutcomePredictor, SteppedPredictor
 from costar_cli.methods.costar.representation import Dims
+from costar_cli.panel import TreatmentEncoding
 
-__all__ = ["DEFAULT_DECODER", "known_decoder", "outcome_head"]
+__all__ = ["DEFAULT_DECODER", "decoder_for", "known_decoder", "outcome_head"]
 
 DEFAULT_DECODER: Final[DecoderName] = "non_autoregressive"
 
 _HEADS: Final[Mapping[DecoderName, type[OutcomePredictor]]] = {
     DEFAULT_DECODER: OutcomePredictor,
+    "stepped": SteppedPredictor,
     "autoregressive": AutoregressivePredictor,
     "autoregressive_one_step": AutoregressivePredictor,
 }
@@ -25,6 +27,14 @@ def outcome_head(
 ) -> OutcomePredictor:
     """Return a freshly initialised outcome predictor."""
     return _HEADS[decoder](dims[1], dims[2], width=encoder.width, horizon=horizon, hidden=hidden)
+
+
+def decoder_for(treatments: TreatmentEncoding) -> DecoderName:
+    """Return the decoder that suits treatments, where nobody asks for another.
+
+    Classes are one-hot, no treatment included, and so tell steps apart; binary treatments that are all zero do not.
+    """
+    return "stepped" if treatments.mode == "multilabel" else DEFAULT_DECODER
 
 
 def known_decoder(name: object) -> DecoderName:

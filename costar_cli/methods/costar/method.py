@@ -9,7 +9,7 @@ from costar_cli.config.choices import DecoderName
 from costar_cli.config.models import EncoderConfig
 from costar_cli.errors import MismatchError, UsageError
 from costar_cli.methods.base import Fit, FitTask, Fitted
-from costar_cli.methods.costar.heads import DEFAULT_DECODER
+from costar_cli.methods.costar.heads import decoder_for
 from costar_cli.methods.costar.model import CostarModel
 from costar_cli.methods.costar.supervised import SupervisedStage
 from costar_cli.methods.members import Params
@@ -73,7 +73,7 @@ def _encoder_config(task: FitTask, start: CostarModel | None) -> EncoderConfig:
 def _decoder(task: FitTask, source: CostarModel | None) -> DecoderName:
     asked = task.config.decoder
     if source is None:
-        return asked or DEFAULT_DECODER
+        return asked or decoder_for(task.schema.treatments)
     if asked not in (None, source.decoder):
         raise MismatchError(
             f"the source's model has the decoder {source.decoder}, not {asked}",

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-__all__ = ["CausalKernel", "OutcomePredictor", "contrast_predictor"]
+__all__ = ["CausalKernel", "OutcomePredictor", "SteppedPredictor", "contrast_predictor"]
 
 
 def contrast_predictor(width: int) -> nn.Sequential:
@@ -119,3 +119,19 @@ class OutcomePredictor(nn.Module):
             hidden_MHW = minus_PK.index_select(0, plans).view(len(plans), *plan_PHW.shape[1:])
             torch.maximum(hidden_MHW, history_UW.index_select(0, histories)[:, None], out=hidden_MHW)
             yield hidden_MHW @ weight_WY + offset_PHY.index_select(0, plans)
+
+
+class SteppedPredictor(OutcomePredictor):
+    """The outcome predictor with one more code, the step's own.
+
+    Without it a plan of zeros has the same codes at every step: where "no treatment" is all zeros (binary treatments),
+    the course without treatment would be flat, whatever the history.
+    """
+
+    def __init__(self, n_treatments: int, n_outcomes: int, *, width: int, horizon: int, hidden: int) -> None:
+        super().__init__(n_treatments, n_outcomes, width=width, horizon=horizon, hidden=hidden)
+        self.step_codes = nn.Parameter(torch.zeros(horizon, width))
+
+    def plan_codes(self, plan_MHA: Tensor) -> Tensor:
+        """Return the codes `[M,H,D]` of treatments and steps; the first `H <= horizon` steps of the horizon."""
+        return super().plan_codes(plan_MHA) + self.step_codes[: plan_MHA.shape[1]]

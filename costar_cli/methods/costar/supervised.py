@@ -10,6 +10,7 @@ from costar_cli.config.models import EncoderConfig, FinetuneConfig
 from costar_cli.methods.balancing import LEAST_WEIGHT, squared_error, target_weight
 from costar_cli.methods.base import StepLoss
 from costar_cli.methods.costar.architectures import make_encoder
+from costar_cli.methods.costar.autoregressive import AutoregressivePredictor
 from costar_cli.methods.costar.encode import encode_members
 from costar_cli.methods.costar.heads import DEFAULT_DECODER, outcome_head
 from costar_cli.methods.costar.representation import Dims
@@ -91,7 +92,7 @@ class SupervisedStage(PlainStage):
         self._make_head = partial(outcome_head, dims, horizon, encoder_config, config.hidden, decoder=decoder)
         self.head = self._make_head()
         self._start_R = start_R or {}
-        self._is_taught = decoder != DEFAULT_DECODER  # gets the outcomes before each step in training
+        self._is_taught = isinstance(self.head, AutoregressivePredictor)  # trained after true outcomes
         self._parts = {"train": Unrolled(train, horizon), "validation": Unrolled(validation, horizon)}
         steps = {"train": 1 if decoder == "autoregressive_one_step" else horizon, "validation": horizon}
         self._weights = {name: step_weights(config.step_weights, n).to(train.y_NTY) for name, n in steps.items()}

@@ -226,7 +226,8 @@ def _divided(panel: PanelTensors, share: float, stream: Stream) -> tuple[Tensor,
 def _residuals(make: Make, params_R: Params, panel: PanelTensors) -> Params:
     """Return true less predicted outcomes and covariates of every member, zero where there is no target.
 
-    Where an outcome was not observed, the residual of another step stands for its own.
+    Steps end with the last target of the longest subject, whatever the padding. Where an outcome was not observed, the
+    residual of another step stands for its own.
     """
     length_K = usable_length(panel)
 
@@ -242,4 +243,5 @@ def _residuals(make: Make, params_R: Params, panel: PanelTensors) -> Params:
         outcomes_RKTY = value_RKTE[..., : position_KTY.shape[2]]
         usable_KT1 = torch.arange(value_RKTE.shape[2], device=length_K.device)[:, None] < length_K[:, None, None]
         outcomes_RKTY.copy_(outcomes_RKTY.gather(2, position_KTY.expand_as(outcomes_RKTY)) * usable_KT1)
+    value_RKTE = value_RKTE[:, :, : int(length_K.max())].contiguous()
     return {"value": value_RKTE, "length": length_K.to(value_RKTE).expand(len(value_RKTE), -1).clone()}

@@ -10,12 +10,19 @@ import polars as pl
 
 from costar_cli.panel.findings import shown
 from costar_cli.panel.tables.files import TableFile, collected
-from costar_cli.panel.tables.readings import Reading, as_read
+from costar_cli.panel.tables.readings import UNREADABLE, Reading, as_read
 
-__all__ = ["Facts", "Sample", "sample_of"]
+__all__ = ["Facts", "Sample", "few", "sample_of"]
 
 MOST_ROWS: Final = 200_000
 BLANK: Final = ("NA", "NaN", "null")
+FEWEST_FOR_ODD: Final = 10
+ODD_SHARE: Final = 10  # one cell in so many may be a slip
+
+
+def few(values: int) -> int:
+    """Return how many of so many values may be slips without saying anything about the others."""
+    return max(1, values // ODD_SHARE) if values >= FEWEST_FOR_ODD else 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,23 +54,36 @@ class Facts:
 
     @cached_property
     def numbers(self) -> pl.Series | None:
-        """Return the values as numbers, None where one of them is none."""
+        """Return the values as numbers, null for a few that are none; None where more are none."""
         numbers = self.text.cast(pl.Float64, strict=False)
-        return numbers if numbers.is_finite().sum() == len(self.known) > 0 else None
+        numbers = numbers.set(~numbers.is_finite(), None)
+        return numbers if self._fits(len(numbers) - numbers.null_count()) else None
 
     @cached_property
     def moments(self) -> pl.Series | None:
-        """Return the values as dates and times, None where one of them is none."""
+        """Return the values as dates and times, null for a few that are none; None where more are none."""
         if self.numbers is not None or not len(self.known):
             return None
         frame = pl.DataFrame({"x": self.text})
         moments = frame.select(as_read(pl.col("x"), pl.String(), Reading("x", "us"), BLANK)).to_series()
-        return None if (moments.drop_nulls() < -(2**62)).any() else moments.cast(pl.Datetime("us"))
+        moments = moments.set(moments == UNREADABLE, None)
+        return moments.cast(pl.Datetime("us")) if self._fits(len(moments) - moments.null_count()) else None
+
+    @cached_property
+    def odd(self) -> list[str]:
+        """Return the few texts of a column of numbers or dates that are none."""
+        read = self.numbers if self.numbers is not None else self.moments
+        return [] if read is None else self.text.filter(read.is_null() & self.text.is_not_null()).to_list()
+
+    def _fits(self, read: int) -> bool:
+        """Return whether so many values that can be read are all, but for a few slips."""
+        return read > 0 and len(self.known) - read <= few(len(self.known))
 
     @property
     def binary(self) -> bool:
-        """Return whether all values are 0 and 1, or true and false."""
-        low = {value.lower() for value in self.values} if self.distinct <= 2 else {""}
+        """Return whether all values, but for a few slips, are 0 and 1, or true and false."""
+        values = set(self.values) - set(self.odd)
+        low = {value.lower() for value in values} if self.distinct - len(set(self.odd)) <= 2 else {""}
         return low <= {"0", "1", "0.0", "1.0"} or low <= {"true", "false"}
 
     @cached_property
@@ -96,10 +116,20 @@ class Sample:
     unusable: list[str] = field(default_factory=list)
     height: int = 0
 
-    def steady(self, subject: str, name: str) -> bool:
-        """Return whether a column has at most one value per subject."""
-        pair = pl.DataFrame({"subject": self.columns[subject].text, "value": self.columns[name].text}).drop_nulls()
-        return bool(pair.group_by("subject").agg(pl.col("value").n_unique())["value"].max() in (None, 1))
+    def changing(self, subject: str, name: str) -> dict[str, tuple[int, int]]:
+        """Return the subjects in whom a column has several values, each with its rows and those of the commonest."""
+        column = self.columns[name]
+        value = column.text.set(column.text.is_in(column.odd), None) if column.odd else column.text
+        pair = pl.DataFrame({"subject": self.columns[subject].text, "value": value}).drop_nulls()
+        rows = pair.group_by("subject", "value", maintain_order=True).len()
+        both = pl.len().alias("values"), pl.col("len").sum().alias("rows"), pl.col("len").max().alias("most")
+        found = rows.group_by("subject", maintain_order=True).agg(both).filter(pl.col("values") > 1)
+        return {str(who): (int(n), int(most)) for who, _, n, most in found.iter_rows()}
+
+    def repeated(self, subject: str, time: str) -> int:
+        """Return how many rows have a subject and time that stood in a row before."""
+        pair = pl.DataFrame({"s": self.columns[subject].text, "t": self.columns[time].text}).drop_nulls()
+        return pair.height - pair.n_unique()
 
     def lengths(self, subject: str) -> list[int]:
         """Return the number of rows per subject, sorted."""

@@ -10,14 +10,15 @@ import polars as pl
 from costar_cli.config.table import RESERVED_NAMES
 from costar_cli.config.toml_text import toml_key, toml_value
 from costar_cli.errors import DataError
-from costar_cli.panel.tables.facts import Facts, Sample, sample_of
+from costar_cli.panel.tables.facts import Facts, Sample, few, sample_of
 from costar_cli.panel.tables.files import open_files
+from costar_cli.panel.tables.guess_doubts import cells_in_doubt, keys_in_doubt, stray_static
 from costar_cli.panel.tables.guess_steps import Spacing, ordered, spacing_of
-from costar_cli.panel.tables.guess_words import DOMAIN, OUTCOME, SPLIT, SUBJECT, SUBJECT_TOO, TIME, TREATMENT
+from costar_cli.panel.tables.guess_words import DOMAIN, OUTCOME, SPLIT, STATIC, SUBJECT, SUBJECT_TOO, TIME, TREATMENT
 from costar_cli.panel.tables.parts import SPELT
 from costar_cli.panel.tables.treatments import MOST_LEVELS
 
-__all__ = ["guess_schema"]
+__all__ = ["GuessedSchema", "guess_schema"]
 
 MOST_CATEGORIES: Final = 20
 LONGEST_HORIZON: Final = 6
@@ -28,23 +29,38 @@ GAPS: Final = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class GuessedSchema:
+    """A schema as commented TOML, and what is doubtful about it: a sentence each, the first word a column's name."""
+
+    text: str
+    doubts: tuple[str, ...]
+
+
 @dataclass
 class _Guess:
-    """What the table seems to be: a column's entry and a remark each, and the remarks on those left out."""
+    """What the table seems to be: a column's entry and a remark each, the remarks on those left out, the doubts."""
 
     sample: Sample
     subject: str | None = None
     time: str | None = None
     entries: dict[str, dict[str, object]] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
+    doubts: dict[str, list[str]] = field(default_factory=dict)
     spacing: Spacing = field(default_factory=lambda: Spacing(1, "error"))
 
     def named(self, role: str) -> list[str]:
         return [name for name, entry in self.entries.items() if entry["role"] == role]
 
+    def doubt(self, name: str, what: str) -> None:
+        if what:
+            self.doubts.setdefault(name, []).append(what)
 
-def guess_schema(paths: Sequence[Path]) -> str:
-    """Return a schema for the tables as commented TOML, from the names and the first 200,000 rows.
+
+def guess_schema(paths: Sequence[Path]) -> GuessedSchema:
+    """Return a schema for the tables, from the names and the first 200,000 rows.
+
+    A few cells that do not fit, such as a bad date, say nothing about their column: they are told as doubts.
 
     Raises:
         DataError: a file cannot be read, or has no rows.
@@ -56,21 +72,26 @@ def guess_schema(paths: Sequence[Path]) -> str:
     _find_keys(guess)
     _find_roles(guess)
     _find_steps(guess)
-    return "\n".join(_lines(guess, ", ".join(path.name for path in paths))) + "\n"
+    _find_doubts(guess)
+    text = "\n".join(_lines(guess, ", ".join(path.name for path in paths))) + "\n"
+    doubts = [f"{name}: {'; '.join(whats)}" for name, whats in guess.doubts.items()]
+    return GuessedSchema(text, (*doubts, *(f"no column seems to be the {role}" for role in _not_found(guess))))
 
 
 def _find_keys(guess: _Guess) -> None:
     """Choose the pair of columns, by name first, whose values tell all rows apart."""
-    columns = guess.sample.columns.values()
-    subjects = [c for c in columns if 1 < c.distinct < len(c.known) and not c.missing and c.moments is None]
+    columns = [c for c in guess.sample.columns.values() if c.missing <= few(guess.sample.height)]
+    subjects = [c for c in columns if 1 < c.distinct < len(c.known) and c.moments is None and not c.words & STATIC]
     subjects = sorted(subjects, key=lambda c: (-_score(c, SUBJECT, SUBJECT_TOO), c.numbers is not None))[:CANDIDATES]
-    times = [c for c in columns if c.distinct > 1 and not c.missing and ordered(c) is not c.text]
+    times = [c for c in columns if c.distinct > 1 and ordered(c) is not c.text]
     times = sorted(times, key=lambda c: (-_score(c, TIME), c.moments is None))[:CANDIDATES]
     pairs = [(s, t) for s in subjects for t in times if s.name != t.name]
     named = [(s, t) for s, t in pairs if _score(s, SUBJECT, SUBJECT_TOO) and _score(t, TIME)]
-    for subject, time in [*named, *pairs]:
-        if not pl.DataFrame({"s": subject.text, "t": time.text}).is_duplicated().any():
-            guess.subject, guess.time = subject.name, time.name
+    slips = few(guess.sample.height)
+    tried = [(s.name, t.name, most) for group, most in ((named, 0), (named, slips), (pairs, 0)) for s, t in group]
+    for subject, time, most in tried:
+        if guess.sample.repeated(subject, time) <= most:
+            guess.subject, guess.time = subject, time
             break
     else:
         guess.subject, guess.time = next(((s.name, t.name) for s, t in named), (None, None))
@@ -97,8 +118,8 @@ def _find_roles(guess: _Guess) -> None:
         elif column.moments is not None:
             guess.left_out[column.name] = f"a date: {column.summary}"
         elif column.numbers is None and column.distinct > MOST_CATEGORIES and not column.words & SPLIT:
-            guess.left_out[column.name] = f"{column.distinct:,} different texts"
-        elif guess.subject is not None and sample.steady(guess.subject, column.name):
+            guess.left_out[column.name] = _texts(guess, column)
+        elif _is_static(guess, column):
             guess.entries[column.name] = _per_subject(guess, column)
         else:
             changing.append(column)
@@ -106,6 +127,24 @@ def _find_roles(guess: _Guess) -> None:
         guess.left_out[name] = "a type that costar does not read"
     _find_treatments(guess, changing)
     guess.entries = {name: guess.entries[name] for name in sample.columns if name in guess.entries}
+
+
+def _texts(guess: _Guess, column: Facts) -> str:
+    """Return why a column of texts is left out; it is doubtful where many of them are numbers."""
+    numbers = int(column.known.cast(pl.Float64, strict=False).is_finite().sum())
+    some = f", {numbers:,} of {len(column.known):,} values are numbers" if 2 * numbers >= len(column.known) else ""
+    guess.doubt(column.name, f"left out{some}" if some else "")
+    return f"{column.distinct:,} different texts{some}"
+
+
+def _is_static(guess: _Guess, column: Facts) -> bool:
+    if guess.subject is None:
+        return bool(column.words & STATIC)
+    if not guess.sample.changing(guess.subject, column.name):
+        return True
+    stray = "" if column.words & (TREATMENT | OUTCOME) else stray_static(guess.sample, guess.subject, column)
+    guess.doubt(column.name, stray)
+    return bool(stray)
 
 
 def _per_subject(guess: _Guess, column: Facts) -> dict[str, object]:
@@ -130,7 +169,9 @@ def _find_treatments(guess: _Guess, changing: list[Facts]) -> None:
     treatments = [c for c in few if c.words & TREATMENT]
     treatments = treatments or [c for c in few if c.binary] or [c for c in few if c.numbers is None][:1]
     numeric = [c for c in changing if c.numbers is not None and c not in treatments]
-    outcomes = [c for c in numeric if c.words & OUTCOME] or [c for c in numeric if not c.binary][-1:]
+    outcomes = [c for c in numeric if c.words & OUTCOME]
+    if guess.subject is not None:
+        outcomes = outcomes or [c for c in numeric if not c.binary and not c.words & STATIC][-1:]
     for column in changing:
         if column in treatments:
             hole = _holes(guess, column)
@@ -168,9 +209,22 @@ def _find_steps(guess: _Guess) -> None:
                 entry["missing"] = "fill"
 
 
+def _find_doubts(guess: _Guess) -> None:
+    for name, entry in guess.entries.items():
+        guess.doubt(name, cells_in_doubt(guess.sample.columns[name], entry))
+    for name, what in keys_in_doubt(guess.sample, guess.subject, guess.time):
+        guess.doubt(name, what)
+
+
+def _not_found(guess: _Guess) -> list[str]:
+    return [role for role in ("subject", "time", "treatment", "outcome") if not guess.named(role)]
+
+
 def _lines(guess: _Guess, files: str) -> Iterator[str]:
     sample = guess.sample
     yield f"# Guessed from {_comment(files)}: check every line. docs/data-own.md explains the keys."
+    if guess.doubts:
+        yield "# Lines with CHECK are doubtful."
     yield f"name = {toml_value(_name(sample.name))}"
     yield f"horizon = {_horizon(guess)}  # steps predicted from an origin"
     yield "\n[columns]  # { role = ..., kind = ..., unit = ... }"
@@ -183,7 +237,8 @@ def _lines(guess: _Guess, files: str) -> Iterator[str]:
     for name, entry in guess.entries.items():
         yield f"{toml_key(name)} = {toml_value(entry)}  # {_comment(_remark(guess, name, str(entry['role'])))}"
     for name, why in guess.left_out.items():
-        yield f'# {_comment(toml_key(name))} = {{ role = "..." }}  # left out: {_comment(why)}'
+        check = "CHECK: " if name in guess.doubts else ""
+        yield f'# {_comment(toml_key(name))} = {{ role = "..." }}  # {check}left out: {_comment(why)}'
     yield "\n[time]"
     yield f"step = {toml_value(guess.spacing.step)}"
     if guess.spacing.gaps != "error":
@@ -197,9 +252,16 @@ def _lines(guess: _Guess, files: str) -> Iterator[str]:
 
 def _remark(guess: _Guess, name: str, role: str) -> str:
     column = guess.sample.columns[name]
+    check = f"CHECK: {'; '.join(guess.doubts[name])}. " if name in guess.doubts else ""
+    return check + _facts_on(guess, column, role)
+
+
+def _facts_on(guess: _Guess, column: Facts, role: str) -> str:
     if role == "subject":
-        lengths = guess.sample.lengths(name)
+        lengths = guess.sample.lengths(column.name)
         return f"{column.distinct:,} subjects of {lengths[0]} to {lengths[-1]} rows"
+    if role == "outcome" and not column.words & OUTCOME:
+        return f"{column.summary}; guessed as the last numbers that change: is it the outcome?"
     if role == "treatment":
         return f"{column.summary}; levels = [...] names them, the reference first"
     if role == "domain":
@@ -209,7 +271,7 @@ def _remark(guess: _Guess, name: str, role: str) -> str:
 
 def _comment(text: str) -> str:
     """Return text that stays on one line of a comment."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)[:160]
+    return "".join(letter if letter.isprintable() else " " for letter in text)[:240]
 
 
 def _horizon(guess: _Guess) -> int:

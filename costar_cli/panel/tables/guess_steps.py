@@ -30,7 +30,10 @@ def ordered(time: Facts) -> pl.Series:
 
 
 def spacing_of(subject: pl.Series, time: Facts) -> Spacing:
-    """Return the smallest distance between two rows of a subject, and whether the others are multiples of it."""
+    """Return the smallest distance between two rows of a subject, and whether the others are multiples of it.
+
+    A gap for each time that is missing or unreadable is none: it closes with the time.
+    """
     moments = time.moments
     if moments is None:
         number = ordered(time).cast(pl.Float64)
@@ -40,7 +43,7 @@ def spacing_of(subject: pl.Series, time: Facts) -> Spacing:
         number = moments.cast(pl.Int64).cast(pl.Float64)
         size = _smallest(subject, number)
         step = "1d" if size is None else _duration(int(size))
-        if size is not None and size >= SHORTEST_MONTH_US and moments.dt.day().n_unique() == 1:
+        if size is not None and size >= SHORTEST_MONTH_US and moments.drop_nulls().dt.day().n_unique() == 1:
             months = moments.dt.year().cast(pl.Int64) * MONTHS + moments.dt.month().cast(pl.Int64)
             number, size = months.cast(pl.Float64), float(_common(months))
             step = f"{int(size) // MONTHS}y" if size % MONTHS == 0 else f"{int(size)}mo"
@@ -49,7 +52,7 @@ def spacing_of(subject: pl.Series, time: Facts) -> Spacing:
     steps = _apart(subject, number) / size
     if ((steps - steps.round()).abs() > 1e-6).any():
         return Spacing(step, "ignore")
-    return Spacing(step, "fill" if (steps.round() > 1).any() else "error")
+    return Spacing(step, "fill" if (steps.round() > 1).sum() > time.missing + len(time.odd) else "error")
 
 
 def _apart(subject: pl.Series, number: pl.Series) -> pl.Series:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-__all__ = ["DOMAIN", "OUTCOME", "SPLIT", "SUBJECT", "SUBJECT_TOO", "TIME", "TREATMENT"]
+__all__ = ["DOMAIN", "OUTCOME", "SPLIT", "STATIC", "SUBJECT", "SUBJECT_TOO", "TIME", "TREATMENT"]
 
 
 def _words(text: str) -> frozenset[str]:
@@ -21,4 +21,5 @@ TREATMENT: Final = _words(
 )
 OUTCOME: Final = _words("outcome outcomes response y endpoint sales demand volume")
 DOMAIN: Final = _words("domain site hospital centre center cohort region country clinic population")
+STATIC: Final = _words("age sex gender race ethnicity birth birthday born height")
 SPLIT: Final = _words("split fold partition subset")

@@ -54,6 +54,7 @@ def ingest_table(inputs: TableInputs, schema: TableSchema, reporter: Reporter, *
         task.advance()
         places = Places.of(values.keys, part)
         panels = build_panels(places, made)
+        _check_horizon(panels, schema.horizon, asks=_asks(inputs, schema))
         task.advance()
         queries = _ask(inputs, learner, places, Cells(times, made.schema), panels)
         task.advance()
@@ -78,17 +79,42 @@ def _ask(
     queries: dict[Part, dict[str, Queries]] = {}
     if inputs.queries is not None:
         queries = read_queries(inputs.queries, schema, places, cells, reporter)
-    wanted = schema.queries.rolling_origin
     for part, panel in panels.items():
-        if part.split != "test" or not (wanted if wanted is not None else inputs.queries is None):
+        if part.split != "test" or not _asks(inputs, schema):
             continue
         asked = rolling_origin(panel, schema.horizon)
         if asked is not None:
             queries.setdefault(part, {})[ROLLING] = asked
-        else:
+        if short := int((panel.length <= schema.horizon).sum()):
             steps = f"{schema.horizon + 1} steps that a question of {schema.horizon} needs"
-            reporter.warn(f"no {part} subject has the {steps}: choose a shorter `horizon`")
+            longest = f"the longest series has {int(panel.length.max())}"
+            problem = f"{short} of {counted(panel.n_subjects, f'{part} subject')} without the {steps}: {longest}"
+            (reporter.warn if 2 * short > panel.n_subjects else reporter.note)(problem)
     return queries
+
+
+def _asks(inputs: TableInputs, schema: TableSchema) -> bool:
+    """Return whether the test subjects are asked what came next."""
+    wanted = schema.queries.rolling_origin
+    return inputs.queries is None if wanted is None else wanted
+
+
+def _check_horizon(panels: Mapping[Part, Panel], horizon: int, *, asks: bool) -> None:
+    """Stop where no subject teaches the last predicted step, or none can be asked for it.
+
+    Raises:
+        DataError: naming the longest horizon that the series allow.
+    """
+    longest = {"source/train": int(panels[Part("source", "train")].length.max()) - 1}
+    tests = [int(panel.length.max()) - 1 for part, panel in panels.items() if part.split == "test"]
+    if asks and tests:
+        longest["test"] = max(tests)
+    short = [name for name, steps in longest.items() if steps < horizon]
+    if short:
+        most = min(longest.values())
+        problem = f"no {' or '.join(short)} subject has the {horizon + 1} steps that a horizon of {horizon} needs"
+        fix = f"the longest possible `horizon` is {most}" if most else "give series of at least two steps"
+        raise DataError(problem, where="horizon", fix=fix)
 
 
 def _record(values: Values, learner: Learner) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from costar_cli.panel.tables.files import TableFile, open_files
 from costar_cli.panel.tables.keys import Ints, Keys, Times, read_keys
 from costar_cli.panel.tables.parts import condition_readings
 from costar_cli.panel.tables.readings import Reading, Rows, read_rows, unreadable
+from costar_cli.panel.tables.treatments import UNKNOWN, level_codes, unknown_level
 from costar_cli.panel.tables.values import Values
 from costar_cli.reporting import Reporter
 
@@ -47,13 +48,25 @@ def read_inputs(inputs: TableInputs, schema: TableSchema, reporter: Reporter) ->
     rows = read_rows(tables, [subject, time, *long_readings.values()], schema.blank)
     if rows.blank_rows:
         reporter.note(f"{counted(rows.blank_rows, 'empty row')} dropped")
-    raise_errors([f for r in long_readings.values() for f in unreadable(rows, r)], what="the table")
-    keys = read_keys(rows, subject, time, schema, reporter)
+    findings = [finding for reading in long_readings.values() for finding in unreadable(rows, reading)]
+    levels = [finding for reading in long_readings.values() for finding in _unknown_levels(rows, reading, schema)]
+    keys = read_keys(rows, subject, time, schema, reporter, findings=findings, also=levels)
     wide_rows, wide_row = None, np.full(len(keys.subjects), -1, dtype=np.int64)
     if wide is not None:
         wide_rows = read_rows([wide], [subject, *wide_readings.values()], schema.blank)
         wide_row = _wide_rows(wide_rows, subject, wide_readings, keys, reporter)
     return Values(keys, rows, long_readings, wide_rows, wide_readings, wide_row), rows.series(time).to_numpy()
+
+
+def _unknown_levels(rows: Rows, reading: Reading, schema: TableSchema) -> list[Finding]:
+    """Return that a treatment has other values than the levels that the schema lists, if it does."""
+    column = schema.columns.get(reading.column)
+    levels = column.labels("levels") if column is not None and column.role == "treatment" else None
+    if levels is None:
+        return []
+    texts = rows.series(reading)
+    unknown = level_codes(texts, levels) == UNKNOWN
+    return [unknown_level(reading.column, texts, levels, unknown, rows.place)] if unknown.any() else []
 
 
 def _time(schema: TableSchema) -> Reading:

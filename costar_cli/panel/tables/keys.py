@@ -1,6 +1,7 @@
 """Subjects and steps: who is who, in which order the rows come, and where rows are missing or too many."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from costar_cli.config.table import TableSchema
 from costar_cli.panel.findings import Finding, counted, raise_errors
-from costar_cli.panel.tables.readings import Reading, Rows, unreadable
+from costar_cli.panel.tables.readings import UNREADABLE, Reading, Rows, unreadable
 from costar_cli.reporting import Reporter
 
 __all__ = ["Ints", "Keys", "Subjects", "Times", "number_subjects", "read_keys"]
@@ -94,26 +95,47 @@ def number_subjects(names: pl.Series) -> Subjects:
     return Subjects(tuple(sorted(unique)), np.arange(len(unique), dtype=np.int64), labelled=True)
 
 
-def read_keys(rows: Rows, subject: Reading, time: Reading, schema: TableSchema, reporter: Reporter) -> Keys:
+def read_keys(
+    rows: Rows,
+    subject: Reading,
+    time: Reading,
+    schema: TableSchema,
+    reporter: Reporter,
+    *,
+    findings: Sequence[Finding] = (),
+    also: Sequence[Finding] = (),
+) -> Keys:
     """Return the cells of the panel.
 
     Identical rows of one subject and time count once. Subjects that are too short are left out, steps beyond
     `max_length` too.
 
+    Args:
+        rows: the table.
+        subject: how its subjects were read.
+        time: how its times were read.
+        schema: what the columns mean.
+        reporter: told what is dropped.
+        findings: what is wrong with the values, to be told together with what is wrong here.
+        also: what is told only where something else is wrong, too: it may be about subjects that are left out later.
+
     Raises:
         DataError: rows without subject or time, rows that contradict each other, times off the steps, gaps.
     """
-    raise_errors(_unusable(rows, subject, time), what="the table")
+    wrong = [*findings, *_unusable(rows, subject, time)]
+    if wrong:
+        known = _usable_rows(rows, subject, time)
+        raise_errors([*wrong, *_contradictions(known, subject, time), *also], what="the table")
     subjects = number_subjects(rows.series(subject))
     code = subjects.rows_of(rows.series(subject))
     when = rows.series(time).to_numpy()
     order = np.lexsort((np.arange(rows.height), when, code)).astype(np.int64)
-    order = _without_duplicates(rows, order, code, when, reporter)
+    order = _without_duplicates(rows, order, code, when, reporter, also)
     code, when = code[order], when[order]
     first = np.concatenate([[True], code[1:] != code[:-1]])
     start = np.flatnonzero(first)[np.cumsum(first) - 1]
-    step, findings = _steps(rows, order, when, start, first, schema)
-    raise_errors(findings, what="the table")
+    step, off = _steps(rows, order, when, start, first, schema)
+    raise_errors([*off, *also] if off else [], what="the table")
     keys = Keys(subjects, code, step, order, np.bincount(code, minlength=len(subjects)).astype(np.int64))
     if schema.max_length is not None:
         keys = _shortened(keys, schema.max_length, reporter)
@@ -143,7 +165,9 @@ def _unusable(rows: Rows, subject: Reading, time: Reading) -> list[Finding]:
     return findings
 
 
-def _without_duplicates(rows: Rows, order: Ints, code: Ints, when: Times, reporter: Reporter) -> Ints:
+def _without_duplicates(
+    rows: Rows, order: Ints, code: Ints, when: Times, reporter: Reporter, also: Sequence[Finding]
+) -> Ints:
     """Return the order without repeated rows that say the same."""
     same = (code[order][1:] == code[order][:-1]) & (when[order][1:] == when[order][:-1])
     if not same.any():
@@ -155,13 +179,40 @@ def _without_duplicates(rows: Rows, order: Ints, code: Ints, when: Times, report
     for name in values.columns:
         differs |= values[name][later].ne_missing(values[name][earlier]).to_numpy()
     if differs.any():
-        one, other = int(earlier[differs][0]), int(later[differs][0])
-        problem = f"{counted(int(differs.sum()), 'row')} of a subject and time that another row has with other values"
-        where = f"first {rows.place(other)}, which contradicts {rows.place(one)}"
-        raise_errors([Finding("error", problem, where, "keep one row per subject and time")], what="the table")
+        raise_errors([_contradiction(rows, earlier[differs], later[differs]), *also], what="the table")
     reporter.note(f"{counted(len(later), 'repeated row')} dropped: each says what another row says")
     kept: Ints = order[~repeated]
     return kept
+
+
+def _contradiction(rows: Rows, earlier: Ints, later: Ints) -> Finding:
+    problem = f"{counted(len(later), 'row')} of a subject and time that another row has with other values"
+    where = f"first {rows.place(int(later[0]))}, which contradicts {rows.place(int(earlier[0]))}"
+    return Finding("error", problem, where, "keep one row per subject and time")
+
+
+def _usable_rows(rows: Rows, subject: Reading, time: Reading) -> Rows:
+    """Return the rows that say of whom and when they are."""
+    when = rows.series(time)
+    known = rows.series(subject).is_not_null() & when.is_not_null()
+    known &= when.is_not_nan() if when.dtype.is_float() else when != UNREADABLE
+    return replace(rows, frame=rows.frame.filter(known))
+
+
+def _contradictions(rows: Rows, subject: Reading, time: Reading) -> list[Finding]:
+    """Return that rows of one subject and time differ, if some do: the same as `_without_duplicates` stops at."""
+    key = [rows.series(subject), rows.series(time)]
+    frame = rows.frame.with_columns(series.alias(name) for series, name in zip(key, ("who", "when"), strict=True))
+    frame = frame.with_row_index("at").sort("who", "when", maintain_order=True)
+    same = (frame["who"] == frame["who"].shift()) & (frame["when"] == frame["when"].shift())
+    values = frame.select(rows.index.values())
+    differs = pl.select(pl.any_horizontal(values[name].ne_missing(values[name].shift()) for name in values.columns))
+    wrong = same.fill_null(value=False) & differs.to_series()
+    if not wrong.any():
+        return []
+    later = np.flatnonzero(wrong.to_numpy())
+    at = frame["at"].to_numpy().astype(np.int64)
+    return [_contradiction(rows, at[later - 1], at[later])]
 
 
 def _steps(

@@ -13,7 +13,7 @@ from costar_cli.errors import DataError
 from costar_cli.panel.findings import Finding, counted, raise_errors
 from costar_cli.panel.tables.files import TableFile, collected
 
-__all__ = ["Reading", "Rows", "as_read", "read_rows", "unreadable"]
+__all__ = ["UNREADABLE", "Reading", "Rows", "as_read", "read_rows", "unreadable"]
 
 MOST_VALUES: Final = 1_000_000_000  # 8 GB while they are read
 LARGEST: Final = float(np.finfo(np.float32).max)

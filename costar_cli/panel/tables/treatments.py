@@ -1,7 +1,7 @@
 """Treatments as classes or 0/1 numbers: levels and combinations that are given, or learned from source-train."""
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -16,7 +16,16 @@ from costar_cli.panel.tables.keys import Ints
 from costar_cli.panel.tables.values import Mask
 from costar_cli.panel.tables.variables import Learner
 
-__all__ = ["class_numbers", "encode_treatments", "guessed_levels", "level_codes", "names_are_numbers", "place_of_level"]
+__all__ = [
+    "UNKNOWN",
+    "class_numbers",
+    "encode_treatments",
+    "guessed_levels",
+    "level_codes",
+    "names_are_numbers",
+    "place_of_level",
+    "unknown_level",
+]
 
 MOST_LEVELS: Final = 50  # a number with more values is a dose, not a treatment
 MOST_CLASSES: Final = 200
@@ -40,7 +49,7 @@ def encode_treatments(learner: Learner) -> tuple[TreatmentEncoding, NDArray[np.f
     for i, name in enumerate(names):
         unknown = code[:, i] == UNKNOWN
         if unknown.any():
-            learner.findings.append(_unknown(learner, name, texts[i], levels[i], unknown))
+            learner.findings.append(unknown_level(name, texts[i], levels[i], unknown, learner.values.place))
     raise_errors(learner.findings, what="the table")
     given = ~unrecorded
     encoding = _encoding(learner, names, levels, code[given & learner.train_cells])
@@ -161,12 +170,15 @@ def _missing(learner: Learner, names: Sequence[str], code: Ints) -> Mask:
     return unrecorded
 
 
-def _unknown(learner: Learner, name: str, texts: pl.Series, levels: Sequence[str], unknown: Mask) -> Finding:
+def unknown_level(
+    name: str, texts: pl.Series, levels: Sequence[str], unknown: Mask, place: Callable[[int], str]
+) -> Finding:
+    """Say that some values `[M]` of a treatment are no levels, and where the first of them is."""
     odd = texts.filter(pl.Series(unknown)).unique().sort().to_list()
     near = difflib.get_close_matches(str(odd[0]), levels, n=1)
     problem = f"column '{name}': {counted(int(unknown.sum()), 'value')} of no known level: {shown(odd)}"
     fix = f"did you mean '{near[0]}'?" if near else f"known are {shown(levels, 12)}; others belong in `levels`"
-    return Finding("error", problem, f"first in {learner.values.place(int(unknown.argmax()))}", fix)
+    return Finding("error", problem, f"first in {place(int(unknown.argmax()))}", fix)
 
 
 def _encoding(

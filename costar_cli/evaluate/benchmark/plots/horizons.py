@@ -15,7 +15,7 @@ from costar_cli.evaluate.benchmark.report import BenchmarkReport
 from costar_cli.evaluate.benchmark.tables import ResultRow, ResultTable
 from costar_cli.evaluate.plots.style import BLACK, BLUE, COLOURS, GREY, caption, figure, save, typeset
 from costar_cli.evaluate.report import PerStep
-from costar_cli.figure_style import label_text, spread_apart
+from costar_cli.figure_style import CUT, label_text, mark_cut, spread_apart
 
 __all__ = ["plot_horizons"]
 
@@ -28,6 +28,7 @@ _LABEL_GAP = 1.35 * _LABEL_POINTS / 72 / (_PANEL_HEIGHT_IN - 0.9)  # in heights 
 _LONGEST_LABEL = 28
 _ASIDE = 0.025  # steps between the error bars of two rows
 _FAR_ABOVE = 4  # times the median row: such a row would flatten the others
+_LONGEST_BAR = 0.5  # times its mean: a longer error bar is cut at the frame, and marked there
 _FAR_APART = 2.5  # times: with one scale for ours and the published rows, one of them would be flat
 
 
@@ -52,19 +53,20 @@ def plot_horizons(report: BenchmarkReport, path: Path) -> Path:
     aside_in = 0.3 + 0.06 * max(len(row.label) for table in report.tables for row in table.rows)
     with figure(0.5 + (_PANEL_WIDTH_IN + min(aside_in, 2.0)) * columns, 0.3 + _PANEL_HEIGHT_IN * len(lines)) as drawn:
         grid = drawn.subplots(len(lines), columns, squeeze=False)
+        cut = False
         for axes, line in zip(grid, lines, strict=True):
             for ax, panel in zip(axes, line, strict=False):
                 if panel is None:
                     ax.set_visible(False)
                     continue
-                _draw(ax, panel, styles)
+                cut |= _draw(ax, panel, styles)
                 ax.set_xlabel(f"Horizon τ ({label_text(report.step, _LONGEST_LABEL)}s)")
             for ax in axes[len(line) :]:
                 ax.set_visible(False)
             next(ax for ax in axes if ax.get_visible()).set_ylabel(_y_label(report))
         if any(row.sd is not None for table in report.tables for row in table.rows):
             theirs = "; published: over the paper's runs" if any(table.published for table in report.tables) else ""
-            caption(drawn, f"bars: ± {report.spread}{theirs}")
+            caption(drawn, f"bars: ± {report.spread}{theirs}", *[f"triangles at its edge: a bar that {CUT}"] * cut)
         return save(drawn, path)
 
 
@@ -95,18 +97,26 @@ def _pair(table: ResultTable) -> tuple[_Panel, _Panel | None]:
     )
 
 
-def _draw(ax: Axes, panel: _Panel, styles: Mapping[str, Style]) -> None:
+def _draw(ax: Axes, panel: _Panel, styles: Mapping[str, Style]) -> bool:
+    """Draw the rows; return whether an error bar is cut at the frame."""
     table = panel.table
     taus = np.arange(1, table.steps + 1)
     ax.set_title(panel.title, loc="left")
     ax.set_xticks(taus)
     ax.set_xlim(0.75, table.steps + 0.25)
     ax.set_ylim(0, panel.top)
+    cut = False
     for place, row in enumerate(panel.rows):
         beside = taus + _ASIDE * (place - (len(panel.rows) - 1) / 2)  # or the bars would hide each other
+        mean_H = _array(row.mean, table.steps)
         sd_H = None if row.sd is None else _array(row.sd, table.steps)
-        ax.errorbar(beside, _array(row.mean, table.steps), sd_H, elinewidth=0.7, capsize=0, **styles[row.name])
+        ax.errorbar(beside, mean_H, sd_H, elinewidth=0.7, capsize=0, **styles[row.name])
+        if sd_H is not None:  # where the mean itself leaves the panel, its label says where to
+            inside_H = np.where(mean_H <= panel.top, sd_H, np.nan)
+            for end_H in (mean_H + inside_H, mean_H - inside_H):
+                cut |= mark_cut(ax, beside, end_H, str(styles[row.name]["color"]))
     _label(ax, panel, styles)
+    return cut
 
 
 def _label(ax: Axes, panel: _Panel, styles: Mapping[str, Style]) -> None:
@@ -134,7 +144,16 @@ def _top(rows: Sequence[ResultRow], steps: int) -> float:
     if not peaks or max(peaks) == 0:
         return 1.0
     bound = _FAR_ABOVE * float(np.median(peaks))
-    return 1.06 * max(value for value in peaks if value <= bound or value == min(peaks))
+    highest_shown = max(value for value in peaks if value <= bound or value == min(peaks))
+    bars = [np.nanmax(mean_H + _bar(row, mean_H)) for row, mean_H in zip(rows, highest, strict=True)
+            if np.isfinite(mean_H).any() and np.nanmax(mean_H) <= highest_shown]  # fmt: skip
+    return 1.06 * float(max(highest_shown, *bars))
+
+
+def _bar(row: ResultRow, mean_H: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return how much room a row's error bars get above their means."""
+    sd_H = np.zeros_like(mean_H) if row.sd is None else np.nan_to_num(_array(row.sd, len(mean_H)))
+    return np.minimum(sd_H, _LONGEST_BAR * mean_H)
 
 
 def _styles(names: Sequence[str]) -> dict[str, Style]:

@@ -40,7 +40,7 @@ def shifted(panel: Panel) -> ShiftedArrays:
 def exploded(panel: Panel, queries: Queries) -> ShiftedArrays:
     """Return one row per query: the factual history up to the origin, then the plan and the known answers.
 
-    This copies every history; it serves tests and yardsticks. Models encode a panel once instead.
+    This copies every history. Models encode a panel once instead.
     """
     origin, tau = queries.origin.astype(np.int64), queries.horizon
     rows = panel.take(queries.subject.astype(np.int64))

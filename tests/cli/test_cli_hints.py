@@ -1,0 +1,85 @@
+"""What the verbs suggest to do next: commands that work as they are, wherever the files of this run are."""
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import typer
+from cli_world import REPOSITORY, TINY_COHORT, Run
+
+from costar_cli.app import app
+from costar_cli.commands.hints import CARRIED, LACKS, next_command
+
+Call = Callable[..., Run]
+FEW = ["--epochs", "1", "--members", "1", "--threads", "1"]
+EXAMPLE = REPOSITORY / "examples" / "own-data"
+
+
+def words(command: str) -> list[str]:
+    """A suggested command as arguments."""
+    program, *arguments = shlex.split(command)
+    assert program == "costar"
+    return arguments
+
+
+def test_a_hint_knows_which_of_the_flags_to_repeat_each_verb_takes() -> None:
+    root = typer.main.get_command(app)
+    commands = {"ingest table": root.commands["ingest"].commands["table"]}  # type: ignore[attr-defined]
+    commands |= {verb: root.commands[verb] for verb in ("pretrain", "finetune", "evaluate", "whatif")}  # type: ignore[attr-defined]
+    for verb, command in commands.items():
+        taken = {option.name for option in command.params}
+        assert [name for name in CARRIED if name not in taken] == list(LACKS.get(verb, ())), verb
+
+
+def test_a_hint_is_quoted_for_a_shell() -> None:
+    assert next_command({"workspace": "my ward"}, "evaluate", data=Path("a b.h5")) == (
+        "costar evaluate --workspace 'my ward' --data 'a b.h5'"
+    )
+
+
+def test_every_hint_of_a_pipeline_with_files_of_its_own_works_when_pasted(tmp_path: Path, call: Call) -> None:
+    settings = tmp_path / "my settings.toml"
+    settings.write_text("[finetune]\nhidden = 8\n")
+    given = ["-w", "miss", "-c", settings, "--preset", "quick"]
+    run = call("simulate", "tumor", *TINY_COHORT, *given, "-o", "cohort.h5", "--json")
+    [pretrain] = run.document["next"]
+    shared = f"--workspace miss --preset quick --config '{settings}'"
+    assert pretrain == f"costar pretrain {shared} --data cohort.h5"
+    run = call(*words(pretrain), *FEW, "-o", "enc-ct.h5", "--json")
+    [finetune] = run.document["next"]
+    assert finetune == f"costar finetune {shared} --data cohort.h5 --start enc-ct.h5"
+    run = call(*words(finetune), *FEW, "-o", "mine.h5", "--json")
+    adapt, evaluate = run.document["next"]
+    assert adapt == f"costar finetune {shared} --domain target --data cohort.h5 --start mine.h5"
+    assert evaluate == f"costar evaluate --workspace miss --config '{settings}' --data cohort.h5 --model mine.h5"
+    assert call(*words(adapt), *FEW).code == 0
+    run = call(*words(evaluate), "--bootstrap", 0, "--no-plots", "--json")
+    [whatif] = run.document["next"]
+    assert whatif == (
+        f"costar whatif --workspace miss --config '{settings}' --subject ID --plan plan.json "
+        "--data cohort.h5 --model mine.h5"
+    )
+
+
+def test_a_model_from_scratch_or_of_another_method_is_adapted_as_it_was_made(trained: Path, call: Call) -> None:
+    run = call("finetune", "--from", "scratch", *FEW, "--data", trained / "data.h5", "--json")
+    adapt, _ = run.document["next"]
+    assert adapt == f"costar finetune --from scratch --domain target --data {trained / 'data.h5'}"
+    assert call(*words(adapt), *FEW).code == 0
+    run = call("finetune", "--method", "msm", "--data", trained / "data.h5", "-o", "weighted.h5", "--json")
+    adapt, _ = run.document["next"]
+    assert adapt == (f"costar finetune --method msm --domain target --data {trained / 'data.h5'} --start weighted.h5")
+    assert call(*words(adapt)).code == 0
+
+
+@pytest.mark.parametrize("flags", [["-w", "miss"], []])
+def test_what_the_environment_says_needs_no_flag(flags: list[str], call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COSTAR_WORKSPACE", "place")
+    table, schema = EXAMPLE / "small.csv", EXAMPLE / "schema.toml"
+    run = call("ingest", "table", table, "--schema", schema, *flags, "--json")
+    assert run.document["next"] == ["costar pretrain" + " --workspace miss" * bool(flags)]
+    run = call("ingest", "table", table, "--init", *flags, "--json")
+    again = f"costar ingest table{' --workspace miss' * bool(flags)} {table} --schema schema.toml"
+    assert run.document["next"] == [again]
+    assert call(*words(again), "--overwrite").code == 0

@@ -1,0 +1,37 @@
+"""What the terminal says of an evaluation beside its numbers: what kind of answers they rest on, and how many."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import evaluate_worlds as worlds
+
+from costar_cli.commands.evaluation import _show
+from costar_cli.config.models import EvaluateConfig
+from costar_cli.evaluate import run_evaluation
+from costar_cli.ui.output import Output
+
+
+def shown(data, capsys):
+    report = run_evaluation(data, [worlds.candidate(worlds.oracle(data))], EvaluateConfig(bootstrap=0))
+    _show(SimpleNamespace(out=Output("evaluate")), report)
+    return report, capsys.readouterr().out.splitlines()
+
+
+def test_factual_outcomes_are_called_so_with_their_subjects_and_queries(capsys):
+    data = worlds.dataset(name="my-cohort")
+    sets = {part: {"rolling_origin": worlds.factual_queries(data.panels[part], 6)} for part in data.queries}
+    report, lines = shown(replace(data, queries=sets), capsys)
+    (line,) = (line for line in lines if line.startswith("supervised: "))
+    row = report.row("supervised", "COSTAR")
+    assert line == (
+        "supervised: factual outcomes (what followed the treatments that were given), "
+        f"{row.subjects} subjects of source/test, {row.scored[0]} scored queries per step"
+    )
+
+
+def test_counterfactual_outcomes_are_called_so_and_steps_may_differ_in_queries(capsys):
+    _, lines = shown(worlds.dataset(), capsys)
+    assert [line for line in lines if line.startswith(("zero-shot: ", "supervised: "))] == [
+        f"{setup}: counterfactual outcomes, 12 subjects of {part}, 96 to 144 scored queries per step"
+        for setup, part in (("zero-shot", "target/test"), ("supervised", "source/test"))
+    ]

@@ -1,0 +1,176 @@
+"""Three kinds of data, every method and variant fitted to them, and questions to the models."""
+
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from costar_cli.artifact import Artifact
+from costar_cli.config.baselines import METHOD_SETTINGS
+from costar_cli.config.linear_gaussian import LinearGaussianConfig
+from costar_cli.config.models import Config, EncoderConfig, FinetuneConfig, RuntimeConfig, TumorConfig
+from costar_cli.methods import METHODS, FittedModel
+from costar_cli.methods.base import Method
+from costar_cli.panel import Dataset, Panel, Queries
+from costar_cli.panel.linear_gaussian import simulate_linear
+from costar_cli.panel.tumor import simulate_tumor
+from costar_cli.reporting import NullReporter
+from costar_cli.train import Trained, finetune
+from tests.methods.linear_worlds import random_dataset
+
+__all__ = [
+    "EXACT",
+    "NAMES",
+    "SIZES",
+    "WORLDS",
+    "Case",
+    "as_model",
+    "close",
+    "fit",
+    "padded",
+    "registered",
+    "trained",
+    "without_dropout",
+    "world",
+]
+
+# COSTAR with other choices: settings of the encoder, settings of the fit.
+VARIANTS: dict[str, tuple[dict[str, str], dict[str, str]]] = {
+    "costar, vt": ({"architecture": "vt"}, {}),
+    "costar, ct": ({"architecture": "ct"}, {}),
+    "costar, temporal": ({"blocks": "temporal"}, {"step_weights": "uniform"}),
+    "costar, feature": ({"blocks": "feature"}, {"step_weights": "sq_inverse"}),
+    "costar, absolute": ({"feature_encoding": "absolute", "pool": "token"}, {}),
+    "costar, taught": ({}, {"decoder": "autoregressive"}),
+    "costar, vt and one step": ({"architecture": "vt_relative"}, {"decoder": "autoregressive_one_step"}),
+}
+NAMES = [*METHODS, *VARIANTS]
+WORLDS = ["tumor", "linear", "ward"]
+SIZES = {"train": 16, "val": 6, "test": 4, "target_train": 5, "target_val": 4, "target_test": 6, "steps": 11}
+CPU = RuntimeConfig(device="cpu")
+# Adam makes full steps of gradients that are pure rounding error, so runs that round differently are compared in
+# float64, where such steps vanish.
+EXACT = RuntimeConfig(device="cpu", precision="float64")
+
+
+def registered(name: str) -> Method:
+    """The method of a name, or of a variant's."""
+    return METHODS[name.partition(",")[0]]
+
+
+@cache
+def world(name: str) -> Dataset:
+    """Classes of treatments and a static, or a binary treatment and covariates, or everything at once: a ward."""
+    if name == "tumor":
+        return simulate_tumor(TumorConfig(**SIZES, horizon=3, seed=3), NullReporter())
+    if name == "linear":
+        return simulate_linear(LinearGaussianConfig(**SIZES, horizon=3, seed=3), NullReporter())
+    return ward()
+
+
+def ward() -> Dataset:
+    """Stays of 2 to 9 steps: 3 covariates, 3 treatments in any combination, 2 outcomes with holes, 2 statics."""
+    dataset, rng = random_dataset((3, 3, 2, 2), one_hot=False, horizon=3, n=24), np.random.default_rng(4)
+
+    def with_holes(panel: Panel) -> Panel:
+        return replace(panel, outcome_observed=panel.observed_outcomes & (rng.random(panel.outcomes.shape) < 0.8))
+
+    return replace(dataset, panels={part: with_holes(panel) for part, panel in dataset.panels.items()})
+
+
+def padded(panel: Panel, steps: int = 9) -> Panel:
+    """The panel with longer padding, the mask of outcomes included."""
+    pad = ((0, 0), (0, steps), (0, 0))
+    names = [
+        "covariates",
+        "treatments",
+        "outcomes",
+        *(["outcome_observed"] if panel.outcome_observed is not None else []),
+    ]
+    return replace(panel, **{name: np.pad(getattr(panel, name), pad) for name in names})
+
+
+def without_dropout(config: Config) -> Config:
+    """The same settings with every network's dropout at 0."""
+    networks = {name: without_dropout(value) for name, value in config if isinstance(value, Config)}
+    return config.model_copy(update=networks | ({"dropout": 0.0} if hasattr(config, "dropout") else {}))
+
+
+def fit(
+    method: str,
+    dataset: Dataset,
+    path: Path,
+    *,
+    domain: str = "source",
+    start: FittedModel | None = None,
+    runtime: RuntimeConfig = CPU,
+    dropout: bool = True,
+    **changes: object,
+) -> Trained:
+    encoder, own = None, {}
+    if registered(method).name == "costar" and start is None:
+        shape, own = VARIANTS.get(method, ({}, {}))
+        encoder = EncoderConfig(width=8, heads=2, clip_distance=4, **shape)
+    values = {"epochs": 2, "patience": 2, "batch_size": 8, "hidden": 16, "seed": 5, "members": 2, "encoder": encoder}
+    config = FinetuneConfig(**{**values, **own, **changes})
+    settings = METHOD_SETTINGS[method]() if method in METHOD_SETTINGS else None
+    if not dropout:
+        config, settings = without_dropout(config), settings and without_dropout(settings)
+    path.mkdir(exist_ok=True)
+    return finetune(
+        dataset,
+        config,
+        runtime,
+        domain=domain,
+        start=start,
+        checkpoint=path / "run.h5",
+        fingerprint="f",
+        reporter=NullReporter(),
+        method=registered(method),
+        settings=settings,
+    )
+
+
+def as_model(method: str, trained: Trained) -> FittedModel:
+    return registered(method).load(Artifact("model", trained.arrays, trained.meta, trained.parents, digest="d"))
+
+
+@cache
+def trained(method: str, data: str) -> Trained:
+    with TemporaryDirectory() as folder:
+        return fit(method, world(data), Path(folder))
+
+
+@dataclass(frozen=True)
+class Case:
+    """A fitted model, the panel that it is asked about, and how treatments are encoded there."""
+
+    name: str
+    data: str
+    model: FittedModel
+    panel: Panel
+    one_hot: bool
+
+    def treatments(self, rng: np.random.Generator, *shape: int) -> np.ndarray:
+        width = self.panel.treatments.shape[-1]
+        if self.one_hot:
+            return np.eye(width, dtype=np.uint8)[rng.integers(width, size=shape)]
+        return rng.integers(2, size=(*shape, width)).astype(np.uint8)
+
+    def other(self, plan: np.ndarray) -> np.ndarray:
+        return np.roll(plan, 1, axis=-1) if self.one_hot else 1 - plan
+
+    def ask(self, n: int = 24, seed: int = 0) -> Queries:
+        rng = np.random.default_rng(seed)
+        subject = rng.integers(self.panel.n_subjects, size=n).astype(np.int32)
+        origin = (rng.random(n) * self.panel.length[subject]).astype(np.int16)
+        return Queries(subject, origin, self.treatments(rng, n, self.model.horizon))
+
+    def answer(self, queries: Queries, panel: Panel | None = None) -> np.ndarray:
+        return self.model.rollout(panel or self.panel, queries)
+
+
+def close(actual: np.ndarray, expected: np.ndarray, *, rtol: float = 1e-4) -> None:
+    np.testing.assert_allclose(actual, expected, rtol=rtol, atol=rtol * np.abs(expected).max(initial=0))

@@ -1,0 +1,161 @@
+"""The invariants of design.md section 6 about training, for every method and variant."""
+
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from costar_cli.config.models import EncoderConfig
+from costar_cli.panel import Dataset, Part
+from costar_cli.train import Trained, loop
+from tests.methods.invariant_worlds import (
+    EXACT,
+    NAMES,
+    SIZES,
+    as_model,
+    fit,
+    padded,
+    registered,
+    trained,
+    world,
+)
+from tests.train.worlds import run_pretrain
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def method(request) -> str:
+    return request.param
+
+
+def test_same_seed_gives_the_same_predictions_and_another_seed_others(method: str, tmp_path: Path) -> None:
+    dataset = world("tumor")
+    first = trained(method, "tumor")
+    again, other = (fit(method, dataset, tmp_path / str(seed), seed=seed) for seed in (5, 6))
+    assert first.meta == again.meta
+    assert all(np.array_equal(first.arrays[name], again.arrays[name]) for name in first.arrays)
+    panel, queries = dataset.panel("target", "test"), dataset.queries[Part("target", "test")]["sequence"]
+    answers = [as_model(method, model).rollout(panel, queries) for model in (first, again, other)]
+    assert np.array_equal(answers[0], answers[1])
+    assert registered(method).single or not np.array_equal(answers[0], answers[2])
+
+
+@pytest.mark.parametrize("data", ["tumor", "ward"])
+def test_members_trained_together_equal_members_trained_apart(method: str, data: str, tmp_path: Path) -> None:
+    together, apart = (
+        fit(method, world(data), tmp_path / str(group), runtime=EXACT.model_copy(update={"group": group}))
+        for group in (2, 1)
+    )
+    assert together.arrays.keys() == apart.arrays.keys()
+    for name, values in apart.arrays.items():
+        np.testing.assert_allclose(together.arrays[name], values, rtol=1e-5, atol=1e-7, err_msg=name)
+    assert registered(method).single or together.meta["members"] == 2
+
+
+def longer(dataset: Dataset) -> Dataset:
+    """The data set with more padding where it is learned from and selected on."""
+    parts = {part: padded(panel) for part, panel in dataset.panels.items() if part.split != "test"}
+    return replace(dataset, panels={**dataset.panels, **parts})
+
+
+@pytest.mark.parametrize("observed", ["some", "all"])
+def test_padding_changes_no_trained_weight(method: str, observed: str, tmp_path: Path) -> None:
+    """Masks of dropout are drawn for padded steps, too: without dropout, weights differ by rounding alone.
+
+    A mask of what was observed hides padded targets, too: also without it.
+    """
+    data = world("ward") if observed == "some" else without_holes(world("ward"))
+    usual, more = (
+        fit(method, dataset, tmp_path / name, runtime=EXACT, dropout=False, epochs=1, members=1)
+        for name, dataset in (("usual", data), ("more", longer(data)))
+    )
+    same_weights(usual, more)
+
+
+@pytest.mark.parametrize("choice", [{}, {"ssl_loss": "spectral"}, {"components": False}], ids=str)
+@pytest.mark.parametrize("architecture", ["costar", "vt", "vt_relative", "ct"])
+def test_padding_changes_no_weight_of_a_pretrained_encoder(architecture: str, choice: dict, tmp_path: Path) -> None:
+    """As above, and without augmentation, whose jitter is drawn for padded steps."""
+    encoder = EncoderConfig(architecture=architecture, width=8, heads=2, clip_distance=4, dropout=0)
+    usual, more = (
+        run_pretrain(
+            dataset,
+            folder(tmp_path, name),
+            EXACT,
+            encoder=encoder,
+            augment_probability=0,
+            epochs=1,
+            members=1,
+            **choice,
+        )
+        for name, dataset in (("usual", world("ward")), ("more", longer(world("ward"))))
+    )
+    same_weights(usual, more)
+
+
+def without_holes(dataset: Dataset) -> Dataset:
+    panels = {part: replace(panel, outcome_observed=None) for part, panel in dataset.panels.items()}
+    return replace(dataset, panels=panels)
+
+
+def same_weights(usual: Trained, more: Trained) -> None:
+    assert usual.arrays.keys() == more.arrays.keys()
+    for name, values in usual.arrays.items():
+        np.testing.assert_allclose(more.arrays[name], values, rtol=1e-5, atol=1e-7, err_msg=name)
+
+
+def folder(path: Path, name: str) -> Path:
+    (path / name).mkdir()
+    return path / name
+
+
+def interrupt_training(monkeypatch: pytest.MonkeyPatch, at: int) -> Callable[[], int]:
+    """Send Ctrl-C in a training step; return what tells how many steps were taken."""
+    taken, step = [0], loop.training_step
+
+    def counted_step(*args: object) -> object:
+        taken[0] += 1
+        if taken[0] == at:
+            signal.raise_signal(signal.SIGINT)
+        return step(*args)
+
+    monkeypatch.setattr(loop, "training_step", counted_step)
+    return lambda: taken[0]
+
+
+@pytest.mark.parametrize("share", [0.35, 0.85])
+def test_an_interrupted_fit_continues_to_the_same_weights(
+    method: str, share: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = world("tumor")
+    count = interrupt_training(monkeypatch, at=0)
+    whole = fit(method, dataset, tmp_path / "whole")
+    steps = count()
+    monkeypatch.undo()
+    assert (steps == 0) == (whole.meta["stages"] == [])  # fits in closed form have nothing to continue
+    if steps:
+        interrupt_training(monkeypatch, at=max(1, int(share * steps)))
+        with pytest.raises(KeyboardInterrupt):
+            fit(method, dataset, tmp_path / "cut")
+        monkeypatch.undo()
+    continued = fit(method, dataset, tmp_path / "cut")
+    assert whole.meta == continued.meta
+    assert all(np.array_equal(whole.arrays[name], continued.arrays[name]) for name in whole.arrays)
+
+
+def test_few_shot_starts_from_the_source_model_and_leaves_it_alone(method: str, tmp_path: Path) -> None:
+    dataset, source = world("tumor"), trained(method, "tumor")
+    model, panel = as_model(method, source), dataset.panel("target", "test")
+    queries = dataset.queries[Part("target", "test")]["sequence"].take(slice(0, 50))
+    before = model.rollout(panel, queries)
+    target = fit(method, dataset, tmp_path, domain="target", start=model, epochs=1)
+    assert np.array_equal(model.rollout(panel, queries), before)
+    assert target.meta["trained_on"] == {"source/train": SIZES["train"], "target/train": SIZES["target_train"]}
+    assert target.meta["domain"] == "target"
+    scalers = [name for name in target.arrays if name.startswith("scaler/")]
+    assert all(np.array_equal(target.arrays[name], source.arrays[name]) for name in scalers)
+    adapted = as_model(method, target).rollout(panel, queries)
+    assert adapted.shape == before.shape
+    assert np.isfinite(adapted).all()
