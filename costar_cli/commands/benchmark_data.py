@@ -58,12 +58,6 @@ SIMULATED: Mapping[str, Simulated] = {
     "linear": Simulated("linear-gaussian", "simulate.linear", _linear),
 }
 
-PARTS_OF: dict[SetupName, tuple[str, ...]] = {
-    "zero-shot": ("source/train", "source/val", "target/test"),
-    "few-shot": ("source/train", "source/val", "target/train", "target/val", "target/test"),
-    "supervised": ("source/train", "source/val", "source/test"),
-}
-
 
 @dataclass(frozen=True)
 class BenchData:
@@ -84,8 +78,9 @@ class BenchData:
     @property
     def setups(self) -> list[SetupName]:
         """Return the set-ups that the data set has the parts for."""
-        known = self.parts
-        return [name for name, parts in PARTS_OF.items() if known is None or set(parts) <= set(known)]
+        from costar_cli.evaluate import SETUPS
+
+        return [name for name, setup in SETUPS.items() if self.parts is None or setup.parts <= set(self.parts)]
 
 
 def choose_data(text: str) -> BenchData:

@@ -1,9 +1,10 @@
 """The bodies of `costar inspect --report` and `--export`: a data set described, and written as tables."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from costar_cli.commands.hints import next_command
+from costar_cli.config.choices import FormatName
 from costar_cli.errors import ArtifactError, MismatchError
 from costar_cli.ui.output import Output
 
@@ -11,9 +12,8 @@ if TYPE_CHECKING:
     from costar_cli.panel import Dataset
     from costar_cli.panel.report_model import DataReport
 
-__all__ = ["FormatName", "run_export", "run_report"]
+__all__ = ["run_export", "run_report"]
 
-FormatName = Literal["parquet", "csv"]
 TERMINAL = Path("-")
 MAKE = "a data set comes from `costar simulate` or `costar ingest`"
 

@@ -10,6 +10,7 @@ __all__ = [
     "DeviceName",
     "DomainName",
     "EdgesName",
+    "FormatName",
     "InitName",
     "MethodName",
     "PlansName",
@@ -25,6 +26,7 @@ DecoderName = Literal["non_autoregressive", "stepped", "autoregressive", "autore
 DeviceName = Literal["auto", "cpu", "cuda"]
 DomainName = Literal["source", "target"]
 EdgesName = Literal["fixed", "fit"]
+FormatName = Literal["parquet", "csv"]
 InitName = Literal["pretrained", "scratch"]
 CLOSED_FORM: Final = frozenset({"msm", "ridge", "last-value"})  # methods of one member, whatever others have
 MethodName = Literal["costar", "msm", "rmsn", "crn", "crn-erm", "gnet", "ct", "ct-erm", "edct", "ridge", "last-value"]

@@ -2,16 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
+from costar_cli.config.choices import SetupName
 from costar_cli.errors import MismatchError, UsageError
 from costar_cli.evaluate.published import display_name
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset, Domain, PanelSchema, Part
 
 __all__ = ["SETUPS", "Candidate", "Job", "Setup", "SetupName", "check_compatible", "plan_jobs"]
-
-SetupName = Literal["zero-shot", "few-shot", "supervised"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +20,12 @@ class Setup:
     name: SetupName
     trained: Domain
     test: Part
+
+    @property
+    def parts(self) -> set[str]:
+        """Return the names of the parts that it takes: few-shot starts from a model of the source."""
+        domains: set[Domain] = {"source", self.trained}
+        return {f"{domain}/{split}" for domain in domains for split in ("train", "val")} | {str(self.test)}
 
 
 SETUPS: Mapping[SetupName, Setup] = {

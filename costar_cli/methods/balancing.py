@@ -1,20 +1,20 @@
 """Balanced representations: the head of CRN, EDCT and CT, its losses, and how much balance counts (spec models C.0)."""
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from costar_cli.methods.stage import steps_per_epoch
+from costar_cli.panel import TreatmentMode
 
 __all__ = [
     "LEAST_WEIGHT",
     "AlphaSchedule",
     "Balanced",
     "BalancingHead",
-    "TreatmentMode",
     "masked_mean",
     "reverse_gradient",
     "squared_error",
@@ -23,7 +23,6 @@ __all__ = [
     "unknown_treatment",
 ]
 
-TreatmentMode = Literal["multiclass", "multilabel"]
 LEAST_WEIGHT = 1e-6  # of what a mean is taken over: less than one outcome of very many
 
 

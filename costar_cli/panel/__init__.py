@@ -4,7 +4,7 @@ from costar_cli.panel.dataset import Dataset, Domain, Location, Part, Split
 from costar_cli.panel.panel import Panel
 from costar_cli.panel.queries import Queries
 from costar_cli.panel.scale import Scaler
-from costar_cli.panel.schema import ErrorUnit, PanelSchema, TreatmentEncoding, Variable
+from costar_cli.panel.schema import ErrorUnit, PanelSchema, TreatmentEncoding, TreatmentMode, Variable
 
 __all__ = [
     "Dataset",
@@ -18,5 +18,6 @@ __all__ = [
     "Scaler",
     "Split",
     "TreatmentEncoding",
+    "TreatmentMode",
     "Variable",
 ]

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from costar_cli.config.choices import DomainName
 from costar_cli.errors import DataError, UsageError
 from costar_cli.panel.panel import Panel
 from costar_cli.panel.queries import Queries
@@ -19,7 +20,7 @@ __all__ = ["Dataset", "Domain", "Location", "Part", "Split"]
 MOST_DIGITS = 19  # of a subject's number, an int64
 MOST_COMPARED = 20_000  # labels searched for a near one
 
-Domain = Literal["source", "target"]
+Domain = DomainName
 Split = Literal["train", "val", "test"]
 
 

@@ -6,10 +6,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-__all__ = ["ErrorUnit", "PanelSchema", "TreatmentEncoding", "Variable"]
+__all__ = ["ErrorUnit", "PanelSchema", "TreatmentEncoding", "TreatmentMode", "Variable"]
 
 FROZEN = ConfigDict(frozen=True, extra="forbid")
 
+TreatmentMode = Literal["multiclass", "multilabel"]
 Name = Annotated[str, StringConstraints(pattern=r"^\S(.*\S)?$")]  # one line, no space around it
 
 
@@ -34,7 +35,7 @@ class TreatmentEncoding(BaseModel):
 
     model_config = FROZEN
 
-    mode: Literal["multiclass", "multilabel"]
+    mode: TreatmentMode
     names: tuple[Name, ...]
     levels: tuple[tuple[Name, ...], ...]
     classes: tuple[tuple[int, ...], ...] = ()

@@ -18,7 +18,6 @@ from costar_cli.methods.balancing import (
     AlphaSchedule,
     Balanced,
     BalancingHead,
-    TreatmentMode,
     masked_mean,
     squared_error,
     treatment_cross_entropy,
@@ -37,7 +36,7 @@ from costar_cli.methods.recurrent.network import (
 )
 from costar_cli.methods.recurrent.stage import RecurrentStage, Rows
 from costar_cli.methods.windows import Batch, Column, OriginRows, SubjectRows, decoder_training
-from costar_cli.panel import Panel
+from costar_cli.panel import Panel, TreatmentMode
 from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["CrnMethod", "CrnModel", "CrnStage", "crn_decoder", "crn_encoder"]

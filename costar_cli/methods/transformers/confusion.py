@@ -16,7 +16,6 @@ from costar_cli.config.models import TrainingConfig
 from costar_cli.config.transformers import Balancing
 from costar_cli.methods.balancing import (
     AlphaSchedule,
-    TreatmentMode,
     masked_mean,
     reverse_gradient,
     squared_error,
@@ -26,6 +25,7 @@ from costar_cli.methods.balancing import (
 )
 from costar_cli.methods.members import Params, call_members, submodule
 from costar_cli.methods.transformers.network import BalancedNetwork
+from costar_cli.panel import TreatmentMode
 
 __all__ = ["TREATMENT", "Averages", "Objective", "Predicted", "Target", "predict_members"]
 

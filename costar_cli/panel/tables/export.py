@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from costar_cli.config.choices import FormatName
 from costar_cli.config.toml_text import toml_row, toml_value
 from costar_cli.errors import MismatchError, StorageError
 from costar_cli.panel.dataset import Dataset, Part
@@ -18,8 +19,6 @@ from costar_cli.panel.schema import PanelSchema, TreatmentEncoding, Variable
 from costar_cli.panel.tables.treatments import names_are_numbers
 
 __all__ = ["KeyNames", "dataset_to_frame", "export_dataset", "queries_to_frame", "schema_text"]
-
-Format = Literal["parquet", "csv"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,9 @@ class KeyNames:
         return cls(*(free(word) for word in words))
 
 
-def export_dataset(dataset: Dataset, folder: Path, form: Format = "parquet", *, overwrite: bool = False) -> list[Path]:
+def export_dataset(
+    dataset: Dataset, folder: Path, form: FormatName = "parquet", *, overwrite: bool = False
+) -> list[Path]:
     """Write a data set as tables, and return the files: `table`, `schema.toml`, and `queries` where there are any.
 
     A simulator's truth and what a data set says of its making are left out.
