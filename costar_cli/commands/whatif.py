@@ -31,7 +31,7 @@ __all__ = ["whatif"]
 def whatif(
     ctx: typer.Context,
     subject: Annotated[
-        str, typer.Option("--subject", "-s", help="Subject by number or label, in whatever domain and split")
+        str, typer.Option("--subject", "-s", help="Subject by its label, or by number where it has none")
     ],
     plan: Annotated[Path, typer.Option("--plan", "-p", help="JSON file of one or several named plans")],
     origin: Annotated[

@@ -92,26 +92,28 @@ class Dataset:
         return self.panels[part]
 
     def find_subject(self, subject: int | str) -> Location:
-        """Return where a subject is, in whatever domain and split, by its label or its number.
+        """Return where a subject is, in whatever domain and split, by what the data call it.
+
+        A label is compared as text, letter by letter: `7` is not `07`. Subjects without labels are called by number.
 
         Raises:
             UsageError: no subject is called so; the message names what exists.
         """
         wanted = str(subject).strip()
+        number = _whole_number(wanted)
         for part, panel in self.panels.items():
-            if panel.label is not None and len(rows := np.flatnonzero(panel.label == wanted)):
-                return Location(part, int(rows[0]))
-        number = int(wanted) if wanted.lstrip("-").isdecimal() and len(wanted) < MOST_DIGITS else None
-        for part, panel in self.panels.items():
-            if number is not None and len(rows := np.flatnonzero(panel.subject_id == number)):
+            called, name = (panel.subject_id, number) if panel.label is None else (panel.label, wanted)
+            if name is not None and len(rows := np.flatnonzero(called == name)):
                 return Location(part, int(rows[0]))
         raise UsageError(f"no subject {subject} in the data set", where="--subject", fix=self._subjects(wanted))
 
     def _subjects(self, wanted: str) -> str:
-        """Say which subjects there are: near labels, or the ranges of numbers."""
+        """Say which subjects there are: labels that are near or the same number, or the ranges of numbers."""
         filled = {part: panel for part, panel in self.panels.items() if panel.n_subjects}
         labels = [str(name) for panel in filled.values() if panel.label is not None for name in panel.label]
-        near = get_close_matches(wanted, labels[:MOST_COMPARED], n=3) if labels else []
+        number = _whole_number(wanted)
+        same = [label for label in labels if _whole_number(label) == number is not None]
+        near = same[:3] or get_close_matches(wanted, labels[:MOST_COMPARED], n=3)
         if near:
             return f"did you mean {' or '.join(near)}?"
         if labels:
@@ -119,3 +121,8 @@ class Dataset:
             return f"choose from {shown}"
         ranges = (f"{part}: {p.subject_id.min()} to {p.subject_id.max()}" for part, p in filled.items())
         return f"choose from {'; '.join(ranges)}"
+
+
+def _whole_number(text: str) -> int | None:
+    """Return the number that a text spells, None where it spells none or one that no id can be."""
+    return int(text) if text.lstrip("-").isdecimal() and len(text) < MOST_DIGITS else None

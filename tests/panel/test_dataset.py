@@ -34,6 +34,36 @@ def test_unknown_subject_is_an_error_that_names_the_ranges(tumor_dataset: Datase
     assert "target/test: 73 to 81" in caught.value.fix
 
 
+def with_labels(dataset: Dataset, form: str) -> Dataset:
+    panels = {
+        part: replace(panel, label=np.array([form.format(i + 1) for i in panel.subject_id]))
+        for part, panel in dataset.panels.items()
+    }
+    return replace(dataset, panels=panels)
+
+
+def test_a_label_is_found_by_its_exact_text_and_by_no_number(tumor_dataset: Dataset):
+    padded = with_labels(tumor_dataset, "{:02d}")
+    location = padded.find_subject("07")
+    assert padded.panels[location.part].names[location.row] == "07"
+    for number in ("7", 7, "+7", "7.0"):  # subject number 7 is called 08
+        with pytest.raises(UsageError, match="no subject"):
+            padded.find_subject(number)
+    with pytest.raises(UsageError) as caught:
+        padded.find_subject("7")
+    assert caught.value.fix == "did you mean 07?"
+    with pytest.raises(UsageError) as caught:
+        with_labels(tumor_dataset, "{:03d}").find_subject("07")
+    assert caught.value.fix == "did you mean 007?"
+
+
+def test_a_number_finds_no_subject_that_has_a_name(tumor_dataset: Dataset):
+    named = with_labels(tumor_dataset, "patient {}")
+    with pytest.raises(UsageError) as caught:
+        named.find_subject("0")
+    assert "source/train: patient 1, ..." in str(caught.value.fix)
+
+
 def test_missing_part_is_an_error_that_names_the_parts(tumor_dataset: Dataset):
     source_only = {part: panel for part, panel in tumor_dataset.panels.items() if part.domain == "source"}
     dataset = replace(tumor_dataset, panels=source_only, queries={}, truth={})
