@@ -1,7 +1,9 @@
 """The wheel: it builds, holds what it must, and works where only it and its dependencies are installed."""
 
+import email
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -18,7 +20,7 @@ def run(*command: object, **options: object) -> str:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     files = run("git", "ls-files", "-co", "--exclude-standard", cwd=ROOT).splitlines()
-    for name in [f for f in files if f.startswith(("costar_cli/", "simulators/", "pyproject", "README"))]:
+    for name in [f for f in files if f.startswith(("costar_cli/", "simulators/", "pyproject", "README", "LICENSE"))]:
         if (ROOT / name).is_file():
             target = source / name
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -36,6 +38,25 @@ def test_wheel_holds_packages_types_and_published_tables_but_no_tests(wheel: Pat
     for expected in ("costar_cli/py.typed", "simulators/py.typed", "costar_cli/evaluate/published/zero_shot.csv"):
         assert expected in names
     assert len([name for name in names if name.endswith(".csv")]) == 5
+
+
+@pytest.mark.slow
+def test_wheel_carries_its_licence_and_says_who_made_it(wheel: Path):
+    archive = zipfile.ZipFile(wheel)
+    (licence,) = (name for name in archive.namelist() if name.endswith(".dist-info/licenses/LICENSE"))
+    assert archive.read(licence) == (ROOT / "LICENSE").read_bytes()
+    (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+    facts = email.message_from_bytes(archive.read(metadata))
+    assert (facts["License-Expression"], facts["License-File"]) == ("Apache-2.0", "LICENSE")
+    assert facts["Author"] == "costar developers"
+    assert "Typing :: Typed" in facts.get_all("Classifier")
+
+
+def test_the_citation_names_the_licence_and_the_version_of_the_package():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    lines = (ROOT / "CITATION.cff").read_text("utf-8").splitlines()
+    assert f"version: {project['version']}" in lines
+    assert f"license: {project['license']}" in lines
 
 
 @pytest.mark.slow
