@@ -31,10 +31,11 @@ def build_report(
     from costar_cli.artifact import read_header
     from costar_cli.config.models import EvaluateConfig
     from costar_cli.evaluate.benchmark import BenchmarkReport
+    from costar_cli.evaluate.published import is_published_data
 
     found = _collect_scores(bench, cells, outcome)
     headers = {seed: read_header(bench.data_file(seed)) for seed in bench.seeds if bench.data_file(seed).exists()}
-    embedded = any(header.meta["config"].get("embedded") for header in headers.values())
+    published = all(is_published_data(h.meta["name"], h.meta["config"]) for h in headers.values())
     shared = found.report
     return BenchmarkReport(
         dataset=shared.dataset if shared else bench.data.name,
@@ -45,20 +46,20 @@ def build_report(
         level=bench.settings[EvaluateConfig].level,
         horizon=shared.horizon if shared else 0,
         step=shared.step if shared else "step",
-        tables=_tables(bench, found, setups, embedded=embedded),
+        tables=_tables(bench, found, setups, published=published),
         costs=tuple(_collect_costs(bench, cells, outcome, ledger)),
         failures=tuple(_failures(cells, outcome)),
     )
 
 
-def _tables(bench: Bench, found: _Scores, setups: Sequence[SetupName], *, embedded: bool) -> "tuple[ResultTable, ...]":
+def _tables(bench: Bench, found: _Scores, setups: Sequence[SetupName], *, published: bool) -> "tuple[ResultTable, ...]":
     from costar_cli.config.models import EvaluateConfig
     from costar_cli.evaluate.benchmark import DataSetFacts, build_tables
 
     if found.report is None:
         return ()
     config, report = bench.settings[EvaluateConfig], found.report
-    facts = DataSetFacts(report.dataset, report.horizon, report.unit.factor, embedded=embedded)
+    facts = DataSetFacts(report.dataset, report.horizon, report.unit.factor, published=published)
     return build_tables(found.scores, facts, config, setups=setups, reporter=bench.reporter)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Literal
+from typing import Any, Final, Literal
 
 from costar_cli.evaluate.query_sets import Truth
 
@@ -15,6 +15,7 @@ __all__ = [
     "Recomputed",
     "Table",
     "display_name",
+    "is_published_data",
     "paper_truth",
     "published_row",
     "read_published",
@@ -45,10 +46,85 @@ DISPLAY_NAMES: Mapping[str, str] = {
 
 STEPS = range(1, 7)
 
+# The settings of the published data, as a data set's file keeps them (spec datasets A.7, B.3 to B.6, C.2, C.3). What is
+# not here may differ: seeds, pairing, how many sequences are asked about.
+PROTOCOL: Final[Mapping[str, Mapping[str, object]]] = {
+    "tumor": {
+        "gamma": 10.0,
+        "target_gamma": 0.0,
+        "train": 10_000,
+        "val": 1_000,
+        "test": 1_000,
+        "target_train": 100,
+        "target_val": 1_000,
+        "target_test": 1_000,
+        "steps": 60,
+        "horizon": 6,
+        "plans": "sliding",
+    },
+    "mimic": {
+        "embedded": False,
+        "center": False,
+        "source_above": 19.0,
+        "source_to": 45.0,
+        "target_above": 85.0,
+        "target_to": None,
+        "min_hours": 20,
+        "hours": 100,
+        "horizon": 11,
+        "source_val": 0.10,
+        "source_test": 0.10,
+        "target_val": 0.10,
+        "target_test": 0.50,
+        "few_shot": 0.10,
+    },
+    "m5": {
+        "embedded": False,
+        "weekly_prices": 6_841_121,  # rows of Kaggle's sell_prices.csv
+        "source_category": "FOODS",
+        "target_category": "HOUSEHOLD",
+        "edges": "fixed",
+        "horizon": 6,
+        "source_val": 0.10,
+        "source_test": 0.10,
+        "target_val": 0.20,
+        "target_test": 0.50,
+        "few_shot": 0.10,
+        "train_items": None,
+        "val_items": None,
+        "test_items": None,
+        "target_train_items": None,
+        "target_val_items": None,
+        "target_test_items": None,
+    },
+}
+ICU_PATIENTS: Final[Mapping[str, int]] = {"source": 4_630, "target": 3_474}
+ICU_TOLERANCE: Final = 0.05  # extractions of MIMIC-III differ a little
+
 
 def display_name(method: str) -> str:
     """Return what tables and the paper call a method of the registry."""
     return DISPLAY_NAMES.get(method, method)
+
+
+def is_published_data(dataset: str, config: Mapping[str, Any]) -> bool:
+    """Return whether a data set is one that the published tables are about.
+
+    Tumours: simulated with the published confounding, cohort sizes, length and horizon. ICU: outcomes simulated on a
+    real MIMIC-Extract file with the published age groups, hours and shares, as many patients as published (within 5 %),
+    and the functions left as drawn. M5: Kaggle's own files, without limits on items.
+
+    Args:
+        dataset: its name.
+        config: the settings and facts that its file keeps; what an old file lacks counts as different.
+    """
+    protocol = PROTOCOL.get(dataset)
+    if protocol is None or any(name not in config or config[name] != value for name, value in protocol.items()):
+        return False
+    if dataset != "mimic":
+        return True
+    kept = config.get("kept", {})
+    return all(abs(kept.get(domain, 0) - n) <= ICU_TOLERANCE * n for domain, n in ICU_PATIENTS.items())
 
 
 @dataclass(frozen=True, slots=True)

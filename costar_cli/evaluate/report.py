@@ -18,6 +18,7 @@ from costar_cli.evaluate.setups import SetupName
 
 __all__ = ["Basis", "EvaluationReport", "PerStep", "Provenance", "ReportRow", "Unit"]
 
+# The last one is in old files: no row is published beside other data than the paper's.
 Basis = Literal["ours", "naive", "published, different protocol", "published, different data"]
 Row = dict[str, str | int | float | None]
 
@@ -128,17 +129,14 @@ class ReportRow:
         )
 
     @classmethod
-    def published_row(cls, published: PublishedRow, setup: SetupName, horizon: int, *, embedded: bool = False) -> Self:
-        """Return a printed row, averaged over the steps that our rows average, whatever the paper averaged.
-
-        `embedded` says that our data come from a cohort that stands in for the paper's.
-        """
+    def published_row(cls, published: PublishedRow, setup: SetupName, horizon: int) -> Self:
+        """Return a printed row, averaged over the steps that our rows average, whatever the paper averaged."""
         average = published.average_over(1, min(horizon, AVERAGED_STEPS))
         same_average = average is not None and published.average is not None and abs(average - published.average) < 1e-3
         return cls(
             setup=setup,
             label=published.row,
-            basis="published, different data" if embedded else "published, different protocol",
+            basis="published, different protocol",
             mean=PerStep(published.mean[:horizon], average),
             sd=PerStep(published.sd[:horizon], published.average_sd if same_average else None),
         )

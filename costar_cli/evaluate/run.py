@@ -9,7 +9,7 @@ from costar_cli.config.models import EvaluateConfig
 from costar_cli.errors import MismatchError
 from costar_cli.evaluate.bootstrap import FEWEST_UNITS, bootstrap_interval
 from costar_cli.evaluate.metrics import SquaredErrors
-from costar_cli.evaluate.published import display_name, published_row
+from costar_cli.evaluate.published import display_name, is_published_data, published_row
 from costar_cli.evaluate.query_sets import Truth
 from costar_cli.evaluate.report import EvaluationReport, Provenance, ReportRow, Unit
 from costar_cli.evaluate.score import TestPart, score
@@ -42,8 +42,8 @@ def run_evaluation(
         reporter: told about progress and warnings.
 
     Returns:
-        Rows by set-up: the models, last value carried forward (once, where it is a model, too), and the published rows
-        of the same methods.
+        Rows by set-up: the models, last value carried forward (once, where it is a model, too), and, where the
+        data are the published ones, the published rows of the same methods.
     """
     reporter = reporter or NullReporter()
     jobs = plan_jobs(dataset, models, setups)
@@ -198,8 +198,9 @@ def _provenance(candidate: Candidate, dataset: Dataset) -> Provenance:
 
 
 def _published_rows(dataset: Dataset, setup: Setup, candidates: Sequence[Candidate]) -> list[ReportRow]:
-    """Return the printed rows of the methods among the candidates, each once."""
+    """Return the printed rows of the methods among the candidates, each once; none beside other data than the paper's."""
+    if not is_published_data(dataset.name, dataset.config):
+        return []
     methods = dict.fromkeys(candidate.model.method for candidate in candidates)
     found = [published_row(dataset.name, setup.name, method) for method in methods]
-    embedded = bool(dataset.config.get("embedded"))
-    return [ReportRow.published_row(row, setup.name, dataset.horizon, embedded=embedded) for row in found if row]
+    return [ReportRow.published_row(row, setup.name, dataset.horizon) for row in found if row]

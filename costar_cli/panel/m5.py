@@ -40,7 +40,8 @@ def ingest_m5(config: M5Config, folder: Path, reporter: Reporter) -> Dataset:
 
     retail = RetailParts.of(read_m5_tables(folder, reporter), config, reporter)
     panels = retail.panels(reporter)
-    return retail.dataset(config, panels, _factual(panels, config.horizon), {}, {"embedded": False})
+    facts = {"embedded": False, "weekly_prices": int(np.isfinite(retail.sales.price).sum())}
+    return retail.dataset(config, panels, _factual(panels, config.horizon), {}, facts)
 
 
 def simulate_m5(config: RetailConfig, reporter: Reporter) -> Dataset:

@@ -49,7 +49,7 @@ def score(name, errors, *, seed=10, setup="zero-shot", truth="counterfactual", f
 
 
 def tables(scores, *, name="tumor", horizon=6, setups=SETUPS, config=CONFIG, **facts):
-    facts = DataSetFacts(name, horizon, facts.pop("factor", 1.0), **facts)
+    facts = DataSetFacts(name, horizon, facts.pop("factor", 1.0), **{"published": True, **facts})
     return build_tables(scores, facts, config, setups=setups)
 
 

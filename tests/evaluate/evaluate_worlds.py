@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from costar_cli.evaluate import Candidate
+from costar_cli.evaluate.published import PROTOCOL
 from costar_cli.panel import (
     Dataset,
     ErrorUnit,
@@ -95,7 +96,8 @@ def dataset(subjects=12, outcomes=1, digest="d" * 64, name="tumor", **unit):
         first += subjects
         if part.split == "test":
             queries[part] = answered_sets(panels[part], seed=10 * i + 1)
-    return Dataset(name, schema(outcomes, **unit), HORIZON, panels, queries, digest=digest)
+    config = dict(PROTOCOL.get(name, {}))  # small, but to be shown beside the published rows
+    return Dataset(name, schema(outcomes, **unit), HORIZON, panels, queries, config=config, digest=digest)
 
 
 @dataclass

@@ -1,8 +1,13 @@
 import pytest
 
+from costar_cli.config.icu import MimicConfig
+from costar_cli.config.models import TumorConfig
+from costar_cli.config.presets import PRESETS
+from costar_cli.config.retail import M5Config
 from costar_cli.evaluate.published import (
     TABLES,
     display_name,
+    is_published_data,
     published_row,
     read_published,
     read_recomputed,
@@ -65,3 +70,48 @@ def test_rows_are_found_by_setup_and_method_of_the_registry():
 def test_methods_unknown_to_the_paper_keep_their_name():
     assert display_name("forest") == "forest"
     assert display_name("gnet") == "G-Net"
+
+
+def settings(config_class, section, **changes):
+    """The settings that `--preset paper` gives, as a data set's file keeps them."""
+    preset = {key.removeprefix(section): value for key, value in PRESETS["paper"].items() if key.startswith(section)}
+    return config_class(**{**preset, **changes}).model_dump(mode="json")
+
+
+@pytest.mark.parametrize("preset", ["default", "paper"])
+def test_tumours_of_the_published_size_and_confounding_are_the_published_data(preset):
+    sizes = {key.removeprefix("simulate.tumor."): n for key, n in PRESETS[preset].items() if "simulate.tumor" in key}
+    assert is_published_data("tumor", TumorConfig(**sizes, seed=3, paired=True).model_dump(mode="json"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"train": 2_000}, {"target_test": 100}, {"gamma": 5}, {"target_gamma": 4}, {"steps": 30}, {"horizon": 4},
+     {"plans": "random"}],
+)  # fmt: skip
+def test_other_tumours_are_not(change):
+    assert not is_published_data("tumor", settings(TumorConfig, "simulate.tumor.", **change))
+
+
+ICU = {"embedded": False, "kept": {"stays": 34_472, "source": 4_630, "target": 3_474}}
+
+
+def test_icu_outcomes_on_a_real_file_are_the_published_data_and_those_on_the_embedded_cohort_are_not():
+    config = settings(MimicConfig, "simulate.mimic.")
+    assert is_published_data("mimic", config | ICU)
+    few = {"stays": 129, "source": 20, "target": 15}  # the open demo
+    for other in ({"embedded": True}, {"horizon": 6}, {"center": True}, {"source_to": 65.0}, {"kept": few}):
+        assert not is_published_data("mimic", config | ICU | other), other
+
+
+def test_kaggles_files_are_the_published_data_and_the_embedded_world_and_its_export_are_not():
+    config = settings(M5Config, "ingest.m5.")
+    kaggle = {"embedded": False, "weekly_prices": 6_841_121}
+    assert is_published_data("m5", config | kaggle)
+    for other in ({"embedded": True}, {"weekly_prices": 70_000}, {"test_items": 12}, {"target_category": "HOBBIES"}):
+        assert not is_published_data("m5", config | kaggle | other), other
+
+
+def test_a_file_that_does_not_say_what_it_was_made_from_is_not_the_published_data():
+    for name in ("tumor", "mimic", "m5", "my-cohort"):
+        assert not is_published_data(name, {})

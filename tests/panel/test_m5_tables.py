@@ -53,6 +53,7 @@ def test_the_embedded_panel_is_that_of_its_files(files: Path):
     data = ingested(files)
     assert_same_panels(dataset(), data)
     assert data.config["embedded"] is False
+    assert data.config["weekly_prices"] == np.isfinite(weekly().price).sum()
     assert {name for sets in data.queries.values() for name in sets} == {"rolling_origin"}
     assert data.truth == {}
 

@@ -36,12 +36,12 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class DataSetFacts:
-    """What the tables need to know of the data sets; `embedded` says that they stand in for the paper's."""
+    """What the tables need to know of the data sets; `published` says that the paper's tables are about them."""
 
     name: str
     horizon: int
     factor: float
-    embedded: bool = False
+    published: bool = False
 
     @property
     def shown(self) -> int:
@@ -150,7 +150,7 @@ def _table(kind: TableKind, scores: Sequence[Score], facts: DataSetFacts, config
         test=scores[0].row.test or "",
         steps=facts.shown,
         rows=tuple(_row(c, by_name[c.name], reference) for c in contenders),
-        published=_published(contenders, facts, setup) if truth == facts.paper_truth else (),
+        published=_published(contenders, facts, setup) if facts.published and truth == facts.paper_truth else (),
         comparisons=comparisons,
     )
 
@@ -204,9 +204,7 @@ def _published(contenders: Sequence[Contender], facts: DataSetFacts, setup: Setu
     else:
         printed = {c: published_row(facts.name, setup, c.method) for c in contenders}
         shown = {c: row for c, row in printed.items() if row is not None}
-        rows = {
-            c: ReportRow.published_row(row, setup, facts.horizon, embedded=facts.embedded) for c, row in shown.items()
-        }
+        rows = {c: ReportRow.published_row(row, setup, facts.horizon) for c, row in shown.items()}
     reference = next((row.mean.average for c, row in rows.items() if c.name == REFERENCE), None)
     return tuple(
         ResultRow(
@@ -227,7 +225,7 @@ def _published_ablations(contenders: Sequence[Contender], facts: DataSetFacts) -
     printed = {row.row: row for row in read_published("ablation") if row.dataset == facts.name}
     names = {c: f"{c.component}|{c.choice}" if c.is_ablation else f"full|{c.label}" for c in contenders}
     return {
-        c: ReportRow.published_row(printed[name], "zero-shot", facts.horizon, embedded=facts.embedded)
+        c: ReportRow.published_row(printed[name], "zero-shot", facts.horizon)
         for c, name in names.items()
         if name in printed
     }
