@@ -10,6 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from costar_cli.config.table_file import parse_schema, read_schema
+from costar_cli.errors import DataError
 from costar_cli.panel import Dataset, Part
 from costar_cli.panel.tables import TableInputs, ingest_table
 from costar_cli.panel.tables.export import KeyNames, dataset_to_frame, export_dataset, queries_to_frame, schema_text
@@ -60,6 +61,26 @@ def test_order_files_columns_and_endings_do_not_matter(folder: Path, seed: int, 
         )
     random.shuffle(paths)
     assert_same_dataset(ingest_table(TableInputs(paths), FILL, NullReporter()), plain)
+
+
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_a_static_is_what_the_first_row_says_or_an_error(folder: Path, seed: int, in_first: bool):
+    """Nothing of a subject's future: whatever stands in later rows, statics are those of the first."""
+    rng = np.random.default_rng(seed)
+    frame = ward(24, 4)
+    known = rng.random(frame.height) >= 0.3
+    known[::4] |= in_first
+    frame = frame.with_columns(pl.when(pl.Series(known)).then("age"))
+    path = save(frame, folder / "late.csv")
+    first, ever = known.reshape(24, 4)[:, 0], known.reshape(24, 4).any(axis=1)
+    schema = make_schema({"age": {"role": "static", "missing": "fill"}})
+    if (ever & ~first).any():
+        with pytest.raises(DataError, match="subjects? without a value in the first row"):
+            ingest_table(TableInputs([path]), schema, NullReporter())
+        return
+    starts = frame.with_columns(pl.when(pl.col("day") == 0).then("age"))
+    alone = ingest_table(TableInputs([save(starts, folder / "starts.csv")]), schema, NullReporter())
+    assert_same_dataset(ingest_table(TableInputs([path]), schema, NullReporter()), alone)
 
 
 def with_changing_outcomes(dataset: Dataset) -> Dataset:

@@ -76,6 +76,27 @@ class Values:
         fix = "declare it as a covariate, or keep one value per subject"
         return values, [Finding("error", problem, f"first in {self.place(differs['cell'][0])}", fix)]
 
+    def static_values(self, name: str) -> tuple[pl.Series, list[Finding]]:
+        """Return a static per subject `[N]`, null where there is no value, and what is wrong with it.
+
+        In the long table it must stand in the subject's first row: a later one is the future of the first.
+        """
+        values, findings = self.subject_values(name)
+        if self.wide is not None and name in self.wide_readings:
+            return values, findings
+        observed = self.column(self._reading(name)).is_not_null().to_numpy()
+        known = np.minimum.reduceat(np.where(observed, np.arange(len(observed)), len(observed)), self.keys.first)
+        late = (known > self.keys.first) & (known < len(observed))
+        if late.any():
+            subjects = counted(int(late.sum()), "subject")
+            problem = f"column '{name}': {subjects} without a value in the first row, but with one in a later row"
+            fix = (
+                "write it in the first row if it was known then, give it by `--statics`, or declare the column as a "
+                "covariate: a static may not come from a subject's future"
+            )
+            findings.append(Finding("error", problem, f"first in {self.place(int(known[late][0]))}", fix))
+        return values, findings
+
     def whole_subjects(self, said: pl.Series) -> tuple[Mask, Mask]:
         """Return the subjects `[N]` of whom all cells say yes, and those of whom some say yes and some no."""
         n, subject = len(self.keys.subjects), self.keys.subject

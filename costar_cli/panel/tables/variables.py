@@ -134,7 +134,7 @@ def _data(learner: Learner, name: str, role: str) -> tuple[pl.Series, _Axis]:
     values = learner.values
     if role != "static":
         return values.texts(name), _Axis(learner.train_cells, values.place, values.carried)
-    data, found = values.subject_values(name)
+    data, found = values.static_values(name)
     learner.findings += found
 
     def nothing(observed: Mask) -> Ints:
