@@ -192,13 +192,25 @@ class BuildStep:
 
 
 def _missing(kind: str, path: Path, fix: str) -> ArtifactError:
-    """Return what to say of a file that is not there: the name of one that is may have been meant."""
+    """Return what to say of a file that is not there: the name of one of the same kind may have been meant."""
     folder = path.parent
     here = [other.name for other in folder.iterdir() if other.is_file()] if os.access(folder, os.R_OK | os.X_OK) else []
-    near = nearest(path.name, [name for name in here if name.endswith(path.suffix or ".h5")])
+    names = {name for name in here if name.endswith(path.suffix or ".h5")}
+    while (near := nearest(path.name, sorted(names))) is not None and not _is_kind(folder / near, kind):
+        names.remove(near)
     if near is None:
         return ArtifactError(f"there is no {kind} yet", where=str(path), fix=fix)
     return ArtifactError("there is no such file", where=str(path), fix=f"did you mean `{folder / near}`? If not: {fix}")
+
+
+def _is_kind(path: Path, kind: str) -> bool:
+    """Return whether a file is an artifact of that kind; one that cannot be read is none."""
+    from costar_cli.artifact import read_header
+
+    try:
+        return read_header(path).kind == kind
+    except (CostarError, OSError):
+        return False
 
 
 _REPLACE = "add --overwrite to replace it, or write elsewhere with --out or --workspace"

@@ -198,7 +198,7 @@ def _provenance(candidate: Candidate, dataset: Dataset) -> Provenance:
 
 
 def _published_rows(dataset: Dataset, setup: Setup, candidates: Sequence[Candidate]) -> list[ReportRow]:
-    """Return the printed rows of the methods among the candidates, each once; none beside other data than the paper's."""
+    """Return the printed rows of the methods among the candidates, each once, where the data are the published ones."""
     if not is_published_data(dataset.name, dataset.config):
         return []
     methods = dict.fromkeys(candidate.model.method for candidate in candidates)

@@ -176,6 +176,17 @@ def test_a_mistyped_file_is_answered_with_the_file_beside_it(workspace: Path, ca
     assert "this file holds an encoder, not a dataset" in run.err
 
 
+def test_a_mistyped_file_is_never_answered_with_a_file_of_another_kind(workspace: Path, call: Call) -> None:
+    (workspace / "modem.h5").write_bytes(b"no artifact")
+    run = call("evaluate", "-w", workspace, "--model", workspace / "modee.h5")
+    assert f"did you mean `{workspace / 'model.h5'}`?" in run.err
+    (workspace / "data.h5").rename(workspace / "cohort.h5")
+    (workspace / "encoder.h5").rename(workspace / "dato.h5")
+    run = call("evaluate", "-w", workspace, "--data", workspace / "data.h5")
+    assert run.code == ExitCode.ARTIFACT
+    assert "did you mean" not in run.err
+
+
 @pytest.mark.parametrize(
     ("plan", "fix"),
     [

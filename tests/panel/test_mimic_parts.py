@@ -87,8 +87,8 @@ def test_without_transfer_all_ages_are_the_source_and_a_sample_can_be_drawn():
 @pytest.mark.parametrize(
     ("length", "ages", "problem", "fix"),
     [
-        ([30], [30.0], "the target's age group is empty: none of 1 patient is above 85 years old", "target_above"),
-        ([30] * 9, [50.0] * 9, "the source's age group is empty", "source_above"),
+        ([30], [30.0], "the target's age group is empty: none of 1 patient is above 85 years old", "--target-above"),
+        ([30] * 9, [50.0] * 9, "the source's age group is empty", "--source-above"),
         ([19] * 9, [30.0] * 9, "no stay is left: 9 shorter than 20 hours", "lower min_hours"),
         ([30] * 3, [np.nan] * 3, "no stay is left: 3 without an age", "stays"),
         ([30] * 12, [30.0] * 9 + [90.0] * 3, "too few source patients, 9: none would be left to select on", "10"),
@@ -100,6 +100,25 @@ def test_tiny_cohorts_are_one_clear_error(length: list[int], ages: list[float], 
         choose_stays(made_table(length, ages), MimicConfig(), NullReporter())
     assert problem in caught.value.problem
     assert fix in (caught.value.fix or "")
+
+
+def test_too_few_patients_of_an_age_group_are_counted_beside_those_of_all_ages_with_the_flags_that_move_the_edges():
+    table = made_table([30] * 40, [10.0] + [30.0] * 9 + [60.0] * 20 + [300.0] * 10)
+    with pytest.raises(DataError) as caught:
+        choose_stays(table, MimicConfig(), NullReporter())
+    assert list(caught.value.details) == [
+        "at most 19 years old (neither): 1 patient",
+        "above 19 and at most 45 years old (source): 9 patients",
+        "above 45 and at most 85 years old (neither): 20 patients",
+        "above 85 years old (target): 10 patients",
+    ]
+    fix = caught.value.fix or ""
+    assert all(flag in fix for flag in ("`--source-above`", "`--source-to`", "`--stays`"))
+    choose_stays(table, MimicConfig(source_to=60), NullReporter())
+    with pytest.raises(DataError) as caught:
+        choose_stays(table, MimicConfig(), NullReporter(), by_age=False, at_most=4)
+    assert not caught.value.details
+    assert "--source-to" not in (caught.value.fix or "")
 
 
 def test_identifiers_order_the_rows_whatever_the_table():

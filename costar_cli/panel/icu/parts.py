@@ -1,7 +1,8 @@
 """Which ICU stays are in which part: long enough, in an age group, drawn into a split (spec datasets B.2, B.6)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,14 +72,16 @@ def choose_stays(
                 where=f"{counted(len(table), 'stay')} of up to {table.length.max(initial=0)} hours",
                 fix="take more or longer stays, or lower min_hours",
             )
-    domains: Mapping[Domain, Bools] = _by_age(table, kept, config, counts) if by_age else {"source": kept}
+    bands = _age_bands(table.age[kept], config) if by_age else []
+    domains: Mapping[Domain, Bools] = _by_age(table, kept, config, counts, bands) if by_age else {"source": kept}
     if at_most is not None:
         domains = _at_most(table, domains, at_most, config.seed, counts)
     rows: dict[Part, Ints] = {}
     for domain, chosen in domains.items():
         ordered = _ordered(table, chosen)
         counts[domain] = len(ordered)
-        splits = split_source(len(ordered), config) if domain == "source" else split_target(len(ordered), config)
+        split = split_source if domain == "source" else split_target
+        splits = split(len(ordered), config, bands)
         rows |= {Part(domain, split): ordered[np.sort(at)] for split, at in splits.items()}
         unused = len(ordered) - sum(len(at) for at in splits.values())
         if unused:
@@ -88,36 +91,45 @@ def choose_stays(
     return chosen_stays
 
 
-def split_source(n: int, config: IcuConfig) -> dict[Split, Ints]:
+def split_source(n: int, config: IcuConfig, bands: Sequence[str] = ()) -> dict[Split, Ints]:
     """Return which of n patients train, select and test; what rounding leaves over is in no part.
+
+    Args:
+        n: patients of the source.
+        config: shares and seed.
+        bands: how many patients of each age there are, told where n are too few.
 
     Raises:
         DataError: a split would be empty.
     """
     train = 1.0 - config.source_val - config.source_test
-    return _split(n, {"train": train, "val": config.source_val, "test": config.source_test}, "source", config.seed)
+    shares: dict[Split, float] = {"train": train, "val": config.source_val, "test": config.source_test}
+    return _split(n, shares, "source", config.seed, bands)
 
 
-def split_target(n: int, config: IcuConfig) -> dict[Split, Ints]:
+def split_target(n: int, config: IcuConfig, bands: Sequence[str] = ()) -> dict[Split, Ints]:
     """Return which of n patients test, select and train: of those left to train, a share alone, but at least one.
+
+    Arguments as in `split_source`.
 
     Raises:
         DataError: a split would be empty.
     """
     pool = 1.0 - config.target_val - config.target_test
     shares: dict[Split, float] = {"train": pool, "val": config.target_val, "test": config.target_test}
-    splits = _split(n, shares, "target", config.seed)
+    splits = _split(n, shares, "target", config.seed, bands)
     few = max(1, _whole(config.few_shot * len(splits["train"])))
     return {**splits, "train": splits["train"][:few]}
 
 
-def _split(n: int, shares: Mapping[Split, float], domain: Domain, seed: int) -> dict[Split, Ints]:
+def _split(n: int, shares: Mapping[Split, float], domain: Domain, seed: int, bands: Sequence[str]) -> dict[Split, Ints]:
     sizes = {split: _whole(share * n) for split, share in shares.items()}
     if empty := [split for split, size in sizes.items() if not size]:
         needed = int(np.ceil(1.0 / min(shares.values()) - ROUNDING))
         raise DataError(
             f"too few {domain} patients, {n}: none would be left to {_PURPOSE[empty[0]]}",
-            fix=f"the shares of the splits need {needed} patients: take more stays, or a wider age group",
+            fix=f"the shares of the splits need {needed} patients: {_more(domain, by_age=bool(bands))}",
+            details=bands,
         )
     stream = Stream.SOURCE_SPLIT if domain == "source" else Stream.TARGET_SPLIT
     order = np.random.default_rng(child_seed(seed, stream)).permutation(n)
@@ -132,24 +144,51 @@ def _whole(number: float) -> int:
     return int(np.floor(number + ROUNDING))
 
 
-def _by_age(table: IcuTable, kept: Bools, config: IcuConfig, counts: dict[str, int]) -> dict[Domain, Bools]:
+def _more(domain: Domain, *, by_age: bool) -> str:
+    """Say how a domain gets more patients."""
+    stays = "take more stays (`--stays`, or a larger file)"
+    return f"widen its age group (`--{domain}-above`, `--{domain}-to`), or {stays}" if by_age else stays
+
+
+def _age_groups(config: IcuConfig) -> dict[Domain, tuple[float, float]]:
+    """Return above which age and up to which age patients belong to each domain."""
+    target_to = np.inf if config.target_to is None else config.target_to
+    return {"source": (config.source_above, config.source_to), "target": (config.target_above, target_to)}
+
+
+def _age_bands(age: NDArray[np.float64], config: IcuConfig) -> list[str]:
+    """Say how many patients are in each age group, and how many younger, between and older than these."""
+    groups = _age_groups(config)
+    edges = sorted({-np.inf, *(edge for group in groups.values() for edge in group), np.inf})
+    capped, bands = np.minimum(age, config.age_cap), []
+    for above, to in pairwise(edges):
+        domain = next((name for name, (low, high) in groups.items() if low <= above and to <= high), "neither")
+        inside = counted(int(((capped > above) & (capped <= to)).sum()), "patient")
+        bands.append(f"{_years(above, to)} ({domain}): {inside}")
+    return bands
+
+
+def _years(above: float, to: float) -> str:
+    ends = [f"above {above:g}"] * bool(np.isfinite(above)) + [f"at most {to:g}"] * bool(np.isfinite(to))
+    return f"{' and '.join(ends)} years old"
+
+
+def _by_age(
+    table: IcuTable, kept: Bools, config: IcuConfig, counts: dict[str, int], bands: Sequence[str]
+) -> dict[Domain, Bools]:
     age = np.minimum(table.age, config.age_cap)
-    groups: dict[Domain, tuple[float, float | None]] = {
-        "source": (config.source_above, config.source_to),
-        "target": (config.target_above, config.target_to),
-    }
     domains: dict[Domain, Bools] = {}
-    for domain, (above, to) in groups.items():
-        domains[domain] = kept & (age > above) & (age <= (np.inf if to is None else to))
+    for domain, (above, to) in _age_groups(config).items():
+        domains[domain] = kept & (age > above) & (age <= to)
         if not domains[domain].any():
             known = age[kept & np.isfinite(age)]
             seen = f"their ages go from {known.min():.1f} to {known.max():.1f}" if len(known) else "no age is known"
-            group = f"above {above:g}" + (f" and at most {to:g}" if to is not None else "")
             of = counted(int(kept.sum()), "patient")
             raise DataError(
-                f"the {domain}'s age group is empty: none of {of} is {group} years old",
+                f"the {domain}'s age group is empty: none of {of} is {_years(above, to)}",
                 where=seen,
-                fix=f"take more stays, or set {domain}_above and {domain}_to",
+                fix=_more(domain, by_age=True),
+                details=bands,
             )
     counts["outside both age groups"] = int((kept & ~domains["source"] & ~domains["target"]).sum())
     return domains
