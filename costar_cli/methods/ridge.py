@@ -4,6 +4,7 @@ It knows nothing of confounding: after the origin, whoever is treated may differ
 takes that difference for an effect. As an anchor it says what a method gains beyond a linear look at the recent past.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +22,7 @@ from costar_cli.panel import Panel
 __all__ = ["PENALTIES", "RidgeMethod", "RidgeModel", "WindowFeatures"]
 
 PENALTIES = tuple(10.0**power for power in range(-6, 3))  # per row, on standardised columns
+LEAST_SD = 1e-6  # columns that vary less are constant
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,21 @@ class RidgeModel(LinearModel):
         """Return the treatments as they are encoded."""
         return encoded.astype(np.float64)
 
+    def column_scales(self) -> tuple[Floats, Floats]:
+        """Return means and sds `[C]` of the columns, the history and then each planned step, in the source's data.
+
+        Raises:
+            MismatchError: the model is of a version that did not store them.
+        """
+        if "columns.sd" not in self.params:
+            raise MismatchError(
+                "the ridge regression to start from does not say how its columns were scaled",
+                where="--start",
+                fix="fit it again with this version: `costar finetune --method ridge --overwrite`",
+            )
+        mean_C, sd_C = (self.params[f"columns.{name}"][0].double().numpy() for name in ("mean", "sd"))
+        return mean_C, sd_C
+
     def weights(self) -> tuple[Floats, Floats, Floats]:
         """Return the regressions' weights; each planned step has its own in each step of the horizon."""
         intercept, history, packed = (self.params[name].double().numpy() for name in ("intercept", "history", "plan"))
@@ -48,7 +65,7 @@ class RidgeModel(LinearModel):
 
 @dataclass(frozen=True)
 class RidgeMethod:
-    """The ridge anchor as the registry knows it; few-shot shrinks towards the source's weights instead of zero."""
+    """The ridge anchor as the registry knows it; few-shot shrinks towards the source's model instead of zero."""
 
     name: str = "ridge"
     single: bool = True
@@ -57,9 +74,11 @@ class RidgeMethod:
     def fit(self, task: FitTask) -> Fit:
         """Fit each step for every penalty, and keep the one with the smallest factual error on the validation part.
 
+        Few-shot also tries an infinite penalty, the source's model as it is; the stored penalty is then None.
+
         Raises:
             DataError: no training subject has the steps that the last predicted step needs.
-            MismatchError: what to start from is no ridge regression.
+            MismatchError: what to start from is no ridge regression, or one without the scales of its columns.
         """
         yield from ()
         start = _start(task)
@@ -72,13 +91,18 @@ class RidgeMethod:
         train, validation = (
             step_moments(task.panels[part], seen, task.horizon, apart=masked) for part, seen in features.items()
         )
-        prior = [_flat(start, h) for h in range(task.horizon)] if start else [None] * task.horizon
-        steps = [_fit_step(train[h], validation[h], prior[h], h) for h in range(task.horizon)]
+        steps = [
+            _fit_step(train[h], validation[h], None if start is None else _Prior.of(start, h), h)
+            for h in range(task.horizon)
+        ]
+        mean_C, sd_C = _column_scales(train) if start is None else start.column_scales()
         width, shape = features[task.train].width, (-1, task.schema.treatments.width, len(task.schema.outcomes))
         arrays = {
             "intercept": np.stack([step.intercept_Y for step in steps]),
             "history": np.stack([step.weight_PY[:width] for step in steps]),
             "plan": np.concatenate([step.weight_PY[width:].reshape(shape) for step in steps]),
+            "columns.mean": mean_C,
+            "columns.sd": sd_C,
         }
         meta = {"window": window, "penalties": [step.penalty for step in steps]}
         return Fitted({name: torch.from_numpy(values[None]) for name, values in arrays.items()}, meta)
@@ -90,14 +114,37 @@ class RidgeMethod:
 
 @dataclass(frozen=True, slots=True)
 class _Fitted:
-    """The regression of one step: `intercept_Y`, `weight_PY`, and the penalty that was best on the validation part."""
+    """The regression of one step, and the penalty that was best on the validation part, None for an infinite one."""
 
     intercept_Y: Floats
     weight_PY: Floats
-    penalty: float
+    penalty: float | None
 
 
-def _fit_step(train: Blocks, validation: Blocks, prior_PY: Floats | None, h: int) -> _Fitted:
+@dataclass(frozen=True, slots=True)
+class _Prior:
+    """The source's regression of one step, and the means and sds of its columns in the source's training data."""
+
+    intercept_Y: Floats
+    weight_PY: Floats
+    mean_P: Floats
+    sd_P: Floats
+
+    @classmethod
+    def of(cls, model: RidgeModel, h: int) -> "_Prior":
+        """Return step h of a model: the history, and the plan up to that step."""
+        intercept_RHY, history_RHPY, plan_RHJBY = model.weights()
+        planned = plan_RHJBY[0, h, : h + 1]
+        weight_PY = np.concatenate([history_RHPY[0, h], planned.reshape(-1, planned.shape[-1])])
+        mean_C, sd_C = model.column_scales()
+        return cls(intercept_RHY[0, h], weight_PY, mean_C[: len(weight_PY)], sd_C[: len(weight_PY)])
+
+    def outcomes(self, chosen: slice) -> "_Prior":
+        """Return the regression of some outcomes."""
+        return _Prior(self.intercept_Y[chosen], self.weight_PY[:, chosen], self.mean_P, self.sd_P)
+
+
+def _fit_step(train: Blocks, validation: Blocks, prior: _Prior | None, h: int) -> _Fitted:
     """Return one step's regression for every block of outcomes, all with the penalty of the smallest error together."""
     if any(block is None for block in train):
         raise DataError(
@@ -107,7 +154,7 @@ def _fit_step(train: Blocks, validation: Blocks, prior_PY: Floats | None, h: int
     pairs = [(block, other or block) for block, other in zip(train, validation, strict=True) if block is not None]
     first_Y = np.cumsum([0, *(len(block.mean_Y) for block, _ in pairs)])
     paths = [
-        _path(block, None if prior_PY is None else prior_PY[:, first : first + len(block.mean_Y)])
+        _path(block) if prior is None else _path_from(block, prior.outcomes(slice(first, first + len(block.mean_Y))))
         for (block, _), first in zip(pairs, first_Y[:-1], strict=True)
     ]
     errors = [
@@ -117,36 +164,70 @@ def _fit_step(train: Blocks, validation: Blocks, prior_PY: Floats | None, h: int
         )
         for tried in zip(*paths, strict=True)
     ]
-    best = int(np.argmin(errors))
+    best = int(np.argmin(errors))  # the largest penalty of equally good ones
     kept = [path[best] for path in paths]
     intercept_Y = np.concatenate([intercept_Y for intercept_Y, _ in kept])
     weight_PY = np.concatenate([weight_PY for _, weight_PY in kept], axis=1)
-    return _Fitted(intercept_Y, weight_PY, tuple(reversed(PENALTIES))[best])
+    tried: list[float | None] = [*([] if prior is None else [None]), *reversed(PENALTIES)]
+    return _Fitted(intercept_Y, weight_PY, tried[best])
 
 
-def _path(train: StepMoments, prior_PY: Floats | None) -> list[tuple[Floats, Floats]]:
-    """Return intercepts and weights for every penalty, the largest first, shrunk towards the prior or zero."""
-    sd_P = np.sqrt(np.diag(train.gram_PP).clip(min=0))
-    sd_P = np.where(sd_P > 1e-6, sd_P, 1.0)
-    prior_PY = np.zeros_like(train.cross_PY) if prior_PY is None else prior_PY
-    gram = train.gram_PP / np.outer(sd_P, sd_P)
-    lacking_PY = (train.cross_PY - train.gram_PP @ prior_PY) / sd_P[:, None]
+def _path(train: StepMoments) -> list[tuple[Floats, Floats]]:
+    """Return intercepts and weights for every penalty, the largest first, shrunk towards zero; intercepts are free."""
+    sd_P = _or_one(np.sqrt(np.diag(train.gram_PP).clip(min=0)))
+    gram, cross_PY = train.gram_PP / np.outer(sd_P, sd_P), train.cross_PY / sd_P[:, None]
     found = []
     for penalty in reversed(PENALTIES):
-        moved_PY = np.linalg.solve(gram + penalty * np.eye(len(gram)), lacking_PY) / sd_P[:, None]
-        weight_PY = prior_PY + moved_PY
+        weight_PY = np.linalg.solve(gram + penalty * np.eye(len(gram)), cross_PY) / sd_P[:, None]
         found.append((train.mean_Y - train.mean_P @ weight_PY, weight_PY))
     return found
+
+
+def _path_from(train: StepMoments, prior: _Prior) -> list[tuple[Floats, Floats]]:
+    """Return intercepts and weights for an infinite and every other penalty, shrunk towards the source's regression.
+
+    Columns are standardised as in the source: a column that hardly varies among few target subjects must not be free to
+    take any weight. What is shrunk includes the level, the outcome at the source's mean of every column.
+    """
+    shift_P = (train.mean_P - prior.mean_P) / prior.sd_P
+    moments = np.empty((1 + len(shift_P), 1 + len(shift_P)))  # of a column of ones and the standardised columns
+    moments[0, 0], moments[0, 1:], moments[1:, 0] = 1, shift_P, shift_P
+    moments[1:, 1:] = train.gram_PP / np.outer(prior.sd_P, prior.sd_P) + np.outer(shift_P, shift_P)
+    level_Y = prior.intercept_Y + prior.mean_P @ prior.weight_PY
+    source = np.concatenate([level_Y[None], prior.weight_PY * prior.sd_P[:, None]])
+    answer = np.concatenate(
+        [train.mean_Y[None], train.cross_PY / prior.sd_P[:, None] + np.outer(shift_P, train.mean_Y)]
+    )
+    lacking = answer - moments @ source
+    found = [(prior.intercept_Y, prior.weight_PY)]
+    for penalty in reversed(PENALTIES):
+        fitted = source + np.linalg.solve(moments + penalty * np.eye(len(moments)), lacking)
+        weight_PY = fitted[1:] / prior.sd_P[:, None]
+        found.append((fitted[0] - prior.mean_P @ weight_PY, weight_PY))
+    return found
+
+
+def _column_scales(train: Sequence[Blocks]) -> tuple[Floats, Floats]:
+    """Return means and sds `[C]` of all columns: of the history at step 0, of each planned step where it is the last.
+
+    Where outcomes have rows of their own, those of the one with most rows count.
+    """
+    means, sds = [], []
+    known = 0
+    for blocks in train:
+        most = max((block for block in blocks if block is not None), key=lambda block: block.n)
+        means.append(most.mean_P[known:])
+        sds.append(_or_one(np.sqrt(np.diag(most.gram_PP).clip(min=0)))[known:])
+        known = len(most.mean_P)
+    return np.concatenate(means), np.concatenate(sds)
+
+
+def _or_one(sd_P: Floats) -> Floats:
+    """Return sds with 1 in place of those of constants."""
+    return np.where(sd_P > LEAST_SD, sd_P, 1.0)
 
 
 def _start(task: FitTask) -> RidgeModel | None:
     if task.start is not None and not isinstance(task.start, RidgeModel):
         raise MismatchError("the model to start from is of another method", where="--start")
     return task.start
-
-
-def _flat(model: RidgeModel, h: int) -> Floats:
-    """Return the weights of step h, of the history and of the plan up to it, as one column per outcome."""
-    _, history_RHPY, plan_RHJBY = model.weights()
-    planned = plan_RHJBY[0, h, : h + 1]
-    return np.concatenate([history_RHPY[0, h], planned.reshape(-1, planned.shape[-1])])

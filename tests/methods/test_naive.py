@@ -8,11 +8,14 @@ import pytest
 from sklearn.linear_model import Ridge
 
 from costar_cli.artifact import write_artifact
+from costar_cli.config.icu import MimicConfig
 from costar_cli.config.linear import RidgeConfig
 from costar_cli.errors import DataError, MismatchError, UsageError
 from costar_cli.methods import load_model
 from costar_cli.methods.ridge import PENALTIES, WindowFeatures
 from costar_cli.panel import Dataset, Part
+from costar_cli.panel.mimic import simulate_mimic
+from costar_cli.reporting import NullReporter
 from tests.methods.linear_worlds import fit, linear_data, model_of, random_dataset, random_queries
 
 
@@ -116,6 +119,75 @@ def test_few_shot_shrinks_towards_the_source_not_to_zero(data):
     hardly = model_of(fit(one, "ridge", domain="target", start=source))
     far = np.abs(hardly.rollout(panel, queries) - source.rollout(panel, queries)).mean()
     assert far < np.abs(alone.rollout(panel, queries) - source.rollout(panel, queries)).mean()
+
+
+def shrunk_by_hand(model, panel, h: int, penalty: float) -> tuple[np.ndarray, np.ndarray]:
+    """Step h of the source's model, refitted to a panel on explicit rows: columns scaled as in the source."""
+    features = WindowFeatures(panel, model.scaler, model.window)
+    subject, origin = np.nonzero(np.arange(panel.n_steps) + h + 1 < panel.length[:, None])
+    plan = panel.treatments[subject[:, None], origin[:, None] + np.arange(h + 1)].reshape(len(subject), -1)
+    mean, sd = (values[: features.width + plan.shape[1]] for values in model.column_scales())
+    design = (np.concatenate([features.at(subject, origin), plan], axis=1) - mean) / sd
+    design = np.concatenate([np.ones((len(design), 1)), design], axis=1)
+    answer = features.answers_NTY[subject, origin + h + 1]
+    intercept, history, planned = (weights[0, h] for weights in model.weights())
+    weight = np.concatenate([history, planned[: h + 1].reshape(plan.shape[1], -1)])
+    source = np.concatenate([(intercept + mean @ weight)[None], weight * sd[:, None]])
+    root = np.sqrt(penalty * len(design))
+    augmented = np.concatenate([design, root * np.eye(len(source))])
+    fitted = np.linalg.lstsq(augmented, np.concatenate([answer, root * source]), rcond=None)[0]
+    weight = fitted[1:] / sd[:, None]
+    return fitted[0] - mean @ weight, weight
+
+
+def test_few_shot_shrinks_level_and_slopes_towards_the_source_on_the_sources_scales(data):
+    source = model_of(fit(data, "ridge", RidgeConfig(window=2)))
+    panel = data.panel("target", "train")
+    few = fit(data, "ridge", domain="target", start=source)
+    adapted = model_of(few)
+    for h, penalty in enumerate(few.meta["penalties"]):
+        if penalty is not None:
+            intercept, weight = shrunk_by_hand(source, panel, h, penalty)
+            own_intercept, history, plan = (weights[0, h] for weights in adapted.weights())
+            np.testing.assert_allclose(own_intercept, intercept, atol=1e-7)
+            np.testing.assert_allclose(np.concatenate([history, plan[: h + 1].reshape(-1, 1)]), weight, atol=1e-7)
+    assert any(penalty is not None for penalty in few.meta["penalties"])
+    for own, theirs in zip(adapted.column_scales(), source.column_scales(), strict=True):
+        np.testing.assert_array_equal(own, theirs)
+
+
+def test_few_shot_of_no_use_is_the_sources_model_itself():
+    data = random_dataset((3, 2, 1, 2), one_hot=False, n=60)  # without any law there is nothing to adapt to
+    source = model_of(fit(data, "ridge"))
+    few = data.panel("target", "train").take(np.arange(3))
+    moved = {Part("target", "train"): few, Part("target", "val"): data.panel("source", "val")}
+    parts = {Part("source", "train"): data.panel("source", "train")} | moved
+    adapted = fit(replace(data, panels=parts), "ridge", domain="target", start=source)
+    kept = [h for h, penalty in enumerate(adapted.meta["penalties"]) if penalty is None]
+    assert kept
+    for own, theirs in zip(model_of(adapted).weights(), source.weights(), strict=True):
+        np.testing.assert_array_equal(own[:, kept], theirs[:, kept])
+
+
+def test_few_shot_of_a_ridge_without_scales_says_to_fit_it_again(data):
+    source = model_of(fit(data, "ridge"))
+    old = replace(source, params={n: v for n, v in source.params.items() if not n.startswith("columns.")})
+    with pytest.raises(MismatchError, match="how its columns were scaled") as error:
+        fit(data, "ridge", domain="target", start=old)
+    assert "finetune --method ridge" in error.value.fix
+
+
+def test_few_shot_of_hospital_stays_is_no_worse_than_zero_shot():
+    data = simulate_mimic(MimicConfig(stays=3_000, hours=36, horizon=6), NullReporter())
+    source = model_of(fit(data, "ridge"))
+    adapted = model_of(fit(data, "ridge", domain="target", start=source))
+    panel = data.panel("target", "test")
+    queries = data.queries[Part("target", "test")]["sequence"]
+    before, after = (
+        np.sqrt(((model.rollout(panel, queries)[0] - queries.outcomes)[queries.scored] ** 2).mean())
+        for model in (source, adapted)
+    )
+    assert after < 1.02 * before
 
 
 def test_only_a_ridge_regression_can_be_adapted(data):

@@ -19,7 +19,8 @@ __all__ = ["Meter", "ModelSize", "give_memory_back", "measure_model"]
 
 SAMPLE_S = 0.02
 MEGABYTE = 1e6
-RESIDUALS = "params/residuals."  # G-Net keeps those of its training data among its parameters
+# What models keep of their training data beside parameters: G-Net's residuals, the scales of the ridge's columns.
+KEPT_DATA = ("params/residuals.", "params/columns.")
 
 
 class Meter:
@@ -101,7 +102,7 @@ class ModelSize:
 def measure_model(described: Mapping[str, Any]) -> ModelSize:
     """Return the size of a model or encoder from what `costar inspect` knows of its file."""
     arrays, meta = described["arrays"], described["meta"]
-    learned = [a for a in arrays if a["name"].startswith("params/") and not a["name"].startswith(RESIDUALS)]
+    learned = [a for a in arrays if a["name"].startswith("params/") and not a["name"].startswith(KEPT_DATA)]
     stages = meta.get("stages", [{"name": "pretrain", "history": meta["history"]}])
     return ModelSize(
         parameters=sum(int(np.prod(array["shape"][1:])) for array in learned),
