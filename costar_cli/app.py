@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from costar_cli import __version__
 from costar_cli.commands.benchmark import benchmark
@@ -22,6 +21,7 @@ from costar_cli.commands.inspect import inspect
 from costar_cli.commands.pretrain import pretrain
 from costar_cli.commands.simulate import simulate
 from costar_cli.commands.unforeseen import as_costar_error
+from costar_cli.commands.verb import MAKERS, VerbApp, VerbGroup
 from costar_cli.commands.verify import verify
 from costar_cli.commands.whatif import whatif
 from costar_cli.config.nearest import nearest
@@ -32,13 +32,12 @@ from costar_cli.ui.output import Output
 __all__ = ["app", "main"]
 
 PROGRAM = "costar"
-MAKERS = ("simulate", "ingest")  # each with a command per data set
 RESUMABLE = ("pretrain", "finetune", "benchmark")
 
 VERBS = (pretrain, finetune, evaluate, whatif, benchmark, inspect, verify, doctor)
 
 
-class VerbGroup(TyperGroup):
+class CostarGroup(VerbGroup):
     """The verbs in the order in which they are used."""
 
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # noqa: ARG002 - Typer's signature
@@ -46,7 +45,7 @@ class VerbGroup(TyperGroup):
         return [*MAKERS, *(verb.__name__ for verb in VERBS)]
 
 
-app = typer.Typer(name=PROGRAM, cls=VerbGroup, pretty_exceptions_enable=False)
+app = VerbApp(name=PROGRAM, cls=CostarGroup)
 
 
 def _version(value: bool) -> None:  # noqa: FBT001 - Typer calls it so
@@ -68,7 +67,7 @@ def root(
     One experiment is one folder, the workspace: each verb finds its inputs there and says what to do next.
     """
     if isinstance(ctx.obj, Output):
-        ctx.obj.debug = debug
+        ctx.obj.debug = ctx.obj.debug or debug
     if ctx.invoked_subcommand is None:
         with contextlib.redirect_stdout(sys.stderr):
             sys.stdout.write(ctx.get_help())  # Typer prints it by itself where it draws frames
@@ -159,8 +158,9 @@ def _usage_error(error: typer.TyperException) -> UsageError:
     command = context.command_path if context is not None else PROGRAM
     fix = f"`{command} --help` lists what it understands"
     if "possibilities" in fields:
-        if command == PROGRAM and str(fields["option_name"]) in {"--json", "--quiet", "-q"}:
-            return UsageError(f"{fields['option_name']} belongs behind a verb", where=f"`{command}`", fix=fix)
+        place = {PROGRAM: "a verb", **{f"{PROGRAM} {maker}": "the name of a data set" for maker in MAKERS}}.get(command)
+        if place and str(fields["option_name"]) in {"--json", "--quiet", "-q"}:
+            return UsageError(f"{fields['option_name']} belongs behind {place}", where=f"`{command}`", fix=fix)
         near = [f"`{name}`" for name in fields["possibilities"] or ()]
         guess = f"did you mean {' or '.join(near)}? " if near else ""
         return UsageError(f"no such option: {fields['option_name']}", where=f"`{command}`", fix=guess + fix)

@@ -14,6 +14,7 @@ import typer
 
 from costar_cli import exit_codes
 from costar_cli.app import app
+from costar_cli.commands.examples import EXAMPLES
 from costar_cli.config.keys import Key, all_keys
 from costar_cli.config.presets import PRESETS
 
@@ -157,6 +158,7 @@ def _exit_codes() -> Iterator[str]:
 def _verb(path: str, command: Any) -> Iterator[str]:  # noqa: ANN401 - Typer's own class
     yield f"### `{path}`\n"
     yield inspect.cleandoc(command.help or "") + "\n"
+    yield "\n".join(["```sh", *EXAMPLES[path.partition(" ")[2]], "```\n"])
     context = typer.Context(command, info_name=path)
     yield "| option | takes | meaning |"
     yield "|---|---|---|"

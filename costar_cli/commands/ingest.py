@@ -5,20 +5,18 @@ import typer
 from costar_cli.commands.ingest_icu import mimic
 from costar_cli.commands.ingest_m5 import m5
 from costar_cli.commands.ingest_table import table
-from costar_cli.errors import UsageError
+from costar_cli.commands.verb import VerbApp, say_which
 
 __all__ = ["ingest"]
 
-ingest = typer.Typer(help="Bring data of your own", pretty_exceptions_enable=False)
+ingest = VerbApp(help="Bring data of your own")
 
 
 @ingest.callback(invoke_without_command=True)
 def which(ctx: typer.Context) -> None:
     """Bring data of your own, as a data set that the other verbs understand."""
     if ctx.invoked_subcommand is None:
-        raise UsageError(
-            "say what to ingest", where="`costar ingest`", fix="`costar ingest table FILE --schema schema.toml`"
-        )
+        raise say_which(ctx, "ingest")
 
 
 ingest.command()(m5)

@@ -21,8 +21,8 @@ from costar_cli.commands.session import open_session
 from costar_cli.commands.simulate_icu import mimic
 from costar_cli.commands.simulate_linear import linear
 from costar_cli.commands.simulate_retail import m5
+from costar_cli.commands.verb import VerbApp, say_which
 from costar_cli.config.choices import PlansName
-from costar_cli.errors import UsageError
 from costar_cli.workspace import DEFAULT_WORKSPACE
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ __all__ = ["simulate"]
 
 COHORT = "Cohort"
 
-simulate = typer.Typer(help="Make a cohort whose counterfactual outcomes are known", pretty_exceptions_enable=False)
+simulate = VerbApp(help="Make a cohort whose counterfactual outcomes are known")
 
 
 def _cohort(flag: str, text: str) -> OptionInfo:
@@ -45,7 +45,7 @@ def _cohort(flag: str, text: str) -> OptionInfo:
 def which(ctx: typer.Context) -> None:
     """Make a cohort whose counterfactual outcomes are known."""
     if ctx.invoked_subcommand is None:
-        raise UsageError("say what to simulate", where="`costar simulate`", fix="`costar simulate tumor`")
+        raise say_which(ctx, "simulate")
 
 
 @simulate.command()

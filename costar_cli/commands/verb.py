@@ -1,0 +1,173 @@
+"""How every verb reads its command line: one value per option, all that is missing at once, help with examples."""
+
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from typing import Any, TypeVar, cast
+
+import typer
+from typer.core import TyperCommand, TyperGroup, TyperOption
+
+from costar_cli.commands.examples import EXAMPLES
+from costar_cli.errors import UsageError
+from costar_cli.ui.output import Output
+
+__all__ = ["MAKERS", "Verb", "VerbApp", "VerbGroup", "say_which"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+CONTEXT = {"help_option_names": ["-h", "--help"]}
+MAKERS = ("simulate", "ingest")  # each with a command per data set
+
+
+def _set_debug(ctx: typer.Context, value: bool) -> None:
+    if value and isinstance(ctx.obj, Output):
+        ctx.obj.debug = True
+
+
+_shared = typer.Typer(add_completion=False)
+
+
+@_shared.command()
+def _options_of_every_verb(
+    debug: bool = typer.Option(
+        False, "--debug", help="Show the traceback of errors", rich_help_panel="Messages",
+        callback=_set_debug, is_eager=True, expose_value=False,
+    ),
+) -> None:  # fmt: skip
+    """Declare what no verb has to declare."""
+
+
+def _without_types_of_switches(params: list[Any]) -> list[Any]:
+    """Return parameters whose switches are shown in the help without `<bool>`."""
+    for param in params:
+        if isinstance(param, TyperOption) and param.is_flag:
+            param.metavar = ""
+    return params
+
+
+class Verb(TyperCommand):
+    """A verb: its options as declared, and `--debug`.
+
+    An option that takes one value takes it once: of two values one would be dropped without a word.
+    """
+
+    def __init__(self, name: str | None, **settings: Any) -> None:  # noqa: ANN401 - Typer's own
+        super().__init__(name, **settings)
+        self.params = [*self.params, *typer.main.get_command(_shared).params]
+
+    def get_params(self, ctx: typer.Context) -> list[Any]:  # type: ignore[override]
+        """Return the parameters, `--help` among them."""
+        return _without_types_of_switches(super().get_params(ctx))
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        """Parse, after a look at how often each option was given.
+
+        Raises:
+            UsageError: a single value was given twice, or something that is required is missing.
+        """
+        if not ctx.resilient_parsing:
+            given = self._given(ctx, args)
+            if not given.get("help"):
+                self._require_single(ctx, given)
+                self._require_complete(ctx, given)
+        return super().parse_args(ctx, args)
+
+    def _given(self, ctx: typer.Context, args: Sequence[str]) -> dict[str, Any]:
+        """Return every value that the command line gives, in lists for options that take a value."""
+        parser = self.make_parser(ctx)
+        for param in self._single_values():
+            repeatable = copy(param)
+            repeatable.multiple = True
+            repeatable.add_to_parser(parser, ctx)
+        return parser.parse_args(list(args))[0]
+
+    def _single_values(self) -> Iterator[TyperOption]:
+        for param in self.params:
+            if isinstance(param, TyperOption) and not (param.is_flag or param.multiple or param.count):
+                yield param
+
+    def _require_single(self, ctx: typer.Context, given: dict[str, Any]) -> None:
+        repeated = [
+            f"{' / '.join(param.opts)}: {', '.join(f'`{value}`' for value in given[param.name])}"
+            for param in self._single_values()
+            if len(given.get(param.name) or ()) > 1
+        ]
+        if repeated:
+            names = repeated[0] if len(repeated) == 1 else f"{len(repeated)} options"
+            raise UsageError(
+                f"more than one value for {names}",
+                where=f"`{ctx.command_path}`",
+                fix="give each of them once",
+                details=repeated if len(repeated) > 1 else (),
+            )
+
+    def _require_complete(self, ctx: typer.Context, given: dict[str, Any]) -> None:
+        missing = [
+            f"{param.param_type_name} {param.get_error_hint()}"  # type: ignore[attr-defined]
+            for param in self.params
+            if param.required and not given.get(param.name) and param.value_from_envvar(ctx) is None
+        ]
+        if missing:
+            fix = f"`{ctx.command_path} --help` lists what it understands"
+            raise UsageError(f"missing {' and '.join(missing)}", where=f"`{ctx.command_path}`", fix=fix)
+
+    def format_help(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # noqa: ANN401
+        """Write the help: with examples, and with the defaults of settings."""
+        path = ctx.command_path.partition(" ")[2]
+        self.epilog = "\n\n".join(["Examples:", *EXAMPLES[path]]) if path in EXAMPLES else None
+        for param in self._single_values():
+            if param.default is None and (text := _default_of_setting(path, param.opts)):
+                param.show_default = text
+        super().format_help(ctx, formatter)
+
+
+def _default_of_setting(path: str, flags: Sequence[str]) -> str:
+    """Return what a flag's setting is where nobody sets it, and what the other presets make of it."""
+    from costar_cli.config.keys import all_keys
+    from costar_cli.config.presets import DEFAULT_PRESET, PRESETS
+
+    sections = [path.replace(" ", "."), *["finetune"] * (path == "benchmark"), "runtime"]
+    keys = {key.section: key for key in all_keys().values() if key.flag in flags}
+    key = next((keys[section] for section in sections if section in keys), None)
+    if key is None:
+        return ""
+    values = {name: values.get(str(key), key.default) for name, values in PRESETS.items()}
+    default = values.pop(DEFAULT_PRESET)
+    others = [f"{name} {_text(value)}" for name, value in values.items() if value != default]
+    return "" if default is None else "; ".join([_text(default), *others])
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class VerbGroup(TyperGroup):
+    """Verbs under one name."""
+
+    def get_params(self, ctx: typer.Context) -> list[Any]:  # type: ignore[override]
+        """Return the parameters, `--help` among them."""
+        return _without_types_of_switches(super().get_params(ctx))
+
+
+class VerbApp(typer.Typer):
+    """An app whose commands are verbs."""
+
+    def __init__(self, *, cls: type[VerbGroup] = VerbGroup, **settings: Any) -> None:  # noqa: ANN401 - Typer's own
+        super().__init__(cls=cls, context_settings=CONTEXT, pretty_exceptions_enable=False, **settings)
+
+    def command(self, name: str | None = None, **settings: Any) -> Callable[[F], F]:  # noqa: ANN401
+        """Return a decorator that adds a verb."""
+        return super().command(name, cls=Verb, **settings)
+
+
+def say_which(ctx: typer.Context, verb: str) -> UsageError:
+    """Return the error of a command that needs a data set's name: the names, and what each is."""
+    commands = cast(TyperGroup, ctx.command).commands
+    width = max(map(len, commands))
+    details = [f"{name:<{width}}  {_first_line(command.help)}" for name, command in commands.items()]
+    fix = f"for example `{EXAMPLES[f'{verb} {next(iter(commands))}'][0]}`"
+    return UsageError(f"say what to {verb}", where=f"`{ctx.command_path}`", fix=fix, details=details)
+
+
+def _first_line(text: str | None) -> str:
+    return (text or "").strip().splitlines()[0].rstrip(".")
