@@ -103,12 +103,10 @@ def _default_models(workspace: Workspace, domain: DomainName) -> list[Path]:
 
 def _warn_of_other_data(session: Session, models: Sequence[LoadedModel], digest: str) -> list[str]:
     """Warn of models that were trained on other data, and return the warnings for the record."""
-    trained_on = {one.name: one.header.parents.get("dataset", digest) for one in models}
-    warnings = [
-        f"model `{name}` was trained on another data set ({other[:8]}) than this one ({digest[:8]})"
-        for name, other in trained_on.items()
-        if other != digest
-    ]
+    from costar_cli.panel.compatible import other_data
+
+    of_others = (other_data(f"model `{one.name}`", one.model.parents, digest) for one in models)
+    warnings = [warning for warning in of_others if warning]
     for warning in warnings:
         session.out.warn(warning)
     return warnings

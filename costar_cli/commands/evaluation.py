@@ -106,10 +106,7 @@ def make_report(
     from costar_cli.evaluate.store import write_evaluation
 
     alike = len({_kind(model) for model in inputs.models}) < len(inputs.models)
-    candidates = [
-        Candidate(m.model, m.header.meta, m.header.parents, m.header.digest, name=m.name if alike else None)
-        for m in inputs.models
-    ]
+    candidates = [Candidate(one.model, name=one.name if alike else None) for one in inputs.models]
     config = session.settings[EvaluateConfig]
     report = run_evaluation(inputs.dataset, candidates, config, setups=setups, reporter=session.reporter)
     artifact = write_evaluation(

@@ -200,11 +200,11 @@ def _pretrained_shape(path: Path) -> dict[str, Any]:
 
 
 def _warn_of_other_data(session: Session, start: "Artifact", dataset: str) -> None:
-    trained_on = start.parents.get("dataset", "")
-    if trained_on != dataset:
-        session.out.warn(
-            f"the {start.kind} was trained on another data set ({trained_on[:8]}) than this one ({dataset[:8]})"
-        )
+    from costar_cli.panel.compatible import other_data
+
+    warning = other_data(f"the {start.kind}", start.parents, dataset)
+    if warning:
+        session.out.warn(warning)
 
 
 def _train(session: Session, plan: ModelPlan, *, fresh: bool) -> "Trained":

@@ -13,10 +13,11 @@ from costar_cli.evaluate.published import display_name, is_published_data, publi
 from costar_cli.evaluate.query_sets import Truth
 from costar_cli.evaluate.report import EvaluationReport, Provenance, ReportRow, Unit
 from costar_cli.evaluate.score import TestPart, score
-from costar_cli.evaluate.setups import Candidate, Job, Setup, SetupName, check_compatible, plan_jobs
+from costar_cli.evaluate.setups import Candidate, Job, Setup, SetupName, plan_jobs
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.naive import LastValue
 from costar_cli.panel import Dataset, Part
+from costar_cli.panel.compatible import other_data, require_compatible, same_data
 from costar_cli.reporting import NullReporter, Reporter, Task
 
 __all__ = ["run_evaluation"]
@@ -36,7 +37,7 @@ def run_evaluation(
 
     Args:
         dataset: must hold the test parts with their queries; other parts are not read.
-        models: trained models, each with its artifact's meta, parents and digest.
+        models: trained models.
         config: bootstrap and batching.
         setups: the set-ups asked for, an error where one cannot be scored; None for all that can.
         reporter: told about progress and warnings.
@@ -49,7 +50,8 @@ def run_evaluation(
     jobs = plan_jobs(dataset, models, setups)
     used = _unique(jobs)
     for candidate in used:
-        check_compatible(candidate, dataset)
+        model = candidate.model
+        require_compatible(dataset, model.schema, model=f"model {candidate.label}", horizon=model.horizon)
     warnings = _warnings(dataset, jobs)
     for warning in warnings:
         reporter.warn(warning)
@@ -152,13 +154,11 @@ def _unit(dataset: Dataset, candidates: Sequence[Candidate]) -> Unit:
 
 
 def _warnings(dataset: Dataset, jobs: Sequence[Job]) -> list[str]:
-    warnings = [
-        f"model {candidate.label} ({candidate.domain}) was trained on another data set "
-        f"({candidate.parents['dataset'][:12]}) than the one it is scored on ({dataset.digest[:12]})"
+    of_others = (
+        other_data(f"model {candidate.label} ({candidate.domain})", candidate.model.parents, dataset.digest)
         for candidate in _unique(jobs)
-        if _same_data(candidate, dataset) is False
-    ]
-    return warnings + [
+    )
+    return [warning for warning in of_others if warning] + [
         f"{job.candidate.label} in zero-shot has seen {job.candidate.labelled_target_subjects} labelled target subjects"
         for job in jobs
         if job.setup.name == "zero-shot" and job.candidate.labelled_target_subjects
@@ -179,21 +179,17 @@ def _few_units(rows: Sequence[tuple[ReportRow, SquaredErrors | None]]) -> list[s
     ]
 
 
-def _same_data(candidate: Candidate, dataset: Dataset) -> bool | None:
-    trained_on = candidate.parents.get("dataset")
-    return trained_on == dataset.digest if trained_on and dataset.digest else None
-
-
 def _provenance(candidate: Candidate, dataset: Dataset) -> Provenance:
+    model = candidate.model
     return Provenance(
-        method=candidate.model.method,
+        method=model.method,
         init=candidate.init,
         domain=candidate.domain,
-        trained_on=candidate.trained_on,
+        trained_on=dict(model.trained_on),
         labelled_target_subjects=candidate.labelled_target_subjects,
-        model_digest=candidate.digest,
-        dataset_digest=candidate.parents.get("dataset", ""),
-        same_data=_same_data(candidate, dataset),
+        model_digest=model.digest,
+        dataset_digest=model.parents.get("dataset", ""),
+        same_data=same_data(model.parents, dataset.digest),
     )
 
 

@@ -1,16 +1,15 @@
 """The three set-ups of the paper, and which of them a trained model can be scored in (spec datasets D.3)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from costar_cli.config.choices import SetupName
 from costar_cli.errors import MismatchError, UsageError
 from costar_cli.evaluate.published import display_name
 from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Dataset, Domain, PanelSchema, Part
+from costar_cli.panel import Dataset, Domain, Part
 
-__all__ = ["SETUPS", "Candidate", "Job", "Setup", "SetupName", "check_compatible", "plan_jobs"]
+__all__ = ["SETUPS", "Candidate", "Job", "Setup", "SetupName", "plan_jobs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +39,9 @@ SETUPS: Mapping[SetupName, Setup] = {
 
 @dataclass(frozen=True)
 class Candidate:
-    """A trained model and where it comes from: its artifact's `meta`, `parents` and `digest`."""
+    """A trained model to evaluate, by a name of its own where its method does not tell it from others."""
 
     model: FittedModel
-    meta: Mapping[str, Any]
-    parents: Mapping[str, str] = field(default_factory=dict)
-    digest: str = ""
     name: str | None = None
 
     @property
@@ -57,22 +53,17 @@ class Candidate:
     @property
     def domain(self) -> Domain:
         """Return the domain on which the model was trained last."""
-        return "target" if self.meta["domain"] == "target" else "source"
+        return "target" if self.model.meta["domain"] == "target" else "source"
 
     @property
     def init(self) -> str:
         """Return where the weights started: `pretrained` or `scratch`."""
-        return str(self.meta.get("init", "scratch"))
-
-    @property
-    def trained_on(self) -> dict[str, int]:
-        """Return how many labelled subjects of each part the model was trained on."""
-        return {str(part): int(count) for part, count in self.meta.get("trained_on", {}).items()}
+        return str(self.model.meta.get("init", "scratch"))
 
     @property
     def labelled_target_subjects(self) -> int:
         """Return how many labelled target subjects the model touched, those it was selected on included."""
-        counts = {**self.trained_on, **self.meta.get("selected_on", {})}
+        counts = {**self.model.trained_on, **self.model.meta.get("selected_on", {})}
         return sum(int(count) for part, count in counts.items() if part.startswith("target/"))
 
 
@@ -138,41 +129,3 @@ def _check_labels(setup: Setup, fitting: Sequence[Candidate]) -> None:
     twice = sorted({label for label in labels if labels.count(label) > 1})
     if twice:
         raise UsageError(f"two models are called {twice[0]!r} in {setup.name}", fix="give them different names")
-
-
-def check_compatible(candidate: Candidate, dataset: Dataset) -> None:
-    """Raise unless the model can read the panels of the data set and answer its queries.
-
-    Raises:
-        MismatchError: the variables differ, or the model's horizon is too short.
-    """
-    differences = _schema_differences(candidate.model.schema, dataset.schema)
-    if differences:
-        raise MismatchError(
-            f"model {candidate.label} and data set {dataset.name} have different variables",
-            fix="evaluate the model on a data set with the variables that it was trained on",
-            details=differences,
-        )
-    longest = candidate.model.horizon
-    if longest < dataset.horizon:
-        raise MismatchError(
-            f"model {candidate.label} predicts {longest} steps, the data set asks for {dataset.horizon}",
-            fix="train it on this data set, or simulate the data with a shorter --horizon",
-        )
-
-
-def _schema_differences(model: PanelSchema, data: PanelSchema) -> list[str]:
-    differences = []
-    for role in ("covariates", "treatments", "outcomes", "statics", "step"):
-        ours, theirs = getattr(model, role), getattr(data, role)
-        if ours != theirs:
-            differences.append(f"{role}: model has {_names(ours)}, data set has {_names(theirs)}")
-    return differences
-
-
-def _names(role: Any) -> str:  # noqa: ANN401  # variables, treatments, or the step's name
-    if isinstance(role, str):
-        return role
-    if isinstance(role, tuple):
-        return ", ".join(f"{v.name} ({v.unit or 'no unit'}, {v.kind})" for v in role) or "none"
-    return f"{role.mode} {', '.join(role.names)} of levels {role.levels}"

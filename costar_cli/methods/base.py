@@ -98,6 +98,22 @@ class FittedModel(Protocol):
     def scaler(self) -> Scaler:
         """Return the standardisation that the model was trained with."""
 
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """Return the facts that its artifact records; empty if it was fitted to nothing."""
+
+    @property
+    def parents(self) -> Mapping[str, str]:
+        """Return the digests of what it was made from, by role."""
+
+    @property
+    def trained_on(self) -> Mapping[str, int]:
+        """Return the number of labelled subjects per part that were at hand in training; empty if that is unknown."""
+
+    @property
+    def digest(self) -> str:
+        """Return the digest of its artifact; empty if it has none."""
+
     def rollout(
         self, panel: Panel, queries: Queries, *, batch_size: int = 16_384, reporter: Reporter | None = None
     ) -> NDArray[np.float32]:

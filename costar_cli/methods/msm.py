@@ -94,7 +94,7 @@ class MsmModel(LinearModel):
         intercept, history, plan = (
             self.params[f"outcome.{name}"].double().numpy() for name in ("intercept", "history", "plan")
         )
-        if (self.meta or {})["plan"] == "steps":
+        if self.meta["plan"] == "steps":
             return intercept, history, unpacked_plan(plan, self.horizon)
         given_HJ = np.tri(self.horizon)  # plan step j counts in step h if j <= h
         return intercept, history, given_HJ[:, :, None, None] * plan[:, :, None]

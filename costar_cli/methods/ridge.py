@@ -32,7 +32,7 @@ class RidgeModel(LinearModel):
     @property
     def window(self) -> int:
         """Return how many steps of the history the regressions see."""
-        return int((self.meta or {})["window"])
+        return int(self.meta["window"])
 
     def encode(self, panel: Panel) -> WindowFeatures:
         """Return the features of every history of a panel."""

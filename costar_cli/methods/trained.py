@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
@@ -35,9 +35,9 @@ class TrainedModel:
     schema: PanelSchema
     scaler: Scaler
     horizon: int
-    meta: Mapping[str, Any] | None = None
+    meta: Mapping[str, Any] = field(default_factory=dict)
     digest: str = ""
-    parents: Mapping[str, str] | None = None
+    parents: Mapping[str, str] = field(default_factory=dict)
     device: torch.device | str = "cpu"
 
     @classmethod
@@ -54,7 +54,7 @@ class TrainedModel:
     @property
     def trained_on(self) -> Mapping[str, int]:
         """Return the number of labelled subjects per part that were at hand in training."""
-        return dict((self.meta or {}).get("trained_on", {}))
+        return {str(part): int(count) for part, count in self.meta.get("trained_on", {}).items()}
 
 
 def read_fields(artifact: Artifact, device: torch.device | str) -> dict[str, Any]:

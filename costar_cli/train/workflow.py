@@ -1,6 +1,5 @@
 """Pretraining, and fitting any method, from data set to artifact content."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,21 +8,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.config.models import Config, FinetuneConfig, PretrainConfig, RuntimeConfig
-from costar_cli.errors import MismatchError
 from costar_cli.methods.arrays import params_to_arrays
 from costar_cli.methods.base import FitTask, Fitted, FittedModel, Method, Stage
 from costar_cli.methods.costar.pretraining import PretrainStage
 from costar_cli.methods.members import Params
 from costar_cli.methods.registry import METHODS
-from costar_cli.panel import Dataset, Domain, PanelSchema, Scaler
+from costar_cli.panel import Dataset, Domain, Scaler
 from costar_cli.panel.check import check_dataset
+from costar_cli.panel.compatible import other_data, require_compatible, same_data
 from costar_cli.panel.tensors import PanelTensors
 from costar_cli.reporting import Reporter
 from costar_cli.train.checkpoint import Checkpoint
 from costar_cli.train.loop import TrainedMembers, train_members
 from costar_cli.train.runtime import Runtime
 
-__all__ = ["Trained", "finetune", "pretrain", "require_same_schema", "stage_checkpoint"]
+__all__ = ["Trained", "finetune", "pretrain", "stage_checkpoint"]
 
 HISTORY = ("train_loss", "validation_loss", "best_epoch")
 
@@ -117,8 +116,8 @@ def finetune(
     for warning in warnings:
         reporter.warn(warning)
     meta = _meta(dataset, fitted.meta.pop("history", run.history), members, fingerprint, config, runtime)
-    same_data = start is not None and _parents(start).get("dataset") == dataset.digest
-    before = _meta_of(start) if same_data else {}  # counts of another data set say nothing of this one's
+    # counts of another data set say nothing of this one's
+    before = start.meta if start is not None and same_data(start.parents, dataset.digest) is not False else {}
     n_train, n_validation = (dataset.panel(domain, split).n_subjects for split in ("train", "val"))
     few_shot = start is not None and start.horizon > 0
     meta |= {
@@ -134,10 +133,9 @@ def finetune(
     }
     parents = {"dataset": dataset.digest}
     if start is not None:
-        if not same_data:
-            other = _parents(start).get("dataset", "?")[:8]
-            warnings.append(f"started from a model of another data set ({other})")
-        parents["model" if few_shot else "encoder"] = str(getattr(start, "digest", ""))
+        other = other_data("what it started from", start.parents, dataset.digest)
+        warnings += [other] if other else []
+        parents["model" if few_shot else "encoder"] = start.digest
     if warnings:
         meta["warnings"] = warnings
     return Trained(_arrays(fitted.params, scaler), meta, parents)
@@ -183,31 +181,6 @@ def stage_checkpoint(path: Path, index: int) -> Path:
     return path if index == 0 else path.with_name(f"{path.stem}.{index}{path.suffix}")
 
 
-def require_same_schema(schema: PanelSchema, other: PanelSchema, *, where: str) -> None:
-    """Stop when two artifacts speak of different variables.
-
-    Raises:
-        MismatchError: naming what differs.
-    """
-    mine, theirs = schema.model_dump(), other.model_dump()
-    differing = [key for key in mine if mine[key] != theirs[key] and key != "error_unit"]
-    if differing:
-        raise MismatchError(
-            "the model was trained on other variables than this data set has",
-            where=where,
-            fix="train on this data set, or name the data set that the model belongs to",
-            details=[f"{key}: data set has {_brief(mine[key])}, model has {_brief(theirs[key])}" for key in differing],
-        )
-
-
-def _brief(value: object) -> str:
-    if isinstance(value, dict):
-        return ", ".join(map(str, value.get("names", [])))
-    if isinstance(value, list | tuple):
-        return ", ".join(str(v["name"]) if isinstance(v, dict) else str(v) for v in value) or "none"
-    return str(value)
-
-
 def _panels(dataset: Dataset, domain: Domain, scaler: Scaler, runtime: Runtime) -> tuple[PanelTensors, PanelTensors]:
     train, validation = (
         PanelTensors.from_panel(dataset.panel(domain, split), scaler, device=runtime.device, dtype=runtime.dtype)
@@ -219,27 +192,15 @@ def _panels(dataset: Dataset, domain: Domain, scaler: Scaler, runtime: Runtime) 
 def _check_start(dataset: Dataset, start: FittedModel | None) -> None:
     if start is None:
         return
-    require_same_schema(dataset.schema, start.schema, where="the encoder or model to start from")
-    if start.horizon and start.horizon != dataset.horizon:
-        raise MismatchError(
-            f"the source model predicts {start.horizon} steps, the data set asks for {dataset.horizon}",
-            fix="train a source model on this data set with `costar finetune`",
-        )
-
-
-def _parents(model: FittedModel) -> Mapping[str, str]:
-    return getattr(model, "parents", None) or {}
-
-
-def _meta_of(model: FittedModel | None) -> Mapping[str, Any]:
-    return getattr(model, "meta", None) or {}
+    what = "the model to start from" if start.horizon else "the encoder to start from"
+    require_compatible(dataset, start.schema, model=what, horizon=start.horizon or None, exactly=True)
 
 
 def _init(method: Method, start: FittedModel | None) -> str:
     """Return where the weights started; `none` for methods that have no pretraining."""
     if method.name != "costar":
         return "none"
-    return "scratch" if start is None else str(_meta_of(start).get("init", "pretrained"))
+    return "scratch" if start is None else str(start.meta.get("init", "pretrained"))
 
 
 def _arrays(params: Params, scaler: Scaler) -> dict[str, NDArray[np.generic]]:

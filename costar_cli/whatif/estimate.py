@@ -6,11 +6,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.errors import MismatchError, TrainingError
+from costar_cli.errors import TrainingError
 from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Dataset, Location, Panel, PanelSchema, Queries, TreatmentEncoding, Variable
+from costar_cli.panel import Dataset, Location, Panel, Queries, TreatmentEncoding
+from costar_cli.panel.compatible import require_compatible, same_data
 from costar_cli.reporting import NullReporter, Reporter
-from costar_cli.whatif.notes import notes_on, same_data, trained_on_subject
+from costar_cli.whatif.notes import notes_on, trained_on_subject
 from costar_cli.whatif.plan import PlanRequest, TreatmentPlan
 from costar_cli.whatif.problems import Problems, did_you_mean
 from costar_cli.whatif.report import ModelAnswer, SubjectHistory, WhatIfReport
@@ -48,7 +49,7 @@ def estimate_outcomes(
 
     Raises:
         UsageError: an unknown subject or plan, an origin or plan out of range, truth of observed data.
-        MismatchError: a model of other variables than the data set's.
+        MismatchError: a model of other variables, treatments or units than the data set's.
         TrainingError: a model predicts values that are not finite.
     """
     location = dataset.find_subject(subject)
@@ -62,8 +63,8 @@ def estimate_outcomes(
     with told.task("estimate", total=len(models), unit="model") as task:
         for label, model in models.items():
             answer = _answer(label, model, panel, queries, request.plans)
-            seen = trained_on_subject(model, dataset, location)
-            answers.append(replace(answer, trained_on_subject=seen, same_data=same_data(model, dataset)))
+            seen, same = trained_on_subject(model, dataset, location), same_data(model.parents, dataset.digest)
+            answers.append(replace(answer, trained_on_subject=seen, same_data=same))
             task.advance()
     truths = true_outcomes(dataset, location, start, request.plans) if truth else None
     report = WhatIfReport(
@@ -92,7 +93,7 @@ def _check(
     reference: str | None,
 ) -> None:
     for label, model in models.items():
-        _check_schema(label, model.schema, dataset.schema)
+        require_compatible(dataset, model.schema, model=f"model `{label}`")
     problems = Problems()
     if not models:
         problems.add("there is no model to ask")
@@ -111,26 +112,6 @@ def _check(
         problems.add(f"there is no plan {reference!r} to compare with{did_you_mean(reference, names)}")
     where = "--level" if not 0 < level < 1 and len(problems.lines) == 1 else f"subject {panel.names[0]}"
     problems.raise_any("the question does not fit", where=where, fix=problems.fix)
-
-
-def _check_schema(label: str, model: PanelSchema, data: PanelSchema) -> None:
-    roles = {
-        "covariates": (_names(model.covariates), _names(data.covariates)),
-        "outcomes": (_names(model.outcomes), _names(data.outcomes)),
-        "statics": (_names(model.statics), _names(data.statics)),
-        "treatments": (list(model.treatments.columns), list(data.treatments.columns)),
-    }
-    wrong = [f"{role}: the model has {m}, the data {d}" for role, (m, d) in roles.items() if m != d]
-    if wrong:
-        raise MismatchError(
-            f"model `{label}` was trained on other variables than the data set has",
-            fix="give the data set that the model was trained on",
-            details=wrong,
-        )
-
-
-def _names(variables: tuple[Variable, ...]) -> list[str]:
-    return [variable.name for variable in variables]
 
 
 def _queries(request: PlanRequest, encoding: TreatmentEncoding, origin: int) -> Queries:

@@ -6,10 +6,11 @@ import numpy as np
 
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset, Location
+from costar_cli.panel.compatible import same_data
 from costar_cli.whatif.report import WhatIfReport
 from costar_cli.whatif.spread import ENSEMBLE_SPREAD, NO_INTERVAL
 
-__all__ = ["notes_on", "same_data", "trained_on_subject"]
+__all__ = ["notes_on", "trained_on_subject"]
 
 
 def trained_on_subject(model: FittedModel, dataset: Dataset, location: Location) -> bool | None:
@@ -18,12 +19,6 @@ def trained_on_subject(model: FittedModel, dataset: Dataset, location: Location)
     if count is None or 0 < count < dataset.panels[location.part].n_subjects:
         return None
     return count > 0
-
-
-def same_data(model: FittedModel, dataset: Dataset) -> bool | None:
-    """Return whether the model was trained on this data set, by digest; None where either has none."""
-    trained_on = (getattr(model, "parents", None) or {}).get("dataset")
-    return bool(trained_on == dataset.digest) if trained_on and dataset.digest else None
 
 
 def notes_on(
@@ -44,16 +39,15 @@ def _trained_count(model: FittedModel, dataset: Dataset, location: Location) -> 
 
     A model of another data set (by digest) has seen other subjects under the same part names, so it does not say.
     """
-    counts = getattr(model, "trained_on", None)
-    if not isinstance(counts, Mapping) or not counts or same_data(model, dataset) is False:
+    if not model.trained_on or same_data(model.parents, dataset.digest) is False:
         return None
-    return int(counts.get(str(location.part), 0))
+    return model.trained_on.get(str(location.part), 0)
 
 
 def _selected_on(model: FittedModel, dataset: Dataset, location: Location) -> bool:
     """Return whether subjects of this part, of this data set, decided when training stopped."""
-    meta = getattr(model, "meta", None) or {}
-    return same_data(model, dataset) is True and bool(meta.get("selected_on", {}).get(str(location.part)))
+    selected = model.meta.get("selected_on", {}).get(str(location.part))
+    return same_data(model.parents, dataset.digest) is True and bool(selected)
 
 
 def _on_training(

@@ -1,6 +1,6 @@
 """Small worlds for the evaluation tests: a cohort with known answers, and models whose errors are known."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -111,6 +111,13 @@ class FakeModel:
     members: int = 1
     method: str = "costar"
     horizon: int = HORIZON
+    meta: dict = field(default_factory=dict)
+    parents: dict = field(default_factory=dict)
+    digest: str = ""
+
+    @property
+    def trained_on(self):
+        return self.meta.get("trained_on", {})
 
     def rollout(self, panel, queries, *, batch_size=16_384, reporter=None):
         assert queries.outcomes is None, "models must not see the answers"
@@ -168,7 +175,7 @@ def candidate(model, domain="source", *, digest="d" * 64, init="pretrained", tra
         {"source/train": 10, "source/val": 10} | ({"target/train": 3} if domain == "target" else {})
     )
     meta = {"method": model.method, "init": init, "domain": domain, "trained_on": trained_on}
-    return Candidate(model, meta, {"dataset": digest}, digest="m" * 64, name=name)
+    return Candidate(replace(model, meta=meta, parents={"dataset": digest}, digest="m" * 64), name=name)
 
 
 def without(queries, **changes):

@@ -4,8 +4,8 @@ import evaluate_worlds as worlds
 import pytest
 
 from costar_cli.errors import MismatchError, UsageError
-from costar_cli.evaluate.setups import SETUPS, check_compatible, plan_jobs
-from costar_cli.panel import Part, Variable
+from costar_cli.evaluate.setups import SETUPS, plan_jobs
+from costar_cli.panel import Part
 
 DATA = worlds.dataset()
 MODEL = worlds.oracle(DATA)
@@ -75,20 +75,3 @@ def test_labelled_target_subjects_count_those_the_model_was_selected_on():
     trained_on = {"source/train": 100, "target/train": 10, "target/val": 20}
     assert worlds.candidate(MODEL, "target", trained_on=trained_on).labelled_target_subjects == 30
     assert SOURCE.labelled_target_subjects == 0
-
-
-def test_foreign_variables_are_named():
-    other = DATA.schema.model_copy(update={"covariates": (Variable(name="heart_rate", unit="bpm"),), "step": "hour"})
-    foreign = worlds.candidate(replace(MODEL, schema=other))
-    with pytest.raises(MismatchError, match="different variables") as caught:
-        check_compatible(foreign, DATA)
-    assert caught.value.details == (
-        "covariates: model has heart_rate (bpm, continuous), data set has none",
-        "step: model has hour, data set has day",
-    )
-
-
-def test_a_model_of_a_shorter_horizon_is_turned_away():
-    with pytest.raises(MismatchError, match="predicts 3 steps, the data set asks for 6"):
-        check_compatible(worlds.candidate(replace(MODEL, horizon=3)), DATA)
-    check_compatible(worlds.candidate(replace(MODEL, horizon=9)), DATA)

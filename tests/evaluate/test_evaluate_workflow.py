@@ -138,7 +138,7 @@ def test_data_of_another_digest_are_a_warning_and_recorded():
     config = EvaluateConfig(bootstrap=0)
     report = evaluate(data, worlds.candidate(model, digest="e" * 64), config=config, reporter=reporter)
     assert len(reporter.warnings) == 1
-    assert "trained on another data set (eeeeeeeeeeee)" in reporter.warnings[0]
+    assert "trained on another data set (eeeeeeee) than this one (dddddddd)" in reporter.warnings[0]
     assert report.warnings == tuple(reporter.warnings)
     assert report.row("zero-shot", "COSTAR").provenance.same_data is False
     assert evaluate(data, worlds.candidate(model)).row("zero-shot", "COSTAR").provenance.same_data is True
@@ -176,7 +176,7 @@ def test_a_diverged_model_is_a_clear_error_that_names_the_query_set():
 
 def test_foreign_models_are_turned_away_before_anything_is_scored():
     data = worlds.dataset()
-    with pytest.raises(MismatchError, match="different variables"):
+    with pytest.raises(MismatchError, match="model COSTAR does not fit the data set tumor"):
         evaluate(data, worlds.candidate(replace(worlds.oracle(data), schema=worlds.schema(outcomes=2))))
 
 

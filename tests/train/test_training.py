@@ -181,8 +181,9 @@ def test_finetuning_refuses_what_does_not_fit(tumor_dataset: Dataset, tmp_path: 
     with pytest.raises(MismatchError, match="only 2 to start from"):
         run_finetune(tumor_dataset, tmp_path, start=encoder, members=3)
     other = replace(encoder, schema=encoder.schema.model_copy(update={"statics": ()}))
-    with pytest.raises(MismatchError, match="other variables"):
+    with pytest.raises(MismatchError, match="the encoder to start from does not fit") as caught:
         run_finetune(tumor_dataset, tmp_path, start=other)
+    assert caught.value.details == ("statics: model has none, data set has patient_type",)
     with pytest.raises(UsageError, match="another shape"):
         run_finetune(
             tumor_dataset, tmp_path, start=encoder, encoder=encoder.encoder_config.model_copy(update={"width": 16})
@@ -229,7 +230,7 @@ def test_counts_of_another_data_set_are_not_carried_over(tumor_dataset: Dataset,
 def test_labelled_target_subjects_of_a_real_few_shot_model_include_those_it_was_selected_on(tumor_dataset, tmp_path):
     source = run_finetune(tumor_dataset, tmp_path / "a", epochs=1)
     target = run_finetune(tumor_dataset, tmp_path / "b", start=as_model(source), domain="target", epochs=1)
-    counts = [Candidate(as_model(t), t.meta).labelled_target_subjects for t in (source, target)]
+    counts = [Candidate(as_model(t)).labelled_target_subjects for t in (source, target)]
     assert counts == [0, 6 + 7]
 
 

@@ -88,6 +88,9 @@ class LinearModel:
     horizon: int = 6
     method: str = "linear"
     trained_on: dict[str, int] = field(default_factory=lambda: {"source/train": N_SUBJECTS})
+    meta: dict[str, object] = field(default_factory=dict)
+    parents: dict[str, str] = field(default_factory=dict)
+    digest: str = ""
 
     @property
     def members(self):
@@ -104,14 +107,6 @@ class LinearModel:
         members = np.array(self.coefficients)[:, None, None, None]
         shift = np.array(self.shift or (0.0,) * self.members)[:, None, None, None]
         return (last[None, :, None, :] + members * given[None, :, :, None] + shift).astype(np.float32)
-
-
-class SilentModel(LinearModel):
-    """A model that does not say what it was trained on."""
-
-    def __init__(self, schema):
-        super().__init__(schema)
-        del self.trained_on
 
 
 def request_of(plans=None, origin=None, schema=TUMOR, horizon=6):

@@ -143,7 +143,7 @@ class GNetModel(RecurrentModel):
 
     def _drawn(self, asked: Asked, rows_K: Tensor, step: int) -> Tensor:
         """Return residuals `[K,S,E]` that are added to the futures of some queries' histories."""
-        seed = int((self.meta or {})["config"]["seed"])
+        seed = int(self.meta["config"]["seed"])
         residuals, origin_K = self.residuals(asked.member), asked.origin_Q[rows_K]
         draws = Draws.of(seed, asked.member, asked.subject_id_Q[rows_K], origin_K)
         return residuals.at(draws.below(len(residuals.length_K), self._config.samples, step), origin_K + step)

@@ -1,0 +1,113 @@
+"""Whether a model and a data set belong together: the one rule for all verbs."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from costar_cli.errors import MismatchError
+from costar_cli.panel.dataset import Dataset
+from costar_cli.panel.schema import PanelSchema, TreatmentEncoding, Variable
+
+__all__ = ["other_data", "require_compatible", "same_data"]
+
+MOST_LISTED = 8  # of two lists that differ; of longer ones, where they differ first
+
+
+def require_compatible(
+    dataset: Dataset,
+    schema: PanelSchema,
+    *,
+    model: str,
+    horizon: int | None = None,
+    exactly: bool = False,
+    where: str | None = None,
+) -> None:
+    """Raise unless a model's numbers mean what those of the data set mean.
+
+    All that models see counts: names and order of variables, units, kinds and standardisation, treatments with the
+    order of their levels and classes, and what a step is. The unit in which errors are reported does not.
+
+    Args:
+        dataset: what the model is to read.
+        schema: what the model was trained on.
+        model: what to call the model, for example `model COSTAR`.
+        horizon: the most steps that the model predicts, which the data set's horizon must not exceed; None if that
+            does not matter.
+        exactly: the two horizons must be equal.
+        where: the flag or file that names the model.
+
+    Raises:
+        MismatchError: listing every difference, one per line.
+    """
+    differences = [*_differences(schema, dataset.schema)]
+    if horizon is not None and (horizon != dataset.horizon if exactly else horizon < dataset.horizon):
+        differences.append(f"horizon: model predicts {horizon} steps, data set asks for {dataset.horizon}")
+    if differences:
+        raise MismatchError(
+            f"{model} does not fit the data set {dataset.name}",
+            where=where,
+            fix="train on this data set, or give the one that the model was trained on",
+            details=differences,
+        )
+
+
+def same_data(parents: Mapping[str, str], digest: str) -> bool | None:
+    """Return whether what has these parents was made from the data set of this digest; None where either has none."""
+    trained_on = parents.get("dataset")
+    return trained_on == digest if trained_on and digest else None
+
+
+def other_data(what: str, parents: Mapping[str, str], digest: str) -> str | None:
+    """Return a warning if something, such as `model COSTAR`, was trained on another data set."""
+    if same_data(parents, digest) is not False:
+        return None
+    return f"{what} was trained on another data set ({parents['dataset'][:8]}) than this one ({digest[:8]})"
+
+
+def _differences(model: PanelSchema, data: PanelSchema) -> Iterator[str]:
+    yield from _of_variables("covariate", model.covariates, data.covariates)
+    yield from _of_treatments(model.treatments, data.treatments)
+    yield from _of_variables("outcome", model.outcomes, data.outcomes)
+    yield from _of_variables("static", model.statics, data.statics)
+    if model.step != data.step:
+        yield _line("step", model.step, data.step)
+
+
+def _of_variables(role: str, model: Sequence[Variable], data: Sequence[Variable]) -> Iterator[str]:
+    names = [variable.name for variable in model]
+    if names != [variable.name for variable in data]:
+        yield _of_lists(f"{role}s", names, [variable.name for variable in data])
+        model = [variable for variable in model if variable.name in {other.name for other in data}]
+    theirs = {variable.name: variable for variable in data}
+    for ours in model:
+        other = theirs[ours.name]
+        if ours.unit != other.unit:
+            yield _line(f"unit of {role} {ours.name}", ours.unit or "none", other.unit or "none")
+        if ours.kind != other.kind:
+            yield _line(f"kind of {role} {ours.name}", ours.kind, other.kind)
+        if ours.standardize != other.standardize:
+            yield _line(f"{role} {ours.name}", *("standardised" if v.standardize else "raw" for v in (ours, other)))
+
+
+def _of_treatments(model: TreatmentEncoding, data: TreatmentEncoding) -> Iterator[str]:
+    if model.mode != data.mode:
+        yield _line("treatments", model.mode, data.mode)
+    if model.names != data.names:
+        yield _of_lists("treatments", model.names, data.names)
+    theirs = dict(zip(data.names, data.levels, strict=True))
+    for name, levels in zip(model.names, model.levels, strict=True):
+        if name in theirs and levels != theirs[name]:
+            yield _of_lists(f"levels of treatment {name}", levels, theirs[name])
+    if model.names == data.names and model.mode == data.mode and model.classes != data.classes:
+        yield _of_lists("treatment classes", model.columns, data.columns)
+
+
+def _of_lists(what: str, model: Sequence[str], data: Sequence[str]) -> str:
+    """Return a line on two lists that differ, in length or order too."""
+    if max(len(model), len(data)) <= MOST_LISTED:
+        return _line(what, ", ".join(model) or "none", ", ".join(data) or "none")
+    first = next((i for i, (a, b) in enumerate(zip(model, data, strict=False)) if a != b), min(len(model), len(data)))
+    shown = (f"{len(names)} with {[*names, 'nothing'][first]} as number {first + 1}" for names in (model, data))
+    return _line(what, *shown)
+
+
+def _line(what: str, model: str, data: str) -> str:
+    return f"{what}: model has {model}, data set has {data}"
