@@ -61,3 +61,41 @@ def test_domains_are_split_by_themselves_and_few_shot_drops_target_training_subj
 @pytest.mark.parametrize(("keep", "kept"), [(0.1, 2), (0.01, 1), (7, 7), (100, 20)])
 def test_few_shot_keeps_a_share_or_a_number_and_at_least_one(keep: float, kept: int):
     assert few_shot_subjects(20, keep, [3]).sum() == kept
+
+
+def families(sizes: list[int]) -> np.ndarray:
+    return np.repeat([f"f{i}" for i in range(len(sizes))], sizes)
+
+
+def test_shares_count_clusters_where_there_are_some():
+    cluster = families([1, 7, 2, 2, 9, 1, 1, 3, 4, 5])
+    domain = np.full(len(cluster), "source")
+    split = split_domains(domain, {"source": THIRDS}, seed=1, cluster=cluster)
+    of_cluster = {unit: set(split[cluster == unit]) for unit in np.unique(cluster)}
+    assert sorted(next(iter(splits)) for splits in of_cluster.values()) == ["test"] * 2 + ["train"] * 6 + ["val"] * 2
+    assert all(len(splits) == 1 for splits in of_cluster.values())
+
+
+def test_too_few_clusters_are_told_with_their_number_and_that_of_subjects():
+    domain = np.array(["source"] * 30 + ["target"] * 12)
+    cluster = np.concatenate([families([3] * 10), np.repeat(["t1", "t2", "t3"], 4)])
+    with pytest.raises(DataError, match="3 clusters of 12 subjects cannot fill a val split") as caught:
+        split_domains(domain, {"source": THIRDS, "target": THIRDS}, seed=0, cluster=cluster)
+    assert (caught.value.where, caught.value.fix) == ("the target domain", "give more clusters, or a larger fraction")
+
+
+def test_the_target_draws_what_clusters_of_the_source_leave_it_to_draw():
+    """Twenty clusters in both domains keep the source's split; the target's own twenty bring it to its own shares."""
+    domain = np.array(["source", "target"] * 20 + ["target"] * 20)
+    cluster = np.concatenate([np.repeat(np.arange(20), 2), np.arange(20, 40)]).astype(str)
+    own = {"train": 0.25, "val": 0.25, "test": 0.5}
+    split = split_domains(domain, {"source": THIRDS, "target": own}, seed=3, cluster=cluster)
+    assert np.array_equal(split[:40:2], split[1:40:2])
+    counts = {name: int((split[domain == "target"] == name).sum()) for name in own}
+    assert counts == {"train": 12, "val": 10, "test": 18}  # 12 of the source's are in train: the largest gets 2 fewer
+
+
+def test_without_clusters_the_draw_is_what_it_always_was():
+    domain = np.array(["source", "target"] * 10)
+    split = split_domains(domain, {"source": THIRDS, "target": THIRDS}, seed=7)
+    assert "".join(name[1] for name in split) == "rrrrrreraaeaarrrrere"  # tRain, vAl, tEst

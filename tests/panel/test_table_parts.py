@@ -77,3 +77,44 @@ def test_the_seed_decides_the_split_and_the_flag_wins(tmp_path: Path):
     }
     assert names[0] != names[1]
     assert ingest(ward(), make_schema(split={"seed": 0}), folder=tmp_path, seed=1).panels[TRAIN].names == names[1]
+
+
+def families() -> pl.DataFrame:
+    """Ninety patients in thirty families of three, one of each in the south."""
+    return ward(90).with_columns(family=pl.format("fam{}", pl.int_range(pl.len()) // 6 // 3))
+
+
+FAMILY = {"family": {"role": "cluster"}}
+
+
+def test_a_cluster_is_in_one_split_in_both_domains(tmp_path: Path):
+    dataset = ingest(families(), make_schema(FAMILY), folder=tmp_path)
+    splits: dict[int, set[str]] = {}
+    for part, panel in dataset.panels.items():
+        for unit in panel.cluster.tolist():
+            splits.setdefault(unit, set()).add(part.split)
+    assert len(splits) == 30
+    assert all(len(found) == 1 for found in splits.values())
+    assert {str(part): panel.n_subjects for part, panel in dataset.panels.items()} == {
+        "source/train": 44, "source/val": 8, "source/test": 8, "target/train": 22, "target/val": 4, "target/test": 4,
+    }  # fmt: skip
+
+
+def test_a_column_of_splits_may_not_divide_a_cluster(tmp_path: Path):
+    words = pl.Series(["train", "val", "test"])
+    whole = families().with_columns(part=words.gather((pl.Series(range(540)) // 18) % 3))
+    schema = make_schema({**FAMILY, "part": {"role": "split"}})
+    assert sum(panel.n_subjects for panel in ingest(whole, schema, folder=tmp_path).panels.values()) == 90
+    divided = whole.with_columns(part=pl.when(pl.col("patient") == "p05").then(pl.lit("train")).otherwise("part"))
+    [line] = problems(divided, schema, folder=tmp_path)
+    assert "column 'part': 1 cluster in several splits" in line
+    assert "cluster fam1: subject p04 is in val, subject p05 in train" in line
+    assert "leave the split to costar" in line
+
+
+def test_too_few_clusters_and_subjects_without_one_are_errors(tmp_path: Path):
+    [line] = problems(families().head(18 * 5), make_schema(FAMILY), folder=tmp_path)
+    assert "the source domain: 5 clusters of 10 subjects cannot fill a val split of 0.15 (give more clusters" in line
+    lost = families().with_columns(family=pl.when(pl.col("patient") != "p07").then("family"))
+    [line] = problems(lost, make_schema(FAMILY), folder=tmp_path)
+    assert "first subject p07: column 'family': 1 subject without a cluster" in line

@@ -63,19 +63,19 @@ def test_order_files_columns_and_endings_do_not_matter(folder: Path, seed: int, 
     assert_same_dataset(ingest_table(TableInputs(paths), FILL, NullReporter()), plain)
 
 
-@given(st.integers(0, 2**32 - 1), st.booleans())
-def test_a_static_is_what_the_first_row_says_or_an_error(folder: Path, seed: int, in_first: bool):
+@given(st.integers(0, 2**32 - 1), st.integers(0, 1))
+def test_a_static_is_what_the_first_row_says_or_an_error(folder: Path, seed: int, in_first: int):
     """Nothing of a subject's future: whatever stands in later rows, statics are those of the first."""
     rng = np.random.default_rng(seed)
     frame = ward(24, 4)
     known = rng.random(frame.height) >= 0.3
-    known[::4] |= in_first
+    known[::4] |= in_first == 1
     frame = frame.with_columns(pl.when(pl.Series(known)).then("age"))
     path = save(frame, folder / "late.csv")
     first, ever = known.reshape(24, 4)[:, 0], known.reshape(24, 4).any(axis=1)
     schema = make_schema({"age": {"role": "static", "missing": "fill"}})
     if (ever & ~first).any():
-        with pytest.raises(DataError, match="subjects? without a value in the first row"):
+        with pytest.raises(DataError, match="without a value in the first row"):
             ingest_table(TableInputs([path]), schema, NullReporter())
         return
     starts = frame.with_columns(pl.when(pl.col("day") == 0).then("age"))

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from costar_cli.config.table import TableSchema
 from costar_cli.errors import DataError
 from costar_cli.panel.dataset import Part
-from costar_cli.panel.findings import Finding, counted, shown
+from costar_cli.panel.findings import shown
 from costar_cli.panel.panel import Panel
 from costar_cli.panel.schema import ErrorUnit, PanelSchema
 from costar_cli.panel.tables.keys import Ints
@@ -97,12 +97,7 @@ def _clusters(learner: Learner) -> Ints | None:
     named = learner.schema.named("cluster")
     if not named:
         return None
-    data, findings = learner.values.subject_values(named[0])
-    learner.findings += findings
-    if data.is_null().any():
-        problem = f"column '{named[0]}': {counted(data.null_count(), 'subject')} without a cluster"
-        learner.findings.append(Finding("error", problem, "", "give each subject one"))
-        return None
+    data, _ = learner.values.subject_values(named[0])  # what is wrong with them was told when subjects were split
     numbers = data.str.to_integer(strict=False)
     if not numbers.is_null().any():
         return numbers.to_numpy().astype(np.int64)

@@ -153,10 +153,11 @@ def _side(side: Column | Constant, columns: Mapping[str, pl.Expr]) -> pl.Expr:
 
 def _splits(values: Values, schema: TableSchema, domain: Texts, seed: int) -> Texts:
     few_shot = schema.split.few_shot
+    cluster = _clusters(values, schema, domain)
     if not schema.named("split"):
         own = schema.split.target or schema.split
-        fractions = {"source": _shares(schema.split), "target": _shares(own)}
-        return split_domains(domain, fractions, seed=seed, few_shot=few_shot)  # type: ignore[arg-type]
+        fractions: dict[Domain, dict[Split, float]] = {"source": _shares(schema.split), "target": _shares(own)}
+        return split_domains(domain, fractions, seed=seed, few_shot=few_shot, cluster=cluster)
     name = schema.named("split")[0]
     said, findings = values.subject_values(name)
     raise_errors(findings, what="the splits")
@@ -169,11 +170,51 @@ def _splits(values: Values, schema: TableSchema, domain: Texts, seed: int) -> Te
             problem = f"column '{name}': " + ("no split" if text is None else f"'{text}' is no split")
             raise DataError(problem, where=who, fix=f"use one of {', '.join(SPLITS)}")
         split[i] = SPELT[text.lower()]
+    if cluster is not None:
+        _refuse_divided(values, name, split, cluster)
     if few_shot is not None:
         train = np.flatnonzero((domain == "target") & (split == "train"))
         if len(train):
             split[train[~few_shot_subjects(len(train), few_shot, [seed, 1])]] = ""
     return split
+
+
+def _clusters(values: Values, schema: TableSchema, domain: Texts) -> Texts | None:
+    """Return the cluster of each subject that has a domain, where the schema names a column of them."""
+    if not schema.named("cluster"):
+        return None
+    name = schema.named("cluster")[0]
+    said, findings = values.subject_values(name)
+    lacking = said.is_null().to_numpy() & (domain != "")
+    if lacking.any():
+        problem = f"column '{name}': {counted(int(lacking.sum()), 'subject')} without a cluster"
+        first = values.keys.subjects.names[int(lacking.argmax())]
+        findings.append(Finding("error", problem, f"first subject {first}", "give each subject one"))
+    raise_errors(findings, what="the clusters")
+    return np.array(said.fill_null("").to_list(), dtype=np.str_)
+
+
+def _refuse_divided(values: Values, column: str, split: Texts, cluster: Texts) -> None:
+    """Stop where a column of splits puts subjects of one cluster into several of them.
+
+    Raises:
+        DataError: naming two subjects of the first such cluster.
+    """
+    first: dict[str, int] = {}
+    other: dict[str, int] = {}
+    for i in np.flatnonzero(split != "").tolist():
+        unit = str(cluster[i])
+        if split[first.setdefault(unit, i)] != split[i]:
+            other.setdefault(unit, i)
+    if not other:
+        return
+    unit, b = next(iter(other.items()))
+    a, names = first[unit], values.keys.subjects.names
+    raise DataError(
+        f"column '{column}': {counted(len(other), 'cluster')} in several splits, so that tests are not independent",
+        where=f"cluster {unit}: subject {names[a]} is in {split[a]}, subject {names[b]} in {split[b]}",
+        fix="put a cluster's subjects into one split, leave the split to costar, or give no column of role `cluster`",
+    )
 
 
 def _shares(fractions: Fractions) -> dict[Split, float]:
