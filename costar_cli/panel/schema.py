@@ -6,6 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
+from costar_cli.panel.levels import is_on_off
+
 __all__ = ["ErrorUnit", "PanelSchema", "TreatmentEncoding", "TreatmentMode", "Variable"]
 
 FROZEN = ConfigDict(frozen=True, extra="forbid")
@@ -74,11 +76,14 @@ class TreatmentEncoding(BaseModel):
         return tuple(self.describe(row) for row in self.classes)
 
     def describe(self, values: ArrayLike) -> str:
-        """Return one step's treatment values as text, for example `chemotherapy+radiotherapy`."""
+        """Return one step's treatment values as text, for example `chemotherapy+radiotherapy` or `dose=2`.
+
+        Where levels are called otherwise than off and on, or the like, the level is named, the reference too.
+        """
         given = [
-            name if len(levels) == 2 else f"{name}={levels[int(value)]}"
+            name if is_on_off(levels) else f"{name}={levels[int(value)]}"
             for name, levels, value in zip(self.names, self.levels, np.asarray(values), strict=True)
-            if value or len(levels) > 2
+            if value or not is_on_off(levels)
         ]
         return "+".join(given) or "none"
 

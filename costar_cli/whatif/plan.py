@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from costar_cli.errors import UsageError
 from costar_cli.panel import TreatmentEncoding
+from costar_cli.panel.levels import are_doses, find_level, known_levels
 from costar_cli.whatif.problems import Problems, did_you_mean
 from costar_cli.whatif.strict_json import JsonObject, parse_json, read_bounded, shown
 
@@ -18,6 +19,7 @@ MAX_STEPS_READ = 1_000
 MAX_NAME_CHARACTERS = 100
 FEW = 6  # alternatives that fit in one line of a message
 SHAPE = 'write {"origin": 30, "plans": {"name": [{"treatment": 1}, {}]}}, or one plan as a list: [{"treatment": 1}, {}]'
+CLASSES = "a dose that the data do not have cannot be asked about: put doses into classes before `costar ingest table`"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -74,7 +76,7 @@ def parse_plans(
 
 def _treatments(encoding: TreatmentEncoding) -> str:
     named = list(zip(encoding.names, encoding.levels, strict=True))
-    levels = [f"{name} ({_allowed(levels)})" for name, levels in named[:FEW]] + ["..."] * (len(named) > FEW)
+    levels = [f"{name} ({known_levels(levels)})" for name, levels in named[:FEW]] + ["..."] * (len(named) > FEW)
     return f"treatments of this data set: {', '.join(levels)}"
 
 
@@ -90,12 +92,6 @@ def _origin(document: JsonObject, problems: Problems) -> int | None:
     fix = "count the subject's steps from 0 up to the last one that is known, or leave `origin` out for its last step"
     problems.add(f"`origin` must be a whole number, the index of a step, not {shown(origin)}", fix=fix)
     return None
-
-
-def _allowed(levels: tuple[str, ...]) -> str:
-    if len(levels) <= FEW:
-        return ", ".join(f"{i} = {shown(label)}" for i, label in enumerate(levels))
-    return f"0 to {len(levels) - 1}, or a label such as {shown(levels[0])} or {shown(levels[-1])}"
 
 
 class _Checker:
@@ -161,16 +157,13 @@ class _Checker:
         return known
 
     def value(self, value: object, name: str, levels: tuple[str, ...], where: str, number: int) -> int | None:
-        if isinstance(value, str) and levels.count(value) == 1:
-            return levels.index(value)
-        if isinstance(value, bool):
-            if len(levels) == 2 or not value:
-                return int(value)
-        elif isinstance(value, int) and 0 <= value < len(levels):
-            return value
+        place = find_level(value, levels)
+        if place is not None:
+            return place
         hint = self.hint(value, levels) if isinstance(value, str) else ""
-        problem = f"{shown(name)} cannot be {shown(value)}{hint or f'; it takes {_allowed(levels)}'}"
-        self.problems.add(problem, where, number, fix=self.known)
+        problem = f"{shown(name)} cannot be {shown(value)}{hint or f'; it takes {known_levels(levels)}'}"
+        dose = isinstance(value, int | float) and not isinstance(value, bool) and are_doses(levels)
+        self.problems.add(problem, where, number, fix=f"{self.known}; {CLASSES}" if dose else self.known)
         return None
 
     def hint(self, name: str, known: tuple[str, ...]) -> str:
@@ -181,6 +174,7 @@ class _Checker:
         if not classes or tuple(values) in classes:
             return
         known = ", ".join(self.encoding.columns[:FEW]) + (f" and {len(classes) - FEW} more" * (len(classes) > FEW))
-        wanted = ", ".join(f"{name}={value}" for name, value in zip(self.encoding.names, values, strict=True))
+        named = zip(self.encoding.names, self.encoding.levels, values, strict=True)
+        wanted = ", ".join(f"{name}={levels[value]}" for name, levels, value in named)
         problem = f"the combination {wanted} does not occur in the data set; known: {known}"
         self.problems.add(problem, where, number, fix=self.known)

@@ -49,8 +49,8 @@ def test_a_plain_list_is_one_plan_and_has_no_origin():
     assert request.origin is None
 
 
-@pytest.mark.parametrize("value", [1, True, "on"])
-def test_a_level_is_an_integer_a_truth_value_or_a_label(value):
+@pytest.mark.parametrize("value", [1, 1.0, "1", True, "on"])
+def test_a_level_is_a_number_a_truth_value_or_a_label(value):
     assert parse([{"radiotherapy": value}]).plans[0].values.tolist() == [[0, 1]]
 
 
@@ -59,10 +59,12 @@ def test_multilabel_treatments_combine_freely():
     assert request.plans[0].values.tolist() == [[1, 0, 1], [0, 1, 0]]
 
 
-def test_price_classes_are_given_by_label_or_index():
+def test_price_classes_are_given_by_name_and_never_by_their_place():
     label = RETAIL.treatments.levels[0][7]
-    request = parse([{"price_class": label}, {"price_class": 7}, {}], RETAIL.treatments)
-    assert request.plans[0].values.tolist() == [[7], [7], [0]]
+    request = parse([{"price_class": label}, {}], RETAIL.treatments)
+    assert request.plans[0].values.tolist() == [[7], [0]]
+    for place in (0, 1, 7, "7"):
+        assert "'price_class' cannot be" in error_of([{"price_class": place}], RETAIL.treatments).problem
 
 
 def test_all_problems_are_reported_at_once_with_plan_step_and_name():
@@ -105,17 +107,19 @@ def test_a_combination_without_a_class_is_an_error_that_names_the_known_ones():
     encoding = TreatmentEncoding(
         mode="multiclass", names=("a", "b"), levels=(("no", "yes"),) * 2, classes=((0, 0), (1, 0))
     )
-    assert "a=1, b=1 does not occur in the data set; known: none, a" in error_of([{"a": 1, "b": 1}], encoding).problem
-    assert "price_class=21" in error_of([{"price_class": "above"}], RETAIL.treatments).problem
+    assert (
+        "a=yes, b=yes does not occur in the data set; known: none, a" in error_of([{"a": 1, "b": 1}], encoding).problem
+    )
+    assert "price_class=above" in error_of([{"price_class": "above"}], RETAIL.treatments).problem
 
 
-@pytest.mark.parametrize("value", [-1, 2, 10**400, 1.0, 1e999, None, [], {}, "", "maybe", float("nan")])
+@pytest.mark.parametrize("value", [-1, 2, 0.5, 10**400, 1e999, None, [], {}, "", "maybe", float("nan")])
 def test_values_that_are_no_level_are_errors(value):
     assert "'chemotherapy' cannot be" in error_of([{"chemotherapy": value}]).problem
 
 
 def test_true_is_ambiguous_for_a_treatment_of_many_levels_and_false_is_the_reference():
-    assert "cannot be true; it takes 0 to 21" in error_of([{"price_class": True}], RETAIL.treatments).problem
+    assert "cannot be true; it takes 'unchanged', " in error_of([{"price_class": True}], RETAIL.treatments).problem
     assert parse([{"price_class": False}], RETAIL.treatments).plans[0].values.tolist() == [[0]]
 
 

@@ -13,10 +13,10 @@ from costar_cli.config.choices import FormatName
 from costar_cli.config.toml_text import toml_row, toml_value
 from costar_cli.errors import MismatchError, StorageError
 from costar_cli.panel.dataset import Dataset, Part
+from costar_cli.panel.levels import is_switch
 from costar_cli.panel.panel import Panel
 from costar_cli.panel.queries import Queries
 from costar_cli.panel.schema import PanelSchema, TreatmentEncoding, Variable
-from costar_cli.panel.tables.treatments import names_are_numbers
 
 __all__ = ["KeyNames", "dataset_to_frame", "export_dataset", "queries_to_frame", "schema_text"]
 
@@ -165,7 +165,7 @@ def _treatments(encoded: NDArray[Any], treatments: TreatmentEncoding) -> dict[st
     recorded = pl.Series(encoded.any(axis=-1) | (treatments.mode == "multilabel"))
     columns = {}
     for i, (name, levels) in enumerate(zip(treatments.names, treatments.levels, strict=True)):
-        if len(levels) == 2 and not names_are_numbers(levels):
+        if is_switch(levels):
             series = pl.Series(values[:, i], dtype=pl.Int8)
         else:
             series = pl.Series(levels, dtype=pl.String).gather(values[:, i])

@@ -21,7 +21,7 @@ from costar_cli.panel.tables.inputs import no_column
 from costar_cli.panel.tables.keys import Ints, Times
 from costar_cli.panel.tables.places import Places
 from costar_cli.panel.tables.readings import Reading, Rows, read_rows, unreadable
-from costar_cli.panel.tables.treatments import class_numbers, level_codes
+from costar_cli.panel.tables.treatments import class_numbers, level_codes, unknown_level
 from costar_cli.panel.tables.values import Mask
 from costar_cli.reporting import Reporter
 
@@ -184,7 +184,10 @@ class _Table:
         return sorted(set(self.set_of_query.tolist()))
 
     def place(self, cell: int) -> str:
-        return f"first in {self.rows.place(int(self.order[cell]))}"
+        return f"first in {self.row_name(cell)}"
+
+    def row_name(self, cell: int) -> str:
+        return self.rows.place(int(self.order[cell]))
 
     def problems(self) -> list[Finding]:
         """Find unusable names of sets, and queries whose steps are not 1, 2, 3, ..."""
@@ -262,10 +265,8 @@ def _plans(table: _Table, encoding: TreatmentEncoding) -> tuple[NDArray[np.uint8
         code[:, i] = level_codes(table.rows.series(reading), levels)[table.order]
         unknown = code[:, i] < 0
         if unknown.any():
-            at = int(unknown.argmax())
-            cell = table.rows.cell(reading, int(table.order[at]))
-            problem = f"column '{name}': {counted(int(unknown.sum()), 'value')} of no known level, first {cell!r}"
-            findings.append(Finding("error", problem, table.place(at), f"known are {shown(levels, 12)}"))
+            texts = table.rows.series(reading).gather(table.order)
+            findings.append(unknown_level(name, texts, levels, unknown, table.row_name))
     if findings or encoding.mode == "multilabel":
         return np.maximum(code, 0).astype(np.uint8), findings
     number = class_numbers(code, encoding)

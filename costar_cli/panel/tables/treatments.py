@@ -1,6 +1,5 @@
 """Treatments as classes or 0/1 numbers: levels and combinations that are given, or learned from source-train."""
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -8,9 +7,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from costar_cli.config.table import label_of
+from costar_cli.config.nearest import nearest
 from costar_cli.errors import DataError
 from costar_cli.panel.findings import Finding, counted, raise_errors, shown
+from costar_cli.panel.levels import UNTREATED, are_doses, as_number, find_level, known_levels
 from costar_cli.panel.schema import TreatmentEncoding
 from costar_cli.panel.tables.keys import Ints
 from costar_cli.panel.tables.values import Mask
@@ -22,14 +22,11 @@ __all__ = [
     "encode_treatments",
     "guessed_levels",
     "level_codes",
-    "names_are_numbers",
-    "place_of_level",
     "unknown_level",
 ]
 
 MOST_LEVELS: Final = 50  # a number with more values is a dose, not a treatment
 MOST_CLASSES: Final = 200
-UNTREATED: Final = ("0", "none", "no", "off", "false", "never", "control", "placebo", "untreated", "baseline", "usual")
 SWITCHES: Final = ({"0", "1"}, {"false", "true"})
 MISSING, UNKNOWN = -1, -2
 
@@ -77,40 +74,10 @@ def class_numbers(code: Ints, encoding: TreatmentEncoding) -> Ints:
 def level_codes(texts: pl.Series, levels: Sequence[str]) -> Ints:
     """Return the level of each text, MISSING for null, UNKNOWN for what is no level."""
     distinct = texts.drop_nulls().unique()
-    places = pl.Series([place_of_level(str(text), levels) for text in distinct.to_list()], dtype=pl.Int64)
-    found = texts.replace_strict(distinct, places, default=MISSING, return_dtype=pl.Int64)
-    return found.to_numpy().astype(np.int64)
-
-
-def place_of_level(text: str, levels: Sequence[str]) -> int:
-    """Return which level a text says: its name, a number equal to it, its number, or true and false.
-
-    Numbers count levels only where no level is called a number itself.
-    """
-    if text in levels:
-        return list(levels).index(text)
-    if text.lower() in ("true", "false"):
-        if text.lower() in levels:
-            return list(levels).index(text.lower())
-        return int(text.lower() == "true") if len(levels) == 2 else UNKNOWN
-    number = _number(text)
-    if number is None:
-        return UNKNOWN
-    if names_are_numbers(levels):
-        return next((i for i, label in enumerate(levels) if _number(label) == number), UNKNOWN)
-    return int(number) if number in range(len(levels)) else UNKNOWN
-
-
-def names_are_numbers(levels: Sequence[str]) -> bool:
-    """Return whether some level is called by a number other than its own place."""
-    return any(_number(label) is not None for label in levels) and tuple(levels) != tuple(map(str, range(len(levels))))
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
+    found = [find_level(str(text), levels) for text in distinct.to_list()]
+    places = pl.Series([UNKNOWN if place is None else place for place in found], dtype=pl.Int64)
+    code = texts.replace_strict(distinct, places, default=MISSING, return_dtype=pl.Int64)
+    return code.to_numpy().astype(np.int64)
 
 
 def _levels(learner: Learner, name: str, texts: pl.Series) -> tuple[str, ...]:
@@ -124,7 +91,7 @@ def _levels(learner: Learner, name: str, texts: pl.Series) -> tuple[str, ...]:
         fix = "a treatment has few levels: put doses into classes first"
         learner.findings.append(Finding("error", problem, "", fix))
         return ()
-    count = {str(text): int(rows) for text, rows in seen.rows()}
+    count = _by_number({str(text): int(rows) for text, rows in seen.rows()})
     if set(map(str.lower, count)) in SWITCHES:
         return ("off", "on")
     if len(count) < 2:
@@ -137,13 +104,26 @@ def _levels(learner: Learner, name: str, texts: pl.Series) -> tuple[str, ...]:
     return levels
 
 
+def _by_number(count: Mapping[str, int]) -> dict[str, int]:
+    """Return the counts with those of one number, such as `1` and `1.0`, under its shortest spelling."""
+    number = {text: as_number(text) for text in count}
+    key = {text: text if value is None else value for text, value in number.items()}
+    spelling: dict[object, str] = {}
+    for text in sorted(count, key=lambda text: (len(text), text)):
+        spelling.setdefault(key[text], text)
+    merged = dict.fromkeys(spelling.values(), 0)
+    for text, rows in count.items():
+        merged[spelling[key[text]]] += rows
+    return merged
+
+
 def guessed_levels(count: Mapping[str, int]) -> tuple[str, ...]:
     """Return levels, the reference first: what sounds like no treatment, the smallest number, or the most frequent."""
-    labels = sorted(count, key=lambda label: (_number(label) is None, _number(label) or 0.0, label))
+    labels = sorted(count, key=lambda label: (as_number(label) is None, as_number(label) or 0, label))
     untreated = [label for label in labels if label.lower() in UNTREATED]
     if untreated:
         reference = untreated[0]
-    elif all(_number(label) is not None for label in labels):
+    elif are_doses(labels):
         reference = labels[0]
     else:
         reference = max(labels, key=lambda label: (count[label], -labels.index(label)))
@@ -175,9 +155,12 @@ def unknown_level(
 ) -> Finding:
     """Say that some values `[M]` of a treatment are no levels, and where the first of them is."""
     odd = texts.filter(pl.Series(unknown)).unique().sort().to_list()
-    near = difflib.get_close_matches(str(odd[0]), levels, n=1)
+    near = nearest(str(odd[0]), levels)
     problem = f"column '{name}': {counted(int(unknown.sum()), 'value')} of no known level: {shown(odd)}"
-    fix = f"did you mean '{near[0]}'?" if near else f"known are {shown(levels, 12)}; others belong in `levels`"
+    if are_doses([*levels, *map(str, odd)]):
+        fix = f"known are {shown(levels, 12)}: put doses into a few classes, or list them all in `levels`"
+    else:
+        fix = f"did you mean '{near}'?" if near else f"it takes {known_levels(levels)}; others belong in `levels`"
     return Finding("error", problem, f"first in {place(int(unknown.argmax()))}", fix)
 
 
@@ -209,12 +192,14 @@ def _encoding(
 
 
 def _class(row: Sequence[bool | int | float | str], levels: Sequence[tuple[str, ...]]) -> tuple[int, ...]:
-    places = tuple(place_of_level(label_of(value), known) for value, known in zip(row, levels, strict=True))
-    for value, place, known in zip(row, places, levels, strict=True):
-        if place < 0:
-            fix = f"use one of {shown(known, 12)}"
+    places = []
+    for value, known in zip(row, levels, strict=True):
+        place = find_level(value, known)
+        if place is None:
+            fix = f"it takes {known_levels(known)}"
             raise DataError(f"{value!r} is no level of its treatment", where="treatments.classes", fix=fix)
-    return places
+        places.append(place)
+    return tuple(places)
 
 
 def _classless(learner: Learner, encoding: TreatmentEncoding, code: Ints, classless: Mask) -> Finding:
