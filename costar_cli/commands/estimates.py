@@ -1,8 +1,7 @@
 """The body of `costar whatif`: a question in, estimates out."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,8 +66,10 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
     question.check()
     session.read("dataset", data, "dataset", MAKE_DATA)
     from costar_cli.panel.store import read_dataset
-    from costar_cli.whatif import estimate_outcomes, read_plans
+    from costar_cli.whatif import estimate_outcomes, parse_plans
+    from costar_cli.whatif.strict_json import read_bounded
 
+    document = read_bounded(question.plan, flag="--plan")
     dataset = read_dataset(data, queries=False, truth=question.truth)
     domain = dataset.find_subject(question.subject).part.domain
     named = name_models(models or _default_models(session.workspace, domain), session.workspace.root)
@@ -76,7 +77,8 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
     loaded = load_models(session, headers, named)
     warnings = _warn_of_other_data(session, loaded, dataset.digest)
     horizon = min(one.model.horizon for one in loaded)
-    request = read_plans(question.plan, dataset.schema.treatments, horizon=horizon)
+    place = "standard input" if str(question.plan) == "-" else str(question.plan)
+    request = parse_plans(document, dataset.schema.treatments, horizon=horizon, where=place)
     report = estimate_outcomes(
         dataset,
         {one.name: one.model for one in loaded},
@@ -91,7 +93,7 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
     _show(session, report)
     report = replace(report, notes=(*warnings, *report.notes))
     digests = {"dataset": dataset.digest} | {f"model/{one.name}": one.header.digest for one in loaded}
-    _write(session, question, report, digests)
+    _write(session, question, report, digests, document)
     session.out.done(report.to_json())
 
 
@@ -115,7 +117,8 @@ def _warn_of_other_data(session: Session, models: Sequence[LoadedModel], digest:
 def _show(session: Session, report: "WhatIfReport") -> None:
     out, history = session.out, report.history
     where = f"subject {history.name} ({history.part}), known up to {report.schema.step} {history.origin}"
-    out.text(f"{where} of {history.length - 1}", *_plans(report))
+    plans = (plain(f"plan {name}: {words}") for name, words in report.plans_in_words().items())
+    out.text(f"{where} of {history.length - 1}", *plans)
     if len(report.models) > 1:
         show_comparison(out, report)
     else:
@@ -131,20 +134,6 @@ def _show_model(out: Output, report: "WhatIfReport", model: "ModelAnswer") -> No
         if len(report.plans) > 1:
             title = f"difference from `{report.reference}`"
             out.table(*_table(report, model, outcome.name, differences=True), title=title)
-
-
-def _plans(report: "WhatIfReport") -> Iterator[str]:
-    """Yield what each plan gives, where treatments have more than two levels: names of plans do not tell which."""
-    encoding = report.schema.treatments
-    if all(len(levels) == 2 for levels in encoding.levels):
-        return
-    alone = len(encoding.names) == 1  # then the name need not be repeated
-    width = max(len(plan.name) for plan in report.plans)
-    for plan in report.plans:
-        given = [encoding.levels[0][row[0]] if alone else encoding.describe(row) for row in plan.values]
-        runs = [(what, len(list(steps))) for what, steps in groupby(given)]
-        course = ", ".join(what if n == 1 else f"{what} ({n} {report.schema.step}s)" for what, n in runs)
-        yield plain(f"plan {plan.name:<{width}}  {encoding.names[0] + ': ' if alone else ''}{course}")
 
 
 def _table(
@@ -172,7 +161,9 @@ def _table(
     return headers, lines
 
 
-def _write(session: Session, question: Question, report: "WhatIfReport", parents: Mapping[str, str]) -> None:
+def _write(
+    session: Session, question: Question, report: "WhatIfReport", parents: Mapping[str, str], document: bytes
+) -> None:
     from costar_cli.artifact import fingerprint
     from costar_cli.whatif import write_csv, write_estimates
 
@@ -186,7 +177,7 @@ def _write(session: Session, question: Question, report: "WhatIfReport", parents
         session.out.wrote("plot", question.plot)
     if question.out is not None:
         asked = {key: value for key, value in asdict(question).items() if key in _ASKED}
-        mark = fingerprint("estimates", parents=parents, config={**asked, "plan": question.plan.read_text("utf-8")})
+        mark = fingerprint("estimates", parents=parents, config={**asked, "plan": document.decode("utf-8")})
         artifact = write_estimates(
             question.out, report, parents=parents, fingerprint=mark, overwrite=question.overwrite
         )

@@ -33,7 +33,9 @@ def whatif(
     subject: Annotated[
         str, typer.Option("--subject", "-s", help="Subject by its label, or by number where it has none")
     ],
-    plan: Annotated[Path, typer.Option("--plan", "-p", help="JSON file of one or several named plans")],
+    plan: Annotated[
+        Path, typer.Option("--plan", "-p", help="JSON file of one or several named plans, `-` for standard input")
+    ],
     origin: Annotated[
         int | None, typer.Option("--origin", help="Last step that is known; the plan's, or the subject's last one")
     ] = None,

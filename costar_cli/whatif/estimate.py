@@ -109,7 +109,8 @@ def _check(
                 problems.add(f"plan {plan.name!r} has {len(plan)} steps; model {label!r} answers 1 to {model.horizon}")
     names = [plan.name for plan in request.plans]
     if reference is not None and reference not in names:
-        problems.add(f"there is no plan {reference!r} to compare with{did_you_mean(reference, names)}")
+        there = f"the plans are {', '.join(map(repr, names))}"
+        problems.add(f"there is no plan {reference!r} to compare with{did_you_mean(reference, names)}", fix=there)
     where = "--level" if not 0 < level < 1 and len(problems.lines) == 1 else f"subject {panel.names[0]}"
     problems.raise_any("the question does not fit", where=where, fix=problems.fix)
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -138,8 +139,13 @@ class WhatIfReport:
             "level": self.level,
             "reference": self.reference,
             "models": self.model_facts(),
+            "plans_in_words": self.plans_in_words(),
             "notes": list(self.notes),
         }
+
+    def plans_in_words(self) -> dict[str, str]:
+        """Return what each plan gives and when, by name: `day 30-31 chemotherapy, then none`."""
+        return {plan.name: self._in_words(plan.values) for plan in self.plans}
 
     def model_facts(self) -> dict[str, dict[str, object]]:
         """Return what each model is, by label."""
@@ -166,6 +172,19 @@ class WhatIfReport:
         encoding = self.schema.treatments
         named = [zip(encoding.names, encoding.levels, row.tolist(), strict=True) for row in values]
         return [{name: levels[value] for name, levels, value in step} for step in named]
+
+    def _in_words(self, values: NDArray[np.int64]) -> str:
+        given = (self.schema.treatments.describe(row) for row in values)
+        runs = [(what, len(list(steps))) for what, steps in groupby(given)]
+        step, course = self.history.origin, []
+        for what, count in runs:
+            when = str(step) if count == 1 else f"{step}-{step + count - 1}"
+            course.append(f"{when} {what}")
+            step += count
+        if len(course) > 1:
+            course[-1] = f"then {runs[-1][0]}"
+        unit = self.schema.step if self.schema.step.isalpha() else "step"  # `step 4-7`, not `6 hours 4-7`
+        return f"{unit} {', '.join(course)}"
 
     def _history(self) -> list[dict[str, object]]:
         history = self.history

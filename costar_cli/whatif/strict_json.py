@@ -2,7 +2,9 @@
 
 import json
 import re
+import sys
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 
 from costar_cli.errors import StorageError, UsageError
@@ -23,14 +25,14 @@ class JsonObject(dict[str, object]):
 
 
 def read_bounded(path: Path, *, flag: str) -> bytes:
-    """Return the content of a file of at most `MAX_BYTES`; `flag` is what the user named it by.
+    """Return the content of a file of at most `MAX_BYTES`, or of standard input for `-`; `flag` names it to the user.
 
     Raises:
         UsageError: there is no such file, it is a folder, or it is too large.
         StorageError: it cannot be read.
     """
     try:
-        with path.open("rb") as file:
+        with nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
         reason = "is a folder" if isinstance(error, IsADirectoryError) else "does not exist"

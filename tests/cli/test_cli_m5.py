@@ -105,9 +105,9 @@ def test_the_answer_names_price_changes_and_units(shop: Path, tmp_path: Path, ca
     lines = run.out.splitlines()
     assert lines[0].startswith(f"subject {label} (target/test), known up to week 20 of")
     assert lines[1:4] == [
-        "plan keep  price_change: no change (6 weeks)",
-        "plan cut   price_change: -15.9 % to -11.0 % (6 weeks)",
-        "plan rise  price_change: +19.4 % to +25.2 %, no change",
+        "plan keep: week 20-25 price_change=no change",
+        "plan cut: week 20-25 price_change=-15.9 % to -11.0 %",
+        "plan rise: week 20 price_change=+19.4 % to +25.2 %, then price_change=no change",
     ]
     assert lines[4].startswith("sales (units per week), by ")
     assert (tmp_path / "plot.png").stat().st_size > 10_000
@@ -115,7 +115,7 @@ def test_the_answer_names_price_changes_and_units(shop: Path, tmp_path: Path, ca
 
 def test_a_plan_may_start_at_the_last_week(shop: Path, tmp_path: Path, call: Call) -> None:
     plan = tmp_path / "plan.json"
-    plan.write_text('[{"price_change": 2}, {"price_change": "no change"}]')
+    plan.write_text('[{"price_change": "-15.9 % to -11.0 %"}, {"price_change": "no change"}]')
     run = call("whatif", "--subject", label_of(shop), "--plan", plan, "--truth", "--json", "-w", shop)
     result = run.document["result"]
     assert run.code == 0
@@ -142,7 +142,7 @@ def test_unknown_price_changes_are_met_with_near_ones(shop: Path, tmp_path: Path
     assert run.code == 2
     assert "did you mean" in run.err
     assert "-15.9 % to -11.0 %" in run.err
-    assert "0 to 21, or a label such as" in run.err
+    assert "(22 levels)" in run.err
 
 
 def test_a_misspelt_subject_is_met_with_near_ones(shop: Path, tmp_path: Path, call: Call) -> None:

@@ -103,9 +103,10 @@ def test_whatif_answers_in_a_table_with_the_truth_beside_it(trained: Path, plan:
     assert run.code == 0, run.err
     lines = run.out.splitlines()
     assert lines[0].startswith("subject 1 (source/train), known up to day 4 of ")
-    assert lines[2].split() == ["day", "watch", "truth", "both", "truth"]
-    assert [line.split()[0] for line in lines[3:5]] == ["5", "6"]
-    assert lines[5] == "difference from `watch`"
+    assert lines[1:3] == ["plan watch: day 4-5 none", "plan both: day 4 chemotherapy+radiotherapy, then none"]
+    assert lines[4].split() == ["day", "watch", "truth", "both", "truth"]
+    assert [line.split()[0] for line in lines[5:7]] == ["5", "6"]
+    assert lines[7] == "difference from `watch`"
     assert "was trained on this subject" in run.err
     assert "ensemble spread" in run.err
 
@@ -122,6 +123,8 @@ def test_whatif_is_one_document_under_json_and_writes_what_it_is_asked_to(
     assert run.document["inputs"]["model-target"]["path"].endswith("model-target.h5")
     assert {row["interval_kind"] for row in result["estimates"]} == {"ensemble spread"}
     assert [len(result[name]) for name in ("estimates", "differences")] == [4, 2]
+    assert set(result["plans_in_words"]) == {"watch", "both"}
+    assert read_header(tmp_path / "a.h5").meta["plans_in_words"] == result["plans_in_words"]
     assert set(run.document["outputs"]) == {"csv", "plot", "estimates"}
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     assert (
@@ -130,6 +133,22 @@ def test_whatif_is_one_document_under_json_and_writes_what_it_is_asked_to(
     again = call(*words)
     assert again.code == 5
     assert call(*words, "--overwrite").document["result"] == result
+
+
+def test_whatif_reads_plans_from_standard_input(trained: Path, plan: Path, tmp_path: Path) -> None:
+    words = ["whatif", "-w", trained, "--subject", 1, "--json", "--out"]
+    typed = run_process(*words, tmp_path / "a.h5", "--plan", "-", cwd=plan.parent, stdin=plan.read_text())
+    from_file = run_process(*words, tmp_path / "b.h5", "--plan", plan, cwd=plan.parent)
+    assert (typed.code, from_file.code) == (0, 0), typed.err
+    assert typed.document["result"] == from_file.document["result"]
+    broken = run_process(*words[:-1], "--plan", "-", cwd=plan.parent, stdin="{")
+    assert (broken.code, broken.document["error"]["where"]) == (2, "standard input, line 1, column 2")
+
+
+def test_an_unknown_reference_is_answered_with_the_plans(trained: Path, plan: Path, call: Call) -> None:
+    run = call("whatif", "-w", trained, "--subject", 1, "--plan", plan, "--reference", "zzz")
+    assert run.code == 2
+    assert "the plans are 'watch', 'both'" in run.err
 
 
 def test_whatif_never_replaces_its_own_question(trained: Path, plan: Path, call: Call) -> None:

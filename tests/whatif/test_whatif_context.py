@@ -196,3 +196,16 @@ def test_a_missing_value_in_the_history_becomes_null():
     document = replace(report, history=replace(report.history, outcomes=outcomes)).to_json()
     assert_no_nan(document)
     assert document["history"][3]["outcomes"]["tumour_volume"] is None
+
+
+@pytest.mark.parametrize(("unit", "said"), [("day", "day"), ("6 hours", "step"), ("hours", "hours")])
+def test_the_report_repeats_each_plan_in_words(unit, said):
+    dataset = make_dataset()
+    schema = TUMOR.model_copy(update={"step": unit})
+    report = report_of(LinearModel(schema), request_of(origin=3), replace(dataset, schema=schema))
+    assert report.plans_in_words() == {
+        "watch": f"{said} 3-8 none",
+        "chemo": f"{said} 3-4 chemotherapy, then none",
+        "both": f"{said} 3 chemotherapy+radiotherapy, then none",
+    }
+    assert report.to_json()["plans_in_words"] == report.plans_in_words()
