@@ -122,7 +122,7 @@ class Session:
 
     @contextmanager
     def making(self, step: "BuildStep", *, overwrite: bool, again: bool = False) -> "Iterator[Artifact | None]":
-        """Yield the header of a file that is up to date; else hold the workspace until the file is made, and yield None.
+        """Yield the header of a file that is up to date; else hold the workspace while the file is made: yield None.
 
         What is up to date needs no lock, so that it is found in a read-only workspace, too.
         """
