@@ -192,6 +192,14 @@ def test_statics_files_that_do_not_fit_are_refused(tmp_path: Path):
     assert "column 'site' is in ward.csv and in statics.csv" in lines[0]
 
 
+def test_a_statics_file_of_which_nothing_is_used_is_refused(tmp_path: Path):
+    wide = ward().unique("patient", maintain_order=True).select("patient", weight="age", town="site")
+    [line] = problems(ward(), folder=tmp_path, statics=save(wide, tmp_path / "statics.csv"))
+    assert line.startswith("--statics: no column of statics.csv is used: it has 'weight', 'town' (declare its columns")
+    used = make_schema({"weight": {"role": "static"}})
+    assert ingest(ward(), used, folder=tmp_path, statics=tmp_path / "statics.csv").schema.statics[-1].name == "weight"
+
+
 def test_whole_numbers_stay_subject_ids_and_other_names_become_labels(tmp_path: Path):
     numbers = ward().with_columns(pl.col("patient").str.slice(1).cast(pl.Int64) * 7)
     for kind in (pl.Int64, pl.Float64, pl.String):

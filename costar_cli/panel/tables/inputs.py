@@ -101,6 +101,11 @@ def _readings(
             findings.append(no_column(name, lacking[0], wide if not in_time else None))
         if name in schema.named("subject") and wide is not None and name not in wide.columns:
             findings.append(no_column(name, wide))
+    if wide is not None and not in_wide and not findings:
+        others = [name for name in wide.columns if name not in schema.columns]
+        problem = f"no column of {wide.name} is used" + (f": it has {shown(others, 8)}" if others else "")
+        fix = "declare its columns in [columns], or leave `--statics` out"
+        findings.append(Finding("error", problem, "--statics", fix))
     raise_errors(findings, what="the table")
     return {name: reading for name, reading in asked.items() if name not in in_wide}, in_wide
 
