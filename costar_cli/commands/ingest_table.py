@@ -21,6 +21,7 @@ from costar_cli.errors import MismatchError, StorageError, UsageError
 from costar_cli.workspace import DEFAULT_WORKSPACE
 
 if TYPE_CHECKING:
+    from costar_cli.config.table import TableSchema
     from costar_cli.panel import Dataset
     from costar_cli.panel.tables import TableInputs
 
@@ -46,6 +47,9 @@ def table(
         bool,
         typer.Option("--init", help="Guess a schema from the files and write it to --out, `schema.toml` by default"),
     ] = False,
+    accept_guesses: Annotated[
+        bool, typer.Option("--accept-guesses", help="Take what `--init` guessed, also where it says CHECK")
+    ] = False,
     seed: SeedOpt = None,
     out: OutOpt = None,
     overwrite: OverwriteFlag = False,
@@ -56,27 +60,34 @@ def table(
     """Read tables of your own, one row per subject and time, as a schema says; `--init` writes one to start from."""
     session = open_session(ctx, {}, workspace=workspace, json=json, quiet=quiet)
     if init:
-        if schema or statics or queries:
-            raise UsageError("`--init` takes the table alone", fix="leave --schema, --statics and --queries out")
-        _init(session, files, out or SCHEMA, overwrite=overwrite)
+        if schema or queries:
+            raise UsageError("`--init` takes the table and `--statics`", fix="leave --schema and --queries out")
+        _init(session, files, statics, out or SCHEMA, overwrite=overwrite)
         return
     if schema is None:
         fix = f"`costar ingest table {quote(str(files[0]))} --init` guesses one to start from"
         raise UsageError("a schema is needed", where="--schema", fix=fix)
     if seed is not None and not 0 <= seed < 2**63:
         raise UsageError(f"{seed} is no seed", where="--seed", fix="give a whole number from 0 on")
+    from costar_cli.config.table_file import read_schema
     from costar_cli.panel.tables import TableInputs
 
-    _ingest(session, TableInputs(files, statics, queries), schema, seed, out, overwrite=overwrite)
+    parsed = read_schema(schema, accept_guesses=accept_guesses)
+    _ingest(session, TableInputs(files, statics, queries), schema, parsed, seed, out, overwrite=overwrite)
 
 
 def _ingest(
-    session: Session, inputs: "TableInputs", schema_path: Path, seed: int | None, out: Path | None, *, overwrite: bool
+    session: Session,
+    inputs: "TableInputs",
+    schema_path: Path,
+    schema: "TableSchema",
+    seed: int | None,
+    out: Path | None,
+    *,
+    overwrite: bool,
 ) -> None:
-    from costar_cli.config.table_file import read_schema
     from costar_cli.panel.tables import table_config
 
-    schema = read_schema(schema_path)
     session.out.read("schema", schema_path, kind="toml")
     digests = _digests(session, inputs)
 
@@ -101,7 +112,7 @@ def _digests(session: Session, inputs: "TableInputs") -> dict[str, str]:
     return digests
 
 
-def _init(session: Session, files: list[Path], path: Path, *, overwrite: bool) -> None:
+def _init(session: Session, files: list[Path], statics: Path | None, path: Path, *, overwrite: bool) -> None:
     if path.exists() and not overwrite:
         raise MismatchError("the file exists", where=str(path), fix="add --overwrite, or write elsewhere with --out")
     if not path.parent.is_dir():
@@ -109,15 +120,12 @@ def _init(session: Session, files: list[Path], path: Path, *, overwrite: bool) -
     from costar_cli.artifact import write_bytes
     from costar_cli.panel.tables.guess import guess_schema
 
-    guessed = guess_schema(files)
+    guessed = guess_schema(files, statics)
     write_bytes(path, guessed.text.encode())
     session.out.wrote("schema", path, kind="toml")
     session.out.text("", guessed.text.rstrip("\n"))
     for doubt in guessed.doubts:
         session.out.warn(doubt)
-    command = session.next_command("ingest table", *map(str, files), schema=path)
-    if guessed.doubts:
-        session.out.note(f"settle what is doubtful, in {path} or in the table, and then: {command}")
-    else:
-        session.out.next(command)
+    command = session.next_command("ingest table", *map(str, files), schema=path, statics=statics)
+    session.out.note(f"settle the lines with CHECK in {path}, then: {command}")
     session.out.done({"schema": guessed.text, "doubts": list(guessed.doubts)})

@@ -1,5 +1,6 @@
 """Read the schema of a table from a TOML file: all problems at once, each with the nearest thing that would do."""
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,17 +12,33 @@ from costar_cli.config.nearest import nearest
 from costar_cli.config.table import RESERVED_NAMES, ColumnSchema, TableSchema
 from costar_cli.errors import UsageError
 
-__all__ = ["key_path", "parse_schema", "read_schema"]
+__all__ = ["CHECK", "key_path", "open_guesses", "parse_schema", "read_schema"]
 
 MOST_BYTES: Final = 1_000_000
+LONGEST_LINE: Final = 200  # of a line that a message repeats
+CHECK: Final = "# CHECK: "  # starts what `--init` wants to be settled
+# Strings of TOML, which may hold what looks like a comment, and comments.
+_STRING_OR_COMMENT: Final = re.compile(
+    r'"""(?:\\.|[^\\])*?"""(?!")|'
+    r"'''.*?'''(?!')|"
+    r'"(?:\\.|[^"\\\n])*"|'
+    r"'[^'\n]*'|"
+    r"#[^\n]*",
+    re.DOTALL,
+)
 START = "`costar ingest table FILE --init` writes a schema to start from"
 
 
-def read_schema(path: Path) -> TableSchema:
+def read_schema(path: Path, *, accept_guesses: bool = False) -> TableSchema:
     """Return the schema in a TOML file.
 
+    Args:
+        path: the file.
+        accept_guesses: take what `--init` guessed and nobody has settled.
+
     Raises:
-        UsageError: the file is missing or no TOML, or a key or value is not understood; all problems at once.
+        UsageError: the file is missing or no TOML, has open guesses, or a key or value is not understood; all problems
+            at once.
     """
     where = str(path)
     try:
@@ -34,12 +51,29 @@ def read_schema(path: Path) -> TableSchema:
     if len(content) > MOST_BYTES:
         raise UsageError(f"the schema file is larger than {MOST_BYTES:,} bytes", where=where, fix=START)
     try:
-        tables = tomllib.loads(content.decode("utf-8"))
+        text = content.decode("utf-8")
+        tables = tomllib.loads(text)
     except UnicodeDecodeError:
         raise UsageError("the schema file is not UTF-8 text", where=where, fix=START) from None
     except (ValueError, RecursionError) as error:  # also of a number of thousands of digits
         raise UsageError(f"the schema file is not TOML: {error}", where=where, fix=START) from None
+    if (lines := open_guesses(text)) and not accept_guesses:
+        guesses = f"{len(lines)} guess that nobody has" if len(lines) == 1 else f"{len(lines)} guesses that nobody has"
+        fix = "correct each line and delete its comment, or add `--accept-guesses`"
+        raise UsageError(f"the schema has {guesses} settled", where=where, fix=fix, details=lines)
     return parse_schema(tables, where=where)
+
+
+def open_guesses(text: str) -> list[str]:
+    """Return the lines of a TOML document in which a comment of `--init` wants something to be settled, numbered."""
+    lines = text.split("\n")
+    comments = [found for found in _STRING_OR_COMMENT.finditer(text) if found[0].startswith("#") and CHECK in found[0]]
+    numbers = [text.count("\n", 0, found.start()) for found in comments]
+    return [f"line {number + 1}: {_shortened(lines[number].strip())}" for number in numbers]
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST_LINE else f"{text[: LONGEST_LINE - 3]}..."
 
 
 def parse_schema(tables: Mapping[str, Any], *, where: str = "schema") -> TableSchema:

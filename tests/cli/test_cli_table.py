@@ -121,7 +121,7 @@ def test_init_writes_a_schema_that_works_and_never_replaces_one_silently(tmp_pat
     assert run.code == 0, run.err
     assert f"costar ingest table {TABLE} --schema schema.toml" in run.err
     assert 'patient = { role = "subject" }' in run.out
-    assert call("ingest", "table", TABLE, "--schema", "schema.toml").code == 0
+    assert call("ingest", "table", TABLE, "--schema", "schema.toml", "--accept-guesses").code == 0
     before = Path("schema.toml").read_text()
     Path("schema.toml").write_text(f"{before}# mine\n")
     assert call("ingest", "table", "--init", TABLE).code == ExitCode.MISMATCH
@@ -132,6 +132,43 @@ def test_init_writes_a_schema_that_works_and_never_replaces_one_silently(tmp_pat
     assert Path("schema.toml").read_text() == before
 
 
+def test_guesses_that_nobody_settled_are_refused_with_their_lines(tmp_path: Path, call: Call) -> None:
+    assert call("ingest", "table", "--init", TABLE).code == 0
+    words = ["ingest", "table", TABLE, "--schema", "schema.toml"]
+    run = call(*words, "--json")
+    assert run.code == ExitCode.USAGE
+    error = run.document["error"]
+    assert error["problem"] == "the schema has 3 guesses that nobody has settled"
+    assert "`--accept-guesses`" in error["fix"]
+    named = [line.partition(": ")[2].partition(" =")[0] for line in error["details"]]
+    assert named == ["insulin", "steroid", "glucose"]
+    lines = Path("schema.toml").read_text().splitlines()
+    for told in error["details"]:
+        number, _, line = told.removeprefix("line ").partition(": ")
+        assert lines[int(number) - 1].startswith(line.removesuffix("..."))
+    assert not Path("costar-workspace/data.h5").exists()
+    Path("settled.toml").write_text("\n".join(line.partition("  # CHECK: ")[0] for line in lines))
+    assert call("ingest", "table", TABLE, "--schema", "settled.toml").code == 0
+    assert call(*words, "--accept-guesses", "--json").document["status"] == "up_to_date"
+
+
+def test_init_reads_a_file_of_statics(tmp_path: Path, call: Call) -> None:
+    rows = [line.split(",") for line in TABLE.read_text("utf-8").splitlines()]
+    of_subject = [rows[0].index(name) for name in ("patient", "hospital", "age", "sex")]
+    wide = {row[0]: ",".join(row[i] for i in of_subject) for row in rows}
+    Path("patients.csv").write_text("\n".join(wide.values()), "utf-8")
+    kept = [i for i in range(len(rows[0])) if i not in of_subject[1:]]
+    Path("days.csv").write_text("\n".join(",".join(row[i] for i in kept) for row in rows), "utf-8")
+    run = call("ingest", "table", "days.csv", "--statics", "patients.csv", "--init")
+    assert run.code == 0, run.err
+    again = "costar ingest table days.csv --schema schema.toml --statics patients.csv"
+    assert again in run.err
+    assert "age = {" in run.out
+    run = call(*again.split()[1:], "--accept-guesses", "--json")
+    assert run.code == 0, run.err
+    assert sum(part["subjects"] for part in run.document["result"]["parts"]) == 170
+
+
 def test_init_of_a_messy_table_warns_and_does_not_suggest_to_ingest_at_once(tmp_path: Path, call: Call) -> None:
     rows = TABLE.read_text("utf-8").splitlines()
     rows[3] = rows[3].replace(rows[3].split(",")[1], "31.13.2024")
@@ -139,7 +176,7 @@ def test_init_of_a_messy_table_warns_and_does_not_suggest_to_ingest_at_once(tmp_
     run = call("ingest", "table", "--init", tmp_path / "messy.csv", "--json")
     assert run.code == 0, run.err
     assert run.document["warnings"] == run.document["result"]["doubts"]
-    assert run.document["warnings"] == ["date: 1 value is no date ('31.13.2024'): correct it"]
+    assert "date: 1 value is no date ('31.13.2024'): correct it" in run.document["warnings"]
     assert run.document["next"] == []
     assert "# CHECK: 1 value is no date" in Path("schema.toml").read_text("utf-8")
 
@@ -256,7 +293,8 @@ BAD: list[tuple[str, dict[str, str | bytes | None], list[str], ExitCode, str]] =
     ("no such queries", {}, ["t.csv", "--schema", "s.toml", "--queries", "no.csv"], ExitCode.DATA, "does not exist"),
     ("queries of another table", {}, ["t.csv", "--schema", "s.toml", "--queries", "t.csv"], ExitCode.DATA,
      "no column 'origin'"),
-    ("init with a schema", {}, ["t.csv", "--init", "--schema", "s.toml"], ExitCode.USAGE, "takes the table alone"),
+    ("init with a schema", {}, ["t.csv", "--init", "--schema", "s.toml"], ExitCode.USAGE,
+     "takes the table and `--statics`"),
     ("init of nothing", {}, ["no.csv", "--init", "--out", "x.toml"], ExitCode.DATA, "does not exist"),
     ("negative seed", {}, ["t.csv", "--schema", "s.toml", "--seed", "-1"], ExitCode.USAGE, "no seed"),
     ("no folder", {}, ["t.csv", "--schema", "s.toml", "--out", "no/data.h5"], ExitCode.STORAGE, "mkdir"),

@@ -32,7 +32,7 @@ def test_the_guess_for_the_example_is_ingested_as_it_is():
     schema = parse_schema(tomllib.loads(guess_schema([EXAMPLE]).text))
     assert roles(schema) == {
         "patient": "subject", "date": "time", "hospital": "domain", "age": "static", "sex": "static",
-        "diabetes": "static", "carbs": "covariate", "crp": "covariate", "insulin": "treatment", "steroid": "covariate",
+        "diabetes": "static", "carbs": "covariate", "crp": "covariate", "insulin": "treatment", "steroid": "treatment",
         "glucose": "outcome",
     }  # fmt: skip
     assert schema.time.step == "1d"
@@ -40,7 +40,7 @@ def test_the_guess_for_the_example_is_ingested_as_it_is():
     dataset = ingest(EXAMPLE, schema, listener=listener)
     assert listener.warnings == []
     assert sum(panel.n_subjects for panel in dataset.panels.values()) == 170
-    assert dataset.schema.treatments.levels == (("none", "basal", "basal-bolus"),)
+    assert dataset.schema.treatments.levels == (("none", "basal", "basal-bolus"), ("off", "on"))
     assert len(dataset.queries[Part("target", "test")]["rolling_origin"])
 
 
@@ -74,16 +74,57 @@ def test_roles_are_guessed_by_name_and_by_values(form: str, tmp_path: Path):
         (["2024-01-01 00:00", "2024-01-01 06:00", "2024-01-01 12:00", "2024-01-01 18:00"], "6h", "error"),
         (["2024-01-01", "2024-02-01", "2024-03-01", "2024-04-01"], "1mo", "error"),
         (["2020-07-01", "2021-07-01", "2022-07-01", "2024-07-01"], "1y", "fill"),
-        (["2024-01-01 08:13", "2024-01-01 09:58", "2024-01-02 07:20", "2024-01-03 11:00"], "105min", "ignore"),
+        (["2024-01-01 08:13", "2024-01-01 09:58", "2024-01-02 07:20", "2024-01-03 11:00"], "1h", "ignore"),
         (["0", "2", "4", "6"], 2, "error"),
         (["0", "0.5", "1", "2"], 0.5, "fill"),
+        (["0.1", "0.2", "0.3", "0.4"], 0.1, "error"),
+        (["0", "0.22", "3.1", "4.7"], 1, "ignore"),
+        (["0", "1", "30", "90"], 1, "ignore"),
+        (["20240131", "20240207", "20240214", "20240221"], "1w", "error"),
+        (["31.01.2024", "01.02.2024", "02.02.2024", "03.02.2024"], "1d", "error"),
+        (["1/31/2024 14:00", "1/31/2024 15:00", "1/31/2024 16:00", "1/31/2024 17:00"], "1h", "error"),
     ],
 )
-def test_steps_and_gaps_are_guessed_from_the_times(times: list[str], step: object, gaps: str, tmp_path: Path):
+def test_steps_gaps_and_formats_are_guessed_from_the_times(times: list[str], step: object, gaps: str, tmp_path: Path):
     frame = ward(24, 4).with_columns(day=pl.Series(times).gather(ward(24, 4)["day"]))
-    schema = guessed(frame, tmp_path)
+    guess = guess_schema([save(frame, tmp_path / "ward.csv")])
+    schema = parse_schema(tomllib.loads(guess.text))
     assert (schema.time.step, schema.time.gaps) == (step, gaps)
+    assert ("CHECK" in time_line(guess.text)) == (gaps != "error")
+    if gaps == "fill":  # nobody guesses what was given and seen at steps without a row
+        with pytest.raises(DataError, match="missing"):
+            ingest(tmp_path / "ward.csv", schema)
+        settled = guess.text.replace('role = "treatment"', 'role = "treatment", missing = "fill"')
+        settled = settled.replace('role = "outcome"', 'role = "outcome", missing = "fill"')
+        schema = parse_schema(tomllib.loads(settled))
     assert ingest(tmp_path / "ward.csv", schema).panels
+
+
+def time_line(text: str) -> str:
+    return next(line for line in text.splitlines() if line.startswith("day = "))
+
+
+def test_uneven_times_are_asked_about_and_rows_counted(tmp_path: Path):
+    frame = ward(24, 4).with_columns(day=pl.Series([0.0, 0.22, 3.1, 4.7]).gather(ward(24, 4)["day"]))
+    guess = guess_schema([save(frame, tmp_path / "ward.csv")])
+    assert "times are unevenly spaced (0.22 to 2.88, half of them up to 1.6 apart)" in time_line(guess.text)
+    schema = parse_schema(tomllib.loads(guess.text))
+    assert (schema.time.step, schema.time.unit, schema.time.gaps) == (1, "row", "ignore")
+
+
+def test_a_few_times_off_the_steps_do_not_change_the_step(tmp_path: Path):
+    days = [float(day) for day in ward(30, 6)["day"]]
+    days[9] = 3.4
+    guess = guess_schema([save(ward(30, 6).with_columns(day=pl.Series(days)), tmp_path / "ward.csv")])
+    assert parse_schema(tomllib.loads(guess.text)).time.step == 1
+    assert "2 times off the steps" in time_line(guess.text)
+
+
+def test_dates_that_can_be_read_in_two_ways_are_asked_about(tmp_path: Path):
+    dates = pl.Series(["01/02/2024", "02/02/2024", "03/02/2024", "04/02/2024"])
+    guess = guess_schema([save(ward(24, 4).with_columns(day=dates.gather(ward(24, 4)["day"])), tmp_path / "ward.csv")])
+    assert parse_schema(tomllib.loads(guess.text)).time.format == "%d/%m/%Y"
+    assert "CHECK: dates read as %d/%m/%Y, but %m/%d/%Y would do, too" in time_line(guess.text)
 
 
 def test_what_is_not_found_is_left_to_be_filled_in(tmp_path: Path):
@@ -147,10 +188,13 @@ def test_a_few_bad_cells_do_not_change_what_a_column_is(tmp_path: Path):
     }  # fmt: skip
     assert (schema.time.step, schema.time.gaps) == ("1d", "error")
     told = dict(doubt.split(": ", 1) for doubt in guess.doubts)
-    assert set(told) == {"date", "age", "glucose"}
+    assert set(told) == {"date", "age", "glucose", "insulin"}
     assert told["date"].startswith("1 value is no date ('2024-13-45')")
     assert told["age"].startswith("changes within 1 subject, first P03, which a static must not")
     assert told["glucose"].startswith("2 values are no numbers ('high', 'error')")
+    assert told["insulin"].startswith(
+        "guessed by its name: is it given after its row was measured, and is '0' not given?"
+    )
     for name, doubt in told.items():
         assert f"# CHECK: {doubt}" in next(line for line in guess.text.splitlines() if line.startswith(name))
     with pytest.raises(DataError):
@@ -173,7 +217,7 @@ def test_many_texts_among_numbers_are_left_out_and_said_to_be_doubtful(tmp_path:
     frame = messy().with_columns(temperature=pl.when(often).then(pl.format("t{}", pl.int_range(pl.len())))
                                  .otherwise("temperature"))  # fmt: skip
     guess = guess_schema([save(frame, tmp_path / "m.csv")])
-    assert "temperature: left out, 180 of 240 values are numbers" in guess.doubts
+    assert "temperature: left out: 199 different texts, 180 of 240 values are numbers" in guess.doubts
     assert '# temperature = { role = "..." }  # CHECK: left out: ' in guess.text
 
 

@@ -1,12 +1,13 @@
 """Schemas are understood, and all that is wrong with one is said at once, with the nearest thing that would do."""
 
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from costar_cli.config.presets import FOR_DATA
 from costar_cli.config.table import RESERVED_NAMES, label_of
-from costar_cli.config.table_file import parse_schema, read_schema
+from costar_cli.config.table_file import open_guesses, parse_schema, read_schema
 from costar_cli.errors import UsageError
 from tests.panel.table_worlds import COLUMNS, make_schema
 
@@ -116,3 +117,41 @@ def test_steps_of_time_have_a_size_and_a_word():
 
 def test_values_are_spelt_as_tables_spell_them():
     assert [label_of(value) for value in (True, 5, 5.0, 0.5, "north")] == ["true", "5", "5", "0.5", "north"]
+
+
+SCHEMA = """name = "ward"
+[columns]
+patient = { role = "subject" }
+day = { role = "time" }  # 0 to 5
+drug = { role = "treatment" }
+pressure = { role = "outcome" }
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "numbers"),
+    [
+        (["# NAME = { }  # CHECK: no column seems to be one"], [1]),
+        (["horizon = 3  # CHECK: is it?", "# CHECK: that"], [1, 2]),
+        (["horizon = 3  # I did CHECK: that", "# lines with CHECK are doubtful"], []),
+        (['blank = ["# CHECK: me", "\\" # CHECK: me", \'" # CHECK: me\']'], []),
+        (['x = """', "a  # CHECK: text", '"# CHECK: text""""', 'y = 1  # CHECK: "quoted"'], [4]),
+        (["x = '''", "it's # CHECK: text", "'''", "blank = [  # CHECK: in a list", '  "a",', "]"], [4]),
+        (["# don't", 'x = "a\u2028b"', "y = 1  # CHECK: after an apostrophe"], [3]),
+    ],
+)
+def test_comments_of_init_that_want_something_settled_are_found(lines: list[str], numbers: list[int]):
+    text = "\n".join(lines)
+    tomllib.loads(text)
+    assert [int(line.partition(":")[0].removeprefix("line ")) for line in open_guesses(text)] == numbers
+
+
+def test_a_schema_with_open_guesses_is_refused_unless_they_are_accepted(tmp_path: Path):
+    path = tmp_path / "schema.toml"
+    path.write_text(f"{SCHEMA}# y = {{}}  # CHECK: left out\n")
+    with pytest.raises(UsageError, match="the schema has 1 guess that nobody has settled") as caught:
+        read_schema(path)
+    assert caught.value.details == ("line 7: # y = {}  # CHECK: left out",)
+    assert read_schema(path, accept_guesses=True).name == "ward"
+    path.write_text(SCHEMA)
+    assert read_schema(path).named("treatment") == ["drug"]

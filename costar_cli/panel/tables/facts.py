@@ -10,6 +10,7 @@ import polars as pl
 
 from costar_cli.panel.findings import shown
 from costar_cli.panel.tables.files import TableFile, collected
+from costar_cli.panel.tables.guess_words import TIME
 from costar_cli.panel.tables.readings import UNREADABLE, Reading, as_read
 
 __all__ = ["Facts", "Sample", "few", "sample_of"]
@@ -18,6 +19,12 @@ MOST_ROWS: Final = 200_000
 BLANK: Final = ("NA", "NaN", "null")
 FEWEST_FOR_ODD: Final = 10
 ODD_SHARE: Final = 10  # one cell in so many may be a slip
+DATES: Final = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%m-%d-%Y", "%d %b %Y", "%d-%b-%Y",
+                "%b %d, %Y", "%d.%m.%y", "%d/%m/%y", "%m/%d/%y")  # fmt: skip
+FORMATS: Final = ("", *(date + clock for date in DATES for clock in ("", " %H:%M", " %H:%M:%S")))  # "" is ISO
+COMPACT: Final = "%Y%m%d"  # looks like a number
+COMPACT_DATE: Final = r"^(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$"
+TRIED: Final = 200  # values by which the format of dates is chosen
 
 
 def few(values: int) -> int:
@@ -27,10 +34,11 @@ def few(values: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """One column of a sample."""
+    """One column of a sample; `as_text` says that its file holds text, which may be dates in any format."""
 
     name: str
     text: pl.Series
+    as_text: bool = True
 
     @cached_property
     def known(self) -> pl.Series:
@@ -54,20 +62,38 @@ class Facts:
 
     @cached_property
     def numbers(self) -> pl.Series | None:
-        """Return the values as numbers, null for a few that are none; None where more are none."""
+        """Return the values as numbers, null for a few that are none; None where more are none, or dates."""
+        if self.date_formats == (COMPACT,):
+            return None
         numbers = self.text.cast(pl.Float64, strict=False)
         numbers = numbers.set(~numbers.is_finite(), None)
         return numbers if self._fits(len(numbers) - numbers.null_count()) else None
 
     @cached_property
+    def date_formats(self) -> tuple[str, ...]:
+        """Return the formats in which most values are dates, "" for ISO; of several the first is taken."""
+        some = self.known.unique(maintain_order=True).head(TRIED)
+        if some.cast(pl.Float64, strict=False).null_count() < len(some):
+            compact = self.as_text and self.words & TIME and some.str.contains(COMPACT_DATE).all()
+            return (COMPACT,) if compact and len(some) else ()
+        read = {f: self._dates(some, f) for f in (FORMATS if self.as_text else FORMATS[:1])}
+        most = max(len(dates) - dates.null_count() for dates in read.values())
+        return tuple(f for f, dates in read.items() if len(dates) - dates.null_count() == most) if most else ()
+
+    @cached_property
     def moments(self) -> pl.Series | None:
         """Return the values as dates and times, null for a few that are none; None where more are none."""
-        if self.numbers is not None or not len(self.known):
+        if not self.date_formats or self.numbers is not None:
             return None
-        frame = pl.DataFrame({"x": self.text})
-        moments = frame.select(as_read(pl.col("x"), pl.String(), Reading("x", "us"), BLANK)).to_series()
-        moments = moments.set(moments == UNREADABLE, None)
-        return moments.cast(pl.Datetime("us")) if self._fits(len(moments) - moments.null_count()) else None
+        moments = self._dates(self.text, self.date_formats[0])
+        return moments if self._fits(len(moments) - moments.null_count()) else None
+
+    @staticmethod
+    def _dates(texts: pl.Series, written: str) -> pl.Series:
+        frame = pl.DataFrame({"x": texts})
+        moments = frame.select(as_read(pl.col("x"), pl.String(), Reading("x", "us", written), BLANK)).to_series()
+        dates = moments.set(moments == UNREADABLE, None).cast(pl.Datetime("us"))
+        return dates.set(dates.dt.year() < 1000, None)  # %Y also reads 24
 
     @cached_property
     def odd(self) -> list[str]:
@@ -88,9 +114,10 @@ class Facts:
 
     @cached_property
     def words(self) -> set[str]:
-        """Return the words of the name: `heartRate_bpm` has `heart`, `rate` and `bpm`."""
+        """Return the words of the name, also without digits: `heartRate_v2` has `heart`, `rate`, `v2` and `v`."""
         apart = re.sub(r"([a-z])([A-Z])", r"\1 \2", self.name)
-        return {word for word in re.split(r"[\W_\d]+", apart.lower()) if word}
+        words = re.split(r"[\W_]+", apart.lower())
+        return {word for word in (*words, *(word.strip("0123456789") for word in words)) if word}
 
     @property
     def summary(self) -> str:
@@ -126,10 +153,17 @@ class Sample:
         found = rows.group_by("subject", maintain_order=True).agg(both).filter(pl.col("values") > 1)
         return {str(who): (int(n), int(most)) for who, _, n, most in found.iter_rows()}
 
-    def repeated(self, subject: str, time: str) -> int:
+    def repeated(self, *names: str) -> int:
         """Return how many rows have a subject and time that stood in a row before."""
-        pair = pl.DataFrame({"s": self.columns[subject].text, "t": self.columns[time].text}).drop_nulls()
-        return pair.height - pair.n_unique()
+        keys = pl.DataFrame({name: self.columns[name].text for name in names}).drop_nulls()
+        return keys.height - keys.n_unique()
+
+    def late(self, subject: str, when: pl.Series, name: str) -> int:
+        """Return how many subjects have a value in a later row and none in the first."""
+        frame = pl.DataFrame({"s": self.columns[subject].text, "t": when, "x": self.columns[name].text})
+        frame = frame.drop_nulls(["s", "t"]).sort("s", "t", maintain_order=True)
+        said = frame.group_by("s").agg(first=pl.col("x").first().is_null(), ever=pl.col("x").is_not_null().any())
+        return int((said["first"] & said["ever"]).sum())
 
     def lengths(self, subject: str) -> list[int]:
         """Return the number of rows per subject, sorted."""
@@ -149,6 +183,6 @@ def sample_of(files: Sequence[TableFile]) -> Sample:
             frame = file.scan.head(MOST_ROWS).select(columns).collect()
         frame = frame.filter(~pl.all_horizontal(pl.all().is_null()))
         if frame.height:
-            facts = {name: Facts(name, frame[str(i)]) for i, name in enumerate(usable)}
+            facts = {n: Facts(n, frame[str(i)], file.types[n] == pl.String) for i, n in enumerate(usable)}
             return Sample(file.path.stem, facts, unusable, frame.height)
     return Sample("", {})

@@ -1,11 +1,17 @@
-"""What is doubtful about a guessed schema: cells that do not fit, and roles that no column seems to have."""
+"""What is doubtful about a guessed column: cells that do not fit, and what its name says beside its values."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+
+import polars as pl
 
 from costar_cli.panel.findings import counted, shown
 from costar_cli.panel.tables.facts import Facts, Sample, few
+from costar_cli.panel.tables.guess_keys import Guess
+from costar_cli.panel.tables.guess_steps import ordered
+from costar_cli.panel.tables.guess_words import OUTCOME, OUTCOME_TOO, TREATMENT, is_death, is_remedy
+from costar_cli.panel.tables.treatments import guessed_levels
 
-__all__ = ["cells_in_doubt", "keys_in_doubt", "stray_static"]
+__all__ = ["cells_in_doubt", "role_in_doubt", "stray_static"]
 
 
 def stray_static(sample: Sample, subject: str, column: Facts) -> str:
@@ -33,10 +39,39 @@ def cells_in_doubt(column: Facts, entry: Mapping[str, object]) -> str:
     return f"{these} ({shown(dict.fromkeys(column.odd), 2)}): correct {them}{blank}"
 
 
-def keys_in_doubt(sample: Sample, subject: str | None, time: str | None) -> Iterator[tuple[str, str]]:
-    """Yield what is doubtful about the columns of subject and time, with the column's name."""
-    for name in (subject, time):
-        if name is not None and (missing := sample.columns[name].missing):
-            yield name, f"{counted(missing, 'row')} without a value"
-    if subject is not None and time is not None and (repeated := sample.repeated(subject, time)):
-        yield time, f"{counted(repeated, 'row')} of a subject and time that stood before"
+def role_in_doubt(guess: Guess, column: Facts, role: str) -> str:
+    """Return what somebody who knows the data must say of a column: all treatments and outcomes, and telling names."""
+    named = column.words & TREATMENT or is_remedy(column.words)
+    if role == "treatment":
+        return _treatment_in_doubt(guess, column, by_name=bool(named))
+    if role == "outcome":
+        how = "by its name" if column.words & (OUTCOME | OUTCOME_TOO) else "as the numbers that change"
+        holes = f', and {counted(column.missing, "value")} missing: correct them, or say `missing = "fill"`'
+        return f"guessed {how}: is it what shall be predicted{holes if column.missing else ''}?"
+    if named and role in ("covariate", "static"):
+        return f"is this {role} a drug or an intervention? A treatment has few levels and a value in each row"
+    if column.words & OUTCOME and role == "covariate":
+        return "named like an outcome: is this what shall be predicted?"
+    return "named like death: does its row know it?" if is_death(column.words) and role == "covariate" else ""
+
+
+def _treatment_in_doubt(guess: Guess, column: Facts, *, by_name: bool) -> str:
+    counts = {str(text): int(rows) for text, rows in column.known.value_counts().rows()}
+    reference = guessed_levels(counts)[0]
+    text = f"guessed {'by its name' if by_name else 'by its values'}: is it given after its row was measured, and is "
+    text += f"'{reference}' not given?"
+    if guess.subject is not None and not guess.sample.changing(guess.subject, column.name):
+        text += " It never changes within a subject."
+    if holes := _holes(guess, column):
+        text += f' {counted(holes, "value")} missing: does that mean not given (`missing = "fill"`)?'
+    return text
+
+
+def _holes(guess: Guess, column: Facts) -> int:
+    """Return how many values of a treatment are missing elsewhere than at the last row of a subject."""
+    if not column.missing or guess.subject is None or guess.time is None:
+        return column.missing
+    when = ordered(guess.facts(guess.time))
+    frame = pl.DataFrame({"s": guess.facts(guess.subject).text, "t": when, "missing": column.text.is_null()})
+    last = frame.select(pl.col("t") == pl.col("t").max().over("s")).to_series().fill_null(value=False)
+    return int((frame["missing"] & ~last).sum())
