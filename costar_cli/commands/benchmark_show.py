@@ -58,8 +58,11 @@ def show_report(out: Output, report: "BenchmarkReport") -> None:
         _show_table(out, table)
         if table.comparisons:
             _show_comparisons(out, table.comparisons, report.level)
+            out.text(*([f"not tested: {table.caution}"] if table.caution else []))
         out.text("")
     _show_costs(out, report.costs)
+    for caution in report.cautions:
+        out.warn(caution)
     if any(c.lower for table in report.tables for c in table.comparisons):
         out.note("intervals and p are about other test subjects, given the members; wins: COSTAR's share, over members")
 
@@ -94,9 +97,11 @@ def _cell(row: "ResultRow", column: int | None, mark: str) -> Cell:
 
 
 def _show_comparisons(out: Output, comparisons: Sequence["Comparison"], level: float) -> None:
+    from costar_cli.evaluate.benchmark.export import interval_text
+
     rows = []
     for c in comparisons:
-        bounds = f"{_number(c.lower.average)} to {_number(c.upper.average)}" if c.lower and c.upper else None
+        bounds = interval_text(c, DIGITS) or ("not tested" if c.untested else None)
         wins = None if c.wins is None else f"{c.wins:.0%}"
         rows.append([c.label, _number(c.difference.average), bounds, _p(c.p_value), _p(c.p_holm), wins])
     headers = ["error minus COSTAR's", "average", f"{level:.0%} interval", "p", "p (Holm)", "wins"]

@@ -155,7 +155,7 @@ def _show(session: Session, report: "EvaluationReport") -> None:
     rows = []
     for row in report.rows:
         label = row.label if row.basis == "ours" else f"{row.label} ({row.basis})"
-        interval = _interval(row.lower, row.upper)
+        interval = _interval(row.lower, row.upper) or ("too few" if row.no_interval else None)
         steps = [_number(value) for value in (*row.mean.steps, *[None] * report.horizon)[: report.horizon]]
         ensemble = row.ensemble.average if row.ensemble and len(row.members) > 1 else None
         average = _spread(row.mean.average, row.sd.average if row.sd else None)

@@ -69,8 +69,9 @@ class ReportRow:
     """One line of the table.
 
     `mean` and `sd` (ddof = 1; None with one member) are over members, `ensemble` is the RMSE of the members' mean
-    prediction, `lower` and `upper` bound `mean`. `members` holds the RMSE of each member, `outcomes` the mean RMSE
-    of each single outcome where there are several. `query_sets` and `scored` say, per step, what was scored.
+    prediction, `lower` and `upper` bound `mean`, and `no_interval` says in words why nothing does. `members` holds the
+    RMSE of each member, `outcomes` the mean RMSE of each single outcome where there are several. `query_sets` and
+    `scored` say, per step, what was scored.
     """
 
     setup: SetupName
@@ -89,6 +90,7 @@ class ReportRow:
     query_sets: tuple[str | None, ...] = ()
     scored: tuple[int, ...] = ()
     provenance: Provenance | None = None
+    no_interval: str | None = None
 
     @property
     def published(self) -> bool:
@@ -241,7 +243,8 @@ def _flat(row: ReportRow, horizon: int) -> Row:
     for h in range(horizon):
         for name, values in statistics.items():
             flat[f"tau{h + 1}_{name}"] = values.steps[h] if values and h < len(values.steps) else None
-    return flat | {f"avg_{name}": values.average if values else None for name, values in statistics.items()}
+    flat |= {f"avg_{name}": values.average if values else None for name, values in statistics.items()}
+    return flat | {"no_interval": row.no_interval}
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401  # JSON in, JSON out

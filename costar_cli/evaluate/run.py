@@ -7,7 +7,7 @@ import numpy as np
 
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.errors import MismatchError
-from costar_cli.evaluate.bootstrap import FEWEST_UNITS, bootstrap_interval
+from costar_cli.evaluate.bootstrap import bootstrap_interval, too_few_units
 from costar_cli.evaluate.metrics import SquaredErrors
 from costar_cli.evaluate.published import display_name, is_published_data, published_row
 from costar_cli.evaluate.query_sets import Truth
@@ -71,7 +71,7 @@ def run_evaluation(
             if naive.method not in {candidate.model.method for candidate in candidates}:
                 rows += bench.rows(naive_scores[setup.test], setup, display_name(naive.method), None)
             rows += [(row, None) for row in _published_rows(dataset, setup, candidates)]
-    few = _few_units(rows)
+    few = _few_units([row for row, _ in rows])
     for warning in few:
         reporter.warn(warning)
     return EvaluationReport(
@@ -113,6 +113,7 @@ class _Bench:
         rows = []
         for truth, errors in scored.items():
             interval = bootstrap_interval(errors, level=config.level, replicates=config.bootstrap, seed=config.seed)
+            too_few = too_few_units([errors]) if config.bootstrap else None
             row = ReportRow.scored_row(
                 errors,
                 interval,
@@ -125,6 +126,7 @@ class _Bench:
                 test=str(setup.test),
                 query_sets=self.parts[setup.test].sets_by_step(truth),
                 provenance=provenance,
+                no_interval=too_few,
             )
             rows.append((row, errors))
         return rows
@@ -165,18 +167,10 @@ def _warnings(dataset: Dataset, jobs: Sequence[Job]) -> list[str]:
     ]
 
 
-def _few_units(rows: Sequence[tuple[ReportRow, SquaredErrors | None]]) -> list[str]:
-    """Return a warning for each test part whose intervals resample too few subjects or clusters."""
-    few = {
-        row.test: (errors.units, "clusters" if errors.cluster is not None else "subjects")
-        for row, errors in rows
-        if row.lower is not None and errors is not None and errors.units < FEWEST_UNITS
-    }
-    return [
-        f"the intervals on {part} resample {units} {what}: with fewer than {FEWEST_UNITS} they are too narrow to be "
-        "believed; test on more, or report the RMSE without them (`--bootstrap 0`)"
-        for part, (units, what) in few.items()
-    ]
+def _few_units(rows: Sequence[ReportRow]) -> list[str]:
+    """Return a warning for each test part that has too few subjects or clusters for intervals."""
+    few = {row.test: row.no_interval for row in rows if row.no_interval}
+    return [f"no interval on {part}: {why}, or its level would not hold" for part, why in few.items()]
 
 
 def _provenance(candidate: Candidate, dataset: Dataset) -> Provenance:

@@ -11,7 +11,7 @@ SETUPS = ["zero-shot", "few-shot", "supervised"]
 CONFIG = EvaluateConfig(bootstrap=200)
 
 
-def constant_errors(rmse_RH, subjects=12, per_subject=3):
+def constant_errors(rmse_RH, subjects=24, per_subject=3):
     """Errors of exactly this RMSE for every member and step, the same for every subject."""
     rmse_RH = np.atleast_2d(np.asarray(rmse_RH, dtype=float))
     members, horizon = rmse_RH.shape

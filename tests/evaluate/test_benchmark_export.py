@@ -6,9 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from costar_cli.commands.benchmark_show import show_report
 from costar_cli.evaluate.benchmark import REFERENCE
 from costar_cli.evaluate.benchmark.export import cells_csv, comparisons_csv, results_csv, to_latex, to_markdown
 from costar_cli.evaluate.benchmark.plots import plot_differences, plot_horizons
+from costar_cli.ui.output import Output
 from tests.evaluate.benchmark_worlds import constant_errors, noisy_errors, report, score, tables
 
 STEPS = range(1, 7)
@@ -70,6 +72,34 @@ def test_comparisons_and_costs_parse_back(made):
     costs = read(cells_csv(made))
     assert (costs[0]["wall_s"], costs[0]["stages"], costs[0]["parameters"]) == ("12.5", "finetune: 8; more: 3", "20657")
     assert costs[1]["wall_s"] == ""
+
+
+def test_every_form_says_why_few_clusters_are_not_tested(tmp_path, capsys):
+    clustered = replace(noisy_errors(1.0, horizon=6), cluster=np.arange(60) // 20)
+    worse = replace(noisy_errors(1.5, horizon=6), cluster=clustered.cluster)
+    few = report(tables([score("costar", clustered), score("msm", worse)]))
+    why = "3 clusters, 20 are needed"
+    (row,) = read(comparisons_csv(few))
+    assert (row["untested"], row["p_value"], row["p_holm"], row["avg_lower"]) == (why, "", "", "")
+    assert float(row["avg_difference"]) > 0
+    caution = f"no interval and no p-value on target/test: {why}"
+    markdown = to_markdown(few).splitlines()
+    assert f"**Not tested**: {caution}." in markdown
+    assert any(line.startswith("| MSM | 0.") and f"| {why} |  |  | 100% |" in line for line in markdown)
+    assert f"Differences between rows are not tested: {caution}." in to_latex(few)
+    assert few.to_json()["warnings"] == [caution]
+    assert few.to_json()["tables"][0]["comparisons"][0]["untested"] == why
+    out = Output("benchmark")
+    show_report(out, few)
+    shown = capsys.readouterr()
+    assert f"not tested: {caution}" in shown.out
+    assert out.warnings == [caution]
+    assert plot_differences(few, tmp_path / "differences.png").exists()
+
+
+def test_enough_subjects_are_tested_without_a_caution(made):
+    assert made.to_json()["warnings"] == []
+    assert "ot tested" not in to_markdown(made) + to_latex(made)
 
 
 def test_markdown_marks_the_best_bold_and_the_second_underlined_in_each_block(made):

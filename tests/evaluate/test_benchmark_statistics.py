@@ -9,6 +9,7 @@ from costar_cli.evaluate import paired_difference
 from costar_cli.evaluate.benchmark import holm
 from costar_cli.evaluate.benchmark.statistics import compare, gain_percent, share_of_wins
 from costar_cli.evaluate.bootstrap import paired_differences
+from costar_cli.evaluate.metrics import SquaredErrors
 from tests.evaluate.benchmark_worlds import constant_errors, noisy_errors
 
 P_VALUES = st.lists(st.floats(0, 1), min_size=1, max_size=12)
@@ -128,14 +129,28 @@ def test_without_a_bootstrap_there_are_differences_but_no_tests():
 
 
 def test_units_of_several_subjects_are_resampled_as_one():
-    rng = np.random.default_rng(3)
-    a, b = (noisy_errors(1.0, subjects=80, seed=int(rng.integers(2**31))) for _ in range(2))
-    unit = np.arange(80) // 8
-    alone, grouped = (
-        compare_two({0: replace(a, cluster=c)}, {0: replace(b, cluster=c)}, replicates=1000) for c in (None, unit)
-    )
-    assert grouped.difference == alone.difference
-    assert (grouped.lower.average, grouped.upper.average) != (alone.lower.average, alone.upper.average)
+    """Eight copies of each unit's subject, known to be one unit, are tested as the 40 units that they are."""
+    alone = [noisy_errors(1.0, subjects=40, seed=seed) for seed in (1, 2)]
+    unit = np.arange(40).repeat(8)
+    copied = [SquaredErrors(e.members[:, unit], e.ensemble[unit], e.count[unit], cluster=unit) for e in alone]
+    expected, found = (compare_two({0: a}, {0: b}, replicates=1000) for a, b in (alone, copied))
+    assert found.difference.average == pytest.approx(expected.difference.average)
+    assert found.lower.average == pytest.approx(expected.lower.average)
+    assert found.upper.average == pytest.approx(expected.upper.average)
+    assert found.p_value == expected.p_value
+    # taken for 320 units, they would seem to know the difference the square root of 8 better
+    apart = compare_two(*({0: replace(e, cluster=None)} for e in copied), replicates=1000)
+    widths = [c.upper.average - c.lower.average for c in (found, apart)]
+    assert widths[0] / widths[1] == pytest.approx(np.sqrt(8), rel=0.1)
+
+
+def test_few_units_in_one_data_set_leave_the_difference_but_no_test_and_say_why():
+    rich, poor = noisy_errors(1.2), replace(noisy_errors(1.2), cluster=np.arange(60) // 20)
+    found = compare_two({0: rich, 1: poor}, {0: noisy_errors(1.0), 1: replace(noisy_errors(1.0), cluster=poor.cluster)})
+    assert found.difference.average > 0
+    assert (found.lower, found.upper, found.p_value, found.p_holm) == (None, None, None, None)
+    assert found.untested == "3 clusters, 20 are needed"
+    assert compare_two({0: rich}, {0: noisy_errors(1.0)}).untested is None
 
 
 def test_one_pair_is_the_paired_difference_and_pairs_are_resampled_independently():

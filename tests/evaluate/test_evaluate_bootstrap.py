@@ -2,8 +2,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import norm
+from skewed_worlds import equally_good
 
 from costar_cli.evaluate import bootstrap, bootstrap_interval, paired_difference
+from costar_cli.evaluate.bootstrap import too_few_units
 from costar_cli.evaluate.metrics import SquaredErrors
 
 
@@ -28,15 +31,6 @@ def test_interval_holds_the_estimate_and_orders_its_bounds():
     assert found.average[0] < mean.mean() < found.average[1]
 
 
-def test_interval_covers_the_true_rmse_about_as_often_as_it_says():
-    covered = [
-        found.lower[0] <= 1.0 <= found.upper[0]
-        for seed in range(200)
-        for found in [interval(errors(40, members=1, horizon=1, seed=seed), level=0.9, replicates=200)]
-    ]
-    assert 0.82 <= np.mean(covered) <= 0.97
-
-
 def test_interval_shrinks_with_the_root_of_the_number_of_subjects():
     few, many = (interval(errors(n, subject_sd=0.3)) for n in (100, 1600))
     assert (few.upper - few.lower).mean() / (many.upper - many.lower).mean() == pytest.approx(4, rel=0.35)
@@ -51,7 +45,7 @@ def test_subjects_are_resampled_and_not_their_queries():
 
 def test_units_of_several_subjects_are_resampled_as_one():
     """Ten copies of each subject, known to be one unit, are no more evidence than the subject alone."""
-    alone = errors(40, subject_sd=0.8)
+    alone = errors(40, subject_sd=0.4)
     unit = np.arange(40).repeat(10)
     copied = SquaredErrors(alone.members[:, unit], alone.ensemble[unit], alone.count[unit], cluster=unit)
     assert np.allclose(interval(copied).lower, interval(alone).lower)
@@ -86,10 +80,91 @@ def test_every_resample_draws_as_many_subjects_as_there_are():
     assert weights.mean() == 1.0
 
 
-def test_no_interval_where_it_would_mean_nothing():
-    assert interval(errors(1)) is None
+@pytest.mark.parametrize("units", [1, 19])
+def test_too_few_units_have_neither_interval_nor_test_and_the_reason_counts_them(units):
+    few = errors(units)
+    assert interval(few) is None
+    assert paired(few, few) is None
+    assert too_few_units([errors(30), few]) == f"{units} subject{'s' * (units > 1)}, 20 are needed"
+    assert interval(errors(20)) is not None
+    assert too_few_units([errors(20)]) is None
+
+
+def test_few_clusters_of_many_subjects_count_as_few_units():
+    clustered = replace(errors(60), cluster=np.arange(60) // 20)
+    assert interval(clustered) is None
+    assert paired(clustered, clustered) is None
+    assert too_few_units([clustered]) == "3 clusters, 20 are needed"
+
+
+def test_too_few_replicates_give_no_interval():
     assert interval(errors(30), replicates=0) is None
     assert interval(errors(30), replicates=5) is None
+    assert interval(errors(30), replicates=20) is not None
+
+
+def test_a_difference_that_one_unit_makes_is_bounded_by_nothing():
+    """More than a third of the resamples leave that unit out and show no difference at all."""
+    first = errors(30)
+    second = replace(first, members=first.members.copy())
+    second.members[:, 7] *= 2
+    found = paired(second, first)
+    assert found.average > 0
+    assert found.interval.average == (-np.inf, np.inf)
+    assert found.p_value > 1 / 3
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.95])
+def test_the_interval_leaves_out_zero_exactly_where_the_p_value_is_at_most_one_minus_its_level(level):
+    verdicts = set()
+    for seed in range(40):
+        first, second = equally_good(25, np.random.default_rng(seed), alike=True, spread=0.4)
+        second.members[:] *= 1 + seed / 40
+        found = paired_difference(first, second, level=level, replicates=199, seed=seed)
+        lower, upper = found.interval.average
+        verdicts.add(lower > 0 or upper < 0)
+        assert (lower > 0 or upper < 0) == (found.p_value <= 1 - level + 1e-12)
+    assert verdicts == {True, False}
+
+
+def test_interval_and_p_value_are_those_of_a_plain_loop_over_resamples():
+    """Written out: resample units, take the standard error by the delta method, compare absolute pivots."""
+    scored = equally_good(24, np.random.default_rng(5), alike=False, spread=0.4)
+    a_NH, b_NH = (errors.members[0, ..., 0] for errors in scored)
+    c_NH = scored[0].count
+
+    def both(roots):
+        return zip((a_NH, b_NH), roots, strict=True)
+
+    def difference(drawn):
+        roots = [np.sqrt(values[drawn].sum(axis=0) / c_NH[drawn].sum(axis=0)) for values in (a_NH, b_NH)]
+        own_N = np.zeros(len(drawn))
+        for place, unit in enumerate(drawn):
+            for h in range(a_NH.shape[1]):
+                total = c_NH[drawn, h].sum()
+                a, b = ((v[unit, h] / total - c_NH[unit, h] / total * r[h] ** 2) / (2 * r[h]) for v, r in both(roots))
+                own_N[place] += (a - b) / a_NH.shape[1]
+        return (roots[0] - roots[1]).mean(), np.sqrt((own_N**2).sum() * len(drawn) / (len(drawn) - 1))
+
+    estimate, error = difference(np.arange(24))
+    pivots = []
+    for weights_N in np.concatenate(list(bootstrap._weights(24, 99, [3, 24]))):
+        value, own_error = difference(np.arange(24).repeat(weights_N.astype(int)))
+        pivots.append(abs(value - estimate) / own_error)
+    found = paired_difference(*scored, level=0.95, replicates=99, seed=3)
+    assert found.average == pytest.approx(estimate)
+    assert found.p_value == pytest.approx((1 + sum(pivot >= abs(estimate) / error for pivot in pivots)) / 100)
+    width = sorted(pivots)[94] * error  # the 95th of 99: five of a hundred, the estimate among them, lie beyond it
+    assert found.interval.average == pytest.approx((estimate - width, estimate + width))
+
+
+def test_with_many_units_the_p_value_is_that_of_both_tails_of_the_normal_distribution():
+    first, second = equally_good(400, np.random.default_rng(2), alike=True, spread=0.1)
+    for factor in (1.0, 1.01, 1.02, 0.98):
+        scaled = replace(second, members=factor * second.members)
+        found = paired_difference(first, scaled, level=0.95, replicates=2000, seed=1)
+        deviation = (found.interval.average[1] - found.interval.average[0]) / (2 * 1.96)
+        assert found.p_value == pytest.approx(2 * norm.sf(abs(found.average) / deviation), abs=0.03)
 
 
 def test_subjects_without_scored_steps_are_left_out():

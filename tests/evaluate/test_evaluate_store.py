@@ -15,7 +15,7 @@ PARENTS = {"dataset": "d" * 64, "model": "a" * 64}
 
 @pytest.fixture(scope="module")
 def report():
-    data = worlds.dataset()
+    data = worlds.dataset(subjects=24)
     model = worlds.oracle(data, members=3, error=worlds.independent_noise(1.0))
     return run_evaluation(data, [worlds.candidate(model), worlds.candidate(model, "target")], EvaluateConfig())
 

@@ -222,7 +222,7 @@ def test_evaluation_is_deterministic():
 
 
 def test_interval_surrounds_the_mean_and_can_be_switched_off():
-    data = worlds.dataset()
+    data = worlds.dataset(subjects=24)
     model = worlds.candidate(worlds.oracle(data, members=2, error=worlds.independent_noise(1.0)))
     row = evaluate(data, model).row("zero-shot", "COSTAR")
     assert row.lower.average < row.mean.average < row.upper.average
@@ -231,7 +231,7 @@ def test_interval_surrounds_the_mean_and_can_be_switched_off():
 
 
 def test_two_methods_can_be_compared_without_scoring_again():
-    data = worlds.dataset()
+    data = worlds.dataset(subjects=24)
     good = worlds.oracle(data, error=worlds.independent_noise(1.0))
     bad = replace(good, error=worlds.independent_noise(1.3), method="crn")
     report = evaluate(data, worlds.candidate(good), worlds.candidate(bad))

@@ -219,7 +219,7 @@ def test_a_history_that_would_flatten_what_follows_is_cut_and_marked(drawn, tmp_
 
 
 def test_bands_of_many_models_have_edges_instead_of_shades(drawn, tmp_path):
-    data = worlds.dataset()
+    data = worlds.dataset(subjects=24)
     model = worlds.oracle(data, error=worlds.independent_noise(1.0))
     for count, faint in ((3, False), (6, True)):
         models = [worlds.candidate(model, name=f"m{i}") for i in range(count)]

@@ -9,7 +9,7 @@ from costar_cli.evaluate.benchmark.statistics import TEST, Comparison
 from costar_cli.evaluate.benchmark.tables import DIGITS, Mark, ResultRow, ResultTable, marks
 from costar_cli.evaluate.report import PerStep
 
-__all__ = ["cells_csv", "comparisons_csv", "results_csv", "to_latex", "to_markdown"]
+__all__ = ["cells_csv", "comparisons_csv", "interval_text", "results_csv", "to_latex", "to_markdown"]
 
 Record = Mapping[str, object]
 
@@ -72,7 +72,8 @@ def _compared(report: BenchmarkReport, table: ResultTable, comparison: Compariso
     for h in range(report.horizon):
         flat |= {f"tau{h + 1}_{name}": _at(values, h) for name, values in ends.items()}
     flat |= {"p_value": comparison.p_value, "p_holm": comparison.p_holm, "wins": comparison.wins}
-    return flat | {"data_sets": comparison.data_sets, "level": report.level, "unit": report.unit}
+    flat |= {"data_sets": comparison.data_sets, "level": report.level, "unit": report.unit}
+    return flat | {"untested": comparison.untested}
 
 
 def _cost(cost: CellCost) -> Record:
@@ -99,7 +100,7 @@ def to_markdown(report: BenchmarkReport) -> str:
     for table in report.tables:
         lines += [f"## {table.title}", "", *_markdown_rows(table), ""]
         if table.comparisons:
-            lines += [*_markdown_comparisons(report, table.comparisons), ""]
+            lines += [*_markdown_comparisons(report, table), ""]
     lines += ["## Costs", "", _ABOUT_COSTS, "", *_markdown_costs(report.costs), ""]
     if report.failures:
         lines += ["## Failures", "", *(f"- {f.what}: {_escape(str(f.error['problem']))}" for f in report.failures), ""]
@@ -129,19 +130,26 @@ def _markdown_rows(table: ResultTable) -> list[str]:
     return lines
 
 
-def _markdown_comparisons(report: BenchmarkReport, comparisons: Sequence[Comparison]) -> list[str]:
+def _markdown_comparisons(report: BenchmarkReport, table: ResultTable) -> list[str]:
     lines = [
         f"Error of each row minus COSTAR's, average over τ ({TEST}). Wins: share of pairs of members that COSTAR wins.",
+        *([f"**Not tested**: {table.caution}."] if table.caution else []),
         "",
         f"| Method | Difference | {report.level:.0%} interval | p | p (Holm) | Wins |",
         "|---|---:|---:|---:|---:|---:|",
     ]
-    for c in comparisons:
-        bounds = f"{_number(c.lower.average)} to {_number(c.upper.average)}" if c.lower and c.upper else ""
+    for c in table.comparisons:
+        bounds = interval_text(c, DIGITS) or c.untested or ""
         wins = "" if c.wins is None else f"{c.wins:.0%}"
         tests = [_p(c.p_value), _p(c.p_holm), wins]
         lines.append(f"| {' | '.join([_escape(c.label), _number(c.difference.average), bounds, *tests])} |")
     return lines
+
+
+def interval_text(comparison: Comparison, digits: int) -> str | None:
+    """Return a comparison's interval as text; None where there is none, or where it has no end."""
+    ends = [bound.average if bound else None for bound in (comparison.lower, comparison.upper)]
+    return None if None in ends else " to ".join(f"{end:.{digits}f}" for end in ends)
 
 
 def _markdown_costs(costs: Sequence[CellCost]) -> list[str]:
@@ -174,7 +182,7 @@ def _latex_table(report: BenchmarkReport, table: ResultTable) -> list[str]:
         f"{_latex(table.title)}. Data: {_latex(report.dataset)}. RMSE ({unit}), mean $\\pm$ {_latex(report.spread)}. "
         rf"Avg: over $\tau=1..{table.steps}$. Gain: by how much COSTAR's Avg is lower, in \% of the row's. "
         r"\textbf{Bold}: best; \underline{underline}: second best, per block."
-    )
+    ) + (f" Differences between rows are not tested: {_latex(table.caution)}." if table.caution else "")
     lines = [r"\begin{table*}[htbp]", r"\centering", rf"\caption{{{caption}}}"]
     lines += [rf"\begin{{tabular}}{{l{'c' * (len(heads) - 1)}}}", r"\toprule", " & ".join(heads) + r" \\", r"\midrule"]
     styles: dict[Mark, str] = {"best": r"\textbf{%s}", "second": r"\underline{%s}", "": "%s"}

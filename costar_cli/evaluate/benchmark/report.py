@@ -94,6 +94,11 @@ class BenchmarkReport:
         return min(self.horizon, AVERAGED_STEPS)
 
     @property
+    def cautions(self) -> list[str]:
+        """Return in words which tables have no tests, and why."""
+        return list(dict.fromkeys(table.caution for table in self.tables if table.caution))
+
+    @property
     def spread(self) -> str:
         """Return what a standard deviation in the tables is over."""
         sets = len(self.seeds)
@@ -110,7 +115,7 @@ class BenchmarkReport:
     def to_json(self) -> dict[str, Any]:
         """Return the report as a JSON document; numbers that are not finite are null."""
         document: dict[str, Any] = _plain(asdict(self))
-        return document | {"averaged_steps": self.steps, "test": TEST}
+        return document | {"averaged_steps": self.steps, "test": TEST, "warnings": self.cautions}
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - JSON in, JSON out

@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.evaluate.bootstrap import paired_differences
+from costar_cli.evaluate.bootstrap import paired_differences, too_few_units
 from costar_cli.evaluate.metrics import SquaredErrors, average_over_steps
 from costar_cli.evaluate.report import PerStep
 
 __all__ = ["TEST", "Comparison", "compare", "gain_percent", "holm", "share_of_wins"]
 
 TEST = (
-    "two-sided paired bootstrap over test subjects, given the trained members, of the difference in mean RMSE; "
-    "Holm's correction over the rows of a table"
+    "two-sided paired studentised bootstrap over test subjects or the clusters they belong to, given the trained "
+    "members, of the difference in mean RMSE; Holm's correction over the rows of a table"
 )
 
 Floats = NDArray[np.float64]
@@ -27,6 +27,7 @@ class Comparison:
     `difference` is contender minus reference, `lower` and `upper` bound it over test subjects; `p_holm` is `p_value`
     corrected for the number of comparisons in the table. `wins` is the share of pairs of members, one of each on the
     same data set, of which the reference's has the smaller average error: it says what training by chance does.
+    `untested` says in words why there is neither interval nor p-value, where there are too few subjects or clusters.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Comparison:
     p_holm: float | None
     wins: float | None
     data_sets: int
+    untested: str | None = None
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -124,6 +126,7 @@ def _compare(
         p_holm=None,
         wins=float(np.mean(wins)) if np.isfinite(steps_H).all() else None,
         data_sets=len(pairs),
+        untested=too_few_units([first for first, _ in pairs]) if replicates else None,
     )
 
 

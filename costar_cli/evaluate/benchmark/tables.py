@@ -89,6 +89,12 @@ class ResultTable:
         what = "Ablations of COSTAR" if self.kind == "ablations" else "Methods"
         return f"{what}, {self.setup}: {self.truth} outcomes on {self.test}"
 
+    @property
+    def caution(self) -> str | None:
+        """Return why differences of this table were not tested, or None where they were."""
+        reasons = list(dict.fromkeys(c.untested for c in self.comparisons if c.untested))
+        return f"no interval and no p-value on {self.test}: {'; '.join(reasons)}" if reasons else None
+
 
 def build_tables(
     scores: Sequence[Score],
