@@ -1,7 +1,6 @@
 """Check a data set before anything is trained on it: unusable values, treatments without contrast, weak overlap."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +10,7 @@ from costar_cli.panel.findings import Finding, raise_errors, shown
 from costar_cli.panel.invariants import not_finite, not_finite_answers, panel_problems, query_problems
 from costar_cli.panel.panel import Panel
 from costar_cli.panel.schema import PanelSchema, Variable
+from costar_cli.panel.support import Decisions, Support
 from costar_cli.reporting import Reporter
 
 __all__ = ["check_dataset"]
@@ -107,22 +107,8 @@ def _constant(values: NDArray[np.float32], variables: tuple[Variable, ...]) -> l
     return [v.name for v, same in zip(variables, (values == values[:1]).all(axis=0), strict=True) if same]
 
 
-class _Decisions(NamedTuple):
-    """Treatment values `[M, names]`, subject rows `[M]` and outcomes `[M, dy]` of the steps that have a next one."""
-
-    values: NDArray[np.int64]
-    subject: NDArray[np.int64]
-    outcomes: NDArray[np.float32]
-
-    @classmethod
-    def of(cls, panel: Panel, schema: PanelSchema) -> "_Decisions":
-        subject, step = np.nonzero(np.arange(panel.n_steps) < panel.length[:, None] - 1)
-        values = schema.treatments.decode(panel.treatments[subject, step])
-        return cls(values, subject, panel.outcomes[subject, step])
-
-
 def _treatments(part: Part, panel: Panel, schema: PanelSchema) -> Iterator[Finding]:
-    decisions = _Decisions.of(panel, schema)
+    decisions = Decisions.of(panel, schema)
     for i, (name, levels) in enumerate(zip(schema.treatments.names, schema.treatments.levels, strict=True)):
         count = np.bincount(decisions.values[:, i], minlength=len(levels))
         if (count > 0).sum() == 1:
@@ -137,11 +123,14 @@ def _treatments(part: Part, panel: Panel, schema: PanelSchema) -> Iterator[Findi
     if not treated.all() and treated.any():
         problem = f"{int((~treated).sum())} of {panel.n_subjects} subjects never treated"
         yield Finding("note", problem, str(part))
+    for name in Support.of(panel, schema).absorbing(schema.treatments):
+        problem = f"treatment '{name}' never stops once it is started"
+        yield Finding("note", problem, str(part), "nothing can be learned of stopping it")
 
 
 def _overlap(part: Part, panel: Panel, schema: PanelSchema) -> Iterator[Finding]:
     """Look for treatment levels that subjects in some quintile of the current outcome all but never get."""
-    decisions = _Decisions.of(panel, schema)
+    decisions = Decisions.of(panel, schema)
     for o, outcome in enumerate(schema.outcomes):
         current = decisions.outcomes[:, o]
         edges = np.unique(np.quantile(current, np.linspace(0, 1, BINS + 1)[1:-1]))

@@ -1,0 +1,136 @@
+"""What training subjects were given: the combinations of treatments that occur, and whether a treatment ever stops."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import Any, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.panel.panel import Panel
+from costar_cli.panel.schema import PanelSchema, TreatmentEncoding
+
+__all__ = ["Decisions", "Support"]
+
+MOST_KEPT: Final = 4_096  # combinations; of data with more, none is called unseen
+FEWEST: Final = 20  # steps after a given one that tell whether a treatment stops
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """Treatment values `[M, names]`, subject rows `[M]` and outcomes `[M, dy]` of the steps that have a next one.
+
+    They are sorted by subject and step.
+    """
+
+    values: NDArray[np.int64]
+    subject: NDArray[np.int64]
+    outcomes: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, panel: Panel, schema: PanelSchema) -> Self:
+        """Return the decisions of a panel."""
+        subject, step = np.nonzero(np.arange(panel.n_steps) < panel.length[:, None] - 1)
+        values = schema.treatments.decode(panel.treatments[subject, step])
+        return cls(values, subject, panel.outcomes[subject, step])
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """What a model can have learned of treatments, in steps whose outcome is known.
+
+    `seen` are the combinations of levels that were given, None where there are too many to keep. Per treatment,
+    `untreated` counts steps at the reference level, `stopped` and `continued` the steps after one at another level that
+    went back to the reference and those that did not.
+    """
+
+    seen: frozenset[tuple[int, ...]] | None
+    untreated: tuple[int, ...]
+    stopped: tuple[int, ...]
+    continued: tuple[int, ...]
+
+    @classmethod
+    def of(cls, panel: Panel, schema: PanelSchema) -> Self:
+        """Return what the subjects of a panel were given."""
+        decisions = Decisions.of(panel, schema)
+        given = decisions.values != 0
+        after = given[:-1] & (decisions.subject[1:] == decisions.subject[:-1])[:, None]
+        rows = np.unique(decisions.values, axis=0)
+        return cls(
+            frozenset(tuple(row) for row in rows.tolist()) if len(rows) <= MOST_KEPT else None,
+            _counts(~given),
+            _counts(after & ~given[1:]),
+            _counts(after & given[1:]),
+        )
+
+    @classmethod
+    def from_meta(cls, meta: Mapping[str, Any]) -> Self | None:
+        """Return the support that an artifact's meta records, None where it records none."""
+        stored = meta.get("support")
+        if stored is None:
+            return None
+        seen = None if stored["seen"] is None else frozenset(tuple(row) for row in stored["seen"])
+        return cls(seen, tuple(stored["untreated"]), tuple(stored["stopped"]), tuple(stored["continued"]))
+
+    def to_meta(self) -> dict[str, Any]:
+        """Return the support as JSON, numbers of levels for their names."""
+        return {
+            "seen": None if self.seen is None else sorted(map(list, self.seen)),
+            "untreated": list(self.untreated),
+            "stopped": list(self.stopped),
+            "continued": list(self.continued),
+        }
+
+    def __or__(self, other: "Support") -> "Support":
+        """Return the support of both together."""
+        both = None if self.seen is None or other.seen is None else self.seen | other.seen
+        return Support(
+            both if both is None or len(both) <= MOST_KEPT else None,
+            _sums(self.untreated, other.untreated),
+            _sums(self.stopped, other.stopped),
+            _sums(self.continued, other.continued),
+        )
+
+    def unseen(self, encoding: TreatmentEncoding) -> list[str]:
+        """Return the classes, or combinations of binary treatments, that nobody was given, in words."""
+        every: Sequence[tuple[int, ...]] = encoding.classes
+        if not every and prod(map(len, encoding.levels)) <= MOST_KEPT:
+            every = [tuple(reversed(row)) for row in product((0, 1), repeat=len(encoding.names))]
+        return [encoding.describe(row) for row in every if self.seen is not None and row not in self.seen]
+
+    def unseen_in(self, plan: NDArray[np.int64], encoding: TreatmentEncoding) -> list[str]:
+        """Return what of a plan `[steps, names]` nobody was given, in words, each once."""
+        rows = dict.fromkeys(tuple(row) for row in plan.tolist())
+        return [encoding.describe(row) for row in rows if self.seen is not None and row not in self.seen]
+
+    def absorbing(self, encoding: TreatmentEncoding) -> list[str]:
+        """Return the treatments that, once started, never stop; one that is always given is none of them."""
+        counts = zip(encoding.names, self.untreated, self.stopped, self.continued, strict=True)
+        return [name for name, untreated, stopped, on in counts if untreated and not stopped and on >= FEWEST]
+
+    def stops(
+        self, before: NDArray[np.int64], plan: NDArray[np.int64], encoding: TreatmentEncoding
+    ) -> Iterator[tuple[str, int]]:
+        """Yield each absorbing treatment that a plan stops, and the step of the plan, from 0, at which it does.
+
+        Args:
+            before: the values `[origin, names]` that were given before the plan.
+            plan: the values `[steps, names]` of the plan.
+            encoding: what the treatments are called.
+        """
+        course = np.concatenate([before[-1:], plan]) != 0
+        late = len(course) - len(plan)
+        for i, name in enumerate(encoding.names):
+            ends = np.flatnonzero(course[:-1, i] & ~course[1:, i])
+            if len(ends) and name in self.absorbing(encoding):
+                yield name, int(ends[0]) + 1 - late
+
+
+def _counts(where: NDArray[np.bool_]) -> tuple[int, ...]:
+    return tuple(where.sum(axis=0).tolist())
+
+
+def _sums(one: Sequence[int], other: Sequence[int]) -> tuple[int, ...]:
+    return tuple(a + b for a, b in zip(one, other, strict=True))

@@ -1,0 +1,118 @@
+"""What training subjects were given: combinations, and treatments that never stop."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from costar_cli.panel import Panel, PanelSchema, TreatmentEncoding, Variable
+from costar_cli.panel.support import MOST_KEPT, Support
+
+BINARY = PanelSchema(
+    treatments=TreatmentEncoding(mode="multilabel", names=("fluid", "tube"), levels=(("no", "yes"),) * 2),
+    outcomes=(Variable(name="y"),),
+)
+CLASSES = PanelSchema(
+    treatments=TreatmentEncoding(
+        mode="multiclass", names=("dose",), levels=(("0", "2", "4"),), classes=((0,), (1,), (2,))
+    ),
+    outcomes=(Variable(name="y"),),
+)
+N_SUBJECTS, N_STEPS = 6, 12
+
+
+def panel_of(values: np.ndarray, schema: PanelSchema) -> Panel:
+    """A panel whose subjects are given `values [N,T,names]`."""
+    n, t = values.shape[:2]
+    encoded = schema.treatments.encode(values)
+    return Panel(
+        np.zeros((n, t, 0), np.float32), encoded, np.zeros((n, t, 1), np.float32), np.zeros((n, 0), np.float32),
+        np.full(n, t), np.arange(n),
+    )  # fmt: skip
+
+
+def absorbing_panel() -> Panel:
+    """Fluid comes and goes; the tube, once in at a step of its own for each subject, stays."""
+    values = np.zeros((N_SUBJECTS, N_STEPS, 2), dtype=int)
+    values[:, ::3, 0] = 1
+    for subject in range(N_SUBJECTS):
+        values[subject, 2 + subject :, 1] = 1
+    return panel_of(values, BINARY)
+
+
+def test_a_treatment_that_never_stops_is_recognised():
+    support = Support.of(absorbing_panel(), BINARY)
+    assert support.absorbing(BINARY.treatments) == ["tube"]
+    stopped = np.asarray(BINARY.treatments.decode(absorbing_panel().treatments))
+    stopped[0, 9, 1] = 0  # somebody stops it, once
+    assert Support.of(panel_of(stopped, BINARY), BINARY).absorbing(BINARY.treatments) == []
+
+
+def test_what_is_given_at_the_last_step_stops_nothing_and_the_next_subject_starts_anew():
+    panel = absorbing_panel()
+    last = panel.treatments.copy()
+    last[:, -1] = 0  # not recorded: nothing follows
+    assert Support.of(replace(panel, treatments=last), BINARY).absorbing(BINARY.treatments) == ["tube"]
+
+
+def test_a_treatment_that_is_always_given_or_hardly_ever_is_not_called_absorbing():
+    always = np.ones((N_SUBJECTS, N_STEPS, 2), dtype=int)
+    assert Support.of(panel_of(always, BINARY), BINARY).absorbing(BINARY.treatments) == []
+    few = np.zeros((N_SUBJECTS, N_STEPS, 2), dtype=int)
+    few[0, 5:, 1] = 1
+    assert Support.of(panel_of(few, BINARY), BINARY).absorbing(BINARY.treatments) == []
+
+
+def test_classes_and_combinations_that_nobody_was_given_are_named():
+    doses = np.random.default_rng(0).integers(0, 2, (N_SUBJECTS, N_STEPS, 1))
+    doses[:, -1] = 2  # its outcome is unknown: nothing is learned of it
+    assert Support.of(panel_of(doses, CLASSES), CLASSES).unseen(CLASSES.treatments) == ["dose=4"]
+    either = np.zeros((N_SUBJECTS, N_STEPS, 2), dtype=int)
+    either[:3, :, 0], either[3:, 1:, 1] = 1, 1
+    assert Support.of(panel_of(either, BINARY), BINARY).unseen(BINARY.treatments) == ["fluid+tube"]
+    plan = np.array([[1, 1], [0, 1], [1, 1]])
+    assert Support.of(panel_of(either, BINARY), BINARY).unseen_in(plan, BINARY.treatments) == ["fluid+tube"]
+
+
+def test_two_stages_support_what_either_does():
+    low, high = (panel_of(np.full((N_SUBJECTS, N_STEPS, 1), level), CLASSES) for level in (1, 2))
+    both = Support.of(low, CLASSES) | Support.of(high, CLASSES)
+    assert both.unseen(CLASSES.treatments) == ["dose=0"]
+    assert both.continued == (2 * N_SUBJECTS * (N_STEPS - 2),)
+
+
+def test_support_survives_the_meta_of_an_artifact():
+    support = Support.of(absorbing_panel(), BINARY)
+    assert Support.from_meta(json.loads(json.dumps({"support": support.to_meta()}))) == support
+    assert Support.from_meta({}) is None
+
+
+def test_of_too_many_combinations_none_is_called_unseen():
+    names = tuple(f"t{i}" for i in range(14))
+    schema = PanelSchema(
+        treatments=TreatmentEncoding(mode="multilabel", names=names, levels=(("no", "yes"),) * 14),
+        outcomes=(Variable(name="y"),),
+    )
+    values = np.random.default_rng(0).integers(0, 2, (100, 60, 14))
+    support = Support.of(panel_of(values, schema), schema)
+    assert support.seen is None
+    assert len(np.unique(values.reshape(-1, 14), axis=0)) > MOST_KEPT
+    assert support.unseen(schema.treatments) == []
+    assert support.unseen_in(np.zeros((1, 14), dtype=int), schema.treatments) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "plan", "found"),
+    [
+        ([[0, 1]], [[0, 0], [0, 0]], [("tube", 0)]),
+        ([[0, 0]], [[0, 1], [0, 0]], [("tube", 1)]),
+        ([], [[0, 1], [1, 1], [1, 0]], [("tube", 2)]),
+        ([[1, 1]], [[0, 1], [0, 1]], []),
+        ([[0, 0]], [[0, 0]], []),
+    ],
+)
+def test_a_plan_that_stops_what_never_stops_is_found_with_its_step(before, plan, found):
+    support = Support.of(absorbing_panel(), BINARY)
+    given = np.array(before, dtype=int).reshape(-1, 2)
+    assert list(support.stops(given, np.array(plan), BINARY.treatments)) == found
