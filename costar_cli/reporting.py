@@ -1,10 +1,10 @@
 """How workflows tell what they are doing, without knowing who listens."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
-__all__ = ["NullReporter", "Reporter", "Task"]
+__all__ = ["NullReporter", "Reporter", "Task", "warnings_of"]
 
 
 class Task(Protocol):
@@ -51,3 +51,13 @@ class NullReporter:
     def warn(self, message: str) -> None:
         """Keep the warning in `warnings`."""
         self.warnings.append(message)
+
+
+def warnings_of(what: str, meta: Mapping[str, Any]) -> list[str]:
+    """Return the warnings that an artifact's meta keeps of its making, each naming it.
+
+    Args:
+        what: what to call the artifact, for example "model `model`".
+        meta: of an encoder or a model.
+    """
+    return [f"{what}: {warning}" for warning in dict.fromkeys(meta.get("warnings", ()))]

@@ -46,7 +46,7 @@ class BenchReporter(OutputReporter):
             super().note(self._placed(message))
 
     def warn(self, message: str) -> None:
-        """Pass a warning on, once."""
+        """Pass a warning on, once; a score repeats those of its model, which it names in front."""
         if self._is_new(message):
             super().warn(self._placed(message))
 
@@ -58,7 +58,7 @@ class BenchReporter(OutputReporter):
             yield task
 
     def _is_new(self, message: str) -> bool:
-        new = message not in self._said
+        new = not any(message == said or message.endswith(f": {said}") for said in self._said)
         self._said.add(message)
         return new
 

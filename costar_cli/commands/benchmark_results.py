@@ -81,7 +81,7 @@ def _collect_scores(bench: Bench, cells: Sequence["Cell"], outcome: Outcome) -> 
 
 
 def _collect_costs(bench: Bench, cells: Sequence["Cell"], outcome: Outcome, ledger: "Ledger") -> list["CellCost"]:
-    """Return what every cell took that is there."""
+    """Return what every cell took that is there, and pass on what its training warned of."""
     from costar_cli.artifact import describe, read_header
     from costar_cli.evaluate.benchmark import CellCost, measure_model
 
@@ -96,6 +96,10 @@ def _collect_costs(bench: Bench, cells: Sequence["Cell"], outcome: Outcome, ledg
         described: dict[str, Any] = {} if cell.role == "data" else describe(pieces[0].path)
         size = measure_model(described) if described else None
         costs.append(CellCost.of(cell, known, size, described.get("meta", {})))
+        bench.reporter.cell = cell
+        for warning in costs[-1].warnings:  # also of a model that an earlier run trained
+            bench.reporter.warn(warning)
+    bench.reporter.cell = None
     return costs
 
 

@@ -37,6 +37,7 @@ class Question:
     plot: Path | None
     out: Path | None
     overwrite: bool
+    unsupported: bool = False
 
     def check(self) -> None:
         """See, before any work, that the answer can be written.
@@ -88,6 +89,7 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
         level=question.level,
         truth=question.truth,
         reference=question.reference,
+        unsupported=question.unsupported,
         reporter=session.reporter,
     )
     _show(session, report)

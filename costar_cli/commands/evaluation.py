@@ -67,7 +67,8 @@ def run_evaluate(
     """Make the evaluation, or see that it is up to date, and show it."""
     inputs = EvaluationInputs(session, files.data, files.models)
     step = plan_report(session, inputs, files.report, setups)
-    with session.making(step, overwrite=overwrite) as current:
+    with session.writing(files.report):
+        current = step.find(overwrite=overwrite)
         if current:
             from costar_cli.evaluate.store import read_evaluation
 
@@ -109,12 +110,7 @@ def make_report(
     config = session.settings[EvaluateConfig]
     report = run_evaluation(inputs.dataset, candidates, config, setups=setups, reporter=session.reporter)
     artifact = write_evaluation(
-        step.path,
-        report,
-        parents=step.parents,
-        fingerprint=step.fingerprint,
-        config=step.config,
-        overwrite=overwrite,
+        step.path, report, parents=step.parents, fingerprint=step.fingerprint, overwrite=overwrite
     )
     session.out.wrote("evaluation", step.path, artifact.digest)
     return report

@@ -11,6 +11,7 @@ from costar_cli.commands.data_report import run_export, run_report
 from costar_cli.commands.options import JsonFlag, OverwriteFlag, QuietFlag
 from costar_cli.commands.session import flatten, open_output
 from costar_cli.config.choices import FormatName
+from costar_cli.reporting import warnings_of
 from costar_cli.ui.output import Output
 from costar_cli.ui.text import plain
 
@@ -40,6 +41,8 @@ def inspect(
     out = open_output(ctx, json=json, quiet=quiet)
     content = describe(file)
     content["config"] = _settings_used(content)
+    for warning in _warnings(content):
+        out.warn(warning)
     if report is not None or export is not None:
         made: dict[str, Any] = dict(content)
         if report is not None:
@@ -50,6 +53,7 @@ def inspect(
         return
     _show_identity(out, content)
     _show_variables(out, content["meta"].get("schema"))
+    _show_support(out, content["meta"])
     settings = flatten(content["config"])
     if settings:
         out.text("")
@@ -105,6 +109,34 @@ def _show_variables(out: Output, schema: object) -> None:
     for name, labels in many.items():
         out.text("")
         out.table(["number", "level"], list(enumerate(labels)), title=f"levels of {name}, the reference first")
+
+
+def _warnings(content: Mapping[str, Any]) -> list[str]:
+    """Return what the artifact's making warned of, if it is a list of texts."""
+    meta = content["meta"]
+    report = meta.get("report")
+    stored = (report if isinstance(report, Mapping) else meta).get("warnings")
+    if not isinstance(stored, list):
+        return []
+    return warnings_of(f"{content['kind']} `{Path(content['path']).stem}`", {"warnings": list(map(str, stored))})
+
+
+def _show_support(out: Output, meta: Mapping[str, Any]) -> None:
+    """Print which treatments no training subject was given, and which never stopped, as far as meta tells."""
+    from costar_cli.panel import PanelSchema
+    from costar_cli.panel.support import Support
+
+    try:
+        encoding, support = PanelSchema.model_validate(meta.get("schema")).treatments, Support.from_meta(meta)
+        lines = (
+            {"never given": support.unseen(encoding), "never stopped": support.absorbing(encoding)} if support else {}
+        )
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return
+    rows: list[list[object]] = [[what, ", ".join(names)] for what, names in lines.items() if names]
+    if rows:
+        out.text("")
+        out.table(["in training", "treatments"], rows, title="support")
 
 
 def _levels(labels: Sequence[object]) -> str:

@@ -28,7 +28,7 @@ from costar_cli.commands.options import (
     WorkspaceOpt,
 )
 from costar_cli.commands.session import BuildStep, Session, open_session
-from costar_cli.commands.training import MAKE_DATA, identity_config, show_training, store_trained
+from costar_cli.commands.training import MAKE_DATA, identity_config, say_up_to_date, show_training, store_trained
 from costar_cli.workspace import DEFAULT_WORKSPACE, Workspace
 
 if TYPE_CHECKING:
@@ -101,9 +101,10 @@ def make_encoder(
     """Pretrain and store an encoder, or see that it is up to date; return it and which of the two."""
     from costar_cli.config.models import PretrainConfig, RuntimeConfig
 
-    with session.making(step, overwrite=overwrite, again=fresh) as artifact:
+    with session.writing(step.path):
+        artifact = step.find(overwrite=overwrite, again=fresh)
         if artifact:
-            session.out.up_to_date("encoder", step.path, artifact.digest)
+            say_up_to_date(session, step, artifact)
             return artifact, "up_to_date"
         from costar_cli.panel import Part
         from costar_cli.panel.store import read_dataset

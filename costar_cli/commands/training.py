@@ -9,6 +9,7 @@ from costar_cli.commands.hints import other_than
 from costar_cli.commands.session import BuildStep, Session
 from costar_cli.config.choices import DomainName, InitName, MethodName
 from costar_cli.errors import CostarError, UsageError
+from costar_cli.reporting import warnings_of
 from costar_cli.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ __all__ = [
     "make_model",
     "plan_model",
     "run_finetune",
+    "say_up_to_date",
     "show_training",
     "store_trained",
 ]
@@ -148,9 +150,10 @@ def plan_model(session: Session, files: FinetuneFiles, method: MethodName, domai
 def make_model(session: Session, plan: ModelPlan, *, overwrite: bool, fresh: bool) -> tuple["Artifact", str]:
     """Train and store a model, or see that it is up to date; return it and which of the two."""
     step = plan.step
-    with session.making(step, overwrite=overwrite, again=fresh) as artifact:
+    with session.writing(step.path):
+        artifact = step.find(overwrite=overwrite, again=fresh)
         if artifact:
-            session.out.up_to_date("model", step.path, artifact.digest)
+            say_up_to_date(session, step, artifact)
             return artifact, "up_to_date"
         trained = _train(session, plan, fresh=fresh)
         return store_trained(session, step, trained, overwrite=overwrite or fresh), "done"
@@ -255,6 +258,13 @@ def store_trained(session: Session, step: BuildStep, trained: "Trained", *, over
         path.unlink(missing_ok=True)
     session.out.wrote(step.kind, step.path, artifact.digest)
     return artifact
+
+
+def say_up_to_date(session: Session, step: BuildStep, artifact: "Artifact") -> None:
+    """Say that an encoder or model is there already, and what its training warned of."""
+    session.out.up_to_date(step.kind, step.path, artifact.digest)
+    for warning in warnings_of(f"{step.kind} `{step.path.stem}`", artifact.meta):
+        session.out.warn(warning)
 
 
 def show_training(session: Session, artifact: "Artifact", status: str, *next_commands: str) -> None:

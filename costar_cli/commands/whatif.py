@@ -44,6 +44,9 @@ def whatif(
     ] = None,
     level: Annotated[float, typer.Option("--level", help="Probability between lower and upper")] = 0.9,
     truth: Annotated[bool, typer.Option("--truth", help="Add the simulator's answer and the error")] = False,
+    unsupported: Annotated[
+        bool, typer.Option("--unsupported", help="Answer plans of treatments that no training subject was given, too")
+    ] = False,
     csv: Annotated[Path | None, typer.Option("--csv", help="Table to write", rich_help_panel=FILES)] = None,
     plot: Annotated[
         Path | None, typer.Option("--plot", help="Figure to draw: .png, .svg or .pdf", rich_help_panel=FILES)
@@ -66,6 +69,6 @@ def whatif(
     session = open_session(ctx, flags, workspace=workspace, json=json, quiet=quiet, config=config)
     question = Question(
         plan=plan, subject=subject, origin=origin, reference=reference, level=level, truth=truth,
-        csv=csv, plot=plot, out=out, overwrite=overwrite,
+        unsupported=unsupported, csv=csv, plot=plot, out=out, overwrite=overwrite,
     )  # fmt: skip
     run_whatif(session, question, data or session.workspace.data, model or [])

@@ -18,7 +18,7 @@ from costar_cli.methods.base import FittedModel
 from costar_cli.methods.naive import LastValue
 from costar_cli.panel import Dataset, Part
 from costar_cli.panel.compatible import other_data, require_compatible, same_data
-from costar_cli.reporting import NullReporter, Reporter, Task
+from costar_cli.reporting import NullReporter, Reporter, Task, warnings_of
 
 __all__ = ["run_evaluation"]
 
@@ -156,11 +156,14 @@ def _unit(dataset: Dataset, candidates: Sequence[Candidate]) -> Unit:
 
 
 def _warnings(dataset: Dataset, jobs: Sequence[Job]) -> list[str]:
-    of_others = (
-        other_data(f"model {candidate.label} ({candidate.domain})", candidate.model.parents, dataset.digest)
-        for candidate in _unique(jobs)
-    )
-    return [warning for warning in of_others if warning] + [
+    """Return what speaks against the models: other data, what their training warned of, labels that they have seen."""
+    warnings = []
+    for candidate in _unique(jobs):
+        name = f"model {candidate.label} ({candidate.domain})"
+        other = other_data(name, candidate.model.parents, dataset.digest)
+        warnings += [other] if other else []
+        warnings += warnings_of(name, candidate.model.meta)
+    return warnings + [
         f"{job.candidate.label} in zero-shot has seen {job.candidate.labelled_target_subjects} labelled target subjects"
         for job in jobs
         if job.setup.name == "zero-shot" and job.candidate.labelled_target_subjects

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +21,6 @@ def write_evaluation(
     *,
     parents: Mapping[str, str],
     fingerprint: str,
-    config: Mapping[str, Any],
     overwrite: bool = False,
 ) -> Artifact:
     """Write a report as an `evaluation` artifact.
@@ -30,10 +28,9 @@ def write_evaluation(
     Arrays: `rmse [rows,R,H]` and `interval [rows,2,H+1]` (lower and upper bound; the last column is the average), NaN
     where unknown, over all rows of the report; `rows/<i>/members|ensemble|count`, the squared errors of row i, in
     squared outcome units (or squared sd, in the standardised space), before the unit's factor; `rows/<i>/cluster`,
-    the units to which its subjects belong, where they are not units of their own. `config` is what the report was asked
-    for with, so that another question can be told from it.
+    the units to which its subjects belong, where they are not units of their own.
     """
-    meta = {"report": report.to_json(), "fingerprint": fingerprint, "config": dict(config)}
+    meta = {"report": report.to_json(), "fingerprint": fingerprint}
     return write_artifact(
         path, kind="evaluation", arrays=_arrays(report), meta=meta, parents=parents, overwrite=overwrite
     )

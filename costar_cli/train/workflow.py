@@ -16,8 +16,10 @@ from costar_cli.methods.registry import METHODS
 from costar_cli.panel import Dataset, Domain, Scaler
 from costar_cli.panel.check import check_dataset
 from costar_cli.panel.compatible import other_data, require_compatible, same_data
+from costar_cli.panel.findings import shown
+from costar_cli.panel.support import Support
 from costar_cli.panel.tensors import PanelTensors
-from costar_cli.reporting import Reporter
+from costar_cli.reporting import Reporter, warnings_of
 from costar_cli.train.checkpoint import Checkpoint
 from costar_cli.train.loop import TrainedMembers, train_members
 from costar_cli.train.runtime import Runtime
@@ -49,6 +51,8 @@ def pretrain(
     """Pretrain encoders on the source domain's series, without labels (spec models A.9, A.12)."""
     runtime = Runtime.resolve(runtime_config)
     check_dataset(dataset, reporter)
+    support = Support.of(dataset.panel("source", "train"), dataset.schema)
+    _warn_of_unseen(support, dataset, reporter)
     scaler = Scaler.fit(dataset.panel("source", "train"), dataset.schema)
     train, validation = _panels(dataset, "source", scaler, runtime)
     stage = PretrainStage(dataset.schema.dims, config, train, validation)
@@ -59,6 +63,7 @@ def pretrain(
         "encoder": config.encoder.model_dump(),
         "method": "costar",
         "pretrained_on": {"source/train": stage.n_train},
+        "support": support.to_meta(),
         "reference": stage.reference(),
     }
     meta["log_n_reference"] = {
@@ -104,6 +109,8 @@ def finetune(
     runtime, method = Runtime.resolve(runtime_config), method or METHODS["costar"]
     check_dataset(dataset, reporter)
     _check_start(dataset, start)
+    inherited = warnings_of("what it started from", start.meta) if start else []
+    support = _support(dataset, domain, start, reporter)
     scaler = start.scaler if start else Scaler.fit(dataset.panel("source", "train"), dataset.schema)
     members = 1 if method.single else config.members or (start.members if start else 1)
     task = FitTask(
@@ -112,7 +119,7 @@ def finetune(
     )  # fmt: skip
     run = _StageRuns(checkpoint, fingerprint, fresh, runtime, reporter, members)
     fitted = run.fit(method, task)
-    warnings = list(fitted.warnings)
+    warnings = [*inherited, *fitted.warnings]
     for warning in warnings:
         reporter.warn(warning)
     meta = _meta(dataset, fitted.meta.pop("history", run.history), members, fingerprint, config, runtime)
@@ -130,6 +137,7 @@ def finetune(
         "settings": settings.model_dump(mode="json") if settings else {},
         "trained_on": {**before.get("trained_on", {}), f"{domain}/train": n_train},
         "selected_on": {**before.get("selected_on", {}), f"{domain}/val": n_validation},
+        **({"support": support.to_meta()} if support else {}),
     }
     parents = {"dataset": dataset.digest}
     if start is not None:
@@ -194,6 +202,24 @@ def _check_start(dataset: Dataset, start: FittedModel | None) -> None:
         return
     what = "the model to start from" if start.horizon else "the encoder to start from"
     require_compatible(dataset, start.schema, model=what, horizon=start.horizon or None, exactly=True)
+
+
+def _support(dataset: Dataset, domain: Domain, start: FittedModel | None, reporter: Reporter) -> Support | None:
+    """Return what the training subjects of all stages were given, None where the source's are unknown."""
+    support: Support | None = Support.of(dataset.panel(domain, "train"), dataset.schema)
+    if start is not None and domain == "target":
+        source = Support.from_meta(start.meta)
+        support = support | source if support and source else None
+    if support is not None:
+        _warn_of_unseen(support, dataset, reporter)
+    return support
+
+
+def _warn_of_unseen(support: Support, dataset: Dataset, reporter: Reporter) -> None:
+    """Name the treatments that no training subject was given."""
+    if unseen := support.unseen(dataset.schema.treatments):
+        what = f"no training subject was given {shown(unseen)}"
+        reporter.warn(f"{what}: nothing is learned of it, and `whatif` refuses plans that give it")
 
 
 def _init(method: Method, start: FittedModel | None) -> str:

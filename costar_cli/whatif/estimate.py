@@ -10,8 +10,9 @@ from costar_cli.errors import TrainingError
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset, Location, Panel, Queries, TreatmentEncoding
 from costar_cli.panel.compatible import require_compatible, same_data
-from costar_cli.reporting import NullReporter, Reporter
-from costar_cli.whatif.notes import notes_on, trained_on_subject
+from costar_cli.panel.findings import shown
+from costar_cli.reporting import NullReporter, Reporter, warnings_of
+from costar_cli.whatif.notes import Unseen, notes_on, trained_on_subject, unseen_in_plans
 from costar_cli.whatif.plan import PlanRequest, TreatmentPlan
 from costar_cli.whatif.problems import Problems, did_you_mean
 from costar_cli.whatif.report import ModelAnswer, SubjectHistory, WhatIfReport
@@ -32,6 +33,7 @@ def estimate_outcomes(
     level: float = 0.9,
     truth: bool = False,
     reference: str | None = None,
+    unsupported: bool = False,
     reporter: Reporter | None = None,
 ) -> WhatIfReport:
     """Estimate the outcomes of one subject under every plan, with every model.
@@ -45,10 +47,12 @@ def estimate_outcomes(
         level: probability between `lower` and `upper`.
         truth: add the simulator's answer and the error.
         reference: the plan that others are compared with; the first by default.
+        unsupported: answer plans that give what no training subject was given, too, and mark them.
         reporter: told about progress and about what may make the estimates wrong.
 
     Raises:
-        UsageError: an unknown subject or plan, an origin or plan out of range, truth of observed data.
+        UsageError: an unknown subject or plan, an origin or plan out of range, truth of observed data, a plan of
+            treatments that no training subject was given.
         MismatchError: a model of other variables, treatments or units than the data set's.
         TrainingError: a model predicts values that are not finite.
     """
@@ -57,14 +61,20 @@ def estimate_outcomes(
     start = request.origin if origin is None else origin
     start = int(panel.length[0]) - 1 if start is None else start
     _check(dataset, models, request, panel=panel, origin=start, level=level, reference=reference)
+    unseen = unseen_in_plans(models, request.plans)
+    if not unsupported:
+        _refuse_unseen(unseen)
     told = reporter or NullReporter()
+    warnings = [warning for label, model in models.items() for warning in warnings_of(f"model `{label}`", model.meta)]
+    for warning in warnings:
+        told.warn(warning)
     queries = _queries(request, dataset.schema.treatments, start)
     answers = []
     with told.task("estimate", total=len(models), unit="model") as task:
         for label, model in models.items():
             answer = _answer(label, model, panel, queries, request.plans)
             seen, same = trained_on_subject(model, dataset, location), same_data(model.parents, dataset.digest)
-            answers.append(replace(answer, trained_on_subject=seen, same_data=same))
+            answers.append(replace(answer, trained_on_subject=seen, same_data=same, unsupported=unseen.get(label, {})))
             task.advance()
     truths = true_outcomes(dataset, location, start, request.plans) if truth else None
     report = WhatIfReport(
@@ -78,6 +88,7 @@ def estimate_outcomes(
         observed=tuple(_observed(panel, start, plan, dataset.schema.treatments) for plan in request.plans),
         truth=truths,
         notes=(),
+        warnings=tuple(warnings),
     )
     return replace(report, notes=notes_on(report, dataset, models, location))
 
@@ -113,6 +124,15 @@ def _check(
         problems.add(f"there is no plan {reference!r} to compare with{did_you_mean(reference, names)}", fix=there)
     where = "--level" if not 0 < level < 1 and len(problems.lines) == 1 else f"subject {panel.names[0]}"
     problems.raise_any("the question does not fit", where=where, fix=problems.fix)
+
+
+def _refuse_unseen(unseen: Unseen) -> None:
+    problems = Problems()
+    for label, plans in unseen.items():
+        for name, what in plans.items():
+            lacks = f"plan {name!r} gives {shown(what)}, which no training subject of model {label!r} was given"
+            problems.add(lacks, fix="leave it out, or add --unsupported to see what the model makes of it")
+    problems.raise_any("nothing was learned of these plans", where="--plan", fix=problems.fix)
 
 
 def _queries(request: PlanRequest, encoding: TreatmentEncoding, origin: int) -> Queries:

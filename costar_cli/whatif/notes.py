@@ -1,16 +1,21 @@
 """What a reader should know before believing a what-if."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset, Location
 from costar_cli.panel.compatible import same_data
+from costar_cli.panel.findings import shown
+from costar_cli.panel.support import Support
+from costar_cli.whatif.plan import TreatmentPlan
 from costar_cli.whatif.report import WhatIfReport
 from costar_cli.whatif.spread import ENSEMBLE_SPREAD, NO_INTERVAL
 
-__all__ = ["notes_on", "trained_on_subject"]
+__all__ = ["Unseen", "notes_on", "trained_on_subject", "unseen_in_plans"]
+
+Unseen = dict[str, dict[str, list[str]]]
 
 
 def trained_on_subject(model: FittedModel, dataset: Dataset, location: Location) -> bool | None:
@@ -21,6 +26,17 @@ def trained_on_subject(model: FittedModel, dataset: Dataset, location: Location)
     return count > 0
 
 
+def unseen_in_plans(models: Mapping[str, FittedModel], plans: Sequence[TreatmentPlan]) -> Unseen:
+    """Return what no training subject was given, by model and plan, in words; only where there is something."""
+    found: Unseen = {}
+    for label, model in models.items():
+        support = Support.from_meta(model.meta)
+        for plan in plans:
+            if support and (what := support.unseen_in(plan.values, model.schema.treatments)):
+                found.setdefault(label, {})[plan.name] = what
+    return found
+
+
 def notes_on(
     report: WhatIfReport, dataset: Dataset, models: Mapping[str, FittedModel], location: Location
 ) -> tuple[str, ...]:
@@ -28,7 +44,8 @@ def notes_on(
     return (
         *_on_training(report, dataset, models, location),
         *_on_unobserved(report),
-        *_on_unseen(report, dataset),
+        *_on_unseen(report, dataset, models),
+        *_on_stopping(report, models),
         *_on_spread(report),
         *_on_range(report, dataset),
     )
@@ -78,15 +95,35 @@ def _on_unobserved(report: WhatIfReport) -> Iterator[str]:
         yield f"{outcome.name} was not observed {where}: models read the value that it was filled with"
 
 
-def _on_unseen(report: WhatIfReport, dataset: Dataset) -> Iterator[str]:
-    """Note each treatment of a plan that no subject of the data set was given."""
+def _on_unseen(report: WhatIfReport, dataset: Dataset, models: Mapping[str, FittedModel]) -> Iterator[str]:
+    """Note each treatment of a plan that no training subject was given; where that is unknown, no subject at all."""
+    for answer in report.models:
+        for plan, what in answer.unsupported.items():
+            lacks = f"plan `{plan}` gives {shown(what)}, which no training subject of model `{answer.label}` was given"
+            yield f"{lacks}: nothing was learned about it"
+    if all(Support.from_meta(model.meta) for model in models.values()):
+        return
     encoding = report.schema.treatments
     given = np.any([panel.treatments.any(axis=(0, 1)) for panel in dataset.panels.values()], axis=0)
-    for plan in report.plans:
-        unseen = np.flatnonzero(encoding.encode(plan.values).any(axis=0) & ~given)
+    for one in report.plans:
+        unseen = np.flatnonzero(encoding.encode(one.values).any(axis=0) & ~given)
         if len(unseen):
-            what = " and ".join(encoding.columns[column] for column in unseen)
-            yield f"plan `{plan.name}` gives {what}, which no subject was given: nothing was learned about it"
+            named = " and ".join(encoding.columns[column] for column in unseen)
+            yield f"plan `{one.name}` gives {named}, which no subject was given: nothing was learned about it"
+
+
+def _on_stopping(report: WhatIfReport, models: Mapping[str, FittedModel]) -> Iterator[str]:
+    """Note each plan that stops a treatment which, once started, never stopped in the training data."""
+    encoding, unit = report.schema.treatments, report.schema.step
+    for label, model in models.items():
+        support = Support.from_meta(model.meta)
+        if support is None:
+            continue
+        for plan in report.plans:
+            for name, step in support.stops(report.history.treatments, plan.values, encoding):
+                when = f"at {unit} {report.history.origin + step}"
+                never = f"which, once started, never stopped in the training data of model `{label}`"
+                yield f"plan `{plan.name}` stops {name} {when}, {never}: there are no data on stopping"
 
 
 def _on_spread(report: WhatIfReport) -> Iterator[str]:

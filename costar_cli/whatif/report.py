@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 
 import numpy as np
@@ -46,7 +46,7 @@ class ModelAnswer:
 
     `trained_on_subject` is None when that is unknown: the model does not say, was trained on some subjects of the part
     only, or was trained on another data set. `same_data` says whether it was trained on the data set that the subject
-    belongs to, None where no digest is known.
+    belongs to, None where no digest is known. `unsupported` names, by plan, what no training subject was given.
     """
 
     label: str
@@ -54,6 +54,7 @@ class ModelAnswer:
     trained_on_subject: bool | None
     predictions: tuple[Floats, ...]
     same_data: bool | None = None
+    unsupported: Mapping[str, list[str]] = field(default_factory=dict)
 
     @property
     def heading(self) -> str:
@@ -71,7 +72,8 @@ class WhatIfReport:
     """Estimates of a subject's outcomes under each plan, and the differences between plans.
 
     `observed[plan]` and `truth[plan]` are `[steps,dy]`: what really happened, NaN from the step on where the plan
-    departs from the treatments that were given; and the simulator's answer, when it was asked for.
+    departs from the treatments that were given; and the simulator's answer, when it was asked for. `warnings` are those
+    of the models' training.
     """
 
     dataset: str
@@ -84,6 +86,7 @@ class WhatIfReport:
     observed: tuple[Floats, ...]
     truth: tuple[Floats, ...] | None
     notes: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
     def spread_of(self, model: ModelAnswer, plan: int) -> Spread:
         """Return the ensemble mean and spread `[steps,dy]` of one plan."""
@@ -141,6 +144,7 @@ class WhatIfReport:
             "models": self.model_facts(),
             "plans_in_words": self.plans_in_words(),
             "notes": list(self.notes),
+            "warnings": list(self.warnings),
         }
 
     def plans_in_words(self) -> dict[str, str]:
@@ -155,6 +159,7 @@ class WhatIfReport:
                 "members": model.members,
                 "trained_on_subject": model.trained_on_subject,
                 "same_data": model.same_data,
+                "unsupported": {plan: list(what) for plan, what in model.unsupported.items()},
                 "interval_kind": interval_kind(model.members),
                 "interval_method": interval_method(model.members, self.level),
             }

@@ -31,7 +31,7 @@ def test_the_script_goes_from_a_catalogue_to_a_what_if_with_truth(tmp_path: Path
     assert "few-shot" in done.stdout
     assert "subject HOUSEHOLD_1_006@TX_3/2015 (target/test), known up to week 37 of 51" in done.stdout
     for name in json.loads((repository / "examples" / "plan-m5.json").read_text())["plans"]:
-        assert f"plan {name:<5}  price_change: " in done.stdout
+        assert f"plan {name}: week 37" in done.stdout
     assert "sales (units per week), by " in done.stdout
     assert (tmp_path / "m5-workspace" / "whatif.png").exists()
 

@@ -78,7 +78,8 @@ def _compared(report: BenchmarkReport, table: ResultTable, comparison: Compariso
 
 def _cost(cost: CellCost) -> Record:
     flat = {name: getattr(cost, name) for name in CellCost.__dataclass_fields__}
-    return flat | {"stages": "; ".join(f"{name}: {epochs:g}" for name, epochs in cost.stages.items())}
+    stages = "; ".join(f"{name}: {epochs:g}" for name, epochs in cost.stages.items())
+    return flat | {"stages": stages, "warnings": "; ".join(cost.warnings)}
 
 
 def _csv(records: Sequence[Record]) -> str:
@@ -102,6 +103,10 @@ def to_markdown(report: BenchmarkReport) -> str:
         if table.comparisons:
             lines += [*_markdown_comparisons(report, table), ""]
     lines += ["## Costs", "", _ABOUT_COSTS, "", *_markdown_costs(report.costs), ""]
+    if any(cost.warnings for cost in report.costs):
+        lines += ["## Warnings of training", ""]
+        lines += [f"- {_escape(cost.cell)}: {_escape(warning)}" for cost in report.costs for warning in cost.warnings]
+        lines += [""]
     if report.failures:
         lines += ["## Failures", "", *(f"- {f.what}: {_escape(str(f.error['problem']))}" for f in report.failures), ""]
     return "\n".join(lines)

@@ -20,7 +20,7 @@ class CellCost:
     """What one cell took, and the size of its model; None where it is not known.
 
     `wall_s` is at least that where `partial` (an attempt was killed). `epochs` are those of all stages, the mean over
-    members; `stages` has them one by one.
+    members; `stages` has them one by one. `warnings` are those of the model's training.
     """
 
     cell: str
@@ -37,6 +37,7 @@ class CellCost:
     parameters: int | None
     epochs: float | None
     stages: dict[str, float] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, cell: Cell, records: list[Record], size: ModelSize | None, meta: Mapping[str, Any]) -> "CellCost":
@@ -59,6 +60,7 @@ class CellCost:
             parameters=size.parameters if size else None,
             epochs=size.total_epochs if size else None,
             stages=size.epochs if size else {},
+            warnings=tuple(meta.get("warnings", ())),
         )
 
 

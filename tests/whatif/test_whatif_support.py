@@ -1,0 +1,83 @@
+"""A what-if says what its models cannot have learned: treatments never given, never stopped, and doubts of training."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from whatif_worlds import TEST_SUBJECT, TUMOR, LinearModel, assert_no_nan, make_dataset, report_of, request_of
+
+from costar_cli.errors import UsageError
+from costar_cli.panel import Part
+from costar_cli.panel.support import Support
+from costar_cli.reporting import NullReporter
+
+NEVER_BOTH = Support(frozenset({(0, 0), (1, 0), (0, 1)}), untreated=(50, 50), stopped=(9, 9), continued=(30, 30))
+STAYS = Support(frozenset({(0, 0), (1, 0), (0, 1), (1, 1)}), untreated=(50, 50), stopped=(0, 9), continued=(30, 30))
+BOTH = {"both": [{"chemotherapy": 1, "radiotherapy": 1}, {}], "watch": [{}, {}]}
+
+
+def model_with(support: Support | None = None, *warnings: str) -> LinearModel:
+    meta = {"warnings": list(warnings)} | ({"support": support.to_meta()} if support else {})
+    return LinearModel(TUMOR, meta=meta)
+
+
+def test_a_plan_of_what_no_training_subject_was_given_is_refused():
+    with pytest.raises(UsageError) as caught:
+        report_of(model_with(NEVER_BOTH), request_of(BOTH))
+    assert (
+        "plan 'both' gives 'chemotherapy+radiotherapy', which no training subject of model 'costar' was given"
+        in str(caught.value.problem)
+    )
+    assert "--unsupported" in str(caught.value.fix)
+    assert report_of(model_with(NEVER_BOTH), request_of({"watch": [{}]})).models[0].unsupported == {}
+
+
+def test_asked_for_all_the_same_it_is_answered_and_marked():
+    report = report_of(model_with(NEVER_BOTH), request_of(BOTH), unsupported=True)
+    document = report.to_json()
+    assert_no_nan(document)
+    assert document["models"]["costar"]["unsupported"] == {"both": ["chemotherapy+radiotherapy"]}
+    [note] = [note for note in report.notes if "no training subject" in note]
+    assert note.startswith("plan `both` gives 'chemotherapy+radiotherapy'")
+    assert note.endswith("nothing was learned about it")
+    supported = report_of(model_with(STAYS), request_of(BOTH), unsupported=True)
+    assert not any("no training subject" in note for note in supported.notes)
+
+
+def test_what_training_saw_decides_not_what_the_data_set_holds():
+    dataset = make_dataset()
+    never = np.zeros_like(dataset.panels[Part("source", "train")].treatments)
+    never[..., 0] = 1
+    panels = {part: replace(panel, treatments=never[: panel.n_subjects]) for part, panel in dataset.panels.items()}
+    report = report_of(model_with(STAYS), request_of(BOTH), replace(dataset, panels=panels))
+    assert not any("nothing was learned" in note for note in report.notes)
+    unknown = report_of(model_with(), request_of(BOTH), replace(dataset, panels=panels))
+    assert any("which no subject was given" in note for note in unknown.notes)
+
+
+def test_a_plan_that_stops_what_never_stops_gets_a_note():
+    plans = {"stop": [{"chemotherapy": 1}, {}], "go on": [{"chemotherapy": 1}, {"chemotherapy": 1}]}
+    notes = report_of(model_with(STAYS), request_of(plans, origin=0)).notes
+    [note] = [note for note in notes if "data on stopping" in note]
+    assert note.startswith("plan `stop` stops chemotherapy at day 1, which, once started, never stopped")
+    assert not any(
+        "data on stopping" in note for note in report_of(model_with(NEVER_BOTH), request_of({"stop": [{}]})).notes
+    )
+
+
+def test_a_plan_that_ends_a_running_treatment_at_once_gets_a_note():
+    dataset = make_dataset()
+    part = Part("source", "test")
+    given = dataset.panels[part].treatments.copy()
+    given[:, 4] = [0, 1, 0, 0]  # chemotherapy at the step before the origin
+    dataset = replace(dataset, panels={**dataset.panels, part: replace(dataset.panels[part], treatments=given)})
+    request = request_of({"watch": [{}]}, origin=5)
+    notes = report_of(model_with(STAYS), request, dataset, subject=TEST_SUBJECT).notes
+    assert any("plan `watch` stops chemotherapy at day 5" in note for note in notes)
+
+
+def test_the_warnings_of_training_are_told_once_with_the_models_name_and_kept():
+    heard = NullReporter()
+    report = report_of(model_with(None, "weights are not final", "weights are not final"), reporter=heard)
+    assert heard.warnings == ["model `costar`: weights are not final"]
+    assert report.summary()["warnings"] == heard.warnings
