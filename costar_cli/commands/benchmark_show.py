@@ -47,6 +47,8 @@ def _texts(report: "BenchmarkReport") -> Iterator[tuple[str, str, str]]:
 
 def show_report(out: Output, report: "BenchmarkReport") -> None:
     """Print the tables, how they compare, and what they cost."""
+    from costar_cli.evaluate.benchmark.tables import ABOUT_BUDGET, BUDGET_SIGN
+
     if report.tables:
         unit = report.unit or "outcome units"
         out.text(
@@ -63,6 +65,8 @@ def show_report(out: Output, report: "BenchmarkReport") -> None:
     _show_costs(out, report.costs)
     for caution in report.cautions:
         out.warn(caution)
+    if any(cost.stopped_by_budget for cost in report.costs):
+        out.note(f"{BUDGET_SIGN} {ABOUT_BUDGET}")
     if any(c.lower for table in report.tables for c in table.comparisons):
         out.note("intervals and p are about other test subjects, given the members; wins: COSTAR's share, over members")
 
@@ -84,7 +88,7 @@ def _rows(rows: Sequence["ResultRow"], steps: int) -> list[list[Cell | str | Non
     for i, row in enumerate(rows):
         cells = [_cell(row, column, mark[i]) for column, mark in zip(columns, marked, strict=True)]
         gain = None if row.gain_percent is None else f"{row.gain_percent:.1f}%"
-        shown.append([row.label, *cells, gain, None if row.runs is None else str(row.runs)])
+        shown.append([row.marked_label, *cells, gain, None if row.runs is None else str(row.runs)])
     return shown
 
 
@@ -115,7 +119,7 @@ def _show_costs(out: Output, costs: Sequence["CellCost"]) -> None:
         groups.setdefault((cost.label, cost.role), []).append(cost)
     on_gpu = any(cost.device_memory_mb is not None for cost in costs)
     rows = [[label, role, *_cost_cells(group, on_gpu=on_gpu)] for (label, role), group in groups.items()]
-    headers = ["cost per data set", "cell", "wall s", "peak MB", "members", "params", "epochs"]
+    headers = ["cost per data set", "cell", "wall s", "peak MB", "members", "params", "epochs", "updates"]
     if on_gpu:
         headers.insert(4, "GPU MB")
     if rows:
@@ -123,11 +127,15 @@ def _show_costs(out: Output, costs: Sequence["CellCost"]) -> None:
 
 
 def _cost_cells(costs: Sequence["CellCost"], *, on_gpu: bool) -> list[object]:
+    from costar_cli.evaluate.benchmark.tables import BUDGET_SIGN
+
     walls = [cost.wall_s for cost in costs if cost.wall_s is not None]
     wall = f"{'≥ ' * any(cost.partial for cost in costs)}{sum(walls) / len(walls):.1f}" if walls else None
     memory = max((cost.memory_mb for cost in costs if cost.memory_mb is not None), default=None)
     device = max((cost.device_memory_mb for cost in costs if cost.device_memory_mb is not None), default=None)
     epochs = [cost.epochs for cost in costs if cost.epochs is not None]
+    updates = [cost.updates for cost in costs if cost.updates is not None]
+    by_budget = any(cost.stopped_by_budget for cost in costs)
     first = costs[0]
     return [
         wall,
@@ -136,6 +144,7 @@ def _cost_cells(costs: Sequence["CellCost"], *, on_gpu: bool) -> list[object]:
         first.members,
         None if first.parameters is None else f"{first.parameters:,}",
         f"{sum(epochs) / len(epochs):g}" if epochs else None,
+        f"{sum(updates) / len(updates):,.0f}{f' {BUDGET_SIGN}' * by_budget}" if updates else None,
     ]
 
 

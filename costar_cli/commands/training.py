@@ -1,6 +1,6 @@
 """What the two training verbs share: their files, what makes two runs the same, and the summary at the end."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -269,10 +269,7 @@ def say_up_to_date(session: Session, step: BuildStep, artifact: "Artifact") -> N
 
 def show_training(session: Session, artifact: "Artifact", status: str, *next_commands: str) -> None:
     """Print one line per member, suggest what to do next, and end the verb."""
-    history = artifact.meta["history"]
-    series = zip(history["train_loss"], history["validation_loss"], history["best_epoch"], strict=True)
-    keeps_last = artifact.meta["config"].get("keep") == "last"
-    rows = [_member(number, *member, keeps_last=keeps_last) for number, member in enumerate(series, start=1)]
+    rows = _members(artifact.meta)
     if rows:  # a closed-form fit has no epochs to tell of
         session.out.table([field.replace("_", " ") for field in _FIELDS], rows)
     reference = artifact.meta.get("reference")
@@ -280,15 +277,30 @@ def show_training(session: Session, artifact: "Artifact", status: str, *next_com
         session.out.text(f"guessing scores {reference:.4g} on a training batch")
     session.out.next(*next_commands)
     members = [dict(zip(_FIELDS, row, strict=True)) for row in rows]
-    session.out.done({"members": members, "reference_loss": reference}, status=status)
+    stages = [
+        {"name": stage["name"], "updates": stage.get("steps", []), "ended_by": stage.get("ended_by", [])}
+        for stage in artifact.meta.get("stages", [])
+    ]
+    session.out.done({"members": members, "reference_loss": reference, "stages": stages}, status=status)
 
 
-_FIELDS = ("member", "epochs", "kept_epoch", "train_loss", "validation_loss")
+_FIELDS = ("member", "epochs", "kept_epoch", "train_loss", "validation_loss", "updates", "ended_by")
 
 
-def _member(
-    number: int, train_loss: Sequence[float], validation_loss: Sequence[float], best: int, *, keeps_last: bool
-) -> list[object]:
-    """Return a member's number, epochs, the epoch whose weights are kept (from 1), and the two losses there."""
-    kept = len(train_loss) - 1 if keeps_last or not 0 <= best < len(train_loss) else best
-    return [number, len(train_loss), kept + 1, train_loss[kept], validation_loss[kept]]
+def _members(meta: Mapping[str, Any]) -> list[list[object]]:
+    """Return the fields of each member, of the last stage of its training.
+
+    The epoch is the one whose weights are kept, counted from 1, and the losses are those there; `ended_by` is
+    `patience` or `budget` (epochs or updates ran out). Updates and what ended them are unknown in older files.
+    """
+    history, last = meta["history"], (meta.get("stages") or [{}])[-1]
+    keeps_last = meta["config"].get("keep") == "last"
+    n_members = len(history["train_loss"])
+    rows: list[list[object]] = []
+    for r in range(n_members):
+        train_loss, validation_loss, best = (history[key][r] for key in ("train_loss", "validation_loss", "best_epoch"))
+        epochs = len(train_loss)
+        kept = epochs - 1 if keeps_last or not 0 <= best < epochs else best
+        steps, ended_by = (last.get(key, [None] * n_members)[r] for key in ("steps", "ended_by"))
+        rows.append([r + 1, epochs, kept + 1, train_loss[kept], validation_loss[kept], steps, ended_by])
+    return rows

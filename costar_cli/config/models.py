@@ -88,6 +88,9 @@ class TrainingConfig(Config):
     """What both training stages share."""
 
     epochs: int = Field(200, ge=1, le=100_000, description="Most passes over the training subjects")
+    updates: int | None = Field(
+        None, ge=1, description="Most optimiser steps; epochs are then equal shares of them, whatever the subjects"
+    )
     patience: int = Field(20, ge=1, description="Epochs without a better validation loss before a member stops")
     batch_size: int = Field(64, ge=1, description="Subjects per step and member")
     validation_batch_size: int = Field(256, ge=1, description="Subjects per validation step")

@@ -40,6 +40,7 @@ class NetworkConfig(Config):
         """Return the settings of the stage that trains the network."""
         return TrainingConfig(
             epochs=self.epochs or shared.epochs,
+            updates=shared.updates,
             patience=self.patience or shared.patience,
             batch_size=self.batch_size,
             validation_batch_size=shared.validation_batch_size,

@@ -2,7 +2,8 @@
 
 `paper` is the paper's protocol, which is what the defaults already say: sizes, 200 epochs, patience 20, five members.
 `default` keeps the paper's data and shortens the training to what two CPU cores do in about 20 minutes.
-`quick` is a demonstration: it shows that everything works, not what the method can do.
+`quick` is a demonstration: it shows that everything works, not what the method can do. Its networks are trained by the
+number of optimiser steps, the same for each of them and whatever the number of subjects.
 """
 
 from collections.abc import Mapping
@@ -73,6 +74,7 @@ PRESETS: Mapping[PresetName, Mapping[str, object]] = {
         "pretrain.epochs": 6,
         "pretrain.members": 2,
         "finetune.epochs": 16,
+        "finetune.updates": 640,
         "finetune.members": 2,
         **_FEW_SUBJECTS,
     },
@@ -131,7 +133,7 @@ _PAPER_TRAINING: tuple[Mapping[str, Mapping[str, object]], ...] = (
     RECURRENT_EPOCHS,
     TRANSFORMER_EPOCHS,
 )
-_QUICK_RETAIL = {"pretrain.epochs": 3, "finetune.epochs": 8}  # 94 tokens a week are dear
+_QUICK_RETAIL = {"pretrain.epochs": 3, "finetune.epochs": 8, "finetune.updates": 160}  # 94 tokens a week are dear
 _QUICK_TRAINING: tuple[Mapping[str, Mapping[str, object]], ...] = (
     dict.fromkeys(_MODELS[0], _FEW_SUBJECTS),
     {"m5": _QUICK_RETAIL},

@@ -82,6 +82,7 @@ def resolve(
     origins = dict.fromkeys(all_keys(), "default")
     for source in sources:
         _overlay(source, values, origins, problems)
+    _let_epochs_count(values, origins)
     configs = _build(values, origins, problems)
     if problems:
         _refuse(problems)
@@ -96,6 +97,15 @@ def _overlay(source: Source, values: dict[str, object], origins: dict[str, str],
             origins[name] = origin
         except ValidationError:
             problems.append(f"{name} = {value!r} ({origin}): expected {key.expected}")
+
+
+def _let_epochs_count(values: dict[str, object], origins: dict[str, str]) -> None:
+    """Drop a preset's `updates` where somebody chose `epochs`: with both, epochs would say nothing of the length."""
+    for section in ("pretrain", "finetune"):
+        epochs, updates = (origins[f"{section}.{name}"] for name in ("epochs", "updates"))
+        if updates.startswith("preset ") and epochs != "default" and not epochs.startswith("preset "):
+            del values[f"{section}.updates"]
+            origins[f"{section}.updates"] = epochs
 
 
 def _build(values: Mapping[str, object], origins: Mapping[str, str], problems: list[str]) -> dict[str, Config]:

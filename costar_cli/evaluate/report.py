@@ -52,6 +52,7 @@ class Provenance:
 
     `labelled_target_subjects` counts those the model was selected on too. `same_data` is None where no digest is
     known, and False where the model was trained on another data set than the one it is scored on.
+    `stopped_by_budget` says whether a stage ended because epochs or updates ran out, None where that is not known.
     """
 
     method: str
@@ -62,6 +63,7 @@ class Provenance:
     model_digest: str
     dataset_digest: str
     same_data: bool | None
+    stopped_by_budget: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

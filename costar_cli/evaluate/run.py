@@ -187,6 +187,7 @@ def _provenance(candidate: Candidate, dataset: Dataset) -> Provenance:
         model_digest=model.digest,
         dataset_digest=model.parents.get("dataset", ""),
         same_data=same_data(model.parents, dataset.digest),
+        stopped_by_budget=bool(model.meta["stopped_by_budget"]) if "stopped_by_budget" in model.meta else None,
     )
 
 

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from costar_cli.methods.stage import steps_per_epoch
+from costar_cli.config.models import TrainingConfig
+from costar_cli.methods.stage import Pace
 from costar_cli.panel import TreatmentMode
 
 __all__ = [
@@ -144,9 +145,10 @@ class AlphaSchedule:
     steps_per_epoch: int
 
     @classmethod
-    def over(cls, largest: float, *, epochs: int, n_rows: int, batch_size: int, drop_last: bool) -> "AlphaSchedule":
-        """Return the schedule of a stage that makes `epochs` passes over its rows."""
-        return cls(largest, epochs, max(steps_per_epoch(n_rows, batch_size, drop_last=drop_last), 1))
+    def over(cls, largest: float, training: TrainingConfig, n_rows: int, *, drop_last: bool) -> "AlphaSchedule":
+        """Return the schedule of a stage with these settings on so many rows."""
+        pace = Pace.of(training, n_rows, drop_last=drop_last)
+        return cls(largest, pace.epochs, max(pace.steps_per_epoch, 1))
 
     def alpha(self, updates: Tensor) -> Tensor:
         """Return alpha at the step that follows this many updates, in their shape."""

@@ -1,8 +1,12 @@
 """What most stages of training share."""
 
+from dataclasses import dataclass
+from typing import Self
+
+from costar_cli.config.models import TrainingConfig
 from costar_cli.methods.members import Params
 
-__all__ = ["PlainStage", "steps_per_epoch"]
+__all__ = ["Pace", "PlainStage"]
 
 
 class PlainStage:
@@ -21,7 +25,35 @@ class PlainStage:
         return None
 
 
-def steps_per_epoch(n_rows: int, batch_size: int, *, drop_last: bool) -> int:
-    """Return the number of mini-batches; an incomplete last one may be left out, unless it is the only one."""
-    full, rest = divmod(n_rows, batch_size)
-    return full + (1 if rest and (not drop_last or not full) else 0)
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How the optimiser steps of a stage are divided.
+
+    An epoch is a pass over the rows or, where `updates` says how many steps there are, an equal share of them; the last
+    one may then be shorter. Passes follow one another without regard to epochs.
+
+    Attributes:
+        epochs: most epochs.
+        steps_per_epoch: steps between two validations.
+        steps_per_pass: mini-batches of all rows.
+        steps: most steps.
+    """
+
+    epochs: int
+    steps_per_epoch: int
+    steps_per_pass: int
+    steps: int
+
+    @classmethod
+    def of(cls, config: TrainingConfig, n_rows: int, *, drop_last: bool) -> Self:
+        """Return the pace of a stage; an incomplete last mini-batch may be left out, unless it is the only one."""
+        full, rest = divmod(n_rows, config.batch_size)
+        per_pass = full + (1 if rest and (not drop_last or not full) else 0)
+        if config.updates is None:
+            return cls(config.epochs, per_pass, per_pass, config.epochs * per_pass)
+        per_epoch = -(-config.updates // config.epochs)
+        return cls(-(-config.updates // per_epoch), per_epoch, per_pass, config.updates)
+
+    def before(self, epoch: int) -> int:
+        """Return how many steps come before an epoch, counted from 0: all of them before the one after the last."""
+        return min(epoch * self.steps_per_epoch, self.steps)

@@ -16,7 +16,7 @@ from costar_cli.errors import DataError
 from costar_cli.methods.balancing import target_weight
 from costar_cli.panel.tensors import PanelTensors
 
-__all__ = ["Batch", "Column", "OriginRows", "SubjectRows", "decoder_training"]
+__all__ = ["Batch", "Column", "OriginRows", "SubjectRows", "decoder_training", "stage_shares"]
 
 Column = Literal["previous", "covariates", "outcomes", "statics", "treatment"]
 
@@ -151,6 +151,19 @@ class OriginRows:
         subject_RB, start_RB = self.subject_M[rows_RB], self.start_M[rows_RB]
         batch = Batch.windows(self.panel, member_R, subject_RB, start_RB, self.steps)
         return replace(batch, initial_RBD=self.initial_RNTD[member_R[:, None], subject_RB, start_RB - 1])
+
+
+def stage_shares(shared: FinetuneConfig, horizon: int) -> tuple[FinetuneConfig, FinetuneConfig]:
+    """Return the settings of an encoder's and of a decoder's stage, which share the updates of one network.
+
+    Where one step is predicted there is no decoder, and the encoder has them all.
+    """
+    if shared.updates is None or horizon == 1:
+        return shared, shared
+    first = max(1, shared.updates // 2)
+    updates = first, max(1, shared.updates - first)
+    encoder, decoder = (shared.model_copy(update={"updates": count}) for count in updates)
+    return encoder, decoder
 
 
 def decoder_training(network: NetworkConfig, shared: FinetuneConfig) -> TrainingConfig:

@@ -1,6 +1,7 @@
 """The training loop: any stage, R members, exact resume."""
 
 from dataclasses import asdict, dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -8,22 +9,36 @@ from torch import Tensor
 from costar_cli.errors import TrainingError
 from costar_cli.methods.base import Stage
 from costar_cli.methods.members import Params
-from costar_cli.methods.stage import steps_per_epoch
+from costar_cli.methods.stage import Pace
 from costar_cli.methods.streams import Stream
 from costar_cli.reporting import Reporter, Task
 from costar_cli.train.checkpoint import Checkpoint, FinishedGroup, Interrupt
 from costar_cli.train.group import GroupState
 from costar_cli.train.runtime import Runtime
 
-__all__ = ["TrainedMembers", "train_members"]
+__all__ = ["EndedBy", "TrainedMembers", "train_members"]
+
+EndedBy = Literal["patience", "budget"]
 
 
 @dataclass(frozen=True)
 class TrainedMembers:
-    """The kept parameters of all members, `[R,...]` by name on the CPU, and their histories."""
+    """The kept parameters of all members, `[R,...]` by name on the CPU, and their histories.
+
+    `steps` are the optimiser steps that each member took, `ended_by` says what ended its training: patience, or the
+    budget of epochs or updates. `passes` over the rows were allowed.
+    """
 
     params: Params
     history: dict[str, list[object]]
+    steps: list[int]
+    ended_by: list[EndedBy]
+    passes: float
+
+    @property
+    def meta(self) -> dict[str, object]:
+        """Return what an artifact tells of the stage, beside its name."""
+        return {"history": self.history, "steps": self.steps, "ended_by": self.ended_by, "passes": self.passes}
 
 
 def train_members(
@@ -37,20 +52,20 @@ def train_members(
     """
     finished = checkpoint.finished_groups()
     groups = _groups(members, runtime.group_size(members), finished, checkpoint.pending_members())
-    steps = stage.config.epochs * _steps_per_epoch(stage)
+    pace = _pace(stage)
     n_rounds = len(finished) + len(groups)
     with (
         Interrupt() as interrupt,
-        reporter.task(stage.name, total=n_rounds * steps, done=len(finished) * steps) as task,
+        reporter.task(stage.name, total=n_rounds * pace.steps, done=len(finished) * pace.steps) as task,
     ):
         for group in groups:
             state = GroupState.fresh(stage, group, runtime)
             checkpoint.restore(state)
-            task.advance(state.epoch * _steps_per_epoch(stage) + state.step)
+            task.advance(pace.before(state.epoch) + state.step)
             train_group(stage, state, runtime, checkpoint, task, interrupt)
             finished.append(checkpoint.finish(state))
             interrupt.stop_if_requested()
-    return _assembled(finished)
+    return _assembled(finished, pace)
 
 
 def _groups(members: int, size: int, finished: list[FinishedGroup], pending: list[int]) -> list[list[int]]:
@@ -64,29 +79,32 @@ def _groups(members: int, size: int, finished: list[FinishedGroup], pending: lis
     return [pending, *slices] if pending else slices
 
 
-def _assembled(finished: list[FinishedGroup]) -> TrainedMembers:
+def _assembled(finished: list[FinishedGroup], pace: Pace) -> TrainedMembers:
     """Return all members in order, whatever the groups in which they were trained."""
     order = torch.tensor([member for group in finished for member in group.members]).argsort()
     params = {name: torch.cat([group.kept[name] for group in finished])[order] for name in finished[0].kept}
     records = [record for group in finished for record in group.records]
-    rows = [asdict(records[at]) for at in order.tolist()]
+    ordered = [records[at] for at in order.tolist()]
     keys = ("train_loss", "validation_loss", "best_epoch")
-    return TrainedMembers(params, {key: [row[key] for row in rows] for key in keys})
+    history = {key: [asdict(record)[key] for record in ordered] for key in keys}
+    return TrainedMembers(
+        params,
+        history,
+        steps=[pace.before(len(record.train_loss)) for record in ordered],
+        ended_by=["patience" if record.stopped else "budget" for record in ordered],
+        passes=pace.steps / pace.steps_per_pass,
+    )
 
 
 def train_group(
     stage: Stage, state: GroupState, runtime: Runtime, checkpoint: Checkpoint, task: Task, interrupt: Interrupt
 ) -> None:
     """Run epochs until every member has stopped or all epochs are done."""
-    config = stage.config
-    steps = _steps_per_epoch(stage)
-    while state.epoch < config.epochs and not state.done:
-        orders_RN = torch.stack(
-            [_stream(stage, "shuffle", m, state.epoch, 0).permutation(stage.n_train) for m in state.members]
-        )
-        while state.step < steps:
-            first = state.step * config.batch_size
-            rows_RB = orders_RN[:, first : first + config.batch_size].to(runtime.device)
+    pace, passes = _pace(stage), _Passes(stage, state.members)
+    while state.epoch < pace.epochs and not state.done:
+        begun = pace.before(state.epoch)
+        while begun + state.step < pace.before(state.epoch + 1):
+            rows_RB = passes.rows(begun + state.step).to(runtime.device)
             loss_R = training_step(stage, state, rows_RB, runtime)
             state.loss_sum_R += loss_R
             state.step += 1
@@ -95,7 +113,25 @@ def train_group(
         finish_epoch(stage, state, runtime)
         task.advance(0, **_metrics_of_epoch(stage, state))
         checkpoint.save_if_due(state, interrupted=interrupt.requested)
-    task.advance((config.epochs - state.epoch) * steps)
+    task.advance(pace.steps - pace.before(state.epoch))
+
+
+class _Passes:
+    """Which rows each member sees at which step: passes over all rows, each in an order of its own."""
+
+    def __init__(self, stage: Stage, members: list[int]) -> None:
+        self._stage, self._members, self._per_pass = stage, members, _pace(stage).steps_per_pass
+        self._pass, self._orders_RN = -1, torch.empty(0)
+
+    def rows(self, step: int) -> Tensor:
+        """Return the rows `[R,B]` of a step, counted from the stage's first."""
+        number, batch = divmod(step, self._per_pass)
+        if number != self._pass:
+            streams = [_stream(self._stage, "shuffle", member, number, 0) for member in self._members]
+            self._orders_RN = torch.stack([stream.permutation(self._stage.n_train) for stream in streams])
+            self._pass = number
+        size = self._stage.config.batch_size
+        return self._orders_RN[:, batch * size : (batch + 1) * size]
 
 
 def training_step(stage: Stage, state: GroupState, rows_RB: Tensor, runtime: Runtime) -> Tensor:
@@ -150,8 +186,8 @@ def validate(stage: Stage, state: GroupState, runtime: Runtime) -> list[float]:
     return [float(x) for x in (error_R / weight_R.clamp(min=1)).tolist()]
 
 
-def _steps_per_epoch(stage: Stage) -> int:
-    return steps_per_epoch(stage.n_train, stage.config.batch_size, drop_last=stage.drop_last)
+def _pace(stage: Stage) -> Pace:
+    return Pace.of(stage.config, stage.n_train, drop_last=stage.drop_last)
 
 
 def _stream(stage: Stage, purpose: str, member: int, epoch: int, step: int) -> Stream:

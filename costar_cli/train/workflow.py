@@ -65,6 +65,7 @@ def pretrain(
         "pretrained_on": {"source/train": stage.n_train},
         "support": support.to_meta(),
         "reference": stage.reference(),
+        "stages": [{"name": stage.name, **trained.meta}],
     }
     meta["log_n_reference"] = {
         "log N, training": stage.reference(),
@@ -134,6 +135,7 @@ def finetune(
         "domain": domain,
         "horizon": dataset.horizon,
         "stages": run.stages,
+        "stopped_by_budget": [stage["name"] for stage in run.stages if "budget" in stage["ended_by"]],
         "settings": settings.model_dump(mode="json") if settings else {},
         "trained_on": {**before.get("trained_on", {}), f"{domain}/train": n_train},
         "selected_on": {**before.get("selected_on", {}), f"{domain}/val": n_validation},
@@ -160,7 +162,7 @@ class _StageRuns:
     reporter: Reporter
     members: int
     history: dict[str, list[object]] = field(default_factory=lambda: {key: [] for key in HISTORY})
-    stages: list[dict[str, object]] = field(default_factory=list)
+    stages: list[dict[str, Any]] = field(default_factory=list)
 
     def fit(self, method: Method, task: FitTask) -> Fitted:
         """Return what the fit ends with; `history` is then that of the last stage."""
@@ -180,7 +182,7 @@ class _StageRuns:
         run = Checkpoint(path, mark, reporter=self.reporter, fresh=self.fresh)
         trained = train_members(stage, self.members, self.runtime, run, self.reporter)
         self.history = trained.history
-        self.stages.append({"name": stage.name, "history": trained.history})
+        self.stages.append({"name": stage.name, **trained.meta})
         return trained
 
 

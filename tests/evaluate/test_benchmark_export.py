@@ -102,6 +102,30 @@ def test_enough_subjects_are_tested_without_a_caution(made):
     assert "ot tested" not in to_markdown(made) + to_latex(made)
 
 
+def test_rows_and_cells_that_were_stopped_by_budget_are_marked_in_every_form(made):
+    table = made.tables[0]
+    marked = replace(table, rows=tuple(replace(row, stopped_by_budget=row.name == "msm") for row in table.rows))
+    cost = replace(
+        made.costs[0], updates=640.0, stage_updates={"finetune": 600.0, "more": 40.0}, stopped_by_budget=True
+    )
+    said = replace(made, tables=(marked,), costs=(cost,))
+    assert [row["method"] for row in read(results_csv(said)) if row["stopped_by_budget"] == "True"] == ["MSM"]
+    (cell,) = read(cells_csv(said))
+    assert (cell["updates"], cell["stopped_by_budget"]) == ("640.0", "True")
+    assert cell["stage_updates"] == "finetune: 600; more: 40"
+    markdown, latex = to_markdown(said), to_latex(said)
+    assert "| MSM † |" in markdown
+    assert "| CRN(ERM) |" in markdown
+    assert "640 † |" in markdown
+    assert markdown.count("† stopped by budget: ") == 2
+    assert r"MSM$^{\dagger}$ & " in latex
+    assert latex.count(r"$^{\dagger}$: stopped by budget") == 1
+    assert r"\dagger" not in to_latex(made)
+    document = said.to_json()
+    assert [row["stopped_by_budget"] for row in document["tables"][0]["rows"]] == [True, False, False]
+    assert document["costs"][0]["stopped_by_budget"] is True
+
+
 def test_markdown_marks_the_best_bold_and_the_second_underlined_in_each_block(made):
     lines = to_markdown(made).splitlines()
     ours = [line for line in lines if line.startswith(("| MSM |", "| CRN(ERM) |", "| COSTAR |"))]
@@ -111,7 +135,7 @@ def test_markdown_marks_the_best_bold_and_the_second_underlined_in_each_block(ma
     (published,) = [line for line in lines if line.startswith("| COSTAR (published, different protocol) |")]
     assert "**0.9027±" in published
     assert "| 20,657 |" in next(line for line in lines if line.startswith("| COSTAR, source, seed 10 |"))
-    assert "| CRN, source, seed 10 |  |  |  |  |  |  |" in lines
+    assert "| CRN, source, seed 10 |  |  |  |  |  |  |  |" in lines
     assert "- CT, source, seed 10: the loss \\| is not finite" in lines
     widths = {line.count("|") for line in lines if line.startswith("| CO") and "±" in line}
     assert len(widths) == 1

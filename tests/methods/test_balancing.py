@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from costar_cli.config.models import TrainingConfig
 from costar_cli.methods.balancing import (
     AlphaSchedule,
     BalancingHead,
@@ -139,5 +140,5 @@ def test_alpha_is_zero_in_the_first_epoch_and_nearly_largest_at_the_end():
     ("n_rows", "drop_last", "steps"), [(100, False, 4), (100, True, 3), (20, True, 1), (20, False, 1), (96, True, 3)]
 )
 def test_the_schedule_knows_the_steps_of_an_epoch(n_rows, drop_last, steps):
-    schedule = AlphaSchedule.over(1.0, epochs=5, n_rows=n_rows, batch_size=32, drop_last=drop_last)
+    schedule = AlphaSchedule.over(1.0, TrainingConfig(epochs=5, batch_size=32), n_rows, drop_last=drop_last)
     assert schedule.steps_per_epoch == steps

@@ -85,18 +85,26 @@ def _on_gpu(call: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class ModelSize:
-    """How large a model is and how long it was trained: parameters of one member, epochs of each stage by name.
+    """How large a model is and how long it was trained: parameters of one member, epochs and updates of each stage.
 
-    Epochs are the mean over members. A model in closed form has no stages.
+    Both are by the stage's name and the mean over members; `updates` are optimiser steps. `by_budget` names the stages
+    in which a member's training ended because they ran out. A model in closed form has no stages.
     """
 
     parameters: int
     epochs: dict[str, float]
+    updates: dict[str, float]
+    by_budget: tuple[str, ...] = ()
 
     @property
     def total_epochs(self) -> float | None:
         """Return the epochs of all stages together, None for a model in closed form."""
         return sum(self.epochs.values()) if self.epochs else None
+
+    @property
+    def total_updates(self) -> float | None:
+        """Return the updates of all stages together, None for a model in closed form or of an older version."""
+        return sum(self.updates.values()) if self.updates else None
 
 
 def measure_model(described: Mapping[str, Any]) -> ModelSize:
@@ -107,6 +115,8 @@ def measure_model(described: Mapping[str, Any]) -> ModelSize:
     return ModelSize(
         parameters=sum(int(np.prod(array["shape"][1:])) for array in learned),
         epochs={str(stage["name"]): _epochs(stage["history"]) for stage in stages},
+        updates={str(stage["name"]): float(np.mean(stage["steps"])) for stage in stages if "steps" in stage},
+        by_budget=tuple(str(stage["name"]) for stage in stages if "budget" in stage.get("ended_by", ())),
     )
 
 

@@ -6,17 +6,27 @@ from collections.abc import Mapping, Sequence
 
 from costar_cli.evaluate.benchmark.report import BenchmarkReport, CellCost
 from costar_cli.evaluate.benchmark.statistics import TEST, Comparison
-from costar_cli.evaluate.benchmark.tables import DIGITS, Mark, ResultRow, ResultTable, marks
+from costar_cli.evaluate.benchmark.tables import ABOUT_BUDGET, BUDGET_SIGN, DIGITS, Mark, ResultRow, ResultTable, marks
 from costar_cli.evaluate.report import PerStep
 
 __all__ = ["cells_csv", "comparisons_csv", "interval_text", "results_csv", "to_latex", "to_markdown"]
 
 Record = Mapping[str, object]
 
-_COST_HEADS = ("Cell", "Wall time (s)", "Peak memory (MB)", "GPU memory (MB)", "Members", "Parameters", "Epochs")
+_COST_HEADS = (
+    "Cell",
+    "Wall time (s)",
+    "Peak memory (MB)",
+    "GPU memory (MB)",
+    "Members",
+    "Parameters",
+    "Epochs",
+    "Updates",
+)
 _ABOUT_COSTS = (
     "Wall time of training and scoring, over all attempts (≥: one was killed). Peak memory of the whole process. "
-    "Parameters of one member, epochs of all stages: the mean over members."
+    "Parameters of one member, epochs and updates (optimiser steps) of all stages: the mean over members. "
+    f"{BUDGET_SIGN} {ABOUT_BUDGET}."
 )
 
 _LATEX = {
@@ -55,7 +65,8 @@ def _flat(report: BenchmarkReport, table: ResultTable, row: ResultRow) -> Record
     flat |= {f"tau{h + 1}_mean": _at(row.mean, h) for h in range(report.horizon)}
     flat |= {f"tau{h + 1}_std": _at(row.sd, h) for h in range(report.horizon)}
     flat |= {"avg": row.mean.average, "avg_std": row.sd.average if row.sd else None, "gain": row.gain_percent}
-    return flat | {"averaged_steps": report.steps, "runs": row.runs, "data_sets": row.data_sets, "unit": report.unit}
+    flat |= {"averaged_steps": report.steps, "runs": row.runs, "data_sets": row.data_sets, "unit": report.unit}
+    return flat | {"stopped_by_budget": row.stopped_by_budget if row.basis == "ours" else None}
 
 
 def _compared(report: BenchmarkReport, table: ResultTable, comparison: Comparison) -> Record:
@@ -78,8 +89,12 @@ def _compared(report: BenchmarkReport, table: ResultTable, comparison: Compariso
 
 def _cost(cost: CellCost) -> Record:
     flat = {name: getattr(cost, name) for name in CellCost.__dataclass_fields__}
-    stages = "; ".join(f"{name}: {epochs:g}" for name, epochs in cost.stages.items())
-    return flat | {"stages": stages, "warnings": "; ".join(cost.warnings)}
+    flat |= {"warnings": "; ".join(cost.warnings)}
+    by_stage = {"stages": cost.stages, "stage_updates": cost.stage_updates}
+    return flat | {
+        name: "; ".join(f"{stage}: {number:g}" for stage, number in numbers.items())
+        for name, numbers in by_stage.items()
+    }
 
 
 def _csv(records: Sequence[Record]) -> str:
@@ -118,7 +133,8 @@ def _about(report: BenchmarkReport) -> str:
         f"RMSE in {_escape(report.unit or 'outcome units')}, lower is better: mean ± {report.spread}; data set "
         f"{'seed' if len(report.seeds) == 1 else 'seeds'} {seeds}, preset {_escape(report.preset)}. Avg: over "
         f"{report.averaged}, for every row. Gain: by how many percent of the row's Avg that of COSTAR is lower. "
-        "**Best** and <u>second</u> of each block. Published rows come from another protocol or other data: compare "
+        f"**Best** and <u>second</u> of each block; {BUDGET_SIGN} {ABOUT_BUDGET}. "
+        "Published rows come from another protocol or other data: compare "
         "rows of one block only."
     )
 
@@ -129,7 +145,7 @@ def _markdown_rows(table: ResultTable) -> list[str]:
     styles: dict[Mark, str] = {"best": "**{}**", "second": "<u>{}</u>", "": "{}"}
     for block in (table.rows, table.published):
         for row, cells in zip(block, _cells(block, table.steps), strict=True):
-            label = _escape(row.label) + ("" if row.basis == "ours" else f" ({row.basis})")
+            label = _escape(row.marked_label) + ("" if row.basis == "ours" else f" ({row.basis})")
             shown = [styles[mark].format(text) for text, mark in cells]
             lines.append(f"| {' | '.join([label, *shown, _percent(row.gain_percent), str(row.runs or '')])} |")
     return lines
@@ -168,8 +184,9 @@ def _cost_cells(cost: CellCost) -> list[str]:
     sizes = [f"{v:,.0f}" if v is not None else "" for v in (cost.memory_mb, cost.device_memory_mb, cost.members)]
     parameters = "" if cost.parameters is None else f"{cost.parameters:,}"
     epochs = "" if cost.epochs is None else f"{cost.epochs:g}"
+    updates = "" if cost.updates is None else f"{cost.updates:,.0f}{f' {BUDGET_SIGN}' * bool(cost.stopped_by_budget)}"
     what = cost.label if cost.role == "data" else f"{cost.label}, {cost.role}"
-    return [f"{what}, seed {cost.seed}", wall, *sizes, parameters, epochs]
+    return [f"{what}, seed {cost.seed}", wall, *sizes, parameters, epochs, updates]
 
 
 def to_latex(report: BenchmarkReport) -> str:
@@ -188,6 +205,8 @@ def _latex_table(report: BenchmarkReport, table: ResultTable) -> list[str]:
         rf"Avg: over $\tau=1..{table.steps}$. Gain: by how much COSTAR's Avg is lower, in \% of the row's. "
         r"\textbf{Bold}: best; \underline{underline}: second best, per block."
     ) + (f" Differences between rows are not tested: {_latex(table.caution)}." if table.caution else "")
+    if any(row.stopped_by_budget for row in table.rows):
+        caption += rf" $^{{\dagger}}$: {ABOUT_BUDGET}."
     lines = [r"\begin{table*}[htbp]", r"\centering", rf"\caption{{{caption}}}"]
     lines += [rf"\begin{{tabular}}{{l{'c' * (len(heads) - 1)}}}", r"\toprule", " & ".join(heads) + r" \\", r"\midrule"]
     styles: dict[Mark, str] = {"best": r"\textbf{%s}", "second": r"\underline{%s}", "": "%s"}
@@ -198,7 +217,9 @@ def _latex_table(report: BenchmarkReport, table: ResultTable) -> list[str]:
         for row, cells in zip(block, _cells(block, table.steps, pm=r"$\pm$"), strict=True):
             shown = [styles[mark] % text for text, mark in cells]
             gain = "(-)" if row.gain_percent is None else f"{row.gain_percent:.1f}" + r"\%"
-            lines.append(" & ".join([_latex(row.label), *shown, gain]) + r" \\")
+            lines.append(
+                " & ".join([_latex(row.label) + r"$^{\dagger}$" * row.stopped_by_budget, *shown, gain]) + r" \\"
+            )
     return [*lines, r"\bottomrule", r"\end{tabular}", r"\end{table*}", ""]
 
 

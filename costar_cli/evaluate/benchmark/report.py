@@ -20,7 +20,9 @@ class CellCost:
     """What one cell took, and the size of its model; None where it is not known.
 
     `wall_s` is at least that where `partial` (an attempt was killed). `epochs` are those of all stages, the mean over
-    members; `stages` has them one by one. `warnings` are those of the model's training.
+    members; `stages` has them one by one. So are `updates` (optimiser steps) and `stage_updates`. `stopped_by_budget`
+    says whether a stage ended because epochs or updates ran out, not by patience; None for what has no stages.
+    `warnings` are those of the model's training.
     """
 
     cell: str
@@ -38,6 +40,9 @@ class CellCost:
     epochs: float | None
     stages: dict[str, float] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    updates: float | None = None
+    stage_updates: dict[str, float] = field(default_factory=dict)
+    stopped_by_budget: bool | None = None
 
     @classmethod
     def of(cls, cell: Cell, records: list[Record], size: ModelSize | None, meta: Mapping[str, Any]) -> "CellCost":
@@ -61,6 +66,9 @@ class CellCost:
             epochs=size.total_epochs if size else None,
             stages=size.epochs if size else {},
             warnings=tuple(meta.get("warnings", ())),
+            updates=size.total_updates if size else None,
+            stage_updates=size.updates if size else {},
+            stopped_by_budget=bool(size.by_budget) if size and size.updates else None,
         )
 
 

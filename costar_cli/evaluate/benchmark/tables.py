@@ -16,11 +16,23 @@ from costar_cli.evaluate.report import Basis, PerStep, ReportRow
 from costar_cli.evaluate.setups import SETUPS, SetupName
 from costar_cli.reporting import NullReporter, Reporter
 
-__all__ = ["DataSetFacts", "Mark", "ResultRow", "ResultTable", "Score", "build_tables", "marks"]
+__all__ = [
+    "ABOUT_BUDGET",
+    "BUDGET_SIGN",
+    "DataSetFacts",
+    "Mark",
+    "ResultRow",
+    "ResultTable",
+    "Score",
+    "build_tables",
+    "marks",
+]
 
 TableKind = Literal["methods", "ablations"]
 Mark = Literal["best", "second", ""]
 
+BUDGET_SIGN = "†"
+ABOUT_BUDGET = "stopped by budget: training ended because its epochs or updates ran out, not by patience"
 DIGITS = 4  # as the paper prints; values that look the same share their mark
 
 
@@ -56,7 +68,10 @@ class DataSetFacts:
 
 @dataclass(frozen=True, slots=True)
 class ResultRow:
-    """One line of a table. `runs` counts the members of all data sets, over which `mean` and `sd` are taken."""
+    """One line of a table. `runs` counts the members of all data sets, over which `mean` and `sd` are taken.
+
+    `stopped_by_budget` says that the training of a member ended because epochs or updates ran out, not by patience.
+    """
 
     name: str
     label: str
@@ -68,6 +83,12 @@ class ResultRow:
     choice: str = ""
     runs: int | None = None
     data_sets: int | None = None
+    stopped_by_budget: bool = False
+
+    @property
+    def marked_label(self) -> str:
+        """Return the label, with a sign where training was stopped by its budget."""
+        return f"{self.label} {BUDGET_SIGN}" if self.stopped_by_budget else self.label
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +206,9 @@ def _row(contender: Contender, runs: Mapping[int, Score], reference: Mapping[int
         choice=contender.choice,
         runs=count,
         data_sets=len(runs),
+        stopped_by_budget=any(
+            score.row.provenance is not None and bool(score.row.provenance.stopped_by_budget) for score in runs.values()
+        ),
     )
 
 

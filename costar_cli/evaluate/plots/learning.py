@@ -95,7 +95,7 @@ def _draw(ax: Axes, curve: LearningCurve) -> None:
             mark = "." if len(series) == 1 else ""  # a line of one point shows nothing
             ax.plot(epochs, _array(series), color=colour, lw=1.1, alpha=0.75, marker=mark)
     for series, best in zip(curve.validation_loss, curve.best_epoch, strict=False):
-        if best is not None and best < len(series):
+        if best is not None and 0 <= best < len(series):
             ax.plot(best + 1, _array(series)[best], "o", color=ORANGE, mec="white", ms=5.5, zorder=4)
     for name, value in curve.references.items():
         ax.axhline(value, color=BLACK, lw=0.9, ls=(0, (4, 2)))

@@ -35,7 +35,7 @@ from costar_cli.methods.recurrent.network import (
     over_subjects,
 )
 from costar_cli.methods.recurrent.stage import RecurrentStage, Rows
-from costar_cli.methods.windows import Batch, Column, OriginRows, SubjectRows, decoder_training
+from costar_cli.methods.windows import Batch, Column, OriginRows, SubjectRows, decoder_training, stage_shares
 from costar_cli.panel import Panel, TreatmentMode
 from costar_cli.panel.tensors import PanelTensors
 
@@ -84,13 +84,7 @@ class CrnStage(RecurrentStage):
     ) -> None:
         super().__init__(name, make, network, training, train=train, validation=validation, start_R=start_R)
         self._balances, self._mode = alpha is not None, mode
-        self._schedule = AlphaSchedule.over(
-            alpha or 0.0,
-            epochs=training.epochs,
-            n_rows=self.n_train,
-            batch_size=training.batch_size,
-            drop_last=self.drop_last,
-        )
+        self._schedule = AlphaSchedule.over(alpha or 0.0, training, self.n_train, drop_last=self.drop_last)
 
     def objective(self, params_R: Params, state_R: Params, batch: Batch, masks: Masks) -> Tensor:
         """Return squared error, and with balancing cross-entropy, too."""
@@ -182,12 +176,13 @@ class CrnMethod:
         alpha = config.alpha if isinstance(config, CrnConfig) else None
         stage = partial(CrnStage, alpha=alpha, mode=task.schema.treatments.mode)
         where = "" if task.domain == "source" else " on target"
+        shared = stage_shares(task.config, task.horizon)
         make = partial(crn_encoder, dims, config)
         encoder_R = yield stage(
             f"{self.name} encoder{where}",
             make,
             config.encoder,
-            config.encoder.training(task.config),
+            config.encoder.training(shared[0]),
             train=SubjectRows(parts[0]),
             validation=SubjectRows(parts[1]),
             start_R=start("encoder"),
@@ -202,7 +197,7 @@ class CrnMethod:
                 f"{self.name} decoder{where}",
                 partial(crn_decoder, dims, config),
                 config.decoder,
-                decoder_training(config.decoder, task.config),
+                decoder_training(config.decoder, shared[1]),
                 train=train,
                 validation=validation,
                 start_R=start("decoder"),

@@ -30,7 +30,7 @@ from costar_cli.methods.recurrent.model import (
 from costar_cli.methods.recurrent.network import Make, Passed, RecurrentNetwork, over_members
 from costar_cli.methods.recurrent.stage import RecurrentStage, Rows
 from costar_cli.methods.recurrent.weights import TreatmentWeights, log_likelihood
-from costar_cli.methods.windows import Batch, Column, OriginRows, SubjectRows, decoder_training
+from costar_cli.methods.windows import Batch, Column, OriginRows, SubjectRows, decoder_training, stage_shares
 from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["RmsnMethod", "RmsnModel", "rmsn_networks"]
@@ -190,6 +190,7 @@ class RmsnMethod:
         start, makes = RmsnModel.start_of(task, self.name), rmsn_networks(task.schema.dims, config)
         train, validation = task.tensors(task.train), task.tensors(task.validation)
         where = "" if task.domain == "source" else " on target"
+        shared = stage_shares(task.config, task.horizon)
         series = {"train": SubjectRows(train), "validation": SubjectRows(validation)}
         fitted: dict[str, Params] = {}
         for name, shape in (("treatment", config.treatment), ("history", config.history)):
@@ -197,7 +198,7 @@ class RmsnMethod:
                 f"rmsn {name} propensity{where}",
                 makes[name],
                 shape,
-                shape.training(task.config),
+                shape.training(shared[0]),
                 **series,
                 start_R=start(name),
             )
@@ -209,7 +210,7 @@ class RmsnMethod:
             f"rmsn encoder{where}",
             makes["encoder"],
             config.encoder,
-            config.encoder.training(task.config),
+            config.encoder.training(shared[0]),
             **series,
             weigh=lambda batch: weights.of_steps(batch.member_R, batch.subject_RB),
             start_R=start("encoder"),
@@ -228,7 +229,7 @@ class RmsnMethod:
                 f"rmsn decoder{where}",
                 makes["decoder"],
                 config.decoder,
-                decoder_training(config.decoder, task.config),
+                decoder_training(config.decoder, shared[1]),
                 train=rows[0],
                 validation=rows[1],
                 weigh=lambda batch: clipped.take(batch.member_R)(

@@ -118,9 +118,7 @@ class Objective:
         mode: TreatmentMode,
     ) -> Self:
         """Return the objective of a training on some rows, complete passes."""
-        schedule = AlphaSchedule.over(
-            alpha, epochs=config.epochs, n_rows=n_rows, batch_size=config.batch_size, drop_last=False
-        )
+        schedule = AlphaSchedule.over(alpha, config, n_rows, drop_last=False)
         return cls(balancing, schedule, Averages(averaging), mode)
 
     def predict(

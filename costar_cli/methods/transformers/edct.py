@@ -20,7 +20,7 @@ from costar_cli.methods.transformers.model import TransformerModel, few_shot_sta
 from costar_cli.methods.transformers.series import SeriesStage
 from costar_cli.methods.transformers.stage import BalancedStage, Batch, PartName
 from costar_cli.methods.windows import Batch as Windows
-from costar_cli.methods.windows import OriginRows, decoder_training
+from costar_cli.methods.windows import OriginRows, decoder_training, stage_shares
 from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["DecoderStage", "EdctMethod", "EdctModel"]
@@ -135,7 +135,8 @@ class EdctMethod:
         start_R = few_shot_start(task, EdctModel, self.name, settings) or {}
         where = "" if task.domain == "source" else " on target"
         dims, panels = task.schema.dims, (task.tensors(task.train), task.tensors(task.validation))
-        config = settings.encoder.training(task.config)
+        shared = stage_shares(task.config, task.horizon)
+        config = settings.encoder.training(shared[0])
         encoder_R = yield SeriesStage(
             f"{self.name} encoder{where}",
             config,
@@ -153,7 +154,7 @@ class EdctMethod:
             "train": _origins(panels[0], encoder_R, dims, settings, task.horizon),
             "validation": _origins(panels[1], encoder_R, dims, settings, task.horizon),
         }
-        config = decoder_training(settings.decoder, task.config)
+        config = decoder_training(settings.decoder, shared[1])
         decoder_R = yield DecoderStage(
             f"{self.name} decoder{where}",
             config,
