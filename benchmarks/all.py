@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import machine_slug
-from benchmarks.measure import number, run_child
+from benchmarks.measure import load_text, number, run_child
 
 __all__ = ["BENCHMARKS", "main", "render", "stored"]
 
@@ -110,7 +110,7 @@ def _origin(document: dict[str, Any]) -> str:
     quick = " **Toy sizes: says nothing about speed.**" if document["options"].get("quick") else ""
     return (
         f"`{document['command']}`, {document['date'][:10]}, commit {document['commit'] or 'unknown'}, "
-        f"{where['threads']} threads, torch {where['torch']}, load average {document['load_average'][0]}.{quick}"
+        f"{where['threads']} threads, torch {where['torch']}, {load_text(document)}.{quick}"
     )
 
 

@@ -1,19 +1,22 @@
-"""Where figures come from: the machine, and the commit of the working tree."""
+"""Where figures come from: the machine and what else it did, the commit of the working tree, the versions."""
 
 import os
 import platform
 import subprocess
 from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import psutil
 import torch
 
-__all__ = ["ROOT", "commit", "machine", "machine_slug"]
+__all__ = ["ROOT", "commit", "is_busy", "load_before_and_after", "machine", "machine_slug", "versions"]
 
 ROOT = Path(__file__).resolve().parent.parent
+MARGIN: Final = 0.25  # of load: what starting and timing the work needs beside its threads
+PACKAGES: Final = ("costar", "torch", "numpy", "scipy", "h5py", "polars")
 
 
 def machine() -> dict[str, Any]:
@@ -36,6 +39,32 @@ def machine_slug(described: Mapping[str, Any]) -> str:
     """Return a name for files: `amd-epyc-2-cores`, with the GPU where there is one."""
     text = f"{described['cpu']} {described['cores']} cores {described['gpu'] or ''}".lower()
     return "-".join("".join(c if c.isalnum() else " " for c in text).split())
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that figures may depend on; a package that is not installed is left out."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def load_before_and_after(document: Mapping[str, Any]) -> tuple[float | None, float]:
+    """Return the load average of a stored document over the minute before it began and before it ended.
+
+    Documents of earlier versions know only the end.
+    """
+    load = document.get("load", {})
+    return load.get("before"), load.get("after", document["load_average"][0])
+
+
+def is_busy(document: Mapping[str, Any]) -> bool:
+    """Return whether more ran on the machine than the benchmark's own threads: its times are upper bounds then."""
+    before, after = load_before_and_after(document)
+    return max(before or 0.0, after) > float(document["machine"]["threads"]) + MARGIN
 
 
 def commit() -> str:

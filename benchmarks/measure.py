@@ -25,7 +25,7 @@ import numpy as np
 import psutil
 import torch
 
-from benchmarks.machine import ROOT, commit, machine
+from benchmarks.machine import ROOT, commit, is_busy, load_before_and_after, machine, versions
 
 __all__ = [
     "Child",
@@ -35,6 +35,7 @@ __all__ = [
     "describe",
     "document",
     "interleaved",
+    "load_text",
     "number",
     "peak_gflops",
     "ratio",
@@ -166,19 +167,34 @@ def peak_gflops(size: int = 2048, inner: int | None = None, *, device: str = "cp
     return 2 * size * size * inner / best.best_s / 1e9
 
 
-def document(name: str, command: Sequence[str], options: Mapping[str, Any], measured: Measured) -> dict[str, Any]:
-    """Return the result as one JSON document."""
-    return {
+def document(
+    name: str, command: Sequence[str], options: Mapping[str, Any], measured: Measured, *, load_before: float
+) -> dict[str, Any]:
+    """Return the result as one JSON document.
+
+    Args:
+        name: of the benchmark.
+        command: that ran it.
+        options: that it ran with.
+        measured: what it found.
+        load_before: load average over the minute before it began.
+    """
+    at, loads = commit(), [round(load, 2) for load in psutil.getloadavg()]
+    result = {
         "benchmark": name,
         "command": " ".join(command),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": commit(),
+        "commit": at,
+        "dirty": at.endswith("+"),
         "machine": machine(),
-        "load_average": [round(load, 2) for load in psutil.getloadavg()],
+        "versions": versions(),
+        "load_average": loads,
+        "load": {"before": round(load_before, 2), "after": loads[0]},
         "options": {key: value for key, value in options.items() if isinstance(value, bool | int | float | str)},
         "figures": {key: figure.to_json() for key, figure in measured.figures.items()},
         "details": measured.details,
     }
+    return {**result, "busy": is_busy(result)}
 
 
 def run(
@@ -214,11 +230,11 @@ def run(
     options = parser.parse_args(argv)
     if options.quick:
         options.repeats = min(options.repeats, 2)
-    before = torch.get_num_threads()
+    before, load_before = torch.get_num_threads(), psutil.getloadavg()[0]
     torch.set_num_threads(options.threads)
     try:
         command = [*parser.prog.split(), *(sys.argv[1:] if argv is None else argv)]
-        result = document(name, command, vars(options), measure(options))
+        result = document(name, command, vars(options), measure(options), load_before=load_before)
     finally:
         torch.set_num_threads(before)
     text_json = json.dumps(result, indent=2, allow_nan=False)
@@ -233,7 +249,7 @@ def describe(result: Mapping[str, Any]) -> list[str]:
     where = result["machine"]
     machine_line = (
         f"{where['gpu'] or where['cpu']}, {where['cores']} cores, {where['threads']} threads, "
-        f"torch {where['torch']}; load average {result['load_average'][0]}"
+        f"torch {where['torch']}; {load_text(result)}"
     )
     return [
         f"{result['command']}  ({result['date']}, commit {result['commit']})",
@@ -243,6 +259,14 @@ def describe(result: Mapping[str, Any]) -> list[str]:
             for figure in result["figures"].values()
         ),
     ]
+
+
+def load_text(result: Mapping[str, Any]) -> str:
+    """Return the load average before and after, and whether other work disturbed the measurement."""
+    before, after = load_before_and_after(result)
+    load = f"{after}" if before is None else f"{before} before, {after} after"
+    busy = "; BUSY: other work ran, so times are upper bounds" if is_busy(result) else ""
+    return f"load average {load}{busy}"
 
 
 def number(value: float) -> str:

@@ -10,24 +10,28 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.machine import machine
+import psutil
+
+from benchmarks.machine import commit, machine, versions
 from costar_cli.evaluate import paired_difference, read_evaluation
 
 __all__ = ["main"]
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Run the verbs and write their results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pretrain-epochs", type=int, default=6)
     parser.add_argument("--finetune-epochs", type=int, default=30)
     parser.add_argument("--members", type=int, default=1)
-    parser.add_argument("--sizes", nargs="*", default=[], help="flags of `costar simulate tumor`")
+    parser.add_argument("--sizes", nargs=argparse.REMAINDER, default=[], help="flags of `costar simulate tumor`, last")
     parser.add_argument("--folder", type=Path, default=Path("pretraining-workspace"))
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/pretraining"))
-    args = parser.parse_args()
+    given = sys.argv[1:] if argv is None else list(argv)
+    args = parser.parse_args(given)
     members, finetune = ["--members", str(args.members)], ["finetune", "--epochs", str(args.finetune_epochs)]
     verbs = [
         ["simulate", "tumor", *args.sizes],
@@ -38,10 +42,13 @@ def main() -> int:
         [*finetune, *members, "--from", "scratch", "--domain", "target"],
         ["evaluate", "--overwrite"],
     ]
+    load_before = psutil.getloadavg()[0]
     minutes = {" ".join(verb): run_verb(verb, args.folder) for verb in verbs}
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.with_suffix(".csv").write_bytes((args.folder / "evaluation.csv").read_bytes())
-    result = {"command": " ".join(["python -m benchmarks.pretraining", *sys.argv[1:]]), "machine": machine()}
+    result: dict[str, object] = {"command": " ".join(["python -m benchmarks.pretraining", *given])}
+    result |= {"commit": commit(), "machine": machine(), "versions": versions()}
+    result |= {"load": {"before": round(load_before, 2), "after": round(psutil.getloadavg()[0], 2)}}
     result |= {"minutes": minutes, "pretrained minus scratch": differences(args.folder / "evaluation.h5")}
     args.out.with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
     return 0

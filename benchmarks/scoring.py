@@ -6,8 +6,9 @@ Test sets of paper size, 1,000 source patients (gamma 10) and 1,000 target patie
 a sequence query set, one member, float32. *Once* is what `costar evaluate` does: `CostarModel.encode` on each of the
 two panels, then `answer` on the query sets of each. *Re-encode* is the same network, in the same fast code, fed as
 published code feeds it: one row per query, its history truncated at its origin and padded to the length of the panel,
-256 rows at a time. It is timed on a random sample of every set and scaled to the set. A harder rival, *cropped*, sorts
-the sample by origin and pads only to the longest history of each batch. *Literal* re-encodes with the same weights in
+256 rows at a time. It is timed on a random sample of every set and scaled to the set. The fair rival, *cropped*, sorts
+the whole set by the length of the history, so that a batch needs no padding; it is timed on batches spread evenly over
+the sorted set. *Literal* re-encodes with the same weights in
 the literal encoder (benchmarks/literal_costar.py), which is what a straightforward implementation of the specification
 does; it gets a quarter of the sample.
 
@@ -40,7 +41,7 @@ from costar_cli.panel.tensors import PanelTensors
 from costar_cli.panel.tumor import simulate_tumor
 from costar_cli.reporting import NullReporter
 
-__all__ = ["literal_encoder", "main", "re_encode", "score_all"]
+__all__ = ["even_batches", "literal_encoder", "main", "re_encode", "score_all"]
 
 GOAL = 300.0
 ROWS = 256  # of a re-encoded batch
@@ -135,6 +136,17 @@ def re_encode(
     return result
 
 
+def even_batches(queries: Queries, size: int, rows: int = ROWS) -> Queries:
+    """Return whole batches of a set that is sorted by origin, spread evenly over it: about `size` queries.
+
+    In a large set the queries of a batch share their origin, so that cropped histories need no padding.
+    """
+    order = np.argsort(queries.origin, kind="stable")
+    rows = min(rows, len(queries))
+    starts = np.linspace(0, len(queries) - rows, max(1, size // rows)).round().astype(np.int64)
+    return queries.take(order[(starts[:, None] + np.arange(rows)).ravel()])
+
+
 def score_all(*, quick: bool, seed: int, threads: int, score: bool = True) -> None:
     """Simulate the test sets and score them in this process, for its peak memory."""
     torch.set_num_threads(threads)
@@ -161,11 +173,11 @@ def measure(options: argparse.Namespace) -> Measured:
     model, sets = untrained_model(dataset), query_sets(dataset)
     rng = np.random.default_rng(options.seed)
     size = min(options.sample, 64) if options.quick else options.sample
-    samples = {}
+    sorted_ = {name: (panel, even_batches(queries, size)) for name, (panel, queries) in sets.items()}
+    shuffled = {}
     for name, (panel, queries) in sets.items():
         chosen = rng.choice(len(queries), size=min(size, len(queries)), replace=False)
-        samples[name] = (panel, queries.take(chosen[np.argsort(queries.origin[chosen], kind="stable")]))
-    shuffled = {name: (panel, q.take(rng.permutation(len(q)))) for name, (panel, q) in samples.items()}
+        shuffled[name] = (panel, queries.take(chosen))
     panels = by_panel(sets)
     states = {domain: model.encode(panel) for domain, (panel, _) in panels.items()}
     calls: dict[tuple[str, str], Callable[[], object]] = {
@@ -176,25 +188,27 @@ def measure(options: argparse.Namespace) -> Measured:
     few = {name: (panel, q.take(slice(0, -(-len(q) // LITERAL_SHARE)))) for name, (panel, q) in shuffled.items()}
     literal = literal_encoder(model)
     calls |= {("re-encode", name): partial(re_encode, model, *shuffled[name]) for name in sets}
-    calls |= {("cropped", name): partial(re_encode, model, *samples[name], crop=True) for name in sets}
+    calls |= {("cropped", name): partial(re_encode, model, *sorted_[name], crop=True) for name in sets}
     calls |= {("literal", name): partial(re_encode, model, *few[name], encode=literal) for name in sets}
     timings = interleaved(calls, options.repeats)
     encode_s = sum(timings["encode", domain].median_s for domain in panels)
     once_s = encode_s + sum(timings["answer", name].median_s for name in sets)
-    sampled = {"re-encode": shuffled, "cropped": samples, "literal": few}
+    sampled = {"re-encode": shuffled, "cropped": sorted_, "literal": few}
     seconds = {way: _scaled(timings, sets, taken, way) for way, taken in sampled.items()}
     n_queries = {name: len(queries) for name, (_, queries) in sets.items()}
     total = sum(n_queries.values())
     scale_cm3 = float(model.scaler.outcomes[1][0])
     difference_cm3 = max(
-        float(np.abs(model.rollout(panel, q) - re_encode(model, panel, q)).max()) for panel, q in samples.values()
+        float(np.abs(model.rollout(panel, q) - re_encode(model, panel, q)).max()) for panel, q in shuffled.values()
     )
     memory = peak_memory(options)
     return Measured(
         {
-            "ratio": Figure("times the rate of re-encoding every query", seconds["re-encode"] / once_s, "x", GOAL),
-            "ratio_to_literal": Figure("the same, literal encoder", seconds["literal"] / once_s, "x"),
-            "ratio_to_cropped": Figure("the same, histories sorted and cropped", seconds["cropped"] / once_s, "x"),
+            "ratio_to_cropped": Figure(
+                "times the rate of re-encoding every query, sorted and cropped", seconds["cropped"] / once_s, "x"
+            ),
+            "ratio": Figure("the same, every history padded", seconds["re-encode"] / once_s, "x", GOAL),
+            "ratio_to_literal": Figure("the same, padded, literal encoder", seconds["literal"] / once_s, "x"),
             "queries": Figure("queries, source and target", total),
             "score_s": Figure("scoring all of them", once_s, "s"),
             "encode_s": Figure("of which encoding the panels", encode_s, "s"),

@@ -20,7 +20,7 @@ from costar_cli.commands.ingest import ingest
 from costar_cli.commands.inspect import inspect
 from costar_cli.commands.pretrain import pretrain
 from costar_cli.commands.simulate import simulate
-from costar_cli.commands.unforeseen import as_costar_error
+from costar_cli.commands.unforeseen import InterruptedRunError, TerminatedRunError, Termination, as_costar_error
 from costar_cli.commands.verb import MAKERS, VerbApp, VerbGroup
 from costar_cli.commands.verify import verify
 from costar_cli.commands.whatif import whatif
@@ -32,8 +32,6 @@ from costar_cli.ui.output import Output
 __all__ = ["app", "main"]
 
 PROGRAM = "costar"
-RESUMABLE = ("pretrain", "finetune", "benchmark")
-
 VERBS = (pretrain, finetune, evaluate, whatif, benchmark, inspect, verify, doctor)
 
 
@@ -80,12 +78,6 @@ for _verb_function in VERBS:
     app.command()(_verb_function)
 
 
-class InterruptedRunError(CostarError):
-    """Ctrl-C."""
-
-    exit_code = ExitCode.INTERRUPTED
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
@@ -102,14 +94,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     out = Output(json="--json" in options)
     out.debug = os.environ.get("COSTAR_DEBUG", "0") not in {"", "0", "false"}
     verb = _verb(args)
-    try:
-        return _run(args, out)
-    except (KeyboardInterrupt, typer.Abort):
-        return _fail(out, _interrupted(verb), verb)
-    except typer.TyperException as error:
-        return _fail(out, _usage_error(error), verb)
-    except Exception as error:
-        return _fail(out, as_costar_error(error), verb)
+    with Termination() as termination:
+        try:
+            return _run(args, out)
+        except (KeyboardInterrupt, typer.Abort):
+            return _fail(out, termination.as_error(verb), verb)
+        except typer.TyperException as error:
+            return _fail(out, _usage_error(error), verb)
+        except Exception as error:
+            return _fail(out, as_costar_error(error), verb)
 
 
 def _run(args: list[str], out: Output) -> int:
@@ -124,8 +117,9 @@ def _fail(out: Output, error: CostarError, verb: str) -> int:
     """Report the error; if even that cannot be written, the exit code still says it."""
     if out.debug:
         traceback.print_exc()
+    stopped = isinstance(error, InterruptedRunError | TerminatedRunError)
     try:
-        out.fail(error, verb=verb, status="interrupted" if isinstance(error, InterruptedRunError) else "failed")
+        out.fail(error, verb=verb, status="interrupted" if stopped else "failed")
     except OSError as failure:
         _abandon_stdout()
         return int(as_costar_error(failure).exit_code)
@@ -143,12 +137,6 @@ def _verb(args: Sequence[str]) -> str:
     if words and words[0] in MAKERS:
         return " ".join(words[:2])
     return words[0] if words and words[0] in {function.__name__ for function in VERBS} else ""
-
-
-def _interrupted(verb: str) -> InterruptedRunError:
-    if verb in RESUMABLE:
-        return InterruptedRunError("interrupted", fix="run the same command to continue from the last saved step")
-    return InterruptedRunError("interrupted", fix="run the same command again; complete files are kept")
 
 
 def _usage_error(error: typer.TyperException) -> UsageError:

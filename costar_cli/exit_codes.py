@@ -19,3 +19,4 @@ class ExitCode(IntEnum):
     STORAGE = 8  # the disk is full, read-only, or forbidden
     TRAINING = 9  # training diverged: a loss or gradient is not finite
     INTERRUPTED = 130  # Ctrl-C: the same command continues from the last saved step
+    TERMINATED = 143  # SIGTERM: likewise

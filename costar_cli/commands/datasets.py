@@ -64,8 +64,7 @@ def make_dataset(
     """
     path = out or session.workspace.data
     step = session.step("dataset", path, parents=parents or {}, config=config)
-    with session.writing(path):
-        current = step.find(overwrite=overwrite)
+    with session.making(step, overwrite=overwrite) as current:
         from costar_cli.panel.store import count_dataset, write_dataset
 
         if current:

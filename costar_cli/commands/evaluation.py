@@ -67,8 +67,7 @@ def run_evaluate(
     """Make the evaluation, or see that it is up to date, and show it."""
     inputs = EvaluationInputs(session, files.data, files.models)
     step = plan_report(session, inputs, files.report, setups)
-    with session.writing(files.report):
-        current = step.find(overwrite=overwrite)
+    with session.making(step, overwrite=overwrite) as current:
         if current:
             from costar_cli.evaluate.store import read_evaluation
 
@@ -110,7 +109,12 @@ def make_report(
     config = session.settings[EvaluateConfig]
     report = run_evaluation(inputs.dataset, candidates, config, setups=setups, reporter=session.reporter)
     artifact = write_evaluation(
-        step.path, report, parents=step.parents, fingerprint=step.fingerprint, overwrite=overwrite
+        step.path,
+        report,
+        parents=step.parents,
+        fingerprint=step.fingerprint,
+        config=step.config,
+        overwrite=overwrite,
     )
     session.out.wrote("evaluation", step.path, artifact.digest)
     return report

@@ -101,8 +101,7 @@ def make_encoder(
     """Pretrain and store an encoder, or see that it is up to date; return it and which of the two."""
     from costar_cli.config.models import PretrainConfig, RuntimeConfig
 
-    with session.writing(step.path):
-        artifact = step.find(overwrite=overwrite, again=fresh)
+    with session.making(step, overwrite=overwrite, again=fresh) as artifact:
         if artifact:
             say_up_to_date(session, step, artifact)
             return artifact, "up_to_date"

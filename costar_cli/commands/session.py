@@ -121,6 +121,19 @@ class Session:
         return BuildStep(kind, path, dict(parents), dict(config), fingerprint(kind, parents=parents, config=config))
 
     @contextmanager
+    def making(self, step: "BuildStep", *, overwrite: bool, again: bool = False) -> "Iterator[Artifact | None]":
+        """Yield the header of a file that is up to date; else hold the workspace while the file is made: yield None.
+
+        What is up to date needs no lock, so that it is found in a read-only workspace, too.
+        """
+        current = step.find(overwrite=overwrite, again=again)
+        if current:
+            yield current
+            return
+        with self.writing(step.path):
+            yield step.find(overwrite=overwrite, again=again)  # another process may have made it meanwhile
+
+    @contextmanager
     def writing(self, path: Path) -> Iterator[None]:
         """Hold the workspace while the verb writes, and see first that it can write there."""
         with self.workspace.lock():
@@ -185,7 +198,7 @@ class BuildStep:
         own = {name: header.meta[name] for name in ("settings", "domain") if name in header.meta}
         there, now = flatten({**header.meta.get("config", {}), **own}), flatten(self.config)
         return changed + [
-            f"{name}: {there[name]} there, {now[name]} now"
+            f"{name}: {_shown(there[name])} there, {_shown(now[name])} now"
             for name in sorted(set(there) & set(now))
             if there[name] != now[name]
         ]
@@ -214,6 +227,13 @@ def _is_kind(path: Path, kind: str) -> bool:
 
 
 _REPLACE = "add --overwrite to replace it, or write elsewhere with --out or --workspace"
+
+
+def _shown(value: object) -> object:
+    """Return a setting as people read it."""
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return "not set" if value is None else value
 
 
 def flatten(config: object, prefix: str = "") -> dict[str, object]:

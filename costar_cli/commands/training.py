@@ -150,8 +150,7 @@ def plan_model(session: Session, files: FinetuneFiles, method: MethodName, domai
 def make_model(session: Session, plan: ModelPlan, *, overwrite: bool, fresh: bool) -> tuple["Artifact", str]:
     """Train and store a model, or see that it is up to date; return it and which of the two."""
     step = plan.step
-    with session.writing(step.path):
-        artifact = step.find(overwrite=overwrite, again=fresh)
+    with session.making(step, overwrite=overwrite, again=fresh) as artifact:
         if artifact:
             say_up_to_date(session, step, artifact)
             return artifact, "up_to_date"

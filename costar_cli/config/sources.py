@@ -49,16 +49,19 @@ def from_environment(environ: Mapping[str, str]) -> Source:
     """Return what `COSTAR_<SECTION>_<KEY>` variables set; an empty variable counts as unset."""
     source = Source(text=True)
     known = {key.env: str(key) for key in all_keys().values()}
-    prefixes = tuple("COSTAR_" + section.upper().replace(".", "_") + "_" for section in SECTIONS)
+    prefixes = sorted(("COSTAR_" + section.upper().replace(".", "_") + "_" for section in SECTIONS), key=len)
     for name, value in sorted(environ.items()):
         if not name.startswith("COSTAR_") or name in RESERVED or not value.strip():
             continue
         if name in known:
             source.values[known[name]] = (value, name)
-        elif name.startswith(prefixes):
-            source.problems.append(f"{name}: no such setting{_suggestion(name, known)}")
+            continue
+        begun = next((prefix for prefix in reversed(prefixes) if name.startswith(prefix)), None)
+        guess = _nearest_variable(name, [*known, *RESERVED], begun or "COSTAR_")
+        if begun:
+            source.problems.append(f"{name}: no such setting{guess}")
         else:
-            source.warnings.append(f"environment variable {name} is not a setting{_suggestion(name, known)}; ignored")
+            source.warnings.append(f"environment variable {name} is not a setting{guess or _VARIABLES}; ignored")
     return source
 
 
@@ -86,6 +89,16 @@ def from_file(path: Path) -> Source:
         else:
             source.problems.append(f"{name} ({path}): {_unknown(name)}")
     return source
+
+
+_VARIABLES = " (those are named as `COSTAR_PRETRAIN_EPOCHS` is, after the settings in docs/cli.md)"
+
+
+def _nearest_variable(name: str, known: Iterable[str], shared: str) -> str:
+    """Return the suggestion for a variable, whose first letters, those of all its like, say nothing."""
+    rests = [other.removeprefix(shared) for other in known if other.startswith(shared)]
+    near = nearest(name.removeprefix(shared), rests)
+    return f", did you mean `{shared}{near}`?" if near else ""
 
 
 def _suggestion(name: str, known: Iterable[str]) -> str:

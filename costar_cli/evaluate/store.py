@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ def write_evaluation(
     *,
     parents: Mapping[str, str],
     fingerprint: str,
+    config: Mapping[str, Any],
     overwrite: bool = False,
 ) -> Artifact:
     """Write a report as an `evaluation` artifact.
@@ -28,9 +30,10 @@ def write_evaluation(
     Arrays: `rmse [rows,R,H]` and `interval [rows,2,H+1]` (lower and upper bound; the last column is the average), NaN
     where unknown, over all rows of the report; `rows/<i>/members|ensemble|count`, the squared errors of row i, in
     squared outcome units (or squared sd, in the standardised space), before the unit's factor; `rows/<i>/cluster`,
-    the units to which its subjects belong, where they are not units of their own.
+    the units to which its subjects belong, where they are not units of their own. `config` is what the report was asked
+    for with, so that another question can be told from it.
     """
-    meta = {"report": report.to_json(), "fingerprint": fingerprint}
+    meta = {"report": report.to_json(), "fingerprint": fingerprint, "config": dict(config)}
     return write_artifact(
         path, kind="evaluation", arrays=_arrays(report), meta=meta, parents=parents, overwrite=overwrite
     )

@@ -32,11 +32,13 @@ class FinishedGroup(NamedTuple):
 class Interrupt:
     """Turns the first SIGINT or SIGTERM into a request that the loop honours between two steps.
 
-    The second one acts at once. Outside the main thread, where handlers cannot be set, nothing changes.
+    The second one acts at once. Outside the main thread, where handlers cannot be set, nothing changes. In the end a
+    SIGTERM is handed on to whoever handled it before, who may want to tell it from Ctrl-C.
     """
 
     def __init__(self) -> None:
         self.requested = False
+        self._terminated = False
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
@@ -50,6 +52,8 @@ class Interrupt:
     ) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
+        if self._terminated and callable(self._previous.get(signal.SIGTERM)):
+            signal.raise_signal(signal.SIGTERM)
 
     def stop_if_requested(self) -> None:
         """Raise `KeyboardInterrupt` when a signal has come."""
@@ -57,6 +61,7 @@ class Interrupt:
             raise KeyboardInterrupt
 
     def _handle(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the signature of a handler
+        self._terminated |= number == signal.SIGTERM
         if self.requested:
             raise KeyboardInterrupt
         self.requested = True

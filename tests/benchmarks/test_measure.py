@@ -2,8 +2,10 @@ import numpy as np
 import pytest
 
 from benchmarks.all import render
-from benchmarks.machine import machine_slug
+from benchmarks.machine import is_busy, machine_slug
 from benchmarks.measure import Figure, Measured, Timing, describe, document, interleaved, ratio, run_child
+
+MACHINE = {"cpu": "x", "cores": 2, "memory_gb": 8.0, "gpu": None, "torch": "2"}
 
 
 def test_rivals_take_turns_and_warm_up_unseen() -> None:
@@ -45,7 +47,8 @@ def test_goals_bind_from_below_or_above() -> None:
 
 def test_document_reads_the_same_for_people_and_in_the_table() -> None:
     measured = Measured({"ratio": Figure("times faster", 5.4321, "x", goal=6.0), "s": Figure("step", 1e-5, "s")})
-    result = document("members", ["python", "-m", "benchmarks.members"], {"quick": False, "out": None}, measured)
+    command, options = ["python", "-m", "benchmarks.members"], {"quick": False, "out": None}
+    result = document("members", command, options, measured, load_before=0.5)
     assert result["options"] == {"quick": False}
     lines = describe(result)
     assert "MISSED" in lines[2]
@@ -53,6 +56,27 @@ def test_document_reads_the_same_for_people_and_in_the_table() -> None:
     table = render([result])
     assert "| times faster | 5.432 x | at least 6, **missed** |" in table
     assert "`python -m benchmarks.members`" in table
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "busy"), [(0.1, 2.1, False), (2.0, 1.9, False), (3.0, 1.0, True), (0.2, 2.6, True)]
+)
+def test_a_measurement_under_more_load_than_its_own_threads_is_marked_busy(
+    before: float, after: float, *, busy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("psutil.getloadavg", lambda: (after, 0.0, 0.0))
+    monkeypatch.setattr("benchmarks.measure.machine", lambda: {**MACHINE, "threads": 2})
+    result = document("members", [], {}, Measured({}), load_before=before)
+    assert result["busy"] is busy
+    assert result["load"] == {"before": before, "after": after}
+    assert ("BUSY" in describe(result)[1]) is busy
+    assert ("BUSY" in render([result])) is busy
+
+
+def test_documents_that_know_only_the_load_at_their_end_are_judged_by_it() -> None:
+    old = {"machine": {"threads": 2}, "load_average": [5.5, 3.0, 2.0]}
+    assert is_busy(old)
+    assert not is_busy({**old, "load_average": [1.7, 3.0, 2.0]})
 
 
 def test_machine_names_are_file_names() -> None:

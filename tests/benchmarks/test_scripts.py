@@ -9,8 +9,10 @@ import pytest
 
 from benchmarks import all as all_benchmarks
 from benchmarks.machine import ROOT, machine_slug
+from benchmarks.measure import run_child
 
-DOCUMENT = {"benchmark", "command", "date", "commit", "machine", "load_average", "options", "figures", "details"}
+DOCUMENT = {"benchmark", "command", "date", "commit", "dirty", "machine", "versions", "load_average", "load", "busy",
+            "options", "figures", "details"}  # fmt: skip
 FIGURES = {
     "simulate": {"ratio_to_loop", "ratio_to_numpy_loop", "simulate_s", "largest_difference_cm3"},
     "simulate_mimic": {"simulate_s", "simulate_rss_mb", "read_rss_mb", "from_extract_rss_mb", "data_mb"},
@@ -63,6 +65,8 @@ def test_quick_run_writes_and_prints_one_document(
     assert document["benchmark"] == name
     assert document["command"].startswith(f"python -m benchmarks.{name} --quick")
     assert document["machine"]["threads"] == 1
+    assert document["versions"].keys() >= {"python", "costar", "torch", "numpy"}
+    assert document["load"].keys() == {"before", "after"}
     figures = document["figures"]
     assert set(figures) >= FIGURES[name]
     assert all(math.isfinite(figure["value"]) for figure in figures.values())
@@ -119,3 +123,22 @@ def test_scripts_say_how_to_use_them(capsys: pytest.CaptureFixture[str]) -> None
         assert done.value.code == 0
         assert f"python -m benchmarks.{name}" in capsys.readouterr().out
         assert f"| `{name}` |" in (ROOT / "benchmarks" / "README.md").read_text()
+
+
+@pytest.mark.slow
+def test_one_command_makes_the_pretraining_table(tmp_path: Path) -> None:
+    sizes = [
+        "--train=24",
+        "--val=8",
+        "--test=20",
+        "--target-train=6",
+        "--target-val=6",
+        "--target-test=20",
+        "--steps=20",
+    ]
+    script = ["-m", "benchmarks.pretraining", "--pretrain-epochs=1", "--finetune-epochs=1"]
+    run_child(*script, f"--folder={tmp_path / 'w'}", f"--out={tmp_path / 'p'}", "--sizes", *sizes)
+    stored = json.loads((tmp_path / "p.json").read_text())
+    assert list(stored["pretrained minus scratch"]) == ["zero-shot", "few-shot", "supervised"]
+    assert stored["commit"]
+    assert "COSTAR (scratch)" in (tmp_path / "p.csv").read_text()

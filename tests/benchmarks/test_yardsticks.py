@@ -8,7 +8,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmarks.cohort import untrained_model
 from benchmarks.literal_costar import LiteralEncoder, LiteralPretrainer, literal_info_nce
 from benchmarks.pretrain_step import encoder_flops, step_flops
-from benchmarks.scoring import literal_encoder, re_encode
+from benchmarks.scoring import even_batches, literal_encoder, re_encode
 from costar_cli.config.models import EncoderConfig, PretrainConfig
 from costar_cli.panel import Dataset, Part
 
@@ -26,6 +26,15 @@ def test_re_encoding_own_histories_predicts_what_rollout_predicts(
     once = model.rollout(panel, queries)
     assert np.ptp(once) > 0
     np.testing.assert_allclose(re_encode(model, panel, queries, rows=32, crop=crop), once, rtol=1e-4, atol=1e-4)
+
+
+def test_the_fair_rival_gets_batches_without_padding_from_all_over_the_set(tumor_dataset: Dataset) -> None:
+    queries = tumor_dataset.queries[Part("source", "test")]["sequence"]
+    sampled = even_batches(queries, 32, rows=4)
+    batches = sampled.origin.reshape(-1, 4)
+    assert len(batches) == 8
+    assert (np.ptp(batches, axis=1) <= 1).all()  # here few queries share an origin; of paper size, all of a batch do
+    assert (batches[0, 0], batches[-1, -1]) == (queries.origin.min(), queries.origin.max())
 
 
 def test_literal_encoder_predicts_the_same(tumor_dataset: Dataset) -> None:

@@ -42,7 +42,8 @@ bootstrap = 100
 [runtime]
 threads = 1
 """
-METHOD_WORDS = ["--methods", "costar,ridge,last-value", "--members", "2"]
+METHODS_ALONE = ["--methods", "costar,ridge,last-value"]
+METHOD_WORDS = [*METHODS_ALONE, "--members", "2"]
 FILES = ["benchmark.json", "cells.csv", "comparisons.csv", "ledger.json", "results.csv", "tables.md", "tables.tex"]
 
 
@@ -121,7 +122,8 @@ def test_cells_can_be_listed_and_nothing_is_made(done: Path, settings: Path, tmp
     assert {cell["state"] for cell in there} == {"done"}
     other = call(*words, "--folder", done, "--data-seeds", "2", "--json").document["result"]["cells"]
     assert {cell["cell"][-2:]: cell["state"] for cell in other} == {"10": "done", "11": "to do"}
-    stale = call(*words, "--folder", done, "--members", "3", "--json").document["result"]["cells"]
+    three = ["benchmark", "tumor", *METHODS_ALONE, "--members", "3", "-c", settings, "--list"]
+    stale = call(*three, "--folder", done, "--json").document["result"]["cells"]
     assert {cell["state"] for cell in stale if cell["cell"].startswith("costar")} == {"stale"}
     text = call(*words)
     assert re.search(r"^costar/encoder/10 +to do  ", text.out, re.MULTILINE)
@@ -130,7 +132,7 @@ def test_cells_can_be_listed_and_nothing_is_made(done: Path, settings: Path, tmp
 
 def test_other_settings_do_not_replace_what_is_there(done: Path, settings: Path, call: Call) -> None:
     before = {path: path.read_bytes() for path in done.rglob("*") if path.is_file()}
-    run = call("benchmark", "tumor", *METHOD_WORDS, "-c", settings, "--folder", done, "--members", "3")
+    run = call("benchmark", "tumor", *METHODS_ALONE, "-c", settings, "--folder", done, "--members", "3")
     assert run.code == 5
     assert "--overwrite" in run.err
     assert "costar/encoder/10" in run.err

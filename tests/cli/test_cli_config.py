@@ -189,6 +189,31 @@ def test_variables_that_only_look_like_ours_are_warned_about_and_ignored() -> No
     assert "did you mean `COSTAR_PRETRAIN_EPOCHS`?" in warning
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("COSTAR_FOO", None),
+        ("COSTAR_HOME", None),
+        ("COSTAR_X", None),
+        ("COSTAR_WORKSPCE", "COSTAR_WORKSPACE"),
+        ("COSTAR_DEBG", "COSTAR_DEBUG"),
+        ("COSTAR_EVALUTE_LEVEL", "COSTAR_EVALUATE_LEVEL"),
+    ],
+)
+def test_only_a_variable_that_is_nearly_one_of_ours_is_offered_as_what_was_meant(name: str, meant: str | None) -> None:
+    [warning] = resolve({}, environ={name: "1"}).warnings
+    assert warning.startswith(f"environment variable {name} is not a setting")
+    assert warning.endswith("ignored")
+    assert (f"did you mean `{meant}`?" in warning) if meant else ("did you mean" not in warning)
+
+
+@pytest.mark.parametrize(("leaf", "guess"), [("FOO", ""), ("EPOCH", ", did you mean `COSTAR_PRETRAIN_EPOCHS`?")])
+def test_within_a_section_only_the_setting_is_compared(leaf: str, guess: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        resolve({}, environ={f"COSTAR_PRETRAIN_{leaf}": "1"})
+    assert f"COSTAR_PRETRAIN_{leaf}: no such setting{guess}" in (caught.value.problem, *caught.value.details)
+
+
 def test_every_setting_has_a_variable_of_its_own_a_meaning_and_a_default_that_it_accepts() -> None:
     keys = all_keys().values()
     assert len({key.env for key in keys}) == len(keys)

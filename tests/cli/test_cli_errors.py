@@ -240,6 +240,34 @@ def interrupt(words: list[object], folder: Path, *, after: str = "", after_s: fl
     return Run(code, out, line + err)
 
 
+@pytest.mark.parametrize("after_s", [0, 4])  # while torch is imported, and in training
+def test_sigterm_exits_143_with_message_and_document(workspace: Path, after_s: float) -> None:
+    (workspace / ".lock-holder").unlink()
+    words = ["finetune", "-w", workspace, "--overwrite", "--epochs", "9999", "--patience", "9999", "--threads", "1"]
+    with start_process(*words, "--json", "--seed", "77", cwd=workspace) as process:
+        while not (workspace / ".lock-holder").exists() and process.poll() is None:
+            time.sleep(0.05)
+        time.sleep(after_s)
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate()
+    run = Run(process.returncode, out, err)
+    assert run.code == ExitCode.TERMINATED == 143
+    assert (run.document["status"], run.document["error"]["exit_code"]) == ("interrupted", 143)
+    assert "run the same command to continue" in run.document["error"]["fix"]
+    assert "error: terminated\n" in run.err
+
+
+def test_a_sigterm_that_is_ignored_stays_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = (
+        "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "from costar_cli import app\n"
+        "app._run = lambda *_: signal.raise_signal(signal.SIGTERM) or 0\n"
+        "raise SystemExit(app.main(['doctor']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment(), check=False)
+    assert done.returncode == 0
+
+
 @pytest.mark.parametrize(
     ("raised", "code", "words"),
     [

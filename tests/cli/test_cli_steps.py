@@ -1,5 +1,7 @@
 """Each verb that writes is a build step: up to date, refused, replaced, started over."""
 
+import errno
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -109,3 +111,42 @@ def test_from_scratch_writes_a_model_of_its_own_and_says_what_it_is(workspace: P
 def test_start_and_from_scratch_contradict_each_other(trained: Path, call: Call) -> None:
     run = call("finetune", "--from", "scratch", "--start", trained / "encoder.h5", "-w", trained)
     assert run.code == 2
+
+
+@pytest.fixture
+def read_only(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Make the workspace read-only; its modes would not stop root, under whom tests may run."""
+    really = os.open
+
+    def refuse(path: object, flags: int, *args: object, **named: object) -> int:
+        if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT) and str(path).startswith(str(workspace)):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+        return really(path, flags, *args, **named)  # type: ignore[call-overload]
+
+    def start() -> None:
+        (workspace / ".lock").unlink(missing_ok=True)
+        monkeypatch.setattr(os, "open", refuse)
+
+    return start
+
+
+def test_what_is_up_to_date_is_so_in_a_read_only_workspace_too(
+    workspace: Path, call: Call, read_only: Callable[[], None]
+) -> None:
+    assert call("evaluate", "-w", workspace, "--quiet", "--no-plots").code == 0
+    verbs = [["simulate", "tumor", *TINY_COHORT], ["pretrain", "--epochs", "1", *ONE], ["finetune", "--epochs", "2"]]
+    read_only()
+    for words in [*verbs, ["evaluate", "--no-plots"]]:
+        run = call(*words, "-w", workspace, "--json")
+        assert (run.code, run.document["status"]) == (0, "up_to_date"), run.err
+    refused = call("finetune", "--epochs", "1", "--domain", "target", *ONE, "--fresh", "-w", workspace)
+    assert (refused.code, "Read-only file system" in refused.err) == (8, True)
+
+
+def test_an_evaluation_at_another_level_says_what_differs(workspace: Path, call: Call) -> None:
+    assert call("evaluate", "-w", workspace, "--quiet", "--no-plots", "--bootstrap", "50").code == 0
+    run = call("evaluate", "-w", workspace, "--no-plots", "--bootstrap", "60", "--level", "0.8", "--json")
+    assert run.code == 5
+    assert run.document["error"]["details"] == ["bootstrap: 50 there, 60 now", "level: 0.95 there, 0.8 now"]
+    other = call("evaluate", "-w", workspace, "--no-plots", "--bootstrap", "50", "--setup", "few-shot")
+    assert "  - setups: not set there, few-shot now\n" in other.err

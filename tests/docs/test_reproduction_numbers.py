@@ -4,8 +4,11 @@ import csv
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from benchmarks.reference_policy import cohort, last_value_rmse, with_policy_of_another_patient
+from costar_cli.evaluate.published import published_row
+from docs import quoted_tables
 from simulators.tumor import simulate_factual
 
 
@@ -30,7 +33,6 @@ def test_without_confounding_the_test_policy_does_not_matter() -> None:
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 STUDY = RESULTS / "benchmark-tumor-2000"
-SETUPS = ("zero-shot", "few-shot", "supervised")
 
 
 def stored(name: str, folder: Path = STUDY) -> list[dict[str, str]]:
@@ -38,61 +40,69 @@ def stored(name: str, folder: Path = STUDY) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_the_table_of_the_study_is_what_the_benchmark_wrote() -> None:
-    averages = {
-        (row["setup"], row["basis"].split(",")[0], row["method"]): f"{float(row['avg']):.3f}"
-        for row in stored("results.csv")
-    }
-    page = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8").partition("<!-- study -->\n")[2]
-    printed = [line.strip("| ").split("|") for line in page.splitlines()[2:12] if line.startswith("|")]
-    assert len(printed) == 9
-    for name, *cells in printed:
-        columns = [(setup, basis) for setup in SETUPS for basis in ("ours", "published")]
-        expected = [averages.get((*column, name.strip()), "") for column in columns]
-        assert [cell.strip() for cell in cells] == expected[: len(cells)], name
+@pytest.mark.parametrize("page", quoted_tables.PAGES, ids=lambda page: page.name)
+def test_quoted_tables_are_those_of_the_stored_results(page: Path) -> None:
+    """`python -m docs.quoted_tables` writes them."""
+    text = page.read_text("utf-8")
+    assert quoted_tables.BLOCK.search(text)
+    assert quoted_tables.rewritten(text) == text
 
 
-def test_the_table_of_the_quick_benchmarks_is_what_they_wrote() -> None:
-    page = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8").partition("<!-- quick -->\n")[2]
-    printed = [line.strip("| ").split("|") for line in page.partition("\n\n")[0].splitlines()[2:]]
-    assert len(printed) == 11
-    columns = [(data, setup) for data in ("tumor", "mimic", "m5") for setup in SETUPS]
-    for column, (data, setup) in enumerate(columns, start=1):
-        averages = {
-            row["method"]: f"{float(row['avg']):.3f}"
-            for row in stored("results.csv", RESULTS / f"benchmark-{data}-quick")
-            if (row["setup"], row["truth"], row["basis"]) == (setup, "counterfactual", "ours")
-        }
-        assert {cells[0].strip(): cells[column].strip(" *") for cells in printed} == averages
+def test_every_quoted_table_is_on_a_page() -> None:
+    text = "".join(page.read_text("utf-8") for page in quoted_tables.PAGES)
+    assert {match["name"] for match in quoted_tables.BLOCK.finditer(text)} == set(quoted_tables.TABLES)
 
 
-def test_on_the_linear_system_methods_that_adjust_are_ahead_of_regressions() -> None:
-    errors = {
-        row["method"]: float(row["avg"])
-        for row in stored("results.csv", RESULTS / "benchmark-linear-quick")
-        if (row["setup"], row["basis"]) == ("zero-shot", "ours")
-    }
-    page = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8").replace("\n  ", " ")
-    ranked = ["MSM", "CT", "G-Net", "Ridge regression", "COSTAR"]
-    assert ranked == sorted(ranked, key=errors.__getitem__)
-    for method in ranked:
-        assert f"{method.lower() if method.startswith('Ridge') else method} ({errors[method]:.2f})" in page
-
-
-def test_ablations_that_matter_are_those_that_the_page_names() -> None:
-    folder = RESULTS / "benchmark-tumor-ablations"
+def test_ablations_are_changes_of_the_full_models_own_error() -> None:
+    """A gain of 50 % is an error of twice the size: gains are relative to the row, changes to COSTAR."""
+    changes = quoted_tables.ablation_changes()
     gains = {
         row["name"]: float(row["gain"])
-        for row in stored("results.csv", folder)
+        for row in stored("results.csv", RESULTS / "benchmark-tumor-ablations")
         if row["gain"] and row["basis"] == "ours"
     }
-    matter = {
-        row["name"]: gains[row["name"]] for row in stored("comparisons.csv", folder) if float(row["p_holm"]) <= 0.05
+    assert changes == pytest.approx({name: 100 * gain / (100 - gain) for name, gain in gains.items()})
+
+
+def test_what_is_said_of_the_published_ablations_follows_from_their_rows() -> None:
+    assert round(quoted_tables.published_change("mimic", "Encoder|FB only") or 0) == 129
+    assert round(quoted_tables.published_change("m5", "Encoder|FB only") or 0) == 9
+    assert quoted_tables.published_change("m5", "SupL Loss|w/ uni") is None  # the full model is uniform there
+    assert quoted_tables.published_change("m5", "Decoder|w/ autoreg") is None  # printed as bounds
+    said = page_text()
+    assert "is 129 % worse on ICU data and 9 % on M5" in said
+    assert "full model of M5 has uniform step weights" in said
+
+
+def page_text() -> str:
+    return " ".join((ROOT / "docs" / "reproduction.md").read_text("utf-8").split())
+
+
+def test_what_is_said_of_few_shot_follows_from_the_study() -> None:
+    before, after = (quoted_tables.averages("benchmark-tumor-2000", setup) for setup in ("zero-shot", "few-shot"))
+    fall = {method: round(100 * (1 - after[method] / before[method])) for method in before}
+    assert (
+        f"COSTAR's error falls by {fall['COSTAR']} %, that of CT by {fall['CT']} %, of CT(ERM) by {fall['CT(ERM)']} %, "
+        f"of CRN(ERM) by {fall['CRN(ERM)']} %, of CRN by {fall['CRN']} %, of ridge regression by "
+        f"{fall['Ridge regression']} %; that of MSM stays, that of RMSN grows by {-fall['RMSN']} %."
+    ) in page_text()
+    assert fall["MSM"] == 0
+    printed = {
+        method: [published_row("tumor", setup, method).average_over(1, 6) for setup in ("zero-shot", "few-shot")]
+        for method in ("costar", "ct-erm")
     }
-    assert {name: round(gain, 1) for name, gain in matter.items()} == {
-        "ssl-none": 7.4, "weights-uniform": 20.8, "decoder-one-step": 29.8, "decoder-taught": 23.3,
-    }  # fmt: skip
-    assert (round(gains["encoder-feature"], 1), round(gains["encoder-vt-relative"], 1)) == (-8.8, -6.7)
+    theirs = {method: round(100 * (1 - few / zero)) for method, (zero, few) in printed.items()}
+    said = f"In the paper COSTAR's falls by {theirs['costar']} %, that of CT(ERM) by {theirs['ct-erm']} %."
+    assert said in page_text()
+
+
+def test_gains_of_the_study_are_those_of_its_tables() -> None:
+    errors = quoted_tables.averages("benchmark-tumor-2000", "zero-shot")
+    costar = published_row("tumor", "zero-shot", "costar")
+    for method, name in (("RMSN", "rmsn"), ("CRN(ERM)", "crn-erm"), ("CRN", "crn")):
+        ours = 100 * (1 - errors["COSTAR"] / errors[method])
+        theirs = published_row("tumor", "zero-shot", name).gain_of(costar)
+        assert f"{method} ({ours:.1f} %, {'published ' if method == 'RMSN' else ''}{theirs:.1f} %)" in page_text()
 
 
 def test_what_is_said_of_the_study_follows_from_its_comparisons() -> None:
@@ -102,3 +112,11 @@ def test_what_is_said_of_the_study_follows_from_its_comparisons() -> None:
         assert leads == (
             (setup, method) not in {("zero-shot", "MSM"), *(("supervised", m) for m in ("RMSN", "CRN(ERM)"))}
         )
+    msm, rmsn = compared["zero-shot", "MSM"], compared["supervised", "RMSN"]
+    interval = f"interval {float(msm['avg_lower']):.2f} to {float(msm['avg_upper']):.2f}"
+    assert f"({float(msm['avg_difference']):.2f}, {interval})" in page_text()
+    assert f"difference {float(rmsn['avg_lower']):.2f} to {float(rmsn['avg_upper']):.2f})" in page_text()
+    largest = max(float(r["p_holm"]) for (s, m), r in compared.items() if s == "zero-shot" and m != "MSM")
+    assert f"p at most {largest:.2f})" in page_text()
+    least = min(float(r["avg_difference"]) for (s, _), r in compared.items() if s == "few-shot")
+    assert f"In few-shot it leads by {least:.2f} or more" in page_text()

@@ -23,7 +23,7 @@ def report():
 @pytest.fixture(scope="module")
 def path(report, tmp_path_factory):
     path = tmp_path_factory.mktemp("evaluation") / "evaluation.h5"
-    write_evaluation(path, report, parents=PARENTS, fingerprint="f" * 64)
+    write_evaluation(path, report, parents=PARENTS, fingerprint="f" * 64, config={})
     return path
 
 
@@ -42,7 +42,7 @@ def test_a_report_survives_the_artifact_with_its_errors(report, path):
 def test_a_report_survives_with_the_units_that_are_resampled(report, tmp_path):
     unit_N = np.arange(len(report.errors[0].count)) // 3
     clustered = replace(report, errors=tuple(e and replace(e, cluster=unit_N) for e in report.errors))
-    write_evaluation(tmp_path / "evaluation.h5", clustered, parents=PARENTS, fingerprint="f" * 64)
+    write_evaluation(tmp_path / "evaluation.h5", clustered, parents=PARENTS, fingerprint="f" * 64, config={})
     back = read_evaluation(tmp_path / "evaluation.h5")
     for ours, theirs in zip(back.errors, clustered.errors, strict=True):
         if theirs is not None:
@@ -84,7 +84,7 @@ def test_lineage_and_fingerprint_are_kept_and_the_digest_holds(path):
 
 def test_the_same_report_gives_the_same_bytes(report, path, tmp_path):
     again = tmp_path / "again.h5"
-    write_evaluation(again, report, parents=PARENTS, fingerprint="f" * 64)
+    write_evaluation(again, report, parents=PARENTS, fingerprint="f" * 64, config={})
     assert again.read_bytes() == path.read_bytes()
 
 

@@ -1,0 +1,313 @@
+"""Write the tables that README.md and docs/ quote from benchmarks/results, between their markers.
+
+python -m docs.quoted_tables            # after `costar benchmark` or `python -m benchmarks.all` stored new results
+python -m docs.quoted_tables --check    # exit 1 if a page differs, as CI does
+
+A marker is a line `<!-- from benchmarks/results: NAME -->`; what follows it, up to `<!-- end -->`, is written here.
+"""
+
+import csv
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from benchmarks.machine import is_busy, load_before_and_after
+from costar_cli.config.presets import PRESETS
+from costar_cli.evaluate.bootstrap import FEWEST_UNITS
+from costar_cli.evaluate.published import published_row, read_published
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+PAGES = (ROOT / "README.md", ROOT / "docs" / "reproduction.md")
+BLOCK = re.compile(r"(<!-- from benchmarks/results: (?P<name>[a-z ]+) -->\n).*?(\n<!-- end -->)", re.DOTALL)
+SETUPS = ("zero-shot", "few-shot", "supervised")
+QUICK = {"tumor": "tumour", "mimic": "ICU", "m5": "retail"}
+ALPHA = 0.05
+
+Line = dict[str, str]
+
+
+@cache
+def rows(folder: str, name: str = "results.csv") -> tuple[Line, ...]:
+    """Return the lines of a stored CSV file."""
+    with (RESULTS / folder / name).open(encoding="utf-8", newline="") as file:
+        return tuple(csv.DictReader(file))
+
+
+def averages(folder: str, setup: str, key: str = "method") -> dict[str, float]:
+    """Return the average error of each of our rows, on counterfactual outcomes, in the order of the table."""
+    wanted = (setup, "counterfactual", "ours")
+    return {r[key]: float(r["avg"]) for r in rows(folder) if (r["setup"], r["truth"], r["basis"]) == wanted}
+
+
+def study_table() -> Iterator[str]:
+    """Yield the study of 2,000 patients beside the published averages."""
+    yield "| method | " + " | ".join(f"{setup}: ours | published" for setup in SETUPS) + " |"
+    yield "|---|" + "---:|---:|" * len(SETUPS)
+    ours = {setup: averages("benchmark-tumor-2000", setup) for setup in SETUPS}
+    names = {r["method"]: r["name"] for r in rows("benchmark-tumor-2000")}
+    for method in ours["zero-shot"]:
+        cells = []
+        for setup in SETUPS:
+            printed = published_row("tumor", setup, names[method])
+            theirs = printed.average_over(1, 6) if printed else None
+            cells += [f"{ours[setup][method]:.3f}", "" if theirs is None else f"{theirs:.3f}"]
+        yield f"| {method} | {' | '.join(cells)} |"
+
+
+def quick_table() -> Iterator[str]:
+    """Yield the quick benchmarks of the three data sets; the smallest error of a column is bold."""
+    columns = {
+        (data, setup): averages(f"benchmark-{data}-quick", setup) for data in QUICK for setup in SETUPS
+    }  # fmt: skip
+    yield "| method | " + " | ".join(f"{QUICK[data]}, {setup}" for data, setup in columns) + " |"
+    yield "|---|" + "---:|" * len(columns)
+    for method in next(iter(columns.values())):
+        cells = [_marked(found[method], min(found.values())) for found in columns.values()]
+        yield f"| {method} | {' | '.join(cells)} |"
+    minutes = [f"{minutes_of(f'benchmark-{data}-quick'):.0f} ({name})" for data, name in QUICK.items()]
+    yield ""
+    yield "Bold: the smallest error of a column, significant or not. Minutes of training and scoring, two shared cores:"
+    yield f"{_listed(minutes)}."
+
+
+def minutes_of(folder: str) -> float:
+    """Return how long all cells of a benchmark took together."""
+    return sum(float(line["wall_s"] or 0) for line in rows(folder, "cells.csv")) / 60
+
+
+def ranks_table() -> Iterator[str]:
+    """Yield where COSTAR stands in each quick benchmark, and what cannot be told apart from it."""
+    yield "| data | set-up | smallest error | COSTAR's rank | significantly better than COSTAR | not told apart |"
+    yield "|---|---|---|---:|---|---|"
+    for data, name in {**QUICK, "linear": "linear system"}.items():
+        folder = f"benchmark-{data}-quick"
+        for setup in SETUPS:
+            errors = averages(folder, setup)
+            ranked = sorted(errors, key=errors.__getitem__)
+            best = f"{ranked[0]} ({errors[ranked[0]]:.3f})"
+            rank = f"{1 + ranked.index('COSTAR')} of {len(ranked)}"
+            yield f"| {name} | {setup} | {best} | {rank} | {' | '.join(_verdicts(folder, setup))} |"
+
+
+def _verdicts(folder: str, setup: str) -> tuple[str, str]:
+    """Return which methods are significantly better than COSTAR, and which are not told apart from it."""
+    wanted = (setup, "counterfactual", "methods")
+    found = [r for r in rows(folder, "comparisons.csv") if (r["setup"], r["truth"], r["table"]) == wanted]
+    if not any(r["p_holm"] for r in found) or _units(folder, setup) < FEWEST_UNITS:
+        return ("", f"no test: fewer than {FEWEST_UNITS} units")
+    better = [r["method"] for r in found if _significant(r) and float(r["avg_difference"]) < 0]
+    level = [r["method"] for r in found if not _significant(r)]
+    return (", ".join(better) or "none", ", ".join(level) or "none")
+
+
+def _units(folder: str, setup: str) -> int:
+    """Return how many items the quick retail benchmark tests on, from its preset; elsewhere there are enough."""
+    items = "test_items" if setup == "supervised" else "target_test_items"
+    return int(str(PRESETS["quick"][f"simulate.m5.{items}"])) if "m5" in folder else FEWEST_UNITS
+
+
+def _significant(comparison: Line) -> bool:
+    return bool(comparison["p_holm"]) and float(comparison["p_holm"]) <= ALPHA
+
+
+def linear_table() -> Iterator[str]:
+    """Yield the linear system, methods by their zero-shot error."""
+    columns = {setup: averages("benchmark-linear-quick", setup) for setup in SETUPS}
+    yield f"| method | {' | '.join(SETUPS)} |"
+    yield "|---|" + "---:|" * len(SETUPS)
+    ranked = sorted(columns["zero-shot"], key=columns["zero-shot"].__getitem__)
+    for method in ranked:
+        cells = [_marked(found[method], min(found.values())) for found in columns.values()]
+        yield f"| {method} | {' | '.join(cells)} |"
+    yield ""
+    yield f"Methods with a smaller zero-shot error than COSTAR: {ranked.index('COSTAR')}."
+
+
+def ablation_changes() -> dict[str, float]:
+    """Return by how many percent each ablation's error differs from COSTAR's."""
+    errors = averages("benchmark-tumor-ablations", "zero-shot", key="name")
+    return {name: 100 * (error / errors["costar"] - 1) for name, error in errors.items() if name != "costar"}
+
+
+def published_change(dataset: str, row: str) -> float | None:
+    """Return by how many percent a printed ablation's error differs from the full model's; None if not printed."""
+    printed = {r.row: r.average_over(1, 6) for r in read_published("ablation") if r.dataset == dataset}
+    full, other = printed["full|COSTAR"], printed.get(row)
+    return None if full is None or other is None else 100 * (other / full - 1)
+
+
+def ablation_table() -> Iterator[str]:
+    """Yield the ablations beside the published ones, as changes of COSTAR's own error."""
+    changes = ablation_changes()
+    p_holm = {
+        r["name"]: r["p_holm"]
+        for r in rows("benchmark-tumor-ablations", "comparisons.csv")
+        if (r["setup"], r["table"]) == ("zero-shot", "ablations")
+    }
+    yield "| changed | error, against COSTAR's | p (Holm) | published, ICU | published, M5 |"
+    yield "|---|---:|---:|---:|---:|"
+    for line in rows("benchmark-tumor-ablations"):
+        if line["name"] not in changes or line["table"] != "ablations":
+            continue
+        printed = f"{line['component']}|{line['choice']}"
+        theirs = (_change(published_change(dataset, printed)) for dataset in ("mimic", "m5"))
+        p = f"{float(p_holm[line['name']]):.3f}" if p_holm[line["name"]] else "no test"
+        yield f"| {line['method']} | {_change(changes[line['name']])} | {p} | {' | '.join(theirs)} |"
+
+
+def pretraining_table() -> Iterator[str]:
+    """Yield pretrained beside scratch, and how the run was made."""
+    stored = json.loads((RESULTS / "pretraining.json").read_text("utf-8"))
+    ours = [r for r in rows("", "pretraining.csv") if r["basis"] == "ours"]
+    errors = {(r["setup"], r["label"]): float(r["avg_mean"]) for r in ours}
+    yield "| set-up | pretrained | from scratch | difference, 95 % interval (paired over patients) |"
+    yield "|---|---|---|---|"
+    for setup, found in stored["pretrained minus scratch"].items():
+        pair = [f"{errors[setup, label]:.3f}" for label in ("COSTAR", "COSTAR (scratch)")]
+        interval = f"{found['lower']:.3f} to {found['upper']:.3f}"
+        yield f"| {setup} | {' | '.join(pair)} | {found['difference']:.3f} ({interval}) |"
+    yield ""
+    if "by hand" in stored["command"]:
+        yield "The verbs of this run were typed by hand, with the flags that `python -m benchmarks.pretraining` gives;"
+        yield "the script has not been run as a whole at this size."
+    else:
+        yield f"Made by `{stored['command']}`, commit {stored.get('commit') or 'unknown'}."
+
+
+def preset_sentence() -> Iterator[str]:
+    """Yield how long the default preset takes."""
+    document = speed_document("default_preset")
+    figures = {name: figure["value"] for name, figure in document["figures"].items()}
+    pretrain, finetune = figures["pretrain_epoch_s"], figures["finetune_epoch_s"]
+    yield f"One epoch of one member takes {pretrain:.1f} s of pretraining and {finetune:.1f} s of fine-tuning;"
+    yield f"the preset, computed from these, {figures['preset_min']:.1f} minutes ({_origin(document)})."
+
+
+Figures = Mapping[str, float]
+SPEED: Sequence[tuple[str, str, Callable[[Figures], str]]] = (
+    (
+        "scoring",
+        "scoring the full test sets, against re-encoding every query's history with the same fast network",
+        lambda f: (
+            f"{_times(f['ratio_to_cropped'])} where histories are sorted by length and cropped, {_times(f['ratio'])} "
+            f"where they are padded; {f['queries'] / 1e6:.1f} million queries in {f['score_s']:.2f} s"
+        ),
+    ),
+    (
+        "rollouts",
+        "answering queries, each history encoded once, against encoding it for each query",
+        lambda f: ", ".join(
+            f"{_times(f[f'ratio_{name}'])} ({label})"
+            for name, label in (
+                ("costar", "COSTAR"),
+                ("crn", "CRN"),
+                ("ct", "CT"),
+                ("rmsn", "RMSN"),
+                ("gnet", "G-Net, which simulates 50 futures of each"),
+            )
+        ),
+    ),
+    (
+        "simulate",
+        "simulating 1,000 patients with both test sets, against a plain loop over patients",
+        lambda f: f"{_times(f['ratio_to_loop'])} (Python floats), {_times(f['ratio_to_numpy_loop'])} (numpy scalars)",
+    ),
+    (
+        "pretrain_step",
+        "one pretraining step, against a literal implementation, and its peak memory",
+        lambda f: (
+            f"{_times(f['ratio_to_literal'])}; {f['peak_rss_mb']:.0f} MB, of which {f['import_rss_mb']:.0f} MB imports"
+        ),
+    ),
+    (
+        "default_preset",
+        "training with the default preset, computed from one epoch of each stage",
+        lambda f: f"{f['preset_min']:.0f} minutes",
+    ),
+    (
+        "evaluate_memory",
+        "peak memory of `costar evaluate` at paper size; size of the data set's file",
+        lambda f: f"{f['evaluate_rss_mb']:.0f} MB; {f['data_mb']:.0f} MB",
+    ),
+)
+
+
+def speed_table() -> Iterator[str]:
+    """Yield the figures of speed and memory, each with commit and load."""
+    yield "| what | figure | measured by | at |"
+    yield "|---|---|---|---|"
+    for name, what, figure in SPEED:
+        document = speed_document(name)
+        values = {key: entry["value"] for key, entry in document["figures"].items()}
+        yield f"| {what} | {figure(values)} | `python -m benchmarks.{name}` | {_origin(document)} |"
+
+
+def speed_document(name: str) -> dict[str, Any]:
+    """Return the stored document of a benchmark; of several machines, the newest."""
+    found = [json.loads(path.read_text("utf-8")) for path in RESULTS.glob(f"{name}-*.json")]
+    return dict(max((d for d in found if d["benchmark"] == name), key=lambda d: d["date"]))
+
+
+def _origin(document: Mapping[str, Any]) -> str:
+    """Return commit, load and threads, and whether other work disturbed the measurement."""
+    before, after = load_before_and_after(document)
+    load = f"{after:.1f}" if before is None else f"{before:.1f} to {after:.1f}"
+    threads = document["machine"]["threads"]
+    busy = ", **busy: measure again**" if is_busy(document) else ""
+    return f"{document['commit'] or 'unknown'}, load {load} on {threads} threads{busy}"
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:,.0f}x" if ratio >= 10 else f"{ratio:.1f}x"
+
+
+def _marked(value: float, best: float) -> str:
+    text = f"{value:.3f}"
+    return f"**{text}**" if text == f"{best:.3f}" else text
+
+
+def _change(percent: float | None) -> str:
+    return "" if percent is None else f"{percent:+.1f} %"
+
+
+def _listed(words: Sequence[str]) -> str:
+    return f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
+    "study": study_table,
+    "quick": quick_table,
+    "ranks": ranks_table,
+    "linear": linear_table,
+    "ablations": ablation_table,
+    "pretraining": pretraining_table,
+    "preset": preset_sentence,
+    "speed": speed_table,
+}
+
+
+def rewritten(text: str) -> str:
+    """Return a page with every marked block as the stored results have it."""
+    return BLOCK.sub(lambda m: m[1] + "\n".join(TABLES[m["name"]]()) + m[3], text)
+
+
+def main() -> int:
+    """Write the pages, or compare them."""
+    old = {page: page.read_text("utf-8") for page in PAGES}
+    changed = [page for page, text in old.items() if rewritten(text) != text]
+    if "--check" in sys.argv[1:]:
+        for page in changed:
+            sys.stderr.write(f"{page} differs from benchmarks/results: run `python -m docs.quoted_tables`\n")
+        return 1 if changed else 0
+    for page in changed:
+        page.write_text(rewritten(old[page]), "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
