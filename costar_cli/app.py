@@ -103,6 +103,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _fail(out, _usage_error(error), verb)
         except Exception as error:
             return _fail(out, as_costar_error(error), verb)
+        finally:
+            out.close()
 
 
 def _run(args: list[str], out: Output) -> int:

@@ -65,6 +65,8 @@ Results go to stdout, everything else to stderr: what is read, notes, warnings, 
 is drawn only where stderr is a terminal. `--quiet` leaves results, warnings and errors. `NO_COLOR` switches colour off.
 Tables are never folded, so that `grep`, `cut` and `awk` work.
 
+Where stderr is no terminal, work that takes long prints a line there at least every 30 seconds (not under `--quiet`).
+
 Under `--json` stdout holds exactly one JSON document, also on failure, with these members:
 
 | member | meaning |

@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from costar_cli.ui.text import in_words
+
 if TYPE_CHECKING:
     from costar_cli.evaluate.benchmark import Cell, Ledger
 
-__all__ = ["Clock", "in_words"]
+__all__ = ["Clock"]
 
 
 class Clock:
@@ -53,10 +55,3 @@ class Clock:
         likes = [took_s for other, took_s in same_role if other.contender == cell.contender]
         known = likes or [took_s for _, took_s in same_role] or [took_s for _, took_s in self._took]
         return sum(known) / len(known)
-
-
-def in_words(seconds: float) -> str:
-    """Return a duration as people say it: `40 s`, `4 min`, `2.5 h`."""
-    if seconds < 90:
-        return f"{max(1, round(seconds))} s"
-    return f"{round(seconds / 60)} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"

@@ -42,7 +42,7 @@ def open_bench(out: Output, settings: "Settings", data: BenchData, folder: Path)
         document = settings.configs[data.simulated.section].model_dump()
         first = int(document["seed"])
     seeds = tuple(range(first, first + config.data_seeds))
-    return Bench(data, BenchReporter(out), settings, folder, seeds)
+    return Bench(data, BenchReporter(out).watch(), settings, folder, seeds)
 
 
 def run_benchmark(out: Output, bench: Bench, *, overwrite: bool, plots: bool, list_only: bool) -> None:

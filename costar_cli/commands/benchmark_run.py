@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from costar_cli.commands.benchmark_cells import Bench, Piece, State
-from costar_cli.commands.benchmark_clock import Clock, in_words
+from costar_cli.commands.benchmark_clock import Clock
 from costar_cli.commands.session import BuildStep
 from costar_cli.commands.unforeseen import as_costar_error
 from costar_cli.errors import CostarError, LockedError, MismatchError, StorageError
+from costar_cli.ui.text import in_words
 
 if TYPE_CHECKING:
     from costar_cli.evaluate.benchmark import Cell, Ledger

@@ -60,7 +60,7 @@ def open_session(
     for warning in settings.warnings:
         out.warn(warning)
     out.config(settings.describe(flags))
-    return Session(out, Workspace(workspace), settings, OutputReporter(out), repeated_flags(ctx))
+    return Session(out, Workspace(workspace), settings, OutputReporter(out).watch(), repeated_flags(ctx))
 
 
 def _dataset_name(path: Path | None) -> str | None:

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -31,6 +31,7 @@ class Output:
         self.debug = False
         self.finished = False
         self.warnings: list[str] = []
+        self._closing: list[Callable[[], None]] = []
         self._document: dict[str, Any] = {"verb": verb, "status": "failed", "workspace": None}
         self._document |= {"inputs": {}, "outputs": {}, "config": {}, "result": None, "next": []}
 
@@ -80,6 +81,20 @@ class Output:
     def note(self, message: str) -> None:
         """Say something that a person may want to know."""
         self._aside("note", message, "dim")
+
+    def progress(self, message: str) -> None:
+        """Say how far the work is; under `--json`, too, so that a log shows that it goes on."""
+        if not self.quiet:
+            _write(sys.stderr, f"{paint('progress', 'dim', sys.stderr)}  {plain(message)}\n")
+
+    def at_close(self, stop: Callable[[], None]) -> None:
+        """Have something stopped when the run ends, however it ends."""
+        self._closing.append(stop)
+
+    def close(self) -> None:
+        """Stop what runs beside the verb."""
+        while self._closing:
+            self._closing.pop()()
 
     def warn(self, message: str) -> None:
         """Say something that may make the result wrong; it is also recorded in the document."""

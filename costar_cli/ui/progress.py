@@ -1,12 +1,13 @@
-"""Progress of workflows: a live bar where a person watches, a rare plain line where a log file does."""
+"""Progress of workflows: a live bar where a person watches, a plain line now and then where a log file does."""
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from costar_cli.reporting import Task
+from costar_cli.ui.heartbeat import Heartbeat, describe, plural
 from costar_cli.ui.output import Output
 from costar_cli.ui.text import is_interactive
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OutputReporter"]
 
-HEARTBEAT_S = 60.0
+WIDE = 100  # columns of a terminal that has room for a long bar
 
 
 class OutputReporter:
@@ -23,12 +24,19 @@ class OutputReporter:
 
     Args:
         out: the sink of the verb.
+        clock: seconds since some moment.
     """
 
-    def __init__(self, out: Output) -> None:
+    def __init__(self, out: Output, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._out = out
         self._live: Progress | None = None
-        self._logging = False
+        self._heartbeat = Heartbeat(out, clock=clock)
+
+    def watch(self) -> Self:
+        """Give signs of life until the verb ends, where nobody sees a bar."""
+        if not self._out.quiet and not is_interactive(sys.stderr):
+            self._heartbeat.start()
+        return self
 
     def note(self, message: str) -> None:
         """Pass a note on."""
@@ -46,23 +54,16 @@ class OutputReporter:
         elif is_interactive(sys.stderr):
             with self._bar(title, total, done, unit) as task:
                 yield task
-        elif self._logging:
-            yield _SilentTask()
         else:
-            self._logging = True
-            task = _LoggedTask(self._out, title, total, done, unit)
-            try:
-                yield task
-                task.end()
-            finally:
-                self._logging = False
+            with self._heartbeat.task(title, total, done, unit) as logged:
+                yield logged
 
     @contextmanager
     def _bar(self, title: str, total: int | None, done: int, unit: str) -> Iterator[Task]:
         outermost = self._live is None
         progress = self._live or _new_progress()
         self._live = progress
-        row = progress.add_task(title, total=total, completed=done, unit=_plural(unit), metrics="")
+        row = progress.add_task(title, total=total, completed=done, unit=plural(unit), metrics="")
         if outermost:
             progress.start()
         try:
@@ -93,59 +94,30 @@ class _BarTask:
             self._progress.update(self._row, advance=units)
 
 
-class _LoggedTask:
-    """A task in a log: one line at its end, and one a minute while it runs."""
-
-    def __init__(self, out: Output, title: str, total: int | None, done: int, unit: str) -> None:
-        self._out = out
-        self._title = title
-        self._total = total
-        self._done = done
-        self._unit = unit
-        self._metrics: dict[str, float] = {}
-        self._begun = self._spoken = time.monotonic()
-
-    def advance(self, units: int = 1, **metrics: float) -> None:
-        """Count, and speak once a minute."""
-        self._done += units
-        self._metrics = metrics or self._metrics
-        if time.monotonic() - self._spoken > HEARTBEAT_S:
-            self._spoken = time.monotonic()
-            self._speak("")
-
-    def end(self) -> None:
-        """Say that the task is done."""
-        self._speak("done, ")
-
-    def _speak(self, lead: str) -> None:
-        of = "" if self._total is None else f" of {self._total:,}"
-        elapsed_s = time.monotonic() - self._begun
-        metrics = f", {describe(self._metrics)}" if self._metrics else ""
-        self._out.note(f"{self._title}: {lead}{self._done:,}{of} {_plural(self._unit)}, {elapsed_s:.0f} s{metrics}")
-
-
-def describe(metrics: dict[str, float]) -> str:
-    """Return metrics as people read them; `log_n` is what guessing scores, the line to get below."""
-    shown = [f"{name.replace('_', ' ')} {value:.4g}" for name, value in metrics.items() if name != "log_n"]
-    if "log_n" in metrics:
-        shown.append(f"guessing {metrics['log_n']:.4g}")
-    return "  ".join(shown)
-
-
-def _plural(unit: str) -> str:
-    return f"{unit[:-1]}ies" if unit.endswith("y") else f"{unit}s"
-
-
 def _new_progress() -> "Progress":
+    """Return bars in which counter and time stay whole on narrow terminals; title and metrics give way."""
     from rich.console import Console  # noqa: PLC0415 - only where a person watches
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TimeRemainingColumn  # noqa: PLC0415
+    from rich.progress import Task as RichTask  # noqa: PLC0415
+    from rich.table import Column  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
 
+    class Yielding(ProgressColumn):
+        """Text on one line that is cut with an ellipsis where there is no room."""
+
+        def __init__(self, told: Callable[[RichTask], str]) -> None:
+            super().__init__()
+            self._told = told
+
+        def render(self, task: RichTask) -> Text:
+            return Text(self._told(task), no_wrap=True, overflow="ellipsis")
+
+    console = Console(stderr=True)
     return Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[unit]}"),
-        TimeRemainingColumn(elapsed_when_finished=True),
-        TextColumn("{task.fields[metrics]}", markup=False),
-        console=Console(stderr=True),
+        Yielding(lambda task: task.description),
+        BarColumn(bar_width=24 if console.width >= WIDE else 6),
+        MofNCompleteColumn(table_column=Column(no_wrap=True)),
+        TimeRemainingColumn(elapsed_when_finished=True, table_column=Column(no_wrap=True)),
+        Yielding(lambda task: f"{task.fields['unit']}  {task.fields['metrics']}"),
+        console=console,
     )

@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from pathlib import PurePath
 from typing import Any, TextIO
 
-__all__ = ["dump_json", "is_interactive", "paint", "plain"]
+__all__ = ["dump_json", "in_words", "is_interactive", "paint", "plain"]
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
@@ -30,6 +30,13 @@ def paint(text: str, style: str, stream: TextIO) -> str:
     if os.environ.get("NO_COLOR") or not is_interactive(stream):
         return text
     return f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
+
+
+def in_words(seconds: float) -> str:
+    """Return a duration as people say it: `40 s`, `4 min`, `2.5 h`."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{round(seconds / 60)} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
 
 
 def dump_json(document: object) -> str:
