@@ -247,7 +247,7 @@ WORLDS = {
         "stop": "out?", "event": "out?",
     }),
     "m5": World(m5, {
-        "id": "subject", "item_id": "static", "dept_id": "static", "store_id": "static", "date": "time",
+        "id": "subject", "item_id": "cluster?", "dept_id": "static", "store_id": "static", "date": "time",
         "event_name_1": "covariate", "snap_CA": "covariate", "sell_price": "treatment?", "sales": "outcome?",
     }),
     "dominick": World(dominick, {
@@ -255,7 +255,7 @@ WORLDS = {
         "price": "treatment?", "sale": "treatment?", "profit": "covariate", "ok": "covariate",
     }),
     "icu": World(icu, {
-        "subject_id": "static", "stay_id": "subject", "hours_in": "time", "heart_rate": "covariate",
+        "subject_id": "cluster?", "stay_id": "subject", "hours_in": "time", "heart_rate": "covariate",
         "spo2": "covariate", "norepinephrine": "treatment?", "vent": "treatment?", "fio2": "covariate",
         "map_mmhg": "outcome?", "age": "static", "los_icu": "out?", "hospital_expire_flag": "out?",
     }),

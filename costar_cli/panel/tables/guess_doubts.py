@@ -30,7 +30,7 @@ def stray_static(sample: Sample, subject: str, column: Facts) -> str:
 def cells_in_doubt(column: Facts, entry: Mapping[str, object]) -> str:
     """Return how many cells of a column do not fit what it seems to be; nothing where all do."""
     role, what = str(entry["role"]), "number" if column.numbers is not None else "date"
-    texts = role in ("subject", "treatment", "domain", "split") or entry.get("kind") == "categorical"
+    texts = role in ("subject", "treatment", "domain", "split", "cluster") or entry.get("kind") == "categorical"
     if texts or not column.odd:
         return ""
     number = len(column.odd)
@@ -40,7 +40,7 @@ def cells_in_doubt(column: Facts, entry: Mapping[str, object]) -> str:
 
 
 def role_in_doubt(guess: Guess, column: Facts, role: str) -> str:
-    """Return what somebody who knows the data must say of a column: all treatments and outcomes, and telling names."""
+    """Return what must be confirmed about a column by who knows the data: treatments, outcomes, telling names."""
     named = column.words & TREATMENT or is_remedy(column.words)
     if role == "treatment":
         return _treatment_in_doubt(guess, column, by_name=bool(named))
@@ -48,6 +48,8 @@ def role_in_doubt(guess: Guess, column: Facts, role: str) -> str:
         how = "by its name" if column.words & (OUTCOME | OUTCOME_TOO) else "as the numbers that change"
         holes = f', and {counted(column.missing, "value")} missing: correct them, or say `missing = "fill"`'
         return f"guessed {how}: is it what shall be predicted{holes if column.missing else ''}?"
+    if role == "cluster":
+        return "guessed by its name: do subjects that share one resemble each other? Splits keep them together"
     if named and role in ("covariate", "static"):
         return f"is this {role} a drug or an intervention? A treatment has few levels and a value in each row"
     if column.words & OUTCOME and role == "covariate":

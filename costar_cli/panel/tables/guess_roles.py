@@ -18,6 +18,7 @@ from costar_cli.panel.tables.guess_words import (
     STATIC,
     TIME,
     TREATMENT,
+    is_cluster,
     is_death,
     is_follow_up,
     is_remedy,
@@ -36,6 +37,7 @@ LATER: Final = "follow-up, death or dropout, which a row may not know yet: give 
 def find_roles(guess: Guess) -> None:
     """Give each column an entry or a reason to leave it out; columns of the statics file are one per subject."""
     changing, steady = [], []
+    _find_cluster(guess)
     for column in guess.sample.columns.values():
         if column.name in guess.entries or _left_out(guess, column):
             continue
@@ -58,6 +60,18 @@ def find_roles(guess: Guess) -> None:
     _find_changing(guess, changing, treatments)
     names = [*guess.sample.columns, *guess.wide.columns]
     guess.entries = {name: guess.entries[name] for name in names if name in guess.entries}
+
+
+def _find_cluster(guess: Guess) -> None:
+    """Make an entry of the first column that is called a unit, and is one to which several subjects belong."""
+    if guess.subject is None:
+        return
+    subjects = guess.facts(guess.subject).distinct
+    for column in guess.sample.columns.values():
+        several = 1 < column.distinct < subjects and not column.missing and column.name not in guess.entries
+        if several and is_cluster(column.words) and not _changes(guess, column):
+            guess.entries[column.name] = {"role": "cluster"}
+            return
 
 
 def _left_out(guess: Guess, column: Facts) -> bool:

@@ -74,6 +74,8 @@ def _facts_on(guess: Guess, column: Facts, role: str) -> str:
         return f"{column.distinct:,} subjects of {lengths[0]} to {lengths[-1]} rows"
     if role == "treatment":
         return f"{column.summary}; levels = [...] names them, the reference first"
+    if role == "cluster":
+        return f"{column.distinct:,} clusters"
     if role == "domain":
         return f"{column.summary}: which is the target?"
     return column.summary

@@ -16,6 +16,7 @@ __all__ = [
     "TIME",
     "TIME_TOO",
     "TREATMENT",
+    "is_cluster",
     "is_death",
     "is_follow_up",
     "is_remedy",
@@ -48,6 +49,8 @@ DOMAIN: Final = _words("domain site hospital centre center cohort region country
 STATIC: Final = _words("age sex gender race ethnicity birth birthday born height base baseline")
 SPLIT: Final = _words("split fold partition subset")
 
+_UNIT: Final = SUBJECT | _words("family household litter pair")
+_NUMBER: Final = _words("id number no nr code key")
 _FOLLOW_UP: Final = _words(
     "futime fu followup endtime tstop tte survtime survival surv dropout withdrawal withdrawn censor censored "
     "censoring ltfu los discharge discharged deathtime eventtime"
@@ -71,6 +74,11 @@ _STEM: Final = re.compile(
     r"\w{3,}(mab|nib|statin|pril|sartan|olol|cillin|mycin|cycline|floxacin|conazole|prazole|platin|taxel|parin|gliptin|"
     r"gliflozin|azepam|setron|sone|solone|onide|vudine|navir|tegravir|triptan|lukast|dronate|oxetine|thiazide|semide)"
 )
+
+
+def is_cluster(words: Set[str]) -> bool:
+    """Return whether a name says a unit that several subjects may belong to: `patient_id` of stays, `family`."""
+    return bool(words & _UNIT) and words <= _UNIT | _NUMBER
 
 
 def is_remedy(words: Set[str]) -> bool:
