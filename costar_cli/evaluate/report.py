@@ -191,8 +191,8 @@ class EvaluationReport:
         return [_flat(row, self.horizon) for row in self.rows]
 
     def to_csv(self) -> str:
-        """Return the rows as CSV text with a header; unknown values are empty."""
-        rows = self.to_rows()
+        """Return the rows as CSV text with a header, data set first and unit last; unknown values are empty."""
+        rows: list[Row] = [{"dataset": self.dataset, **row, "unit": self.unit.label} for row in self.to_rows()]
         out = io.StringIO()
         writer = csv.DictWriter(out, fieldnames=list(rows[0]) if rows else [], lineterminator="\n")
         writer.writeheader()

@@ -10,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.artifact import Artifact, write_artifact, write_bytes
-from costar_cli.whatif.report import COLUMNS, WhatIfReport
+from costar_cli.whatif.report import COLUMNS, Row, WhatIfReport
 
 __all__ = ["write_csv", "write_estimates"]
+
+SUBJECT_COLUMNS = ("dataset", "subject", "domain", "split", "origin")
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -20,13 +22,18 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 def write_csv(path: Path, report: WhatIfReport) -> None:
     """Write one row per quantity, model, plan, step and outcome; differences follow the outcomes.
 
+    Who is asked about stands in front, in each row, so that the tables of several subjects can be put together.
+
     Raises:
         StorageError: the file cannot be written.
     """
     text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(text, (*SUBJECT_COLUMNS, *COLUMNS), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(report.to_rows() + report.difference_rows())
+    history = report.history
+    values = (report.dataset, history.name, history.part.domain, history.part.split, history.origin)
+    who: Row = dict(zip(SUBJECT_COLUMNS, values, strict=True))
+    writer.writerows(who | row for row in (*report.to_rows(), *report.difference_rows()))
     write_bytes(path, text.getvalue().encode())
 
 

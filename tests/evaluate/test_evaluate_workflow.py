@@ -256,7 +256,9 @@ def test_csv_holds_one_line_per_row_with_the_values_of_the_report():
     lines = list(csv.DictReader(io.StringIO(report.to_csv())))
     assert len(lines) == len(report.rows)
     for line, row in zip(lines, report.to_rows(), strict=True):
-        assert {key: "" if value is None else str(value) for key, value in row.items()} == line
+        written = {"dataset": report.dataset, **row, "unit": report.unit.label}
+        assert {key: "" if value is None else str(value) for key, value in written.items()} == line
+    assert (lines[0]["dataset"], list(lines[0])[-1]) == (report.dataset, "unit")
     ours = lines[0]
     assert (ours["setup"], ours["label"], ours["members"]) == ("zero-shot", "COSTAR", "2")
     assert float(ours["tau1_mean"]) == report.rows[0].mean.steps[0]

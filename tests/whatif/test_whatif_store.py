@@ -26,8 +26,9 @@ def test_csv_round_trip(tmp_path, report):
     with path.open(newline="") as file:
         read = list(csv.DictReader(file))
     written = report.to_rows() + report.difference_rows()
-    assert tuple(read[0]) == COLUMNS
-    assert [{key: "" if value is None else str(value) for key, value in row.items()} for row in written] == read
+    assert tuple(read[0]) == ("dataset", "subject", "domain", "split", "origin", *COLUMNS)
+    who = {"dataset": report.dataset, "subject": "5", "domain": "source", "split": "test", "origin": "8"}
+    assert [who | {key: "" if value is None else str(value) for key, value in row.items()} for row in written] == read
     assert [float(row["estimate"]) for row in read] == [row["estimate"] for row in written]
 
 
@@ -35,7 +36,7 @@ def test_a_second_write_replaces_the_first_and_leaves_no_scraps(tmp_path, report
     path = tmp_path / "estimates.csv"
     path.write_text("old")
     write_csv(path, report)
-    assert path.read_text().startswith("quantity,model,plan")
+    assert path.read_text().startswith("dataset,subject,domain,split,origin,quantity,model,plan")
     assert [file.name for file in tmp_path.iterdir()] == ["estimates.csv"]
 
 

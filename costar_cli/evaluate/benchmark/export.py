@@ -47,7 +47,7 @@ def comparisons_csv(report: BenchmarkReport) -> str:
 
 def cells_csv(report: BenchmarkReport) -> str:
     """Return what every cell cost."""
-    return _csv([_cost(cost) for cost in report.costs])
+    return _csv([{"dataset": report.dataset, **_cost(cost)} for cost in report.costs])
 
 
 def _flat(report: BenchmarkReport, table: ResultTable, row: ResultRow) -> Record:
