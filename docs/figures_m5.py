@@ -22,7 +22,14 @@ from costar_cli.panel.m5 import retail_dataset
 from costar_cli.panel.m5_sequences import YearSequences, class_labels
 from costar_cli.panel.m5_weekly import CATEGORY_IDS, WeeklySales
 from costar_cli.reporting import NullReporter
-from simulators.retail import PRICE_EDGES, PriceClasses, RetailWorld, expected_weekly_sales, simulate_retail
+from simulators.retail import (
+    PRICE_EDGES,
+    Confounding,
+    PriceClasses,
+    RetailWorld,
+    expected_weekly_sales,
+    simulate_retail,
+)
 
 PICTURES = Path(__file__).parent / "img"
 SCALE, SEEDS = 0.25, (10, 101, 1010, 10101, 101010)  # of the tables: the published runs' seeds, the first for pictures
@@ -75,9 +82,9 @@ def shop() -> Shop:
     return open_shop(SEEDS[0])
 
 
-def open_shop(seed: int) -> Shop:
+def open_shop(seed: int, confounding: Confounding = 1.0) -> Shop:
     """Simulate a world, cut it into sequences, classify its prices."""
-    world = simulate_retail(seed, scale=SCALE)
+    world = simulate_retail(seed, scale=SCALE, confounding=confounding)
     sales = WeeklySales.of_world(world)
     sequences = YearSequences.of(sales)
     domains = np.isin(
@@ -144,6 +151,78 @@ def looks(here: Shop, category: str) -> tuple[float, ...]:
         products[0] / products[1],
         float(np.median(np.concatenate(ratios))),
         *np.quantile(changed, (0.05, 0.5, 0.95)).tolist(),
+    )
+
+
+@dataclass(frozen=True)
+class Onsets:
+    """Weeks of FOODS and HOUSEHOLD that follow a week at the price of the year's first week.
+
+    `change [M]` is the price change, 0 where the price stays; `state [M]` the week's latent demand state, ln units;
+    `history [M,F]` what the panel has recorded by then.
+    """
+
+    change: Floats
+    state: Floats
+    history: Floats
+
+
+def onsets(here: Shop, *, least_weeks: int = 4) -> Onsets:
+    """Return the weeks in which a price may leave that of the year's first week."""
+    some = here.sequences.take(np.concatenate([here.rows("FOODS"), here.rows("HOUSEHOLD")]))
+    step = np.arange(some.n_steps)
+    m, t = np.nonzero((step >= least_weeks) & (step < some.length[:, None]))
+    kept = some.change[m, t - 1] == 0.0
+    m, t = m[kept], t[kept]
+    week_MT = np.minimum(some.first[:, None] + step, len(here.sales.weeks) - 1)
+    units_MT = here.sales.units[some.row[:, None], week_MT].astype(np.float64)
+    so_far_MT = units_MT.cumsum(axis=1) / (1 + step)
+    catalogue, row, week = here.world.catalogue, some.row[m], some.first[m] + t
+    item = np.argsort(catalogue.item_id, kind="stable")[here.sales.item[row]]
+    store = np.argsort(catalogue.store_id, kind="stable")[here.sales.store[row]]
+    past = [np.log1p(units_MT[m, t - lag]) for lag in (1, 2, 3)]
+    mean = np.log1p(so_far_MT[m, t - 1])
+    went = np.log((units_MT[m, t - 1] + 1) / (so_far_MT[m, t - 1] + 1)).clip(-1, 1)
+    unmoved = (some.change == 0.0).cumsum(axis=1)[m, t - 1] / t
+    smooth = [*past, mean, mean**2, past[0] * mean, went, went**2, went**3, t / 52.0, unmoved]
+    months = np.eye(12)[here.sales.weeks.first_day[week].astype("datetime64[M]").astype(np.int64) % 12]
+    known = [*smooth, *months.T, *np.eye(10)[store].T, *np.eye(7)[catalogue.department[item]].T]
+    return Onsets(some.change[m, t], here.world.state[item, store, week].astype(np.float64), np.stack(known, axis=1))
+
+
+def confounding_table() -> Iterator[str]:
+    """Yield how far prices follow a demand that the history does not show, and the bias that this leaves."""
+    head = "| `--confounding` | price | weeks | correlation given the history | bias, nothing given"
+    yield f"{head} | bias, history given |"
+    yield "|---|---|---:|---:|---:|---:|"
+    for confounding in (1.0, "observed"):
+        seen = onsets(open_shop(SEEDS[0], confounding))
+        for name, moved in (("cut", seen.change < 0.0), ("raised", seen.change > 0.0)):
+            yield f"| `{confounding}` | {name} | {moved.sum():,} | {' | '.join(_confounded(seen, moved))} |"
+
+
+def _confounded(seen: Onsets, moved: NDArray[np.bool_]) -> tuple[str, str, str]:
+    """Return the cells about one direction of change, against weeks at an unchanged price."""
+    some = moved | (seen.change == 0.0)
+    known = np.column_stack([np.ones(some.sum()), seen.history[some]])
+    _, raw = hidden_demand(moved[some], seen.state[some], known[:, :1])
+    correlation, given = hidden_demand(moved[some], seen.state[some], known)
+    return (correlation, raw, given)
+
+
+def hidden_demand(moved: NDArray[np.bool_], state: Floats, known: Floats) -> tuple[str, str]:
+    """Return how a price change goes with the latent demand, given what is known: correlation, and percent of demand.
+
+    A comparison of log sales that adjusts for what is known takes that percentage for an effect of the price. Both with
+    two standard errors.
+    """
+    moved_left, state_left = (x - known @ np.linalg.lstsq(known, x, rcond=None)[0] for x in (moved * 1.0, state))
+    size = moved_left @ moved_left
+    slope, error = moved_left @ state_left / size, state_left.std() / size**0.5
+    scale = (size / len(state)) ** 0.5 / state_left.std()
+    return (
+        f"{slope * scale:+.4f} ± {2 * error * scale:.4f}",
+        f"{100 * np.expm1(slope):+.1f} ± {200 * error:.1f} %",
     )
 
 
@@ -257,7 +336,7 @@ def _shown(i: int, value: float) -> str:
 
 def main() -> None:
     """Print the tables and draw the pictures."""
-    for table in (class_table, split_table, calibration_table):
+    for table in (class_table, split_table, calibration_table, confounding_table):
         print("\n".join(table()), end="\n\n")  # noqa: T201
     if "--tables" not in sys.argv[1:]:
         draw_series(PICTURES / "m5-series.png")

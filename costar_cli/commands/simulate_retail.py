@@ -51,8 +51,13 @@ def m5(
         float | None, typer.Option("--scale", help="Share of M5's 3,049 items to simulate", rich_help_panel=PANEL)
     ] = None,
     confounding: Annotated[
-        float | None,
-        typer.Option("--confounding", help="How strongly demand sways prices, 0 for not at all", rich_help_panel=PANEL),
+        str | None,
+        typer.Option(
+            "--confounding",
+            metavar="NUMBER|observed",
+            help="What sways prices: latent demand, this strongly (0: nothing), or `observed` sales alone",
+            rich_help_panel=PANEL,
+        ),
     ] = None,
     edges: EdgesOpt = None,
     train_items: TrainItemsOpt = None,
@@ -80,7 +85,7 @@ def m5(
 
     items = item_limits(train_items, val_items, test_items, target_train_items, target_val_items, target_test_items)
     domains = {"source_category": source_category, "target_category": target_category, "edges": edges}
-    world_of = {"scale": scale, "confounding": confounding, "horizon": horizon, "seed": seed}
+    world_of = {"scale": scale, "confounding": _number_or_word(confounding), "horizon": horizon, "seed": seed}
     flags: Flags = {RetailConfig: {**domains, **items, **world_of}}
     session = open_session(ctx, flags, workspace=workspace, json=json, quiet=quiet, preset=preset, config=config)
     chosen = session.settings[RetailConfig]
@@ -104,3 +109,11 @@ def m5(
             session.out.wrote(path.stem, path, kind="csv")
     settings = chosen.model_dump(mode="json")
     make_dataset(session, out, build, config=settings, overwrite=overwrite)
+
+
+def _number_or_word(text: str | None) -> float | str | None:
+    """Return what was typed as a number where it is one; the settings say what else may stand there."""
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return text

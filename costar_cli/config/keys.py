@@ -1,6 +1,6 @@
 """The settings as a flat list of keys: `pretrain.encoder.width` and what it accepts."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import UnionType
@@ -72,13 +72,9 @@ class Key:
     @property
     def expected(self) -> str:
         """Say what the key accepts, for messages and the reference: `an integer, at least 1`."""
-        kind, optional = _without_none(self.field.annotation)
-        if get_origin(kind) is Literal:
-            words = "one of " + ", ".join(f"`{choice}`" for choice in get_args(kind))
-        else:
-            bounds = [text for item in self.field.metadata for text in _bounds(item)]
-            words = ", ".join([_WORDS.get(kind, str(kind)), *bounds])
-        return f"{words}, or nothing" if optional else words
+        kinds, optional = _kinds(self.field.annotation)
+        words = [_accepted(kind, self.field.metadata) for kind in kinds]
+        return ", or ".join([*words, "nothing"] if optional else words)
 
     def check(self, value: object, *, text: bool) -> object:
         """Return the value as its type, or raise pydantic's ValidationError.
@@ -106,19 +102,30 @@ def section_of(model: type[Config]) -> str:
 
 def _leaves(section: str, model: type[Config], path: tuple[str, ...]) -> Iterator[Key]:
     for name, field in model.model_fields.items():
-        kind, _ = _without_none(field.annotation)
+        (kind, *_), _ = _kinds(field.annotation)
         if isinstance(kind, type) and issubclass(kind, Config):
             yield from _leaves(section, kind, (*path, name))
         else:
             yield Key(section, (*path, name), field)
 
 
-def _without_none(annotation: Any) -> tuple[Any, bool]:  # noqa: ANN401 - annotations have no common type
-    """Return `(int, True)` for `int | None`."""
+def _kinds(annotation: Any) -> tuple[list[Any], bool]:  # noqa: ANN401 - annotations have no common type
+    """Return `([int], True)` for `int | None`: what a value may be, and whether it may be nothing."""
     if get_origin(annotation) not in (Union, UnionType):
-        return annotation, False
+        return [annotation], False
     kinds = [kind for kind in get_args(annotation) if kind is not type(None)]
-    return kinds[0], len(kinds) < len(get_args(annotation))
+    return kinds, len(kinds) < len(get_args(annotation))
+
+
+def _accepted(kind: Any, metadata: Iterable[object]) -> str:  # noqa: ANN401
+    """Say what one kind of value is: its type with bounds, or its words."""
+    if get_origin(kind) is Literal:
+        choices = [f"`{choice}`" for choice in get_args(kind)]
+        return choices[0] if len(choices) == 1 else f"one of {', '.join(choices)}"
+    if get_origin(kind) is Annotated:
+        kind, *fields = get_args(kind)
+        metadata = [item for field in fields for item in getattr(field, "metadata", [field])]
+    return ", ".join([_WORDS.get(kind, str(kind)), *(text for item in metadata for text in _bounds(item))])
 
 
 def _bounds(item: object) -> Iterator[str]:

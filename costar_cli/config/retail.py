@@ -1,6 +1,6 @@
 """Settings of the retail panel: `simulate.m5` and `ingest.m5` (spec datasets C.2, C.3, E.2)."""
 
-from typing import Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -8,6 +8,8 @@ from costar_cli.config.choices import CategoryName, EdgesName
 from costar_cli.config.models import Config
 
 __all__ = ["M5Config", "RetailConfig"]
+
+CONFOUNDING: Final = "What sways prices: latent demand, this strongly (0: nothing), or `observed` sales alone"
 
 
 class M5Config(Config):
@@ -42,7 +44,7 @@ class RetailConfig(M5Config):
     """The embedded retail world, and the counterfactual queries that it can answer."""
 
     scale: float = Field(0.25, gt=0, le=1, description="Share of M5's 3,049 items; at least 8 per department")
-    confounding: float = Field(1.0, ge=0, le=10, description="How strongly demand sways prices, 0 for not at all")
+    confounding: Annotated[float, Field(ge=0, le=10)] | Literal["observed"] = Field(1.0, description=CONFOUNDING)
     origins: int = Field(8, ge=1, le=60, description="Origins with counterfactual queries per test sequence")
     classes: int = Field(5, ge=1, le=20, description="Price classes asked about per origin, other than the factual one")
     random_plans: int = Field(4, ge=0, le=100, description="Plans per origin with a random price class each week")

@@ -13,6 +13,7 @@ from costar_cli.panel.dataset import Dataset, Part
 from costar_cli.panel.m5_weekly import STORE_IDS
 from simulators.retail import (
     DEPARTMENTS,
+    Confounding,
     PriceClasses,
     RetailWorld,
     catalogue_of,
@@ -37,7 +38,7 @@ class WorldSeed(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     seed: int = Field(ge=0, lt=2**63)
-    confounding: float
+    confounding: Confounding
     edges: tuple[float, ...]
     change: tuple[float, ...]
 

@@ -1,8 +1,8 @@
 """An M5-like retail panel in the Kaggle schema, with the true demand under every price.
 
 The embedded stand-in for M5 (spec datasets, sections C and E.2): ten stores, up to 3,049 items, five years of weekly
-prices and daily sales. Unlike in M5, how prices were set is known (demand sways them: `confounding`), and what would
-have been sold at other prices can be asked.
+prices and daily sales. Unlike in M5, how prices were set is known (latent demand or recorded sales sway them:
+`confounding`), and what would have been sold at other prices can be asked.
 
 A typical use: `simulate_retail`, then `write_csv` or the arrays of the world; `PriceClasses.of`, `class_change` and
 `counterfactual_weekly_sales` answer a plan of price classes.
@@ -19,7 +19,7 @@ from simulators.retail.oracle import (
     true_weekly_demand,
 )
 from simulators.retail.traits import ItemTraits
-from simulators.retail.world import RetailWorld, SellPrices, simulate_retail
+from simulators.retail.world import Confounding, RetailWorld, SellPrices, simulate_retail
 
 __all__ = [
     "CATEGORIES",
@@ -29,6 +29,7 @@ __all__ = [
     "PRICE_EDGES",
     "STATES",
     "STORES",
+    "Confounding",
     "ItemTraits",
     "PriceClasses",
     "RetailCalendar",

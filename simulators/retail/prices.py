@@ -1,4 +1,4 @@
-"""How shelf prices are set week by week, and how demand sways them (spec datasets E.2)."""
+"""How shelf prices are set week by week, and how demand, seen or unseen, sways them (spec datasets E.2)."""
 
 from collections.abc import Callable
 from typing import Final
@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit, ndtri
 
-from simulators.retail.chance import Floats, WeekChance
+from simulators.retail.chance import Floats, Ints, WeekChance
 from simulators.retail.spells import spell_starts, value_in_spell
 
-__all__ = ["CHARM_SHARE", "price_paths", "shelf_price"]
+__all__ = ["CHARM_SHARE", "ObservedPolicy", "price_paths", "shelf_price"]
 
 CHARM_SHARE: Final = 0.6  # of prices that end in 4, 7 or 8 cents
 CHARM_CENTS: Final = np.array([-2, 4, 7, 8, 14])  # the endings, with their neighbours in the tens before and after
@@ -65,6 +65,70 @@ def price_paths(
     return regular_ISW, np.where(deviation_ISW == 0.0, regular_ISW, asked_ISW)
 
 
+class ObservedPolicy:
+    """Prices that follow what was sold: every reason for a price is in the recorded year, and nothing else sways it.
+
+    Weeks are set one after the other. What sways a price is the log of last week's sales over the year's mean so far,
+    in the item's own store. Every year, and every launch, begins at the list price, which changes by chance alone, and
+    without a promotion: whatever was sold before has no say. Chains and stores change prices as often as under
+    `price_paths`; that a chain raises a price is decided store by store.
+
+    Args:
+        base_price_I: prices before any change.
+        change_rate_I: the categories' rates of permanent changes.
+        chance: what happens, by week.
+        begins_ISW: where a year, or an item's sale, begins.
+    """
+
+    def __init__(
+        self, base_price_I: Floats, change_rate_I: Floats, chance: WeekChance, begins_ISW: NDArray[np.bool_]
+    ) -> None:
+        self.base_I1, self.rate_I1, self.chance = base_price_I[:, None], change_rate_I[:, None], chance
+        self.begins_ISW = begins_ISW
+        list_step_ISW = _permanent_steps(change_rate_I, np.zeros(begins_ISW.shape), chance, 0.0)
+        weeks = np.arange(begins_ISW.shape[-1])
+        self.list_change_ISW = np.maximum.accumulate(np.where(list_step_ISW != 0.0, weeks, 0), axis=-1)
+        self.list_level_ISW = list_step_ISW.cumsum(axis=-1)
+        self.mistake_ISW = _deviation(MISTAKE_RATE, chance.spell_ISWK3[..., 1, :], _mistake)
+        self.charm_IW = chance.charm_IW < CHARM_SHARE
+        shape = begins_ISW.shape[:-1]
+        self.level_IS, self.promotion_IS = np.zeros(shape), np.zeros(shape)
+        self.changed_IS, self.left_IS = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+
+    def set_prices(self, week: int, signal_IS: Floats) -> tuple[Floats, Floats]:
+        """Return the regular price and the price that is asked in the next week, both `[I,S]` in dollars.
+
+        Args:
+            week: the week, one after that of the last call.
+            signal_IS: how well sales went; where a year begins it has no say.
+        """
+        begins_IS = self.begins_ISW[..., week]
+        signal_IS = np.where(begins_IS, 0.0, signal_IS)
+        self._move_level(week, signal_IS, begins_IS)
+        self._promote(week, signal_IS, begins_IS)
+        charm_IS = np.take_along_axis(self.charm_IW, self.changed_IS, axis=-1)
+        regular_IS = shelf_price(self.base_I1 * np.exp(self.level_IS), charm_IS)
+        regular_IS = np.where(self.changed_IS > 0, regular_IS, self.base_I1)
+        deviation_IS = np.where(self.left_IS > 0, self.promotion_IS, 0.0) + self.mistake_ISW[..., week]
+        asked_IS = shelf_price(regular_IS * np.exp(deviation_IS), charm_IS)
+        return regular_IS, np.where(deviation_IS == 0.0, regular_IS, asked_IS)
+
+    def _move_level(self, week: int, signal_IS: Floats, begins_IS: NDArray[np.bool_]) -> None:
+        chain_IS = _steps(CHAIN_RATE * self.rate_I1, signal_IS, self.chance.chain_IWK[:, None, week])
+        store_IS = _steps(STORE_RATE * self.rate_I1, signal_IS, self.chance.store_ISWK[:, :, week])
+        step_IS = chain_IS + store_IS
+        changed_IS = np.where(step_IS != 0.0, week, self.changed_IS)
+        self.level_IS = np.where(begins_IS, self.list_level_ISW[..., week], self.level_IS + step_IS)
+        self.changed_IS = np.where(begins_IS, self.list_change_ISW[..., week], changed_IS)
+
+    def _promote(self, week: int, signal_IS: Floats, begins_IS: NDArray[np.bool_]) -> None:
+        u_IS3 = self.chance.spell_ISWK3[:, :, week, 0]
+        self.left_IS = np.where(begins_IS, 0, np.maximum(self.left_IS - 1, 0))
+        fresh_IS = (self.left_IS == 0) & (u_IS3[..., 0] < PROMOTION_RATE * np.exp(PROMOTION_SWAY * signal_IS))
+        self.left_IS = np.where(fresh_IS, _spell_weeks(u_IS3), self.left_IS)
+        self.promotion_IS = np.where(fresh_IS, _promotion(u_IS3[..., 2]), self.promotion_IS)
+
+
 def _permanent_steps(change_rate_I: Floats, state_ISW: Floats, chance: WeekChance, confounding: float) -> Floats:
     """Return the permanent changes of ln price `[I,S,W]`: of the chain, which sees its mean state, and of stores."""
     chain_IW = _steps(CHAIN_RATE * change_rate_I[:, None], confounding * state_ISW.mean(axis=1), chance.chain_IWK)
@@ -82,8 +146,12 @@ def _steps(rate: Floats, sway: Floats, uniform: Floats) -> Floats:
 
 def _deviation(rate: Floats | float, uniform_ISW3: Floats, size: Callable[[Floats], Floats]) -> Floats:
     """Return by how much ln price deviates in spells of equally likely lengths."""
-    begins_ISW, weeks_ISW = uniform_ISW3[..., 0] < rate, (1 + LONGEST_SPELL * uniform_ISW3[..., 1]).astype(np.int64)
+    begins_ISW, weeks_ISW = uniform_ISW3[..., 0] < rate, _spell_weeks(uniform_ISW3)
     return value_in_spell(size(uniform_ISW3[..., 2]), spell_starts(begins_ISW, weeks_ISW), otherwise=0.0)
+
+
+def _spell_weeks(uniform_3: Floats) -> Ints:
+    return (1 + LONGEST_SPELL * uniform_3[..., 1]).astype(np.int64)
 
 
 def _promotion(u: Floats) -> Floats:

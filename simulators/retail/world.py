@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simulators.retail.calendar import N_SALES_DAYS, RetailCalendar, build_calendar
 from simulators.retail.catalogue import CATEGORIES, RetailCatalogue, build_catalogue
-from simulators.retail.chance import Floats, Ints, draw_quantiles, draw_week_chance
+from simulators.retail.chance import Floats, Ints, WeekChance, draw_quantiles, draw_week_chance
 from simulators.retail.demand import (
     calendar_group,
     calendar_multiplier,
@@ -19,12 +20,14 @@ from simulators.retail.demand import (
     season,
     stock_share,
 )
-from simulators.retail.prices import price_paths
+from simulators.retail.prices import ObservedPolicy, price_paths
 from simulators.retail.traits import ItemTraits, sample_traits
 
-__all__ = ["RetailWorld", "SellPrices", "simulate_retail"]
+__all__ = ["Confounding", "RetailWorld", "SellPrices", "simulate_retail"]
 
 BLOCK = 64  # items simulated at once: bounds memory
+LARGEST_SIGNAL: Final = 1.0  # of sales on prices, either way: few units make large ratios
+Confounding = float | Literal["observed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +116,7 @@ def simulate_retail(
     seed: int,
     *,
     scale: float = 0.25,
-    confounding: float = 1.0,
+    confounding: Confounding = 1.0,
     catalogue: RetailCatalogue | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> RetailWorld:
@@ -122,7 +125,8 @@ def simulate_retail(
     Args:
         seed: of everything.
         scale: share of the real number of items, in (0, 1].
-        confounding: how strongly the demand state of the week before sways prices; 0 sets them at random.
+        confounding: how strongly the latent demand state of the week before sways prices, 0 for not at all; `observed`
+            lets prices follow recorded sales instead (`ObservedPolicy`), which leaves nothing hidden.
         catalogue: the items to simulate, whatever the scale; they have the series that they have in a larger world.
         progress: called with the number of items done and of all items.
 
@@ -151,42 +155,96 @@ def simulate_retail(
     )
     for lo in range(0, n_items, BLOCK):
         items = slice(lo, min(lo + BLOCK, n_items))
-        _simulate_weeks(world, items, confounding)
-        _simulate_days(world, items)
+        if confounding == "observed":
+            _simulate_week_by_week(world, items)
+        else:
+            _simulate_weeks(world, items, confounding)
+            _simulate_days(world, items)
         if progress is not None:
             progress(items.stop, n_items)
     return world
 
 
 def _simulate_weeks(world: RetailWorld, items: slice, confounding: float) -> None:
-    """Fill in prices and what demand depends on."""
-    calendar, catalogue, traits = world.calendar, world.catalogue, world.traits
-    category_I, n_stores = catalogue.category[items], catalogue.n_stores
-    key = catalogue.department[items], catalogue.number[items]
-    chance = draw_week_chance(world.seed, *key, n_stores, calendar.n_weeks)
+    """Fill in prices, and what demand depends on."""
+    chance = _draw_chance(world, items)
     state_ISW = demand_states(chance)
-    rate_I = np.array([law.change_rate for law in CATEGORIES])[category_I]
-    regular, price = price_paths(traits.base_price[items], rate_I, state_ISW[..., :-1], chance, confounding)
-    on_sale_ISW = np.arange(calendar.n_weeks) >= traits.launch[items, :, None]
+    _fill_demand(world, items, chance, state_ISW)
+    rate_I = _change_rate(world, items)
+    regular, price = price_paths(world.traits.base_price[items], rate_I, state_ISW[..., :-1], chance, confounding)
+    on_sale_ISW = np.arange(world.calendar.n_weeks) >= world.traits.launch[items, :, None]
     world.price[items] = np.where(on_sale_ISW, price, np.nan)
     world.regular_price[items] = np.where(on_sale_ISW, regular, np.nan)
-    season_IW = season(category_I, traits.season_amplitude[items], traits.season_phase[items], calendar)
+
+
+def _simulate_days(world: RetailWorld, items: slice) -> None:
+    """Fill in the sales."""
+    day_ISD, quantile_ISD = _day_effect(world, items), _draw_quantiles(world, items)
+    mean_ISD = np.take(_daily_mean(world, items, slice(None)), world.calendar.week, axis=-1) * day_ISD
+    world.sales[items] = negative_binomial_quantile(quantile_ISD, mean_ISD)[..., :N_SALES_DAYS]
+
+
+def _simulate_week_by_week(world: RetailWorld, items: slice) -> None:
+    """Fill in what demand depends on, and then prices and sales in turns: each price follows the sales before it."""
+    calendar, launch_IS1 = world.calendar, world.traits.launch[items, :, None]
+    chance = _draw_chance(world, items)
+    _fill_demand(world, items, chance, demand_states(chance))
+    day_ISD, quantile_ISD = _day_effect(world, items), _draw_quantiles(world, items)
+    new_year_W = np.diff(calendar.week_year, prepend=0) != 0
+    begins_ISW = new_year_W | (np.arange(calendar.n_weeks) == launch_IS1)
+    policy = ObservedPolicy(world.traits.base_price[items], _change_rate(world, items), chance, begins_ISW)
+    units_ISD = np.zeros(day_ISD.shape, dtype=np.int16)
+    signal_IS, sold_IS, weeks_IS = (np.zeros(launch_IS1.shape[:2]) for _ in range(3))
+    for week in range(calendar.n_weeks):
+        on_sale_IS = week >= launch_IS1[..., 0]
+        for filled, price_IS in zip(
+            (world.regular_price, world.price), policy.set_prices(week, signal_IS), strict=True
+        ):
+            filled[items, :, week] = np.where(on_sale_IS, price_IS, np.nan)
+        days = np.flatnonzero(calendar.week == week)
+        mean_IS7 = _daily_mean(world, items, slice(week, week + 1)) * day_ISD[..., days]
+        units_ISD[..., days] = negative_binomial_quantile(quantile_ISD[..., days], mean_IS7)
+        last_IS = units_ISD[..., days].sum(axis=-1, dtype=np.float64)
+        sold_IS = np.where(begins_ISW[..., week], 0.0, sold_IS) + last_IS
+        weeks_IS = np.where(begins_ISW[..., week], 0.0, weeks_IS) + 1.0
+        signal_IS = np.log((last_IS + 1.0) / (sold_IS / weeks_IS + 1.0)).clip(-LARGEST_SIGNAL, LARGEST_SIGNAL)
+    world.sales[items] = units_ISD[..., :N_SALES_DAYS]
+
+
+def _draw_chance(world: RetailWorld, items: slice) -> WeekChance:
+    catalogue = world.catalogue
+    key = catalogue.department[items], catalogue.number[items]
+    return draw_week_chance(world.seed, *key, catalogue.n_stores, world.calendar.n_weeks)
+
+
+def _draw_quantiles(world: RetailWorld, items: slice) -> Floats:
+    catalogue = world.catalogue
+    key = catalogue.department[items], catalogue.number[items]
+    return draw_quantiles(world.seed, *key, catalogue.n_stores, len(world.calendar))
+
+
+def _change_rate(world: RetailWorld, items: slice) -> Floats:
+    return np.array([law.change_rate for law in CATEGORIES])[world.catalogue.category[items]]
+
+
+def _fill_demand(world: RetailWorld, items: slice, chance: WeekChance, state_ISW: Floats) -> None:
+    """Fill in what demand depends on beside the price; `state_ISW` begins with the week before week 0."""
+    traits, category_I = world.traits, world.catalogue.category[items]
+    season_IW = season(category_I, traits.season_amplitude[items], traits.season_phase[items], world.calendar)
     shared_IW = season_IW + item_drift(chance)
     world.state[items] = state_ISW[..., 1:]
     world.log_demand[items] = traits.log_level[items, :, None] + shared_IW[:, None] + state_ISW[..., 1:]
     world.stock_share[items] = stock_share(chance)
 
 
-def _simulate_days(world: RetailWorld, items: slice) -> None:
-    """Fill in the sales."""
-    catalogue, traits, n_days = world.catalogue, world.traits, len(world.calendar)
+def _day_effect(world: RetailWorld, items: slice) -> Floats:
+    return world.day_effect[world.group[items, None], world.catalogue.store_state]
+
+
+def _daily_mean(world: RetailWorld, items: slice, weeks: slice) -> Floats:
+    """Return the expected units a day `[I,S,W]` before the effects of the calendar; none before the launch."""
+    traits, at = world.traits, (items, slice(None), weeks)
     base, elasticity = traits.base_price[items, None, None], traits.elasticity[items, None, None]
-    effect_ISW = price_multiplier(world.price[items], world.regular_price[items], base, elasticity)
-    mean_ISW = np.exp(world.log_demand[items].astype(np.float64)) * effect_ISW * world.stock_share[items]
-    mean_ISW = np.where(np.isnan(world.price[items]), 0.0, mean_ISW)
-    day_ISD = world.day_effect[world.group[items, None], catalogue.store_state]
-    mean_ISD = np.take(mean_ISW, world.calendar.week, axis=-1) * day_ISD
-    quantile = draw_quantiles(
-        world.seed, catalogue.department[items], catalogue.number[items], catalogue.n_stores, n_days
-    )
-    world.sales[items] = negative_binomial_quantile(quantile, mean_ISD)[..., :N_SALES_DAYS]
+    effect_ISW = price_multiplier(world.price[at], world.regular_price[at], base, elasticity)
+    mean_ISW = np.exp(world.log_demand[at].astype(np.float64)) * effect_ISW * world.stock_share[at]
+    return np.where(np.isnan(world.price[at]), 0.0, mean_ISW)

@@ -33,5 +33,11 @@ def test_the_calibration_is_the_measured_one_and_near_its_targets() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_bias_of_hidden_confounding_is_the_measured_one() -> None:
+    assert missing(figures_m5.confounding_table()) == []
+
+
+@pytest.mark.slow
 def test_sequences_per_part_are_the_simulated_ones() -> None:
     assert missing(figures_m5.split_table()) == []

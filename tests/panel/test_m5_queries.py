@@ -5,17 +5,20 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from costar_cli.config.retail import RetailConfig
 from costar_cli.errors import DataError, UsageError
 from costar_cli.evaluate.query_sets import serving_sets, truth_of
 from costar_cli.panel import Dataset, Location, Queries
+from costar_cli.panel.m5 import simulate_m5
 from costar_cli.panel.m5_queries import counterfactual_queries
 from costar_cli.panel.m5_truth import WorldSeed, m5_truth
 from costar_cli.panel.store import read_dataset, write_dataset
+from costar_cli.reporting import NullReporter
 from costar_cli.whatif.plan import TreatmentPlan
 from costar_cli.whatif.truth import true_outcomes
-from tests.panel.m5_worlds import SOURCE_TEST, SOURCE_TRAIN, TARGET_TEST, dataset, weekly
+from tests.panel.m5_worlds import LIMITS, SCALE, SOURCE_TEST, SOURCE_TRAIN, TARGET_TEST, dataset, weekly
 
 TESTS = [SOURCE_TEST, TARGET_TEST]
 
@@ -200,10 +203,28 @@ def test_a_world_that_is_no_longer_the_same_is_noticed():
         m5_truth(replace(data, truth={SOURCE_TRAIN: early}), SOURCE_TRAIN, late, 3, np.zeros((1, 1)))
 
 
+def test_answers_of_a_world_whose_prices_follow_recorded_sales_are_met_again(tmp_path):
+    config = RetailConfig(**{"scale": SCALE, **LIMITS, "confounding": "observed"})
+    path = tmp_path / "data.h5"
+    write_dataset(path, simulate_m5(config, NullReporter()), fingerprint="f")
+    data = read_dataset(path)
+    assert data.config["confounding"] == data.config["world"]["confounding"] == "observed"
+    for part in TESTS:
+        for name in ("one_step", "sequence"):
+            queries = data.queries[part][name]
+            assert np.array_equal(answers(data, part, queries), queries.outcomes[..., 0])
+
+
+def test_confounding_is_a_number_or_observed():
+    assert RetailConfig().model_dump(mode="json")["confounding"] == 1.0
+    for wrong in (-1.0, 11.0, "latent"):
+        with pytest.raises(ValidationError):
+            RetailConfig(confounding=wrong)
+
+
 def test_confounded_prices_follow_demand_and_random_ones_do_not():
     """`confounding` is what makes a naive comparison of prices wrong."""
     from costar_cli.panel.m5 import simulate_world
-    from costar_cli.reporting import NullReporter
 
     def sway(confounding: float) -> float:
         world = simulate_world(RetailConfig(scale=0.02, confounding=confounding, seed=4), NullReporter())

@@ -111,3 +111,70 @@ def test_prices_ignore_demand_without_confounding():
 def test_confounding_of_the_spec_points_the_same_way():
     states = promotion_and_increase_states(simulate_retail(7, scale=0.1))[0]
     assert states.mean() < -3.0 * 0.3 / len(states) ** 0.5
+
+
+@pytest.fixture(scope="module")
+def reactive():
+    return simulate_retail(6, scale=0.1, confounding="observed")
+
+
+def promotion_weeks(world):
+    """Return, of weeks at the regular price of an item on sale: was it promoted next, the state, and what had sold.
+
+    The first weeks of a year are left out: their history is short.
+    """
+    week = np.arange(4, world.calendar.n_weeks - 30)  # the last weeks have no recorded sales
+    units = np.add.reduceat(world.sales, np.arange(0, world.sales.shape[-1], 7), axis=-1).astype(float)
+    year = world.calendar.week_year
+    first = np.maximum(np.searchsorted(year, year), world.traits.launch[..., None])
+    total = np.concatenate([np.zeros((*units.shape[:2], 1)), units.cumsum(axis=-1)], axis=-1)
+    share = world.price / world.regular_price
+    in_year = week - first[..., week] >= 4
+    i, s, w = np.nonzero(in_year & (share[..., week - 1] == 1.0))
+    w = week[w]
+    mean = (total[i, s, w] - total[i, s, first[i, s, w]]) / (w - first[i, s, w])
+    last = np.log((units[i, s, w - 1] + 1) / (mean + 1)).clip(-1, 1)
+    promoted = (share[i, s, w] < 0.95) & (share[i, s, w] > 0.7)
+    return promoted.astype(float), world.state[i, s, w - 1].astype(float), last
+
+
+def state_given_sales(world):
+    """Return by how many standard errors promoted weeks differ in latent demand from others after the same sales."""
+    promoted, state, last = promotion_weeks(world)
+    known = np.column_stack([last**power for power in range(5)])
+    left, state = (x - known @ np.linalg.lstsq(known, x, rcond=None)[0] for x in (promoted, state))
+    return (left @ state) / (left**2 @ state**2) ** 0.5
+
+
+def test_observed_confounding_leaves_the_latent_demand_no_say_beside_recorded_sales(reactive, world):
+    assert abs(state_given_sales(reactive)) < 3
+    assert state_given_sales(world) < -10
+    assert state_given_sales(simulate_retail(6, scale=0.1)) < -3
+
+
+def test_observed_confounding_lets_prices_follow_recorded_sales(reactive):
+    promoted, _, last = promotion_weeks(reactive)
+    assert last[promoted == 1].mean() < last.mean() - 4 * last.std() / promoted.sum() ** 0.5
+
+
+def test_prices_under_observed_confounding_move_as_often_as_under_latent(reactive):
+    latent = simulate_retail(6, scale=0.1)
+    for one, other in ((reactive, latent), (latent, reactive)):
+        rates = [(np.diff(w.price, axis=-1) != 0)[~np.isnan(np.diff(w.price, axis=-1))].mean() for w in (one, other)]
+        assert rates[0] == pytest.approx(rates[1], rel=0.25)
+
+
+def test_a_year_begins_at_a_price_that_no_sales_have_swayed(reactive):
+    """Sales before the recorded year are in nobody's history: the list price moves by chance alone."""
+    exogenous = simulate_retail(6, scale=0.1, confounding=0.0)
+    weeks = np.flatnonzero(np.diff(reactive.calendar.week_year, prepend=0))
+    np.testing.assert_array_equal(reactive.regular_price[..., weeks], exogenous.regular_price[..., weeks])
+
+
+def test_items_of_an_observed_world_are_the_same_in_any_catalogue(reactive):
+    from simulators.retail import catalogue_of
+
+    few = catalogue_of(reactive.catalogue.department[[3, 70]], reactive.catalogue.number[[3, 70]])
+    part = simulate_retail(6, confounding="observed", catalogue=few)
+    np.testing.assert_array_equal(part.price, reactive.price[[3, 70]])
+    np.testing.assert_array_equal(part.sales, reactive.sales[[3, 70]])
