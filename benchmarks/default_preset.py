@@ -26,6 +26,7 @@ from costar_cli.panel.store import read_dataset
 from costar_cli.panel.tensors import PanelTensors
 from costar_cli.reporting import NullReporter
 from costar_cli.train.checkpoint import Checkpoint
+from costar_cli.train.identity import RunIdentity
 from costar_cli.train.loop import train_members
 from costar_cli.train.runtime import Runtime
 
@@ -58,7 +59,7 @@ def stages(dataset: Dataset, runtime: Runtime, seed: int) -> dict[str, Stage]:
 
 def epoch_s(stage: Stage, runtime: Runtime, folder: Path) -> float:
     """Return the seconds of one epoch of one member."""
-    run_state = Checkpoint(folder / f"{stage.name}.h5", "benchmark", reporter=NullReporter())
+    run_state = Checkpoint(folder / f"{stage.name}.h5", RunIdentity("benchmark"), reporter=NullReporter())
     start = time.perf_counter()
     train_members(stage, 1, runtime, run_state, NullReporter())
     return time.perf_counter() - start

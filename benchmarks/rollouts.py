@@ -34,7 +34,7 @@ from costar_cli.methods.base import EncodesOnce
 from costar_cli.panel import Dataset, Panel, Part, Queries
 from costar_cli.panel.tumor import simulate_tumor
 from costar_cli.reporting import NullReporter
-from costar_cli.train import finetune
+from costar_cli.train import RunIdentity, finetune
 
 __all__ = ["answer_all", "cut_off", "fitted", "main"]
 
@@ -59,7 +59,7 @@ def fitted(name: str, dataset: Dataset) -> FittedModel:
             domain="source",
             start=None,
             checkpoint=Path(folder) / "run.h5",
-            fingerprint="",
+            identity=RunIdentity(""),
             reporter=NullReporter(),
             method=METHODS[name],
             settings=METHOD_SETTINGS[name]() if name in METHOD_SETTINGS else None,

@@ -56,8 +56,9 @@ Verbs find their inputs there and write their outputs there; every input and out
 `simulate`, `pretrain`, `finetune` and `evaluate` are build steps. With the same inputs, settings and version they say
 `up to date` and exit 0. A file made from something else is never replaced silently: `--overwrite` replaces it; the
 files that `whatif` is told to write are replaced with `--overwrite` alone. After an interruption the same
-command continues; `--fresh` starts over. One process at a time writes in a workspace. What `whatif --plan` reads is
-described under [plan files](concepts.md#plan-files).
+command continues, also with more `--epochs`; other settings exit 5 and list what differs, and `--fresh` starts over.
+One process at a time writes in a workspace. What `whatif --plan` reads is described under
+[plan files](concepts.md#plan-files).
 
 ## Output
 

@@ -6,13 +6,15 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from costar_cli.artifact import Artifact
+from costar_cli.artifact.digest import canonical_json
+from costar_cli.commands.session import flatten
 from costar_cli.config.models import Config, FinetuneConfig, RuntimeConfig
 from costar_cli.methods import METHODS, FittedModel
 from costar_cli.panel import Dataset
 from costar_cli.reporting import NullReporter, Reporter
-from costar_cli.train import Trained, checkpoint, finetune, loop
+from costar_cli.train import RunIdentity, Trained, checkpoint, finetune, loop
 
-__all__ = ["KilledError", "artifact_of", "die_at_step", "fit_method", "model_of"]
+__all__ = ["KilledError", "artifact_of", "die_at_step", "fit_method", "identity_of", "model_of"]
 
 
 def fit_method(
@@ -26,6 +28,7 @@ def fit_method(
     start: FittedModel | None = None,
     run_state: Path | None = None,
     reporter: Reporter | None = None,
+    fresh: bool = False,
 ) -> Trained:
     """Fit a method; its run state is kept where one is named."""
     with TemporaryDirectory() as folder:
@@ -36,11 +39,18 @@ def fit_method(
             domain=domain,
             start=start,
             checkpoint=run_state or Path(folder) / "run.h5",
-            fingerprint="f",
+            identity=identity_of(config, settings),
             reporter=reporter or NullReporter(),
             method=METHODS[method],
             settings=settings,
+            fresh=fresh,
         )
+
+
+def identity_of(config: Config, settings: Config | None = None) -> RunIdentity:
+    """Return the identity of a run with these settings."""
+    facts = {**config.model_dump(mode="json"), "settings": settings.model_dump(mode="json") if settings else {}}
+    return RunIdentity(canonical_json(facts).decode(), settings=flatten(facts))
 
 
 def artifact_of(trained: Trained, digest: str = "d") -> Artifact:

@@ -166,6 +166,7 @@ class Bench:
         data, path = self.data_file(seed), self._encoder(seed, contender)
 
         def make(step: BuildStep, overwrite: bool) -> None:
+            _forget_other_run(session, step, overwrite=overwrite)
             make_encoder(session, data, step, overwrite=overwrite, fresh=False)
 
         return Piece("encoder", path, session, partial(plan_encoder, session, data, path), make)
@@ -175,7 +176,8 @@ class Bench:
         plan = partial(plan_model, session, files, contender.method, domain)  # type: ignore[arg-type]
         report = files.out.with_name(files.out.name.replace("model", "scores", 1))
 
-        def make(_: BuildStep, overwrite: bool) -> None:
+        def make(step: BuildStep, overwrite: bool) -> None:
+            _forget_other_run(session, step, overwrite=overwrite)
             make_model(session, plan(), overwrite=overwrite, fresh=False)
 
         def inputs() -> EvaluationInputs:
@@ -214,6 +216,17 @@ class Bench:
         if cell.contender is not None:
             settings = with_values(settings, cell.contender.changes)
         return Session(self._out, self.workspace(cell.seed), settings, self.reporter)
+
+
+def _forget_other_run(session: Session, step: BuildStep, *, overwrite: bool) -> None:
+    """Forget the interrupted run of something else, where `--overwrite` allows to replace what it would have made."""
+    from costar_cli.train import forget_runs
+
+    if not overwrite:
+        return
+    with session.workspace.lock():
+        if forget_runs(session.workspace.run_state(step.path), unless=step.fingerprint):
+            session.reporter.note("an interrupted run of other inputs or settings is forgotten")
 
 
 def with_values(settings: "Settings", values: Mapping[str, object]) -> "Settings":

@@ -115,7 +115,7 @@ def make_encoder(
             session.settings[PretrainConfig],
             session.settings[RuntimeConfig],
             checkpoint=session.workspace.run_state(step.path),
-            fingerprint=step.fingerprint,
+            identity=step.identity,
             reporter=session.reporter,
             fresh=fresh,
         )

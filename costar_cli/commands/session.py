@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from costar_cli.artifact import Artifact
     from costar_cli.config.models import Config
     from costar_cli.config.resolve import Settings
+    from costar_cli.train import RunIdentity
 
     Flags = Mapping[type[Config], Mapping[str, object]]
 
@@ -154,6 +155,13 @@ class BuildStep:
     parents: Mapping[str, str]
     config: Mapping[str, Any]
     fingerprint: str
+
+    @property
+    def identity(self) -> "RunIdentity":
+        """Return what an interrupted run must share with this one to be continued."""
+        from costar_cli.train import RunIdentity
+
+        return RunIdentity(self.fingerprint, self.parents, flatten(self.config))
 
     def find(self, *, overwrite: bool, again: bool = False) -> "Artifact | None":
         """Return the header of the file if it is up to date, None if it is to be made.

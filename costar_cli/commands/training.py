@@ -232,7 +232,7 @@ def _train(session: Session, plan: ModelPlan, *, fresh: bool) -> "Trained":
         domain=plan.domain,
         start=start,
         checkpoint=session.workspace.run_state(files.out),
-        fingerprint=plan.step.fingerprint,
+        identity=plan.step.identity,
         reporter=session.reporter,
         fresh=fresh,
         method=method,
@@ -243,6 +243,7 @@ def _train(session: Session, plan: ModelPlan, *, fresh: bool) -> "Trained":
 def store_trained(session: Session, step: BuildStep, trained: "Trained", *, overwrite: bool) -> "Artifact":
     """Write what was trained, and forget the run's state."""
     from costar_cli.artifact import write_artifact
+    from costar_cli.train import forget_runs
 
     artifact = write_artifact(
         step.path,
@@ -252,9 +253,7 @@ def store_trained(session: Session, step: BuildStep, trained: "Trained", *, over
         parents=trained.parents,
         overwrite=overwrite,
     )
-    state = session.workspace.run_state(step.path)
-    for path in [state, *state.parent.glob(f"{state.stem}.*{state.suffix}")]:
-        path.unlink(missing_ok=True)
+    forget_runs(session.workspace.run_state(step.path))
     session.out.wrote(step.kind, step.path, artifact.digest)
     return artifact
 

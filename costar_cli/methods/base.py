@@ -42,6 +42,10 @@ class Stage(Protocol):
         """Return which weights to keep: those of the `last` epoch or of the `best` one."""
 
     @property
+    def scheduled(self) -> bool:
+        """Return whether a step depends on how many epochs there will be: then a run cannot be made longer."""
+
+    @property
     def drop_last(self) -> bool:
         """Return whether an incomplete last batch is left out."""
 

@@ -10,9 +10,13 @@ __all__ = ["Pace", "PlainStage"]
 
 
 class PlainStage:
-    """A stage that keeps the best weights as they are, on complete passes over its rows, without gradient clipping."""
+    """A stage that keeps the best weights as they are, on complete passes over its rows, without gradient clipping.
+
+    Its steps do not depend on the number of epochs.
+    """
 
     keep: str = "best"
+    scheduled: bool = False
     drop_last: bool = False
     max_grad_norm: float | None = None
 

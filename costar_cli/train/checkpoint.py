@@ -3,30 +3,59 @@
 import signal
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, NoReturn, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from costar_cli.artifact import read_artifact, write_artifact
-from costar_cli.errors import ArtifactError
+from costar_cli.artifact import Artifact, read_artifact, read_header, write_artifact
+from costar_cli.errors import ArtifactError, MismatchError
+from costar_cli.methods.base import Stage
 from costar_cli.methods.members import Params
 from costar_cli.reporting import Reporter
 from costar_cli.train.group import GroupState, MemberRecord
+from costar_cli.train.identity import RunIdentity
 
-__all__ = ["Checkpoint", "FinishedGroup", "Interrupt"]
+__all__ = ["Checkpoint", "FinishedGroup", "Interrupt", "forget_runs", "stage_checkpoint"]
+
+Arrays = dict[str, NDArray[np.generic]]
+
+
+class SavedGroup(NamedTuple):
+    """Members whose training can go on: where they are, and `GroupState.to_arrays`."""
+
+    position: dict[str, Any]
+    arrays: Arrays
+
+    @classmethod
+    def of(cls, state: GroupState) -> "SavedGroup":
+        """Save a group."""
+        records = [asdict(record) for record in state.records]
+        position = {"members": state.members, "epoch": state.epoch, "step": state.step, "records": records}
+        return cls(position, state.to_arrays())
+
+    def restore(self, state: GroupState) -> None:
+        """Put a fresh group where this one is."""
+        state.load_arrays(self.arrays)
+        state.epoch, state.step = self.position["epoch"], self.position["step"]
+        state.records = [MemberRecord(**record) for record in self.position["records"]]
 
 
 class FinishedGroup(NamedTuple):
-    """Members whose training is complete: the weights to return `[members,...]` and their histories."""
+    """Members whose training is complete: the weights to return `[members,...]`, their histories.
+
+    `end` is their state at the end where only the number of epochs ended them: with more epochs they go on from there.
+    """
 
     members: list[int]
     kept: Params
     records: list[MemberRecord]
+    end: SavedGroup | None = None
 
 
 class Interrupt:
@@ -71,48 +100,58 @@ class Checkpoint:
     """The run state of one training stage.
 
     Args:
-        path: file of the run state; removed when the stage is complete.
-        fingerprint: of inputs, config and version; a state of another fingerprint is not continued.
-        seconds: least time between two saves.
-        fresh: start over, whatever is there.
+        path: file of the run state.
+        identity: of the run. A state of another run is not continued, except by one that only has more epochs.
         reporter: told when a run continues.
+        stage: what is trained: its epochs, and whether a schedule spans them.
+        seconds: least time between two saves.
+        followed: a later stage has begun from what this one ended with.
+
+    Raises:
+        MismatchError: the interrupted run had other inputs or settings; listing them.
     """
 
     def __init__(
-        self, path: Path, fingerprint: str, *, reporter: Reporter, seconds: float = 15.0, fresh: bool = False
+        self,
+        path: Path,
+        identity: RunIdentity,
+        *,
+        reporter: Reporter,
+        stage: Stage | None = None,
+        seconds: float = 15.0,
+        followed: bool = False,
     ) -> None:
-        self._path, self._fingerprint, self._seconds = path, fingerprint, seconds
-        self._reporter = reporter
+        self._path, self._identity, self._seconds = path, identity, seconds
+        self._reporter, self._stage, self._followed = reporter, stage, followed
         self._saved_at = time.monotonic()
         self._finished: list[FinishedGroup] = []
-        self._pending: tuple[dict[str, Any], dict[str, NDArray[np.generic]]] | None = None
-        if fresh:
-            self.remove()
-        elif path.exists():
+        self._waiting: list[SavedGroup] = []  # groups that an earlier run left unfinished, not yet restored
+        if path.exists():
             self._load(reporter)
 
     def finished_groups(self) -> list[FinishedGroup]:
         """Return the groups that an earlier run completed."""
         return list(self._finished)
 
-    def pending_members(self) -> list[int]:
-        """Return the members that an earlier run was training when it ended."""
-        return [] if self._pending is None else list(self._pending[0]["members"])
+    def pending_groups(self) -> list[list[int]]:
+        """Return the groups of members that an earlier run left unfinished."""
+        return [list(group.position["members"]) for group in self._waiting]
 
     def restore(self, state: GroupState) -> None:
-        """Continue the group that an earlier run left unfinished, if this is it."""
-        if self._pending is None or self._pending[0]["members"] != state.members:
-            return
-        meta, arrays = self._pending
-        state.load_arrays(arrays)
-        state.epoch, state.step = meta["epoch"], meta["step"]
-        state.records = [MemberRecord(**record) for record in meta["records"]]
-        self._pending = None
+        """Continue the group that an earlier run left unfinished, if this is one."""
+        for group in self._waiting:
+            if group.position["members"] == state.members:
+                group.restore(state)
+                self._waiting.remove(group)
+                return
 
     def finish(self, state: GroupState) -> FinishedGroup:
         """Remember a complete group."""
         kept = {n: v.cpu() for n, v in state.kept.items()}
-        self._finished.append(FinishedGroup(state.members, kept, state.records))
+        goes_on = not (state.done or self._why_no_longer())
+        self._finished.append(
+            FinishedGroup(state.members, kept, state.records, SavedGroup.of(state) if goes_on else None)
+        )
         self._write(None)
         return self._finished[-1]
 
@@ -128,27 +167,43 @@ class Checkpoint:
             self._reporter.note(f"progress is saved at epoch {state.epoch + 1}, step {state.step + 1}")
             raise KeyboardInterrupt
 
-    def remove(self) -> None:
-        """Forget the run."""
-        self._path.unlink(missing_ok=True)
+    @property
+    def _epochs(self) -> int | None:
+        return self._stage.config.epochs if self._stage else None
+
+    def _why_no_longer(self) -> str | None:
+        """Return why more epochs would make this stage another one from its first step on, if they would."""
+        if self._stage is None:
+            return None
+        if self._stage.config.updates is not None:
+            return f"stage `{self._stage.name}` lasts a number of `updates`, of which epochs are equal shares"
+        if self._stage.scheduled:
+            return f"the balancing of stage `{self._stage.name}` follows a schedule over all epochs"
+        return None
 
     def _write(self, state: GroupState | None) -> None:
-        arrays: dict[str, NDArray[np.generic]] = {}
+        arrays: Arrays = {}
         for index, group in enumerate(self._finished):
             arrays |= {f"finished/{index}/{name}": value.numpy() for name, value in group.kept.items()}
+            arrays |= _under(f"end/{index}", group.end.arrays if group.end else {})
+        for index, waiting in enumerate(self._waiting):
+            arrays |= _under(f"waiting/{index}", waiting.arrays)
+        current = None if state is None else SavedGroup.of(state)
         meta: dict[str, Any] = {
-            "fingerprint": self._fingerprint,
-            "finished": [{"members": g.members, "records": [asdict(r) for r in g.records]} for g in self._finished],
-            "current": None,
+            **self._identity.to_json(),
+            "epochs": self._epochs,
+            "finished": [
+                {
+                    "members": group.members,
+                    "records": [asdict(record) for record in group.records],
+                    "end": group.end.position if group.end else None,
+                }
+                for group in self._finished
+            ],
+            "waiting": [waiting.position for waiting in self._waiting],
+            "current": None if current is None else current.position,
         }
-        if state is not None:
-            arrays |= {f"current/{name}": value for name, value in state.to_arrays().items()}
-            meta["current"] = {
-                "members": state.members,
-                "epoch": state.epoch,
-                "step": state.step,
-                "records": [asdict(record) for record in state.records],
-            }
+        arrays |= _under("current", current.arrays if current else {})
         self._path.parent.mkdir(parents=True, exist_ok=True)
         write_artifact(self._path, kind="run-state", arrays=arrays, meta=meta, overwrite=True)
         self._saved_at = time.monotonic()
@@ -159,24 +214,93 @@ class Checkpoint:
         except ArtifactError as error:
             reporter.warn(f"the run state is unreadable and is not continued: {error.problem}")
             return
-        if artifact.meta["fingerprint"] != self._fingerprint:
-            reporter.note("inputs or settings changed since the interrupted run: starting over")
-            return
-        for index, group in enumerate(artifact.meta["finished"]):
-            prefix = f"finished/{index}/"
-            params = {
-                name.removeprefix(prefix): torch.from_numpy(np.array(value))
-                for name, value in artifact.arrays.items()
-                if name.startswith(prefix)
-            }
+        meta = artifact.meta
+        longer = meta["fingerprint"] != self._identity.fingerprint and self._is_longer(meta)
+        for index, group in enumerate(meta["finished"]):
+            end = group.get("end")
+            saved = SavedGroup(end, _within(artifact, f"end/{index}")) if end else None
+            if longer and saved is not None:
+                self._waiting.append(saved)
+                continue
+            params = {name: torch.from_numpy(value) for name, value in _within(artifact, f"finished/{index}").items()}
             records = [MemberRecord(**record) for record in group["records"]]
-            self._finished.append(FinishedGroup(group["members"], params, records))
-        current = artifact.meta["current"]
+            self._finished.append(FinishedGroup(group["members"], params, records, saved))
+        if longer and self._waiting and self._followed:
+            self._refuse(meta, "a later stage has begun from what the shorter training ended with")
+        current = meta["current"]
         if current is not None:
-            arrays = {
-                n.removeprefix("current/"): np.array(v) for n, v in artifact.arrays.items() if n.startswith("current/")
-            }
-            self._pending = (current, arrays)
-            reporter.note(f"continuing at epoch {current['epoch'] + 1}, step {current['step'] + 1}")
+            self._waiting.insert(0, SavedGroup(current, _within(artifact, "current")))
+        self._waiting += [
+            SavedGroup(position, _within(artifact, f"waiting/{index}"))
+            for index, position in enumerate(meta.get("waiting", []))
+        ]
+        self._tell(reporter, f" with {self._epochs} epochs instead of {meta['epochs']}" if longer else "")
+
+    def _is_longer(self, meta: Mapping[str, Any]) -> bool:
+        """Return whether this stage has more epochs than in the interrupted run.
+
+        Raises:
+            MismatchError: the run differs in something else, or its steps depend on the number of epochs.
+        """
+        before = RunIdentity.from_json(meta)
+        if before is None or not self._identity.only_trains_longer(before):
+            self._refuse(meta)
+        if meta["epochs"] == self._epochs:
+            return False  # another network's epochs are more
+        if reason := self._why_no_longer():
+            self._refuse(meta, reason)
+        return True
+
+    def _refuse(self, meta: Mapping[str, Any], *reasons: str) -> NoReturn:
+        before = RunIdentity.from_json(meta)
+        lines = [] if before is None else self._identity.differences(before)
+        unknown = "what differs is unknown: the costar that was interrupted did not record its settings"
+        raise MismatchError(
+            "an interrupted run is here that had other inputs or settings",
+            where=str(self._path),
+            fix="continue it with those it had, or add `--fresh` to start over (`--overwrite` in a benchmark)",
+            details=[*(lines or [unknown]), *reasons],
+        )
+
+    def _tell(self, reporter: Reporter, how: str) -> None:
+        if self._waiting:
+            position = self._waiting[0].position
+            reporter.note(f"continuing at epoch {position['epoch'] + 1}, step {position['step'] + 1}{how}")
         elif self._finished:
             reporter.note(f"continuing after {sum(len(group.members) for group in self._finished)} finished members")
+
+
+def stage_checkpoint(path: Path, index: int) -> Path:
+    """Return the file of the run state of a fit's stage."""
+    return path if index == 0 else path.with_name(f"{path.stem}.{index}{path.suffix}")
+
+
+def forget_runs(path: Path, *, unless: str | None = None) -> bool:
+    """Remove the run states of all stages, and return whether there were any.
+
+    Args:
+        path: file of the first stage.
+        unless: keep them if they are of the run with this fingerprint.
+    """
+    if unless is not None and _is_of_run(path, unless):
+        return False
+    found = [file for file in (path, *path.parent.glob(f"{path.stem}.*{path.suffix}")) if file.exists()]
+    for file in found:
+        file.unlink(missing_ok=True)
+    return bool(found)
+
+
+def _is_of_run(path: Path, fingerprint: str) -> bool:
+    try:
+        return str(read_header(path).meta["fingerprint"]).partition("/")[0] == fingerprint
+    except (ArtifactError, OSError):
+        return False
+
+
+def _under(group: str, arrays: Arrays) -> Arrays:
+    return {f"{group}/{name}": value for name, value in arrays.items()}
+
+
+def _within(artifact: Artifact, group: str) -> Arrays:
+    prefix = f"{group}/"
+    return {n.removeprefix(prefix): np.array(v) for n, v in artifact.arrays.items() if n.startswith(prefix)}

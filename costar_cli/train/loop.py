@@ -51,7 +51,7 @@ def train_members(
         KeyboardInterrupt: the run was interrupted; its state is saved.
     """
     finished = checkpoint.finished_groups()
-    groups = _groups(members, runtime.group_size(members), finished, checkpoint.pending_members())
+    groups = _groups(members, runtime.group_size(members), finished, checkpoint.pending_groups())
     pace = _pace(stage)
     n_rounds = len(finished) + len(groups)
     with (
@@ -68,15 +68,14 @@ def train_members(
     return _assembled(finished, pace)
 
 
-def _groups(members: int, size: int, finished: list[FinishedGroup], pending: list[int]) -> list[list[int]]:
-    """Return the groups still to train: the one left unfinished first, then the rest, `size` at a time.
+def _groups(members: int, size: int, finished: list[FinishedGroup], pending: list[list[int]]) -> list[list[int]]:
+    """Return the groups still to train: those left unfinished first, then the rest, `size` at a time.
 
     The size may differ from that of the interrupted run: results do not depend on it.
     """
-    done = {member for group in finished for member in group.members} | set(pending)
+    done = {member for members in (*(group.members for group in finished), *pending) for member in members}
     rest = [member for member in range(members) if member not in done]
-    slices = [rest[first : first + size] for first in range(0, len(rest), size)]
-    return [pending, *slices] if pending else slices
+    return [*pending, *(rest[first : first + size] for first in range(0, len(rest), size))]
 
 
 def _assembled(finished: list[FinishedGroup], pace: Pace) -> TrainedMembers:

@@ -20,11 +20,12 @@ from costar_cli.panel.findings import shown
 from costar_cli.panel.support import Support
 from costar_cli.panel.tensors import PanelTensors
 from costar_cli.reporting import Reporter, warnings_of
-from costar_cli.train.checkpoint import Checkpoint
+from costar_cli.train.checkpoint import Checkpoint, forget_runs, stage_checkpoint
+from costar_cli.train.identity import RunIdentity
 from costar_cli.train.loop import TrainedMembers, train_members
 from costar_cli.train.runtime import Runtime
 
-__all__ = ["Trained", "finetune", "pretrain", "stage_checkpoint"]
+__all__ = ["Trained", "finetune", "pretrain"]
 
 HISTORY = ("train_loss", "validation_loss", "best_epoch")
 
@@ -44,7 +45,7 @@ def pretrain(
     runtime_config: RuntimeConfig,
     *,
     checkpoint: Path,
-    fingerprint: str,
+    identity: RunIdentity,
     reporter: Reporter,
     fresh: bool = False,
 ) -> Trained:
@@ -56,9 +57,11 @@ def pretrain(
     scaler = Scaler.fit(dataset.panel("source", "train"), dataset.schema)
     train, validation = _panels(dataset, "source", scaler, runtime)
     stage = PretrainStage(dataset.schema.dims, config, train, validation)
-    run = Checkpoint(checkpoint, fingerprint, reporter=reporter, fresh=fresh)
+    if fresh:
+        forget_runs(checkpoint)
+    run = Checkpoint(checkpoint, identity, reporter=reporter, stage=stage)
     trained = train_members(stage, config.members, runtime, run, reporter)
-    meta = _meta(dataset, trained.history, config.members, fingerprint, config, runtime)
+    meta = _meta(dataset, trained.history, config.members, identity.fingerprint, config, runtime)
     meta |= {
         "encoder": config.encoder.model_dump(),
         "method": "costar",
@@ -82,7 +85,7 @@ def finetune(
     domain: Domain,
     start: FittedModel | None,
     checkpoint: Path,
-    fingerprint: str,
+    identity: RunIdentity,
     reporter: Reporter,
     fresh: bool = False,
     method: Method | None = None,
@@ -97,14 +100,15 @@ def finetune(
         domain: `source` for the supervised stage, `target` for few-shot adaptation.
         start: a pretrained encoder, or the source model for `target`; none trains from scratch.
         checkpoint: file of the run state; later stages have files beside it.
-        fingerprint: of inputs, config and version.
+        identity: inputs, settings and version, which an interrupted run must share to be continued.
         reporter: hears of progress.
         fresh: start over instead of continuing an interrupted run.
         method: what to fit; COSTAR by default.
         settings: the method's own settings.
 
     Raises:
-        MismatchError: `start` was trained on other variables or horizon, or has fewer members than asked for.
+        MismatchError: `start` was trained on other variables or horizon, or has fewer members than asked for; an
+            interrupted run had other inputs or settings.
         UsageError: settings that contradict what to start from.
     """
     runtime, method = Runtime.resolve(runtime_config), method or METHODS["costar"]
@@ -118,12 +122,14 @@ def finetune(
         dataset.schema, dataset.horizon, domain, dataset.panels, scaler, config, settings, members, start,
         runtime.device, runtime.dtype,
     )  # fmt: skip
-    run = _StageRuns(checkpoint, fingerprint, fresh, runtime, reporter, members)
+    if fresh:
+        forget_runs(checkpoint)
+    run = _StageRuns(checkpoint, identity, runtime, reporter, members)
     fitted = run.fit(method, task)
     warnings = [*inherited, *fitted.warnings]
     for warning in warnings:
         reporter.warn(warning)
-    meta = _meta(dataset, fitted.meta.pop("history", run.history), members, fingerprint, config, runtime)
+    meta = _meta(dataset, fitted.meta.pop("history", run.history), members, identity.fingerprint, config, runtime)
     # counts of another data set say nothing of this one's
     before = start.meta if start is not None and same_data(start.parents, dataset.digest) is not False else {}
     n_train, n_validation = (dataset.panel(domain, split).n_subjects for split in ("train", "val"))
@@ -156,8 +162,7 @@ class _StageRuns:
     """Runs the stages of a fit one after another, each resumable: a finished one is read back, not run again."""
 
     checkpoint: Path
-    fingerprint: str
-    fresh: bool
+    identity: RunIdentity
     runtime: Runtime
     reporter: Reporter
     members: int
@@ -177,18 +182,18 @@ class _StageRuns:
             return fitted
 
     def _train(self, stage: Stage) -> TrainedMembers:
-        path = stage_checkpoint(self.checkpoint, len(self.stages))
-        mark = f"{self.fingerprint}/{len(self.stages)}/{stage.name}"
-        run = Checkpoint(path, mark, reporter=self.reporter, fresh=self.fresh)
+        index = len(self.stages)
+        run = Checkpoint(
+            stage_checkpoint(self.checkpoint, index),
+            self.identity.of_stage(index, stage.name),
+            reporter=self.reporter,
+            stage=stage,
+            followed=stage_checkpoint(self.checkpoint, index + 1).exists(),
+        )
         trained = train_members(stage, self.members, self.runtime, run, self.reporter)
         self.history = trained.history
         self.stages.append({"name": stage.name, **trained.meta})
         return trained
-
-
-def stage_checkpoint(path: Path, index: int) -> Path:
-    """Return the file of the run state of a fit's stage."""
-    return path if index == 0 else path.with_name(f"{path.stem}.{index}{path.suffix}")
 
 
 def _panels(dataset: Dataset, domain: Domain, scaler: Scaler, runtime: Runtime) -> tuple[PanelTensors, PanelTensors]:

@@ -17,7 +17,7 @@ from costar_cli.panel import Dataset, Panel, Queries
 from costar_cli.panel.linear_gaussian import simulate_linear
 from costar_cli.panel.tumor import simulate_tumor
 from costar_cli.reporting import NullReporter
-from costar_cli.train import Trained, finetune
+from costar_cli.train import RunIdentity, Trained, finetune
 from tests.methods.linear_worlds import random_dataset
 
 __all__ = [
@@ -126,7 +126,7 @@ def fit(
         domain=domain,
         start=start,
         checkpoint=path / "run.h5",
-        fingerprint="f",
+        identity=RunIdentity("f"),
         reporter=NullReporter(),
         method=registered(method),
         settings=settings,

@@ -9,7 +9,7 @@ import pytest
 from costar_cli.methods.stage import Pace
 from costar_cli.panel import Dataset
 from costar_cli.reporting import NullReporter
-from costar_cli.train import Runtime
+from costar_cli.train import RunIdentity, Runtime
 from costar_cli.train.checkpoint import Checkpoint
 from costar_cli.train.loop import train_members
 from tests.train.worlds import CPU, supervised_stage
@@ -33,7 +33,7 @@ class Diary(NullReporter):
 
 def test_what_progress_says_at_the_end_of_an_epoch_is_what_the_history_records(tumor_dataset: Dataset, tmp_path: Path):
     stage, diary = supervised_stage(tumor_dataset, epochs=3), Diary()
-    checkpoint = Checkpoint(tmp_path / "run.h5", "f", reporter=diary)
+    checkpoint = Checkpoint(tmp_path / "run.h5", RunIdentity("f"), reporter=diary)
     together = Runtime.resolve(CPU.model_copy(update={"group": 2}))
     history = train_members(stage, 2, together, checkpoint, diary).history
     ends = [said for said in diary.said if "validation_loss" in said]
@@ -50,7 +50,7 @@ def test_what_progress_says_at_the_end_of_an_epoch_is_what_the_history_records(t
 
 def test_progress_names_the_member_that_is_trained_alone(tumor_dataset: Dataset, tmp_path: Path):
     stage, diary = supervised_stage(tumor_dataset, epochs=1), Diary()
-    checkpoint = Checkpoint(tmp_path / "run.h5", "f", reporter=diary)
+    checkpoint = Checkpoint(tmp_path / "run.h5", RunIdentity("f"), reporter=diary)
     history = train_members(stage, 2, Runtime.resolve(CPU.model_copy(update={"group": 1})), checkpoint, diary).history
     said = {said["member"]: said["validation_loss"] for said in diary.said if "validation_loss" in said}
     assert said == {1: history["validation_loss"][0][0], 2: history["validation_loss"][1][0]}

@@ -9,7 +9,7 @@ import torch
 
 from costar_cli.panel import Dataset
 from costar_cli.reporting import NullReporter
-from costar_cli.train import Runtime, loop
+from costar_cli.train import RunIdentity, Runtime, loop
 from costar_cli.train.checkpoint import Checkpoint
 from costar_cli.train.group import GroupState
 from costar_cli.train.loop import train_members
@@ -52,16 +52,15 @@ def test_interrupt_saves_between_steps_and_the_run_continues(tumor_dataset: Data
     assert same(whole.arrays, run_pretrain(tumor_dataset, tmp_path / "cut").arrays)
 
 
-def test_a_run_with_other_settings_does_not_continue_the_old_state(tumor_dataset: Dataset, tmp_path: Path):
+def test_an_unreadable_state_is_not_continued_and_that_is_said(tumor_dataset: Dataset, tmp_path: Path):
     stage = supervised_stage(tumor_dataset)
     path = tmp_path / "run.h5"
-    first = Checkpoint(path, "old", reporter=NullReporter(), seconds=0)
+    first = Checkpoint(path, RunIdentity("f"), reporter=NullReporter(), seconds=0)
     train_members(stage, 1, Runtime.resolve(CPU), first, NullReporter())
-    assert len(Checkpoint(path, "old", reporter=NullReporter()).finished_groups()) == 1
-    assert Checkpoint(path, "new", reporter=NullReporter()).finished_groups() == []
+    assert len(Checkpoint(path, RunIdentity("f"), reporter=NullReporter()).finished_groups()) == 1
     path.write_bytes(b"garbage")
     reporter = NullReporter()
-    assert Checkpoint(path, "old", reporter=reporter).finished_groups() == []
+    assert Checkpoint(path, RunIdentity("f"), reporter=reporter).finished_groups() == []
     assert "unreadable" in reporter.warnings[0]
 
 

@@ -16,7 +16,7 @@ from costar_cli.methods.costar.pretraining import PretrainStage
 from costar_cli.methods.costar.supervised import SupervisedStage
 from costar_cli.panel import Dataset
 from costar_cli.reporting import NullReporter
-from costar_cli.train import Runtime, loop
+from costar_cli.train import RunIdentity, Runtime, loop
 from costar_cli.train.checkpoint import Checkpoint
 from costar_cli.train.group import GroupState, MemberRecord
 from costar_cli.train.loop import train_members
@@ -124,7 +124,7 @@ def test_kept_weights_are_those_of_the_epoch_that_the_stage_names(
 
     monkeypatch.setattr(loop, "finish_epoch", spy)
     stage = pretrain_stage(tumor_dataset, members=1, epochs=4, patience=9, keep=keep)
-    run = Checkpoint(tmp_path / "run.h5", "f", reporter=NullReporter())
+    run = Checkpoint(tmp_path / "run.h5", RunIdentity("f"), reporter=NullReporter())
     trained = train_members(stage, 1, Runtime.resolve(CPU), run, NullReporter())
     expected = seen[{"last": 3, "best": 1}[keep]]
     assert all(torch.equal(trained.params[n], expected[n]) for n in expected)
@@ -143,7 +143,7 @@ def test_divergence_is_one_clear_error(where, tumor_dataset: Dataset, tmp_path: 
         return (total * torch.inf if where == "loss" else (total - total.detach()).abs().sqrt()), state
 
     monkeypatch.setattr(stage, "loss", diverging)
-    run = Checkpoint(tmp_path / "run.h5", "f", reporter=NullReporter())
+    run = Checkpoint(tmp_path / "run.h5", RunIdentity("f"), reporter=NullReporter())
     with pytest.raises(TrainingError, match="not finite") as error:
         train_members(stage, 1, Runtime.resolve(CPU), run, NullReporter())
     assert error.value.where == "finetune, member 0, epoch 2, step 3"

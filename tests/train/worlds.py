@@ -12,7 +12,7 @@ from costar_cli.panel import Dataset, Scaler
 from costar_cli.panel.tensors import PanelTensors
 from costar_cli.reporting import NullReporter
 from costar_cli.train import Trained, finetune, pretrain
-from tests.fits import artifact_of
+from tests.fits import artifact_of, identity_of
 
 __all__ = [
     "CPU",
@@ -56,9 +56,10 @@ def supervised_stage(dataset: Dataset, **changes: object) -> SupervisedStage:
 
 
 def run_pretrain(dataset: Dataset, path: Path, runtime: RuntimeConfig | None = None, **changes: object) -> Trained:
+    fresh = bool(changes.pop("fresh", False))
     config = PRETRAIN.model_copy(update=changes)
-    run = {"checkpoint": path / "pretrain.h5", "fingerprint": "f", "reporter": NullReporter()}
-    return pretrain(dataset, config, runtime or RuntimeConfig(device="cpu"), **run)
+    run = {"checkpoint": path / "pretrain.h5", "identity": identity_of(config), "reporter": NullReporter()}
+    return pretrain(dataset, config, runtime or RuntimeConfig(device="cpu"), fresh=fresh, **run)
 
 
 def run_finetune(
@@ -70,7 +71,7 @@ def run_finetune(
 ) -> Trained:
     domain = changes.pop("domain", "source")
     config = FINETUNE.model_copy(update={"encoder": None if start else ENCODER, **changes})
-    run = {"checkpoint": path / "finetune.h5", "fingerprint": "f", "reporter": NullReporter()}
+    run = {"checkpoint": path / "finetune.h5", "identity": identity_of(config), "reporter": NullReporter()}
     return finetune(dataset, config, runtime or RuntimeConfig(device="cpu"), domain=domain, start=start, **run)
 
 

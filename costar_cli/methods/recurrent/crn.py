@@ -84,6 +84,7 @@ class CrnStage(RecurrentStage):
     ) -> None:
         super().__init__(name, make, network, training, train=train, validation=validation, start_R=start_R)
         self._balances, self._mode = alpha is not None, mode
+        self.scheduled = self._balances
         self._schedule = AlphaSchedule.over(alpha or 0.0, training, self.n_train, drop_last=self.drop_last)
 
     def objective(self, params_R: Params, state_R: Params, batch: Batch, masks: Masks) -> Tensor:

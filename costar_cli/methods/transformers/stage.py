@@ -62,6 +62,7 @@ class BalancedStage(PlainStage, ABC, Generic[NetworkT]):
     ) -> None:
         self.name, self.config = name, config
         self.objective = objective
+        self.scheduled = objective.balancing != "none"
         self.network = make().to(device)
         self.n_steps = n_steps
         self._make, self._dropout, self._start_R = make, dropout, start_R or {}
