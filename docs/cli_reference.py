@@ -72,6 +72,7 @@ Under `--json` stdout holds exactly one JSON document, also on failure, with the
 
 | member | meaning |
 |---|---|
+| `schema` | `name`, `costar.` and the verb (`costar.simulate.tumor`) or `costar.error`, and `version` |
 | `verb` | the verb, for example `simulate tumor` |
 | `status` | `done`, `up_to_date`, `failed` or `interrupted` |
 | `workspace` | the folder, or null |
@@ -81,6 +82,14 @@ Under `--json` stdout holds exactly one JSON document, also on failure, with the
 | `next` | commands to try next |
 | `warnings` | what may make the result wrong |
 | `error` | null, or `type`, `exit_code`, `problem`, `where`, `fix`, `details` |
+
+The JSON Schema (draft 2020-12) of all documents, `result` included, ships in the package:
+
+```sh
+python -c 'from importlib.resources import files; print(files("costar_cli") / "schemas" / "documents.json")'
+```
+
+Versions 1.x add members and take none away.
 """
 
 SETTINGS = """\

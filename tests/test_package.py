@@ -35,7 +35,12 @@ def test_wheel_holds_packages_types_and_published_tables_but_no_tests(wheel: Pat
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
     assert tops == {"costar_cli", "simulators"}
-    for expected in ("costar_cli/py.typed", "simulators/py.typed", "costar_cli/evaluate/published/zero_shot.csv"):
+    for expected in (
+        "costar_cli/py.typed",
+        "simulators/py.typed",
+        "costar_cli/evaluate/published/zero_shot.csv",
+        "costar_cli/schemas/documents.json",
+    ):
         assert expected in names
     assert len([name for name in names if name.endswith(".csv")]) == 5
 

@@ -10,7 +10,9 @@ from costar_cli.errors import CostarError
 from costar_cli.ui.tables import render_table
 from costar_cli.ui.text import dump_json, paint, plain
 
-__all__ = ["Output"]
+__all__ = ["DOCUMENT_VERSION", "Output"]
+
+DOCUMENT_VERSION = "1.0"  # of schemas/documents.json: additions make it 1.1
 
 
 class Output:
@@ -117,7 +119,9 @@ class Output:
 
     def _finish(self, status: str, *, result: object = None, error: Mapping[str, object] | None = None) -> None:
         if self.json and not self.finished:
-            document = {**self._document, "status": status, "warnings": self.warnings, "error": error}
+            name = "error" if error else str(self._document["verb"]).replace(" ", ".")
+            schema = {"name": f"costar.{name}", "version": DOCUMENT_VERSION}
+            document = {"schema": schema, **self._document, "status": status, "warnings": self.warnings, "error": error}
             if result is not None:
                 document["result"] = result
             _write(sys.stdout, dump_json(document) + "\n")

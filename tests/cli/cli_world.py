@@ -5,10 +5,14 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from jsonschema import Draft202012Validator
+
 REPOSITORY = Path(__file__).resolve().parents[2]
+DOCUMENTS = Draft202012Validator(json.loads(files("costar_cli").joinpath("schemas/documents.json").read_text("utf-8")))
 TINY_COHORT = [
     *("--train", "24", "--val", "8", "--test", "6", "--target-train", "8", "--target-val", "6", "--target-test", "5"),
     *("--steps", "12", "--horizon", "3", "--seed", "1"),
@@ -28,8 +32,10 @@ class Run:
 
     @property
     def document(self) -> dict[str, Any]:
-        """The one JSON document on stdout; anything else there is an error."""
-        return json.loads(self.out, parse_constant=_refuse)
+        """The one JSON document on stdout, as the shipped schema has it; anything else there is an error."""
+        document = json.loads(self.out, parse_constant=_refuse)
+        DOCUMENTS.validate(document)
+        return document
 
 
 def _refuse(constant: str) -> None:

@@ -50,6 +50,7 @@ def test_json_is_one_document_with_everything(capsys: pytest.CaptureFixture[str]
     say_everything(Output("verb", json=True))
     out, err = capsys.readouterr()
     assert json.loads(out) == {
+        "schema": {"name": "costar.verb", "version": "1.0"},
         "verb": "verb",
         "status": "done",
         "workspace": None,
