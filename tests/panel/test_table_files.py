@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from costar_cli.errors import DataError
+from costar_cli.panel.tables.files import open_files
 from tests.panel.table_worlds import ingest, problems, save, ward
 
 BAD_FILES: list[tuple[str, bytes | None, str, str]] = [
@@ -37,6 +38,12 @@ def test_files_that_are_no_tables_are_named(name: str, content: bytes | None, pr
     assert len(lines) == 1
     assert name in lines[0]
     assert fix in lines[0]
+
+
+def test_names_of_columns_may_hold_what_only_some_call_a_new_line(tmp_path: Path):
+    path = tmp_path / "ward.csv"
+    path.write_text("patient,a\x0cb,c\x85d,e\u2028f\n1,2,3,4\n", "utf-8")
+    assert list(open_files([path])[0].types) == ["patient", "a\x0cb", "c\x85d", "e\u2028f"]
 
 
 def test_a_folder_is_no_table(tmp_path: Path):

@@ -1,6 +1,7 @@
 """Table files as lazy scans: CSV and Parquet that anybody may have written, bounded and checked (polars)."""
 
 import csv
+import io
 import json
 import subprocess
 import sys
@@ -140,12 +141,12 @@ def _open_csv(path: Path) -> TableFile:
         if error.start < len(head) - 4 or len(head) < HEAD_BYTES:
             raise _not_utf8(path) from None
         text = head[: error.start].decode("utf-8-sig")
-    first = text.lstrip("\r\n").splitlines()[:1]
-    if not first or not first[0].strip():
+    first = io.StringIO(text.lstrip("\r\n"), newline="").readline()  # str.splitlines also cuts at form feeds
+    if not first.strip():
         raise DataError("the file has no header", where=str(path), fix="name the columns in the first line")
-    separator = max(SEPARATORS, key=first[0].count)
+    separator = max(SEPARATORS, key=first.count)
     try:
-        header = next(csv.reader(text.splitlines(keepends=True), delimiter=separator, strict=True))
+        header = next(csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True))
     except (csv.Error, StopIteration) as error:
         raise DataError(f"the header is no CSV: {error}", where=str(path), fix="save it as CSV in UTF-8") from None
     with collected(path):
