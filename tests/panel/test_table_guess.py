@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costar_cli.config.table import TableSchema
-from costar_cli.config.table_file import parse_schema
+from costar_cli.config.table_file import open_guesses, parse_schema
 from costar_cli.errors import CostarError, DataError
 from costar_cli.panel import Part
 from costar_cli.panel.tables.guess import guess_schema
@@ -162,6 +162,9 @@ def test_any_table_gives_toml_or_a_plain_complaint(
         return
     tables = tomllib.loads(text)
     assert set(tables["columns"]) <= {name.strip() for name in names}
+    asked = [column for column in tables["columns"].values() if column["role"] in ("treatment", "outcome")]
+    assert len(open_guesses(text)) >= len(asked)
+    assert all("missing" not in column for column in asked)
     with suppress(CostarError):
         assert ingest(path, parse_schema(tables)).panels
 
