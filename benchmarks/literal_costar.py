@@ -158,6 +158,8 @@ class LiteralPretrainer:
         self.adam = torch.optim.Adam([*self.encoder.parameters(), *self.predictor.parameters()], lr=1e-3)
 
     def step(self, history: Tensor, statics: Tensor, active: Tensor) -> float:
+        """Augment twice, update the momentum encoder, contrast, take an optimiser step."""
+
         def augment(u: Tensor) -> Tensor:
             for transform in ("scale", "shift", "jitter"):
                 if torch.rand(()) < 0.5:
@@ -165,11 +167,21 @@ class LiteralPretrainer:
                     u = u * (1 + noise) if transform == "scale" else u + noise
             return u
 
-        views = augment(history), augment(history)
+        loss = self.loss((augment(history), augment(history)), statics, active)
+        self.adam.zero_grad()
+        loss.backward()
+        self.adam.step()
+        return loss.item()
+
+    def loss(
+        self, views: tuple[Tensor, Tensor], statics: Tensor, active: Tensor, contrasted: Tensor | None = None
+    ) -> Tensor:
+        """Return the loss of two views, over all active positions or those given; the momentum encoder moves first."""
+        contrasted = active if contrasted is None else contrasted
 
         def encode(encoder: LiteralEncoder, view: Tensor) -> list[Tensor]:
             z, components = encoder(view, statics, active)
-            return [representation[active] for representation in (z, *components)]
+            return [representation[contrasted] for representation in (z, *components)]
 
         queries = [[self.predictor(r) for r in encode(self.encoder, view)] for view in views]
         with torch.no_grad():
@@ -178,8 +190,4 @@ class LiteralPretrainer:
             keys = [encode(self.momentum, view) for view in views]
         kinds = zip(*queries, *keys, strict=True)
         pair = [literal_info_nce(q1, k2, 1.0) + literal_info_nce(q2, k1, 1.0) for q1, q2, k1, k2 in kinds]
-        loss = pair[0] + torch.stack(pair[1:]).mean()
-        self.adam.zero_grad()
-        loss.backward()
-        self.adam.step()
-        return loss.item()
+        return pair[0] + torch.stack(pair[1:]).mean()

@@ -239,11 +239,10 @@ def _estimate(parts: Sequence[tuple[Floats, Floats, int]], weights_BN: Floats) -
         rmse_BH, moved_HBN = _rmse(sums_RNH, count_NH, weights_BN)
         total_BH += sign * rmse_BH
         influence_HBN += sign * moved_HBN
-    n_units = weights_BN.shape[1]
     value_BK = np.column_stack([total_BH, average_over_steps(total_BH)])
     influence_KBN = np.concatenate([influence_HBN, influence_HBN[:AVERAGED_STEPS].mean(axis=0)[None]])
     squares_BK = (influence_KBN**2 * weights_BN).sum(axis=-1).T
-    error_BK = np.sqrt(squares_BK * n_units / (n_units - 1))
+    error_BK = np.sqrt(squares_BK)
     largest = max(_scale(sums, count) for sums, count, _ in parts)
     return value_BK, np.where(error_BK <= _ROUNDING * largest, 0.0, error_BK)
 

@@ -144,7 +144,7 @@ def test_interval_and_p_value_are_those_of_a_plain_loop_over_resamples():
                 total = c_NH[drawn, h].sum()
                 a, b = ((v[unit, h] / total - c_NH[unit, h] / total * r[h] ** 2) / (2 * r[h]) for v, r in both(roots))
                 own_N[place] += (a - b) / a_NH.shape[1]
-        return (roots[0] - roots[1]).mean(), np.sqrt((own_N**2).sum() * len(drawn) / (len(drawn) - 1))
+        return (roots[0] - roots[1]).mean(), np.sqrt((own_N**2).sum())
 
     estimate, error = difference(np.arange(24))
     pivots = []

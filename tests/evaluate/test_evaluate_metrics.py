@@ -62,10 +62,12 @@ def test_squared_error_is_summed_over_outcomes_and_the_divisor_does_not_count_th
     assert errors.outcome_rmse()[0, 0] == pytest.approx([3 / np.sqrt(2), 4 / np.sqrt(2)])
 
 
-def test_denominator_divides_each_outcome():
+def test_denominator_divides_each_outcome_of_members_and_of_their_mean():
     queries = two_rows([[[0.0, 0.0]], [[0.0, 0.0]]], [[True], [True]])
-    errors = errors_of([[[[3.0, 8.0]], [[3.0, 8.0]]]], queries, horizon=1, denominator=[3.0, 4.0])
-    assert errors.rmse()[0, 0] == pytest.approx(np.sqrt(1 + 4))
+    prediction = [[[[3.0, 8.0]], [[3.0, 8.0]]], [[[9.0, 0.0]], [[9.0, 0.0]]]]
+    errors = errors_of(prediction, queries, horizon=1, denominator=[3.0, 4.0])
+    assert errors.rmse()[:, 0] == pytest.approx([np.sqrt(1 + 4), 3])
+    assert errors.ensemble_rmse() == pytest.approx([np.sqrt(4 + 1)])
 
 
 def test_ensemble_is_the_error_of_the_mean_prediction():

@@ -135,6 +135,37 @@ def test_without_noise_a_rollout_is_the_one_step_prediction_repeated(dataset, mo
                 a = torch.cat([a, torch.zeros(1, 2)])
 
 
+@pytest.mark.parametrize("length", [12, 4])
+def test_futures_add_the_residual_of_the_step_that_they_were_predicted_from(dataset, model, length):
+    """All subjects held out have the same residual at a position, so that it does not matter who is drawn."""
+    value_RKTE = model.params["residuals.value"]
+    position_T1, output_E = torch.arange(value_RKTE.shape[2])[:, None], torch.arange(value_RKTE.shape[3])
+    residual_TE = 0.5 * torch.sin(1.3 * position_T1 + output_E)
+    last = min(length, len(residual_TE)) - 1
+    changed = {
+        "residuals.value": residual_TE.expand_as(value_RKTE).contiguous(),
+        "residuals.length": torch.full_like(model.params["residuals.length"], last + 1),
+    }
+    timed = replace(model, params=model.params | changed)
+    panel = dataset.panel("target", "test")
+    queries = ask(timed, panel, n=10)
+    assert len(set(queries.origin.tolist())) > 3
+    rolled = timed.rollout(panel, queries)
+    seen = timed.encode(panel).panel
+    for row, (n, origin) in enumerate(zip(queries.subject.tolist(), queries.origin.tolist(), strict=True)):
+        network = member_network(timed.makes()["network"], timed.params_of("network"), 1)
+        x, a, y = (series[n, : origin + 1].clone() for series in (seen.x_NTX, seen.a_NTA, seen.y_NTY))
+        for h in range(timed.horizon):
+            a[-1] = torch.from_numpy(queries.plan[row, h])
+            inputs = torch.cat([a, x, y, seen.v_NV[n].expand(len(y), -1)], dim=-1)[:, None]
+            predicted = network.head(network.run(inputs).outputs[0, -1, 0])
+            found = timed.scaler.scale_outcomes(rolled[1, row, h])
+            np.testing.assert_allclose(found, predicted[:2], rtol=1e-3, atol=1e-4)
+            noisy = predicted + residual_TE[min(origin + h, last)]
+            y, x = torch.cat([y, noisy[None, :2]]), torch.cat([x, noisy[None, 2:]])
+            a = torch.cat([a, torch.zeros(1, 2)])
+
+
 def test_more_futures_leave_less_noise_and_the_same_mean(dataset, model):
     panel = dataset.panel("target", "test")
     queries = ask(model, panel, n=30)

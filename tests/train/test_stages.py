@@ -48,23 +48,15 @@ def test_validation_leaves_parameters_and_momentum_encoder_unchanged(tumor_datas
     assert all(torch.equal(before[n], v) for n, v in (params | state).items())
 
 
-def test_untrained_loss_is_near_the_guessing_reference(tumor_dataset: Dataset):
-    stage = pretrain_stage(tumor_dataset)
-    params, state = start(stage)
-    loss, _ = stage.loss(params, state, ROWS, [Stream(r) for r in range(2)])
-    positions = (tumor_dataset.panel("source", "train").length[:16] - 1).sum()
-    assert loss.tolist() == pytest.approx([8 * math.log(positions)] * 2, rel=0.1)
-    assert stage.reference() == pytest.approx(8 * math.log(positions), rel=0.02)
-    without, _ = pretrain_stage(tumor_dataset, components=False).loss(
-        params, state, ROWS, [Stream(r) for r in range(2)]
-    )
-    assert without.tolist() == pytest.approx([4 * math.log(positions)] * 2, rel=0.1)
-
-
-def test_contrast_of_a_subset_of_positions_counts_that_many(tumor_dataset: Dataset):
-    params, state = start(pretrain_stage(tumor_dataset))
-    loss, _ = pretrain_stage(tumor_dataset, max_contrast=20).loss(params, state, ROWS, [Stream(r) for r in range(2)])
-    assert loss.tolist() == pytest.approx([8 * math.log(20)] * 2, rel=0.15)
+def test_guessing_reference_is_the_logarithm_of_the_positions_of_a_mean_batch(tumor_dataset: Dataset):
+    length = tumor_dataset.panel("source", "train").length
+    positions = 16 * float(length.mean() - 1)
+    assert pretrain_stage(tumor_dataset).reference() == pytest.approx(8 * math.log(positions))
+    assert pretrain_stage(tumor_dataset, components=False).reference() == pytest.approx(4 * math.log(positions))
+    assert pretrain_stage(tumor_dataset, temperature=0.5).reference() == pytest.approx(4 * math.log(positions))
+    assert pretrain_stage(tumor_dataset, max_contrast=20).reference() == pytest.approx(8 * math.log(20))
+    held_out = tumor_dataset.panel("source", "val").length - 1
+    assert pretrain_stage(tumor_dataset).reference(validation=True) == pytest.approx(8 * math.log(held_out.sum()))
 
 
 def test_uniform_supervised_loss_is_the_masked_squared_error(tumor_dataset: Dataset):
