@@ -66,6 +66,7 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
     """Answer a question and show the answer."""
     question.check()
     session.read("dataset", data, "dataset", MAKE_DATA)
+    from costar_cli.panel.compatible import require_compatible
     from costar_cli.panel.store import read_dataset
     from costar_cli.whatif import estimate_outcomes, parse_plans
     from costar_cli.whatif.strict_json import read_bounded
@@ -76,6 +77,8 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
     named = name_models(models or _default_models(session.workspace, domain), session.workspace.root)
     headers = {name: session.read(name, path, "model", MAKE_MODEL) for name, path in named.items()}
     loaded = load_models(session, headers, named)
+    for one in loaded:  # before the plan: names of levels that the model does not have are not the plan's fault
+        require_compatible(dataset, one.model.schema, model=f"model `{one.name}`")
     warnings = _warn_of_other_data(session, loaded, dataset.digest)
     horizon = min(one.model.horizon for one in loaded)
     place = "standard input" if str(question.plan) == "-" else str(question.plan)
@@ -93,7 +96,7 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
         reporter=session.reporter,
     )
     _show(session, report)
-    report = replace(report, notes=(*warnings, *report.notes))
+    report = replace(report, notes=(*warnings, *report.notes), warnings=(*warnings, *report.warnings))
     digests = {"dataset": dataset.digest} | {f"model/{one.name}": one.header.digest for one in loaded}
     _write(session, question, report, digests, document)
     session.out.done(report.to_json())

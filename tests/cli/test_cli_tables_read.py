@@ -129,7 +129,7 @@ def test_models_are_compared_column_by_column_with_their_errors(trained: Path, p
     errors = {name: [row["error"] for row in rows if row["model"] == name] for name in ("model", "model-target")}
     text = call(*words, "--quiet").out
     table = text[: text.index("difference from")].splitlines()
-    header, last = (next(line.split() for line in table if line.startswith(word)) for word in ("plan", "RMSE"))
+    header, last = (next(line.split() for line in table if line.startswith(word)) for word in ("plan  ", "RMSE"))
     assert header == ["plan", "day", "model", "model-target", "truth"]
     found = [float(value) for value in last[1:]]
     wanted = [float(np.sqrt(np.mean(np.square(values)))) for values in errors.values()]

@@ -30,7 +30,7 @@ def test_the_ci_script_runs_every_verb_and_keeps_their_documents(tmp_path: Path)
     verbs = {document["verb"].split()[0] for document in documents.values()}
     assert verbs == {"simulate", "pretrain", "finetune", "evaluate", "whatif", "verify"}
     assert documents["pretrain-again"]["status"] == "up_to_date"
-    assert "zero-shot" in done.stdout.splitlines()[-9]
+    assert any(line.startswith("zero-shot ") for line in done.stdout.splitlines())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
 
 
