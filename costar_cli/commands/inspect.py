@@ -75,12 +75,16 @@ def _settings_used(content: Mapping[str, Any]) -> object:
 
 
 def _show_identity(out: Output, content: Mapping[str, Any]) -> None:
+    from costar_cli.artifact.making import making_text, makings_of
+
+    makings = makings_of(content["meta"])
     lines = {
         "kind": content["kind"],
         "digest": content["digest"],
         "schema": content["schema_version"],
         "size": f"{content['file_bytes']:,} bytes, {content['array_bytes']:,} unpacked",
         **{f"from {role}": digest for role, digest in content["parents"].items()},
+        **({"made with": "; then ".join(map(making_text, makings))} if makings else {}),
         "written by": ", ".join(f"{name} {version}" for name, version in content["versions"].items()),
     }
     scalars = {name: value for name, value in content["meta"].items() if isinstance(value, str | int | float)}

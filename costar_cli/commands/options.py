@@ -63,7 +63,10 @@ ConfigFileOpt = Annotated[
     typer.Option("--config", "-c", envvar="COSTAR_CONFIG", help="TOML file of settings", rich_help_panel=SETTINGS),
 ]
 SeedOpt = Annotated[
-    int | None, typer.Option("--seed", help="Seed; the same seed gives the same bytes", rich_help_panel=SETTINGS)
+    int | None,
+    typer.Option(
+        "--seed", help="Seed; the same seed, threads and versions give the same bytes", rich_help_panel=SETTINGS
+    ),
 ]
 
 HorizonOpt = Annotated[

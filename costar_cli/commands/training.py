@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from costar_cli.commands.hints import other_than
 from costar_cli.commands.session import BuildStep, Session
 from costar_cli.config.choices import DomainName, InitName, MethodName
-from costar_cli.errors import CostarError, UsageError
+from costar_cli.errors import ArtifactError, CostarError, UsageError
 from costar_cli.reporting import warnings_of
 from costar_cli.workspace import Workspace
 
@@ -242,9 +242,13 @@ def _train(session: Session, plan: ModelPlan, *, fresh: bool) -> "Trained":
 
 def store_trained(session: Session, step: BuildStep, trained: "Trained", *, overwrite: bool) -> "Artifact":
     """Write what was trained, and forget the run's state."""
-    from costar_cli.artifact import write_artifact
+    from costar_cli.artifact import read_header, write_artifact
     from costar_cli.train import forget_runs
 
+    try:
+        before = read_header(step.path) if step.path.exists() else None
+    except ArtifactError:
+        before = None
     artifact = write_artifact(
         step.path,
         kind=step.kind,
@@ -255,12 +259,40 @@ def store_trained(session: Session, step: BuildStep, trained: "Trained", *, over
     )
     forget_runs(session.workspace.run_state(step.path))
     session.out.wrote(step.kind, step.path, artifact.digest)
+    if before is not None and before.meta.get("fingerprint") == step.fingerprint and before.digest != artifact.digest:
+        _tell_why_digests_differ(session, before, artifact)
     return artifact
+
+
+def _tell_why_digests_differ(session: Session, before: "Artifact", now: "Artifact") -> None:
+    """Say what made another file of the same inputs and settings: threads, versions, or nothing that is promised."""
+    from costar_cli.artifact.making import making_differences, makings_of
+
+    (*_, here), there = makings_of(now.meta), makings_of(before.meta)
+    lines = making_differences(there, here)
+    what = f"the digest was {before.digest[:8]} before"
+    if lines or not there:
+        session.out.note(f"{what}: {'; '.join(lines) or 'that file does not say with what it was made'}")
+    elif len(there) == len(makings_of(now.meta)) == 1 and here["device"] == "cpu":
+        session.out.warn(f"{what}, with the same seed, threads and versions: it should be the same, please report this")
+
+
+def _note_making(session: Session, artifact: "Artifact") -> None:
+    """Note, of a file that is up to date, with what it was made where this run would use something else."""
+    from costar_cli.artifact.making import known_threads, making_differences, making_here, makings_of
+    from costar_cli.config.models import RuntimeConfig
+
+    threads = known_threads(session.settings[RuntimeConfig].threads)
+    here = {name: value for name, value in making_here("", threads or 0).items() if name != "device"}
+    lines = making_differences(makings_of(artifact.meta), here | {"threads": threads})
+    if lines:
+        session.out.note(f"it was made otherwise ({'; '.join(lines)}): made again here, its digest may be another")
 
 
 def say_up_to_date(session: Session, step: BuildStep, artifact: "Artifact") -> None:
     """Say that an encoder or model is there already, and what its training warned of."""
     session.out.up_to_date(step.kind, step.path, artifact.digest)
+    _note_making(session, artifact)
     for warning in warnings_of(f"{step.kind} `{step.path.stem}`", artifact.meta):
         session.out.warn(warning)
 

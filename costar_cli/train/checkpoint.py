@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from costar_cli.artifact import Artifact, read_artifact, read_header, write_artifact
+from costar_cli.artifact.making import Making, making_differences, makings_of
 from costar_cli.errors import ArtifactError, MismatchError
 from costar_cli.methods.base import Stage
 from costar_cli.methods.members import Params
@@ -106,6 +107,7 @@ class Checkpoint:
         stage: what is trained: its epochs, and whether a schedule spans them.
         seconds: least time between two saves.
         followed: a later stage has begun from what this one ended with.
+        making: what trains in this process.
 
     Raises:
         MismatchError: the interrupted run had other inputs or settings; listing them.
@@ -120,14 +122,19 @@ class Checkpoint:
         stage: Stage | None = None,
         seconds: float = 15.0,
         followed: bool = False,
+        making: Making | None = None,
     ) -> None:
         self._path, self._identity, self._seconds = path, identity, seconds
         self._reporter, self._stage, self._followed = reporter, stage, followed
         self._saved_at = time.monotonic()
         self._finished: list[FinishedGroup] = []
         self._waiting: list[SavedGroup] = []  # groups that an earlier run left unfinished, not yet restored
+        self.makings: list[Making] = []
         if path.exists():
             self._load(reporter)
+        if making is not None and making not in self.makings:
+            self._tell_making(reporter, making)
+            self.makings.append(making)
 
     def finished_groups(self) -> list[FinishedGroup]:
         """Return the groups that an earlier run completed."""
@@ -192,6 +199,7 @@ class Checkpoint:
         meta: dict[str, Any] = {
             **self._identity.to_json(),
             "epochs": self._epochs,
+            "made_with": self.makings,
             "finished": [
                 {
                     "members": group.members,
@@ -215,6 +223,7 @@ class Checkpoint:
             reporter.warn(f"the run state is unreadable and is not continued: {error.problem}")
             return
         meta = artifact.meta
+        self.makings = makings_of(meta)
         longer = meta["fingerprint"] != self._identity.fingerprint and self._is_longer(meta)
         for index, group in enumerate(meta["finished"]):
             end = group.get("end")
@@ -261,6 +270,12 @@ class Checkpoint:
             fix="continue it with those it had, or add `--fresh` to start over (`--overwrite` in a benchmark)",
             details=[*(lines or [unknown]), *reasons],
         )
+
+    def _tell_making(self, reporter: Reporter, making: Making) -> None:
+        """Note that what goes on here was begun with another number of threads or other versions."""
+        if self.makings and (self._waiting or self._finished):
+            lines = "; ".join(making_differences(self.makings, making))
+            reporter.note(f"the run was begun otherwise ({lines}): rounding, and so the digest, may be others")
 
     def _tell(self, reporter: Reporter, how: str) -> None:
         if self._waiting:

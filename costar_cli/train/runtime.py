@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
+from costar_cli.artifact.making import Making, making_here
 from costar_cli.config.models import RuntimeConfig
 from costar_cli.errors import DeviceError
 from costar_cli.train.allocator import keep_freed_memory
@@ -44,6 +45,10 @@ class Runtime:
         torch.set_float32_matmul_precision("high" if config.precision == "tf32" else "highest")
         dtype = torch.float64 if config.precision == "float64" else torch.float32
         return cls(device=device, dtype=dtype, precision=config.precision, group=config.group)
+
+    def making(self) -> Making:
+        """Return on what, and with which versions, this process trains: what its rounding depends on."""
+        return making_here(self.device.type, torch.get_num_threads())
 
     def group_size(self, members: int) -> int:
         """Return how many members share a step: all on a GPU, one on a CPU, unless told otherwise."""

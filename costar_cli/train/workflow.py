@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from costar_cli.artifact.making import Making
 from costar_cli.config.models import Config, FinetuneConfig, PretrainConfig, RuntimeConfig
 from costar_cli.methods.arrays import params_to_arrays
 from costar_cli.methods.base import FitTask, Fitted, FittedModel, Method, Stage
@@ -59,10 +60,11 @@ def pretrain(
     stage = PretrainStage(dataset.schema.dims, config, train, validation)
     if fresh:
         forget_runs(checkpoint)
-    run = Checkpoint(checkpoint, identity, reporter=reporter, stage=stage)
+    run = Checkpoint(checkpoint, identity, reporter=reporter, stage=stage, making=runtime.making())
     trained = train_members(stage, config.members, runtime, run, reporter)
     meta = _meta(dataset, trained.history, config.members, identity.fingerprint, config, runtime)
     meta |= {
+        "made_with": run.makings,
         "encoder": config.encoder.model_dump(),
         "method": "costar",
         "pretrained_on": {"source/train": stage.n_train},
@@ -141,6 +143,7 @@ def finetune(
         "domain": domain,
         "horizon": dataset.horizon,
         "stages": run.stages,
+        "made_with": run.makings or [runtime.making()],
         "stopped_by_budget": [stage["name"] for stage in run.stages if "budget" in stage["ended_by"]],
         "settings": settings.model_dump(mode="json") if settings else {},
         "trained_on": {**before.get("trained_on", {}), f"{domain}/train": n_train},
@@ -168,6 +171,7 @@ class _StageRuns:
     members: int
     history: dict[str, list[object]] = field(default_factory=lambda: {key: [] for key in HISTORY})
     stages: list[dict[str, Any]] = field(default_factory=list)
+    makings: list[Making] = field(default_factory=list)
 
     def fit(self, method: Method, task: FitTask) -> Fitted:
         """Return what the fit ends with; `history` is then that of the last stage."""
@@ -189,7 +193,9 @@ class _StageRuns:
             reporter=self.reporter,
             stage=stage,
             followed=stage_checkpoint(self.checkpoint, index + 1).exists(),
+            making=self.runtime.making(),
         )
+        self.makings += [making for making in run.makings if making not in self.makings]
         trained = train_members(stage, self.members, self.runtime, run, self.reporter)
         self.history = trained.history
         self.stages.append({"name": stage.name, **trained.meta})

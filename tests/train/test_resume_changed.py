@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from costar_cli.artifact import read_artifact, write_artifact
 from costar_cli.config.baselines import METHOD_SETTINGS
-from costar_cli.config.models import FinetuneConfig
+from costar_cli.config.models import FinetuneConfig, RuntimeConfig
 from costar_cli.errors import MismatchError
 from costar_cli.panel import Dataset
 from costar_cli.reporting import NullReporter
@@ -161,3 +162,19 @@ def test_fresh_forgets_the_states_of_all_stages(tumor_dataset: Dataset, tmp_path
     assert read_artifact(later, kind="run-state").meta["made_from"]["settings"]["epochs"] == 3
     cut(lambda: fit(tumor_dataset, "rmsn", 2, tmp_path, fresh=True), 1, monkeypatch)
     assert not later.exists()
+
+
+def test_a_run_goes_on_with_other_threads_and_its_file_tells_both(tumor_dataset: Dataset, tmp_path: Path, monkeypatch):
+    def run(threads: int):
+        return run_pretrain(tumor_dataset, tmp_path, runtime=RuntimeConfig(device="cpu", threads=threads))
+
+    before = torch.get_num_threads()
+    notes: list[str] = []
+    try:
+        cut(lambda: run(1), 3, monkeypatch)
+        monkeypatch.setattr(NullReporter, "note", lambda self, message: notes.append(message))
+        trained = run(2)
+    finally:
+        torch.set_num_threads(before)
+    assert [making["threads"] for making in trained.meta["made_with"]] == [1, 2]
+    assert any("threads: 1 there, 2 here" in note for note in notes)
