@@ -109,7 +109,7 @@ def _show_comparisons(out: Output, comparisons: Sequence["Comparison"], level: f
         wins = None if c.wins is None else f"{c.wins:.0%}"
         rows.append([c.label, _number(c.difference.average), bounds, _p(c.p_value), _p(c.p_holm), wins])
     headers = ["error minus COSTAR's", "average", f"{level:.0%} interval", "p", "p (Holm)", "wins"]
-    out.table(headers, rows)
+    out.table(headers, rows, keys=1)
 
 
 def _show_costs(out: Output, costs: Sequence["CellCost"]) -> None:
@@ -123,7 +123,7 @@ def _show_costs(out: Output, costs: Sequence["CellCost"]) -> None:
     if on_gpu:
         headers.insert(4, "GPU MB")
     if rows:
-        out.table(headers, rows)
+        out.table(headers, rows, keys=2)
 
 
 def _cost_cells(costs: Sequence["CellCost"], *, on_gpu: bool) -> list[object]:

@@ -79,7 +79,7 @@ def make_dataset(
         | {name: part.queries.get(name) for name in names}
         for part in stored.parts
     ]
-    session.out.table(list(parts[0]), [list(part.values()) for part in parts])
+    session.out.table(list(parts[0]), [list(part.values()) for part in parts], keys=1)
     session.out.next(session.next_command("pretrain", data=other_than(path, session.workspace.data)))
     result = {"name": stored.name, "parts": parts, "kept": stored.kept}
     session.out.done(result, status="up_to_date" if current else "done")

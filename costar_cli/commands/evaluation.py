@@ -161,7 +161,7 @@ def _show(session: Session, report: "EvaluationReport") -> None:
         average = _spread(row.mean.average, row.sd.average if row.sd else None)
         kind = [row.truth] if several else []
         rows.append([row.setup, *kind, label, average, _number(ensemble), interval, *steps])
-    session.out.table(headers, rows)
+    session.out.table(headers, rows, keys=2 + several)
     touched: dict[str, set[int]] = {}
     for row in report.rows:
         if row.provenance is not None:

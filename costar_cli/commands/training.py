@@ -301,7 +301,7 @@ def show_training(session: Session, artifact: "Artifact", status: str, *next_com
     """Print one line per member, suggest what to do next, and end the verb."""
     rows = _members(artifact.meta)
     if rows:  # a closed-form fit has no epochs to tell of
-        session.out.table([field.replace("_", " ") for field in _FIELDS], rows)
+        session.out.table([field.replace("_", " ") for field in _FIELDS], rows, keys=1)
     reference = artifact.meta.get("reference")
     if reference is not None:
         session.out.text(f"guessing scores {reference:.4g} on a training batch")

@@ -8,7 +8,7 @@ from typing import Any, TextIO
 
 from costar_cli.errors import CostarError
 from costar_cli.ui.tables import render_table
-from costar_cli.ui.text import dump_json, paint, plain
+from costar_cli.ui.text import columns_of, dump_json, paint, plain
 
 __all__ = ["DOCUMENT_VERSION", "Output"]
 
@@ -67,9 +67,14 @@ class Output:
         if not self.json:
             _write(sys.stdout, "".join(f"{line}\n" for line in lines))
 
-    def table(self, headers: Sequence[str], rows: Sequence[Sequence[object]], title: str = "") -> None:
-        """Print a table of the result for people; nothing under `--json`."""
-        first, *rest = render_table(headers, rows)
+    def table(
+        self, headers: Sequence[str], rows: Sequence[Sequence[object]], title: str = "", *, keys: int = 0
+    ) -> None:
+        """Print a table of the result for people; nothing under `--json`.
+
+        With `keys`, the number of columns that say what a row is, a table too wide for the terminal is split in blocks.
+        """
+        first, *rest = render_table(headers, rows, width=columns_of(sys.stdout), keys=keys)
         if title:
             self.text(paint(plain(title), "bold", sys.stdout))
         self.text(paint(first, "dim", sys.stdout), *rest)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from costar_cli.ui.output import Output
+from costar_cli.ui.tables import split_columns
 from costar_cli.ui.text import is_interactive, plain
 
 if TYPE_CHECKING:
@@ -44,8 +45,8 @@ def show_styled(
     """Print blocks of rows as one table of the result for people; nothing under `--json`.
 
     In a terminal a cell has its spread on a second line, and where it is narrow, long names take several; no number is
-    ever cut short: the lines of a table that is still too wide are folded. In a pipe each row is one line, with the
-    name of its block behind its first cell, so that `grep` and `awk` work.
+    ever cut short: a table that is still too wide is printed in blocks of columns. In a pipe each row is one line,
+    with the name of its block behind its first cell, so that `grep` and `awk` work.
 
     Args:
         out: the sink.
@@ -59,7 +60,7 @@ def show_styled(
         _show_rich(title, headers, blocks)
         return
     rows = [[_line(row[0], name), *(_line(cell) for cell in row[1:])] for name, rows in blocks.items() for row in rows]
-    out.table(headers, rows, title=title)
+    out.table(headers, rows, title=title, keys=1)
 
 
 def _line(cell: Cell | str | None, block: str = "") -> str | None:
@@ -79,6 +80,13 @@ def _show_rich(title: str, headers: Sequence[str], blocks: Mapping[str, Sequence
     least = _least_widths(headers, blocks, [[cell.plain for cell in row] for row in shown])
     terminal = Console(file=sys.stdout).width
     between = 1 if sum(least) + 2 * len(least) <= terminal else 0  # spaces beside that of the box
+    parts = split_columns(least[1:], terminal - least[0] - 1, gap=1)
+    if len(parts) > 1:
+        for part in parts:
+            chosen = [0, *(1 + column for column in part)]
+            some = {name: [[row[column] for column in chosen] for row in rows] for name, rows in blocks.items()}
+            _show_rich(title, [headers[column] for column in chosen], some)
+        return
     table = Table(title=Text(plain(title), "bold"), title_justify="left", box=box.SIMPLE_HEAD, show_edge=False,
                   pad_edge=False, padding=(0, between, 0, 0))  # fmt: skip
     for place, (header, width) in enumerate(zip(headers, least, strict=True)):

@@ -4,12 +4,13 @@ import json
 import math
 import os
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import PurePath
 from typing import Any, TextIO
 
-__all__ = ["dump_json", "in_words", "is_interactive", "paint", "plain"]
+__all__ = ["columns_of", "dump_json", "in_words", "is_interactive", "paint", "plain"]
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
@@ -23,6 +24,13 @@ def plain(text: object) -> str:
 def is_interactive(stream: TextIO) -> bool:
     """Return whether a person watches the stream in a terminal that can redraw."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def columns_of(stream: TextIO) -> int | None:
+    """Return how many columns fit where a person reads: in a terminal, or as `COLUMNS` says; None in a pipe."""
+    if is_interactive(stream) or os.environ.get("COLUMNS", "").isdigit():
+        return shutil.get_terminal_size().columns
+    return None
 
 
 def paint(text: str, style: str, stream: TextIO) -> str:

@@ -1,0 +1,81 @@
+"""At 80 columns no table of results wraps or loses a column; in a pipe each row stays one line."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli_world import TINY_COHORT, Run
+from test_cli_output import run_in_terminal
+
+from costar_cli.ui.tables import render_table
+
+Call = Callable[..., Run]
+
+
+@pytest.fixture
+def workspace(trained: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(trained, tmp_path / "w"))
+
+
+def table_lines(out: str) -> list[str]:
+    """Lines of tables: sentences and files are no tables."""
+    return [line for line in out.splitlines() if "  " in line and not line.startswith(("wrote", "up to date"))]
+
+
+def test_headline_tables_fit_into_80_columns_with_every_column(
+    workspace: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    verbs = {
+        "simulate": ["simulate", "tumor", *TINY_COHORT, "-w", workspace],
+        "pretrain": ["pretrain", "-w", workspace, "--epochs", 1, "--members", 2],
+        "evaluate": ["evaluate", "-w", workspace, "--no-plots"],
+        "benchmark": ["benchmark", workspace / "data.h5", "--methods", "last-value,ridge", "--no-plots", "-w", "b"],
+    }
+    expected = {
+        "simulate": ["part", "subjects", "one_step"],
+        "pretrain": ["kept epoch", "validation loss"],
+        "evaluate": ["zero-shot", "few-shot", "model", "average", "interval", "tau=1", "tau=2", "tau=3"],
+        "benchmark": ["wall s", "peak MB", "params"],
+    }
+    for verb, words in verbs.items():
+        run = call(*words)
+        assert run.code == 0, run.err
+        lines = table_lines(run.out)
+        assert max(map(len, lines)) <= 80, [line for line in lines if len(line) > 80]
+        assert all(any(title in line for line in run.out.splitlines()) for title in expected[verb]), (verb, run.out)
+
+
+def test_blocks_of_columns_hold_every_cell_under_its_header() -> None:
+    headers = ["setup", "model", *(f"tau={h}" for h in range(9))]
+    rows = [[setup, f"model {i}", *(f"{i}.{h}" for h in range(9))] for setup in ("one", "two") for i in range(2)]
+    lines = render_table(headers, rows, width=30, keys=2)
+    assert all(len(line) <= 30 for line in lines)
+    assert lines[:6] == [
+        "model    tau=0  tau=1  tau=2",
+        "one",
+        "model 0    0.0    0.1    0.2",
+        "model 1    1.0    1.1    1.2",
+        "two",
+        "model 0    0.0    0.1    0.2",
+    ]
+    assert sum("tau=8" in line for line in lines) == 1
+    assert render_table(headers, rows, keys=2)[1].split() == ["one", "model", "0", *(f"0.{h}" for h in range(9))]
+
+
+STYLED = (
+    "from costar_cli.ui.output import Output\n"
+    "from costar_cli.ui.styled import Cell, show_styled\n"
+    "headers = ['method', *[f'tau={h}' for h in range(12)], 'average']\n"
+    "row = ['COSTAR without relative encoding', *[Cell(f'{100 + h}.123', '0.456') for h in range(13)]]\n"
+    "show_styled(Output('benchmark'), 'zero-shot', headers, {'': [row]})\n"
+)
+
+
+def test_a_styled_table_fits_into_a_terminal_of_80_columns() -> None:
+    out, _ = run_in_terminal(STYLED, COLUMNS="80", NO_COLOR="")
+    lines = out.replace("\r", "").splitlines()
+    assert max(map(len, lines)) <= 80 + len("\x1b[1m\x1b[0m") * 13
+    assert all(f"tau={h}" in out and f"{100 + h}.123" in out for h in range(12))
+    assert out.count("average") == 1
