@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from docs import readme_tour
 from tests.cli.cli_world import REPOSITORY, environment
 from tests.docs.pages import README, runnable_blocks, skeleton
 
@@ -16,7 +17,7 @@ SMALL = {
     "COSTAR_SIMULATE_TUMOR_TEST": "30",
     "COSTAR_SIMULATE_TUMOR_TARGET_TRAIN": "6",
     "COSTAR_SIMULATE_TUMOR_TARGET_VAL": "6",
-    "COSTAR_SIMULATE_TUMOR_TARGET_TEST": "12",
+    "COSTAR_SIMULATE_TUMOR_TARGET_TEST": "24",  # fewer than 20 have no intervals
     "COSTAR_PRETRAIN_EPOCHS": "1",
     "COSTAR_FINETUNE_EPOCHS": "1",
 }
@@ -55,3 +56,15 @@ def test_the_two_commands_are_targets_of_the_makefile() -> None:
     for target in ("demo", "test"):
         assert f"make {target}" in README.read_text()
         assert f"\n{target}: " in makefile
+
+
+def test_the_tour_is_rewritten_line_by_line_where_numbers_or_columns_change() -> None:
+    page = "<!-- run -->\n```sh\nx\n```\n\n```text\n...\nmember  epochs\n     1       6\nnext  costar y\n```\nend\n"
+    printed = f"{readme_tour.BEGINS}\nnote  z\nmember  epochs  updates\n     1       7       20\nnext  costar y\n"
+    text, lost = readme_tour.rewritten(page, printed)
+    assert "...\nmember  epochs  updates\n     1       7       20\nnext  costar y\n```\nend" in text
+    assert lost == []
+    assert readme_tour.rewritten(page, f"{readme_tour.BEGINS}\nnothing\n") == (
+        page,
+        ["member  epochs", "     1       6", "next  costar y"],
+    )
