@@ -1,4 +1,4 @@
-"""The yardstick: COSTAR's pretraining step written down as the specification reads, with no thought for speed.
+"""The yardstick: COSTAR's pretraining step written down as spec COSTAR-1 to 11 read, with no thought for speed.
 
 One member, eager: every token attends with gathered relative vectors, `nn.Dropout` everywhere, statics broadcast to
 every step, N x N logits and log-softmax. `tests/methods/test_literal.py` holds it against the fast encoder.
@@ -89,7 +89,7 @@ class LiteralLayer(nn.Module):
 
 
 class LiteralEncoder(nn.Module):
-    """Spec models A.1 to A.8, tree feature encoding, component pooling."""
+    """Spec COSTAR-1 to 7, tree feature encoding, component pooling."""
 
     def __init__(self, dims: tuple[int, int, int, int], config: EncoderConfig) -> None:
         super().__init__()
@@ -148,7 +148,7 @@ def literal_info_nce(q: Tensor, k: Tensor, temperature: float) -> Tensor:
 
 
 class LiteralPretrainer:
-    """Spec models A.9 with default settings, one optimiser step at a time."""
+    """Spec COSTAR-8 to 11 with default settings, one optimiser step at a time."""
 
     def __init__(self, dims: tuple[int, int, int, int], config: EncoderConfig) -> None:
         self.encoder = LiteralEncoder(dims, config)

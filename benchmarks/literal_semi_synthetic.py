@@ -1,4 +1,4 @@
-"""The yardstick: the semi-synthetic simulation written down as spec datasets B.3 and B.4 read, one patient at a time.
+"""The yardstick: the semi-synthetic simulation written down as spec ICU-6 to 15 read, one patient at a time.
 
 Plain Python floats and `math`; outcomes are overwritten in place, hour by hour, and every branch starts from a copy.
 `tests/simulators/test_semi_synthetic_literal.py` holds the vectorised simulator against it.

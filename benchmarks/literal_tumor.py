@@ -1,4 +1,4 @@
-"""The yardstick: the tumour simulation written down as the specification reads, one patient and one day at a time.
+"""The yardstick: the tumour simulation as spec TUMOR-1 to 10 read, one patient and one day at a time.
 
 Plain Python floats and `math`, which is several times faster than the same loop on numpy scalars: a hard yardstick.
 `tests/simulators/test_tumor_literal.py` holds the vectorised simulator against it.

@@ -1,4 +1,4 @@
-"""The pretraining step against a literal eager implementation of the specification, one member, the same mini-batch.
+"""The pretraining step against a literal eager implementation, one member, the same mini-batch.
 
     python -m benchmarks.pretrain_step [--json] [--out FILE] [--quick] [--threads 2] [--repeats 9]
 

@@ -9,7 +9,7 @@ published code feeds it: one row per query, its history truncated at its origin 
 256 rows at a time. It is timed on a random sample of every set and scaled to the set. The fair rival, *cropped*, sorts
 the whole set by the length of the history, so that a batch needs no padding; it is timed on batches spread evenly over
 the sorted set. *Literal* re-encodes with the same weights in
-the literal encoder (benchmarks/literal_costar.py), which is what a straightforward implementation of the specification
+the literal encoder (benchmarks/literal_costar.py), which is what a straightforward implementation of the formulas
 does; it gets a quarter of the sample.
 
 A faster encoder lowers the ratios, down to the share of the outcome predictor; at most they reach the number of queries

@@ -36,7 +36,7 @@ SCALE, SEEDS = 0.25, (10, 101, 1010, 10101, 101010)  # of the tables: the publis
 SHOWN = ("FOODS_2_099@WI_2/2015", "HOUSEHOLD_1_006@TX_3/2015")
 CUT, RISE = 2, 19  # price classes of the pictures
 VERMILION = COLOURS[1]
-TARGETS = {  # spec datasets E.2: weekly mean, zero weeks, lag-1 correlation, variance / mean, 5/50/95 % of changes
+TARGETS = {  # spec WORLD-15: weekly mean, zero weeks, lag-1 correlation, variance / mean, 5/50/95 % of changes
     "FOODS": (11.0, 0.14, 0.54, 1.8, -0.17, 0.034, 0.29),
     "HOUSEHOLD": (5.0, 0.21, 0.35, 1.6, -0.17, 0.034, 0.29),
     "HOBBIES": (3.4, 0.37, 0.47, 1.4, -0.17, 0.034, 0.29),

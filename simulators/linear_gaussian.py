@@ -8,7 +8,7 @@ At step t the covariates x_t and the outcome y_t are observed, then a treatment 
 
 The covariates sway both treatment and outcome (confounding), and earlier treatment sways the covariates, so they also
 mediate: adjusting for the history is right, ignoring the covariates is wrong, and conditioning on later ones is too.
-Under any plan the expected outcomes are linear in the state at the origin.
+Under any plan the expected outcomes are linear in the state at the origin (spec LINEAR-1 to 4).
 """
 
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The shifted arrays of the specs, computed where needed and never stored (spec datasets D.1)."""
+"""The shifted arrays of other implementations, which costar never stores (spec PANEL-3)."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Settings of the ICU data sets: `simulate.mimic` and `ingest.mimic` (spec datasets B)."""
+"""Settings of the ICU data sets: `simulate.mimic` and `ingest.mimic` (docs/spec/icu.md)."""
 
 from typing import Self
 
@@ -44,7 +44,7 @@ class IcuConfig(Config):
 
 
 class MimicConfig(IcuConfig):
-    """Outcomes and treatments simulated on ICU covariates (spec datasets B.3, B.4)."""
+    """Outcomes and treatments simulated on ICU covariates (spec ICU-6 to 16)."""
 
     stays: int = Field(36_000, ge=1, le=99_999, description="ICU stays of the embedded cohort, all ages")
     plans_per_origin: int = Field(10, ge=1, le=1_000, description="Treatment sequences asked about from each origin")
@@ -52,7 +52,7 @@ class MimicConfig(IcuConfig):
 
 
 class MimicFactualConfig(IcuConfig):
-    """What was really given and measured in a MIMIC-Extract file (spec datasets B.6)."""
+    """What was really given and measured in a MIMIC-Extract file (spec ICU-17)."""
 
     min_hours: int = Field(30, ge=2, le=10_000, description="Shorter stays are left out")
     hours: int = Field(60, ge=3, le=1_000, description="Hours kept of each stay, the first ones")

@@ -10,7 +10,7 @@ __all__ = ["MsmConfig", "RidgeConfig"]
 
 
 class MsmConfig(Config):
-    """The marginal structural model (spec models C.1)."""
+    """The marginal structural model (spec MSM-1 to 5)."""
 
     plan: Literal["dose", "steps"] = Field(
         "dose", description="Outcomes depend on how often a plan treats, or on each of its steps"

@@ -1,6 +1,6 @@
 """Every setting of the five verbs: its default, its bounds, and what it does.
 
-Defaults are the paper's tumour settings (spec models A.9 to A.11); `presets.py` holds what differs per preset.
+Defaults are the paper's tumour settings (spec SIZE-1); `presets.py` holds what differs per preset.
 """
 
 from typing import Literal, Self
@@ -32,7 +32,7 @@ class Config(BaseModel):
 
 
 class TumorConfig(Config):
-    """The tumour growth cohort (spec datasets A)."""
+    """The tumour growth cohort (docs/spec/tumor.md)."""
 
     gamma: float = Field(10.0, ge=0, le=100, description="Confounding strength of the source domain's policy")
     target_gamma: float = Field(0.0, ge=0, le=100, description="Confounding strength of the target domain's policy")
@@ -50,7 +50,7 @@ class TumorConfig(Config):
 
 
 class EncoderConfig(Config):
-    """The shape of the COSTAR encoder (spec models A.1 to A.8, A.11), or of one that takes its place (spec models B).
+    """The shape of the COSTAR encoder (spec COSTAR-1 to 7), or of one in its place (spec COSTAR-19 to 21).
 
     `pool`, `blocks` and `feature_encoding` (`TOKEN_SETTINGS`) are about the tokens of COSTAR's own; the others have
     none, and refuse any value but the default.
@@ -99,7 +99,7 @@ class TrainingConfig(Config):
 
 
 class PretrainConfig(TrainingConfig):
-    """Self-supervised pretraining (spec models A.9)."""
+    """Self-supervised pretraining (spec COSTAR-8 to 13)."""
 
     members: int = Field(5, ge=1, le=1000, description="Ensemble members trained together")
     encoder: EncoderConfig = EncoderConfig()
@@ -116,7 +116,7 @@ class PretrainConfig(TrainingConfig):
 
 
 class FinetuneConfig(TrainingConfig):
-    """Supervised training of encoder and outcome predictor (spec models A.10)."""
+    """Supervised training of encoder and outcome predictor (spec COSTAR-14 to 18)."""
 
     members: int | None = Field(None, ge=1, le=1000, description="Ensemble members; all of the encoder's by default")
     batch_size: int = Field(32, ge=1, description="Subjects per step and member")
@@ -141,7 +141,7 @@ class RuntimeConfig(Config):
 
 
 class EvaluateConfig(Config):
-    """How to score (spec models 0.4 and A.12)."""
+    """How to score (docs/spec/scores.md)."""
 
     level: float = Field(0.95, gt=0, lt=1, description="Level of the patient-clustered bootstrap interval")
     bootstrap: int = Field(1000, ge=0, le=1_000_000, description="Bootstrap replicates, 0 for none")

@@ -102,7 +102,7 @@ PRESETS: Mapping[PresetName, Mapping[str, object]] = {
     },
 }
 
-# What a preset changes when models are trained on a data set of this name (spec models A.10, A.11).
+# What a preset changes when models are trained on a data set of this name (spec SIZE-1).
 _SMALL_VALIDATION = {"pretrain.validation_batch_size": 128, "finetune.validation_batch_size": 128}
 _ICU_MODEL = {
     **_SMALL_VALIDATION,

@@ -1,4 +1,4 @@
-"""The paper's sizes and training of RMSN, CRN and G-Net per data set (spec models C.2 to C.4); tumours are defaults.
+"""The paper's sizes and training of RMSN, CRN and G-Net per data set (spec SIZE-3 to 5); tumours are defaults.
 
 Sizes and learning rates hold under every preset; so do batches, except where `quick` takes smaller ones. Epochs and
 patience are the paper's under `paper` alone.
@@ -63,7 +63,7 @@ _RMSN_ICU = _under(
     history=_rmsn(74, 0.5, 2, 1.0, 64, 0.001),
     encoder=_rmsn(
         74, 0.1, 2, 1.0, 64, 0.001
-    ),  # of the released configuration: its parameter count is the paper's (E-14)
+    ),  # of the released configuration: its parameter count is the paper's (spec SIZE-3)
     decoder=_rmsn(196, 0.1, 1, 0.5, 1024, 1e-4),
 )
 _RMSN_RETAIL = _under(
@@ -101,7 +101,7 @@ def _epochs(rmsn: tuple[int, int], crn: tuple[int, int], crn_erm: tuple[int, int
     }
 
 
-_EPOCHS_ICU = _epochs(rmsn=(400, 400), crn=(200, 20), crn_erm=(400, 400), gnet=(100, 20))  # CRN: E-35
+_EPOCHS_ICU = _epochs(rmsn=(400, 400), crn=(200, 20), crn_erm=(400, 400), gnet=(100, 20))  # spec SIZE-4
 
 RECURRENT_EPOCHS: Mapping[str, Values] = {
     "tumor": _epochs(rmsn=(100, 100), crn=(100, 100), crn_erm=(100, 100), gnet=(100, 100)),

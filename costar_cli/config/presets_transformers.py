@@ -1,4 +1,4 @@
-"""Sizes and training of CT, CT(ERM) and EDCT per data set (spec models C.5, C.6); tumours are the defaults.
+"""Sizes and training of CT, CT(ERM) and EDCT per data set (spec SIZE-6, SIZE-7); tumours are the defaults.
 
 Sizes and learning rates hold under every preset; so do batches, except where `quick` takes smaller ones. Epochs and
 patience are the paper's under `paper` alone. The paper has no EDCT: its sizes for hospital stays are those of the

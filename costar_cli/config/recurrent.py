@@ -1,4 +1,4 @@
-"""Settings of the recurrent baselines RMSN, CRN and G-Net; defaults are the paper's for tumours (models C.2 to C.4)."""
+"""Settings of the recurrent baselines RMSN, CRN and G-Net; defaults are the paper's for tumours (spec SIZE-3 to 5)."""
 
 from pydantic import Field
 
@@ -79,7 +79,7 @@ class RmsnDecoderConfig(RmsnNetworkConfig):
 
 
 class RmsnConfig(Config):
-    """Recurrent marginal structural network (spec models C.2)."""
+    """Recurrent marginal structural network (spec RMSN-1 to 6)."""
 
     treatment: RmsnTreatmentConfig = RmsnTreatmentConfig()
     history: RmsnHistoryConfig = RmsnHistoryConfig()
@@ -107,7 +107,7 @@ class CrnDecoderConfig(RecurrentConfig):
 
 
 class CrnConfig(Config):
-    """Counterfactual recurrent network (spec models C.3)."""
+    """Counterfactual recurrent network (spec CRN-1 to 4)."""
 
     alpha: float = Field(1.0, ge=0, description="Weight of balancing at the end of training")
     encoder: CrnEncoderConfig = CrnEncoderConfig()
@@ -133,7 +133,7 @@ class CrnErmDecoderConfig(CrnDecoderConfig):
 
 
 class CrnErmConfig(Config):
-    """Counterfactual recurrent network without balancing (spec models C.3, E-16: the sizes of the paper's table)."""
+    """Counterfactual recurrent network without balancing (spec CRN-3, SIZE-4)."""
 
     encoder: CrnErmEncoderConfig = CrnErmEncoderConfig()
     decoder: CrnErmDecoderConfig = CrnErmDecoderConfig()
@@ -149,7 +149,7 @@ class GNetNetworkConfig(RecurrentConfig):
 
 
 class GNetConfig(Config):
-    """G-Net: g-computation with a recurrent network (spec models C.4)."""
+    """G-Net: g-computation with a recurrent network (spec GNET-1 to 5)."""
 
     holdout: float = Field(0.1, gt=0, lt=1, description="Share of the training subjects that give only residuals")
     samples: int = Field(50, ge=1, le=100_000, description="Simulated futures per query")

@@ -1,4 +1,4 @@
-"""Settings of the retail panel: `simulate.m5` and `ingest.m5` (spec datasets C.2, C.3, E.2)."""
+"""Settings of the retail panel: `simulate.m5` and `ingest.m5` (docs/spec/retail.md, docs/spec/world.md)."""
 
 from typing import Annotated, Final, Literal, Self
 

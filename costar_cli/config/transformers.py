@@ -1,4 +1,4 @@
-"""Settings of the transformer baselines CT and EDCT; the defaults are those for tumours (spec models C.5, C.6)."""
+"""Settings of the transformer baselines CT and EDCT; the defaults are those for tumours (spec SIZE-6, SIZE-7)."""
 
 from typing import Annotated, Literal, Self
 
@@ -77,7 +77,7 @@ class CausalTransformerConfig(Config):
 
 
 class CtConfig(CausalTransformerConfig):
-    """Causal transformer (spec models C.5)."""
+    """Causal transformer (spec CT-1 to 7)."""
 
     alpha: AlphaMax = 0.01
 
@@ -88,7 +88,7 @@ class CtConfig(CausalTransformerConfig):
 
 
 class CtErmConfig(CausalTransformerConfig):
-    """Causal transformer without balancing (spec models C.5)."""
+    """Causal transformer without balancing (spec CT-1 to 7)."""
 
     network: CtErmNetworkConfig = CtErmNetworkConfig()
 
@@ -118,7 +118,7 @@ class EdctDecoderConfig(NetworkConfig):
 
 
 class EdctConfig(Config):
-    """Encoder-decoder causal transformer (spec models C.6)."""
+    """Encoder-decoder causal transformer (spec EDCT-1 to 5)."""
 
     balancing: Balancing = Field("reversal", description="What keeps treatments out of the representation")
     alpha: AlphaMax = 1.0

@@ -1,4 +1,4 @@
-"""Studentised bootstrap of whole test subjects, with all their queries, without scoring again.
+"""Studentised bootstrap of whole test subjects, with all their queries, without scoring again (spec SCORE-7).
 
 Where subjects belong to larger units, such as the yearly series of one item, the units are resampled. A few of them
 carry most of an RMSE, so that percentiles of resampled RMSEs are too narrow. What is resampled here is the distance

@@ -1,4 +1,4 @@
-"""The one metric: squared errors per subject and step, and the RMSE that follows from them (spec models 0.4)."""
+"""The one metric: squared errors per subject and step, and the RMSE that follows from them (spec SCORE-1 to 4)."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -11,7 +11,7 @@ from costar_cli.panel import Queries
 
 __all__ = ["AVERAGED_STEPS", "SquaredErrors", "average_over_steps"]
 
-# The tables average tau = 1..6 even where more steps are trained (spec models E-24, F; issue: "always tau = 1..6").
+# The tables average tau = 1..6 even where more steps are trained (spec SCORE-3).
 AVERAGED_STEPS = 6
 
 Floats = NDArray[np.float64]
@@ -123,7 +123,7 @@ class SquaredErrors:
         return _root_mean(self.ensemble.sum(axis=(0, 2)), self.count.sum(axis=0))
 
     def outcome_rmse(self) -> Floats:
-        """Return the RMSE of each member, step and single outcome `[R,H,dy]` (spec models E-22)."""
+        """Return the RMSE of each member, step and single outcome `[R,H,dy]` (spec SCORE-2)."""
         return _root_mean(self.members.sum(axis=1), self.count.sum(axis=0)[:, None])
 
 

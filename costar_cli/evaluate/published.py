@@ -1,4 +1,4 @@
-"""The published tables (spec models F), shipped with the package: printed values, and what they average."""
+"""The published tables (spec SCORE-13), shipped with the package: printed values, and what they average."""
 
 import csv
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ DISPLAY_NAMES: Mapping[str, str] = {
 
 STEPS = range(1, 7)
 
-# The settings of the published data, as a data set's file keeps them (spec datasets A.7, B.3 to B.6, C.2, C.3). What is
+# The settings of the published data, as a data set's file keeps them (spec TUMOR-7, ICU-4, ICU-14, RETAIL-9). What is
 # not here may differ: seeds, pairing, how many sequences are asked about.
 PROTOCOL: Final[Mapping[str, Mapping[str, object]]] = {
     "tumor": {
@@ -157,7 +157,7 @@ class PublishedRow:
 
 @dataclass(frozen=True, slots=True)
 class Recomputed:
-    """What the specification's authors recomputed from a printed row; `reported_basis` is `1-6`, `2-6` or `1-5`."""
+    """What was recomputed from a printed row; `reported_basis` is `1-6`, `2-6` or `1-5`."""
 
     table: Table
     dataset: str

@@ -1,4 +1,4 @@
-"""The three set-ups of the paper, and which of them a trained model can be scored in (spec datasets D.3)."""
+"""The three set-ups of the paper, and which of them a trained model can be scored in (spec PANEL-12)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

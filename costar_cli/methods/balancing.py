@@ -1,4 +1,4 @@
-"""Balanced representations: the head of CRN, EDCT and CT, its losses, and how much balance counts (spec models C.0)."""
+"""Balanced representations: the head of CRN, EDCT and CT, its losses, and how much it counts (spec NET-10 to 14)."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -36,7 +36,7 @@ class Balanced(NamedTuple):
 
 
 class BalancingHead(nn.Module):
-    """`br = ELU(W1 o)`; treatment logits from `br`; outcomes from `br` and the treatment (spec models C.0).
+    """`br = ELU(W1 o)`; treatment logits from `br`; outcomes from `br` and the treatment (spec NET-10).
 
     The parameters of the treatment network, W2 and W3, are those named `treatment.*`.
 
@@ -135,7 +135,7 @@ def masked_mean(values_R: Tensor, weight_R: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class AlphaSchedule:
-    """The weight of the balancing loss over training: `largest * (2 / (1 + exp(-10 p)) - 1)` (spec models C.0).
+    """The weight of the balancing loss over training: `largest * (2 / (1 + exp(-10 p)) - 1)` (spec NET-14).
 
     `p` is the share of epochs done, so alpha is 0 during the first epoch and `0.9999 * largest` after the last one.
     """

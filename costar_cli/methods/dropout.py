@@ -1,4 +1,4 @@
-"""Dropout as an input: masks are drawn outside the forward pass, which stays a pure function.
+"""Dropout as an input: masks are drawn outside the forward pass, which stays a pure function (spec NET-4).
 
 A mask element is one random byte: the keep probability is quantised to 1/256 (rate 0.1 keeps 230/256). Byte draws are
 many times faster than the framework's Bernoulli generator on a CPU and make resume and ensembles exact.

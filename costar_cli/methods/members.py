@@ -38,7 +38,7 @@ def call_members(module: nn.Module, params_R: Params, *args_R: Any) -> Any:  # n
     """Call a module with each member's parameters on that member's arguments.
 
     Every tensor of `args_R` and of the result leads with the member axis. A single member is called directly, which
-    spares the overhead of `vmap`; the results agree to rounding (design.md section 6, invariant 4).
+    spares the overhead of `vmap`; the results agree to rounding (invariant 4 of docs/concepts.md).
     """
 
     def call(params: Params, args: Any) -> Any:  # noqa: ANN401

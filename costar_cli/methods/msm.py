@@ -1,4 +1,4 @@
-"""Marginal structural model: linear outcomes weighted by the inverse probability of the treatments (spec models C.1).
+"""Marginal structural model: linear outcomes weighted by the inverse probability of the treatments (spec MSM-1 to 5).
 
 In closed form: one logistic regression per treatment for what was given, with the doses before it (numerator) and with
 the whole recent history (denominator); then one weighted linear regression per step of the horizon.

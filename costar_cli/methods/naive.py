@@ -1,4 +1,4 @@
-"""The naive anchor: the last observed value, carried forward whatever the plan."""
+"""The naive anchor: the last observed value, carried forward whatever the plan (spec LAST-1)."""
 
 from dataclasses import dataclass, field
 

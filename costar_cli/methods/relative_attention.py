@@ -1,4 +1,4 @@
-"""Causal attention with relative keys and values, without a vector per pair of steps.
+"""Causal attention with relative keys and values, without a vector per pair of steps (spec NET-6 to 7).
 
 Distances at or beyond K share one vector. Subtracted from the others, it leaves a band of K diagonals: as a key it
 shifts whole rows of scores, which softmax ignores; as a value it adds to every value. The band of a row-major

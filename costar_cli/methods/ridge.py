@@ -1,7 +1,8 @@
 """Ridge regression on the recent window: what plain risk minimisation does with linear means, one fit per step.
 
 It knows nothing of confounding: after the origin, whoever is treated may differ from whoever is not, and the regression
-takes that difference for an effect. As an anchor it says what a method gains beyond a linear look at the recent past.
+takes that difference for an effect. As an anchor it says what a method gains beyond a linear look at the recent
+past (spec RIDGE-1 to 2).
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Random streams as pure functions of their key: (seed, stage, purpose, member, epoch, step)."""
+"""Random streams as pure functions of their key: (seed, stage, purpose, member, epoch, step) (spec PANEL-13)."""
 
 import hashlib
 

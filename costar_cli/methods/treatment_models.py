@@ -1,4 +1,4 @@
-"""Who was treated: logistic models of treatments, and the inverse-probability weights that follow (spec models C.1)."""
+"""Who was treated: logistic models of treatments, and the inverse-probability weights that follow (spec MSM-2 to 3)."""
 
 import warnings
 from collections.abc import Mapping

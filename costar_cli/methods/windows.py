@@ -117,7 +117,7 @@ class SubjectRows:
 
 
 class OriginRows:
-    """One row per subject and start t = 1..L-steps-1 of a window of `steps` positions, L active ones (spec models C.0).
+    """One row per subject and start t = 1..L-steps-1 of a window of `steps` positions, L active ones (spec PANEL-11).
 
     Inputs within a window are observed ones (teacher forcing). What a decoder starts from is the encoder's state at
     t-1, which each member has of its own.

@@ -152,7 +152,7 @@ def _overlap(part: Part, panel: Panel, schema: PanelSchema) -> Iterator[Finding]
 
 
 def _at_most(given: NDArray[np.int64], size: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the upper end of Wilson's interval of a share; 1 where there are no steps."""
+    """Return the upper end of Wilson's interval of a share; 1 where there are no steps (spec TABLE-6)."""
     n = np.maximum(size, 1)
     share, z2 = given / n, Z**2
     half = Z * np.sqrt(share * (1 - share) / n + z2 / (4 * n**2))

@@ -1,7 +1,7 @@
 """The linear-Gaussian panel as a data set; the only module besides tests that knows `simulators.linear_gaussian`.
 
 Its answers are expectations, in closed form: what the best of all predictions would be, given the history and the plan.
-A method that finds the law scores an error of zero.
+A method that finds the law scores an error of zero (spec LINEAR-3, LINEAR-5).
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""M5 as a data set: the Kaggle files, or the embedded retail world with its counterfactuals (spec datasets C, E.2)."""
+"""M5 as a data set: the Kaggle files, or the embedded retail world with its counterfactuals (spec RETAIL-1 to 10)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What is asked of the simulated retail panel: price plans that were not followed."""
+"""What is asked of the simulated retail panel: price plans that were not followed (spec RETAIL-10)."""
 
 from dataclasses import dataclass
 from typing import Protocol

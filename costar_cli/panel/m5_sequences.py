@@ -1,4 +1,4 @@
-"""Year-sequences of weekly sales, their price classes, and the panel that they make (spec datasets C.2)."""
+"""Year-sequences of weekly sales, their price classes, and the panel that they make (spec RETAIL-3 to 7)."""
 
 from dataclasses import dataclass
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Which items are source and target, and which of them serve to train, to select and to test (spec datasets C.3)."""
+"""Which items are source and target, and which of them serve to train, to select and to test (spec RETAIL-9)."""
 
 import math
 

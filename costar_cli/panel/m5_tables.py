@@ -1,4 +1,4 @@
-"""The three CSV files of M5 as weekly sales and prices (polars; spec datasets C.1, C.2)."""
+"""The three CSV files of M5 as weekly sales and prices (polars; spec RETAIL-1, RETAIL-2)."""
 
 import re
 from pathlib import Path

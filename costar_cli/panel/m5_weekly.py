@@ -1,4 +1,4 @@
-"""Weekly sales and prices of every item in every store, and what the calendar says about each week (spec datasets C.2).
+"""Weekly sales and prices of every item in every store, and what the calendar says about each week (spec RETAIL-2).
 
 Dense arrays over item-stores and weeks: the full M5 takes 0.2 GB, where its 59 million days in long format would not
 fit a small machine. Legend: I items, K item-stores, W weeks, D days.

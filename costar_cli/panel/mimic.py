@@ -1,4 +1,4 @@
-"""The semi-synthetic ICU data set: simulated outcomes and treatments on ICU covariates (spec datasets B)."""
+"""The semi-synthetic ICU data set: simulated outcomes and treatments on ICU covariates (spec ICU-6 to 16)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

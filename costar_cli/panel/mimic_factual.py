@@ -1,4 +1,4 @@
-"""What was given and measured in ICU stays: ventilation, vasopressors, diastolic pressure (spec datasets B.6)."""
+"""What was given and measured in ICU stays: ventilation, vasopressors, diastolic pressure (spec ICU-17)."""
 
 from pathlib import Path
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""What would have happened to a simulated ICU patient under any plan: the simulator, run again."""
+"""What would have happened to a simulated ICU patient under any plan: the simulator, run again (spec ICU-15)."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray

@@ -1,4 +1,4 @@
-"""The panel: N subjects over T steps, each series stored once, unshifted and unscaled."""
+"""The panel: N subjects over T steps, each series stored once, unshifted and unscaled (spec PANEL-1 to 2)."""
 
 from dataclasses import dataclass, replace
 from typing import Self

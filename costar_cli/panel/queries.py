@@ -1,4 +1,4 @@
-"""The query: everything that is ever predicted is `(subject, origin, plan)`."""
+"""The query: everything that is ever predicted is `(subject, origin, plan)` (spec PANEL-5)."""
 
 from dataclasses import dataclass
 from typing import Self

@@ -210,7 +210,7 @@ def _course(values: Floats, step: NDArray[np.int64]) -> CourseOfOutcome:
 
 
 def _shifts(schema: PanelSchema, domains: Mapping[Domain, _Pooled]) -> Iterator[Shift]:
-    """Yield the difference of each variable between the domains, the largest first."""
+    """Yield the difference of each variable between the domains, the largest first (spec TABLE-5)."""
     if len(domains) < 2:
         return
     source, target = domains["source"], domains["target"]

@@ -1,4 +1,4 @@
-"""Factual queries: what came next, from every origin."""
+"""Factual queries: what came next, from every origin (spec PANEL-6)."""
 
 from typing import Final
 

@@ -25,7 +25,7 @@ class Scaler:
 
     @classmethod
     def fit(cls, panel: Panel, schema: PanelSchema) -> Self:
-        """Fit on the history steps of the source-train panel (all observed steps but the last; spec datasets A.7).
+        """Fit on the history steps of the source-train panel (all observed steps but the last; spec PANEL-8).
 
         Subjects with a single step contribute it. Outcomes that were filled do not count. Constant variables get sd 1.
         """

@@ -1,4 +1,4 @@
-"""Splits by subject or by cluster of subjects: each is in one split, whatever the order of the rows."""
+"""Splits by subject or by cluster of subjects: each is in one split, whatever the order of the rows (spec TABLE-4)."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -67,7 +67,7 @@ class PanelTensors:
 
     @property
     def history_NTS(self) -> Tensor:
-        """Return `[x_t, a_{t-1}, y_t]` per step, the scalars known when `a_t` is decided (spec models 0.2, A.1)."""
+        """Return `[x_t, a_{t-1}, y_t]` per step, the scalars known when `a_t` is decided (spec PANEL-3)."""
         previous = torch.zeros_like(self.a_NTA)
         previous[:, 1:] = self.a_NTA[:, :-1]
         return torch.cat([self.x_NTX, previous, self.y_NTY], dim=-1)

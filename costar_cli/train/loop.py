@@ -1,4 +1,4 @@
-"""The training loop: any stage, R members, exact resume."""
+"""The training loop: any stage, R members, exact resume (spec NET-1 to 3)."""
 
 from dataclasses import asdict, dataclass
 from typing import Literal

@@ -50,7 +50,7 @@ def pretrain(
     reporter: Reporter,
     fresh: bool = False,
 ) -> Trained:
-    """Pretrain encoders on the source domain's series, without labels (spec models A.9, A.12)."""
+    """Pretrain encoders on the source domain's series, without labels (spec COSTAR-8 to 13)."""
     runtime = Runtime.resolve(runtime_config)
     check_dataset(dataset, reporter)
     support = Support.of(dataset.panel("source", "train"), dataset.schema)
@@ -93,7 +93,7 @@ def finetune(
     method: Method | None = None,
     settings: Config | None = None,
 ) -> Trained:
-    """Fit a method to the labelled subjects of one domain (spec models A.10, A.12, C.8).
+    """Fit a method to the labelled subjects of one domain (spec PANEL-12, NET-3).
 
     Args:
         dataset: where the subjects are; of the source's training subjects too if the method learns from them again.

@@ -1,4 +1,4 @@
-"""How far the members of an ensemble disagree, as an interval around their mean."""
+"""How far the members of an ensemble disagree, as an interval around their mean (spec SCORE-11 to 12)."""
 
 from dataclasses import dataclass
 

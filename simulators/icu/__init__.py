@@ -1,4 +1,4 @@
-"""An ICU cohort in the schema of MIMIC-Extract, for those without access to MIMIC-III (spec datasets E.1).
+"""An ICU cohort in the schema of MIMIC-Extract, for those without access to MIMIC-III (docs/spec/cohort.md).
 
 Correlated, persistent physiology with age, clock and course effects; ventilation and vasopressors that respond to it;
 and recorded values as sparse as real ones. Means, spreads, missing shares and correlations are those of the real data.

@@ -1,4 +1,4 @@
-"""Ventilation and vasopressors, who gets them and what they do (spec datasets E.1)."""
+"""Ventilation and vasopressors, who gets them and what they do (spec COHORT-9, COHORT-10)."""
 
 from dataclasses import dataclass
 from typing import Final

@@ -1,7 +1,7 @@
-"""Which values were recorded: bedside charting, laboratory panels, blood gases, subgroups (spec datasets E.1).
+"""Which values were recorded: bedside charting, laboratory panels, blood gases, subgroups (spec COHORT-12).
 
-Targets are the missing shares of MIMIC-Extract's summary. Where the specification's rates miss them by more than a
-point, the rate here is the one that meets them; such constants say so.
+Targets are the missing shares of MIMIC-Extract's summary. Where a rate is not the one that clinical
+practice suggests but the one that meets its target, the constant says so.
 """
 
 from typing import Final

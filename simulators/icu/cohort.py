@@ -1,4 +1,4 @@
-"""The whole cohort: chunks of stays, each from its own child seed (spec datasets E.1)."""
+"""The whole cohort: chunks of stays, each from its own child seed (docs/spec/cohort.md)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

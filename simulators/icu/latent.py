@@ -1,4 +1,4 @@
-"""The latent scores of every stay-hour, before any treatment (spec datasets E.1)."""
+"""The latent scores of every stay-hour, before any treatment (spec COHORT-4 to 6)."""
 
 from dataclasses import dataclass
 

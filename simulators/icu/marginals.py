@@ -1,4 +1,4 @@
-"""From latent standard scores to values in clinical units (spec datasets E.1)."""
+"""From latent standard scores to values in clinical units (spec COHORT-7, COHORT-11)."""
 
 from typing import Final
 

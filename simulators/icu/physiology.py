@@ -1,4 +1,4 @@
-"""Latent standard scores: eight shared factors, persistence, and what age, sex, clock and course add (spec E.1)."""
+"""Latent scores: eight shared factors, persistence, and what age, sex, clock and course add (spec COHORT-4 to 6)."""
 
 from dataclasses import dataclass
 from typing import Final, Self

@@ -1,4 +1,4 @@
-"""The columns of MIMIC-Extract's hourly tables that an ICU cohort needs (spec datasets B.1)."""
+"""The columns of MIMIC-Extract's hourly tables that an ICU cohort needs (spec ICU-1)."""
 
 from typing import Final
 
@@ -49,7 +49,7 @@ INTERVENTIONS: Final = (  # columns of `/interventions`; a simulated cohort fill
     "crystalloid_bolus",
     "nivdurations",
 )
-ETHNICITY_SHARES: Final = {  # the 41 labels of MIMIC-III and their approximate shares, spec datasets E.1
+ETHNICITY_SHARES: Final = {  # the 41 labels of MIMIC-III and their approximate shares (spec COHORT-2)
     "WHITE": 0.695,
     "BLACK/AFRICAN AMERICAN": 0.092,
     "UNKNOWN/NOT SPECIFIED": 0.077,

@@ -1,4 +1,4 @@
-"""Who is admitted, and for how long: statics and lengths of ICU stays (spec datasets E.1)."""
+"""Who is admitted, and for how long: statics and lengths of ICU stays (spec COHORT-1 to 3)."""
 
 from dataclasses import dataclass, fields, replace
 from typing import Final, Self

@@ -1,4 +1,4 @@
-"""What an ICU cohort must look like (spec datasets E.1).
+"""What an ICU cohort must look like (spec COHORT-13).
 
 Means, sds and missing shares are those of recorded values in MIMIC-Extract's summary of 34,472 stays or, where that has
 none, in the open MIMIC-III demo; the mean of prothrombin time is our assumption. Correlations between variables are

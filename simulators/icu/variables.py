@@ -1,4 +1,4 @@
-"""The 25 covariates one by one: level, spread, persistence, age, clock, and the factors they load on (spec E.1)."""
+"""The 25 covariates: level, spread, persistence, age, clock, and the factors they load on (spec COHORT-8)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -70,7 +70,7 @@ def _variable(
 
 
 # Means and sds: recorded values of 34,472 stays in MIMIC-Extract's summary, or of the open MIMIC-III demo; ICC, phi and
-# AR share are fitted to lag correlations of the demo. The source of each row is in spec datasets E.1. Three levels are
+# AR share are fitted to lag correlations of the demo. Sources by row: spec COHORT-8. Three levels are
 # not the target itself but meet it: chloride urine (64.9, 48.3) and calcium urine (5.4, 8.9) lose their tail to the
 # range, and end-expiratory pressure (6.16, 2.90) is recorded of the ventilated, who have higher ones.
 # fmt: off

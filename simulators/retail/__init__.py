@@ -1,6 +1,6 @@
 """An M5-like retail panel in the Kaggle schema, with the true demand under every price.
 
-The embedded stand-in for M5 (spec datasets, sections C and E.2): ten stores, up to 3,049 items, five years of weekly
+The embedded stand-in for M5 (docs/spec/world.md): ten stores, up to 3,049 items, five years of weekly
 prices and daily sales. Unlike in M5, how prices were set is known (latent demand or recorded sales sway them:
 `confounding`), and what would have been sold at other prices can be asked.
 

@@ -1,4 +1,4 @@
-"""The calendar of M5, rebuilt from rules: weeks, events and SNAP days (spec datasets C.1, E.2)."""
+"""The calendar of M5, rebuilt from rules: weeks, events and SNAP days (spec WORLD-2)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What is sold where: categories, departments, stores and items, with the constants of spec datasets E.2."""
+"""What is sold where: categories, departments, stores and items, with their constants (docs/spec/world.md)."""
 
 from dataclasses import dataclass
 from typing import Final

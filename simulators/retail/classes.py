@@ -1,4 +1,4 @@
-"""Price classes: how prices become 22 treatments, and which price change each stands for (spec datasets C.2)."""
+"""Price classes: how prices become 22 treatments, and which price change each stands for (spec RETAIL-6 to 8)."""
 
 from dataclasses import dataclass
 from typing import Final, Self
@@ -13,7 +13,7 @@ __all__ = ["PRICE_EDGES", "PriceClasses", "class_change"]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-# Edges of 20 quantile bins of non-zero relative price changes: the reference's constants, spec datasets C.2
+# Edges of 20 quantile bins of non-zero relative price changes: the released constants (spec RETAIL-7)
 PRICE_EDGES: Final = (
     -0.9987908101571947,
     -0.15853658536585366,

@@ -1,4 +1,4 @@
-"""What drives daily demand: calendar, slow states, stock-outs, price, and the law of the counts (spec datasets E.2)."""
+"""What drives daily demand: calendar, slow states, stock-outs, price, and the law of counts (spec WORLD-5 to 10)."""
 
 from typing import Final
 

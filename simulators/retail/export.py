@@ -1,4 +1,4 @@
-"""The three CSV files of M5, as Kaggle has them (spec datasets C.1)."""
+"""The three CSV files of M5, as Kaggle has them (spec RETAIL-1)."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path

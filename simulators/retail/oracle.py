@@ -1,4 +1,4 @@
-"""What would have been sold at other prices: the simulator's answers, which real M5 cannot give.
+"""What would have been sold at other prices: the simulator's answers, which real M5 cannot give (spec WORLD-14).
 
 A price acts on the demand of its own week only: through the item's elasticity, and through display if it is well below
 the regular price. Nothing carries over (no stockpiling, no reference price, no effect on states, stock or later

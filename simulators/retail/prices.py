@@ -1,4 +1,4 @@
-"""How shelf prices are set week by week, and how demand, seen or unseen, sways them (spec datasets E.2)."""
+"""How shelf prices are set week by week, and how demand, seen or unseen, sways them (spec WORLD-11, WORLD-12)."""
 
 from collections.abc import Callable
 from typing import Final
@@ -49,7 +49,7 @@ def price_paths(
         change_rate_I: the categories' rates of permanent changes.
         seen_state_ISW: demand state of the week before each week.
         chance: what happens, by week.
-        confounding: 0 sets prices whatever the demand, 1 as the spec says.
+        confounding: 0 sets prices whatever the demand, 1 as in spec WORLD-11.
     """
     step_ISW = _permanent_steps(change_rate_I, seen_state_ISW, chance, confounding)
     last_change_ISW = np.maximum.accumulate(np.where(step_ISW != 0.0, np.arange(step_ISW.shape[-1]), 0), axis=-1)

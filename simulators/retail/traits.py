@@ -1,4 +1,4 @@
-"""What is fixed about an item: its level, price, elasticity, season and launch (spec datasets E.2)."""
+"""What is fixed about an item: its level, price, elasticity, season and launch (spec WORLD-3, WORLD-4)."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -13,7 +13,7 @@ from simulators.retail.prices import CHARM_SHARE, shelf_price
 
 __all__ = ["ItemTraits", "sample_traits"]
 
-LEVEL_BOUND: Final = 2.0  # sd: the busiest items are cut off here, which brings weekly means to those of the spec
+LEVEL_BOUND: Final = 2.0  # sd: the busiest items are cut off here, which brings weekly means to those of M5
 ELASTICITY_SD: Final = 0.4  # over items
 LEAST_ELASTICITY: Final = -0.1  # truncation: no item sells more when it costs more
 SEASON_SD: Final = 0.12  # of an item's own yearly amplitude

@@ -1,4 +1,4 @@
-"""The simulated world: an M5-like panel with all that its true demand depends on (spec datasets E.2)."""
+"""The simulated world: an M5-like panel with all that its true demand depends on (docs/spec/world.md)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

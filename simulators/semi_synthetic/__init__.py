@@ -1,9 +1,9 @@
-"""Outcomes and treatments simulated on ICU covariates, with known counterfactuals (spec datasets B.3 and B.4).
+"""Outcomes and treatments simulated on ICU covariates, with known counterfactuals (spec ICU-6 to 15).
 
 Schulam & Saria (2017) had the idea, Melnychuk, Frauen & Feuerriegel (2022) made the benchmark of it: two outcomes from
 splines, Gaussian process paths and random functions of covariates, and three treatments that are given by outcomes and
-covariates and lower the outcomes for hours. This is the corrected behaviour of spec datasets F: independent paths, and
-one world per patient, whatever the order, the company or the test set.
+covariates and lower the outcomes for hours. The released code is corrected: paths are
+independent, and a patient has one world, whatever the order, the company or the test set.
 
 A typical use: `draw_functions`, `simulate_baseline`, `draw_uniforms`, `simulate_factual`, then
 `one_step_counterfactuals`, `sequence_counterfactuals`, or `answer_plan` for any other plan. A file needs only the

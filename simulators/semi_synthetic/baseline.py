@@ -1,4 +1,4 @@
-"""What treatment cannot change: untreated outcomes, and what covariates add to the treatment logits (B.3)."""
+"""What treatment cannot change: untreated outcomes, and what covariates add to the treatment logits (spec ICU-6)."""
 
 from dataclasses import dataclass, fields
 from typing import Final, Self

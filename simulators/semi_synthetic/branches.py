@@ -1,4 +1,4 @@
-"""Following many treatment plans at once from the states of a factual run; time is the only loop."""
+"""Following many treatment plans at once from the states of a factual run; time is the only loop (spec ICU-14)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

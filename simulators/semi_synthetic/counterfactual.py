@@ -1,4 +1,4 @@
-"""What would have happened under other treatments: the simulator's answers (spec datasets B.4)."""
+"""What would have happened under other treatments: the simulator's answers (spec ICU-13 to 15)."""
 
 from dataclasses import dataclass
 from itertools import product
@@ -56,7 +56,7 @@ def sequence_counterfactuals(
 ) -> SemiSyntheticCounterfactuals:
     """Answer `n_plans` random plans from every origin: its factual treatment, then `horizon - 1` drawn ones.
 
-    The specification draws H = horizon - 1 vectors for hours t..t+H-1 at every t = 1..length-1-H and places the
+    The released code draws H = horizon - 1 vectors for hours t..t+H-1 at every t = 1..length-1-H and places the
     origin of the forecast at s0 = t-1, whose step to t is factual. So here the origins are s0 = 0..length-1-horizon,
     the treatment of s0 is the patient's own, those of s0+1..s0+H are fair coins, and the outcomes are those of
     s0+1 (factual, not to be scored) to s0+1+H, the patient's last observed hour for the last origin. On a branch, the

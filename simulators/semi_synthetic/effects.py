@@ -1,4 +1,4 @@
-"""How probable a treatment is, and what it does to later outcomes (spec datasets B.3); shared by all simulations."""
+"""How probable a treatment is, and what it does to later outcomes (spec ICU-10, ICU-11); shared by all simulations."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""The factual run: treatments drawn hour by hour from their probabilities (spec datasets B.3)."""
+"""The factual run: treatments drawn hour by hour from their probabilities (spec ICU-10, ICU-11)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -22,7 +22,7 @@ class SemiSyntheticFactual:
     """What was observed of N patients over T hours.
 
     `outcomes [N,T,2]` (y1, y2) are observed at hour t, with the effects of all treatments before t.
-    `treatments [N,T,3]` (t1, t2, t3) are given at hour t and first show at t+1 (the specification stores them on row
+    `treatments [N,T,3]` (t1, t2, t3) are given at hour t and first show at t+1 (the released code stores them on row
     t+1). `probability [N,T,3]` is that with which each would be given. `length [N]` counts observed hours: nothing is
     given in the last one, and hours beyond hold zeros.
     """

@@ -1,4 +1,4 @@
-"""Random Fourier functions of covariates: draws from a Gaussian process prior (spec datasets B.3)."""
+"""Random Fourier functions of covariates: draws from a Gaussian process prior (spec ICU-7)."""
 
 from dataclasses import dataclass, replace
 from typing import Final, Self

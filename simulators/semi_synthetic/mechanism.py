@@ -1,4 +1,4 @@
-"""What drives outcomes and treatments, constant by constant (spec datasets B.3)."""
+"""What drives outcomes and treatments, constant by constant (spec ICU-6, ICU-7, ICU-10)."""
 
 from dataclasses import dataclass
 from typing import Final

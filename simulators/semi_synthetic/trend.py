@@ -1,4 +1,4 @@
-"""Trends over the stay and smooth paths of each patient (spec datasets B.3)."""
+"""Trends over the stay and smooth paths of each patient (spec ICU-8, ICU-9)."""
 
 from typing import Final
 

@@ -1,7 +1,7 @@
 """Tumour growth under chemotherapy and radiotherapy: a PK-PD simulator with known counterfactuals.
 
 Geng, Paganetti & Grassberger (2017) modelled lung tumours; Lim, Alaa & van der Schaar (2018) and Bica et al. (2020)
-made the benchmark of it. This is the corrected behaviour of spec datasets, sections A and F: one policy for training
+made the benchmark of it. Behaviour is the corrected one of docs/spec/tumor.md: one policy for training
 and test, a factual loop to the last day, and counterfactuals that are clipped and absorbed as the factual ones are.
 
 A typical use: `sample_patients`, `draw_noise`, `simulate_factual`, then `one_step_counterfactuals`,

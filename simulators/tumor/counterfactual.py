@@ -1,4 +1,4 @@
-"""What would have happened under other treatments: the simulator's answers (spec datasets A.5, A.6)."""
+"""What would have happened under other treatments: the simulator's answers (spec TUMOR-9 to 11)."""
 
 from dataclasses import dataclass
 from typing import Final, Literal

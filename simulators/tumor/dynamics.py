@@ -1,4 +1,4 @@
-"""How a tumour grows, shrinks under treatment, and ends (spec datasets A.2 to A.4); shared by all simulations."""
+"""How a tumour grows, shrinks under treatment, and ends (spec TUMOR-4 to 6); shared by all simulations."""
 
 from dataclasses import dataclass
 from typing import Final, Self

@@ -1,4 +1,4 @@
-"""The factual simulation: tumours under a policy that treats large ones more often (spec datasets A.3, A.4)."""
+"""The factual simulation: tumours under a policy that treats large ones more often (spec TUMOR-7, TUMOR-8)."""
 
 from dataclasses import dataclass
 from typing import Final, Self

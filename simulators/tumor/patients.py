@@ -1,4 +1,4 @@
-"""Virtual patients: tumour stage, initial volume and response to treatment (spec datasets A.1)."""
+"""Virtual patients: tumour stage, initial volume and response to treatment (spec TUMOR-2, TUMOR-3)."""
 
 from dataclasses import dataclass, fields
 from typing import Final, Self

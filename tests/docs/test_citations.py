@@ -72,9 +72,30 @@ def test_the_list_of_pages_names_every_prefix_and_its_page() -> None:
 def test_no_citation_dangles() -> None:
     given = {address for page in entries().values() for address in page}
     prefixes = "|".join(sorted({address.split("-")[0] for address in given}))
-    cited = found(rf"\b(?:{prefixes})-\d+\b") | found(r"\bspec ([A-Z]+-\d+)")
-    assert len(cited) > 100
+    cited = found(rf"\b(?:{prefixes})-\d+\b") | found(r"\b[Ss]pec ([A-Z]+-\d+)")
     assert {address: sorted(places) for address, places in cited.items() if address not in given} == {}
+    ranges = found(rf"\b(?:{prefixes})-\d+ to \d+\b")  # `TUMOR-4 to 6`
+    for cited_range in ranges:
+        prefix, first, last = re.split(r"-| to ", cited_range)
+        assert f"{prefix}-{last}" in given, (cited_range, ranges[cited_range])
+        assert int(first) < int(last), cited_range
+    pages = found(r"\bdocs/spec/(\w+\.md)")
+    assert set(pages) <= {page.name for page in SPEC.glob("*.md")}, pages
+
+
+def test_code_cites_every_subject_of_the_specification() -> None:
+    subjects = {address.split("-")[0] for page in entries().values() for address in page}
+    code = {
+        address.split("-")[0]
+        for address, places in found(r"\b[A-Z]+-\d+\b").items()
+        if any(place.startswith(("costar_cli/", "simulators/")) for place in places)
+    }
+    assert subjects - code == set()
+
+
+def test_nothing_cites_documents_that_do_not_ship() -> None:
+    sections = r"\b(?:models|datasets),? (?:sections )?[A-H]\b|\bspec (?:[A-H]\.?\d|models|datasets)|\([A-H]\.\d\)"
+    assert found(rf"(?i:{sections})|\b(?:design|style)\.md\b|/work/shared") == {}
 
 
 def test_departures_that_are_cited_are_rows_of_the_reproduction_notes() -> None:

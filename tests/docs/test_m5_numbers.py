@@ -25,7 +25,7 @@ def test_price_classes_are_the_measured_ones() -> None:
 
 @pytest.mark.slow
 def test_the_calibration_is_the_measured_one_and_near_its_targets() -> None:
-    """Spec datasets E.2: within a fifth, which the correlation of HOBBIES just misses."""
+    """Spec WORLD-15: within a fifth, which the correlation of HOBBIES just misses."""
     assert missing(figures_m5.calibration_table()) == []
     for category, measured in figures_m5.calibration().items():
         tolerance = 0.22 if category == "HOBBIES" else 0.2

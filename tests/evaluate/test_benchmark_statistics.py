@@ -48,7 +48,7 @@ def test_holm_keeps_the_error_rate_of_many_tests_without_effect():
 
 
 def test_gain_is_the_share_of_the_contenders_error_that_the_reference_saves():
-    assert gain_percent(0.9627, 0.9027) == pytest.approx(6.23, abs=0.01)  # MSM and COSTAR, zero-shot (spec models F)
+    assert gain_percent(0.9627, 0.9027) == pytest.approx(6.23, abs=0.01)  # MSM and COSTAR, zero-shot (spec SCORE-13)
     assert gain_percent(0.5, 1.0) == -100
     assert gain_percent(None, 1.0) is None
     assert gain_percent(1.0, None) is None

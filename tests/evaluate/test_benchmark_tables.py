@@ -96,7 +96,7 @@ def test_published_rows_are_those_of_our_methods_with_gains_on_tau_1_to_6():
     assert (crn.label, costar.label) == ("CRN", "COSTAR")
     assert crn.basis == costar.basis == "published, different protocol"
     assert costar.mean.steps == published_row("tumor", "zero-shot", "costar").mean
-    assert crn.gain_percent == pytest.approx(56.93, abs=0.01)  # printed: 68.9, over other steps (spec models F)
+    assert crn.gain_percent == pytest.approx(56.93, abs=0.01)  # printed: 68.9, over other steps (spec SCORE-13)
     assert costar.runs is None
 
 

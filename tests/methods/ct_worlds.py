@@ -68,7 +68,7 @@ def ask(dataset: Dataset, panel: Panel, n: int = 40, horizon: int | None = None)
 
 
 def normalised(norm: Norm, unit: int, values: Tensor) -> Tensor:
-    """Return the layer norm as the specification writes it."""
+    """Return the layer norm, written out (spec NET-5)."""
     centred = values - values.mean(dim=-1, keepdim=True)
     return norm.gain[unit] * centred / (values.std(dim=-1, correction=1, keepdim=True) + 1e-6) + norm.bias[unit]
 
@@ -83,7 +83,7 @@ def attended(
     tables: Tables,
     factor: Tensor | float = 1.0,
 ) -> Tensor:
-    """Return one attention unit as the specification writes it.
+    """Return one attention unit, written out (spec NET-7).
 
     `row_QK` are the rows of the relative tables, `factor` is what dropout multiplies the probabilities with.
     """
@@ -105,7 +105,7 @@ def attended(
 def fed_forward(
     feed_forward: FeedForward, unit: int, values: Tensor, factors: tuple[Tensor | float, Tensor | float] = (1.0, 1.0)
 ) -> Tensor:
-    """Return one feed-forward unit as the specification writes it, with dropout factors after both maps."""
+    """Return one feed-forward unit, written out (spec NET-8), with dropout factors after both maps."""
     inner, outer = feed_forward.inner, feed_forward.outer
     hidden = torch.relu(values @ inner.weight[unit].T + inner.bias[unit]) * factors[0]
     out = (hidden @ outer.weight[unit].T + outer.bias[unit]) * factors[1]
@@ -119,7 +119,7 @@ def causal_rows(n_steps: int, clip: int) -> Tensor:
 
 
 def literal_ct(net: CtNetwork, history: Tensor, statics: Tensor, hidden_BT: Tensor, plan: Tensor) -> Tensor:
-    """Return the outcomes `[B,T,dy]` of a causal transformer, unit by unit (spec models C.5)."""
+    """Return the outcomes `[B,T,dy]` of a causal transformer, unit by unit (spec CT-2)."""
     x, a, y = history.split(list(net.dims[:3]), dim=-1)
     n_steps = history.shape[1]
     causal = torch.ones(n_steps, n_steps, dtype=torch.bool).tril().expand(len(history), -1, -1)

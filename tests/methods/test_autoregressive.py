@@ -1,4 +1,4 @@
-"""The autoregressive decoder: outcomes fed back, in training the true ones or none (spec models B, E-11)."""
+"""The autoregressive decoder: outcomes fed back, in training the true ones or none (spec COSTAR-22, E-11)."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Other encoders in COSTAR's place: a plain transformer over time (VT), the streams of CT (spec models B, C.5)."""
+"""Other encoders in COSTAR's place: a plain transformer over time (VT), the streams of CT (spec COSTAR-19 to 20)."""
 
 import signal
 from itertools import count

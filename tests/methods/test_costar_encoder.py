@@ -1,4 +1,4 @@
-"""The encoder: exact sizes, causality, padding, feature codes, and equality with the literal specification."""
+"""The encoder: exact sizes, causality, padding, feature codes, and equality with the literal implementation."""
 
 import pytest
 import torch

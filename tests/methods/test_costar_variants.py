@@ -1,4 +1,4 @@
-"""Ablations of COSTAR that change the encoder or the self-supervised loss (spec models B, D.1, G 6)."""
+"""Ablations of COSTAR that change the encoder or the self-supervised loss (spec COSTAR-19 to 23)."""
 
 from pathlib import Path
 

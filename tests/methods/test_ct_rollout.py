@@ -38,7 +38,7 @@ def panel(dataset) -> Panel:
 
 
 def naive(model: CtModel, panel: Panel, queries: Queries) -> np.ndarray:
-    """Answer queries one by one, every step with a pass over the whole sequence (spec models C.5)."""
+    """Answer queries one by one, every step with a pass over the whole sequence (spec CT-7)."""
     seen = model.scaled(panel)
     dx, da, _, _ = model.schema.dims
     result = np.zeros((model.members, len(queries), queries.horizon, len(model.schema.outcomes)))

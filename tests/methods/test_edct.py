@@ -175,7 +175,7 @@ def test_the_decoder_walks_as_it_was_trained(model, dataset):
 
 
 def test_rollouts_feed_predictions_back(model, dataset):
-    """Answers one by one, encoder and decoder run anew for each step (spec models C.0)."""
+    """Answers one by one, encoder and decoder run anew for each step (spec EDCT-5)."""
     panel = dataset.panel("source", "test")
     queries, seen = ask(dataset, panel, n=14), model.scaled(panel)
     answers = model.rollout(panel, queries)

@@ -1,4 +1,4 @@
-"""The invariants of design.md section 6 about predictions, for every method and variant on three kinds of data."""
+"""The invariants of docs/concepts.md about predictions, for every method and variant on three kinds of data."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The invariants of design.md section 6 about training, for every method and variant."""
+"""The invariants of docs/concepts.md about training, for every method and variant."""
 
 import signal
 from collections.abc import Callable

@@ -130,7 +130,7 @@ def test_msm_converges_to_the_total_effect_and_naive_regression_to_another():
 
 
 def test_doses_alone_get_the_total_effect_right_and_the_timing_wrong():
-    """The specification's MSM counts treatments; when they are given matters here (docs/methods/msm.md)."""
+    """The paper's MSM counts treatments; when they are given matters here (docs/methods/msm.md)."""
     data = linear_data(gamma=0.5, train=3000, steps=12, horizon=HORIZON)
     dose, steps = (model_of(fit(data, "msm", MsmConfig(clip=0, plan=plan))) for plan in ("dose", "steps"))
     assert effect(dose, data) == pytest.approx(effect(steps, data), abs=0.05)

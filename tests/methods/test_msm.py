@@ -164,7 +164,7 @@ def test_regressions_are_the_best_linear_predictors_of_an_autoregressive_process
 
 
 def test_the_published_shift_is_one_index_and_reads_what_others_must_predict():
-    """The release asks regressor h one step later, with one treatment fewer (spec models E-13); ours does not."""
+    """The release asks regressor h one step later, with one treatment fewer (E-13); ours does not."""
     rho, effect, h, origin = 0.8, 2.0, 1, 5
     data = ar_data(rho=rho, effect=effect)
     model, panel = model_of(fit(data, "msm")), data.panel("source", "test")

@@ -84,7 +84,7 @@ def test_an_incomplete_week_may_lie_inside_but_not_at_the_ends():
 
 
 def test_the_first_week_of_every_sequence_is_class_0(sequences: YearSequences):
-    """Spec datasets G.6."""
+    """Spec RETAIL-5."""
     assert (CLASSES.classify(sequences.change)[:, 0] == 0).all()
 
 
@@ -147,7 +147,7 @@ def test_changes_beyond_the_outermost_edges_are_told():
 
 
 def test_the_schema_has_47_covariates_22_price_classes_and_23_statics():
-    """Spec datasets G.6, with all ten stores."""
+    """Spec RETAIL-5, with all ten stores."""
     schema = dataset().schema
     assert schema.dims == (47, 22, 1, 23)
     assert schema.treatments.names == ("price_change",)
@@ -168,7 +168,7 @@ def test_panels_and_queries_hold_all_invariants():
 
 
 def test_one_hot_codes_sum_to_one():
-    """Spec datasets G.6."""
+    """Spec RETAIL-5."""
     for panel in dataset().panels.values():
         steps = np.arange(panel.n_steps)
         decided = steps < panel.length[:, None] - 1

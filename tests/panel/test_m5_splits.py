@@ -17,7 +17,7 @@ from tests.panel.m5_worlds import LIMITS, SCALE, SOURCE_TRAIN, TARGET_TEST, data
 
 
 def test_parts_share_no_item():
-    """Spec datasets G.6."""
+    """Spec RETAIL-9."""
     data = dataset()
     items = {part: set(panel.cluster.tolist()) for part, panel in data.panels.items()}
     assert sum(map(len, items.values())) == len(set().union(*items.values()))
@@ -27,7 +27,7 @@ def test_parts_share_no_item():
 
 
 def test_shares_of_the_full_catalogue_are_those_of_the_paper_but_for_a_source_test_of_its_own():
-    """Spec datasets C.3: the target has 524 / 105 / 418 items, 104 of the latter for few-shot."""
+    """Spec RETAIL-9: the target has 524 / 105 / 418 items, 104 of the latter for few-shot."""
     names = [f"FOODS_1_{i:04d}" for i in range(1437)] + [f"HOUSEHOLD_1_{i:04d}" for i in range(1047)]
     many = replace(weekly(), item_id=np.array(names), department=np.array([0] * 1437 + [5] * 1047))
     parts = split_items(many, np.arange(2484), M5Config())
@@ -74,7 +74,7 @@ def test_too_few_items_are_an_error_that_names_the_domain():
 
 
 def test_changing_target_data_changes_no_scaled_source_array():
-    """Spec datasets G.7: other sales of the target change neither the source's arrays nor what scales them."""
+    """Spec PANEL-8: other sales of the target change neither the source's arrays nor what scales them."""
     sales, config = weekly(), M5Config(**LIMITS)
     household = (sales.category == 2)[sales.item]
     other = replace(sales, units=np.where(household[:, None], 50 * sales.units + 3, sales.units))

@@ -65,7 +65,7 @@ def test_weekly_sales_and_prices_are_read_exactly(files: Path):
 
 
 def test_both_sales_files_give_the_same_and_the_evaluation_file_comes_first(files: Path, tmp_path: Path):
-    """Spec datasets C.2: sequences end with 2015, before the files part."""
+    """Spec RETAIL-3: sequences end with 2015, before the files part."""
     folder = copied(files, tmp_path)
     rows = pl.read_csv(folder / SALES, infer_schema=False)
     shorter = rows.drop([f"d_{day}" for day in range(1914, 1942)])

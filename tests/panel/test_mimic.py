@@ -102,7 +102,7 @@ def test_only_test_parts_are_asked_about_as_often_as_specified(mimic: Dataset):
 
 @pytest.mark.parametrize(("name", "branches"), [("one_step", 8), ("sequence", 4)])
 def test_siblings_share_all_but_their_plan_and_its_outcomes(mimic: Dataset, name: str, branches: int):
-    """Spec datasets G.2 and G.3: one history per patient and hour, and one factual first step of sequences."""
+    """Spec ICU-13 and ICU-14: one history per patient and hour, and one factual first step of sequences."""
     for part, sets in mimic.queries.items():
         queries = sets[name].take(slice(0, 100 * branches))
         view = exploded(mimic.panels[part], queries)
@@ -129,7 +129,7 @@ def test_first_steps_of_sequences_are_the_factual_ones(mimic: Dataset):
 
 
 def test_treatment_only_lowers_and_without_any_the_outcomes_are_the_untreated_ones(mimic: Dataset):
-    """Spec datasets G.5."""
+    """Spec ICU-11."""
     for part, panel in mimic.panels.items():
         untreated = mimic.truth[part]["untreated"]
         assert (panel.outcomes <= untreated.astype(np.float32))[panel.observed].all()
@@ -203,7 +203,7 @@ def test_order_of_the_patients_in_the_table_does_not_matter(mimic: Dataset, tabl
 
 
 def test_changing_target_data_changes_nothing_of_the_source(mimic: Dataset, table: IcuTable):
-    """Spec datasets G.7: imputation, standardisation and functions are learned from source-train."""
+    """Spec ICU-2, ICU-7 and PANEL-8: imputation, standardisation and functions are learned from source-train."""
     target = np.concatenate([p.subject_id for part, p in mimic.panels.items() if part.domain == "target"])
     hours = np.isin(np.repeat(table.subject_id, table.length), target)
     values = np.where(hours[:, None], table.values * np.float32(7) + np.float32(50), table.values)

@@ -32,7 +32,7 @@ def gappy(draw: st.DrawFn) -> Series:
 
 
 def literal(series: list[float], length: int, fallback: float, *, own_mean: bool) -> list[float]:
-    """One patient's series of one covariate, filled as the specification says."""
+    """One patient's series of one covariate, filled patient by patient (spec ICU-2)."""
     known = [x for x in series[:length] if not np.isnan(x)]
     last = np.mean(known, dtype=np.float64) if own_mean and known else fallback
     filled = []

@@ -81,7 +81,7 @@ def test_the_exported_cohort_gives_the_same_data_set(tmp_path: Path):
 
 
 def test_the_file_has_the_form_of_mimic_extract(written: Path, cohort: IcuCohort):
-    """Spec datasets B.1."""
+    """Spec ICU-1."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with pd.HDFStore(written, "r") as store:

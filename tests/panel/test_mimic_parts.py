@@ -1,4 +1,4 @@
-"""Who is in which part: age groups, counts of the specification, and tiny cohorts."""
+"""Who is in which part: age groups, counts of the published cohort, and tiny cohorts."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ from tests.panel.mimic_worlds import made_table
 
 
 def test_split_sizes_are_those_of_the_specification():
-    """Spec datasets B.6, with a test part of its own for the source."""
+    """Spec ICU-5, with a test part of its own for the source."""
     source = split_source(4630, MimicConfig())
     target = split_target(3474, MimicConfig())
     assert {split: len(rows) for split, rows in source.items()} == {"train": 3704, "val": 463, "test": 463}

@@ -32,7 +32,7 @@ def hand_made(*, standardize: bool = True) -> tuple[Panel, PanelSchema]:
 
 
 def test_moments_are_those_of_the_history_steps():
-    """All observed steps but the last of each subject: 1, 3 and 5; population sd (spec datasets A.7)."""
+    """All observed steps but the last of each subject: 1, 3 and 5; population sd (spec PANEL-8)."""
     scaler = Scaler.fit(*hand_made())
     assert scaler.outcomes[:, 0] == pytest.approx([3.0, np.sqrt(8 / 3)])
     assert scaler.statics[:, 0] == pytest.approx([3.0, 1.0])
@@ -78,7 +78,7 @@ def test_unscaled_is_the_inverse_of_scaled(data: st.DataObject, schema: PanelSch
 
 
 def test_changing_target_data_changes_no_scaled_source_array(tumor_dataset: Dataset):
-    """Spec datasets G.7."""
+    """Only source-train is read (spec PANEL-8)."""
 
     def source_arrays(dataset: Dataset) -> list[np.ndarray]:
         scaler = Scaler.fit(dataset.panel("source", "train"), dataset.schema)

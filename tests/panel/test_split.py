@@ -37,7 +37,7 @@ def test_too_few_subjects_are_a_data_error():
 
 
 def test_counts_of_the_icu_protocol_are_met():
-    """Spec datasets B.6: 3704/926 of 4630 source subjects, 347/1737 of 3474 target subjects, 0.1 of the other 1390."""
+    """As in ICU-5: 3704/926 of 4630 source subjects, 347/1737 of 3474 target subjects, 0.1 of the other 1390."""
     domain = np.where(np.arange(8104) < 4630, "source", "target")
     fractions = {"source": {"train": 0.8, "val": 0.2}, "target": {"train": 0.4, "val": 0.1, "test": 0.5}}
     split = split_domains(domain, fractions, seed=1, few_shot=0.1)

@@ -74,7 +74,7 @@ def test_first_steps_of_sequences_are_the_factual_ones(tumor_dataset: Dataset):
 
 
 def test_siblings_share_all_but_their_plan_and_its_outcome(tumor_dataset: Dataset):
-    """Spec datasets G.2 and G.3: per patient and day, 4 one-step and 10 sequence rows with one history."""
+    """Spec TUMOR-9 and TUMOR-10: per patient and day, 4 one-step and 10 sequence rows with one history."""
     for part, sets in tumor_dataset.queries.items():
         for name, branches in (("one_step", 4), ("sequence", 10)):
             queries = sets[name]

@@ -1,4 +1,4 @@
-"""The invariants of the shifted arrays (spec datasets D.1), for panels of any shape."""
+"""The invariants of the shifted arrays (spec PANEL-3), for panels of any shape."""
 
 import numpy as np
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The calibration targets of spec datasets E.1, on 12,000 stays.
+"""The calibration targets of spec COHORT-13, on 12,000 stays.
 
 Means and spreads are those of recorded values, as the targets are. The four variables of which few patients have a
 value (60 to 1,200) are recorded independently of it, so their complete series has the same law and less noise.

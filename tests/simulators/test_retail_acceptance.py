@@ -1,7 +1,7 @@
-"""The acceptance numbers of spec datasets E.2, over two seeds at the default scale.
+"""The numbers to expect (spec WORLD-15), over two seeds at the default scale.
 
 Weekly sales are taken within year-sequences of 40 weeks or more. The lag-1 correlation is that of sales about their
-sequence's mean, pooled over complete sequences, as in the spec's prototype.
+sequence's mean, pooled over complete sequences, as where the figures come from.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""The rebuilt calendar against the facts that spec datasets C.1 and E.2 list of the real file."""
+"""The rebuilt calendar against the facts that are known of the real file (spec WORLD-2)."""
 
 from collections import Counter
 from datetime import date

@@ -104,7 +104,7 @@ def test_paths_have_the_matern_covariance():
 
 
 def test_paths_of_outcomes_and_patients_are_independent():
-    """The reference repeats one path (spec F, row 23)."""
+    """The released code repeats one path (spec ICU-8)."""
     normals = draw_path_normals(PatientSeeds(3, np.arange(2000)), np.full(2000, 20), 20)
     assert abs(np.corrcoef(normals[:, :, 0].ravel(), normals[:, :, 1].ravel())[0, 1]) < 0.02
     assert abs(np.corrcoef(normals[:-1, :, 0].ravel(), normals[1:, :, 0].ravel())[0, 1]) < 0.02

@@ -1,4 +1,4 @@
-"""The acceptance numbers of spec datasets A.8.
+"""The moments to expect (spec TUMOR-13).
 
 They come from the reference simulator with seed 10, which the legacy generator of numpy can still repeat: the same
 4,000 patients, noise and policy uniforms. The reference cannot treat on day 0; with that day's uniforms out of reach
@@ -36,7 +36,7 @@ def truncated_normal(rng, lo, hi, n):
 
 @pytest.fixture(scope="module")
 def reference():
-    """Return the reference's patients and noise, in its order of randomness (A.1)."""
+    """Return the reference's patients and noise, in its order of randomness."""
     rng, n = np.random.RandomState(10), N_REFERENCE
     counts = np.array([stage.count for stage in STAGES])
     stages = rng.choice([stage.name for stage in STAGES], n, p=counts / counts.sum())
@@ -111,7 +111,7 @@ def test_dynamics_repeat_the_reference_run(reference, gamma, last_day, died, rec
 def test_outcomes_below_zero_are_clipped(reference, gamma):
     """Without clipping, 0.65 % (gamma 10) and 0.11 % (gamma 0) of the one-step outcomes would be negative.
 
-    A.8's 1.5 % and 0.2 % come from 150 patients under the reference's test policy, which looks at another patient's
+    Its 1.5 % and 0.2 % come from 150 patients under the reference's test policy, which looks at another patient's
     volumes (section F, row 2).
     """
     patients, noise = reference
@@ -151,7 +151,7 @@ def test_corrected_policy_is_that_of_an_independent_loop(reference, gamma):
 
 
 def test_treating_from_day_0_shortens_few_series_and_leaves_rates_within_tolerance():
-    """A.8's figures at N = 10,000 that the corrected policy does not move by more than the stated tolerance."""
+    """The figures at N = 10,000 that the corrected policy does not move by more than the stated tolerance."""
     for gamma, last_day, rate, both in ((10.0, 57.5, 0.057, 0.016), (0.0, 50.8, 0.4995, 0.249)):
         rng = np.random.default_rng(10)
         factual = simulate_factual(sample_patients(10_000, rng), draw_noise(10_000, rng), gamma)

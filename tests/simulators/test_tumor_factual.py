@@ -1,4 +1,4 @@
-"""The factual simulation and its policy (spec datasets A.3, A.4)."""
+"""The factual simulation and its policy (spec TUMOR-7, TUMOR-8)."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The priors of virtual patients (spec datasets A.1, A.8)."""
+"""The priors of virtual patients (spec TUMOR-2, TUMOR-3, TUMOR-13)."""
 
 from dataclasses import fields
 
@@ -50,7 +50,7 @@ def test_initial_diameters_stay_within_their_stage(patients):
 
 
 def test_initial_volumes_follow_the_truncated_log_normals(patients):
-    """The law's own mean is 101.1 and its median 4.5; A.8's 92.9 and 3.6 are one draw of 4,000 patients.
+    """The law's own mean is 101.1 and its median 4.5; 92.9 and 3.6 are one draw of 4,000 patients.
 
     `test_tumor_acceptance.py` repeats that very draw.
     """

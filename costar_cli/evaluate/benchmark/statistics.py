@@ -57,7 +57,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def gain_percent(average: float | None, reference: float | None) -> float | None:
-    """Return by how many percent of a contender's average error the reference's is lower (spec models 0.4)."""
+    """Return by how many percent of a contender's average error the reference's is lower (spec SCORE-5)."""
     if average is None or reference is None or average == 0:
         return None
     return 100 * (average - reference) / average

@@ -1,4 +1,4 @@
-"""Attention units, and the two blocks that a layer is made of (spec models A.3 to A.7)."""
+"""Attention units, and the two blocks that a layer is made of (spec NET-7, COSTAR-4, COSTAR-5)."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ __all__ = ["AttentionUnit", "FeatureBlock", "RelativeTables", "TemporalBlock"]
 
 
 class RelativeTables(nn.Module):
-    """Trainable keys and values per clipped distance, shared by all layers, heads and features (spec models A.3)."""
+    """Trainable keys and values per clipped distance, shared by all layers, heads and features (spec COSTAR-3)."""
 
     def __init__(self, clip_distance: int, head_width: int) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class RelativeTables(nn.Module):
 
 
 class AttentionUnit(nn.Module):
-    """Projections, head split and the post-norm residual that both kinds of attention share (spec models A.4)."""
+    """Projections, head split and the post-norm residual that both kinds of attention share (spec NET-7)."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -111,7 +111,7 @@ def softmax_of_short_rows(score: Tensor) -> Tensor:
 
 
 class TemporalBlock(nn.Module):
-    """Causal attention over time within each feature, then feed-forward; statics only pass the latter (spec A.6).
+    """Causal attention over time within each feature, then feed-forward; statics only pass the latter (spec COSTAR-4).
 
     Steps beyond a subject's length need no mask of their own: they come last, so causality hides them from every
     real step, and what is computed at them is never used.
@@ -179,7 +179,7 @@ class TemporalBlock(nn.Module):
 
 
 class FeatureBlock(nn.Module):
-    """Attention over features within each step, statics as further keys, then feed-forward (spec models A.7)."""
+    """Attention over features within each step, statics as further keys, then feed-forward (spec COSTAR-5)."""
 
     head_mask: Tensor  # [H, 1, D]: which columns belong to which head
 

@@ -1,4 +1,4 @@
-"""Augmentation of the series for contrastive views: scale, shift, jitter (spec models A.9)."""
+"""Augmentation of the series for contrastive views: scale, shift, jitter (spec COSTAR-8)."""
 
 import torch
 from torch import Tensor
@@ -30,7 +30,7 @@ def augment(history_BTS: Tensor, config: PretrainConfig, stream: Stream) -> Tens
 def augment_with_statics(
     history_BTS: Tensor, statics_BV: Tensor, config: PretrainConfig, stream: Stream
 ) -> tuple[Tensor, Tensor]:
-    """Return such a copy of series and statics, these as further series (spec models B, VT) that stay constant.
+    """Return such a copy of series and statics, these as further series (spec COSTAR-19) that stay constant.
 
     Statics share the coins of the series. Their jitter is that of the first step at every step.
     """

@@ -1,4 +1,4 @@
-"""The outcome predictor of an ablation: each step also reads the outcomes before it (spec models B, E-11)."""
+"""The outcome predictor of an ablation: each step also reads the outcomes before it (spec COSTAR-22)."""
 
 from collections.abc import Iterator
 

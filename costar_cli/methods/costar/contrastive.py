@@ -2,7 +2,7 @@
 
 The gradient of `logsumexp(q K^T) - q . k_i` with respect to q is `softmax(q K^T) K - k_i`, and the keys carry no
 gradient. One attention call with the keys as values therefore yields both: its log-sum-exp is the loss, its output
-the gradient (design.md section 9). A chunked version serves where the fused operator does not, and its tests.
+the gradient (spec COSTAR-10). A chunked version serves where the fused operator does not, and its tests.
 """
 
 from typing import Any
@@ -79,7 +79,7 @@ class _KeysAsValues(torch.autograd.Function):
 
 
 def info_nce(q_PND: Tensor, k_PND: Tensor, active_PN: Tensor, temperature: float) -> Tensor:
-    """Return `2 temp * mean CE` per pair, `[P]`: each query must find its own key among all active ones (spec A.9).
+    """Return `2 temp * mean CE` per pair, `[P]`: each query must find its own key among active ones (spec COSTAR-10).
 
     The factor 2 temp is MoCo-v3's; it only rescales the loss. Random guessing gives `2 temp log N`.
 
@@ -97,5 +97,5 @@ def info_nce(q_PND: Tensor, k_PND: Tensor, active_PN: Tensor, temperature: float
 
 
 def log_n_reference(n_active: Tensor, temperature: float, *, components: bool) -> Tensor:
-    """Return the loss of random guessing: `4 temp log N`, or `8 temp log N` with component losses (spec models A.9)."""
+    """Return the loss of random guessing: `4 temp log N`, or `8 temp log N` with component losses (spec COSTAR-12)."""
     return (8 if components else 4) * temperature * n_active.clamp(min=1).log()

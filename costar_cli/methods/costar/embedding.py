@@ -9,7 +9,7 @@ __all__ = ["FeatureEncoding", "TokenEmbedding", "TokenLayout"]
 
 
 class TokenLayout:
-    """Which token is which: time-varying tokens in order X, A, Y, then statics V (spec models A.1).
+    """Which token is which: time-varying tokens in order X, A, Y, then statics V (spec COSTAR-1).
 
     Args:
         dims: numbers of covariates, treatments, outcomes and statics.
@@ -24,14 +24,14 @@ class TokenLayout:
 
     @property
     def pooled(self) -> list[slice]:
-        """Return the tokens of each present component in order Y, A, X (spec models A.8)."""
+        """Return the tokens of each present component in order Y, A, X (spec COSTAR-7)."""
         dx, da, dy, _ = self.dims
         slices = [slice(dx + da, dx + da + dy), slice(dx, dx + da), slice(0, dx)]
         return [s for s in slices if s.stop > s.start]
 
 
 class FeatureEncoding(nn.Module):
-    """A trainable code per feature: component plus index (`tree`), or one row per token (`absolute`; spec A.2)."""
+    """A trainable code per feature: component plus index (`tree`), or one row per token (`absolute`; spec COSTAR-2)."""
 
     def __init__(self, layout: TokenLayout, width: int, kind: str) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class FeatureEncoding(nn.Module):
 
 
 class TokenEmbedding(nn.Module):
-    """Every scalar times one shared vector, plus bias, plus the feature's code (spec models A.1, A.2)."""
+    """Every scalar times one shared vector, plus bias, plus the feature's code (spec COSTAR-1, COSTAR-2)."""
 
     def __init__(self, dims: tuple[int, int, int, int], config: EncoderConfig) -> None:
         super().__init__()

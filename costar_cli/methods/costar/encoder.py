@@ -13,9 +13,9 @@ __all__ = ["CostarEncoder"]
 
 
 class EncoderLayer(nn.Module):
-    """A temporal block, then a feature-wise block, each with its own weights (spec models A.6, A.7).
+    """A temporal block, then a feature-wise block, each with its own weights (spec COSTAR-6).
 
-    In ablations one of them is missing (spec models B): without the temporal block a step sees itself alone, without
+    In ablations one of them is missing (spec COSTAR-21): without the temporal block a step sees itself alone, without
     the feature-wise one statics have no say.
     """
 
@@ -26,7 +26,7 @@ class EncoderLayer(nn.Module):
 
 
 class CostarEncoder(HistoryEncoder):
-    """Scalar tokens, L layers, pooling (spec models A.1 to A.8).
+    """Scalar tokens, L layers, pooling (spec COSTAR-1 to 7).
 
     Args:
         dims: numbers of covariates, treatments, outcomes and statics; covariates and statics may be 0.

@@ -16,7 +16,7 @@ ROWS = 4_096  # of the hidden layer held at once on a CPU; measured
 
 
 class FeedForward(nn.Module):
-    """`LN(drop(W2 drop(relu(W1 u))) + u)`, position by position (spec models A.5)."""
+    """`LN(drop(W2 drop(relu(W1 u))) + u)`, position by position (spec NET-8)."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()

@@ -19,7 +19,7 @@ __all__ = ["CostarMethod"]
 
 @dataclass(frozen=True)
 class CostarMethod:
-    """Encoder and outcome predictor trained together on every origin (spec models A.10, A.12)."""
+    """Encoder and outcome predictor trained together on every origin (spec COSTAR-17, COSTAR-18)."""
 
     name: str = "costar"
     single: bool = False

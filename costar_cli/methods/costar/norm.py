@@ -12,11 +12,11 @@ EPSILON = 1e-12
 
 
 class LayerNorm(nn.Module):
-    """Normalise by mean and *unbiased* sd over the last axis (spec models A.4).
+    """Normalise by mean and *unbiased* sd over the last axis (spec NET-5).
 
     The framework's fused kernel divides by the biased sd; the constant ratio of the two moves into the gain. Its
-    epsilon sits under the root (1e-12) where the spec adds 1e-6 to the sd: the same for constant rows, and within
-    1e-6/sd elsewhere.
+    epsilon sits under the root (1e-12) where the released code adds 1e-6 to the sd: the same for constant rows, and
+    within 1e-6/sd elsewhere.
     """
 
     def __init__(self, width: int) -> None:

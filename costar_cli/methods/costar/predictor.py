@@ -11,7 +11,7 @@ __all__ = ["CausalKernel", "OutcomePredictor", "SteppedPredictor", "contrast_pre
 
 
 def contrast_predictor(width: int) -> nn.Sequential:
-    """Return the MoCo-v3 style predictor `d -> 2d -> relu -> d`, shared by overall and components (spec models A.9)."""
+    """Return the MoCo-v3 style predictor `d -> 2d -> relu -> d`, shared by overall and components (spec COSTAR-9)."""
     return nn.Sequential(nn.Linear(width, 2 * width), nn.ReLU(), nn.Linear(2 * width, width))
 
 
@@ -47,7 +47,7 @@ def as_matrix(blocks_ADIH: Tensor) -> Tensor:
 
 
 class OutcomePredictor(nn.Module):
-    """All steps of the horizon in one pass from `z_t` and the plan (spec models A.10).
+    """All steps of the horizon in one pass from `z_t` and the plan (spec COSTAR-14, COSTAR-15).
 
     Step h adds three codes: the history `z_t`, the treatment `a_{t+h}` now, and a causal convolution over the
     treatments `(0, a_t, .., a_{t+h-1})` before it; a small network shared by all steps reads their sum. Both treatment

@@ -44,9 +44,9 @@ class ContrastBranch(nn.Module):
 
 
 class PretrainStage(PlainStage):
-    """The contrastive stage (spec models A.9). State: the momentum encoder's parameters.
+    """The contrastive stage (spec COSTAR-8 to 13). State: the momentum encoder's parameters.
 
-    With the spectral loss (spec D.1) both views pass the online encoder, without predictor or momentum encoder.
+    With the spectral loss (spec COSTAR-23) both views pass the online encoder, without predictor or momentum encoder.
 
     Args:
         dims: numbers of covariates, treatments, outcomes and statics.
@@ -172,7 +172,7 @@ class PretrainStage(PlainStage):
         return per_kind[:, 0] + components
 
     def _uncorrelate(self, views: Tensor, active_RBT: Tensor) -> Tensor:
-        """Return the spectral loss of the overall representation, plus the mean of the components' (spec D.1)."""
+        """Return the spectral loss of the overall representation, plus the mean of the components' (spec COSTAR-23)."""
         n_members, n_kinds, _, _, width = views.shape
         first, second = views.view(n_members, n_kinds, 2, -1, width).unbind(2)
         active_RKN = active_RBT.flatten(1)[:, None].expand(-1, n_kinds, -1)

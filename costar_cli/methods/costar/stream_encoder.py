@@ -1,4 +1,4 @@
-"""The causal transformer as COSTAR's encoder, for ablations: its streams are the components (spec models B, C.5)."""
+"""The causal transformer as COSTAR's encoder, for ablations: its streams are the components (spec COSTAR-20)."""
 
 import torch
 from torch import Tensor

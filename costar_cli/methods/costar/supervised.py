@@ -26,7 +26,7 @@ ENCODER, HEAD = "encoder.", "head."
 
 
 def step_weights(kind: str, horizon: int) -> Tensor:
-    """Return the weight of each step of the horizon, `[H]`, summing to H (spec models A.10)."""
+    """Return the weight of each step of the horizon, `[H]`, summing to H (spec COSTAR-16)."""
     step = torch.arange(horizon, dtype=torch.float64)
     weight = {
         "uniform": torch.ones_like(step),
@@ -56,10 +56,10 @@ class Unrolled:
 
 
 class SupervisedStage(PlainStage):
-    """Squared error of all steps from all origins (spec models A.10); encoder and head move together.
+    """Squared error of all steps from all origins (spec COSTAR-17); encoder and head move together.
 
-    An autoregressive decoder learns each step after the true outcomes before it, or the first step alone (spec models
-    B, E-11). It is selected on what it predicts after its own.
+    An autoregressive decoder learns each step after the true outcomes before it, or the first step alone (spec
+    COSTAR-22). It is selected on what it predicts after its own.
 
     Args:
         dims: numbers of covariates, treatments, outcomes and statics.

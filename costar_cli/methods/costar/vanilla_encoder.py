@@ -1,4 +1,4 @@
-"""A plain transformer over time, for ablations: one token per step holds all that is known (spec models B, VT)."""
+"""A plain transformer over time, for ablations: one token per step holds all that is known (spec COSTAR-19)."""
 
 import torch
 from torch import Tensor, nn

@@ -1,4 +1,4 @@
-"""CRN and CRN(ERM): an encoder and a decoder with balanced representations (Bica et al. 2020; spec models C.3)."""
+"""CRN and CRN(ERM): an encoder and a decoder with balanced representations (Bica et al. 2020; spec CRN-1 to 4)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

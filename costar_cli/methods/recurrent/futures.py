@@ -1,4 +1,4 @@
-"""Futures simulated from residuals, with draws that depend on nothing but the history asked about (spec models C.4).
+"""Futures simulated from residuals, with draws that depend on nothing but the history asked about (spec GNET-3 to 5).
 
 A draw is a hash of seed, member, subject, origin, sample and step. So an answer does not depend on which other queries
 share its batch. Plans of one history are compared under the same draws, which cancels most of the noise in their

@@ -1,4 +1,4 @@
-"""G-Net: g-computation with a recurrent network (Li et al. 2021; spec models C.4).
+"""G-Net: g-computation with a recurrent network (Li et al. 2021; spec GNET-1 to 5).
 
 One network predicts the next outcome and covariates. Under a plan, futures are simulated step by step: prediction plus
 the residual of a subject that the network has not learned from. Their mean is the answer.

@@ -1,4 +1,4 @@
-"""The variational LSTM: dropout masks that stay the same over time, for R members at once (spec models C.0).
+"""The variational LSTM: dropout masks that stay the same over time, for R members at once (spec NET-9).
 
 The member axis is the batch axis of every matrix product, so this is applied outside `vmap`. Parameters are named and
 initialised as those of `torch.nn.LSTM`, which the recurrence equals where there are no masks.

@@ -1,4 +1,4 @@
-"""RMSN: recurrent marginal structural networks (Lim et al. 2018; spec models C.2).
+"""RMSN: recurrent marginal structural networks (Lim et al. 2018; spec RMSN-1 to 6).
 
 Two propensity networks give each step the weight that it would have had if treatments had not followed the history; an
 encoder and a decoder are trained on outcomes so weighted.

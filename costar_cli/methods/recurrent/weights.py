@@ -1,4 +1,4 @@
-"""Stabilised inverse probability weights of the observed treatments (spec models C.2, E-12).
+"""Stabilised inverse probability weights of the observed treatments (spec RMSN-2, RMSN-3, RMSN-5).
 
 The weight of a step is the ratio of two likelihoods of the treatment that was given: with earlier treatments alone, and
 with the whole history. Treatments count as independent binaries, also where exactly one of them is given.

@@ -1,4 +1,4 @@
-"""The bound on the error in both domains, and what goes into it (spec models D.2, D.4)."""
+"""The bound on the error in both domains, and what goes into it (spec THEORY-5, THEORY-9)."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The graph of positive pairs on finitely many histories, and how well its clusters hang together (spec models D.3)."""
+"""The graph of positive pairs on finitely many histories, and how its clusters hang together (spec THEORY-6 to 8)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

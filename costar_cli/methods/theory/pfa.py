@@ -1,4 +1,4 @@
-"""Preconditioned feature averaging (spec models D.2): the head for which the theory bounds the error.
+"""Preconditioned feature averaging (spec THEORY-4): the head for which the theory bounds the error.
 
 A history gets the outcome whose labelled histories have the mean feature that it is nearest to in direction, after the
 second moments of all histories, labelled or not, have been applied to that mean `power - 1` times.

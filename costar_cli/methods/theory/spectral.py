@@ -1,4 +1,4 @@
-"""The generalised spectral contrastive loss (spec models D.1): positive pairs close, directions uncorrelated."""
+"""The generalised spectral contrastive loss (spec THEORY-1 to 3): positive pairs close, directions uncorrelated."""
 
 import numpy as np
 import torch

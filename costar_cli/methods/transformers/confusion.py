@@ -1,4 +1,4 @@
-"""What keeps treatments out of a representation, and averaged weights (spec models C.0).
+"""What keeps treatments out of a representation, and averaged weights (spec NET-13, NET-15).
 
 Domain confusion is a game of two optimisers over disjoint parameters: everything but the treatment network makes
 treatments unguessable, the treatment network guesses. Adam works on each number alone, so one Adam on the sum of both

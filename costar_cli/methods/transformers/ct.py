@@ -1,4 +1,4 @@
-"""CT and CT(ERM) as the registry knows them: one network on three streams (spec models C.5)."""
+"""CT and CT(ERM) as the registry knows them: one network on three streams (spec CT-1 to 7)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -66,7 +66,7 @@ class CtModel(TransformerModel[CausalTransformerConfig]):
 
 @dataclass(frozen=True)
 class CtMethod:
-    """The causal transformer: one network on streams of treatments, outcomes and covariates (spec models C.5)."""
+    """The causal transformer: one network on streams of treatments, outcomes and covariates (spec CT-1 to 7)."""
 
     name: str = "ct"
     single: bool = False

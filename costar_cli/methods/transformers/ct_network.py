@@ -16,7 +16,7 @@ COVARIATES = 2  # number of the covariates' stream
 
 
 class CtBlock(nn.Module):
-    """Self-attention of each stream, cross-attention to each other stream, feed-forward (spec models C.5).
+    """Self-attention of each stream, cross-attention to each other stream, feed-forward (spec CT-2).
 
     Cross-attention asks with what self-attention returned, and finds keys and values in the block's inputs.
     """
@@ -64,7 +64,7 @@ class CtBlock(nn.Module):
 
 
 class CtStreams(nn.Module):
-    """Streams and L blocks; also an encoder of COSTAR's ablations (spec models C.5, B).
+    """Streams and L blocks; also an encoder of COSTAR's ablations (spec CT-1 to 3, COSTAR-20).
 
     Args:
         dims: numbers of covariates, treatments, outcomes and statics; covariates and statics may be 0.
@@ -122,7 +122,7 @@ class CtStreams(nn.Module):
 
 
 class CtNetwork(CtStreams, BalancedNetwork):
-    """Streams, L blocks, their mean, balancing head (spec models C.5)."""
+    """Streams, L blocks, their mean, balancing head (spec CT-1 to 4)."""
 
     def __init__(self, dims: tuple[int, int, int, int], config: TransformerConfig) -> None:
         super().__init__(dims, config)

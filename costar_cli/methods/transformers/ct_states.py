@@ -1,4 +1,4 @@
-"""What a causal transformer knows of a panel, and how it walks from an origin into a plan (spec models C.5)."""
+"""What a causal transformer knows of a panel, and how it walks from an origin into a plan (spec CT-7)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""EDCT as the registry knows it: an encoder on whole series, then a decoder on the plans that follow (models C.6)."""
+"""EDCT as the registry knows it: an encoder on whole series, then a decoder on the plans that follow (spec EDCT-1)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -116,7 +116,7 @@ class EdctModel(TransformerModel[EdctConfig]):
 
 @dataclass(frozen=True)
 class EdctMethod:
-    """The encoder-decoder causal transformer (spec models C.6)."""
+    """The encoder-decoder causal transformer (spec EDCT-1 to 5)."""
 
     name: str = "edct"
     single: bool = False

@@ -1,4 +1,4 @@
-"""EDCT's networks: self-attention over the history; over the plan, with a look back (spec models C.6)."""
+"""EDCT's networks: self-attention over the history; over the plan, with a look back (spec EDCT-1 to 3)."""
 
 import torch
 from torch import Tensor, nn
@@ -35,7 +35,7 @@ class EncoderBlock(nn.Module):
 
 
 class EdctEncoder(BalancedNetwork):
-    """Histories to balanced representations, and the outcome one step ahead (spec models C.6).
+    """Histories to balanced representations, and the outcome one step ahead (spec EDCT-1).
 
     Args:
         dims: numbers of covariates, treatments, outcomes and statics.
@@ -159,7 +159,7 @@ def _rows_back(tables: Tables, steps: int, n_history: int, device: torch.device)
 
 
 class EdctDecoder(BalancedNetwork):
-    """The plan after its first step, one outcome per step (spec models C.6).
+    """The plan after its first step, one outcome per step (spec EDCT-2).
 
     Args:
         dims: numbers of covariates, treatments, outcomes and statics; covariates are not read.

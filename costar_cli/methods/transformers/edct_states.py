@@ -1,4 +1,4 @@
-"""What EDCT knows of a panel, and how its decoder walks into a plan (spec models C.6)."""
+"""What EDCT knows of a panel, and how its decoder walks into a plan (spec EDCT-5)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

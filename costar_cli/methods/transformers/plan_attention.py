@@ -1,4 +1,4 @@
-"""Attention of the few steps of a plan: to each other, and back to a long history (spec models C.6).
+"""Attention of the few steps of a plan: to each other, and back to a long history (spec EDCT-2, EDCT-3).
 
 Letters beside the project's: `J` steps of the plan, `W` steps of the history, `h` heads, `n` head width, `r` width of
 the history's representations, `E` distances. Under both lies a function whose tensors lead with a group axis G: 1, or

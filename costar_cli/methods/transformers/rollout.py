@@ -1,4 +1,4 @@
-"""Answering queries step by step from encoded prefixes, which no step reads again (spec models C.5, C.6, C.9)."""
+"""Answering queries step by step from encoded prefixes, which no step reads again (spec CT-7, EDCT-5)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Training on whole series: every step of a subject predicts the next (spec models 0.2, C.0)."""
+"""Training on whole series: every step of a subject predicts the next (spec PANEL-3)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The stage that trains any transformer with a balancing head: batches from a subclass, the objective from C.0."""
+"""The stage that trains any transformer with a balancing head: batches from a subclass, any objective."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ class Batch(NamedTuple):
 
 
 class BalancedStage(PlainStage, ABC, Generic[NetworkT]):
-    """Squared error of the outcomes, balanced by an objective; selected on plain squared error (spec models C.0).
+    """Squared error of the outcomes, balanced by an objective; selected on the plain one (spec NET-3, NET-12 to 15).
 
     Args:
         name: what progress and random streams call the stage.

@@ -1,4 +1,4 @@
-"""Attention and feed-forward units side by side: one product serves all streams (spec models A.3 to A.5).
+"""Attention and feed-forward units side by side: one product serves all streams (spec NET-5 to 8).
 
 `U` counts units. A step beyond a subject's length needs no mask: it comes last, so causality hides it from every real
 step, and what is computed at it is never used.
@@ -38,7 +38,7 @@ class Affine(nn.Module):
 
 
 class Norm(nn.Module):
-    """Normalise by mean and *unbiased* sd over the last axis, each unit with its own gain and bias (spec models A.4).
+    """Normalise by mean and *unbiased* sd over the last axis, each unit with its own gain and bias (spec NET-5).
 
     The framework's kernel divides by the biased sd; the constant ratio of the two moves into the gain.
     """
@@ -57,7 +57,7 @@ class Norm(nn.Module):
 
 
 class Tables(nn.Module):
-    """Trainable keys and values per clipped distance, `[rows,n]` each (spec models A.3)."""
+    """Trainable keys and values per clipped distance, `[rows,n]` each (spec NET-6)."""
 
     def __init__(self, rows: int, head_width: int) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class Tables(nn.Module):
 
 
 class Attention(nn.Module):
-    """U attention units side by side: projections, heads, post-norm residual (spec models A.4).
+    """U attention units side by side: projections, heads, post-norm residual (spec NET-7).
 
     Args:
         units: U.
@@ -154,7 +154,7 @@ class Attention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """`LN(drop(W2 drop(relu(W1 u))) + u)`, position by position, U units side by side (spec models A.5)."""
+    """`LN(drop(W2 drop(relu(W1 u))) + u)`, position by position, U units side by side (spec NET-8)."""
 
     def __init__(self, units: int, width: int, dropout: float) -> None:
         super().__init__()

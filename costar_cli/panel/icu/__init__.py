@@ -1,4 +1,4 @@
-"""ICU stays on the way to a panel: the table, who is in which part, and series without gaps (spec datasets B.2)."""
+"""ICU stays on the way to a panel: the table, who is in which part, and series without gaps (spec ICU-1 to 5)."""
 
 from costar_cli.panel.icu.covariates import Imputation
 from costar_cli.panel.icu.parts import ChosenStays, choose_stays

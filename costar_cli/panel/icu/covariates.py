@@ -1,4 +1,4 @@
-"""Hourly covariates without gaps: what was recorded before, else a mean (spec datasets B.2)."""
+"""Hourly covariates without gaps: what was recorded before, else a mean (spec ICU-2)."""
 
 from dataclasses import dataclass
 from typing import Self

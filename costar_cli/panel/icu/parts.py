@@ -1,4 +1,4 @@
-"""Which ICU stays are in which part: long enough, in an age group, drawn into a split (spec datasets B.2, B.6)."""
+"""Which ICU stays are in which part: long enough, in an age group, drawn into a split (spec ICU-4, ICU-5)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

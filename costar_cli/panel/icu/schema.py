@@ -1,4 +1,4 @@
-"""The variables of an ICU panel: 25 covariates with units, 44 statics (spec datasets B.1, B.2)."""
+"""The variables of an ICU panel: 25 covariates with units, 44 statics (spec ICU-1, ICU-3)."""
 
 from collections.abc import Mapping
 from typing import Final

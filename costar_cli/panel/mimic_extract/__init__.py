@@ -1,4 +1,4 @@
-"""Files of MIMIC-Extract (`all_hourly_data.h5`), read and written with pandas and PyTables (spec datasets B.1).
+"""Files of MIMIC-Extract (`all_hourly_data.h5`), read and written with pandas and PyTables (spec ICU-1).
 
 The one adapter that lets others unpickle: pandas stores texts in such files as pickled objects, and PyTables loads
 them. Only files that one trusts may be read.
