@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 from costar_cli.commands.hints import other_than
 from costar_cli.commands.models import MAKE_MODEL, LoadedModel, load_models, name_models
+from costar_cli.commands.remedies import remedies
 from costar_cli.commands.session import BuildStep, Session
 from costar_cli.commands.training import MAKE_DATA
 from costar_cli.config.choices import SetupName
 
 if TYPE_CHECKING:
+    from costar_cli.artifact import Artifact
     from costar_cli.evaluate import EvaluationReport, PerStep
     from costar_cli.panel import Dataset
 
@@ -44,6 +46,11 @@ class EvaluationInputs:
     def parents(self) -> dict[str, str]:
         """Return the digests of everything that is read."""
         return {"dataset": self._data.digest} | {f"model/{name}": h.digest for name, h in self._headers.items()}
+
+    @property
+    def headers(self) -> "list[tuple[Path, Artifact]]":
+        """Return the file and the header of every model."""
+        return [(path, self._headers[name]) for name, path in self._named.items()]
 
     @cached_property
     def dataset(self) -> "Dataset":
@@ -81,8 +88,18 @@ def run_evaluate(
     _show(session, report)
     place = session.workspace
     theirs = None if set(files.models) <= set(place.models()) else files.models
+    data = other_than(files.data, place.data)
+    losing = dict.fromkeys(row.provenance.model_digest for row, _ in report.losers() if row.provenance)
+    commands = [
+        command
+        for path, header in inputs.headers
+        if header.digest in losing
+        for command in remedies(session, header.meta, {"data": data}, again=other_than(path, *place.models()) is None)
+    ]
     asked = ("--subject", "ID", "--plan", "plan.json")
-    session.out.next(session.next_command("whatif", *asked, data=other_than(files.data, place.data), model=theirs))
+    if not commands:
+        commands = [session.next_command("whatif", *asked, data=data, model=theirs)]
+    session.out.next(*dict.fromkeys(commands))
     session.out.done(report.to_json(), status="up_to_date" if current else "done")
 
 

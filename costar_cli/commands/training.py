@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from costar_cli.commands.hints import other_than
+from costar_cli.commands.remedies import remedies
 from costar_cli.commands.session import BuildStep, Session
 from costar_cli.config.choices import DomainName, InitName, MethodName
 from costar_cli.errors import ArtifactError, CostarError, UsageError
@@ -113,6 +114,12 @@ def run_finetune(
         start = other_than(files.out, place.model(method, init or "pretrained"))
         more = [session.next_command("finetune", *chosen, "--domain", "target", data=data, start=start)]
     evaluate = session.next_command("evaluate", data=data, model=other_than(files.out, *place.models()))
+    validation = artifact.meta.get("validation")
+    if validation is not None and validation["score"] > validation["last_value"]:
+        start_file = other_than(files.start, place.encoder, *place.models()) if files.start else None
+        again = {"data": data, "start": start_file, "out": other_than(files.out, *place.models())}
+        show_training(session, artifact, status, *remedies(session, artifact.meta, again))
+        return
     show_training(session, artifact, status, *more, evaluate)
 
 
@@ -302,26 +309,41 @@ def show_training(session: Session, artifact: "Artifact", status: str, *next_com
     rows = _members(artifact.meta)
     if rows:  # a closed-form fit has no epochs to tell of
         session.out.table([field.replace("_", " ") for field in _FIELDS], rows, keys=1)
-    reference = artifact.meta.get("reference")
+    reference, validation = artifact.meta.get("reference"), artifact.meta.get("validation")
     if reference is not None:
         session.out.text(f"guessing scores {reference:.4g} on a training batch")
+    if validation is not None:
+        session.out.text(_validation_line(validation))
     session.out.next(*next_commands)
     members = [dict(zip(_FIELDS, row, strict=True)) for row in rows]
     stages = [
         {"name": stage["name"], "updates": stage.get("steps", []), "ended_by": stage.get("ended_by", [])}
         for stage in artifact.meta.get("stages", [])
     ]
-    session.out.done({"members": members, "reference_loss": reference, "stages": stages}, status=status)
+    facts = {key: artifact.meta[key] for key in _FACTS if key in artifact.meta}
+    session.out.done({"members": members, "reference_loss": reference, "stages": stages, **facts}, status=status)
 
 
+def _validation_line(validation: Mapping[str, Any]) -> str:
+    """Return how the model does on validation, in words."""
+    steps = f"{validation['horizon']} step{'s' * (validation['horizon'] != 1)}"
+    source = f", source model {validation['source']:.3f}" if "source" in validation else ""
+    return (
+        f"validation RMSE in sd over {steps} from {validation['windows']:,} origins: {validation['score']:.3f}{source},"
+        f" last value carried forward {validation['last_value']:.3f}"
+    )
+
+
+_FACTS = ("validation", "kept_source_members", "stopped_by_budget")
 _FIELDS = ("member", "epochs", "kept_epoch", "train_loss", "validation_loss", "updates", "ended_by")
 
 
 def _members(meta: Mapping[str, Any]) -> list[list[object]]:
     """Return the fields of each member, of the last stage of its training.
 
-    The epoch is the one whose weights are kept, counted from 1, and the losses are those there; `ended_by` is
-    `patience` or `budget` (epochs or updates ran out). Updates and what ended them are unknown in older files.
+    The epoch is the one whose weights are kept, counted from 1, and the losses are those there; 0 stands for the
+    weights of the source's model, which have none. `ended_by` is `patience` or `budget` (epochs or updates ran out).
+    Updates and what ended them are unknown in older files.
     """
     history, last = meta["history"], (meta.get("stages") or [{}])[-1]
     keeps_last = meta["config"].get("keep") == "last"
@@ -331,6 +353,9 @@ def _members(meta: Mapping[str, Any]) -> list[list[object]]:
         train_loss, validation_loss, best = (history[key][r] for key in ("train_loss", "validation_loss", "best_epoch"))
         epochs = len(train_loss)
         kept = epochs - 1 if keeps_last or not 0 <= best < epochs else best
+        losses: list[float | None] = [train_loss[kept], validation_loss[kept]]
+        if r + 1 in meta.get("kept_source_members", ()):
+            kept, losses = -1, [None, None]
         steps, ended_by = (last.get(key, [None] * n_members)[r] for key in ("steps", "ended_by"))
-        rows.append([r + 1, epochs, kept + 1, train_loss[kept], validation_loss[kept], steps, ended_by])
+        rows.append([r + 1, epochs, kept + 1, *losses, steps, ended_by])
     return rows

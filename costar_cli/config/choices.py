@@ -16,6 +16,7 @@ __all__ = [
     "PlansName",
     "PrecisionName",
     "PresetName",
+    "SelectionName",
     "SetupName",
     "StepWeights",
 ]
@@ -33,5 +34,6 @@ MethodName = Literal["costar", "msm", "rmsn", "crn", "crn-erm", "gnet", "ct", "c
 PlansName = Literal["sliding", "random"]
 PrecisionName = Literal["float32", "tf32", "bf16", "float64"]
 PresetName = Literal["quick", "default", "paper"]
+SelectionName = Literal["rolling-origin", "own-loss"]
 SetupName = Literal["zero-shot", "few-shot", "supervised"]
 StepWeights = Literal["uniform", "inverse", "sq_inverse", "first_only"]

@@ -13,7 +13,7 @@ __all__ = ["method_settings", "settings_read"]
 SHARED: Final = ("epochs", "patience", "batch_size", "learning_rate")  # of all networks of a method
 INHERITED: Final = ("epochs", "patience")  # by networks that have none of their own
 
-OF_NETWORKS: Final = ("seed", "members", "updates", "validation_batch_size", "precision", "domain")
+OF_NETWORKS: Final = ("seed", "members", "updates", "select_on", "validation_batch_size", "precision", "domain")
 OF_CLOSED_FORMS: Final = {**dict.fromkeys(CLOSED_FORM, ("domain",)), "msm": ("seed", "domain")}
 
 

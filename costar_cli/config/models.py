@@ -7,7 +7,15 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from costar_cli.config.choices import ArchitectureName, DecoderName, DeviceName, PlansName, PrecisionName, StepWeights
+from costar_cli.config.choices import (
+    ArchitectureName,
+    DecoderName,
+    DeviceName,
+    PlansName,
+    PrecisionName,
+    SelectionName,
+    StepWeights,
+)
 
 __all__ = [
     "TOKEN_SETTINGS",
@@ -121,6 +129,11 @@ class FinetuneConfig(TrainingConfig):
     members: int | None = Field(None, ge=1, le=1000, description="Ensemble members; all of the encoder's by default")
     batch_size: int = Field(32, ge=1, description="Subjects per step and member")
     hidden: int = Field(128, ge=1, description="Hidden units of the outcome predictor")
+    select_on: SelectionName = Field(
+        "rolling-origin",
+        description="What selects an epoch's weights: the whole model's error over all steps from validation origins, "
+        "the same for every method, or the validation loss of the method's own last stage",
+    )
     step_weights: StepWeights = Field("inverse", description="How much each step of the horizon counts in the loss")
     decoder: DecoderName | None = Field(
         None,

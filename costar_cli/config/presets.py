@@ -97,6 +97,7 @@ PRESETS: Mapping[PresetName, Mapping[str, object]] = {
         "pretrain.patience": 20,
         "pretrain.members": 5,
         "finetune.epochs": 200,
+        "finetune.select_on": "own-loss",
         "finetune.patience": 20,
         "finetune.members": 5,
     },

@@ -99,6 +99,11 @@ class ReportRow:
         """Return whether the row was printed in the paper."""
         return self.basis.startswith("published")
 
+    @property
+    def is_last_value(self) -> bool:
+        """Return whether the row carries the last value forward: the anchor, or a model of that method."""
+        return self.basis == "naive" or (self.provenance is not None and self.provenance.method == "last-value")
+
     @classmethod
     def scored_row(
         cls,
@@ -160,6 +165,18 @@ class EvaluationReport:
     config: dict[str, Any] = field(default_factory=dict)
     step: str = "step"
     errors: tuple[SquaredErrors | None, ...] = field(default=(), compare=False, repr=False)
+
+    def losers(self) -> list[tuple[ReportRow, ReportRow]]:
+        """Return our rows whose average error is larger than that of the last value carried forward, each with its."""
+        found = []
+        for row in self.rows:
+            naive = next((other for other in self.rows if other.is_last_value and _together(other, row)), None)
+            if naive is None or row is naive or row.basis != "ours":
+                continue
+            own, other = row.mean.average, naive.mean.average
+            if own is not None and other is not None and own > other:
+                found.append((row, naive))
+        return found
 
     def row(self, setup: SetupName, label: str, truth: Truth | None = None) -> ReportRow:
         """Return a row by set-up and label.
@@ -229,6 +246,10 @@ class EvaluationReport:
             warnings=tuple(document["warnings"]),
             rows=TypeAdapter(tuple[ReportRow, ...]).validate_python(document["rows"]),
         )
+
+
+def _together(row: ReportRow, other: ReportRow) -> bool:
+    return (row.setup, row.truth) == (other.setup, other.truth)
 
 
 def _flat(row: ReportRow, horizon: int) -> Row:

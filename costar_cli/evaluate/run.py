@@ -74,7 +74,7 @@ def run_evaluation(
     few = _few_units([row for row, _ in rows])
     for warning in few:
         reporter.warn(warning)
-    return EvaluationReport(
+    report = EvaluationReport(
         dataset=dataset.name,
         dataset_digest=dataset.digest,
         horizon=dataset.horizon,
@@ -86,6 +86,14 @@ def run_evaluation(
         step=dataset.schema.step,
         errors=tuple(errors for _, errors in rows),
     )
+    loses = [
+        f"{row.label} in {row.setup}: worse than the last value carried forward "
+        f"({row.mean.average:.3f} against {naive_row.mean.average:.3f})"
+        for row, naive_row in report.losers()
+    ]
+    for warning in loses:
+        reporter.warn(warning)
+    return replace(report, warnings=(*report.warnings, *loses))
 
 
 @dataclass(frozen=True)

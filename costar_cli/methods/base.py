@@ -1,6 +1,6 @@
 """The Method protocol: what every estimator of counterfactual outcomes offers."""
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -17,7 +17,7 @@ from costar_cli.panel import Domain, Panel, PanelSchema, Part, Queries, Scaler
 from costar_cli.panel.tensors import PanelTensors
 from costar_cli.reporting import Reporter
 
-__all__ = ["EncodesOnce", "Fit", "FitTask", "Fitted", "FittedModel", "Method", "Stage", "StepLoss"]
+__all__ = ["EncodesOnce", "Fit", "FitTask", "Fitted", "FittedModel", "LastStage", "Method", "Stage", "StepLoss"]
 
 StepLoss = tuple[Tensor, Params]
 
@@ -200,8 +200,24 @@ class Fitted:
     warnings: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class LastStage:
+    """The stage after which a model is complete, so that complete models can select its weights.
+
+    Attributes:
+        stage: what to train.
+        complete: returns what the fit would end with, of some members: their parameters `[R,...]` of this stage, and
+            their numbers.
+        settings: the method's settings with which answers cost less while weights are selected; None for its own.
+    """
+
+    stage: Stage
+    complete: Callable[[Params, Sequence[int]], Fitted]
+    settings: Config | None = None
+
+
 # A fit yields its stages one after another, is sent the parameters that each kept, `[R,...]`, and returns the result.
-Fit = Generator[Stage, Params, Fitted]
+Fit = Generator[Stage | LastStage, Params, Fitted]
 
 
 class Method(Protocol):

@@ -1,6 +1,6 @@
 """The ensemble axis: parameters of R members stacked, and modules called on all of them at once."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.utils._pytree import tree_map
 
-__all__ = ["Params", "call_members", "n_members", "named_params", "stack_members", "submodule"]
+__all__ = ["Params", "call_members", "n_members", "named_params", "of_members", "stack_members", "submodule"]
 
 Params = dict[str, Tensor]
 
@@ -27,6 +27,11 @@ def stack_members(members: Iterable[Params]) -> Params:
     """Stack parameters of single members along a new leading axis."""
     first, *rest = members
     return {name: torch.stack([value, *(other[name] for other in rest)]) for name, value in first.items()}
+
+
+def of_members(params_R: Mapping[str, Tensor], members: Sequence[int]) -> Params:
+    """Return the parameters of some members."""
+    return {name: value[list(members)] for name, value in params_R.items()}
 
 
 def submodule(params: Mapping[str, Tensor], prefix: str) -> Params:

@@ -16,23 +16,36 @@ __all__ = ["GroupState", "MemberRecord"]
 
 @dataclass
 class MemberRecord:
-    """What is remembered of one member: its learning curves and where it was best."""
+    """What is remembered of one member: its learning curves and where it was best.
+
+    `selection_score` holds what selects where that is not the validation loss; `start_score` is that of the weights it
+    started from, where these are a candidate. They are the best as long as `best_epoch` is -1.
+    """
 
     train_loss: list[float] = field(default_factory=list)
     validation_loss: list[float] = field(default_factory=list)
     best_epoch: int = -1
     stopped: bool = False
+    selection_score: list[float] = field(default_factory=list)
+    start_score: float | None = None
 
     @property
     def best_loss(self) -> float:
-        """Return the lowest validation loss so far."""
-        return self.validation_loss[self.best_epoch] if self.best_epoch >= 0 else float("inf")
+        """Return the lowest value so far of what selects: the selection score or else the validation loss."""
+        if self.best_epoch >= 0:
+            return (self.selection_score or self.validation_loss)[self.best_epoch]
+        return float("inf") if self.start_score is None else self.start_score
 
-    def add_epoch(self, train_loss: float, validation_loss: float, patience: int) -> bool:
+    def add_epoch(
+        self, train_loss: float, validation_loss: float, patience: int, selection_score: float | None = None
+    ) -> bool:
         """Record an epoch; return whether it is the best so far, and stop after `patience` epochs without a best."""
+        best = self.best_loss
         self.train_loss.append(train_loss)
         self.validation_loss.append(validation_loss)
-        improved = validation_loss < self.best_loss
+        if selection_score is not None:
+            self.selection_score.append(selection_score)
+        improved = (validation_loss if selection_score is None else selection_score) < best
         if improved:
             self.best_epoch = len(self.validation_loss) - 1
         self.stopped = len(self.validation_loss) - 1 - self.best_epoch >= patience

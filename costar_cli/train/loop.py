@@ -15,10 +15,25 @@ from costar_cli.reporting import Reporter, Task
 from costar_cli.train.checkpoint import Checkpoint, FinishedGroup, Interrupt
 from costar_cli.train.group import GroupState
 from costar_cli.train.runtime import Runtime
+from costar_cli.train.selection import Judge
 
-__all__ = ["EndedBy", "TrainedMembers", "train_members"]
+__all__ = ["EndedBy", "Selection", "TrainedMembers", "train_members"]
 
 EndedBy = Literal["patience", "budget"]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What selects an epoch's weights: a judge of complete models, or the stage's own validation loss.
+
+    With `from_start` the weights that members start from are a candidate, too.
+    """
+
+    judge: Judge | None = None
+    from_start: bool = False
+
+
+BY_OWN_LOSS = Selection()
 
 
 @dataclass(frozen=True)
@@ -42,7 +57,12 @@ class TrainedMembers:
 
 
 def train_members(
-    stage: Stage, members: int, runtime: Runtime, checkpoint: Checkpoint, reporter: Reporter
+    stage: Stage,
+    members: int,
+    runtime: Runtime,
+    checkpoint: Checkpoint,
+    reporter: Reporter,
+    selection: Selection = BY_OWN_LOSS,
 ) -> TrainedMembers:
     """Train all members of a stage, a group at a time, continuing an interrupted run where it stopped.
 
@@ -62,7 +82,7 @@ def train_members(
             state = GroupState.fresh(stage, group, runtime)
             checkpoint.restore(state)
             task.advance(pace.before(state.epoch) + state.step)
-            train_group(stage, state, runtime, checkpoint, task, interrupt)
+            train_group(stage, state, runtime, checkpoint, task, interrupt, selection)
             finished.append(checkpoint.finish(state))
             interrupt.stop_if_requested()
     return _assembled(finished, pace)
@@ -84,7 +104,8 @@ def _assembled(finished: list[FinishedGroup], pace: Pace) -> TrainedMembers:
     params = {name: torch.cat([group.kept[name] for group in finished])[order] for name in finished[0].kept}
     records = [record for group in finished for record in group.records]
     ordered = [records[at] for at in order.tolist()]
-    keys = ("train_loss", "validation_loss", "best_epoch")
+    keys: tuple[str, ...] = ("train_loss", "validation_loss", "best_epoch")
+    keys += tuple(key for key in ("selection_score", "start_score") if getattr(ordered[0], key) not in (None, []))
     history = {key: [asdict(record)[key] for record in ordered] for key in keys}
     return TrainedMembers(
         params,
@@ -96,9 +117,17 @@ def _assembled(finished: list[FinishedGroup], pace: Pace) -> TrainedMembers:
 
 
 def train_group(
-    stage: Stage, state: GroupState, runtime: Runtime, checkpoint: Checkpoint, task: Task, interrupt: Interrupt
+    stage: Stage,
+    state: GroupState,
+    runtime: Runtime,
+    checkpoint: Checkpoint,
+    task: Task,
+    interrupt: Interrupt,
+    selection: Selection,
 ) -> None:
     """Run epochs until every member has stopped or all epochs are done."""
+    if selection.from_start and state.records[0].start_score is None:
+        score_start(stage, state, runtime, selection.judge)
     pace, passes = _pace(stage), _Passes(stage, state.members)
     while state.epoch < pace.epochs and not state.done:
         begun = pace.before(state.epoch)
@@ -109,7 +138,7 @@ def train_group(
             state.step += 1
             task.advance(1, **_metrics_so_far(stage, state))
             checkpoint.save_if_due(state, interrupted=interrupt.requested)
-        finish_epoch(stage, state, runtime)
+        finish_epoch(stage, state, runtime, selection.judge)
         task.advance(0, **_metrics_of_epoch(stage, state))
         checkpoint.save_if_due(state, interrupted=interrupt.requested)
     task.advance(pace.steps - pace.before(state.epoch))
@@ -151,16 +180,26 @@ def training_step(stage: Stage, state: GroupState, rows_RB: Tensor, runtime: Run
     return loss_R.detach().double()
 
 
-def finish_epoch(stage: Stage, state: GroupState, runtime: Runtime) -> None:
+def score_start(stage: Stage, state: GroupState, runtime: Runtime, judge: Judge | None) -> None:
+    """Make the weights that members start from a candidate: they are kept until an epoch is better."""
+    with torch.no_grad():
+        weights_R = stage.weights(state.params, state.state)
+    score_R = validate(stage, state, runtime) if judge is None else judge(weights_R, state.members)
+    for record, score in zip(state.records, score_R, strict=True):
+        record.start_score = score
+
+
+def finish_epoch(stage: Stage, state: GroupState, runtime: Runtime, judge: Judge | None = None) -> None:
     """Validate, record, keep weights, and begin the next epoch."""
     train_R = (state.loss_sum_R / state.step).tolist()
     validation_R = validate(stage, state, runtime)
     with torch.no_grad():
         weights_R = stage.weights(state.params, state.state)
+    score_R: list[float] | list[None] = [None] * len(train_R) if judge is None else judge(weights_R, state.members)
     for row, record in enumerate(state.records):
         if record.stopped:
             continue
-        improved = record.add_epoch(train_R[row], validation_R[row], stage.config.patience)
+        improved = record.add_epoch(train_R[row], validation_R[row], stage.config.patience, score_R[row])
         if improved or stage.keep == "last":
             state.keep(row, weights_R)
     state.loss_sum_R.zero_()

@@ -1,18 +1,16 @@
 """Pretraining, and fitting any method, from data set to artifact content."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.artifact.making import Making
 from costar_cli.config.models import Config, FinetuneConfig, PretrainConfig, RuntimeConfig
-from costar_cli.methods.arrays import params_to_arrays
-from costar_cli.methods.base import FitTask, Fitted, FittedModel, Method, Stage
+from costar_cli.methods.base import FitTask, FittedModel, Method
 from costar_cli.methods.costar.pretraining import PretrainStage
-from costar_cli.methods.members import Params
 from costar_cli.methods.registry import METHODS
 from costar_cli.panel import Dataset, Domain, Scaler
 from costar_cli.panel.check import check_dataset
@@ -21,14 +19,14 @@ from costar_cli.panel.findings import shown
 from costar_cli.panel.support import Support
 from costar_cli.panel.tensors import PanelTensors
 from costar_cli.reporting import Reporter, warnings_of
-from costar_cli.train.checkpoint import Checkpoint, forget_runs, stage_checkpoint
+from costar_cli.train.checkpoint import Checkpoint, forget_runs
+from costar_cli.train.fit import FitRun, model_arrays
 from costar_cli.train.identity import RunIdentity
-from costar_cli.train.loop import TrainedMembers, train_members
+from costar_cli.train.loop import train_members
 from costar_cli.train.runtime import Runtime
+from costar_cli.train.selection import ValidationWindows
 
 __all__ = ["Trained", "finetune", "pretrain"]
-
-HISTORY = ("train_loss", "validation_loss", "best_epoch")
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ def pretrain(
         "log N, training": stage.reference(),
         "log N, validation": stage.reference(validation=True),
     }
-    return Trained(_arrays(trained.params, scaler), meta, {"dataset": dataset.digest})
+    return Trained(model_arrays(trained.params, scaler), meta, {"dataset": dataset.digest})
 
 
 def finetune(
@@ -126,16 +124,20 @@ def finetune(
     )  # fmt: skip
     if fresh:
         forget_runs(checkpoint)
-    run = _StageRuns(checkpoint, identity, runtime, reporter, members)
-    fitted = run.fit(method, task)
-    warnings = [*inherited, *fitted.warnings]
+    windows = ValidationWindows.of(dataset.panel(domain, "val"), dataset.horizon, scaler)
+    run = FitRun(method, task, windows, checkpoint, identity, runtime, reporter)
+    selected = run.select(run.fit())
+    fitted = selected.fitted
+    if selected.kept_source_members:
+        reporter.note(_kept_note(selected.kept_source_members, members))
+    loses = selected.validation.warning if selected.validation else None
+    warnings = [*inherited, *fitted.warnings, *([loses] if loses else [])]
     for warning in warnings:
         reporter.warn(warning)
     meta = _meta(dataset, fitted.meta.pop("history", run.history), members, identity.fingerprint, config, runtime)
     # counts of another data set say nothing of this one's
     before = start.meta if start is not None and same_data(start.parents, dataset.digest) is not False else {}
     n_train, n_validation = (dataset.panel(domain, split).n_subjects for split in ("train", "val"))
-    few_shot = start is not None and start.horizon > 0
     meta |= {
         **fitted.meta,
         "method": method.name,
@@ -145,61 +147,33 @@ def finetune(
         "stages": run.stages,
         "made_with": run.makings or [runtime.making()],
         "stopped_by_budget": [stage["name"] for stage in run.stages if "budget" in stage["ended_by"]],
-        "settings": settings.model_dump(mode="json") if settings else {},
+        "settings": _settings(settings, start, is_source=selected.is_source),
         "trained_on": {**before.get("trained_on", {}), f"{domain}/train": n_train},
         "selected_on": {**before.get("selected_on", {}), f"{domain}/val": n_validation},
         **({"support": support.to_meta()} if support else {}),
+        **({"validation": selected.validation.to_meta()} if selected.validation else {}),
+        **({"kept_source_members": list(selected.kept_source_members)} if run.few_shot else {}),
     }
     parents = {"dataset": dataset.digest}
     if start is not None:
         other = other_data("what it started from", start.parents, dataset.digest)
         warnings += [other] if other else []
-        parents["model" if few_shot else "encoder"] = start.digest
+        parents["model" if run.few_shot else "encoder"] = start.digest
     if warnings:
         meta["warnings"] = warnings
-    return Trained(_arrays(fitted.params, scaler), meta, parents)
+    return Trained(model_arrays(fitted.params, scaler), meta, parents)
 
 
-@dataclass
-class _StageRuns:
-    """Runs the stages of a fit one after another, each resumable: a finished one is read back, not run again."""
+def _kept_note(kept: Sequence[int], members: int) -> str:
+    whose = "" if len(kept) == members else f" for member{'s' * (len(kept) > 1)} {', '.join(map(str, kept))}"
+    return f"few-shot does no better than the source's model on validation{whose}: the source's weights are kept"
 
-    checkpoint: Path
-    identity: RunIdentity
-    runtime: Runtime
-    reporter: Reporter
-    members: int
-    history: dict[str, list[object]] = field(default_factory=lambda: {key: [] for key in HISTORY})
-    stages: list[dict[str, Any]] = field(default_factory=list)
-    makings: list[Making] = field(default_factory=list)
 
-    def fit(self, method: Method, task: FitTask) -> Fitted:
-        """Return what the fit ends with; `history` is then that of the last stage."""
-        stages = method.fit(task)
-        try:
-            stage = next(stages)
-            while True:
-                trained = self._train(stage)
-                stage = stages.send({name: v.to(self.runtime.device) for name, v in trained.params.items()})
-        except StopIteration as end:
-            fitted: Fitted = end.value
-            return fitted
-
-    def _train(self, stage: Stage) -> TrainedMembers:
-        index = len(self.stages)
-        run = Checkpoint(
-            stage_checkpoint(self.checkpoint, index),
-            self.identity.of_stage(index, stage.name),
-            reporter=self.reporter,
-            stage=stage,
-            followed=stage_checkpoint(self.checkpoint, index + 1).exists(),
-            making=self.runtime.making(),
-        )
-        self.makings += [making for making in run.makings if making not in self.makings]
-        trained = train_members(stage, self.members, self.runtime, run, self.reporter)
-        self.history = trained.history
-        self.stages.append({"name": stage.name, **trained.meta})
-        return trained
+def _settings(settings: Config | None, start: FittedModel | None, *, is_source: bool) -> dict[str, Any]:
+    """Return the method's own settings, those of the source's model where it was kept as it is."""
+    if is_source and start is not None:
+        return dict(start.meta.get("settings", {}))
+    return settings.model_dump(mode="json") if settings else {}
 
 
 def _panels(dataset: Dataset, domain: Domain, scaler: Scaler, runtime: Runtime) -> tuple[PanelTensors, PanelTensors]:
@@ -240,10 +214,6 @@ def _init(method: Method, start: FittedModel | None) -> str:
     if method.name != "costar":
         return "none"
     return "scratch" if start is None else str(start.meta.get("init", "pretrained"))
-
-
-def _arrays(params: Params, scaler: Scaler) -> dict[str, NDArray[np.generic]]:
-    return params_to_arrays(params) | {f"scaler/{name}": value for name, value in scaler.to_arrays().items()}
 
 
 def _meta(

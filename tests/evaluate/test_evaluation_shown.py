@@ -8,6 +8,7 @@ import evaluate_worlds as worlds
 from costar_cli.commands.evaluation import _show
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.evaluate import run_evaluation
+from costar_cli.reporting import NullReporter
 from costar_cli.ui.output import Output
 
 
@@ -35,3 +36,18 @@ def test_counterfactual_outcomes_are_called_so_and_steps_may_differ_in_queries(c
         f"{setup}: counterfactual outcomes, 12 subjects of {part}, 96 to 144 scored queries per step"
         for setup, part in (("zero-shot", "target/test"), ("supervised", "source/test"))
     ]
+
+
+def test_a_model_that_loses_to_the_last_value_is_named_with_both_errors():
+    data = worlds.dataset()
+    good = worlds.candidate(worlds.oracle(data))
+    assert not run_evaluation(data, [good], EvaluateConfig(bootstrap=0)).losers()
+    bad = worlds.candidate(worlds.oracle(data, error=lambda *_: 50.0))
+    reporter = NullReporter()
+    report = run_evaluation(data, [bad], EvaluateConfig(bootstrap=0), reporter=reporter)
+    for setup in ("zero-shot", "supervised"):
+        ours, naive = (report.row(setup, label).mean.average for label in ("COSTAR", "Last value carried forward"))
+        said = f"COSTAR in {setup}: worse than the last value carried forward ({ours:.3f} against {naive:.3f})"
+        assert said in report.warnings
+        assert said in reporter.warnings
+        assert said in report.to_json()["warnings"]

@@ -10,6 +10,7 @@ from costar_cli.panel import Dataset, Part
 from costar_cli.panel.support import Support
 from costar_cli.reporting import NullReporter
 from costar_cli.train import pretrain
+from costar_cli.train.identity import RunIdentity
 from tests.fits import fit_method, model_of
 from tests.train.worlds import CPU, PRETRAIN
 
@@ -33,7 +34,7 @@ def told_of(heard: NullReporter) -> list[str]:
 
 def test_pretraining_names_what_the_source_was_never_given(tumor_dataset: Dataset, tmp_path: Path):
     heard = NullReporter()
-    run = {"checkpoint": tmp_path / "run.h5", "fingerprint": "f", "reporter": heard}
+    run = {"checkpoint": tmp_path / "run.h5", "identity": RunIdentity("f"), "reporter": heard}
     config = PRETRAIN.model_copy(update={"epochs": 1})
     trained = pretrain(without_both(tumor_dataset, "source"), config, CPU, **run)
     [warning] = told_of(heard)

@@ -118,9 +118,9 @@ def test_kept_weights_are_those_of_the_epoch_that_the_stage_names(
     seen = []
     finish = loop.finish_epoch
 
-    def spy(stage, state, runtime):
+    def spy(stage, state, *others):
         seen.append({n: v.detach().clone() for n, v in state.params.items()})
-        finish(stage, state, runtime)
+        finish(stage, state, *others)
 
     monkeypatch.setattr(loop, "finish_epoch", spy)
     stage = pretrain_stage(tumor_dataset, members=1, epochs=4, patience=9, keep=keep)

@@ -1,5 +1,6 @@
 """COSTAR as the registry knows it: fine-tune a pretrained encoder with an outcome predictor, in one stage."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -8,7 +9,7 @@ from costar_cli.artifact import Artifact
 from costar_cli.config.choices import DecoderName
 from costar_cli.config.models import EncoderConfig
 from costar_cli.errors import MismatchError, UsageError
-from costar_cli.methods.base import Fit, FitTask, Fitted
+from costar_cli.methods.base import Fit, FitTask, Fitted, LastStage
 from costar_cli.methods.costar.heads import decoder_for
 from costar_cli.methods.costar.model import CostarModel
 from costar_cli.methods.costar.supervised import SupervisedStage
@@ -40,7 +41,12 @@ class CostarMethod:
         few_shot = start is not None and start.horizon > 0
         hidden = start.hidden if start and few_shot else task.config.hidden
         decoder = _decoder(task, start if few_shot else None)
-        params = yield SupervisedStage(
+        meta = {"encoder": encoder.model_dump(), "hidden": hidden, "decoder": decoder}
+
+        def complete(params_R: Params, members: Sequence[int]) -> Fitted:  # noqa: ARG001 - one stage has all parameters
+            return Fitted(params_R, dict(meta))
+
+        stage = SupervisedStage(
             task.schema.dims,
             task.horizon,
             task.config.model_copy(update={"hidden": hidden, "decoder": decoder}),
@@ -51,7 +57,8 @@ class CostarMethod:
             drop_last=task.domain == "source",
             name="finetune" if task.domain == "source" else "finetune on target",
         )
-        return Fitted(params, {"encoder": encoder.model_dump(), "hidden": hidden, "decoder": decoder})
+        params = yield LastStage(stage, complete)
+        return complete(params, range(task.members))
 
     def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> CostarModel:
         """Return the model that an artifact holds."""

@@ -1,6 +1,6 @@
 """CRN and CRN(ERM): an encoder and a decoder with balanced representations (Bica et al. 2020; spec CRN-1 to 4)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -22,8 +22,8 @@ from costar_cli.methods.balancing import (
     squared_error,
     treatment_cross_entropy,
 )
-from costar_cli.methods.base import Fit, FitTask, Fitted
-from costar_cli.methods.members import Params
+from costar_cli.methods.base import Fit, FitTask, Fitted, LastStage
+from costar_cli.methods.members import Params, of_members
 from costar_cli.methods.recurrent.lstm import Masks
 from costar_cli.methods.recurrent.model import Asked, Networks, RecurrentModel, with_prefix
 from costar_cli.methods.recurrent.network import (
@@ -179,7 +179,7 @@ class CrnMethod:
         where = "" if task.domain == "source" else " on target"
         shared = stage_shares(task.config, task.horizon)
         make = partial(crn_encoder, dims, config)
-        encoder_R = yield stage(
+        encoder_stage = stage(
             f"{self.name} encoder{where}",
             make,
             config.encoder,
@@ -188,23 +188,30 @@ class CrnMethod:
             validation=SubjectRows(parts[1]),
             start_R=start("encoder"),
         )
-        params = with_prefix(encoder_R, "encoder")
-        if task.horizon > 1:
-            train, validation = (
-                OriginRows(panel, task.horizon - 1, over_members(make, encoder_R, panel, _representation))
-                for panel in parts
-            )
-            decoder_R = yield stage(
-                f"{self.name} decoder{where}",
-                partial(crn_decoder, dims, config),
-                config.decoder,
-                decoder_training(config.decoder, shared[1]),
-                train=train,
-                validation=validation,
-                start_R=start("decoder"),
-            )
-            params |= with_prefix(decoder_R, "decoder")
-        return Fitted(params)
+        if task.horizon == 1:
+            encoder_R = yield LastStage(encoder_stage, lambda params_R, _: Fitted(with_prefix(params_R, "encoder")))
+            return Fitted(with_prefix(encoder_R, "encoder"))
+        encoder_R = yield encoder_stage
+        train, validation = (
+            OriginRows(panel, task.horizon - 1, over_members(make, encoder_R, panel, _representation))
+            for panel in parts
+        )
+
+        def complete(decoder_R: Params, members: Sequence[int]) -> Fitted:
+            encoder = with_prefix(of_members(encoder_R, members), "encoder")
+            return Fitted(encoder | with_prefix(decoder_R, "decoder"))
+
+        decoder_stage = stage(
+            f"{self.name} decoder{where}",
+            partial(crn_decoder, dims, config),
+            config.decoder,
+            decoder_training(config.decoder, shared[1]),
+            train=train,
+            validation=validation,
+            start_R=start("decoder"),
+        )
+        decoder_R = yield LastStage(decoder_stage, complete)
+        return complete(decoder_R, range(task.members))
 
     def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> CrnModel:
         """Return the model that an artifact holds."""

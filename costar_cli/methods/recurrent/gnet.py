@@ -4,7 +4,7 @@ One network predicts the next outcome and covariates. Under a plan, futures are 
 the residual of a subject that the network has not learned from. Their mean is the answer.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import cast
@@ -17,7 +17,7 @@ from costar_cli.artifact import Artifact
 from costar_cli.config.recurrent import GNetConfig
 from costar_cli.errors import DataError
 from costar_cli.methods.balancing import masked_mean, squared_error
-from costar_cli.methods.base import Fit, FitTask, Fitted
+from costar_cli.methods.base import Fit, FitTask, Fitted, LastStage
 from costar_cli.methods.members import Params
 from costar_cli.methods.recurrent.branches import Branches, BranchState, LstmSteps
 from costar_cli.methods.recurrent.futures import Draws, Residuals, has_residuals, known_position, usable_length
@@ -32,6 +32,7 @@ from costar_cli.panel.tensors import PanelTensors
 __all__ = ["ConditionalHead", "GNetMethod", "GNetModel", "GNetStage", "gnet_network"]
 
 Dims = tuple[int, int, int, int]
+SELECTION_SAMPLES = 10  # most futures per query while weights are selected: their noise is alike in every epoch
 
 
 class ConditionalHead(nn.Module):
@@ -145,13 +146,20 @@ class GNetModel(RecurrentModel):
         """Return residuals `[K,S,E]` that are added to the futures of some queries' histories."""
         seed = int(self.meta["config"]["seed"])
         residuals, origin_K = self.residuals(asked.member), asked.origin_Q[rows_K]
-        draws = Draws.of(seed, asked.member, asked.subject_id_Q[rows_K], origin_K)
+        draws = Draws.of(seed, self._numbers[asked.member], asked.subject_id_Q[rows_K], origin_K)
         return residuals.at(draws.below(len(residuals.length_K), self._config.samples, step), origin_K + step)
 
     def residuals(self, member: int) -> Residuals:
-        """Return what a member draws from."""
+        """Return what a member draws from: subjects with residuals, without the padding between members."""
         length = self.params["residuals.length"][member].long()
-        return Residuals(self.params["residuals.value"][member], length)
+        used = length > 0
+        return Residuals(self.params["residuals.value"][member][used], length[used])
+
+    @property
+    def _numbers(self) -> Sequence[int]:
+        """Return the numbers of the members in the ensemble that they are part of, which their draws depend on."""
+        numbers: Sequence[int] = (self.meta or {}).get("member_numbers") or range(self.members)
+        return numbers
 
     @property
     def _config(self) -> GNetConfig:
@@ -186,7 +194,13 @@ class GNetMethod:
         name = "gnet network" + ("" if task.domain == "source" else " on target")
         train, make = task.tensors(task.train), partial(gnet_network, task.schema.dims, config)
         held_out_K, others = _divided(train, config.holdout, Stream(task.config.seed, name, "holdout"))
-        params_R = yield GNetStage(
+        held_out = train.take(held_out_K)
+
+        def complete(params_R: Params, members: Sequence[int]) -> Fitted:
+            params = with_prefix(params_R, "network") | with_prefix(_residuals(make, params_R, held_out), "residuals")
+            return Fitted(params, {} if len(members) == task.members else {"member_numbers": list(members)})
+
+        stage = GNetStage(
             name,
             make,
             config.network,
@@ -195,8 +209,9 @@ class GNetMethod:
             validation=SubjectRows(task.tensors(task.validation)),
             start_R=start("network"),
         )
-        residuals = _residuals(make, params_R, train.take(held_out_K))
-        return Fitted(with_prefix(params_R, "network") | with_prefix(residuals, "residuals"))
+        fewer = config.model_copy(update={"samples": min(config.samples, SELECTION_SAMPLES)})
+        params_R = yield LastStage(stage, complete, fewer)
+        return complete(params_R, range(task.members))
 
     def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> GNetModel:
         """Return the model that an artifact holds."""

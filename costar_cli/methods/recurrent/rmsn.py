@@ -4,7 +4,7 @@ Two propensity networks give each step the weight that it would have had if trea
 encoder and a decoder are trained on outcomes so weighted.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import cast
@@ -16,8 +16,8 @@ from costar_cli.artifact import Artifact
 from costar_cli.config.models import TrainingConfig
 from costar_cli.config.recurrent import RmsnConfig, RmsnNetworkConfig
 from costar_cli.methods.balancing import masked_mean, squared_error, treatment_cross_entropy
-from costar_cli.methods.base import Fit, FitTask, Fitted
-from costar_cli.methods.members import Params
+from costar_cli.methods.base import Fit, FitTask, Fitted, LastStage
+from costar_cli.methods.members import Params, of_members
 from costar_cli.methods.recurrent.lstm import Masks
 from costar_cli.methods.recurrent.model import (
     Asked,
@@ -206,7 +206,14 @@ class RmsnMethod:
             over_members(makes[name], fitted[name], train, _log_likelihood) for name in ("treatment", "history")
         )
         weights = TreatmentWeights(numerator_RNT - denominator_RNT, train)
-        fitted["encoder"] = yield OutcomeStage(
+
+        def complete(last_R: Params, members: Sequence[int]) -> Fitted:
+            last = "encoder" if task.horizon == 1 else "decoder"
+            parts = {name: of_members(part, members) for name, part in fitted.items()} | {last: last_R}
+            params = {key: value for name, part in parts.items() for key, value in with_prefix(part, name).items()}
+            return Fitted(params, {"weights": weights.described})
+
+        encoder_stage = OutcomeStage(
             f"rmsn encoder{where}",
             makes["encoder"],
             config.encoder,
@@ -215,30 +222,33 @@ class RmsnMethod:
             weigh=lambda batch: weights.of_steps(batch.member_R, batch.subject_RB),
             start_R=start("encoder"),
         )
-        if task.horizon > 1:
-            rows = [
-                OriginRows(
-                    panel,
-                    task.horizon - 1,
-                    over_members(makes["encoder"], fitted["encoder"], panel, lambda passed: passed.outputs_TBH),
-                )
-                for panel in (train, validation)
-            ]
-            clipped = weights.clipped_over(rows[0])
-            fitted["decoder"] = yield OutcomeStage(
-                f"rmsn decoder{where}",
-                makes["decoder"],
-                config.decoder,
-                decoder_training(config.decoder, shared[1]),
-                train=rows[0],
-                validation=rows[1],
-                weigh=lambda batch: clipped.take(batch.member_R)(
-                    weights.of_windows(batch.member_R, batch.subject_RB, batch.at_RTB[:, 0], rows[0].steps)
-                ),
-                start_R=start("decoder"),
+        if task.horizon == 1:
+            fitted["encoder"] = yield LastStage(encoder_stage, complete)
+            return complete(fitted["encoder"], range(task.members))
+        fitted["encoder"] = yield encoder_stage
+        rows = [
+            OriginRows(
+                panel,
+                task.horizon - 1,
+                over_members(makes["encoder"], fitted["encoder"], panel, lambda passed: passed.outputs_TBH),
             )
-        params = {key: value for name, part in fitted.items() for key, value in with_prefix(part, name).items()}
-        return Fitted(params, {"weights": weights.described})
+            for panel in (train, validation)
+        ]
+        clipped = weights.clipped_over(rows[0])
+        decoder_stage = OutcomeStage(
+            f"rmsn decoder{where}",
+            makes["decoder"],
+            config.decoder,
+            decoder_training(config.decoder, shared[1]),
+            train=rows[0],
+            validation=rows[1],
+            weigh=lambda batch: clipped.take(batch.member_R)(
+                weights.of_windows(batch.member_R, batch.subject_RB, batch.at_RTB[:, 0], rows[0].steps)
+            ),
+            start_R=start("decoder"),
+        )
+        fitted["decoder"] = yield LastStage(decoder_stage, complete)
+        return complete(fitted["decoder"], range(task.members))
 
     def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> RmsnModel:
         """Return the model that an artifact holds."""

@@ -10,7 +10,7 @@ from torch import Tensor
 from costar_cli.artifact import Artifact
 from costar_cli.config.baselines import METHOD_SETTINGS
 from costar_cli.config.transformers import CausalTransformerConfig
-from costar_cli.methods.base import Fit, FitTask, Fitted
+from costar_cli.methods.base import Fit, FitTask, Fitted, LastStage
 from costar_cli.methods.members import Params
 from costar_cli.methods.streams import Stream
 from costar_cli.methods.transformers.confusion import Objective, Target
@@ -81,7 +81,8 @@ class CtMethod:
         settings = task.settings or METHOD_SETTINGS[self.name]()
         if not isinstance(settings, CausalTransformerConfig):
             raise TypeError(f"{self.name} does not take {type(settings).__name__}")
-        params = yield ct_stage(task, settings, self.name, few_shot_start(task, CtModel, self.name, settings))
+        stage = ct_stage(task, settings, self.name, few_shot_start(task, CtModel, self.name, settings))
+        params = yield LastStage(stage, lambda params_R, _: Fitted(params_R))
         return Fitted(params)
 
     def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> CtModel:

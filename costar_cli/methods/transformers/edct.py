@@ -10,8 +10,8 @@ from torch import Tensor
 from costar_cli.artifact import Artifact
 from costar_cli.config.models import TrainingConfig
 from costar_cli.config.transformers import EdctConfig
-from costar_cli.methods.base import Fit, FitTask, Fitted
-from costar_cli.methods.members import Params, n_members, submodule
+from costar_cli.methods.base import Fit, FitTask, Fitted, LastStage
+from costar_cli.methods.members import Params, n_members, of_members, submodule
 from costar_cli.methods.streams import Stream
 from costar_cli.methods.transformers.confusion import Objective, Target
 from costar_cli.methods.transformers.edct_network import EdctDecoder, EdctEncoder
@@ -137,7 +137,7 @@ class EdctMethod:
         dims, panels = task.schema.dims, (task.tensors(task.train), task.tensors(task.validation))
         shared = stage_shares(task.config, task.horizon)
         config = settings.encoder.training(shared[0])
-        encoder_R = yield SeriesStage(
+        encoder_stage = SeriesStage(
             f"{self.name} encoder{where}",
             config,
             partial(_encoder, dims, settings),
@@ -147,15 +147,16 @@ class EdctMethod:
             objective=_objective(task, settings, config, len(panels[0].length_N)),
             start_R=submodule(start_R, ENCODER),
         )
-        params = {ENCODER + name: value for name, value in encoder_R.items()}
         if task.horizon == 1:
-            return Fitted(params)
+            encoder_R = yield LastStage(encoder_stage, lambda params_R, _: _fitted(params_R))
+            return _fitted(encoder_R)
+        encoder_R = yield encoder_stage
         rows: dict[PartName, OriginRows] = {
             "train": _origins(panels[0], encoder_R, dims, settings, task.horizon),
             "validation": _origins(panels[1], encoder_R, dims, settings, task.horizon),
         }
         config = decoder_training(settings.decoder, shared[1])
-        decoder_R = yield DecoderStage(
+        decoder_stage = DecoderStage(
             f"{self.name} decoder{where}",
             config,
             partial(_decoder, dims, settings, task.horizon),
@@ -164,11 +165,19 @@ class EdctMethod:
             objective=_objective(task, settings, config, len(rows["train"])),
             start_R=submodule(start_R, DECODER),
         )
-        return Fitted(params | {DECODER + name: value for name, value in decoder_R.items()})
+        decoder_R = yield LastStage(
+            decoder_stage, lambda params_R, members: _fitted(of_members(encoder_R, members), params_R)
+        )
+        return _fitted(encoder_R, decoder_R)
 
     def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> EdctModel:
         """Return the model that an artifact holds."""
         return EdctModel.from_artifact(artifact, device)
+
+
+def _fitted(encoder_R: Params, decoder_R: Params | None = None) -> Fitted:
+    params = {ENCODER + name: value for name, value in encoder_R.items()}
+    return Fitted(params | {DECODER + name: value for name, value in (decoder_R or {}).items()})
 
 
 def _encoder(dims: tuple[int, int, int, int], settings: EdctConfig) -> EdctEncoder:

@@ -1,0 +1,189 @@
+"""One fit, from its first stage to the model that it ends with: stages in order, selection, and "no move"."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from costar_cli.artifact import Artifact
+from costar_cli.artifact.making import Making
+from costar_cli.methods.arrays import params_to_arrays
+from costar_cli.methods.base import FitTask, Fitted, FittedModel, LastStage, Method, Stage
+from costar_cli.methods.members import Params
+from costar_cli.methods.trained import TrainedModel
+from costar_cli.panel import Scaler
+from costar_cli.reporting import Reporter
+from costar_cli.train.checkpoint import Checkpoint, stage_checkpoint
+from costar_cli.train.identity import RunIdentity
+from costar_cli.train.loop import Selection, TrainedMembers, train_members
+from costar_cli.train.runtime import Runtime
+from costar_cli.train.selection import Judge, Validation, ValidationWindows
+
+__all__ = ["FitRun", "Selected", "model_arrays"]
+
+HISTORY = ("train_loss", "validation_loss", "best_epoch")
+
+
+@dataclass(frozen=True)
+class Selected:
+    """What a fit ends with, and how that does on validation.
+
+    `kept_source_members` are the numbers, from 1, of few-shot members that are the source's, since their fit did no
+    better; `is_source` says that a fit without members of its own is the source's altogether.
+    """
+
+    fitted: Fitted
+    validation: Validation | None
+    kept_source_members: tuple[int, ...] = ()
+    is_source: bool = False
+
+
+@dataclass
+class FitRun:
+    """Runs the stages of a fit one after another, each resumable: a finished one is read back, not run again.
+
+    `windows` are what complete models are scored on; None where no validation subject has a step to predict.
+    """
+
+    method: Method
+    task: FitTask
+    windows: ValidationWindows | None
+    checkpoint: Path
+    identity: RunIdentity
+    runtime: Runtime
+    reporter: Reporter
+    history: dict[str, list[object]] = field(default_factory=lambda: {key: [] for key in HISTORY})
+    stages: list[dict[str, Any]] = field(default_factory=list)
+    makings: list[Making] = field(default_factory=list)
+
+    @property
+    def few_shot(self) -> bool:
+        """Return whether the fit starts from a complete model."""
+        return self.task.start is not None and self.task.start.horizon > 0
+
+    @property
+    def is_by_own_loss(self) -> bool:
+        """Return whether stages select by their own losses; what has no stages, a closed form, has none."""
+        return bool(self.stages) and self.task.config.select_on == "own-loss"
+
+    def fit(self) -> Fitted:
+        """Return what the fit ends with; `history` is then that of the last stage."""
+        stages = self.method.fit(self.task)
+        try:
+            step = next(stages)
+            while True:
+                trained = self._train(step)
+                step = stages.send({name: v.to(self.runtime.device) for name, v in trained.params.items()})
+        except StopIteration as end:
+            fitted: Fitted = end.value
+            return fitted
+
+    def select(self, fitted: Fitted) -> Selected:
+        """Return the fit with its validation; few-shot members that do no better than the source's give way to them."""
+        start, members = self.task.start, self.task.members
+        if self.windows is None:
+            return Selected(fitted, None)
+        model, queries = self.model(fitted), self.windows.queries
+        score_R, last_value = self.windows.score(model), self.windows.last_value(model)
+        validation = Validation(tuple(score_R.tolist()), last_value, len(queries), queries.horizon)
+        if start is None or not self.few_shot:
+            return Selected(fitted, validation)
+        if not isinstance(start, TrainedModel):
+            raise TypeError(f"{start.method} has no parameters to keep")
+        source_R = self.windows.score(start)[:members]
+        validation = replace(validation, source=tuple(source_R.tolist()))
+        kept_R = self._never_moved() if self.is_by_own_loss else ~(score_R < source_R)
+        if not kept_R.any() or not any(value.numel() for value in fitted.params.values()):  # nothing is learned
+            return Selected(fitted, validation)
+        numbers = tuple(int(r) + 1 for r in np.flatnonzero(kept_R))
+        validation = replace(validation, members=tuple(np.where(kept_R, source_R, score_R).tolist()))
+        if not kept_R.all():
+            return Selected(replace(fitted, params=_mixed(fitted.params, start.params, kept_R)), validation, numbers)
+        meta = {key: start.meta.get(key, value) for key, value in fitted.meta.items()}
+        own = {name: value[:members] for name, value in start.params.items()}
+        return Selected(replace(fitted, params=own, meta=meta), validation, numbers, is_source=self.method.single)
+
+    def model(self, fitted: Fitted, settings: dict[str, Any] | None = None) -> FittedModel:
+        """Return the complete model of what a fit ends with, as its artifact would give it."""
+        task = self.task
+        own = task.settings.model_dump(mode="json") if task.settings else {}
+        meta = {
+            "method": self.method.name,
+            "horizon": task.horizon,
+            "schema": task.schema.model_dump(mode="json"),
+            "config": task.config.model_dump(),
+            "settings": own if settings is None else settings,
+            **fitted.meta,
+        }
+        arrays = model_arrays(fitted.params, task.scaler)
+        return self.method.load(Artifact(kind="model", arrays=arrays, meta=meta), self.runtime.device)
+
+    def _train(self, step: Stage | LastStage) -> TrainedMembers:
+        stage, judge = (step.stage, self._judge(step)) if isinstance(step, LastStage) else (step, None)
+        index = len(self.stages)
+        run = Checkpoint(
+            stage_checkpoint(self.checkpoint, index),
+            self.identity.of_stage(index, stage.name),
+            reporter=self.reporter,
+            stage=stage,
+            followed=stage_checkpoint(self.checkpoint, index + 1).exists(),
+            making=self.runtime.making(),
+        )
+        self.makings += [making for making in run.makings if making not in self.makings]
+        selection = Selection(judge, from_start=self.few_shot)
+        trained = train_members(stage, self.task.members, self.runtime, run, self.reporter, selection)
+        self.history = trained.history
+        self.stages.append({"name": stage.name, **trained.meta})
+        return trained
+
+    def _judge(self, last: LastStage) -> Judge | None:
+        """Return what scores complete models while their last stage is trained; None for its own loss."""
+        windows = self.windows
+        if windows is None or self.task.config.select_on == "own-loss":
+            return None
+        settings = last.settings.model_dump(mode="json") if last.settings else None
+
+        def judge(weights_R: Params, members: Sequence[int]) -> list[float]:
+            with torch.no_grad():
+                score_R = windows.score(self.model(last.complete(weights_R, members), settings))
+            return [float(score) for score in score_R]
+
+        return judge
+
+    def _never_moved(self) -> NDArray[np.bool_]:
+        """Return which members kept the weights that they started from in every stage, `[R]`."""
+        best_SR = np.array([stage["history"]["best_epoch"] for stage in self.stages])
+        return np.asarray((best_SR < 0).all(axis=0))
+
+
+def model_arrays(params: Params, scaler: Scaler) -> dict[str, NDArray[np.generic]]:
+    """Return the arrays of a model's or encoder's artifact."""
+    return params_to_arrays(params) | {f"scaler/{name}": value for name, value in scaler.to_arrays().items()}
+
+
+def _mixed(params_R: Params, source_R: Params, kept_R: NDArray[np.bool_]) -> Params:
+    """Return parameters with some members' replaced by the source's.
+
+    What models keep of their training data (G-Net's residuals) may differ in size: both are padded with zeros.
+    """
+    rows = torch.from_numpy(np.flatnonzero(kept_R))
+    mixed = {}
+    for name, value in params_R.items():
+        own, source = value.detach().cpu(), source_R[name].detach().cpu().to(value.dtype)
+        shape = [max(sizes) for sizes in zip(own.shape[1:], source.shape[1:], strict=True)]
+        own = _padded(own, shape).clone()
+        own[rows] = _padded(source, shape)[rows]
+        mixed[name] = own
+    return mixed
+
+
+def _padded(value_R: Tensor, shape: Sequence[int]) -> Tensor:
+    """Return values with zeros behind them along every axis but the first."""
+    ends = [(0, wanted - size) for wanted, size in zip(shape, value_R.shape[1:], strict=True)]
+    return functional.pad(value_R, [n for pair in reversed(ends) for n in pair])
