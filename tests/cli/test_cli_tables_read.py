@@ -78,6 +78,7 @@ def test_costs_are_shown_with_units_and_the_gpus_memory_where_there_is_one(capsy
         "members",
         "params",
         "epochs",
+        "updates",
     ]
     assert row.split() == ["COSTAR", "source", "12.5", "512", "2", "20,657", "11"]
     on_gpu = replace(made, costs=(replace(made.costs[0], device_memory_mb=2048.0),))
