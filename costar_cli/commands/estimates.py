@@ -1,12 +1,12 @@
 """The body of `costar whatif`: a question in, estimates out."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from costar_cli.commands.estimates_compared import decimals_of, estimate_text, number_text, show_comparison
-from costar_cli.commands.models import MAKE_MODEL, LoadedModel, load_models, name_models
+from costar_cli.commands.models import MAKE_MODEL, load_models, name_models
 from costar_cli.commands.session import Session
 from costar_cli.commands.training import MAKE_DATA
 from costar_cli.config.choices import DomainName
@@ -79,7 +79,6 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
     loaded = load_models(session, headers, named)
     for one in loaded:  # before the plan: names of levels that the model does not have are not the plan's fault
         require_compatible(dataset, one.model.schema, model=f"model `{one.name}`")
-    warnings = _warn_of_other_data(session, loaded, dataset.digest)
     horizon = min(one.model.horizon for one in loaded)
     place = "standard input" if str(question.plan) == "-" else str(question.plan)
     request = parse_plans(document, dataset.schema.treatments, horizon=horizon, where=place)
@@ -96,7 +95,6 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
         reporter=session.reporter,
     )
     _show(session, report)
-    report = replace(report, notes=(*warnings, *report.notes), warnings=(*warnings, *report.warnings))
     digests = {"dataset": dataset.digest} | {f"model/{one.name}": one.header.digest for one in loaded}
     _write(session, question, report, digests, document)
     session.out.done(report.to_json())
@@ -106,17 +104,6 @@ def _default_models(workspace: Workspace, domain: DomainName) -> list[Path]:
     """Return the model of the subject's own domain, or the source's, or whatever there is."""
     wanted = [workspace.model(domain=domain), workspace.model(), *workspace.models()]
     return [path for path in wanted if path.exists()][:1]
-
-
-def _warn_of_other_data(session: Session, models: Sequence[LoadedModel], digest: str) -> list[str]:
-    """Warn of models that were trained on other data, and return the warnings for the record."""
-    from costar_cli.panel.compatible import other_data
-
-    of_others = (other_data(f"model `{one.name}`", one.model.parents, digest) for one in models)
-    warnings = [warning for warning in of_others if warning]
-    for warning in warnings:
-        session.out.warn(warning)
-    return warnings
 
 
 def _show(session: Session, report: "WhatIfReport") -> None:

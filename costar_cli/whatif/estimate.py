@@ -11,8 +11,8 @@ from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset, Location, Panel, Queries, TreatmentEncoding
 from costar_cli.panel.compatible import require_compatible, same_data
 from costar_cli.panel.findings import shown
-from costar_cli.reporting import NullReporter, Reporter, warnings_of
-from costar_cli.whatif.notes import Unseen, notes_on, trained_on_subject, unseen_in_plans
+from costar_cli.reporting import NullReporter, Reporter
+from costar_cli.whatif.notes import Unseen, notes_on, trained_on_subject, unseen_in_plans, warnings_on
 from costar_cli.whatif.plan import PlanRequest, TreatmentPlan
 from costar_cli.whatif.problems import Problems, did_you_mean
 from costar_cli.whatif.report import ModelAnswer, SubjectHistory, WhatIfReport
@@ -65,7 +65,8 @@ def estimate_outcomes(
     if not unsupported:
         _refuse_unseen(unseen)
     told = reporter or NullReporter()
-    warnings = [warning for label, model in models.items() for warning in warnings_of(f"model `{label}`", model.meta)]
+    history = _history(panel, location, start, dataset.schema.treatments)
+    warnings = warnings_on(dataset, models, request.plans, history)
     for warning in warnings:
         told.warn(warning)
     queries = _queries(request, dataset.schema.treatments, start)
@@ -80,7 +81,7 @@ def estimate_outcomes(
     report = WhatIfReport(
         dataset=dataset.name,
         schema=dataset.schema,
-        history=_history(panel, location, start, dataset.schema.treatments),
+        history=history,
         plans=request.plans,
         models=tuple(answers),
         level=level,
@@ -88,7 +89,7 @@ def estimate_outcomes(
         observed=tuple(_observed(panel, start, plan, dataset.schema.treatments) for plan in request.plans),
         truth=truths,
         notes=(),
-        warnings=tuple(warnings),
+        warnings=warnings,
     )
     return replace(report, notes=notes_on(report, dataset, models, location))
 

@@ -1,4 +1,4 @@
-"""What a reader should know before believing a what-if."""
+"""What a reader should know before believing a what-if: warnings of what makes it doubtful, and notes on the rest."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -6,14 +6,15 @@ import numpy as np
 
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset, Location
-from costar_cli.panel.compatible import same_data
+from costar_cli.panel.compatible import other_data, same_data
 from costar_cli.panel.findings import shown
 from costar_cli.panel.support import Support
+from costar_cli.reporting import warnings_of
 from costar_cli.whatif.plan import TreatmentPlan
-from costar_cli.whatif.report import WhatIfReport
-from costar_cli.whatif.spread import ENSEMBLE_SPREAD, NO_INTERVAL
+from costar_cli.whatif.report import SubjectHistory, WhatIfReport
+from costar_cli.whatif.spread import ENSEMBLE_SPREAD
 
-__all__ = ["Unseen", "notes_on", "trained_on_subject", "unseen_in_plans"]
+__all__ = ["Unseen", "notes_on", "trained_on_subject", "unseen_in_plans", "warnings_on"]
 
 Unseen = dict[str, dict[str, list[str]]]
 
@@ -37,15 +38,31 @@ def unseen_in_plans(models: Mapping[str, FittedModel], plans: Sequence[Treatment
     return found
 
 
+def warnings_on(
+    dataset: Dataset, models: Mapping[str, FittedModel], plans: Sequence[TreatmentPlan], history: SubjectHistory
+) -> tuple[str, ...]:
+    """Return what may make the answers wrong, each once.
+
+    That is a model of another data set, what its training warned of (losing to the last value carried forward, too),
+    treatments that it was never taught, and stopping what never stopped in its data.
+    """
+    found: list[str] = []
+    for label, model in models.items():
+        other = other_data(f"model `{label}`", model.parents, dataset.digest)
+        found += [other] if other else []
+        found += warnings_of(f"model `{label}`", model.meta)
+    found += _on_unseen(dataset, models, plans)
+    found += _on_stopping(dataset, models, plans, history)
+    return tuple(dict.fromkeys(found))
+
+
 def notes_on(
     report: WhatIfReport, dataset: Dataset, models: Mapping[str, FittedModel], location: Location
 ) -> tuple[str, ...]:
-    """Return notes on training subjects, what was not observed or given, what the limits mean, impossible values."""
+    """Return notes on training subjects, what was not observed, what the limits mean, impossible values."""
     return (
         *_on_training(report, dataset, models, location),
         *_on_unobserved(report),
-        *_on_unseen(report, dataset, models),
-        *_on_stopping(report, models),
         *_on_spread(report),
         *_on_range(report, dataset),
     )
@@ -95,33 +112,35 @@ def _on_unobserved(report: WhatIfReport) -> Iterator[str]:
         yield f"{outcome.name} was not observed {where}: models read the value that it was filled with"
 
 
-def _on_unseen(report: WhatIfReport, dataset: Dataset, models: Mapping[str, FittedModel]) -> Iterator[str]:
-    """Note each treatment of a plan that no training subject was given; where that is unknown, no subject at all."""
-    for answer in report.models:
-        for plan, what in answer.unsupported.items():
-            lacks = f"plan `{plan}` gives {shown(what)}, which no training subject of model `{answer.label}` was given"
+def _on_unseen(dataset: Dataset, models: Mapping[str, FittedModel], plans: Sequence[TreatmentPlan]) -> Iterator[str]:
+    """Warn of each treatment of a plan that no training subject was given; where that is unknown, no subject at all."""
+    for label, of_plans in unseen_in_plans(models, plans).items():
+        for plan, what in of_plans.items():
+            lacks = f"plan `{plan}` gives {shown(what)}, which no training subject of model `{label}` was given"
             yield f"{lacks}: nothing was learned about it"
     if all(Support.from_meta(model.meta) for model in models.values()):
         return
-    encoding = report.schema.treatments
+    encoding = dataset.schema.treatments
     given = np.any([panel.treatments.any(axis=(0, 1)) for panel in dataset.panels.values()], axis=0)
-    for one in report.plans:
+    for one in plans:
         unseen = np.flatnonzero(encoding.encode(one.values).any(axis=0) & ~given)
         if len(unseen):
             named = " and ".join(encoding.columns[column] for column in unseen)
             yield f"plan `{one.name}` gives {named}, which no subject was given: nothing was learned about it"
 
 
-def _on_stopping(report: WhatIfReport, models: Mapping[str, FittedModel]) -> Iterator[str]:
-    """Note each plan that stops a treatment which, once started, never stopped in the training data."""
-    encoding, unit = report.schema.treatments, report.schema.step
+def _on_stopping(
+    dataset: Dataset, models: Mapping[str, FittedModel], plans: Sequence[TreatmentPlan], history: SubjectHistory
+) -> Iterator[str]:
+    """Warn of each plan that stops a treatment which, once started, never stopped in the training data."""
+    encoding, unit = dataset.schema.treatments, dataset.schema.step
     for label, model in models.items():
         support = Support.from_meta(model.meta)
         if support is None:
             continue
-        for plan in report.plans:
-            for name, step in support.stops(report.history.treatments, plan.values, encoding):
-                when = f"at {unit} {report.history.origin + step}"
+        for plan in plans:
+            for name, step in support.stops(history.treatments, plan.values, encoding):
+                when = f"at {unit} {history.origin + step}"
                 never = f"which, once started, never stopped in the training data of model `{label}`"
                 yield f"plan `{plan.name}` stops {name} {when}, {never}: there are no data on stopping"
 
@@ -132,7 +151,7 @@ def _on_spread(report: WhatIfReport) -> Iterator[str]:
         yield f"lower and upper show the {ENSEMBLE_SPREAD}, {meaning}; they are no confidence interval"
     for answer in report.models:
         if answer.members == 1:
-            yield f"model `{answer.label}` makes no claim of an interval: {NO_INTERVAL}"
+            yield f"model `{answer.label}` has one member: there is no spread to show, and so no interval"
 
 
 def _on_range(report: WhatIfReport, dataset: Dataset) -> Iterator[str]:

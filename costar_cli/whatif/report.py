@@ -72,8 +72,8 @@ class WhatIfReport:
     """Estimates of a subject's outcomes under each plan, and the differences between plans.
 
     `observed[plan]` and `truth[plan]` are `[steps,dy]`: what really happened, NaN from the step on where the plan
-    departs from the treatments that were given; and the simulator's answer, when it was asked for. `warnings` are those
-    of the models' training.
+    departs from the treatments that were given; and the simulator's answer, when it was asked for. `warnings` say what
+    may make the answers wrong, `notes` what else a reader should know.
     """
 
     dataset: str

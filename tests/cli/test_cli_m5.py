@@ -135,7 +135,10 @@ def test_the_class_that_no_price_has_is_called_out(shop: Path, tmp_path: Path, c
     words += ["--unsupported"]
     run = call(*words)
     assert run.code == 0
-    assert any("gives 'price_change=unused', which no training" in note for note in run.document["result"]["notes"])
+    assert run.document["warnings"] == run.document["result"]["warnings"]
+    [warning] = [line for line in run.document["warnings"] if "gives 'price_change=unused', which no training" in line]
+    assert f"warning: {warning}" in run.err
+    assert warning not in run.document["result"]["notes"]
     model = next(path for path in shop.glob("model*.h5"))
     assert re.search("never given .*price_change=unused", call("inspect", model).out)
     refused = call(*words, "--truth")

@@ -172,7 +172,9 @@ def test_whatif_warns_when_the_model_knows_other_data(trained: Path, plan: Path,
     ask = ["whatif", "-w", trained, "--data", other, "--subject", 1, "--plan", plan]
     run = call(*ask, "--json")
     assert run.code == 0, run.err
-    assert any("another data set" in warning for warning in run.document["warnings"])
+    [warning] = [warning for warning in run.document["warnings"] if "another data set" in warning]
+    assert warning in run.document["result"]["warnings"]
+    assert warning not in run.document["result"]["notes"]
     assert run.document["result"]["models"]["model"]["same_data"] is False
     assert ", by model (trained on other data)\n" in call(*ask, "--quiet").out
     both = ["--model", trained / "model.h5", "--model", trained / "model-target.h5"]

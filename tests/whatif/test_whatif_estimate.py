@@ -66,7 +66,7 @@ def test_one_member_has_no_interval_and_says_so():
     for row in report.to_rows() + report.difference_rows():
         assert row["lower"] is row["upper"] is row["level"] is None
         assert row["interval_kind"] == "none (one member)"
-    assert any("no claim of an interval" in note for note in report.notes)
+    assert "model `costar` has one member: there is no spread to show, and so no interval" in report.notes
 
 
 def test_several_members_are_labelled_as_spread_and_not_as_confidence():

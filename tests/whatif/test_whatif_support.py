@@ -37,11 +37,11 @@ def test_asked_for_all_the_same_it_is_answered_and_marked():
     document = report.to_json()
     assert_no_nan(document)
     assert document["models"]["costar"]["unsupported"] == {"both": ["chemotherapy+radiotherapy"]}
-    [note] = [note for note in report.notes if "no training subject" in note]
-    assert note.startswith("plan `both` gives 'chemotherapy+radiotherapy'")
-    assert note.endswith("nothing was learned about it")
+    [warning] = document["warnings"]
+    assert warning.startswith("plan `both` gives 'chemotherapy+radiotherapy', which no training subject")
+    assert warning.endswith("nothing was learned about it")
     supported = report_of(model_with(STAYS), request_of(BOTH), unsupported=True)
-    assert not any("no training subject" in note for note in supported.notes)
+    assert not any("no training subject" in warning for warning in supported.warnings)
 
 
 def test_what_training_saw_decides_not_what_the_data_set_holds():
@@ -50,30 +50,28 @@ def test_what_training_saw_decides_not_what_the_data_set_holds():
     never[..., 0] = 1
     panels = {part: replace(panel, treatments=never[: panel.n_subjects]) for part, panel in dataset.panels.items()}
     report = report_of(model_with(STAYS), request_of(BOTH), replace(dataset, panels=panels))
-    assert not any("nothing was learned" in note for note in report.notes)
-    unknown = report_of(model_with(), request_of(BOTH), replace(dataset, panels=panels))
-    assert any("which no subject was given" in note for note in unknown.notes)
+    assert not any("nothing was learned" in warning for warning in report.warnings)
+    [unknown] = report_of(model_with(), request_of(BOTH), replace(dataset, panels=panels)).warnings
+    assert "which no subject was given" in unknown
 
 
-def test_a_plan_that_stops_what_never_stops_gets_a_note():
+def test_a_plan_that_stops_what_never_stops_is_warned_of():
     plans = {"stop": [{"chemotherapy": 1}, {}], "go on": [{"chemotherapy": 1}, {"chemotherapy": 1}]}
-    notes = report_of(model_with(STAYS), request_of(plans, origin=0)).notes
-    [note] = [note for note in notes if "data on stopping" in note]
-    assert note.startswith("plan `stop` stops chemotherapy at day 1, which, once started, never stopped")
-    assert not any(
-        "data on stopping" in note for note in report_of(model_with(NEVER_BOTH), request_of({"stop": [{}]})).notes
-    )
+    [warning] = report_of(model_with(STAYS), request_of(plans, origin=0)).warnings
+    assert warning.startswith("plan `stop` stops chemotherapy at day 1, which, once started, never stopped")
+    assert warning.endswith("there are no data on stopping")
+    assert report_of(model_with(NEVER_BOTH), request_of({"stop": [{}]})).warnings == ()
 
 
-def test_a_plan_that_ends_a_running_treatment_at_once_gets_a_note():
+def test_a_plan_that_ends_a_running_treatment_at_once_is_warned_of():
     dataset = make_dataset()
     part = Part("source", "test")
     given = dataset.panels[part].treatments.copy()
     given[:, 4] = [0, 1, 0, 0]  # chemotherapy at the step before the origin
     dataset = replace(dataset, panels={**dataset.panels, part: replace(dataset.panels[part], treatments=given)})
     request = request_of({"watch": [{}]}, origin=5)
-    notes = report_of(model_with(STAYS), request, dataset, subject=TEST_SUBJECT).notes
-    assert any("plan `watch` stops chemotherapy at day 5" in note for note in notes)
+    [warning] = report_of(model_with(STAYS), request, dataset, subject=TEST_SUBJECT).warnings
+    assert "plan `watch` stops chemotherapy at day 5" in warning
 
 
 def test_the_warnings_of_training_are_told_once_with_the_models_name_and_kept():
@@ -81,3 +79,15 @@ def test_the_warnings_of_training_are_told_once_with_the_models_name_and_kept():
     report = report_of(model_with(None, "weights are not final", "weights are not final"), reporter=heard)
     assert heard.warnings == ["model `costar`: weights are not final"]
     assert report.summary()["warnings"] == heard.warnings
+
+
+def test_all_that_makes_an_answer_doubtful_is_warned_of_once_and_is_no_note():
+    heard = NullReporter()
+    model = replace(model_with(replace(NEVER_BOTH, stopped=(0, 9)), "overlap is low"), parents={"dataset": "theirs"})
+    plans = {"both": [{"chemotherapy": 1, "radiotherapy": 1}, {}]}
+    dataset = replace(make_dataset(), digest="ours")
+    report = report_of(model, request_of(plans, origin=0), dataset, unsupported=True, reporter=heard)
+    for said in ("another data set", "overlap is low", "nothing was learned", "data on stopping"):
+        assert sum(said in warning for warning in report.warnings) == 1
+        assert not any(said in note for note in report.notes)
+    assert tuple(heard.warnings) == report.warnings == tuple(report.to_json()["warnings"])
