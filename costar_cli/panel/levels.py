@@ -6,10 +6,23 @@ from typing import Final
 
 from costar_cli.config.table import label_of
 
-__all__ = ["UNTREATED", "are_doses", "as_number", "find_level", "is_on_off", "is_switch", "known_levels"]
+__all__ = ["are_doses", "as_number", "find_level", "is_on_off", "is_switch", "known_levels", "known_reference"]
 
-UNTREATED: Final = ("0", "none", "no", "off", "false", "never", "control", "placebo", "untreated", "baseline", "usual")
-GIVEN: Final = ("1", "yes", "on", "true", "given", "treated")
+NO: Final = (
+    "0", "none", "no", "off", "false", "absent", "not given", "not treated", "untreated", "no treatment", "never",
+    "nein", "keine", "non", "aucun", "nee", "nej", "não", "нет",
+)  # fmt: skip
+"""Words that say no more than not given, the plainest first."""
+COMPARISON: Final = (
+    "unexposed", "unvaccinated", "inactive", "negative", "nothing", "nil", "without", "zero", "placebo", "sham",
+    "control", "controls", "control group", "comparator", "baseline", "observation", "watchful waiting",
+    "standard", "standard care", "standard of care", "standard treatment", "soc", "usual", "usual care", "unchanged",
+)  # fmt: skip
+"""What a treatment is compared with: not given, but worth its name."""
+YES: Final = ("1", "yes", "on", "true", "present", "given", "treated", "ja", "oui", "sí", "si", "sim", "да")
+GIVEN: Final = ("exposed", "vaccinated", "active", "verum", "experimental")
+LETTERS: Final = (("n", "y"), ("f", "t"), ("n", "j"), ("-", "+"))  # alone, a letter may stand for anything
+WITHOUT: Final = ("no", "not", "without", "never")  # first words of `no surgery`
 MOST_SHOWN: Final = 6
 MOST_DIGITS: Final = 100  # of a number; no dose has more
 
@@ -24,7 +37,8 @@ def find_level(value: object, levels: Sequence[str]) -> int | None:
     3. Where a level is called by a number, numbers name the level that is equal to them: `1`, `1.0` and `"1"` are one.
        `false` is 0, and `true` is 1 of a binary treatment.
     4. Otherwise 1 and `true` name the second level of a binary treatment, given, and 0 and `false` its first, not
-       given, unless the names say the contrary (`yes` before `no`). `false` is the reference of any other treatment.
+       given, where the names say that it is so: `no` and `yes`, `placebo` and `drug X`. `false` is the reference of
+       any other treatment, where that is called like none.
     """
     if not isinstance(value, str | int | float):
         return None
@@ -41,8 +55,11 @@ def find_level(value: object, levels: Sequence[str]) -> int | None:
     if any(known is not None for known in numbers):
         equal = [i for i, known in enumerate(numbers) if known is not None and known == number]
         return equal[0] if len(equal) == 1 else None
-    by_place = number in (0, 1) if len(levels) == 2 else truth is False
-    return int(number) if by_place and number is not None and not _contrary(levels) else None
+    if len(levels) == 2:
+        meant = number in (0, 1) and _in_order(levels)
+    else:
+        meant = truth is False and known_reference(levels) == levels[0]
+    return int(number) if meant and number is not None else None
 
 
 def is_switch(levels: Sequence[str]) -> bool:
@@ -52,7 +69,22 @@ def is_switch(levels: Sequence[str]) -> bool:
 
 def is_on_off(levels: Sequence[str]) -> bool:
     """Return whether the names of two levels say no more than not given and given, as `off` and `on` do."""
-    return len(levels) == 2 and levels[0].lower() in UNTREATED and levels[1].lower() in GIVEN
+    if len(levels) != 2:
+        return False
+    first, second = map(_plain, levels)
+    return (first in NO and second in YES) or (first, second) in LETTERS
+
+
+def known_reference(levels: Sequence[str]) -> str | None:
+    """Return the level whose name says that nothing is given, the plainest of several, None where no name says so."""
+    if len(levels) == 2:
+        both = (levels[0], levels[1]), (levels[1], levels[0])
+        if ordered := [pair for pair in both if _in_order(pair)]:
+            return ordered[0][0]
+    words = (*NO, *COMPARISON)
+    rank = {level: words.index(word) if (word := _plain(level)) in words else len(words) for level in levels}
+    named = [level for level in levels if _not_given(level)]
+    return min(named, key=rank.__getitem__, default=None)
 
 
 def are_doses(levels: Sequence[str]) -> bool:
@@ -79,8 +111,25 @@ def known_levels(levels: Sequence[str]) -> str:
     return f"{first}, ..., {levels[-1]!r} ({len(levels)} levels)"
 
 
-def _contrary(levels: Sequence[str]) -> bool:
-    """Return whether the first level sounds like a treatment that is given, or a later one like none."""
-    untreated = [level.lower() in UNTREATED for level in levels]
-    given = [level.lower() in GIVEN for level in levels]
-    return (any(untreated[1:]) and not untreated[0]) or (given[0] and not all(given))
+def _in_order(levels: Sequence[str]) -> bool:
+    """Return whether the names of two levels leave no doubt that the first is not given and the second is."""
+    first, second = levels
+    if (_plain(first), _plain(second)) in LETTERS:
+        return True
+    known, contrary = _not_given(first) or _given(second), _not_given(second) or _given(first)
+    return known and not contrary
+
+
+def _not_given(level: str) -> bool:
+    word = _plain(level)
+    return word in NO or word in COMPARISON or word.split(" ")[0] in WITHOUT
+
+
+def _given(level: str) -> bool:
+    return _plain(level) in (*YES, *GIVEN)
+
+
+def _plain(level: str) -> str:
+    """Return a level's words without case, underscores and hyphens between them."""
+    text = level.strip().casefold()
+    return " ".join(text.replace("_", " ").replace("-", " ").split()) or text

@@ -9,6 +9,7 @@ import pytest
 from costar_cli.errors import CostarError, UsageError
 from costar_cli.panel import TreatmentEncoding
 from costar_cli.panel.levels import find_level, is_switch
+from costar_cli.panel.tables.treatments import guessed_levels
 from costar_cli.whatif import parse_plans
 from tests.panel.table_worlds import ingest, make_schema, of, problems, ward
 
@@ -28,7 +29,16 @@ NAMES = ("none", "low", "high")
         ("1.0", ("1", "1.0"), "1.0"), ("1.00", ("1", "1.0"), None),
         (0, OFF_ON, "off"), (1, OFF_ON, "on"), (1.0, OFF_ON, "on"), ("1", OFF_ON, "on"), (True, OFF_ON, "on"),
         ("False", OFF_ON, "off"), (2, OFF_ON, None), (-1, OFF_ON, None), ("ON", OFF_ON, None), ("", OFF_ON, None),
-        (1, ("no", "yes"), "yes"), (True, ("none", "drug"), "drug"), (1, ("a", "b"), "b"),
+        (1, ("no", "yes"), "yes"), (True, ("none", "drug"), "drug"),
+        (1, ("N", "Y"), "Y"), (False, ("N", "Y"), "N"), (True, ("f", "t"), "t"), (0, ("nein", "ja"), "nein"),
+        (1, ("absent", "present"), "present"), (True, ("Control", "treated"), "treated"), (1, ("sham", "x"), "x"),
+        (0, ("standard_care", "drug X"), "standard_care"), (1, ("no surgery", "surgery"), "surgery"),
+        (0, ("c", "treated"), "c"), (1, ("-", "+"), "+"),
+        *((value, ("Y", "N"), None) for value in (0, 1, True, False)),
+        *((value, ("a", "b"), None) for value in (0, 1, True, False)),
+        *((value, ("n", "s"), None) for value in (0, 1, True, False)),
+        (1, ("present", "absent"), None), (0, ("drug X", "sham"), None), (1, ("none", "placebo"), None),
+        (False, ("C", "A", "B"), None),
         (1, ("yes", "no"), None), (True, ("drug", "placebo"), None), (0, ("drug", "placebo"), None),
         (1, ("2", "4"), None), (True, ("2", "4"), None), (4, ("2", "4"), "4"),
         (1, ("none", "5"), None), (5, ("none", "5"), "5"), ("none", ("none", "5"), "none"),
@@ -53,11 +63,29 @@ def test_a_value_names_a_level_by_text_then_by_number_and_never_by_its_place(val
         (("1", "0"), False),
         (("yes", "no"), False),
         (("2", "4"), False),
+        (("a", "b"), False),
         (NAMES, False),
     ],
 )
 def test_zero_and_one_stand_for_two_levels_only_where_they_are_read_back_as_them(levels, switch):
     assert is_switch(levels) is switch
+
+
+@pytest.mark.parametrize(
+    ("count", "levels", "by_name"),
+    [
+        ({"Y": 90, "N": 10}, ("N", "Y"), True),
+        ({"ja": 90, "nein": 10}, ("nein", "ja"), True),
+        ({"drug X": 90, "sham": 10}, ("sham", "drug X"), True),
+        ({"treated": 90, "c": 10}, ("c", "treated"), True),
+        ({"placebo": 90, "none": 5, "drug": 20}, ("none", "drug", "placebo"), True),
+        ({"4": 90, "2": 10}, ("2", "4"), True),
+        ({"b": 90, "a": 10}, ("b", "a"), False),
+        ({"C": 90, "A": 10, "B": 10}, ("C", "A", "B"), False),
+    ],
+)
+def test_the_reference_is_guessed_by_the_words_that_0_and_1_go_by_and_only_then_by_frequency(count, levels, by_name):
+    assert guessed_levels(count) == (levels, by_name)
 
 
 def plan_of(value: object, levels: tuple[str, ...]) -> str:
@@ -70,6 +98,24 @@ def plan_of(value: object, levels: tuple[str, ...]) -> str:
 
 def test_a_dose_in_a_plan_is_that_dose():
     assert [plan_of(dose, DOSES) for dose in (0, 2, 4, 2.0, "4")] == ["0", "2", "4", "2", "4"]
+
+
+@pytest.mark.parametrize("value", [0, 1, True, False])
+def test_levels_that_say_nothing_of_their_order_are_written_by_name(value: object):
+    assert [plan_of(name, ("Y", "N")) for name in ("Y", "N")] == ["Y", "N"]
+    with pytest.raises(UsageError, match="it takes 'Y', 'N'"):
+        plan_of(value, ("Y", "N"))
+
+
+def test_a_table_of_yes_and_no_in_letters_has_no_as_its_reference(tmp_path: Path):
+    often = ward().with_columns(drug=pl.when(pl.col("drug") == "none").then(pl.lit("N")).otherwise(pl.lit("Y")))
+    dataset = ingest(often, make_schema({"drug": {"role": "treatment"}}), folder=tmp_path)
+    assert dataset.schema.treatments.levels == (("N", "Y"),)
+
+
+def test_a_comparison_is_named_in_words_where_an_absence_is_not():
+    arms = TreatmentEncoding(mode="multilabel", names=("arm", "op"), levels=(("placebo", "given"), ("N", "Y")))
+    assert [arms.describe(values) for values in ((0, 0), (1, 1))] == ["arm=placebo", "arm=given+op"]
 
 
 def test_a_dose_that_the_data_lack_is_refused_with_the_doses_and_what_to_do():

@@ -74,3 +74,14 @@ def test_columns_that_tell_subjects_apart_together_are_named(tmp_path: Path):
     frame = pl.DataFrame(rows, schema=["store", "upc", "week", "move"], orient="row")
     guess = guess_schema([save(frame, tmp_path / "move.csv")])
     assert any("'store', 'upc' tell subjects apart together only" in doubt for doubt in guess.doubts)
+
+
+@pytest.mark.parametrize(
+    ("labels", "asked"), [(("sham", "laser"), "'sham' not given?"), (("b", "a"), "'b' not given? It")]
+)
+def test_a_reference_that_is_only_the_most_frequent_is_asked_about_as_such(labels, asked: str, tmp_path: Path):
+    often, seldom = labels
+    frame = ward().with_columns(drug=pl.when(pl.col("day") == 2).then(pl.lit(seldom)).otherwise(pl.lit(often)))
+    doubt = guess_schema([save(frame, tmp_path / "ward.csv")]).text
+    assert asked in doubt
+    assert ("It is only the most frequent" in doubt) is (often == "b")

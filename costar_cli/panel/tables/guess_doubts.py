@@ -59,9 +59,10 @@ def role_in_doubt(guess: Guess, column: Facts, role: str) -> str:
 
 def _treatment_in_doubt(guess: Guess, column: Facts, *, by_name: bool) -> str:
     counts = {str(text): int(rows) for text, rows in column.known.value_counts().rows()}
-    reference = guessed_levels(counts)[0]
+    levels, by_name = guessed_levels(counts)
     text = f"guessed {'by its name' if by_name else 'by its values'}: is it given after its row was measured, and is "
-    text += f"'{reference}' not given?"
+    text += f"'{levels[0]}' not given?"
+    text += "" if by_name else " It is only the most frequent: `levels` names the reference first."
     if guess.subject is not None and not guess.sample.changing(guess.subject, column.name):
         text += " It never changes within a subject."
     if holes := _holes(guess, column):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from costar_cli.config.nearest import nearest
 from costar_cli.errors import DataError
 from costar_cli.panel.findings import Finding, counted, raise_errors, shown
-from costar_cli.panel.levels import UNTREATED, are_doses, as_number, find_level, known_levels
+from costar_cli.panel.levels import are_doses, as_number, find_level, known_levels, known_reference
 from costar_cli.panel.schema import TreatmentEncoding
 from costar_cli.panel.tables.keys import Ints
 from costar_cli.panel.tables.values import Mask
@@ -99,8 +99,9 @@ def _levels(learner: Learner, name: str, texts: pl.Series) -> tuple[str, ...]:
         problem = f"treatment '{name}' never changes in source-train: {only}"
         learner.findings.append(Finding("error", problem, "", "leave it out: nothing can be learned of it"))
         return ()
-    levels = guessed_levels(count)
-    learner.reporter.note(f"treatment '{name}': levels {shown(levels, 12)}, the first is the reference (`levels`)")
+    levels, by_name = guessed_levels(count)
+    first = "the first is" if by_name else "the first, the most frequent, is taken as"
+    learner.reporter.note(f"treatment '{name}': levels {shown(levels, 12)}, {first} the reference (`levels`)")
     return levels
 
 
@@ -117,17 +118,15 @@ def _by_number(count: Mapping[str, int]) -> dict[str, int]:
     return merged
 
 
-def guessed_levels(count: Mapping[str, int]) -> tuple[str, ...]:
-    """Return levels, the reference first: what sounds like no treatment, the smallest number, or the most frequent."""
+def guessed_levels(count: Mapping[str, int]) -> tuple[tuple[str, ...], bool]:
+    """Return levels, the reference first, and whether names or numbers tell it.
+
+    It is what is called like no treatment, the smallest number, or, told by nothing else, the most frequent.
+    """
     labels = sorted(count, key=lambda label: (as_number(label) is None, as_number(label) or 0, label))
-    untreated = [label for label in labels if label.lower() in UNTREATED]
-    if untreated:
-        reference = untreated[0]
-    elif are_doses(labels):
-        reference = labels[0]
-    else:
-        reference = max(labels, key=lambda label: (count[label], -labels.index(label)))
-    return (reference, *(label for label in labels if label != reference))
+    told = labels[0] if are_doses(labels) else known_reference(labels)
+    reference = told or max(labels, key=lambda label: (count[label], -labels.index(label)))
+    return (reference, *(label for label in labels if label != reference)), told is not None
 
 
 def _missing(learner: Learner, names: Sequence[str], code: Ints) -> Mask:
