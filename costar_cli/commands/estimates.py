@@ -66,7 +66,6 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
     """Answer a question and show the answer."""
     question.check()
     session.read("dataset", data, "dataset", MAKE_DATA)
-    from costar_cli.panel.compatible import require_compatible
     from costar_cli.panel.store import read_dataset
     from costar_cli.whatif import estimate_outcomes, parse_plans
     from costar_cli.whatif.strict_json import read_bounded
@@ -77,15 +76,12 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
     named = name_models(models or _default_models(session.workspace, domain), session.workspace.root)
     headers = {name: session.read(name, path, "model", MAKE_MODEL) for name, path in named.items()}
     loaded = load_models(session, headers, named)
-    for one in loaded:  # before the plan: names of levels that the model does not have are not the plan's fault
-        require_compatible(dataset, one.model.schema, model=f"model `{one.name}`")
     horizon = min(one.model.horizon for one in loaded)
     place = "standard input" if str(question.plan) == "-" else str(question.plan)
-    request = parse_plans(document, dataset.schema.treatments, horizon=horizon, where=place)
     report = estimate_outcomes(
         dataset,
         {one.name: one.model for one in loaded},
-        request,
+        lambda: parse_plans(document, dataset.schema.treatments, horizon=horizon, where=place),
         subject=question.subject,
         origin=question.origin,
         level=question.level,
@@ -176,4 +172,4 @@ def _write(
         session.out.wrote("estimates", question.out, artifact.digest)
 
 
-_ASKED = ("subject", "origin", "reference", "level", "truth")
+_ASKED = ("subject", "origin", "reference", "level", "truth", "unsupported")

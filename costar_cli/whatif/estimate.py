@@ -1,6 +1,6 @@
 """Estimate a subject's outcomes under treatment plans."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 def estimate_outcomes(
     dataset: Dataset,
     models: Mapping[str, FittedModel],
-    request: PlanRequest,
+    request: PlanRequest | Callable[[], PlanRequest],
     *,
     subject: int | str,
     origin: int | None = None,
@@ -41,7 +41,8 @@ def estimate_outcomes(
     Args:
         dataset: where the subject is, in whatever domain and split.
         models: fitted models by the label under which to report them.
-        request: the plans, checked against the data set's treatments.
+        request: the plans, checked against the data set's treatments; or what reads and checks them, once it is known
+            that data set and models mean the same by them.
         subject: number or label of the subject.
         origin: index of the last known step; overrides the request's, and defaults to the subject's last step.
         level: probability between `lower` and `upper`.
@@ -56,11 +57,14 @@ def estimate_outcomes(
         MismatchError: a model of other variables, treatments or units than the data set's.
         TrainingError: a model predicts values that are not finite.
     """
+    for label, model in models.items():
+        require_compatible(dataset, model.schema, model=f"model `{label}`")
+    request = request() if callable(request) else request
     location = dataset.find_subject(subject)
     panel = dataset.panels[location.part].take(np.array([location.row]))
     start = request.origin if origin is None else origin
     start = int(panel.length[0]) - 1 if start is None else start
-    _check(dataset, models, request, panel=panel, origin=start, level=level, reference=reference)
+    _check(models, request, panel=panel, origin=start, level=level, reference=reference)
     unseen = unseen_in_plans(models, request.plans)
     if not unsupported:
         _refuse_unseen(unseen)
@@ -95,7 +99,6 @@ def estimate_outcomes(
 
 
 def _check(
-    dataset: Dataset,
     models: Mapping[str, FittedModel],
     request: PlanRequest,
     *,
@@ -104,8 +107,6 @@ def _check(
     level: float,
     reference: str | None,
 ) -> None:
-    for label, model in models.items():
-        require_compatible(dataset, model.schema, model=f"model `{label}`")
     problems = Problems()
     if not models:
         problems.add("there is no model to ask")

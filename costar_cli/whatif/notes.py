@@ -1,11 +1,13 @@
 """What a reader should know before believing a what-if: warnings of what makes it doubtful, and notes on the rest."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
+from operator import or_
 
 import numpy as np
 
 from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Dataset, Location
+from costar_cli.panel import Dataset, Location, PanelSchema
 from costar_cli.panel.compatible import other_data, same_data
 from costar_cli.panel.findings import shown
 from costar_cli.panel.support import Support
@@ -29,13 +31,17 @@ def trained_on_subject(model: FittedModel, dataset: Dataset, location: Location)
 
 def unseen_in_plans(models: Mapping[str, FittedModel], plans: Sequence[TreatmentPlan]) -> Unseen:
     """Return what no training subject was given, by model and plan, in words; only where there is something."""
-    found: Unseen = {}
-    for label, model in models.items():
-        support = Support.from_meta(model.meta)
-        for plan in plans:
-            if support and (what := support.unseen_in(plan.values, model.schema.treatments)):
-                found.setdefault(label, {})[plan.name] = what
-    return found
+    supports = {label: Support.from_meta(model.meta) for label, model in models.items()}
+    return {
+        label: unseen
+        for label, support in supports.items()
+        if support and (unseen := _unseen(support, models[label].schema, plans))
+    }
+
+
+def _unseen(support: Support, schema: PanelSchema, plans: Sequence[TreatmentPlan]) -> dict[str, list[str]]:
+    what = {plan.name: support.unseen_in(plan.values, schema.treatments) for plan in plans}
+    return {name: words for name, words in what.items() if words}
 
 
 def warnings_on(
@@ -118,15 +124,14 @@ def _on_unseen(dataset: Dataset, models: Mapping[str, FittedModel], plans: Seque
         for plan, what in of_plans.items():
             lacks = f"plan `{plan}` gives {shown(what)}, which no training subject of model `{label}` was given"
             yield f"{lacks}: nothing was learned about it"
-    if all(Support.from_meta(model.meta) for model in models.values()):
+    unknown = [label for label, model in models.items() if Support.from_meta(model.meta) is None]
+    if not unknown:
         return
-    encoding = dataset.schema.treatments
-    given = np.any([panel.treatments.any(axis=(0, 1)) for panel in dataset.panels.values()], axis=0)
-    for one in plans:
-        unseen = np.flatnonzero(encoding.encode(one.values).any(axis=0) & ~given)
-        if len(unseen):
-            named = " and ".join(encoding.columns[column] for column in unseen)
-            yield f"plan `{one.name}` gives {named}, which no subject was given: nothing was learned about it"
+    anybody = reduce(or_, (Support.of(panel, dataset.schema) for panel in dataset.panels.values()))
+    for plan, what in _unseen(anybody, dataset.schema, plans).items():
+        for label in unknown:
+            lacks = f"plan `{plan}` gives {shown(what)}, which no subject was given"
+            yield f"{lacks}: what the training subjects of model `{label}` were given is not recorded"
 
 
 def _on_stopping(

@@ -135,6 +135,17 @@ def test_whatif_is_one_document_under_json_and_writes_what_it_is_asked_to(
     assert call(*words, "--overwrite").document["result"] == result
 
 
+def test_estimates_made_with_unsupported_plans_are_not_those_made_without(
+    trained: Path, plan: Path, tmp_path: Path, call: Call
+) -> None:
+    words = ["whatif", "-w", trained, "--subject", 44, "--plan", plan, "--out"]
+    marks = []
+    for name, flags in (("a", []), ("b", []), ("c", ["--unsupported"])):
+        assert call(*words, tmp_path / f"{name}.h5", *flags).code == 0
+        marks.append(read_header(tmp_path / f"{name}.h5").meta["fingerprint"])
+    assert marks[0] == marks[1] != marks[2]
+
+
 def test_whatif_reads_plans_from_standard_input(trained: Path, plan: Path, tmp_path: Path) -> None:
     words = ["whatif", "-w", trained, "--subject", 1, "--json", "--out"]
     typed = run_process(*words, tmp_path / "a.h5", "--plan", "-", cwd=plan.parent, stdin=plan.read_text())

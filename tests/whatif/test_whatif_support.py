@@ -4,12 +4,22 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from whatif_worlds import TEST_SUBJECT, TUMOR, LinearModel, assert_no_nan, make_dataset, report_of, request_of
+from whatif_worlds import (
+    ICU,
+    TEST_SUBJECT,
+    TUMOR,
+    LinearModel,
+    assert_no_nan,
+    make_dataset,
+    report_of,
+    request_of,
+)
 
-from costar_cli.errors import UsageError
+from costar_cli.errors import MismatchError, UsageError
 from costar_cli.panel import Part
 from costar_cli.panel.support import Support
 from costar_cli.reporting import NullReporter
+from costar_cli.whatif import estimate_outcomes
 
 NEVER_BOTH = Support(frozenset({(0, 0), (1, 0), (0, 1)}), untreated=(50, 50), stopped=(9, 9), continued=(30, 30))
 STAYS = Support(frozenset({(0, 0), (1, 0), (0, 1), (1, 1)}), untreated=(50, 50), stopped=(0, 9), continued=(30, 30))
@@ -53,6 +63,33 @@ def test_what_training_saw_decides_not_what_the_data_set_holds():
     assert not any("nothing was learned" in warning for warning in report.warnings)
     [unknown] = report_of(model_with(), request_of(BOTH), replace(dataset, panels=panels)).warnings
     assert "which no subject was given" in unknown
+
+
+def test_the_data_set_is_asked_only_for_models_whose_training_is_not_recorded():
+    dataset = make_dataset()
+    never = np.zeros_like(dataset.panels[Part("source", "train")].treatments)
+    never[..., 0] = 1
+    panels = {part: replace(panel, treatments=never[: panel.n_subjects]) for part, panel in dataset.panels.items()}
+    models = {"new": model_with(STAYS), "old": model_with()}
+    given = replace(dataset, panels=panels)
+    report = estimate_outcomes(given, models, request_of(BOTH), subject=TEST_SUBJECT)
+    [said] = [line for line in (*report.notes, *report.warnings) if "no subject was given" in line]
+    assert said.startswith("plan `both` gives 'chemotherapy+radiotherapy', which no subject was given")
+    assert said.endswith("model `old` were given is not recorded")
+
+
+def test_a_plan_is_read_once_data_and_models_are_known_to_mean_the_same_by_it():
+    read: list[str] = []
+
+    def request():
+        read.append("plan")
+        return request_of()
+
+    with pytest.raises(MismatchError):
+        report_of(LinearModel(ICU), request)
+    assert read == []
+    assert report_of(model_with(STAYS), request).plans
+    assert read == ["plan"]
 
 
 def test_a_plan_that_stops_what_never_stops_is_warned_of():
