@@ -47,26 +47,33 @@ def _texts(report: "BenchmarkReport") -> Iterator[tuple[str, str, str]]:
 
 def show_report(out: Output, report: "BenchmarkReport") -> None:
     """Print the tables, how they compare, and what they cost."""
-    from costar_cli.evaluate.benchmark.tables import ABOUT_BUDGET, BUDGET_SIGN
+    from costar_cli.evaluate.benchmark.export import ABOUT_OTHER_UPDATES
+    from costar_cli.evaluate.benchmark.tables import ABOUT_GAIN
+    from costar_cli.evaluate.report import BUDGET_SIGN
 
     if report.tables:
         unit = report.unit or "outcome units"
         out.text(
             f"RMSE in {unit} on {report.dataset}, lower is better; Avg over {report.averaged}; {legend()}",
             f"± {report.spread}",
+            ABOUT_GAIN,
+            *[f"{BUDGET_SIGN} {report.about_budget}"] * report.has_stopped_rows,
             "",
         )
     for table in report.tables:
         _show_table(out, table)
         if table.comparisons:
             _show_comparisons(out, table.comparisons, report.level)
-            out.text(*([f"not tested: {table.caution}"] if table.caution else []))
+            out.text(*([f"not tested: {table.untested}"] if table.untested else []))
+            out.text(*([f"caution: {table.caution}"] if table.caution else []))
         out.text("")
     _show_costs(out, report.costs)
+    if any(cost.other_updates for cost in report.costs):
+        out.text(ABOUT_OTHER_UPDATES)
+    if any(cost.stopped_by_budget for cost in report.costs) and not report.has_stopped_rows:
+        out.text(f"{BUDGET_SIGN} {report.about_budget}")
     for caution in report.cautions:
         out.warn(caution)
-    if any(cost.stopped_by_budget for cost in report.costs):
-        out.note(f"{BUDGET_SIGN} {ABOUT_BUDGET}")
     if any(c.lower for table in report.tables for c in table.comparisons):
         out.note("intervals and p are about other test subjects, given the members; wins: COSTAR's share, over members")
 
@@ -127,14 +134,15 @@ def _show_costs(out: Output, costs: Sequence["CellCost"]) -> None:
 
 
 def _cost_cells(costs: Sequence["CellCost"], *, on_gpu: bool) -> list[object]:
-    from costar_cli.evaluate.benchmark.tables import BUDGET_SIGN
+    from costar_cli.evaluate.benchmark.export import updates_text
+    from costar_cli.evaluate.report import with_budget_sign
 
     walls = [cost.wall_s for cost in costs if cost.wall_s is not None]
     wall = f"{'≥ ' * any(cost.partial for cost in costs)}{sum(walls) / len(walls):.1f}" if walls else None
     memory = max((cost.memory_mb for cost in costs if cost.memory_mb is not None), default=None)
     device = max((cost.device_memory_mb for cost in costs if cost.device_memory_mb is not None), default=None)
     epochs = [cost.epochs for cost in costs if cost.epochs is not None]
-    updates = [cost.updates for cost in costs if cost.updates is not None]
+    outcome, other = (_mean([getattr(cost, name) for cost in costs]) for name in ("outcome_updates", "other_updates"))
     by_budget = any(cost.stopped_by_budget for cost in costs)
     first = costs[0]
     return [
@@ -144,8 +152,13 @@ def _cost_cells(costs: Sequence["CellCost"], *, on_gpu: bool) -> list[object]:
         first.members,
         None if first.parameters is None else f"{first.parameters:,}",
         f"{sum(epochs) / len(epochs):g}" if epochs else None,
-        f"{sum(updates) / len(updates):,.0f}{f' {BUDGET_SIGN}' * by_budget}" if updates else None,
+        None if outcome is None else with_budget_sign(updates_text(outcome, other), by_budget),
     ]
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
 
 
 def _number(value: float | None) -> str:

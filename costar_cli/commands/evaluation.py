@@ -163,6 +163,8 @@ def _write_views(
 
 def _show(session: Session, report: "EvaluationReport") -> None:
     """Print a table: one line per row of the report, the average over steps first."""
+    from costar_cli.evaluate.report import ABOUT_BUDGET, BUDGET_SIGN
+
     unit = report.unit.label or "outcome units"
     session.out.text(f"RMSE in {unit} on {report.dataset}: mean over members ± sd, and their ensemble's own")
     session.out.text(*_bases(report))
@@ -171,7 +173,7 @@ def _show(session: Session, report: "EvaluationReport") -> None:
     headers += [f"tau={h + 1}" for h in range(report.horizon)]
     rows = []
     for row in report.rows:
-        label = row.label if row.basis == "ours" else f"{row.label} ({row.basis})"
+        label = row.marked_label if row.basis == "ours" else f"{row.label} ({row.basis})"
         interval = _interval(row.lower, row.upper) or ("too few" if row.no_interval else None)
         steps = [_number(value) for value in (*row.mean.steps, *[None] * report.horizon)[: report.horizon]]
         ensemble = row.ensemble.average if row.ensemble and len(row.members) > 1 else None
@@ -179,6 +181,8 @@ def _show(session: Session, report: "EvaluationReport") -> None:
         kind = [row.truth] if several else []
         rows.append([row.setup, *kind, label, average, _number(ensemble), interval, *steps])
     session.out.table(headers, rows, keys=2 + several)
+    out_of_budget = any(row.stopped_by_budget for row in report.rows)
+    session.out.text(*report.few_units, *[f"{BUDGET_SIGN} {ABOUT_BUDGET}"] * out_of_budget)
     touched: dict[str, set[int]] = {}
     for row in report.rows:
         if row.provenance is not None:

@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 from costar_cli.evaluate.metrics import AVERAGED_STEPS, SquaredErrors, average_over_steps
 
 __all__ = [
+    "ENOUGH_UNITS",
     "FEWEST_UNITS",
     "INTERVAL_KIND",
     "Interval",
     "PairedDifference",
     "bootstrap_interval",
+    "caution_about_units",
     "paired_difference",
     "paired_differences",
     "too_few_units",
@@ -34,6 +36,9 @@ INTERVAL_KIND = (
 Floats = NDArray[np.float64]
 
 FEWEST_UNITS = 20  # below this neither intervals nor tests keep their level, however they are made
+ENOUGH_UNITS = 100  # from here on no caution is said
+# In how many percent of cases equal methods were called different at a nominal 5 %, by units (docs/benchmark.md).
+_CALLED_DIFFERENT = {FEWEST_UNITS: 12, 50: 10}
 _CHUNK_WEIGHTS = 400_000  # weights held at once: 3 MB, and as much again per step
 _FEWEST_REPLICATES = 20  # below this, quantiles mean nothing
 _ROUNDING = 1e-9  # of the RMSEs that are compared: what is smaller is rounding
@@ -71,8 +76,25 @@ def too_few_units(many: Sequence[SquaredErrors]) -> str | None:
     fewest = min(many, key=lambda errors: errors.units)
     if fewest.units >= FEWEST_UNITS:
         return None
-    kind = "subject" if fewest.cluster is None else "cluster"
-    return f"{fewest.units} {kind}{'s' * (fewest.units != 1)}, {FEWEST_UNITS} are needed"
+    return f"{_in_words(fewest)}, {FEWEST_UNITS} are needed"
+
+
+def caution_about_units(many: Sequence[SquaredErrors]) -> str | None:
+    """Return in words how far intervals and tests can be trusted, or None where there are none or units enough.
+
+    The data set with the fewest units decides.
+    """
+    fewest = min(many, key=lambda errors: errors.units)
+    if not FEWEST_UNITS <= fewest.units < ENOUGH_UNITS:
+        return None
+    percent = next(share for units, share in reversed(_CALLED_DIFFERENT.items()) if units <= fewest.units)
+    often = f"such tests call equal methods different in up to {percent} % of cases instead of 5 %"
+    return f"only {_in_words(fewest)}: {often}"
+
+
+def _in_words(errors: SquaredErrors) -> str:
+    kind = "subject" if errors.cluster is None else "cluster"
+    return f"{errors.units} {kind}{'s' * (errors.units != 1)}"
 
 
 def bootstrap_interval(errors: SquaredErrors, *, level: float, replicates: int, seed: int) -> Interval | None:

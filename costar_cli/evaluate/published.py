@@ -150,9 +150,9 @@ class PublishedRow:
         return sum(values) / len(values) if len(values) == last - first + 1 else None
 
     def gain_of(self, reference: "PublishedRow") -> float | None:
-        """Return by how many percent the average of `reference` over tau = 1..6 is lower than this row's."""
+        """Return by how many percent of the larger average over tau = 1..6 that of `reference` is lower."""
         average, lower = self.average_over(1, 6), reference.average_over(1, 6)
-        return None if average is None or lower is None else 100 * (average - lower) / average
+        return None if average is None or lower is None else 100 * (average - lower) / max(average, lower)
 
 
 @dataclass(frozen=True, slots=True)

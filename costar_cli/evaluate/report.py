@@ -10,17 +10,31 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
+from costar_cli.config.choices import CLOSED_FORM
 from costar_cli.evaluate.bootstrap import INTERVAL_KIND, Interval
 from costar_cli.evaluate.metrics import AVERAGED_STEPS, SquaredErrors, average_over_steps
 from costar_cli.evaluate.published import PublishedRow
 from costar_cli.evaluate.query_sets import Truth
 from costar_cli.evaluate.setups import SetupName
 
-__all__ = ["Basis", "EvaluationReport", "PerStep", "Provenance", "ReportRow", "Unit"]
+__all__ = [
+    "ABOUT_BUDGET",
+    "BUDGET_SIGN",
+    "Basis",
+    "EvaluationReport",
+    "PerStep",
+    "Provenance",
+    "ReportRow",
+    "Unit",
+    "with_budget_sign",
+]
+
+BUDGET_SIGN = "†"
+ABOUT_BUDGET = "stopped by budget: training ended because its epochs or updates ran out, not by patience"
 
 # The last one is in old files: no row is published beside other data than the paper's.
 Basis = Literal["ours", "naive", "published, different protocol", "published, different data"]
-Row = dict[str, str | int | float | None]
+Row = dict[str, str | int | float | bool | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +66,8 @@ class Provenance:
 
     `labelled_target_subjects` counts those the model was selected on too. `same_data` is None where no digest is
     known, and False where the model was trained on another data set than the one it is scored on.
-    `stopped_by_budget` says whether a stage ended because epochs or updates ran out, None where that is not known.
+    `stopped_by_budget` says whether a stage ended because epochs or updates ran out, None where that is not known or
+    nothing is trained step by step.
     """
 
     method: str
@@ -71,9 +86,9 @@ class ReportRow:
     """One line of the table.
 
     `mean` and `sd` (ddof = 1; None with one member) are over members, `ensemble` is the RMSE of the members' mean
-    prediction, `lower` and `upper` bound `mean`, and `no_interval` says in words why nothing does. `members` holds the
-    RMSE of each member, `outcomes` the mean RMSE of each single outcome where there are several. `query_sets` and
-    `scored` say, per step, what was scored.
+    prediction, `lower` and `upper` bound `mean`, `no_interval` says in words why nothing does, and `caution` how far to
+    trust them where subjects or clusters are few. `members` holds the RMSE of each member, `outcomes` the mean RMSE of
+    each single outcome where there are several. `query_sets` and `scored` say, per step, what was scored.
     """
 
     setup: SetupName
@@ -93,6 +108,19 @@ class ReportRow:
     scored: tuple[int, ...] = ()
     provenance: Provenance | None = None
     no_interval: str | None = None
+    caution: str | None = None
+
+    @property
+    def stopped_by_budget(self) -> bool | None:
+        """Return whether the model's training was stopped by its budget; None for a closed form and where unknown."""
+        if self.provenance is None or self.provenance.method in CLOSED_FORM:
+            return None
+        return self.provenance.stopped_by_budget
+
+    @property
+    def marked_label(self) -> str:
+        """Return the label, with a sign where training was stopped by its budget."""
+        return with_budget_sign(self.label, self.stopped_by_budget)
 
     @property
     def published(self) -> bool:
@@ -165,6 +193,16 @@ class EvaluationReport:
     config: dict[str, Any] = field(default_factory=dict)
     step: str = "step"
     errors: tuple[SquaredErrors | None, ...] = field(default=(), compare=False, repr=False)
+
+    @property
+    def few_units(self) -> list[str]:
+        """Return in words, per test part with few units, why there is no interval or how far it can be trusted."""
+        without = {row.test: row.no_interval for row in self.rows if row.no_interval}
+        careful = {row.test: row.caution for row in self.rows if row.caution}
+        return [
+            *(f"no interval on {part}: {why}, or its level would not hold" for part, why in without.items()),
+            *(f"intervals on {part}: {why}" for part, why in careful.items()),
+        ]
 
     def losers(self) -> list[tuple[ReportRow, ReportRow]]:
         """Return our rows whose average error is larger than that of the last value carried forward, each with its."""
@@ -248,6 +286,11 @@ class EvaluationReport:
         )
 
 
+def with_budget_sign(label: str, stopped_by_budget: bool | None) -> str:  # noqa: FBT001 - what a row says of itself
+    """Return a label, with a sign where training was stopped by its budget."""
+    return f"{label} {BUDGET_SIGN}" if stopped_by_budget else label
+
+
 def _together(row: ReportRow, other: ReportRow) -> bool:
     return (row.setup, row.truth) == (other.setup, other.truth)
 
@@ -267,7 +310,11 @@ def _flat(row: ReportRow, horizon: int) -> Row:
         for name, values in statistics.items():
             flat[f"tau{h + 1}_{name}"] = values.steps[h] if values and h < len(values.steps) else None
     flat |= {f"avg_{name}": values.average if values else None for name, values in statistics.items()}
-    return flat | {"no_interval": row.no_interval}
+    return flat | {
+        "no_interval": row.no_interval,
+        "caution": row.caution,
+        "stopped_by_budget": row.stopped_by_budget,
+    }
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401  # JSON in, JSON out

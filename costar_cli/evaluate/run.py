@@ -1,13 +1,14 @@
 """The evaluation workflow: every model in every set-up that applies, the naive anchor, and the published rows."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.errors import MismatchError
-from costar_cli.evaluate.bootstrap import bootstrap_interval, too_few_units
+from costar_cli.evaluate.bootstrap import bootstrap_interval, caution_about_units, too_few_units
 from costar_cli.evaluate.metrics import SquaredErrors
 from costar_cli.evaluate.published import display_name, is_published_data, published_row
 from costar_cli.evaluate.query_sets import Truth
@@ -71,9 +72,6 @@ def run_evaluation(
             if naive.method not in {candidate.model.method for candidate in candidates}:
                 rows += bench.rows(naive_scores[setup.test], setup, display_name(naive.method), None)
             rows += [(row, None) for row in _published_rows(dataset, setup, candidates)]
-    few = _few_units([row for row, _ in rows])
-    for warning in few:
-        reporter.warn(warning)
     report = EvaluationReport(
         dataset=dataset.name,
         dataset_digest=dataset.digest,
@@ -81,19 +79,15 @@ def run_evaluation(
         unit=bench.unit,
         level=config.level,
         rows=tuple(row for row, _ in rows),
-        warnings=(*warnings, *few),
+        warnings=tuple(warnings),
         config=config.model_dump(mode="json"),
         step=dataset.schema.step,
         errors=tuple(errors for _, errors in rows),
     )
-    loses = [
-        f"{row.label} in {row.setup}: worse than the last value carried forward "
-        f"({row.mean.average:.3f} against {naive_row.mean.average:.3f})"
-        for row, naive_row in report.losers()
-    ]
-    for warning in loses:
+    said = [*report.few_units, *_losses(report)]
+    for warning in said:
         reporter.warn(warning)
-    return replace(report, warnings=(*report.warnings, *loses))
+    return replace(report, warnings=(*report.warnings, *said))
 
 
 @dataclass(frozen=True)
@@ -135,6 +129,7 @@ class _Bench:
                 query_sets=self.parts[setup.test].sets_by_step(truth),
                 provenance=provenance,
                 no_interval=too_few,
+                caution=caution_about_units([errors]) if interval else None,
             )
             rows.append((row, errors))
         return rows
@@ -178,10 +173,13 @@ def _warnings(dataset: Dataset, jobs: Sequence[Job]) -> list[str]:
     ]
 
 
-def _few_units(rows: Sequence[ReportRow]) -> list[str]:
-    """Return a warning for each test part that has too few subjects or clusters for intervals."""
-    few = {row.test: row.no_interval for row in rows if row.no_interval}
-    return [f"no interval on {part}: {why}, or its level would not hold" for part, why in few.items()]
+def _losses(report: EvaluationReport) -> list[str]:
+    """Return a warning for each row whose error is larger than that of the last value carried forward."""
+    return [
+        f"{row.label} in {row.setup}: worse than the last value carried forward "
+        f"({row.mean.average:.3f} against {naive_row.mean.average:.3f})"
+        for row, naive_row in report.losers()
+    ]
 
 
 def _provenance(candidate: Candidate, dataset: Dataset) -> Provenance:
@@ -195,8 +193,13 @@ def _provenance(candidate: Candidate, dataset: Dataset) -> Provenance:
         model_digest=model.digest,
         dataset_digest=model.parents.get("dataset", ""),
         same_data=same_data(model.parents, dataset.digest),
-        stopped_by_budget=bool(model.meta["stopped_by_budget"]) if "stopped_by_budget" in model.meta else None,
+        stopped_by_budget=bool(model.meta.get("stopped_by_budget")) if _counts_updates(model.meta) else None,
     )
+
+
+def _counts_updates(meta: Mapping[str, Any]) -> bool:
+    """Return whether a model was trained step by step, by a version that knows what ended its training."""
+    return bool(meta.get("stages")) and "stopped_by_budget" in meta
 
 
 def _published_rows(dataset: Dataset, setup: Setup, candidates: Sequence[Candidate]) -> list[ReportRow]:

@@ -7,13 +7,15 @@ import numpy as np
 import pytest
 
 from costar_cli.commands.benchmark_show import show_report
-from costar_cli.evaluate.benchmark import REFERENCE
+from costar_cli.evaluate.benchmark import REFERENCE, measure_model
 from costar_cli.evaluate.benchmark.export import cells_csv, comparisons_csv, results_csv, to_latex, to_markdown
-from costar_cli.evaluate.benchmark.plots import plot_differences, plot_horizons
+from costar_cli.evaluate.benchmark.plots import differences, horizons, plot_differences, plot_horizons
+from costar_cli.evaluate.report import Provenance
 from costar_cli.ui.output import Output
 from tests.evaluate.benchmark_worlds import constant_errors, noisy_errors, report, score, tables
 
 STEPS = range(1, 7)
+SIZES = {"costar": 1.0, "msm": 1.5}
 
 
 def scores(**changes):
@@ -74,7 +76,7 @@ def test_comparisons_and_costs_parse_back(made):
     assert costs[1]["wall_s"] == ""
 
 
-def test_every_form_says_why_few_clusters_are_not_tested(tmp_path, capsys):
+def test_every_form_says_why_few_clusters_are_not_tested(tmp_path, capsys, monkeypatch):
     clustered = replace(noisy_errors(1.0, horizon=6), cluster=np.arange(60) // 20)
     worse = replace(noisy_errors(1.5, horizon=6), cluster=clustered.cluster)
     few = report(tables([score("costar", clustered), score("msm", worse)]))
@@ -95,18 +97,119 @@ def test_every_form_says_why_few_clusters_are_not_tested(tmp_path, capsys):
     assert f"not tested: {caution}" in shown.out
     assert out.warnings == [caution]
     assert plot_differences(few, tmp_path / "differences.png").exists()
+    written = footnotes(few, monkeypatch, tmp_path)
+    assert {name: caution in lines for name, lines in written.items()} == {"horizons": True, "differences": True}
 
 
-def test_enough_subjects_are_tested_without_a_caution(made):
+def footnotes(made, monkeypatch, folder):
+    """What stands below each figure."""
+    written = {"horizons": [], "differences": []}
+    for module, lines in ((horizons, written["horizons"]), (differences, written["differences"])):
+        monkeypatch.setattr(module, "caption", lambda _, *sentences, lines=lines: lines.extend(sentences))
+    plot_horizons(made, folder / "horizons.png")
+    plot_differences(made, folder / "differences.png")
+    return written
+
+
+def test_every_form_says_how_far_to_trust_tests_of_few_subjects(tmp_path, capsys, monkeypatch):
+    few = report(tables([score("costar", noisy_errors(1.0, horizon=6)), score("msm", noisy_errors(1.5, horizon=6))]))
+    why = "only 60 subjects: such tests call equal methods different in up to 10 % of cases instead of 5 %"
+    (row,) = read(comparisons_csv(few))
+    assert (row["caution"], row["untested"]) == (why, "")
+    assert row["p_value"] != ""
+    caution = f"intervals and p-values on target/test: {why}"
+    assert f"**Caution**: {caution}." in to_markdown(few).splitlines()
+    assert f"Caution: {caution}.".replace("%", r"\%") in to_latex(few)
+    assert few.to_json()["warnings"] == [caution]
+    assert few.to_json()["tables"][0]["comparisons"][0]["caution"] == why
+    out = Output("benchmark")
+    show_report(out, few)
+    assert f"caution: {caution}" in capsys.readouterr().out
+    assert out.warnings == [caution]
+    assert all(caution in lines for lines in footnotes(few, monkeypatch, tmp_path).values())
+
+
+def test_the_figure_by_horizon_marks_rows_that_were_stopped_by_budget(made, tmp_path, monkeypatch):
+    table = made.tables[0]
+    marked = replace(table, rows=tuple(replace(row, stopped_by_budget=row.name == "crn-erm") for row in table.rows))
+    said = replace(made, tables=(marked,))
+    assert any(line.startswith("† stopped by budget") for line in footnotes(said, monkeypatch, tmp_path)["horizons"])
+    labels = []
+    monkeypatch.setattr(horizons, "save", lambda drawn, path: labels.extend(t.get_text() for t in drawn.axes[0].texts))
+    plot_horizons(said, tmp_path / "horizons.png")
+    assert {"CRN(ERM) †", "COSTAR"} <= set(labels)
+
+
+def test_a_closed_form_is_neither_stopped_nor_not(capsys):
+    made = report(tables([with_budget(name, method) for name, method in (("costar", "costar"), ("msm", "msm"))]))
+    found = {row["name"]: row["stopped_by_budget"] for row in read(results_csv(made)) if row["basis"] == "ours"}
+    assert found == {"costar": "False", "msm": ""}
+
+
+def with_budget(name, method):
+    """A score whose model says of itself that no budget stopped it, as older versions said of closed forms, too."""
+    scored = score(name, constant_errors(np.ones((2, 6))))
+    provenance = Provenance(method, "x", "source", {}, 0, "m" * 64, "d" * 64, None, stopped_by_budget=False)
+    return replace(scored, row=replace(scored.row, provenance=provenance))
+
+
+def test_updates_that_learn_no_outcomes_stand_apart_in_every_form(made, capsys):
+    meta = {"stages": [stage("rmsn numerator propensity", 320), stage("rmsn denominator propensity", 320),
+                       stage("rmsn encoder", 320), stage("rmsn decoder", 320)]}  # fmt: skip
+    sizes = {
+        "model": measure_model({"arrays": [], "meta": meta | {"history": {}}}),
+        "encoder": measure_model({"arrays": [], "meta": {"stages": [stage("pretrain", 480)], "history": {}}}),
+    }
+    assert [(size.outcome_updates, size.other_updates) for size in sizes.values()] == [(640, 640), (0, 480)]
+    costs = [
+        replace(made.costs[0], role=role, updates=size.total_updates, outcome_updates=size.outcome_updates,
+                other_updates=size.other_updates)
+        for role, size in sizes.items()
+    ]  # fmt: skip
+    said = replace(made, costs=tuple(costs))
+    cells = [(cell["outcome_updates"], cell["other_updates"], cell["updates"]) for cell in read(cells_csv(said))]
+    assert cells == [("640.0", "640.0", "1280.0"), ("0", "480.0", "480.0")]
+    assert [(c["outcome_updates"], c["other_updates"]) for c in said.to_json()["costs"]] == [(640, 640), (0, 480)]
+    markdown = to_markdown(said)
+    assert "| 640 + 640 |" in markdown
+    assert "| 0 + 480 |" in markdown
+    note = "pdates after the plus: stages that learn no outcomes (pretraining, propensity networks)"
+    assert f"U{note}." in markdown
+    show_report(Output("benchmark"), said)
+    shown = capsys.readouterr().out
+    assert "640 + 640" in shown
+    assert f"u{note}" in shown
+
+
+def stage(name, steps):
+    return {"name": name, "steps": [steps, steps], "ended_by": ["patience"] * 2, "history": {"train_loss": [[1.0]]}}
+
+
+def test_gain_is_explained_in_every_form_of_a_table(made, capsys):
+    show_report(Output("benchmark"), made)
+    said = "Gain: by how many percent COSTAR's Avg is lower, relative to the larger of the two (within ±100 %)"
+    assert said in capsys.readouterr().out
+    assert said in to_markdown(made)
+
+
+def test_enough_subjects_are_tested_without_a_caution():
+    enough = tables([score(name, noisy_errors(size, horizon=6, subjects=100)) for name, size in SIZES.items()])
+    made = report(enough)
     assert made.to_json()["warnings"] == []
+    assert "Caution" not in to_markdown(made) + to_latex(made)
     assert "ot tested" not in to_markdown(made) + to_latex(made)
 
 
 def test_rows_and_cells_that_were_stopped_by_budget_are_marked_in_every_form(made):
     table = made.tables[0]
-    marked = replace(table, rows=tuple(replace(row, stopped_by_budget=row.name == "msm") for row in table.rows))
+    marked = replace(table, rows=tuple(replace(row, stopped_by_budget=row.name == "msm" or None) for row in table.rows))
     cost = replace(
-        made.costs[0], updates=640.0, stage_updates={"finetune": 600.0, "more": 40.0}, stopped_by_budget=True
+        made.costs[0],
+        updates=640.0,
+        stage_updates={"finetune": 600.0, "more": 40.0},
+        stopped_by_budget=True,
+        outcome_updates=640.0,
+        other_updates=0.0,
     )
     said = replace(made, tables=(marked,), costs=(cost,))
     assert [row["method"] for row in read(results_csv(said)) if row["stopped_by_budget"] == "True"] == ["MSM"]
@@ -118,11 +221,15 @@ def test_rows_and_cells_that_were_stopped_by_budget_are_marked_in_every_form(mad
     assert "| CRN(ERM) |" in markdown
     assert "640 † |" in markdown
     assert markdown.count("† stopped by budget: ") == 2
+    by_design = "preset quick is bound by it by design: its rows compare methods after equal outcome updates"
+    assert markdown.count(by_design) == 2
+    assert latex.count(by_design) == 1
+    assert "by design" not in to_markdown(replace(said, preset="paper"))
     assert r"MSM$^{\dagger}$ & " in latex
     assert latex.count(r"$^{\dagger}$: stopped by budget") == 1
     assert r"\dagger" not in to_latex(made)
     document = said.to_json()
-    assert [row["stopped_by_budget"] for row in document["tables"][0]["rows"]] == [True, False, False]
+    assert [row["stopped_by_budget"] for row in document["tables"][0]["rows"]] == [True, None, None]
     assert document["costs"][0]["stopped_by_budget"] is True
 
 
@@ -153,7 +260,11 @@ def test_latex_is_laid_out_as_the_papers_and_escapes_units(made):
     rows = [line for line in text.splitlines() if line.endswith(r"\\") and "multicolumn" not in line]
     assert {line.count("&") for line in rows} == {8}
     assert text.startswith("% \\usepackage{booktabs}\n")
-    assert r"Avg: over $\tau=1..6$. Gain: by how much COSTAR's Avg is lower" in text
+    assert (
+        r"Avg: over $\tau=1..6$. Gain: by how many percent COSTAR's Avg is lower, relative to the larger of the two"
+        in text
+    )
+    assert r"(within $\pm$100 \%)" in text
     content = text.split("\n", 1)[1]
     assert content.replace(r"\%", "").count("%") == 0  # or LaTeX would read the rest of the line as a comment
     assert content.count("{") == content.count("}")

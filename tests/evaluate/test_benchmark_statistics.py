@@ -47,12 +47,15 @@ def test_holm_keeps_the_error_rate_of_many_tests_without_effect():
     assert 0.03 < np.mean(any_rejected) < 0.065
 
 
-def test_gain_is_the_share_of_the_contenders_error_that_the_reference_saves():
+def test_gain_is_relative_to_the_larger_error_and_lies_within_a_hundred_percent():
     assert gain_percent(0.9627, 0.9027) == pytest.approx(6.23, abs=0.01)  # MSM and COSTAR, zero-shot (spec SCORE-13)
-    assert gain_percent(0.5, 1.0) == -100
+    assert gain_percent(0.5, 1.0) == -50
+    assert gain_percent(1.0, 0.5) == 50
+    assert gain_percent(0.0, 1.0) == -100
+    assert gain_percent(1.0, 0.0) == 100
     assert gain_percent(None, 1.0) is None
     assert gain_percent(1.0, None) is None
-    assert gain_percent(0.0, 1.0) is None
+    assert gain_percent(0.0, 0.0) is None
 
 
 def test_wins_count_pairs_of_members_and_ties_half():

@@ -106,6 +106,21 @@ class ModelSize:
         """Return the updates of all stages together, None for a model in closed form or of an older version."""
         return sum(self.updates.values()) if self.updates else None
 
+    @property
+    def outcome_updates(self) -> float | None:
+        """Return the updates of the stages that learn outcomes."""
+        return sum(n for stage, n in self.updates.items() if not is_auxiliary(stage)) if self.updates else None
+
+    @property
+    def other_updates(self) -> float | None:
+        """Return the updates of the other stages: pretraining, propensity networks."""
+        return sum(n for stage, n in self.updates.items() if is_auxiliary(stage)) if self.updates else None
+
+
+def is_auxiliary(stage: str) -> bool:
+    """Return whether a stage, by its name, learns no outcomes: COSTAR's pretraining, RMSN's propensity networks."""
+    return not {"pretrain", "propensity"}.isdisjoint(stage.split())
+
 
 def measure_model(described: Mapping[str, Any]) -> ModelSize:
     """Return the size of a model or encoder from what `costar inspect` knows of its file."""

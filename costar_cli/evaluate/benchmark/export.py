@@ -6,10 +6,21 @@ from collections.abc import Mapping, Sequence
 
 from costar_cli.evaluate.benchmark.report import BenchmarkReport, CellCost
 from costar_cli.evaluate.benchmark.statistics import TEST, Comparison
-from costar_cli.evaluate.benchmark.tables import ABOUT_BUDGET, BUDGET_SIGN, DIGITS, Mark, ResultRow, ResultTable, marks
-from costar_cli.evaluate.report import PerStep
+from costar_cli.evaluate.benchmark.tables import ABOUT_GAIN, DIGITS, Mark, ResultRow, ResultTable, marks
+from costar_cli.evaluate.report import BUDGET_SIGN, PerStep, with_budget_sign
 
-__all__ = ["cells_csv", "comparisons_csv", "interval_text", "results_csv", "to_latex", "to_markdown"]
+__all__ = [
+    "ABOUT_OTHER_UPDATES",
+    "cells_csv",
+    "comparisons_csv",
+    "interval_text",
+    "results_csv",
+    "to_latex",
+    "to_markdown",
+    "updates_text",
+]
+
+ABOUT_OTHER_UPDATES = "updates after the plus: stages that learn no outcomes (pretraining, propensity networks)"
 
 Record = Mapping[str, object]
 
@@ -25,8 +36,7 @@ _COST_HEADS = (
 )
 _ABOUT_COSTS = (
     "Wall time of training and scoring, over all attempts (≥: one was killed). Peak memory of the whole process. "
-    "Parameters of one member, epochs and updates (optimiser steps) of all stages: the mean over members. "
-    f"{BUDGET_SIGN} {ABOUT_BUDGET}."
+    "Parameters of one member, epochs and updates (optimiser steps) of all stages: the mean over members."
 )
 
 _LATEX = {
@@ -66,7 +76,7 @@ def _flat(report: BenchmarkReport, table: ResultTable, row: ResultRow) -> Record
     flat |= {f"tau{h + 1}_std": _at(row.sd, h) for h in range(report.horizon)}
     flat |= {"avg": row.mean.average, "avg_std": row.sd.average if row.sd else None, "gain": row.gain_percent}
     flat |= {"averaged_steps": report.steps, "runs": row.runs, "data_sets": row.data_sets, "unit": report.unit}
-    return flat | {"stopped_by_budget": row.stopped_by_budget if row.basis == "ours" else None}
+    return flat | {"stopped_by_budget": row.stopped_by_budget}
 
 
 def _compared(report: BenchmarkReport, table: ResultTable, comparison: Comparison) -> Record:
@@ -84,7 +94,7 @@ def _compared(report: BenchmarkReport, table: ResultTable, comparison: Compariso
         flat |= {f"tau{h + 1}_{name}": _at(values, h) for name, values in ends.items()}
     flat |= {"p_value": comparison.p_value, "p_holm": comparison.p_holm, "wins": comparison.wins}
     flat |= {"data_sets": comparison.data_sets, "level": report.level, "unit": report.unit}
-    return flat | {"untested": comparison.untested}
+    return flat | {"untested": comparison.untested, "caution": comparison.caution}
 
 
 def _cost(cost: CellCost) -> Record:
@@ -117,7 +127,7 @@ def to_markdown(report: BenchmarkReport) -> str:
         lines += [f"## {table.title}", "", *_markdown_rows(table), ""]
         if table.comparisons:
             lines += [*_markdown_comparisons(report, table), ""]
-    lines += ["## Costs", "", _ABOUT_COSTS, "", *_markdown_costs(report.costs), ""]
+    lines += ["## Costs", "", _about_costs(report), "", *_markdown_costs(report.costs), ""]
     if any(cost.warnings for cost in report.costs):
         lines += ["## Warnings of training", ""]
         lines += [f"- {_escape(cost.cell)}: {_escape(warning)}" for cost in report.costs for warning in cost.warnings]
@@ -132,8 +142,8 @@ def _about(report: BenchmarkReport) -> str:
     return (
         f"RMSE in {_escape(report.unit or 'outcome units')}, lower is better: mean ± {report.spread}; data set "
         f"{'seed' if len(report.seeds) == 1 else 'seeds'} {seeds}, preset {_escape(report.preset)}. Avg: over "
-        f"{report.averaged}, for every row. Gain: by how many percent of the row's Avg that of COSTAR is lower. "
-        f"**Best** and <u>second</u> of each block; {BUDGET_SIGN} {ABOUT_BUDGET}. "
+        f"{report.averaged}, for every row. {ABOUT_GAIN}. "
+        f"**Best** and <u>second</u> of each block; {BUDGET_SIGN} {report.about_budget}. "
         "Published rows come from another protocol or other data: compare "
         "rows of one block only."
     )
@@ -154,7 +164,8 @@ def _markdown_rows(table: ResultTable) -> list[str]:
 def _markdown_comparisons(report: BenchmarkReport, table: ResultTable) -> list[str]:
     lines = [
         f"Error of each row minus COSTAR's, average over τ ({TEST}). Wins: share of pairs of members that COSTAR wins.",
-        *([f"**Not tested**: {table.caution}."] if table.caution else []),
+        *([f"**Not tested**: {table.untested}."] if table.untested else []),
+        *([f"**Caution**: {table.caution}."] if table.caution else []),
         "",
         f"| Method | Difference | {report.level:.0%} interval | p | p (Holm) | Wins |",
         "|---|---:|---:|---:|---:|---:|",
@@ -173,6 +184,18 @@ def interval_text(comparison: Comparison, digits: int) -> str | None:
     return None if None in ends else " to ".join(f"{end:.{digits}f}" for end in ends)
 
 
+def updates_text(outcome: float | None, other: float | None) -> str:
+    """Return the optimiser steps of stages that learn outcomes, and after a plus those of others."""
+    if outcome is None:
+        return ""
+    return f"{outcome:,.0f} + {other:,.0f}" if other else f"{outcome:,.0f}"
+
+
+def _about_costs(report: BenchmarkReport) -> str:
+    plus = f" {ABOUT_OTHER_UPDATES.capitalize()}." if any(cost.other_updates for cost in report.costs) else ""
+    return f"{_ABOUT_COSTS}{plus} {BUDGET_SIGN} {report.about_budget}."
+
+
 def _markdown_costs(costs: Sequence[CellCost]) -> list[str]:
     lines = [f"| {' | '.join(_COST_HEADS)} |", "|---|" + "---:|" * (len(_COST_HEADS) - 1)]
     return lines + [f"| {' | '.join(map(_escape, _cost_cells(cost)))} |" for cost in costs]
@@ -184,7 +207,7 @@ def _cost_cells(cost: CellCost) -> list[str]:
     sizes = [f"{v:,.0f}" if v is not None else "" for v in (cost.memory_mb, cost.device_memory_mb, cost.members)]
     parameters = "" if cost.parameters is None else f"{cost.parameters:,}"
     epochs = "" if cost.epochs is None else f"{cost.epochs:g}"
-    updates = "" if cost.updates is None else f"{cost.updates:,.0f}{f' {BUDGET_SIGN}' * bool(cost.stopped_by_budget)}"
+    updates = with_budget_sign(updates_text(cost.outcome_updates, cost.other_updates), cost.stopped_by_budget)
     what = cost.label if cost.role == "data" else f"{cost.label}, {cost.role}"
     return [f"{what}, seed {cost.seed}", wall, *sizes, parameters, epochs, updates]
 
@@ -200,13 +223,18 @@ def to_latex(report: BenchmarkReport) -> str:
 def _latex_table(report: BenchmarkReport, table: ResultTable) -> list[str]:
     heads = ["Method", *(rf"$\tau={h + 1}$" for h in range(table.steps)), "Avg", r"Gain(\%)"]
     unit = _latex(report.unit or "outcome units")
+    gain = _latex(ABOUT_GAIN).replace("±", r"$\pm$")
     caption = (
         f"{_latex(table.title)}. Data: {_latex(report.dataset)}. RMSE ({unit}), mean $\\pm$ {_latex(report.spread)}. "
-        rf"Avg: over $\tau=1..{table.steps}$. Gain: by how much COSTAR's Avg is lower, in \% of the row's. "
+        rf"Avg: over $\tau=1..{table.steps}$. {gain}. "
         r"\textbf{Bold}: best; \underline{underline}: second best, per block."
-    ) + (f" Differences between rows are not tested: {_latex(table.caution)}." if table.caution else "")
+    )
+    if table.untested:
+        caption += f" Differences between rows are not tested: {_latex(table.untested)}."
+    if table.caution:
+        caption += f" Caution: {_latex(table.caution)}."
     if any(row.stopped_by_budget for row in table.rows):
-        caption += rf" $^{{\dagger}}$: {ABOUT_BUDGET}."
+        caption += rf" $^{{\dagger}}$: {_latex(report.about_budget)}."
     lines = [r"\begin{table*}[htbp]", r"\centering", rf"\caption{{{caption}}}"]
     lines += [rf"\begin{{tabular}}{{l{'c' * (len(heads) - 1)}}}", r"\toprule", " & ".join(heads) + r" \\", r"\midrule"]
     styles: dict[Mark, str] = {"best": r"\textbf{%s}", "second": r"\underline{%s}", "": "%s"}
@@ -218,7 +246,7 @@ def _latex_table(report: BenchmarkReport, table: ResultTable) -> list[str]:
             shown = [styles[mark] % text for text, mark in cells]
             gain = "(-)" if row.gain_percent is None else f"{row.gain_percent:.1f}" + r"\%"
             lines.append(
-                " & ".join([_latex(row.label) + r"$^{\dagger}$" * row.stopped_by_budget, *shown, gain]) + r" \\"
+                " & ".join([_latex(row.label) + r"$^{\dagger}$" * bool(row.stopped_by_budget), *shown, gain]) + r" \\"
             )
     return [*lines, r"\bottomrule", r"\end{tabular}", r"\end{table*}", ""]
 

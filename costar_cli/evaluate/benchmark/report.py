@@ -11,8 +11,15 @@ from costar_cli.evaluate.benchmark.ledger import Record
 from costar_cli.evaluate.benchmark.statistics import TEST
 from costar_cli.evaluate.benchmark.tables import ResultTable
 from costar_cli.evaluate.metrics import AVERAGED_STEPS
+from costar_cli.evaluate.report import ABOUT_BUDGET
 
 __all__ = ["BenchmarkReport", "CellCost", "Failure"]
+
+# Presets whose epochs are fewer than their patience, and what their rows are compared after.
+BOUND_BY_BUDGET = {
+    "quick": "its rows compare methods after equal outcome updates, not at convergence",
+    "default": "its rows compare methods after equal epochs, not at convergence",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +27,9 @@ class CellCost:
     """What one cell took, and the size of its model; None where it is not known.
 
     `wall_s` is at least that where `partial` (an attempt was killed). `epochs` are those of all stages, the mean over
-    members; `stages` has them one by one. So are `updates` (optimiser steps) and `stage_updates`. `stopped_by_budget`
-    says whether a stage ended because epochs or updates ran out, not by patience; None for what has no stages.
+    members; `stages` has them one by one. So are `updates` (optimiser steps) and `stage_updates`; of `updates`,
+    `outcome_updates` belong to stages that learn outcomes, `other_updates` to the rest. `stopped_by_budget` says
+    whether a stage ended because epochs or updates ran out, not by patience; None for what has no stages.
     `warnings` are those of the model's training.
     """
 
@@ -43,6 +51,8 @@ class CellCost:
     updates: float | None = None
     stage_updates: dict[str, float] = field(default_factory=dict)
     stopped_by_budget: bool | None = None
+    outcome_updates: float | None = None
+    other_updates: float | None = None
 
     @classmethod
     def of(cls, cell: Cell, records: list[Record], size: ModelSize | None, meta: Mapping[str, Any]) -> "CellCost":
@@ -69,6 +79,8 @@ class CellCost:
             updates=size.total_updates if size else None,
             stage_updates=size.updates if size else {},
             stopped_by_budget=bool(size.by_budget) if size and size.updates else None,
+            outcome_updates=size.outcome_updates if size else None,
+            other_updates=size.other_updates if size else None,
         )
 
 
@@ -105,8 +117,21 @@ class BenchmarkReport:
 
     @property
     def cautions(self) -> list[str]:
-        """Return in words which tables have no tests, and why."""
-        return list(dict.fromkeys(table.caution for table in self.tables if table.caution))
+        """Return in words which tables have no tests, and why, and which have tests that are not to be trusted far."""
+        said = [text for table in self.tables for text in (table.untested, table.caution) if text]
+        return list(dict.fromkeys(said))
+
+    @property
+    def about_budget(self) -> str:
+        """Return what the sign of budgets means, and that some presets are bound by theirs."""
+        if self.preset not in BOUND_BY_BUDGET:
+            return ABOUT_BUDGET
+        return f"{ABOUT_BUDGET}; preset {self.preset} is bound by it by design: {BOUND_BY_BUDGET[self.preset]}"
+
+    @property
+    def has_stopped_rows(self) -> bool:
+        """Return whether a row that is shown was stopped by its budget."""
+        return any(row.stopped_by_budget for table in self.tables for row in table.rows)
 
     @property
     def spread(self) -> str:

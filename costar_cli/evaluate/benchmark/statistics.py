@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.evaluate.bootstrap import paired_differences, too_few_units
+from costar_cli.evaluate.bootstrap import caution_about_units, paired_differences, too_few_units
 from costar_cli.evaluate.metrics import SquaredErrors, average_over_steps
 from costar_cli.evaluate.report import PerStep
 
@@ -27,7 +27,8 @@ class Comparison:
     `difference` is contender minus reference, `lower` and `upper` bound it over test subjects; `p_holm` is `p_value`
     corrected for the number of comparisons in the table. `wins` is the share of pairs of members, one of each on the
     same data set, of which the reference's has the smaller average error: it says what training by chance does.
-    `untested` says in words why there is neither interval nor p-value, where there are too few subjects or clusters.
+    `untested` says in words why there is neither interval nor p-value, where there are too few subjects or clusters,
+    and `caution` how far to trust them where there are few.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Comparison:
     wins: float | None
     data_sets: int
     untested: str | None = None
+    caution: str | None = None
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -57,10 +59,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def gain_percent(average: float | None, reference: float | None) -> float | None:
-    """Return by how many percent of a contender's average error the reference's is lower (spec SCORE-5)."""
-    if average is None or reference is None or average == 0:
+    """Return by how many percent of the larger of two errors the reference's is lower, within ±100 (spec SCORE-5)."""
+    if average is None or reference is None or max(average, reference) == 0:
         return None
-    return 100 * (average - reference) / average
+    return 100 * (average - reference) / max(average, reference)
 
 
 def share_of_wins(contender: Sequence[float], reference: Sequence[float]) -> float:
@@ -127,6 +129,7 @@ def _compare(
         wins=float(np.mean(wins)) if np.isfinite(steps_H).all() else None,
         data_sets=len(pairs),
         untested=too_few_units([first for first, _ in pairs]) if replicates else None,
+        caution=caution_about_units([first for first, _ in pairs]) if tested else None,
     )
 
 

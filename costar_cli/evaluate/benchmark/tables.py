@@ -12,13 +12,12 @@ from costar_cli.evaluate.benchmark.statistics import Comparison, compare, gain_p
 from costar_cli.evaluate.metrics import AVERAGED_STEPS, SquaredErrors
 from costar_cli.evaluate.published import paper_truth, published_row, read_published
 from costar_cli.evaluate.query_sets import Truth
-from costar_cli.evaluate.report import Basis, PerStep, ReportRow
+from costar_cli.evaluate.report import Basis, PerStep, ReportRow, with_budget_sign
 from costar_cli.evaluate.setups import SETUPS, SetupName
 from costar_cli.reporting import NullReporter, Reporter
 
 __all__ = [
-    "ABOUT_BUDGET",
-    "BUDGET_SIGN",
+    "ABOUT_GAIN",
     "DataSetFacts",
     "Mark",
     "ResultRow",
@@ -31,8 +30,7 @@ __all__ = [
 TableKind = Literal["methods", "ablations"]
 Mark = Literal["best", "second", ""]
 
-BUDGET_SIGN = "†"
-ABOUT_BUDGET = "stopped by budget: training ended because its epochs or updates ran out, not by patience"
+ABOUT_GAIN = "Gain: by how many percent COSTAR's Avg is lower, relative to the larger of the two (within ±100 %)"
 DIGITS = 4  # as the paper prints; values that look the same share their mark
 
 
@@ -70,7 +68,8 @@ class DataSetFacts:
 class ResultRow:
     """One line of a table. `runs` counts the members of all data sets, over which `mean` and `sd` are taken.
 
-    `stopped_by_budget` says that the training of a member ended because epochs or updates ran out, not by patience.
+    `stopped_by_budget` says that the training of a member ended because epochs or updates ran out, not by patience;
+    None for a closed form, for a published row, and where it is not known.
     """
 
     name: str
@@ -83,12 +82,12 @@ class ResultRow:
     choice: str = ""
     runs: int | None = None
     data_sets: int | None = None
-    stopped_by_budget: bool = False
+    stopped_by_budget: bool | None = None
 
     @property
     def marked_label(self) -> str:
         """Return the label, with a sign where training was stopped by its budget."""
-        return f"{self.label} {BUDGET_SIGN}" if self.stopped_by_budget else self.label
+        return with_budget_sign(self.label, self.stopped_by_budget)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +110,16 @@ class ResultTable:
         return f"{what}, {self.setup}: {self.truth} outcomes on {self.test}"
 
     @property
-    def caution(self) -> str | None:
+    def untested(self) -> str | None:
         """Return why differences of this table were not tested, or None where they were."""
         reasons = list(dict.fromkeys(c.untested for c in self.comparisons if c.untested))
         return f"no interval and no p-value on {self.test}: {'; '.join(reasons)}" if reasons else None
+
+    @property
+    def caution(self) -> str | None:
+        """Return how far the tests of this table can be trusted, or None where units are enough, or too few."""
+        reasons = list(dict.fromkeys(c.caution for c in self.comparisons if c.caution))
+        return f"intervals and p-values on {self.test}: {'; '.join(reasons)}" if reasons else None
 
 
 def build_tables(
@@ -206,10 +211,14 @@ def _row(contender: Contender, runs: Mapping[int, Score], reference: Mapping[int
         choice=contender.choice,
         runs=count,
         data_sets=len(runs),
-        stopped_by_budget=any(
-            score.row.provenance is not None and bool(score.row.provenance.stopped_by_budget) for score in runs.values()
-        ),
+        stopped_by_budget=_any_known([score.row.stopped_by_budget for score in runs.values()]),
     )
+
+
+def _any_known(flags: Sequence[bool | None]) -> bool | None:
+    """Return whether one of those that are known is true, None where none is known."""
+    known = [flag for flag in flags if flag is not None]
+    return any(known) if known else None
 
 
 def _spread(runs: Sequence[Score]) -> tuple[PerStep, PerStep | None, int]:

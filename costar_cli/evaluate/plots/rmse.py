@@ -11,9 +11,9 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from costar_cli.evaluate.plots.style import BLACK, COLOURS, GREY, figure, label_lines, save, typeset
+from costar_cli.evaluate.plots.style import BLACK, COLOURS, GREY, caption, figure, label_lines, save, typeset
 from costar_cli.evaluate.published import paper_truth
-from costar_cli.evaluate.report import EvaluationReport, PerStep, ReportRow
+from costar_cli.evaluate.report import ABOUT_BUDGET, BUDGET_SIGN, EvaluationReport, PerStep, ReportRow, with_budget_sign
 
 __all__ = ["plot_rmse"]
 
@@ -35,7 +35,8 @@ def plot_rmse(report: EvaluationReport, path: Path) -> Path:
     styles = _styles(report.rows)
     handles = _legend(report, [row for rows in panels.values() for row in rows], styles)
     lines = sum(str(handle.get_label()).count("\n") + 1 for handle in handles)
-    with figure(2.6 + 2.9 * len(panels), max(3.5, 0.3 + 0.16 * lines + 0.12 * len(handles))) as drawn:
+    footnotes, height_in = _footnotes(report), max(3.5, 0.3 + 0.16 * lines + 0.12 * len(handles))
+    with figure(2.6 + 2.9 * len(panels), height_in + 0.3 * len(footnotes)) as drawn:
         axes = drawn.subplots(1, len(panels), squeeze=False)[0]
         for ax, (title, rows) in zip(axes, panels.items(), strict=True):
             crowded = sum(row.lower is not None for row in rows) > _MOST_SHADED
@@ -48,7 +49,15 @@ def plot_rmse(report: EvaluationReport, path: Path) -> Path:
         unit = f" ({typeset(report.unit.label)})" if report.unit.label else ""
         axes[0].set_ylabel(f"RMSE{unit}, lower is better")
         drawn.legend(handles=handles, loc="outside right center", labelspacing=0.9)
+        if footnotes:
+            caption(drawn, *footnotes)
         return save(drawn, path)
+
+
+def _footnotes(report: EvaluationReport) -> list[str]:
+    """Return why there is no interval or how far to trust it, and what the sign beside a model means."""
+    stopped = any(row.stopped_by_budget for row in report.rows)
+    return [*report.few_units, *[f"{BUDGET_SIGN} {ABOUT_BUDGET}"] * stopped]
 
 
 def _styles(rows: Sequence[ReportRow]) -> dict[str, Style]:
@@ -62,8 +71,10 @@ def _styles(rows: Sequence[ReportRow]) -> dict[str, Style]:
 
 def _legend(report: EvaluationReport, rows: Sequence[ReportRow], styles: Mapping[str, Style]) -> list[Line2D | Patch]:
     """Return one entry per model, then what the line styles of the rows that are drawn mean."""
+    stopped = {row.label for row in rows if row.stopped_by_budget}
     handles: list[Line2D | Patch] = [
-        Line2D([], [], label=label_lines(label, 26), **style) for label, style in styles.items()
+        Line2D([], [], label=label_lines(with_budget_sign(label, label in stopped), 26), **style)
+        for label, style in styles.items()
     ]
     naive = {row.label for row in rows if row.basis == "naive"}
     handles += [Line2D([], [], color=GREY, label=label_lines(label, 26), **_NAIVE) for label in sorted(naive)]

@@ -46,7 +46,7 @@ def plot_differences(report: BenchmarkReport, path: Path) -> Path | None:
             drawn,
             f"RMSE minus COSTAR's, average over {report.averaged}{unit}; {report.level:.0%} intervals over subjects",
             f"filled: p ≤ {1 - report.level:.2g} after Holm's correction",
-            *(f"not tested: {caution}" for caution in report.cautions),
+            *report.cautions,
         )
         return save(drawn, path)
 

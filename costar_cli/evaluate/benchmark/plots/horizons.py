@@ -14,7 +14,7 @@ from costar_cli.evaluate.benchmark.plots.layout import in_lines, title_of
 from costar_cli.evaluate.benchmark.report import BenchmarkReport
 from costar_cli.evaluate.benchmark.tables import ResultRow, ResultTable
 from costar_cli.evaluate.plots.style import BLACK, BLUE, COLOURS, GREY, caption, figure, save, typeset
-from costar_cli.evaluate.report import PerStep
+from costar_cli.evaluate.report import BUDGET_SIGN, PerStep, with_budget_sign
 from costar_cli.figure_style import CUT, label_text, mark_cut, spread_apart
 
 __all__ = ["plot_horizons"]
@@ -50,7 +50,7 @@ def plot_horizons(report: BenchmarkReport, path: Path) -> Path:
     styles = _styles(list(dict.fromkeys(row.name for table in report.tables for row in table.rows)))
     lines = list(_lines(report.tables))
     columns = max(len(line) for line in lines)
-    aside_in = 0.3 + 0.06 * max(len(row.label) for table in report.tables for row in table.rows)
+    aside_in = 0.3 + 0.06 * max(len(row.marked_label) for table in report.tables for row in table.rows)
     with figure(0.5 + (_PANEL_WIDTH_IN + min(aside_in, 2.0)) * columns, 0.3 + _PANEL_HEIGHT_IN * len(lines)) as drawn:
         grid = drawn.subplots(len(lines), columns, squeeze=False)
         cut = False
@@ -64,10 +64,19 @@ def plot_horizons(report: BenchmarkReport, path: Path) -> Path:
             for ax in axes[len(line) :]:
                 ax.set_visible(False)
             next(ax for ax in axes if ax.get_visible()).set_ylabel(_y_label(report))
-        if any(row.sd is not None for table in report.tables for row in table.rows):
-            theirs = "; published: over the paper's runs" if any(table.published for table in report.tables) else ""
-            caption(drawn, f"bars: ± {report.spread}{theirs}", *[f"triangles at its edge: a bar that {CUT}"] * cut)
+        footnotes = _footnotes(report, cut=cut)
+        if footnotes:
+            caption(drawn, *footnotes)
         return save(drawn, path)
+
+
+def _footnotes(report: BenchmarkReport, *, cut: bool) -> list[str]:
+    """Return what bars and signs mean, and why differences are not tested or how far to trust that."""
+    notes = []
+    if any(row.sd is not None for table in report.tables for row in table.rows):
+        theirs = "; published: over the paper's runs" if any(table.published for table in report.tables) else ""
+        notes += [f"bars: ± {report.spread}{theirs}", *[f"triangles at its edge: a bar that {CUT}"] * cut]
+    return [*notes, *[f"{BUDGET_SIGN} {report.about_budget}"] * report.has_stopped_rows, *report.cautions]
 
 
 def _y_label(report: BenchmarkReport) -> str:
@@ -133,7 +142,8 @@ def _label(ax: Axes, panel: _Panel, styles: Mapping[str, Style]) -> None:
         ax.plot(1.06, place, marker=style["marker"], color=style["color"], ms=4, ls="", transform=ax.transAxes,
                 clip_on=False)  # fmt: skip
         above = f" ↑ {end:.3g}" if end > top else ""
-        ax.text(1.09, place, label_text(row.label, _LONGEST_LABEL) + above, transform=ax.transAxes, va="center",
+        label = with_budget_sign(label_text(row.label, _LONGEST_LABEL), row.stopped_by_budget)
+        ax.text(1.09, place, label + above, transform=ax.transAxes, va="center",
                 fontsize=_LABEL_POINTS, color=BLACK, weight="bold" if row.name == REFERENCE else "normal")  # fmt: skip
 
 
