@@ -7,9 +7,10 @@ import re
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
+from typer.core import TyperGroup
 
 from costar_cli import __version__
 from costar_cli.commands.benchmark import benchmark
@@ -69,7 +70,9 @@ def root(
     if ctx.invoked_subcommand is None:
         with contextlib.redirect_stdout(sys.stderr):
             sys.stdout.write(ctx.get_help())  # Typer prints it by itself where it draws frames
-        raise UsageError("a verb is needed", fix="choose one of the commands above")
+        raise UsageError(
+            "a verb is needed", fix=f"choose one of {', '.join(cast(TyperGroup, ctx.command).list_commands(ctx))}"
+        )
 
 
 app.add_typer(simulate, name="simulate")

@@ -184,7 +184,7 @@ def _option(parameter: Any, context: typer.Context) -> str:  # noqa: ANN401 - Ty
     is_option = parameter.param_type_name == "option"
     spelt = [*parameter.opts, *parameter.secondary_opts] if is_option else [parameter.name.upper()]
     names = ", ".join(f"`{name}`" for name in spelt)
-    takes = "" if getattr(parameter, "is_flag", False) else parameter.display_type(context).strip("<>")
+    takes = "" if getattr(parameter, "is_flag", False) else parameter.display_type_rich(context).strip("<>")
     notes = []
     if parameter.required:
         notes.append("required")

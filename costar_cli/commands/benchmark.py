@@ -22,6 +22,7 @@ from costar_cli.commands.options import (
     WorkspaceOpt,
 )
 from costar_cli.commands.session import open_output
+from costar_cli.commands.verb import LIST
 from costar_cli.workspace import DEFAULT_WORKSPACE
 
 if TYPE_CHECKING:
@@ -38,11 +39,17 @@ def benchmark(
         str, typer.Argument(metavar="DATASET", help="tumor, mimic, m5 or linear, or the file of a data set")
     ],
     methods: Annotated[
-        str | None, typer.Option("--methods", help="`all`, or names with commas", rich_help_panel=WHAT)
+        str | None,
+        typer.Option("--methods", metavar=LIST, help="`all`, or names with commas", rich_help_panel=WHAT),
     ] = None,
     setups: Annotated[
         str | None,
-        typer.Option("--setups", help="`all`, or zero-shot, few-shot, supervised with commas", rich_help_panel=WHAT),
+        typer.Option(
+            "--setups",
+            metavar=LIST,
+            help="`all`, or some of zero-shot, few-shot, supervised with commas",
+            rich_help_panel=WHAT,
+        ),
     ] = None,
     members: MembersOpt = None,
     data_seeds: Annotated[

@@ -32,7 +32,7 @@ SCHEMA = Path("schema.toml")
 
 def table(
     ctx: typer.Context,
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="CSV or Parquet: a row per subject and time")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="CSV or Parquet: a row per subject and time")],
     schema: Annotated[
         Path | None, typer.Option("--schema", help="TOML file: what each column is", rich_help_panel=FILES)
     ] = None,

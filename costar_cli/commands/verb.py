@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
-from typing import Any, TypeVar, cast
+from shlex import quote
+from typing import Any, TypeVar, cast, get_args
 
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
@@ -11,11 +12,12 @@ from costar_cli.commands.examples import EXAMPLES
 from costar_cli.errors import UsageError
 from costar_cli.ui.output import Output
 
-__all__ = ["MAKERS", "Verb", "VerbApp", "VerbGroup", "say_which"]
+__all__ = ["LIST", "MAKERS", "Verb", "VerbApp", "VerbGroup", "say_which"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 CONTEXT = {"help_option_names": ["-h", "--help"]}
+LIST = "<name,...>"  # metavar of options whose value is a list with commas
 MAKERS = ("simulate", "ingest")  # each with a command per data set
 
 
@@ -45,6 +47,15 @@ def _without_types_of_switches(params: list[Any]) -> list[Any]:
     return params
 
 
+def _with_types_of_elements(params: list[Any]) -> list[Any]:
+    """Return parameters of which those that take several values show the type of one: `<path>`, not `<list[Path]>`."""
+    for param in params:
+        if param.type_descriptor.is_list:
+            (element,) = get_args(param.type_descriptor.annotation)
+            param.bare_type = element.__name__.lower
+    return params
+
+
 class Verb(TyperCommand):
     """A verb: its options as declared, and `--debug`.
 
@@ -53,7 +64,7 @@ class Verb(TyperCommand):
 
     def __init__(self, name: str | None, **settings: Any) -> None:  # noqa: ANN401 - Typer's own
         super().__init__(name, **settings)
-        self.params = [*self.params, *typer.main.get_command(_shared).params]
+        self.params = _with_types_of_elements([*self.params, *typer.main.get_command(_shared).params])
 
     def get_params(self, ctx: typer.Context) -> list[Any]:  # type: ignore[override]
         """Return the parameters, `--help` among them."""
@@ -87,19 +98,16 @@ class Verb(TyperCommand):
                 yield param
 
     def _require_single(self, ctx: typer.Context, given: dict[str, Any]) -> None:
-        repeated = [
-            f"{' / '.join(param.opts)}: {', '.join(f'`{value}`' for value in given[param.name])}"
-            for param in self._single_values()
-            if len(given.get(param.name) or ()) > 1
-        ]
-        if repeated:
-            names = repeated[0] if len(repeated) == 1 else f"{len(repeated)} options"
-            raise UsageError(
-                f"more than one value for {names}",
-                where=f"`{ctx.command_path}`",
-                fix="give each of them once",
-                details=repeated if len(repeated) > 1 else (),
-            )
+        params = [param for param in self._single_values() if len(given.get(param.name) or ()) > 1]
+        if not params:
+            return
+        repeated = [f"{' / '.join(p.opts)}: {', '.join(f'`{value}`' for value in given[p.name])}" for p in params]
+        raise UsageError(
+            f"more than one value for {repeated[0] if len(repeated) == 1 else f'{len(repeated)} options'}",
+            where=f"`{ctx.command_path}`",
+            fix=_once(params, given),
+            details=repeated if len(repeated) > 1 else (),
+        )
 
     def _require_complete(self, ctx: typer.Context, given: dict[str, Any]) -> None:
         missing = [
@@ -115,10 +123,32 @@ class Verb(TyperCommand):
         """Write the help: with examples, and with the defaults of settings."""
         path = ctx.command_path.partition(" ")[2]
         self.epilog = "\n\n".join(["Examples:", *EXAMPLES[path]]) if path in EXAMPLES else None
-        for param in self._single_values():
-            if param.default is None and (text := _default_of_setting(path, param.opts)):
-                param.show_default = text
-        super().format_help(ctx, formatter)
+        declared, self.params = self.params, [_with_default(path, param) for param in self.params]
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self.params = declared
+
+
+def _once(params: Sequence[TyperOption], given: dict[str, Any]) -> str:
+    """Return what to write instead of options with several values: one value each, or one list."""
+    lists = [f"`{param.opts[0]} {quote(','.join(given[param.name]))}`" for param in params if param.metavar == LIST]
+    fixes = [f"separate them with commas: {' '.join(lists)}"] if lists else []
+    if others := [param.opts[0] for param in params if param.metavar != LIST]:
+        fixes.append(f"give {'each of them' if len(others) > 1 else others[0] if lists else 'it'} once")
+    return "; ".join(fixes)
+
+
+def _with_default(path: str, param: Any) -> Any:  # noqa: ANN401 - Typer's own
+    """Return the parameter as the help shows it: a setting's default in the place of none."""
+    text = ""
+    if isinstance(param, TyperOption) and param.default is None and not param.is_flag:
+        text = _default_of_setting(path, param.opts)
+    if not text:
+        return param
+    shown = copy(param)
+    shown.default = text  # text in `show_default` would get parentheses
+    return shown
 
 
 def _default_of_setting(path: str, flags: Sequence[str]) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-__all__ = ["nearest"]
+__all__ = ["nearest", "nearest_by_edits"]
 
 LONGEST = 100  # characters that are compared
 LEAST_PREFIX = 3
@@ -12,16 +12,24 @@ LEAST_PREFIX = 3
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that takes the fewest edits, None where all are far.
 
-    An edit inserts, deletes or replaces a letter, or swaps two neighbours. A third of the name may be edited; a name of
-    which more differs is still found by its beginning, or by the runs of letters that it shares.
+    A name of which more than a third differs is still found by its beginning, or by the runs of letters that it shares.
+    """
+    wanted, names = name[:LONGEST].casefold(), list(known)
+    if (near := nearest_by_edits(name, names)) is not None:
+        return near
+    begun = [other for other in names if len(wanted) >= LEAST_PREFIX and other.casefold().startswith(wanted)]
+    return next(iter([*begun, *get_close_matches(name[:LONGEST], names, n=1)]), None)
+
+
+def nearest_by_edits(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that takes the fewest edits, None where each takes more than a third of the name's length.
+
+    An edit inserts, deletes or replaces a letter, or swaps two neighbours.
     """
     wanted, names = name[:LONGEST].casefold(), list(known)
     distance = {other: _edits(wanted, other[:LONGEST].casefold()) for other in names}
     near = min(names, key=distance.__getitem__, default=None)
-    if near is not None and distance[near] <= max(1, len(wanted) // 3):
-        return near
-    begun = [other for other in names if len(wanted) >= LEAST_PREFIX and other.casefold().startswith(wanted)]
-    return next(iter([*begun, *get_close_matches(name[:LONGEST], names, n=1)]), None)
+    return near if near is not None and distance[near] <= max(1, len(wanted) // 3) else None
 
 
 def _edits(one: str, other: str) -> int:

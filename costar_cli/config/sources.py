@@ -9,12 +9,13 @@ from typing import Any, get_args
 from costar_cli.config.choices import PresetName
 from costar_cli.config.keys import SECTIONS, all_keys, section_of
 from costar_cli.config.models import Config
-from costar_cli.config.nearest import nearest
+from costar_cli.config.nearest import nearest, nearest_by_edits
 from costar_cli.config.presets import preset_settings
 from costar_cli.errors import UsageError
 
 __all__ = ["Source", "from_environment", "from_file", "from_flags", "from_preset"]
 
+MOST_MEANT = 3  # variables that a warning names
 RESERVED = ("COSTAR_CONFIG", "COSTAR_DEBUG", "COSTAR_PRESET", "COSTAR_WORKSPACE")
 
 
@@ -57,11 +58,10 @@ def from_environment(environ: Mapping[str, str]) -> Source:
             source.values[known[name]] = (value, name)
             continue
         begun = next((prefix for prefix in reversed(prefixes) if name.startswith(prefix)), None)
-        guess = _nearest_variable(name, [*known, *RESERVED], begun or "COSTAR_")
         if begun:
-            source.problems.append(f"{name}: no such setting{guess}")
+            source.problems.append(f"{name}: no such setting{_nearest_variable(name, known, begun)}")
         else:
-            source.warnings.append(f"environment variable {name} is not a setting{guess or _VARIABLES}; ignored")
+            source.warnings.append(f"environment variable {name} is not a setting and is ignored; {_meant(name)}")
     return source
 
 
@@ -91,14 +91,33 @@ def from_file(path: Path) -> Source:
     return source
 
 
-_VARIABLES = " (those are named as `COSTAR_PRETRAIN_EPOCHS` is, after the settings in docs/cli.md)"
-
-
 def _nearest_variable(name: str, known: Iterable[str], shared: str) -> str:
     """Return the suggestion for a variable, whose first letters, those of all its like, say nothing."""
     rests = [other.removeprefix(shared) for other in known if other.startswith(shared)]
     near = nearest(name.removeprefix(shared), rests)
     return f", did you mean `{shared}{near}`?" if near else ""
+
+
+def _meant(name: str) -> str:
+    """Return which variables one of no section may mean, by how their names end: `COSTAR_EPOCH` names no verb."""
+    ending, full = name.removeprefix("COSTAR_"), _endings()
+    near = nearest_by_edits(ending, full) or nearest(ending, [name for name, found in full.items() if name in found])
+    if near is None:
+        return "`docs/cli.md` lists the settings"
+    *others, last = [f"`COSTAR_{found}`" for found in full[near][:MOST_MEANT]]
+    return f"did you mean {', '.join(others)}{' or ' if others else ''}{last}?"
+
+
+def _endings() -> dict[str, list[str]]:
+    """Return what the names of variables end with, each with those of the fewest words: a verb's before a stage's."""
+    endings: dict[str, list[list[str]]] = {}
+    names = [[variable.removeprefix("COSTAR_")] for variable in RESERVED]
+    names += [str(key).upper().split(".") for key in all_keys().values()]
+    for words in names:
+        for start in range(len(words)):
+            endings.setdefault("_".join(words[start:]), []).append(words)
+    fewest = {ending: min(map(len, found)) for ending, found in endings.items()}
+    return {e: ["_".join(words) for words in found if len(words) == fewest[e]] for e, found in endings.items()}
 
 
 def _suggestion(name: str, known: Iterable[str]) -> str:

@@ -55,3 +55,10 @@ def test_without_a_verb_help_goes_to_stderr_and_the_code_is_usage(words: list[st
     run = run_process(*words, cwd=tmp_path)
     assert (run.code, run.out) == (2, "")
     assert "error: " in run.err
+
+
+def test_the_error_of_a_line_without_a_verb_names_the_verbs(tmp_path: Path) -> None:
+    error = run_process(cwd=tmp_path).err.partition("error: ")[2]
+    named = re.findall(r"\w+", error.partition("choose one of ")[2])
+    assert named == list(dict.fromkeys(named))
+    assert set(named) == {verb.split()[0] for verb in VERBS}

@@ -42,6 +42,32 @@ def test_values_glued_to_short_options_are_counted_too(call: Callable[..., Run])
     run = call("whatif", "-s424", "-s", "425", "--plan", "p.json")
     assert run.code == ExitCode.USAGE
     assert run.err.startswith("error: more than one value for --subject / -s: `424`, `425`\n")
+    assert run.err.endswith("  fix:   give it once\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "fix"),
+    [
+        (["evaluate", "--setup", "zero-shot", "--setup", "few-shot"], "give it once"),
+        (["pretrain", "--seed", "1", "--seed", "2", "--epochs", "1", "--epochs", "2"], "give each of them once"),
+        (["benchmark", "tumor", "--methods", "ct", "--methods=crn"], "separate them with commas: `--methods ct,crn`"),
+        (
+            ["benchmark", "tumor", "--setups", "few-shot", "--setups", "zero-shot", "--methods", "ct", "--methods",
+             "crn", "--seed", "1", "--seed", "2"],
+            "separate them with commas: `--methods ct,crn` `--setups few-shot,zero-shot`; give --seed once",
+        ),
+    ],
+)  # fmt: skip
+def test_several_values_are_told_the_way_in_which_the_option_takes_them(
+    words: list[str], fix: str, call: Callable[..., Run]
+) -> None:
+    assert call(*words, "--json").document["error"]["fix"] == fix
+
+
+@pytest.mark.parametrize("flag", ["--methods", "--setups"])
+def test_options_that_are_told_to_take_commas_do(flag: str, call: Callable[..., Run]) -> None:
+    names = {"--methods": "ridge,last-value", "--setups": "zero-shot,few-shot"}[flag]
+    assert call("benchmark", "tumor", flag, names, "--list").code == 0
 
 
 def test_several_repeated_options_are_reported_at_once(call: Callable[..., Run]) -> None:
@@ -73,6 +99,7 @@ def test_the_short_help_option_works_everywhere(verb: list[str], call: Callable[
     short, long = call(*verb, "-h"), call(*verb, "--help")
     assert (short.code, short.out) == (0, long.out)
     assert "<bool>" not in short.out
+    assert "list[" not in short.out
 
 
 def test_help_comes_before_complaints(call: Callable[..., Run]) -> None:
@@ -95,9 +122,26 @@ def test_each_verb_has_an_example_that_parses(verb: str, call: Callable[..., Run
 def test_defaults_of_settings_are_shown_with_those_of_other_presets(call: Callable[..., Run], monkeypatch: Any) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     text = call("pretrain", "-h").out
-    assert re.search(r"--epochs .*default: \(6; paper 200\)", text)
-    assert re.search(r"--gamma .*default: \(10\.0\)", call("simulate", "tumor", "-h").out)
+    assert re.search(r"--epochs .*\[default: 6; paper 200\]", text)
+    assert re.search(r"--gamma .*\[default: 10\.0\]", call("simulate", "tumor", "-h").out)
     assert not re.search(r"--seed .*default", call("ingest", "table", "-h").out)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_no_default_stands_in_parentheses_and_help_leaves_the_options_as_they_were(
+    verb: str, call: Callable[..., Run]
+) -> None:
+    command = command_of(verb)
+    before = [(param.name, param.default) for param in command.params]
+    context = command.make_context(f"costar {verb}", [], resilient_parsing=True)
+    command.get_help(context)
+    assert [(param.name, param.default) for param in command.params] == before
+    assert "default: (" not in " ".join(call(*verb.split(), "-h").out.split())
+
+
+@pytest.mark.parametrize(("verb", "name"), [("evaluate", "--model"), ("whatif", "--model"), ("ingest table", "FILE")])
+def test_what_takes_several_files_shows_the_type_of_one(verb: str, name: str, call: Callable[..., Run]) -> None:
+    assert re.search(rf"{name} .*<path>", call(*verb.split(), "-h").out)
 
 
 @pytest.mark.parametrize(("maker", "names"), [("simulate", "tumor linear m5 mimic"), ("ingest", "m5 mimic table")])
