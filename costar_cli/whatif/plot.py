@@ -31,9 +31,11 @@ LONGEST_NAME = 32
 TITLE_CHARACTERS_PER_INCH = 10
 NARROW_PANEL_WIDTH_INCH = 4.2  # where models stand side by side
 MODELS_PER_LINE = 4
+WARNING_CHARACTERS_PER_INCH = 13
 MOST_BANDS = 4
 BAND_ALPHA = 0.13
 TRUTH_DASHES = (0, (4, 2))
+MOST_WARNING_LINES = 3
 
 
 def plot_whatif(report: WhatIfReport, path: Path) -> None:
@@ -65,7 +67,8 @@ def _figure(report: WhatIfReport) -> Figure:
     limits = [_limits(report, first, k) for k in range(len(report.schema.outcomes))]
     handles = _legend(report, limits)
     in_legend = _legend_columns([str(handle.get_label()) for handle in handles], width)
-    below = 0.4 + 0.19 * -(-len(handles) // in_legend)
+    doubts = _warning_lines(report, width)
+    below = 0.4 + 0.19 * (-(-len(handles) // in_legend) + len(doubts))
     figure = Figure(figsize=(width, (sum(heights) + 0.9) * len(lines) + below), layout="constrained")
     for place, models in zip(figure.subfigures(len(lines), 1, squeeze=False)[:, 0], lines, strict=True):
         grid = place.subplots(len(heights), columns, sharex=True, sharey="row", squeeze=False, height_ratios=heights)
@@ -76,9 +79,30 @@ def _figure(report: WhatIfReport) -> Figure:
     if columns > 1:
         figure.suptitle("\n".join(_wrapped(_about_subject(report), width)), x=0.01, ha="left", fontsize=10)
     figure.legend(
-        handles=handles, loc="outside lower center", ncols=in_legend, frameon=False, fontsize=LEGEND_FONT_POINTS
-    )
+        handles=handles, loc="outside lower center", ncols=in_legend, frameon=False, fontsize=LEGEND_FONT_POINTS,
+        title="\n".join(doubts) or None, title_fontsize=LEGEND_FONT_POINTS,
+    )  # fmt: skip
     return figure
+
+
+def _warning_lines(report: WhatIfReport, width_inch: float) -> list[str]:
+    """Return the report's warnings, each shortened so that all take few lines; of many, how many are left out."""
+    warned = (
+        report.warnings if len(report.warnings) <= MOST_WARNING_LINES else report.warnings[: MOST_WARNING_LINES - 1]
+    )
+    letters = int(WARNING_CHARACTERS_PER_INCH * width_inch)
+    lines = [
+        line
+        for warning in warned
+        for line in textwrap.wrap(
+            label_text(f"Warning: {warning}", MOST_WARNING_LINES * letters),
+            letters,
+            max_lines=MOST_WARNING_LINES // len(warned),
+            placeholder=" \N{HORIZONTAL ELLIPSIS}",
+        )
+    ]
+    left = len(report.warnings) - len(warned)
+    return [*lines, *([f"and {left} more warnings"] if left else [])]
 
 
 def _legend_columns(labels: Sequence[str], width_inch: float) -> int:

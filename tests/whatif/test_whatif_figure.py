@@ -1,6 +1,7 @@
 """A what-if figure is readable with one and with many models and plans, all on one scale."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -84,3 +85,23 @@ def test_levels_of_a_treatment_with_many_are_readable():
     figure = drawn(report_of(models, {"as is": [{}] * 4, "sale": [{"price_class": "-20 %"}] * 3}, name="retail"))
     assert_readable(figure)
     assert [text for text, _ in texts(figure)].count("price_class") == 1
+
+
+@pytest.mark.parametrize(("count", "lines"), [(0, 0), (1, 3), (2, 2), (5, 3)])
+@pytest.mark.parametrize("models", [1, 3])
+def test_warnings_stand_below_the_axes_in_at_most_three_lines(count, lines, models):
+    asked = {f"model-{i}": LinearModel(TUMOR) for i in range(models)}
+    report = report_of(asked, {"watch": [{}] * 4, LONG: [{"chemotherapy": 1}] * 4})
+    said = tuple(f"doubt {i}, which costs $5 and is told {'at great length and ' * 40}in full" for i in range(count))
+    figure = drawn(replace(report, warnings=said))
+    assert_readable(figure)
+    title = figure.legends[0].get_title()
+    shown = title.get_text().splitlines() if count else []
+    assert len(shown) == lines
+    assert sum(line.startswith("Warning: doubt") for line in shown) == min(count, 2)
+    assert [line for line in shown if line.startswith("and ")] == (["and 3 more warnings"] if count == 5 else [])
+    if count:
+        lowest = min(axes.get_tightbbox().y0 for axes in figure.axes if axes.get_visible())
+        box = title.get_window_extent()
+        assert box.y1 <= lowest
+        assert 0 <= box.x0 < box.x1 <= figure.bbox.x1
