@@ -200,7 +200,7 @@ class EvaluationReport:
         without = {row.test: row.no_interval for row in self.rows if row.no_interval}
         careful = {row.test: row.caution for row in self.rows if row.caution}
         return [
-            *(f"no interval on {part}: {why}, or its level would not hold" for part, why in without.items()),
+            *(f"no interval on {part}: {why} for an interval to keep its level" for part, why in without.items()),
             *(f"intervals on {part}: {why}" for part, why in careful.items()),
         ]
 

@@ -263,7 +263,7 @@ class Checkpoint:
     def _refuse(self, meta: Mapping[str, Any], *reasons: str) -> NoReturn:
         before = RunIdentity.from_json(meta)
         lines = [] if before is None else self._identity.differences(before)
-        unknown = "what differs is unknown: the costar that was interrupted did not record its settings"
+        unknown = "what differs is unknown: that run was begun by a version of costar that did not record its settings"
         raise MismatchError(
             "an interrupted run is here that had other inputs or settings",
             where=str(self._path),

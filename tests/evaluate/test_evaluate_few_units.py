@@ -29,7 +29,7 @@ def test_few_subjects_have_no_intervals_and_a_warning_once_per_test_part(subject
     assert len(report.warnings) == told
     parts = ("target/test", "source/test")[:told]
     for part, warning in zip(parts, report.warnings, strict=True):
-        assert warning == f"no interval on {part}: 12 subjects, 20 are needed, or its level would not hold"
+        assert warning == f"no interval on {part}: 12 subjects, 20 are needed for an interval to keep its level"
     scored = [row for row in report.rows if row.truth]
     assert {row.lower is None for row in scored} == {subjects < 20 or not bootstrap}
     assert {row.no_interval for row in scored} == {"12 subjects, 20 are needed" if told else None}
@@ -127,7 +127,7 @@ def test_the_figure_says_below_why_there_is_no_interval_and_what_the_sign_means(
     report = run_evaluation(data, [worlds.candidate(worlds.oracle(data), name="a")], EvaluateConfig())
     report = stopped(report, {"a": ("costar", True)})
     written, labels = footnotes(report, tmp_path / "rmse.png", monkeypatch)
-    why = "12 subjects, 20 are needed, or its level would not hold"
+    why = "12 subjects, 20 are needed for an interval to keep its level"
     assert written[:2] == [f"no interval on {part}/test: {why}" for part in ("target", "source")]
     assert written[2].startswith("† stopped by budget")
     assert "a †" in labels

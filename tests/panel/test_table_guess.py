@@ -243,3 +243,7 @@ def test_without_a_subject_no_outcome_is_guessed_and_all_that_is_missing_is_said
 
 def roles_of_text(text: str) -> set[str]:
     return {column["role"] for column in tomllib.loads(text)["columns"].values()}
+
+
+def test_subjects_of_equal_length_are_counted_without_a_range(tmp_path: Path):
+    assert "30 subjects of 6 rows each" in guess_schema([save(ward(), tmp_path / "ward.csv")]).text

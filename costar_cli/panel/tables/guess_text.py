@@ -71,7 +71,8 @@ def _remark(guess: Guess, name: str, facts: str) -> str:
 def _facts_on(guess: Guess, column: Facts, role: str) -> str:
     if role == "subject":
         lengths = guess.sample.lengths(column.name)
-        return f"{column.distinct:,} subjects of {lengths[0]} to {lengths[-1]} rows"
+        rows = f"{lengths[0]} rows each" if lengths[0] == lengths[-1] else f"{lengths[0]} to {lengths[-1]} rows"
+        return f"{column.distinct:,} subjects of {rows}"
     if role == "treatment":
         return f"{column.summary}; levels = [...] names them, the reference first"
     if role == "cluster":
