@@ -3,13 +3,13 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.config.choices import DomainName
+from costar_cli.config.nearest import nearly, spelt_otherwise
 from costar_cli.errors import DataError, UsageError
 from costar_cli.panel.panel import Panel
 from costar_cli.panel.queries import Queries
@@ -19,6 +19,7 @@ __all__ = ["Dataset", "Domain", "Location", "Part", "Split"]
 
 MOST_DIGITS = 19  # of a subject's number, an int64
 MOST_COMPARED = 20_000  # labels searched for a near one
+MOST_OFFERED = 3
 
 Domain = DomainName
 Split = Literal["train", "val", "test"]
@@ -94,27 +95,28 @@ class Dataset:
     def find_subject(self, subject: int | str) -> Location:
         """Return where a subject is, in whatever domain and split, by what the data call it.
 
-        A label is compared as text, letter by letter: `7` is not `07`. Subjects without labels are called by number.
+        A label is compared as text, letter by letter: `7` is not `07`, nor is ` 07`. Subjects without labels are called
+        by number.
 
         Raises:
             UsageError: no subject is called so; the message names what exists.
         """
-        wanted = str(subject).strip()
-        number = _whole_number(wanted)
+        wanted = str(subject)
+        number = _whole_number(wanted.strip())
         for part, panel in self.panels.items():
             called, name = (panel.subject_id, number) if panel.label is None else (panel.label, wanted)
             if name is not None and len(rows := np.flatnonzero(called == name)):
                 return Location(part, int(rows[0]))
-        raise UsageError(f"no subject {subject} in the data set", where="--subject", fix=self._subjects(wanted))
+        name = wanted if wanted == wanted.strip() else repr(wanted)
+        raise UsageError(f"no subject {name} in the data set", where="--subject", fix=self._subjects(wanted))
 
     def _subjects(self, wanted: str) -> str:
-        """Say which subjects there are: labels that are near or the same number, or the ranges of numbers."""
+        """Say which subjects there are: labels that are near or spelt otherwise, or the ranges of numbers."""
         filled = {part: panel for part, panel in self.panels.items() if panel.n_subjects}
         labels = [str(name) for panel in filled.values() if panel.label is not None for name in panel.label]
-        number = _whole_number(wanted)
-        same = [label for label in labels if _whole_number(label) == number is not None]
-        near = same[:3] or get_close_matches(wanted, labels[:MOST_COMPARED], n=3)
-        if near:
+        if near := spelt_otherwise(wanted, labels)[:MOST_OFFERED] or nearly(
+            wanted, labels[:MOST_COMPARED], MOST_OFFERED
+        ):
             return f"did you mean {' or '.join(near)}?"
         if labels:
             shown = "; ".join(f"{p}: {x.label[0]}, ..." for p, x in filled.items() if x.label is not None)

@@ -164,6 +164,26 @@ def test_nothing_is_suggested_for_what_is_far_from_all_names() -> None:
     assert nearest("x", []) is None
 
 
+@pytest.mark.parametrize(
+    ("typed", "known", "meant"),
+    [
+        ("D", ["C", "A", "B"], None),
+        ("on", ["N", "Y"], None),
+        ("0", ["70", "60", "50"], None),
+        ("AB", ["AC", "B"], None),
+        ("100", ["10", "1000"], None),
+        ("2.5", ["2", "2.0"], None),
+        ("d", ["C", "D"], "D"),
+        (" D", ["C", "D"], "D"),
+        ("7", ["70", "07", "17"], "07"),
+        ("N-17", ["N-171", "N-017"], "N-017"),
+        ("0.5", ["0.05", "00.5"], "00.5"),
+    ],
+)
+def test_of_a_short_name_or_a_number_only_another_spelling_is_offered(typed, known, meant) -> None:
+    assert nearest(typed, known) == meant
+
+
 def test_a_mistyped_file_is_answered_with_the_file_beside_it(workspace: Path, call: Call) -> None:
     run = call("evaluate", "-w", workspace, "--model", workspace / "modle.h5")
     assert run.code == ExitCode.ARTIFACT

@@ -154,6 +154,8 @@ def test_whatif_reads_plans_from_standard_input(trained: Path, plan: Path, tmp_p
     assert typed.document["result"] == from_file.document["result"]
     broken = run_process(*words[:-1], "--plan", "-", cwd=plan.parent, stdin="{")
     assert (broken.code, broken.document["error"]["where"]) == (2, "standard input, line 1, column 2")
+    empty = run_process(*words[:-1], "--plan", "-", cwd=plan.parent, stdin="\n").document["error"]
+    assert (empty["problem"], empty["where"]) == ("standard input is empty", "--plan")
 
 
 def test_an_unknown_reference_is_answered_with_the_plans(trained: Path, plan: Path, call: Call) -> None:

@@ -57,6 +57,23 @@ def test_a_label_is_found_by_its_exact_text_and_by_no_number(tumor_dataset: Data
     assert caught.value.fix == "did you mean 007?"
 
 
+def test_a_label_with_blanks_around_it_is_not_taken_for_the_label(tumor_dataset: Dataset):
+    padded = with_labels(tumor_dataset, "{:02d}")
+    with pytest.raises(UsageError) as caught:
+        padded.find_subject(" 08")
+    assert (caught.value.problem, caught.value.fix) == ("no subject ' 08' in the data set", "did you mean 08?")
+    blank = with_labels(tumor_dataset, " {:02d}")
+    location = blank.find_subject(" 08")
+    assert blank.panels[location.part].names[location.row] == " 08"
+
+
+@pytest.mark.parametrize("wanted", ["0", "99", "x"])
+def test_no_other_patient_is_offered_for_a_number_or_a_letter(wanted: str, tumor_dataset: Dataset):
+    with pytest.raises(UsageError) as caught:
+        with_labels(tumor_dataset, "{:02d}").find_subject(wanted)
+    assert str(caught.value.fix).startswith("choose from source/train: 01, ...")
+
+
 def test_a_number_finds_no_subject_that_has_a_name(tumor_dataset: Dataset):
     named = with_labels(tumor_dataset, "patient {}")
     with pytest.raises(UsageError) as caught:
