@@ -67,11 +67,15 @@ def quick_table() -> Iterator[str]:
     yield "| method | " + " | ".join(f"{QUICK[data]}, {setup}" for data, setup in columns) + " |"
     yield "|---|" + "---:|" * len(columns)
     for method in next(iter(columns.values())):
-        cells = [_marked(found[method], min(found.values())) for found in columns.values()]
+        cells = [
+            _marked(found[method], min(found.values()) if is_tested(f"benchmark-{data}-quick", setup) else None)
+            for (data, setup), found in columns.items()
+        ]
         yield f"| {method} | {' | '.join(cells)} |"
     minutes = [f"{minutes_of(f'benchmark-{data}-quick'):.0f} ({name})" for data, name in QUICK.items()]
     yield ""
-    yield "Bold: the smallest error of a column, significant or not. Minutes of training and scoring, two shared cores:"
+    yield "Bold: the smallest error of a column, significant or not; none where a test set has fewer than"
+    yield f"{FEWEST_UNITS} units. Minutes of training and scoring, two shared cores:"
     yield f"{_listed(minutes)}."
 
 
@@ -89,20 +93,31 @@ def ranks_table() -> Iterator[str]:
         for setup in SETUPS:
             errors = averages(folder, setup)
             ranked = sorted(errors, key=errors.__getitem__)
-            best = f"{ranked[0]} ({errors[ranked[0]]:.3f})"
-            rank = f"{1 + ranked.index('COSTAR')} of {len(ranked)}"
+            best, rank = f"{ranked[0]} ({errors[ranked[0]]:.3f})", f"{1 + ranked.index('COSTAR')} of {len(ranked)}"
+            if not is_tested(folder, setup):
+                best, rank = "not ranked", "not ranked"
             yield f"| {name} | {setup} | {best} | {rank} | {' | '.join(_verdicts(folder, setup))} |"
 
 
 def _verdicts(folder: str, setup: str) -> tuple[str, str]:
     """Return which methods are significantly better than COSTAR, and which are not told apart from it."""
-    wanted = (setup, "counterfactual", "methods")
-    found = [r for r in rows(folder, "comparisons.csv") if (r["setup"], r["truth"], r["table"]) == wanted]
-    if not any(r["p_holm"] for r in found) or _units(folder, setup) < FEWEST_UNITS:
+    found = _comparisons(folder, setup)
+    if not is_tested(folder, setup):
         return ("", f"no test: fewer than {FEWEST_UNITS} units")
     better = [r["method"] for r in found if _significant(r) and float(r["avg_difference"]) < 0]
     level = [r["method"] for r in found if not _significant(r)]
     return (", ".join(better) or "none", ", ".join(level) or "none")
+
+
+def _comparisons(folder: str, setup: str) -> list[Line]:
+    wanted = (setup, "counterfactual", "methods")
+    return [r for r in rows(folder, "comparisons.csv") if (r["setup"], r["truth"], r["table"]) == wanted]
+
+
+def is_tested(folder: str, setup: str) -> bool:
+    """Return whether differences of a stored table were tested; where not, nothing there is ranked."""
+    found = _comparisons(folder, setup)
+    return any(r["p_holm"] for r in found) and _units(folder, setup) >= FEWEST_UNITS
 
 
 def _units(folder: str, setup: str) -> int:
@@ -266,9 +281,9 @@ def _times(ratio: float) -> str:
     return f"{ratio:,.0f}x" if ratio >= 10 else f"{ratio:.1f}x"
 
 
-def _marked(value: float, best: float) -> str:
+def _marked(value: float, best: float | None) -> str:
     text = f"{value:.3f}"
-    return f"**{text}**" if text == f"{best:.3f}" else text
+    return f"**{text}**" if best is not None and text == f"{best:.3f}" else text
 
 
 def _change(percent: float | None) -> str:

@@ -54,6 +54,19 @@ def test_every_quoted_table_is_on_a_page() -> None:
     assert {match["name"] for match in quoted_tables.BLOCK.finditer(text)} == set(quoted_tables.TABLES)
 
 
+def test_nothing_is_ranked_or_bold_where_no_difference_is_tested() -> None:
+    ranks = [line.split(" | ") for line in quoted_tables.ranks_table()]
+    retail = [cells for cells in ranks if cells[0] == "| retail"]
+    assert len(retail) == 3
+    assert {tuple(cells[2:4]) for cells in retail} == {("not ranked", "not ranked")}
+    assert all("fewer than 20 units" in cells[-1] for cells in retail)
+    heads, _, *lines = (line.split(" | ") for line in quoted_tables.quick_table() if line.startswith("|"))
+    bold = {
+        head.strip(" |").split(",")[0] for line in lines for head, cell in zip(heads, line, strict=True) if "**" in cell
+    }
+    assert bold == {"tumour", "ICU"}
+
+
 def test_ablations_are_changes_of_the_full_models_own_error() -> None:
     """A gain of 50 % is an error of twice the size: gains are relative to the larger error, changes to COSTAR's."""
     changes = quoted_tables.ablation_changes()
