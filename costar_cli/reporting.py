@@ -4,7 +4,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-__all__ = ["NullReporter", "Reporter", "Task", "warnings_of"]
+__all__ = ["WORSE_THAN_LAST_VALUE", "NullReporter", "Reporter", "Task", "warnings_of"]
+
+WORSE_THAN_LAST_VALUE = "worse than the last value carried forward"
 
 
 class Task(Protocol):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from costar_cli.commands.hints import repeated_flags
 from costar_cli.commands.options import (
     FILES,
     ConfigFileOpt,
@@ -103,4 +104,4 @@ def benchmark(
         out.warn(warning)
     out.config(settings.describe(flags))
     bench = open_bench(out, settings, data, folder or workspace / "benchmark" / f"{data.stem}-{settings.preset}")
-    run_benchmark(out, bench, overwrite=overwrite, plots=not no_plots, list_only=list_cells)
+    run_benchmark(out, bench, overwrite=overwrite, plots=not no_plots, list_only=list_cells, given=repeated_flags(ctx))

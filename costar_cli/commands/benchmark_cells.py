@@ -14,7 +14,7 @@ from costar_cli.commands.session import BuildStep, Session
 from costar_cli.commands.training import FinetuneFiles, make_model, plan_model
 from costar_cli.config.choices import DomainName
 from costar_cli.errors import ArtifactError, MismatchError
-from costar_cli.reporting import Task
+from costar_cli.reporting import WORSE_THAN_LAST_VALUE, Task
 from costar_cli.ui.output import Output
 from costar_cli.ui.progress import OutputReporter
 from costar_cli.workspace import Workspace
@@ -46,9 +46,16 @@ class BenchReporter(OutputReporter):
             super().note(self._placed(message))
 
     def warn(self, message: str) -> None:
-        """Pass a warning on, once; a score repeats those of its model, which it names in front."""
-        if self._is_new(message):
+        """Pass a warning on, once; a score repeats those of its model, which it names in front.
+
+        That a model loses to the last value is left to `warn_of_loss`: each set-up and validation would say it.
+        """
+        if WORSE_THAN_LAST_VALUE not in message and self._is_new(message):
             super().warn(self._placed(message))
+
+    def warn_of_loss(self, message: str) -> None:
+        """Pass on that the model of a cell loses to the last value carried forward, wherever it does."""
+        super().warn(message)
 
     @contextmanager
     def task(self, title: str, *, total: int | None = None, done: int = 0, unit: str = "step") -> Iterator[Task]:

@@ -1,15 +1,15 @@
 """The body of `costar benchmark`: which data and cells, make them, say what came of it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from costar_cli.commands.benchmark_cells import Bench, BenchReporter, State, with_values
 from costar_cli.commands.benchmark_data import SIMULATED, BenchData
+from costar_cli.commands.benchmark_losses import next_commands, warn_of_losses
 from costar_cli.commands.benchmark_results import build_report
 from costar_cli.commands.benchmark_run import failure_of_cells, make_cells, refuse_stale
 from costar_cli.commands.benchmark_show import show_report, write_report
-from costar_cli.commands.hints import next_command
 from costar_cli.config.choices import SetupName
 from costar_cli.errors import UsageError
 from costar_cli.ui.output import Output
@@ -45,8 +45,12 @@ def open_bench(out: Output, settings: "Settings", data: BenchData, folder: Path)
     return Bench(data, BenchReporter(out).watch(), settings, folder, seeds)
 
 
-def run_benchmark(out: Output, bench: Bench, *, overwrite: bool, plots: bool, list_only: bool) -> None:
+def run_benchmark(
+    out: Output, bench: Bench, *, overwrite: bool, plots: bool, list_only: bool, given: Mapping[str, str]
+) -> None:
     """Make what is not there, write and show the tables, and end the verb; or list the cells.
+
+    `given` are the flags that a command to run next repeats.
 
     Raises:
         CostarError: cells failed; what the others found is written, shown, and part of the `--json` document.
@@ -68,13 +72,13 @@ def run_benchmark(out: Output, bench: Bench, *, overwrite: bool, plots: bool, li
         outcome = make_cells(bench, cells, states, ledger, overwrite=overwrite, debug=out.debug)
         report = build_report(bench, cells, outcome, ledger, setups)
         write_report(out, report, bench.folder, plots=plots)
+        warn_of_losses(bench, cells, outcome)
     show_report(out, report)
     result = {**report.to_json(), "folder": str(bench.folder), "made": outcome.made}
     if outcome.failed:
         out.keep(result)
         raise failure_of_cells(outcome, len(cells))
-    place = {"workspace": str(bench.workspace(bench.seeds[0]))}
-    out.next(next_command(place, "whatif", "--subject", "ID", "--plan", "plan.json", data=bench.data.file))
+    out.next(*next_commands(bench, cells, outcome, given))
     out.done(result, status="done" if outcome.made else "up_to_date")
 
 

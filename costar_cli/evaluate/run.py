@@ -19,7 +19,7 @@ from costar_cli.methods.base import FittedModel
 from costar_cli.methods.naive import LastValue
 from costar_cli.panel import Dataset, Part
 from costar_cli.panel.compatible import other_data, require_compatible, same_data
-from costar_cli.reporting import NullReporter, Reporter, Task, warnings_of
+from costar_cli.reporting import WORSE_THAN_LAST_VALUE, NullReporter, Reporter, Task, warnings_of
 
 __all__ = ["run_evaluation"]
 
@@ -176,7 +176,7 @@ def _warnings(dataset: Dataset, jobs: Sequence[Job]) -> list[str]:
 def _losses(report: EvaluationReport) -> list[str]:
     """Return a warning for each row whose error is larger than that of the last value carried forward."""
     return [
-        f"{row.label} in {row.setup}: worse than the last value carried forward "
+        f"{row.label} in {row.setup}: {WORSE_THAN_LAST_VALUE} "
         f"({row.mean.average:.3f} against {naive_row.mean.average:.3f})"
         for row, naive_row in report.losers()
     ]

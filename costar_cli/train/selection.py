@@ -12,6 +12,7 @@ from costar_cli.methods.members import Params
 from costar_cli.methods.naive import LastValue
 from costar_cli.panel import Panel, Queries, Scaler
 from costar_cli.panel.rolling import rolling_origin
+from costar_cli.reporting import WORSE_THAN_LAST_VALUE
 
 __all__ = ["MOST_WINDOWS", "Judge", "Validation", "ValidationWindows"]
 
@@ -114,9 +115,7 @@ class Validation:
         """Return what to say of a model that loses to the last value."""
         if self.score <= self.last_value:
             return None
-        return (
-            f"worse than the last value carried forward on validation ({self.score:.3f} against {self.last_value:.3f})"
-        )
+        return f"{WORSE_THAN_LAST_VALUE} on validation ({self.score:.3f} against {self.last_value:.3f})"
 
     def to_meta(self) -> dict[str, object]:
         """Return what the model's file tells."""

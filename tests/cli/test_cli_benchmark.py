@@ -230,6 +230,47 @@ def test_people_read_tables_and_pipes_get_one_line_per_row(done: Path, settings:
     assert "next  costar whatif --workspace" in run.err
 
 
+def test_the_question_to_ask_next_goes_to_the_best_model_that_beats_the_last_value(
+    done: Path, settings: Path, call: Call
+) -> None:
+    run = call("benchmark", "tumor", *METHOD_WORDS, "-c", settings, "--folder", done, "--no-plots", "--json")
+    [question] = run.document["next"]
+    errors = {(row["setup"], row["name"]): float(row["avg"]) for row in rows(done)}
+    assert errors["zero-shot", "ridge"] < min(errors["zero-shot", name] for name in ("costar", "last-value"))
+    assert errors["supervised", "ridge"] < errors["supervised", "last-value"]
+    place = f"--workspace {done / 'seed-10'} --config {settings}"
+    model = done / "seed-10" / "model-ridge.h5"
+    assert question == f"costar whatif {place} --subject ID --plan plan.json --model {model}"
+
+
+def test_models_that_all_lose_warn_once_per_cell_and_training_is_suggested(
+    settings: Path, tmp_path: Path, call: Call
+) -> None:
+    wild = tmp_path / "wild.toml"
+    wild.write_text(settings.read_text().replace("[finetune]\n", "[finetune]\nlearning_rate = 0.3\n"))
+    words = ["benchmark", "tumor", "--methods", "costar,last-value", "--members", 1, "-c", wild, "--no-plots"]
+    for made in (6, 0):  # the second run says it again
+        document = call(*words, "--folder", tmp_path / "b", "--json").document
+        assert document["result"]["made"] == made
+        lost = [warning for warning in document["warnings"] if "worse than the last value" in warning]
+        source, target = lost
+        assert re.fullmatch(
+            r"COSTAR, source, seed 10: worse than the last value carried forward in "
+            r"zero-shot [\d.]+ against [\d.]+, supervised [\d.]+ against [\d.]+, validation [\d.]+ against [\d.]+",
+            source,
+        )
+        assert target.startswith("COSTAR, target, seed 10: worse than the last value carried forward in few-shot ")
+        place = tmp_path / "b" / "seed-10"
+        flags = f"--workspace {place} --config {wild}"
+        assert document["next"] == [
+            f"costar finetune {flags} --epochs 2 --overwrite --out {place / 'longer-model.h5'}",
+            f"costar finetune {flags} --method ridge",
+        ]
+    for command in document["next"]:
+        assert call(*command.split()[1:]).code == 0
+    assert call(*words, "--folder", tmp_path / "b", "--json").document["status"] == "up_to_date"
+
+
 def test_tables_fit_a_terminal_of_100_columns(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
     monkeypatch.setattr(styled, "_is_styled", lambda: True)
     monkeypatch.setenv("COLUMNS", "100")
