@@ -68,9 +68,13 @@ class FitRun:
         return self.task.start is not None and self.task.start.horizon > 0
 
     @property
-    def is_by_own_loss(self) -> bool:
-        """Return whether stages select by their own losses; what has no stages, a closed form, has none."""
-        return bool(self.stages) and self.task.config.select_on == "own-loss"
+    def compares_own_loss(self) -> bool:
+        """Return whether the fit's own loss tells it from the source's complete model.
+
+        That takes a single stage, which starts from that model. The last of several stages reads what the others have
+        learned since, so that its loss of the source's weights is not that of the source's model.
+        """
+        return len(self.stages) == 1 and self.task.config.select_on == "own-loss"
 
     def fit(self) -> Fitted:
         """Return what the fit ends with; `history` is then that of the last stage."""
@@ -98,16 +102,19 @@ class FitRun:
             raise TypeError(f"{start.method} has no parameters to keep")
         source_R = self.windows.score(start)[:members]
         validation = replace(validation, source=tuple(source_R.tolist()))
-        kept_R = self._never_moved() if self.is_by_own_loss else ~(score_R < source_R)
+        kept_R = self._never_moved() if self.compares_own_loss else ~(score_R < source_R)
         if not kept_R.any() or not any(value.numel() for value in fitted.params.values()):  # nothing is learned
             return Selected(fitted, validation)
         numbers = tuple(int(r) + 1 for r in np.flatnonzero(kept_R))
         validation = replace(validation, members=tuple(np.where(kept_R, source_R, score_R).tolist()))
         if not kept_R.all():
-            return Selected(replace(fitted, params=_mixed(fitted.params, start.params, kept_R)), validation, numbers)
+            mixed = _mixed(fitted.params, start.params, kept_R)
+            said = tuple(f"{warning} (of the members that were adapted)" for warning in fitted.warnings)
+            return Selected(replace(fitted, params=mixed, warnings=said), validation, numbers)
         meta = {key: start.meta.get(key, value) for key, value in fitted.meta.items()}
         own = {name: value[:members] for name, value in start.params.items()}
-        return Selected(replace(fitted, params=own, meta=meta), validation, numbers, is_source=self.method.single)
+        kept = replace(fitted, params=own, meta=meta, warnings=())  # the rejected fit's warnings are about none of them
+        return Selected(kept, validation, numbers, is_source=self.method.single)
 
     def model(self, fitted: Fitted, settings: dict[str, Any] | None = None) -> FittedModel:
         """Return the complete model of what a fit ends with, as its artifact would give it."""
@@ -157,9 +164,9 @@ class FitRun:
         return judge
 
     def _never_moved(self) -> NDArray[np.bool_]:
-        """Return which members kept the weights that they started from in every stage, `[R]`."""
-        best_SR = np.array([stage["history"]["best_epoch"] for stage in self.stages])
-        return np.asarray((best_SR < 0).all(axis=0))
+        """Return which members kept the weights that they started from in the only stage, `[R]`."""
+        (stage,) = self.stages
+        return np.array(stage["history"]["best_epoch"]) < 0
 
 
 def model_arrays(params: Params, scaler: Scaler) -> dict[str, NDArray[np.generic]]:

@@ -12,7 +12,9 @@ from costar_cli.config.recurrent import CrnConfig, CrnDecoderConfig, CrnEncoderC
 from costar_cli.methods import METHODS
 from costar_cli.methods.naive import LastValue
 from costar_cli.panel import Dataset, Panel, Part, Scaler
+from costar_cli.reporting import NullReporter
 from costar_cli.train import fit as fit_module
+from costar_cli.train import loop
 from costar_cli.train.group import MemberRecord
 from costar_cli.train.selection import ValidationWindows
 from tests.fits import KilledError, die_at_step, fit_method, model_of
@@ -180,6 +182,51 @@ def test_a_few_shot_that_only_does_harm_leaves_the_sources_model(method, select_
     panel, queries = shifted.panel("target", "test"), shifted.queries[Part("target", "test")]["sequence"]
     asked = replace(queries, outcomes=None, scored=None)
     np.testing.assert_array_equal(model_of(few).rollout(panel, asked), source.rollout(panel, asked))
+
+
+def test_a_first_stage_whose_own_loss_misleads_cannot_make_few_shot_worse_than_the_source(
+    shifted: Dataset, monkeypatch
+):
+    source = model_of(fit_method(shifted, "crn", None, CONFIG))
+    validate = loop.validate
+
+    def misled(stage, state, runtime):
+        losses = validate(stage, state, runtime)
+        return [-float(state.epoch) for _ in losses] if "encoder" in stage.name else losses
+
+    monkeypatch.setattr(loop, "validate", misled)
+    own_loss = WILD.model_copy(update={"select_on": "own-loss"})
+    few = fit_method(shifted, "crn", WILD_NETWORKS["crn"], own_loss, domain="target", start=source)
+    encoder, _ = (stage["history"]["best_epoch"] for stage in few.meta["stages"])
+    assert encoder[0] >= 0
+    assert few.meta["kept_source_members"] == [1]
+    windows = windows_of(shifted, "target")
+    np.testing.assert_allclose(windows.score(model_of(few)), windows.score(source), rtol=1e-6)
+
+
+@pytest.mark.parametrize("stays", [[True, True], [True, False]], ids=["all stay", "one stays"])
+def test_warnings_of_a_fit_are_told_only_of_members_that_it_moved(stays, shifted: Dataset, monkeypatch):
+    config = CONFIG.model_copy(update={"members": 2, "epochs": 1})
+    source = model_of(fit_method(shifted, "costar", None, config))
+    source.meta["warnings"] = ["the source is in doubt"]
+    method = type(METHODS["costar"])
+    fit = method.fit
+
+    def in_doubt(self, task):
+        fitted = yield from fit(self, task)
+        return replace(fitted, warnings=("the fit is in doubt",))
+
+    monkeypatch.setattr(method, "fit", in_doubt)
+    monkeypatch.setattr(fit_module.FitRun, "_never_moved", lambda self: np.array(stays))
+    own_loss = config.model_copy(update={"select_on": "own-loss"})
+    heard = NullReporter()
+    warnings = fit_method(shifted, "costar", None, own_loss, domain="target", start=source, reporter=heard).meta[
+        "warnings"
+    ]
+    assert warnings[0] == "what it started from: the source is in doubt"
+    said = [warning for warning in warnings if "the fit" in warning]
+    assert said == ([] if all(stays) else ["the fit is in doubt (of the members that were adapted)"])
+    assert [warning for warning in heard.warnings if "the fit" in warning] == said
 
 
 def test_members_that_move_and_members_that_stay_are_one_model_even_where_gnet_keeps_other_residuals(shifted: Dataset):
