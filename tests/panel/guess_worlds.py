@@ -247,11 +247,11 @@ WORLDS = {
         "stop": "out?", "event": "out?",
     }),
     "m5": World(m5, {
-        "id": "subject", "item_id": "cluster?", "dept_id": "static", "store_id": "static", "date": "time",
+        "id": "subject", "item_id": "cluster?", "dept_id": "static", "store_id": "static?", "date": "time",
         "event_name_1": "covariate", "snap_CA": "covariate", "sell_price": "treatment?", "sales": "outcome?",
     }),
     "dominick": World(dominick, {
-        "store": "static", "upc": "subject", "week": "time", "move": "outcome?", "qty": "static",
+        "store": "static?", "upc": "subject", "week": "time", "move": "outcome?", "qty": "static",
         "price": "treatment?", "sale": "treatment?", "profit": "covariate", "ok": "covariate",
     }),
     "icu": World(icu, {

@@ -2,6 +2,7 @@
 
 import tomllib
 from contextlib import suppress
+from datetime import date, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -62,8 +63,8 @@ def test_roles_are_guessed_by_name_and_by_values(form: str, tmp_path: Path):
     assert schema.columns["smoker"].kind == "binary"
     assert schema.columns["sex"].kind == "categorical"
     text = guess_schema([tmp_path / f"ward.{form}"]).text
-    assert '# note = { role = "..." }  # left out: 180 different texts' in text
-    assert '# unit = { role = "..." }  # left out: never changes: ward 7' in text
+    assert '# note = { role = "..." }  # left out since it holds 180 different texts' in text
+    assert '# unit = { role = "..." }  # left out since it never changes (ward 7)' in text
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,7 @@ def test_roles_are_guessed_by_name_and_by_values(form: str, tmp_path: Path):
         (["2024-01-01 00:00", "2024-01-01 06:00", "2024-01-01 12:00", "2024-01-01 18:00"], "6h", "error"),
         (["2024-01-01", "2024-02-01", "2024-03-01", "2024-04-01"], "1mo", "error"),
         (["2020-07-01", "2021-07-01", "2022-07-01", "2024-07-01"], "1y", "fill"),
-        (["2024-01-01 08:13", "2024-01-01 09:58", "2024-01-02 07:20", "2024-01-03 11:00"], "1h", "ignore"),
+        (["2024-01-01 08:13", "2024-01-01 09:58", "2024-01-02 07:20", "2024-01-03 11:00"], "21h", "ignore"),
         (["0", "2", "4", "6"], 2, "error"),
         (["0", "0.5", "1", "2"], 0.5, "fill"),
         (["0.1", "0.2", "0.3", "0.4"], 0.1, "error"),
@@ -110,6 +111,51 @@ def test_uneven_times_are_asked_about_and_rows_counted(tmp_path: Path):
     assert "times are unevenly spaced (0.22 to 2.88, half of them up to 1.6 apart)" in time_line(guess.text)
     schema = parse_schema(tomllib.loads(guess.text))
     assert (schema.time.step, schema.time.unit, schema.time.gaps) == (1, "row", "ignore")
+
+
+def visits(frame: pl.DataFrame, apart: list[int]) -> pl.DataFrame:
+    """The frame with its six days as dates, so many days apart."""
+    dates = [date(2023, 1, 5) + timedelta(sum(apart[:day])) for day in frame["day"]]
+    return frame.with_columns(day=pl.Series(dates))
+
+
+@pytest.mark.parametrize(
+    ("apart", "step", "far"),
+    [
+        ([31, 33, 32, 31, 33], "32d", "31 to 33 d, half of them up to 32 apart"),
+        ([6, 8, 9, 6, 8], "8d", "6 to 9 d, half of them up to 8 apart"),
+    ],
+)
+def test_the_step_of_uneven_dates_is_the_median_distance_and_its_remark_says_that_rows_are_steps(
+    apart: list[int], step: str, far: str, tmp_path: Path
+):
+    guess = guess_schema([save(visits(ward(), apart), tmp_path / "ward.csv")])
+    schema = parse_schema(tomllib.loads(guess.text))
+    assert (schema.time.step, schema.time.unit, schema.time.gaps) == (step, "row", "ignore")
+    assert f'step = "{step}"  # the median distance; it says that times are dates, and each row' in guess.text
+    assert far in time_line(guess.text)
+    assert ingest(tmp_path / "ward.csv", schema).schema.step == "row"
+
+
+def example_of_a_target(text: str) -> str:
+    [line] = [line for line in text.splitlines() if line.startswith("# target = ")]
+    return str(tomllib.loads(line.removeprefix("# "))["target"])
+
+
+@pytest.mark.parametrize("name", ["age", "Age at entry", "not"])
+def test_the_example_of_a_target_fits_the_data(name: str, tmp_path: Path):
+    frame = ward(40).drop("site").with_columns(age=41 + pl.int_range(pl.len()) // 6).rename({"age": name})
+    text = guess_schema([save(frame, tmp_path / "ward.csv")]).text
+    target = example_of_a_target(text)
+    assert target == ("age >= 72" if name == "age" else f"`{name}` >= 72")
+    tables = tomllib.loads(text) | {"domain": {"target": target}}
+    dataset = ingest(tmp_path / "ward.csv", parse_schema(tables))
+    assert sum(panel.n_subjects for part, panel in dataset.panels.items() if part.domain == "target") == 9
+
+
+def test_without_a_number_that_is_steady_the_example_of_a_target_names_no_column(tmp_path: Path):
+    text = guess_schema([save(ward().drop("site", "age"), tmp_path / "ward.csv")]).text
+    assert example_of_a_target(text) == "COLUMN >= NUMBER"
 
 
 def test_a_few_times_off_the_steps_do_not_change_the_step(tmp_path: Path):
@@ -220,8 +266,8 @@ def test_many_texts_among_numbers_are_left_out_and_said_to_be_doubtful(tmp_path:
     frame = messy().with_columns(temperature=pl.when(often).then(pl.format("t{}", pl.int_range(pl.len())))
                                  .otherwise("temperature"))  # fmt: skip
     guess = guess_schema([save(frame, tmp_path / "m.csv")])
-    assert "temperature: left out: 199 different texts, 180 of 240 values are numbers" in guess.doubts
-    assert '# temperature = { role = "..." }  # CHECK: left out: ' in guess.text
+    assert "temperature: left out since it holds 199 different texts (180 of 240 values are numbers)" in guess.doubts
+    assert '# temperature = { role = "..." }  # CHECK: left out since ' in guess.text
 
 
 def test_what_changes_once_or_rarely_is_no_static(tmp_path: Path):

@@ -8,9 +8,10 @@ import numpy as np
 import polars as pl
 import pytest
 
+from costar_cli.config.table_file import parse_schema
 from costar_cli.panel.tables.guess import guess_schema
 from tests.panel.guess_worlds import WORLDS
-from tests.panel.table_worlds import save, ward
+from tests.panel.table_worlds import ingest, save, ward
 
 
 def guessed_roles(text: str) -> dict[str, str]:
@@ -85,3 +86,66 @@ def test_a_reference_that_is_only_the_most_frequent_is_asked_about_as_such(label
     doubt = guess_schema([save(frame, tmp_path / "ward.csv")]).text
     assert asked in doubt
     assert ("It is only the most frequent" in doubt) is (often == "b")
+
+
+@pytest.mark.parametrize("name", ["hosp", "clinic", "Hospital", "ward_id", "school", "centre", "store_no"])
+@pytest.mark.parametrize("units", [7, 29])
+@pytest.mark.parametrize("form", ["{}", "C{}"])
+def test_a_place_that_subjects_share_is_asked_about_as_a_unit_that_splits_keep_together(
+    name: str, units: int, form: str, tmp_path: Path
+):
+    unit = pl.int_range(pl.len()) // 6 % units
+    frame = ward(60).with_columns(pl.format(form, unit).alias(name))
+    guess = guess_schema([save(frame, tmp_path / "ward.csv")])
+    assert guessed_roles(guess.text)[name] == ("static?" if units < 20 else "out?")
+    [doubt] = [doubt for doubt in guess.doubts if doubt.startswith(f"{name}: ")]
+    assert "is this a unit of several subjects that a split must not divide?" in doubt
+    if units < 20:
+        columns = tomllib.loads(guess.text)["columns"]
+        assert columns[name]["kind"] == "categorical"
+        columns[name] = {"role": "cluster"}
+        tables = tomllib.loads(guess.text) | {"columns": {k: c for k, c in columns.items() if k != "site"}}
+        dataset = ingest(tmp_path / "ward.csv", parse_schema(tables))
+        held = [set(panel.cluster.tolist()) for panel in dataset.panels.values() if panel.cluster is not None]
+        assert sum(map(len, held)) == len(set().union(*held)) == units
+
+
+def test_a_place_that_changes_that_each_subject_has_alone_or_that_is_the_domain_is_no_unit(tmp_path: Path):
+    frame = ward(40).with_columns(
+        ward=pl.int_range(pl.len()) % 3, school=pl.int_range(pl.len()) // 6, clinic=pl.col("site")
+    )
+    guess = guess_schema([save(frame.drop("site"), tmp_path / "ward.csv")])
+    assert guessed_roles(guess.text)["clinic"] == "domain"
+    assert not any("unit of several subjects" in doubt for doubt in guess.doubts)
+
+
+def test_a_place_beside_a_cluster_is_asked_about_instead_of_it(tmp_path: Path):
+    who = pl.int_range(pl.len()) // 6
+    frame = ward(60).drop("site").with_columns(family=who // 2, hospital=who % 7)
+    guess = guess_schema([save(frame, tmp_path / "ward.csv")])
+    [doubt] = [doubt for doubt in guess.doubts if doubt.startswith("hospital: ")]
+    assert "`role = \"cluster\"` in the place of 'family'" in doubt
+
+
+def test_a_static_called_a_treatment_is_told_what_to_do(tmp_path: Path):
+    steady = pl.when(pl.int_range(pl.len()) // 6 % 2 == 0).then(pl.lit("drugA")).otherwise(pl.lit("placebo"))
+    wide = ward().unique("patient", maintain_order=True).select("patient", trt="sex")
+    frame = ward().with_columns(arm=steady, dose_mg=pl.int_range(pl.len()) / 7)
+    frame = frame.select("patient", "day", "dose_mg", pl.exclude("patient", "day", "dose_mg"))
+    guess = guess_schema([save(frame, tmp_path / "ward.csv")], save(wide, tmp_path / "wide.csv"))
+    told = dict(doubt.split(": ", 1) for doubt in guess.doubts)
+    assert told["arm"] == (
+        'is this static a drug or an intervention? Say `role = "treatment"` if plans shall vary it; '
+        "keep `static` if it only describes the subject"
+    )
+    assert "Put its values into at most 50 classes and say" in told["dose_mg"]
+    assert "Copy it into each row of the table and say" in told["trt"]
+
+
+def test_values_of_columns_that_are_left_out_stand_in_parentheses(tmp_path: Path):
+    status = (pl.int_range(pl.len()) // 6 % 2).alias("status")
+    frame = ward().with_columns(status, response=pl.col("sex"), note=pl.lit("same"))
+    text = guess_schema([save(frame, tmp_path / "ward.csv")]).text
+    assert "left out since it tells of follow-up, death or dropout (0, 1), which a row may not know yet" in text
+    assert "left out since it never changes within a subject (f, m): it may tell of follow-up" in text
+    assert "left out since it never changes (same)" in text

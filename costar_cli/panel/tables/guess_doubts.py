@@ -8,10 +8,10 @@ from costar_cli.panel.findings import counted, shown
 from costar_cli.panel.tables.facts import Facts, Sample, few
 from costar_cli.panel.tables.guess_keys import Guess
 from costar_cli.panel.tables.guess_steps import ordered
-from costar_cli.panel.tables.guess_words import OUTCOME, OUTCOME_TOO, TREATMENT, is_death, is_remedy
-from costar_cli.panel.tables.treatments import guessed_levels
+from costar_cli.panel.tables.guess_words import OUTCOME, OUTCOME_TOO, TREATMENT, is_death, is_remedy, is_site
+from costar_cli.panel.tables.treatments import MOST_LEVELS, guessed_levels
 
-__all__ = ["cells_in_doubt", "role_in_doubt", "stray_static"]
+__all__ = ["cells_in_doubt", "role_in_doubt", "stray_static", "unit_in_doubt"]
 
 
 def stray_static(sample: Sample, subject: str, column: Facts) -> str:
@@ -41,20 +41,52 @@ def cells_in_doubt(column: Facts, entry: Mapping[str, object]) -> str:
 
 def role_in_doubt(guess: Guess, column: Facts, role: str) -> str:
     """Return what must be confirmed about a column by who knows the data: treatments, outcomes, telling names."""
-    named = column.words & TREATMENT or is_remedy(column.words)
     if role == "treatment":
-        return _treatment_in_doubt(guess, column, by_name=bool(named))
+        named = bool(column.words & TREATMENT) or is_remedy(column.words)
+        return _treatment_in_doubt(guess, column, by_name=named)
     if role == "outcome":
         how = "by its name" if column.words & (OUTCOME | OUTCOME_TOO) else "as the numbers that change"
         holes = f', and {counted(column.missing, "value")} missing: correct them, or say `missing = "fill"`'
         return f"guessed {how}: is it what shall be predicted{holes if column.missing else ''}?"
     if role == "cluster":
         return "guessed by its name: do subjects that share one resemble each other? Splits keep them together"
-    if named and role in ("covariate", "static"):
-        return f"is this {role} a drug or an intervention? A treatment has few levels and a value in each row"
-    if column.words & OUTCOME and role == "covariate":
+    return _other_in_doubt(guess, column, role) if role in ("covariate", "static") else ""
+
+
+def _other_in_doubt(guess: Guess, column: Facts, role: str) -> str:
+    """Return what a covariate or static may be instead, by its name."""
+    if column.words & TREATMENT or is_remedy(column.words):
+        return f"is this {role} a drug or an intervention? {_as_treatment(guess, column, role)}"
+    if role == "static":
+        return unit_in_doubt(guess, column)
+    if column.words & OUTCOME:
         return "named like an outcome: is this what shall be predicted?"
-    return "named like death: does its row know it?" if is_death(column.words) and role == "covariate" else ""
+    return "named like death: does its row know it?" if is_death(column.words) else ""
+
+
+def unit_in_doubt(guess: Guess, column: Facts) -> str:
+    """Return the question whether a column that is steady and called a place or the like is a unit of subjects."""
+    if guess.subject is None or not is_site(column.words):
+        return ""
+    in_rows = column.name in guess.sample.columns
+    if column.distinct >= guess.facts(guess.subject).distinct:
+        return ""
+    if in_rows and guess.sample.changing(guess.subject, column.name):
+        return ""
+    other = f" in the place of '{guess.named('cluster')[0]}'" if guess.named("cluster") else ""
+    which = f'then `role = "cluster"`{other} keeps its subjects in one split'
+    return f"is this a unit of several subjects that a split must not divide? {which[0].upper()}{which[1:]}"
+
+
+def _as_treatment(guess: Guess, column: Facts, role: str) -> str:
+    """Return what to do with a covariate or static that may be what plans shall vary."""
+    what = 'say `role = "treatment"` if plans shall vary it'
+    keep = f"keep `{role}` if it only describes the subject" + (" at that time" if role == "covariate" else "")
+    if column.name not in guess.sample.columns:
+        return f"Copy it into each row of the table and {what}; {keep}"
+    if column.distinct > MOST_LEVELS:
+        return f"Put its values into at most {MOST_LEVELS} classes and {what}; {keep}"
+    return f"{what[0].upper()}{what[1:]}; {keep}"
 
 
 def _treatment_in_doubt(guess: Guess, column: Facts, *, by_name: bool) -> str:

@@ -45,9 +45,9 @@ class Guess:
             self.doubts.setdefault(name, []).append(what)
 
     def leave_out(self, name: str, why: str, *, ask: bool = False) -> None:
-        """Give a column no role; `ask` makes that a doubt."""
+        """Give a column no role, since it is or does something; `ask` makes that a doubt."""
         self.left_out[name] = why
-        self.doubt(name, f"left out: {why}" if ask else "")
+        self.doubt(name, f"left out since it {why}" if ask else "")
 
 
 def find_keys(guess: Guess) -> None:

@@ -6,7 +6,7 @@ import polars as pl
 
 from costar_cli.panel.findings import counted
 from costar_cli.panel.tables.facts import Facts
-from costar_cli.panel.tables.guess_doubts import stray_static
+from costar_cli.panel.tables.guess_doubts import stray_static, unit_in_doubt
 from costar_cli.panel.tables.guess_keys import Guess
 from costar_cli.panel.tables.guess_steps import ordered
 from costar_cli.panel.tables.guess_words import (
@@ -22,16 +22,19 @@ from costar_cli.panel.tables.guess_words import (
     is_death,
     is_follow_up,
     is_remedy,
+    is_site,
 )
 from costar_cli.panel.tables.parts import SPELT
 from costar_cli.panel.tables.treatments import MOST_LEVELS
 
 __all__ = ["find_roles"]
 
+STEADY: Final = "never changes within a subject"
 MOST_CATEGORIES: Final = 20
 MOST_ENDS: Final = 10  # different values of how a follow-up ended
 FEWEST_NUMBERS: Final = 10  # different values of what is rather a measurement than a grade
-LATER: Final = "follow-up, death or dropout, which a row may not know yet: give it a role only if it does"
+ENDS: Final = "follow-up, death or dropout"
+LATER: Final = "which a row may not know yet. Give it a role only if its rows know it"
 
 
 def find_roles(guess: Guess) -> None:
@@ -56,7 +59,7 @@ def find_roles(guess: Guess) -> None:
         elif column.name != guess.subject and column.name in guess.sample.columns:
             guess.doubt(column.name, "in the statics file, too: keep it in one of the two")
     for name in (*guess.sample.unusable, *guess.wide.unusable):
-        guess.leave_out(name, "a type that costar does not read")
+        guess.leave_out(name, "is of a type that costar does not read")
     _find_changing(guess, changing, treatments)
     names = [*guess.sample.columns, *guess.wide.columns]
     guess.entries = {name: guess.entries[name] for name in names if name in guess.entries}
@@ -77,19 +80,22 @@ def _find_cluster(guess: Guess) -> None:
 def _left_out(guess: Guess, column: Facts) -> bool:
     """Leave out what no role fits, and what a row may not know; return whether that was done."""
     event = column.distinct <= MOST_ENDS or column.moments is not None or not _changes(guess, column)
+    site = is_site(column.words) and not _changes(guess, column)
     if column.distinct < 2:
-        guess.leave_out(column.name, f"never changes: {column.summary}")
+        guess.leave_out(column.name, f"never changes ({column.summary})")
     elif is_follow_up(column.words) or (is_death(column.words) and event):
-        guess.leave_out(column.name, f"{column.summary}: {LATER}", ask=True)
+        guess.leave_out(column.name, f"tells of {ENDS} ({column.summary}), {LATER}", ask=True)
     elif column.moments is not None:
-        guess.leave_out(column.name, f"a date: {column.summary}")
-    elif column.numbers is not None and "id" in column.words and column.distinct > MOST_CATEGORIES:
-        guess.leave_out(column.name, f"{column.distinct:,} identifiers")
+        guess.leave_out(column.name, f"is a date ({column.summary})")
+    elif column.numbers is not None and ("id" in column.words or site) and column.distinct > MOST_CATEGORIES:
+        guess.leave_out(column.name, f"holds {column.distinct:,} identifiers")
+        guess.doubt(column.name, unit_in_doubt(guess, column))
     elif column.numbers is None and column.distinct > MOST_CATEGORIES and not column.words & SPLIT:
         numbers = int(column.known.cast(pl.Float64, strict=False).is_finite().sum())
-        some = f", {numbers:,} of {len(column.known):,} values are numbers" if 2 * numbers >= len(column.known) else ""
+        some = f" ({numbers:,} of {len(column.known):,} values are numbers)" if 2 * numbers >= len(column.known) else ""
         telling = bool(column.words & (TREATMENT | LAST)) or is_remedy(column.words)
-        guess.leave_out(column.name, f"{column.distinct:,} different texts{some}", ask=bool(some) or telling)
+        guess.leave_out(column.name, f"holds {column.distinct:,} different texts{some}", ask=bool(some) or telling)
+        guess.doubt(column.name, unit_in_doubt(guess, column))
     return column.name in guess.left_out
 
 
@@ -117,9 +123,9 @@ def _is_static(guess: Guess, column: Facts) -> bool:
 def _tells_the_end(guess: Guess, column: Facts) -> bool:
     """Leave out what is the same in all rows of a subject, and called an outcome or a time; return whether it is."""
     if column.words & LAST:
-        guess.leave_out(column.name, f"the same in all rows of a subject, {column.summary}: {LATER}", ask=True)
+        guess.leave_out(column.name, f"{STEADY} ({column.summary}): it may tell of {ENDS}, {LATER}", ask=True)
     elif column.numbers is not None and {word for word in column.words if not word.isdigit()} <= TIME:
-        guess.leave_out(column.name, f"a time, but the same in all rows of a subject: {LATER}", ask=True)
+        guess.leave_out(column.name, f"is a time, but {STEADY}: it may tell of {ENDS}, {LATER}", ask=True)
     return column.name in guess.left_out
 
 
@@ -130,12 +136,12 @@ def _per_subject(guess: Guess, column: Facts) -> dict[str, object]:
     if column.words & DOMAIN and column.distinct == 2 and not column.missing and not guess.named("domain"):
         rarer = min(column.values, key=lambda value: (int((column.known == value).sum()), value))
         return {"role": "domain", "target": "target" if values == {"source", "target"} else rarer}
-    return {"role": "static", **_kind(column)}
+    return {"role": "static", **_kind(column, codes=is_site(column.words))}
 
 
-def _kind(column: Facts) -> dict[str, object]:
-    """Return what models make of a column, and that its holes are filled: never of a treatment or an outcome."""
-    texts = column.numbers is None or "id" in column.words
+def _kind(column: Facts, *, codes: bool = False) -> dict[str, object]:
+    """Return what models make of a column, no treatment or outcome, whose numbers may be codes: holes are filled."""
+    texts = column.numbers is None or codes or "id" in column.words
     kind = "binary" if column.binary else "categorical" if texts else ""
     entry: dict[str, object] = {"kind": kind} if kind else {}
     return entry | ({"missing": "fill"} if column.missing else {})
@@ -155,7 +161,7 @@ def _find_changing(guess: Guess, changing: list[Facts], treatments: list[Facts])
     """Make entries of the treatments and of what changes in time."""
     rest = [column for column in changing if column not in treatments]
     for column in [c for c in rest if c.numbers is None and not c.binary and c.words & LAST]:
-        what = f"named like an outcome, but texts: {column.summary}; an outcome is a number"
+        what = f"is named like an outcome but holds texts ({column.summary}), and an outcome is a number"
         guess.leave_out(column.name, what, ask=True)
         rest.remove(column)
     outcome = _outcome(guess, rest)

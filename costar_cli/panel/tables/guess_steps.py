@@ -22,12 +22,13 @@ TOLERANCE: Final = 1e-6  # of a step
 
 @dataclass(frozen=True, slots=True)
 class Spacing:
-    """The step of `[time]`, what its gaps should be, what a step is called, and what is doubtful about them."""
+    """The step of `[time]`, what its gaps should be, what a step is called, what is doubtful, a remark on it."""
 
     step: int | float | str
     gaps: str
     unit: str = ""
     doubt: str = ""
+    remark: str = ""
 
 
 def ordered(time: Facts) -> pl.Series:
@@ -84,12 +85,14 @@ def _irregular(apart: pl.Series, time: Facts) -> Spacing:
     if time.moments is None:
         step: int | str = 1
         far = f"{low:g} to {high:g}, half of them up to {middle:g}"
+        remark = "not used: each row is the next step"
     else:
         unit, size = next(((word, us) for word, us in UNITS_US[1:] if middle >= us), UNITS_US[-1])
-        step = f"1{unit}"
+        step = f"{max(1, round(middle / size))}{unit}"
+        remark = "the median distance; it says that times are dates, and each row is the next step"
         far = f"{low / size:.3g} to {high / size:.3g} {unit}, half of them up to {middle / size:.3g}"
     doubt = f"times are unevenly spaced ({far} apart): each row counts as the next step, unless you bin them"
-    return Spacing(step, "ignore", "row", doubt)
+    return Spacing(step, "ignore", "row", doubt, remark)
 
 
 def _apart(subject: pl.Series, number: pl.Series) -> pl.Series:

@@ -1,18 +1,23 @@
 """A guess as TOML with a remark on every line; what is to be settled is marked (see `open_guesses`)."""
 
 from collections.abc import Iterator
+from keyword import iskeyword
 from typing import Final
+
+import polars as pl
 
 from costar_cli.config.table import RESERVED_NAMES
 from costar_cli.config.table_file import CHECK
 from costar_cli.config.toml_text import toml_key, toml_value
 from costar_cli.panel.tables.facts import Facts
 from costar_cli.panel.tables.guess_keys import Guess
+from costar_cli.panel.tables.guess_steps import ordered
 
 __all__ = ["not_found", "schema_lines"]
 
 LONGEST_HORIZON: Final = 6
 LONGEST_REMARK: Final = 400
+OLDEST: Final = 0.8  # the quantile of a static from which the example of a target begins
 KEYS: Final = (("subject", "tells subjects apart"), ("time", "orders a subject's rows"))
 
 
@@ -38,20 +43,21 @@ def schema_lines(guess: Guess, files: str) -> Iterator[str]:
         yield f"{toml_key(name)} = {toml_value(entry)}  {_remark(guess, name, facts)}"
     for name, why in guess.left_out.items():
         asked = any(doubt.startswith("left out") for doubt in guess.doubts.get(name, ()))
-        remark = _remark(guess, name, "" if asked else f"left out: {why}")
+        remark = _remark(guess, name, "" if asked else f"left out since it {why}")
         yield f'# {_comment(toml_key(name))} = {{ role = "..." }}  {remark}'
     yield "\n[time]"
     yield from _time_lines(guess)
     if not guess.named("split"):
         yield "\n[split]  # shares of the subjects\ntrain = 0.7\nval = 0.15\ntest = 0.15\nseed = 0"
     if not guess.named("domain"):
-        yield '\n# [domain]  # who the target is: subjects that models are transferred to\n# target = "age >= 85"'
+        yield "\n# [domain]  # who the target is: subjects that models are transferred to"
+        yield f"# target = {toml_value(_comment(_target(guess)))}"
     yield "# few_shot = 0.1 in [split] keeps that share of the target's training subjects"
 
 
 def _time_lines(guess: Guess) -> Iterator[str]:
     spacing = guess.spacing
-    yield f"step = {toml_value(spacing.step)}"
+    yield f"step = {toml_value(spacing.step)}" + (f"  # {spacing.remark}" if spacing.remark else "")
     if spacing.unit:
         yield f"unit = {toml_value(spacing.unit)}  # what results call a step"
     if guess.time is not None and (formats := guess.facts(guess.time).date_formats) and formats[0]:
@@ -80,6 +86,29 @@ def _facts_on(guess: Guess, column: Facts, role: str) -> str:
     if role == "domain":
         return f"{column.summary}: which is the target?"
     return column.summary
+
+
+def _target(guess: Guess) -> str:
+    """Return an example of a condition, which about a fifth of the subjects meet: on a numeric static, age first."""
+    statics = [guess.facts(name) for name in guess.named("static") if "`" not in name]
+    statics = [c for c in statics if c.numbers is not None and not c.binary and "kind" not in guess.entries[c.name]]
+    for column in sorted(statics, key=lambda c: "age" not in c.words):
+        known = _per_subject(guess, column)
+        high = known.quantile(OLDEST, "nearest")
+        if high is not None and (known < high).any():
+            plain = column.name.isidentifier() and column.name.isascii() and not iskeyword(column.name.lower())
+            name = column.name if plain else f"`{column.name}`"
+            return f"{name} >= {high:.12g}"
+    return "COLUMN >= NUMBER"
+
+
+def _per_subject(guess: Guess, column: Facts) -> pl.Series:
+    """Return the numbers of a static, one per subject."""
+    numbers = ordered(column)
+    if guess.subject is None or column.name not in guess.sample.columns:
+        return numbers.drop_nulls()
+    frame = pl.DataFrame({"s": guess.facts(guess.subject).text, "x": numbers}).drop_nulls()
+    return frame.unique("s", keep="first", maintain_order=True)["x"]
 
 
 def _comment(text: str) -> str:

@@ -20,6 +20,7 @@ __all__ = [
     "is_death",
     "is_follow_up",
     "is_remedy",
+    "is_site",
 ]
 
 
@@ -50,6 +51,10 @@ STATIC: Final = _words("age sex gender race ethnicity birth birthday born height
 SPLIT: Final = _words("split fold partition subset")
 
 _UNIT: Final = SUBJECT | _words("family household litter pair")
+_SITE: Final = _words(
+    "site clinic hospital hosp ward centre center ctr facility institution practice physician doctor store shop outlet "
+    "school village"
+)
 _NUMBER: Final = _words("id number no nr code key")
 _FOLLOW_UP: Final = _words(
     "futime fu followup endtime tstop tte survtime survival surv dropout withdrawal withdrawn censor censored "
@@ -79,6 +84,11 @@ _STEM: Final = re.compile(
 def is_cluster(words: Set[str]) -> bool:
     """Return whether a name says a unit that several subjects may belong to: `patient_id` of stays, `family`."""
     return bool(words & _UNIT) and words <= _UNIT | _NUMBER
+
+
+def is_site(words: Set[str]) -> bool:
+    """Return whether a name says a place or an organisation that several subjects may share: `hosp`, `store_id`."""
+    return bool(words & _SITE) and words <= _SITE | _NUMBER | {"name"}
 
 
 def is_remedy(words: Set[str]) -> bool:
