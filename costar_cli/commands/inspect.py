@@ -133,7 +133,12 @@ def _show_support(out: Output, meta: Mapping[str, Any]) -> None:
     try:
         encoding, support = PanelSchema.model_validate(meta.get("schema")).treatments, Support.from_meta(meta)
         lines = (
-            {"never given": support.unseen(encoding), "never stopped": support.absorbing(encoding)} if support else {}
+            {
+                "never given": [lack.what for lack in support.unseen(encoding)],
+                "never stopped": support.absorbing(encoding),
+            }
+            if support
+            else {}
         )
     except (AttributeError, KeyError, TypeError, ValueError):
         return

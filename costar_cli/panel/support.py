@@ -1,20 +1,22 @@
 """What training subjects were given: the combinations of treatments that occur, and whether a treatment ever stops."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from costar_cli.panel.findings import shown
 from costar_cli.panel.panel import Panel
 from costar_cli.panel.schema import PanelSchema, TreatmentEncoding
 
-__all__ = ["Decisions", "Support"]
+__all__ = ["UNCHECKED", "Decisions", "Lack", "Support", "never_together"]
 
 MOST_KEPT: Final = 4_096  # combinations; of data with more, none is called unseen
+UNCHECKED: Final = f"more than {MOST_KEPT:,} combinations of treatments: which others nobody was given is not checked"
 FEWEST: Final = 20  # steps after a given one that tell whether a treatment stops
 
 
@@ -35,6 +37,13 @@ class Decisions:
         subject, step = np.nonzero(np.arange(panel.n_steps) < panel.length[:, None] - 1)
         values = schema.treatments.decode(panel.treatments[subject, step])
         return cls(values, subject, panel.outcomes[subject, step])
+
+
+class Lack(NamedTuple):
+    """What nobody was given, in words; `apart` where each treatment of it was given, but never all of them together."""
+
+    what: str
+    apart: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +102,27 @@ class Support:
             _sums(self.continued, other.continued),
         )
 
-    def unseen(self, encoding: TreatmentEncoding) -> list[str]:
-        """Return the classes, or combinations of binary treatments, that nobody was given, in words."""
+    def unseen(self, encoding: TreatmentEncoding) -> list[Lack]:
+        """Return the classes, or combinations of binary treatments, that nobody was given."""
         every: Sequence[tuple[int, ...]] = encoding.classes
         if not every and prod(map(len, encoding.levels)) <= MOST_KEPT:
             every = [tuple(reversed(row)) for row in product((0, 1), repeat=len(encoding.names))]
-        return [encoding.describe(row) for row in every if self.seen is not None and row not in self.seen]
+        return self._lacks(every, encoding)
 
-    def unseen_in(self, plan: NDArray[np.int64], encoding: TreatmentEncoding) -> list[str]:
-        """Return what of a plan `[steps, names]` nobody was given, in words, each once."""
-        rows = dict.fromkeys(tuple(row) for row in plan.tolist())
-        return [encoding.describe(row) for row in rows if self.seen is not None and row not in self.seen]
+    def unseen_in(self, plan: NDArray[np.int64], encoding: TreatmentEncoding) -> list[Lack]:
+        """Return what of a plan `[steps, names]` nobody was given, each once."""
+        return self._lacks(dict.fromkeys(tuple(row) for row in plan.tolist()), encoding)
+
+    def _lacks(self, rows: Iterable[tuple[int, ...]], encoding: TreatmentEncoding) -> list[Lack]:
+        if self.seen is None:
+            return []
+        given = {(name, level) for row in self.seen for name, level in enumerate(row) if level}
+        lacks = []
+        for row in rows:
+            if row not in self.seen:
+                wanted = [(name, level) for name, level in enumerate(row) if level]
+                lacks.append(Lack(encoding.describe(row), len(wanted) > 1 and given.issuperset(wanted)))
+        return lacks
 
     def absorbing(self, encoding: TreatmentEncoding) -> list[str]:
         """Return the treatments that, once started, never stop; one that is always given is none of them."""
@@ -126,6 +145,13 @@ class Support:
             ends = np.flatnonzero(course[:-1, i] & ~course[1:, i])
             if len(ends) and name in self.absorbing(encoding):
                 yield name, int(ends[0]) + 1 - late
+
+
+def never_together(lacks: Sequence[Lack], who: str) -> str:
+    """Return that the combinations of treatments among `lacks` were never given together; nothing without any."""
+    whats = [lack.what for lack in lacks if lack.apart]
+    which = f"combination {shown(whats)} was" if len(whats) == 1 else f"combinations {shown(whats)} were"
+    return f"the {which} never given together to {who}, though each treatment alone or with others was" if whats else ""
 
 
 def _counts(where: NDArray[np.bool_]) -> tuple[int, ...]:

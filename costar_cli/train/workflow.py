@@ -16,7 +16,7 @@ from costar_cli.panel import Dataset, Domain, Scaler
 from costar_cli.panel.check import check_dataset
 from costar_cli.panel.compatible import other_data, require_compatible, same_data
 from costar_cli.panel.findings import shown
-from costar_cli.panel.support import Support
+from costar_cli.panel.support import UNCHECKED, Support, never_together
 from costar_cli.panel.tensors import PanelTensors
 from costar_cli.reporting import Reporter, warnings_of
 from costar_cli.train.checkpoint import Checkpoint, forget_runs
@@ -204,9 +204,14 @@ def _support(dataset: Dataset, domain: Domain, start: FittedModel | None, report
 
 def _warn_of_unseen(support: Support, dataset: Dataset, reporter: Reporter) -> None:
     """Name the treatments that no training subject was given."""
-    if unseen := support.unseen(dataset.schema.treatments):
-        what = f"no training subject was given {shown(unseen)}"
-        reporter.warn(f"{what}: nothing is learned of it, and `whatif` refuses plans that give it")
+    if support.seen is None:
+        reporter.note(f"training subjects were given {UNCHECKED}")
+    unseen = support.unseen(dataset.schema.treatments)
+    plain = [lack.what for lack in unseen if not lack.apart]
+    lacking = [f"no training subject was given {shown(plain)}"] if plain else []
+    for what in (*lacking, never_together(unseen, "a training subject")):
+        if what:
+            reporter.warn(f"{what}: nothing is learned of it, and `whatif` refuses plans that give it")
 
 
 def _init(method: Method, start: FittedModel | None) -> str:

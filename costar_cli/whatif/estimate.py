@@ -10,9 +10,8 @@ from costar_cli.errors import TrainingError
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset, Location, Panel, Queries, TreatmentEncoding
 from costar_cli.panel.compatible import require_compatible, same_data
-from costar_cli.panel.findings import shown
 from costar_cli.reporting import NullReporter, Reporter
-from costar_cli.whatif.notes import Unseen, notes_on, trained_on_subject, unseen_in_plans, warnings_on
+from costar_cli.whatif.notes import Unseen, lacking, notes_on, trained_on_subject, unseen_in_plans, warnings_on
 from costar_cli.whatif.plan import PlanRequest, TreatmentPlan
 from costar_cli.whatif.problems import Problems, did_you_mean
 from costar_cli.whatif.report import ModelAnswer, SubjectHistory, WhatIfReport
@@ -79,7 +78,8 @@ def estimate_outcomes(
         for label, model in models.items():
             answer = _answer(label, model, panel, queries, request.plans)
             seen, same = trained_on_subject(model, dataset, location), same_data(model.parents, dataset.digest)
-            answers.append(replace(answer, trained_on_subject=seen, same_data=same, unsupported=unseen.get(label, {})))
+            lacks = {plan: [lack.what for lack in of_plan] for plan, of_plan in unseen.get(label, {}).items()}
+            answers.append(replace(answer, trained_on_subject=seen, same_data=same, unsupported=lacks))
             task.advance()
     truths = true_outcomes(dataset, location, start, request.plans) if truth else None
     report = WhatIfReport(
@@ -131,9 +131,9 @@ def _check(
 def _refuse_unseen(unseen: Unseen) -> None:
     problems = Problems()
     for label, plans in unseen.items():
-        for name, what in plans.items():
-            lacks = f"plan {name!r} gives {shown(what)}, which no training subject of model {label!r} was given"
-            problems.add(lacks, fix="leave it out, or add --unsupported to see what the model makes of it")
+        for name, lacks in plans.items():
+            for words in lacking(f"plan {name!r}", lacks, f"training subject of model {label!r}"):
+                problems.add(words, fix="leave it out, or add --unsupported to see what the model makes of it")
     problems.raise_any("nothing was learned of these plans", where="--plan", fix=problems.fix)
 
 

@@ -10,15 +10,15 @@ from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset, Location, PanelSchema
 from costar_cli.panel.compatible import other_data, same_data
 from costar_cli.panel.findings import shown
-from costar_cli.panel.support import Support
+from costar_cli.panel.support import UNCHECKED, Lack, Support, never_together
 from costar_cli.reporting import warnings_of
 from costar_cli.whatif.plan import TreatmentPlan
 from costar_cli.whatif.report import SubjectHistory, WhatIfReport
 from costar_cli.whatif.spread import ENSEMBLE_SPREAD
 
-__all__ = ["Unseen", "notes_on", "trained_on_subject", "unseen_in_plans", "warnings_on"]
+__all__ = ["Unseen", "lacking", "notes_on", "trained_on_subject", "unseen_in_plans", "warnings_on"]
 
-Unseen = dict[str, dict[str, list[str]]]
+Unseen = dict[str, dict[str, list[Lack]]]
 
 
 def trained_on_subject(model: FittedModel, dataset: Dataset, location: Location) -> bool | None:
@@ -30,7 +30,7 @@ def trained_on_subject(model: FittedModel, dataset: Dataset, location: Location)
 
 
 def unseen_in_plans(models: Mapping[str, FittedModel], plans: Sequence[TreatmentPlan]) -> Unseen:
-    """Return what no training subject was given, by model and plan, in words; only where there is something."""
+    """Return what no training subject was given, by model and plan; only where there is something."""
     supports = {label: Support.from_meta(model.meta) for label, model in models.items()}
     return {
         label: unseen
@@ -39,9 +39,17 @@ def unseen_in_plans(models: Mapping[str, FittedModel], plans: Sequence[Treatment
     }
 
 
-def _unseen(support: Support, schema: PanelSchema, plans: Sequence[TreatmentPlan]) -> dict[str, list[str]]:
+def _unseen(support: Support, schema: PanelSchema, plans: Sequence[TreatmentPlan]) -> dict[str, list[Lack]]:
     what = {plan.name: support.unseen_in(plan.values, schema.treatments) for plan in plans}
-    return {name: words for name, words in what.items() if words}
+    return {name: lacks for name, lacks in what.items() if lacks}
+
+
+def lacking(plan: str, lacks: Sequence[Lack], who: str) -> Iterator[str]:
+    """Yield what a plan gives that nobody of `who` was given: what was never given at all, then combinations."""
+    if plain := [lack.what for lack in lacks if not lack.apart]:
+        yield f"{plan} gives {shown(plain)}, which no {who} was given"
+    if together := never_together(lacks, f"a {who}"):
+        yield f"{plan}: {together}"
 
 
 def warnings_on(
@@ -69,6 +77,7 @@ def notes_on(
     return (
         *_on_training(report, dataset, models, location),
         *_on_unobserved(report),
+        *_on_unchecked(models),
         *_on_spread(report),
         *_on_range(report, dataset),
     )
@@ -121,17 +130,24 @@ def _on_unobserved(report: WhatIfReport) -> Iterator[str]:
 def _on_unseen(dataset: Dataset, models: Mapping[str, FittedModel], plans: Sequence[TreatmentPlan]) -> Iterator[str]:
     """Warn of each treatment of a plan that no training subject was given; where that is unknown, no subject at all."""
     for label, of_plans in unseen_in_plans(models, plans).items():
-        for plan, what in of_plans.items():
-            lacks = f"plan `{plan}` gives {shown(what)}, which no training subject of model `{label}` was given"
-            yield f"{lacks}: nothing was learned about it"
+        for plan, lacks in of_plans.items():
+            for words in lacking(f"plan `{plan}`", lacks, f"training subject of model `{label}`"):
+                yield f"{words}: nothing was learned about it"
     unknown = [label for label, model in models.items() if Support.from_meta(model.meta) is None]
     if not unknown:
         return
     anybody = reduce(or_, (Support.of(panel, dataset.schema) for panel in dataset.panels.values()))
-    for plan, what in _unseen(anybody, dataset.schema, plans).items():
-        for label in unknown:
-            lacks = f"plan `{plan}` gives {shown(what)}, which no subject was given"
-            yield f"{lacks}: what the training subjects of model `{label}` were given is not recorded"
+    for plan, lacks in _unseen(anybody, dataset.schema, plans).items():
+        for words in lacking(f"plan `{plan}`", lacks, "subject"):
+            for label in unknown:
+                yield f"{words}: what the training subjects of model `{label}` were given is not recorded"
+
+
+def _on_unchecked(models: Mapping[str, FittedModel]) -> Iterator[str]:
+    for label, model in models.items():
+        support = Support.from_meta(model.meta)
+        if support is not None and support.seen is None:
+            yield f"training subjects of model `{label}` were given {UNCHECKED}"
 
 
 def _on_stopping(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from costar_cli.panel import Panel, PanelSchema, TreatmentEncoding, Variable
-from costar_cli.panel.support import MOST_KEPT, Support
+from costar_cli.panel.support import MOST_KEPT, Lack, Support, never_together
 
 BINARY = PanelSchema(
     treatments=TreatmentEncoding(mode="multilabel", names=("fluid", "tube"), levels=(("no", "yes"),) * 2),
@@ -67,18 +67,29 @@ def test_a_treatment_that_is_always_given_or_hardly_ever_is_not_called_absorbing
 def test_classes_and_combinations_that_nobody_was_given_are_named():
     doses = np.random.default_rng(0).integers(0, 2, (N_SUBJECTS, N_STEPS, 1))
     doses[:, -1] = 2  # its outcome is unknown: nothing is learned of it
-    assert Support.of(panel_of(doses, CLASSES), CLASSES).unseen(CLASSES.treatments) == ["dose=4"]
+    assert Support.of(panel_of(doses, CLASSES), CLASSES).unseen(CLASSES.treatments) == [Lack("dose=4", apart=False)]
     either = np.zeros((N_SUBJECTS, N_STEPS, 2), dtype=int)
     either[:3, :, 0], either[3:, 1:, 1] = 1, 1
-    assert Support.of(panel_of(either, BINARY), BINARY).unseen(BINARY.treatments) == ["fluid+tube"]
+    both = Lack("fluid+tube", apart=True)
+    assert Support.of(panel_of(either, BINARY), BINARY).unseen(BINARY.treatments) == [both]
     plan = np.array([[1, 1], [0, 1], [1, 1]])
-    assert Support.of(panel_of(either, BINARY), BINARY).unseen_in(plan, BINARY.treatments) == ["fluid+tube"]
+    assert Support.of(panel_of(either, BINARY), BINARY).unseen_in(plan, BINARY.treatments) == [both]
+
+
+def test_a_combination_is_only_called_so_where_each_of_its_treatments_was_given():
+    fluid = np.zeros((N_SUBJECTS, N_STEPS, 2), dtype=int)
+    fluid[:, ::2, 0] = 1
+    lacks = Support.of(panel_of(fluid, BINARY), BINARY).unseen(BINARY.treatments)
+    assert lacks == [Lack("tube", apart=False), Lack("fluid+tube", apart=False)]
+    assert never_together(lacks, "anybody") == ""
+    said = never_together([*lacks, Lack("a+b", apart=True)], "anybody")
+    assert said.startswith("the combination 'a+b' was never given together to anybody")
 
 
 def test_two_stages_support_what_either_does():
     low, high = (panel_of(np.full((N_SUBJECTS, N_STEPS, 1), level), CLASSES) for level in (1, 2))
     both = Support.of(low, CLASSES) | Support.of(high, CLASSES)
-    assert both.unseen(CLASSES.treatments) == ["dose=0"]
+    assert both.unseen(CLASSES.treatments) == [Lack("dose=0", apart=False)]
     assert both.continued == (2 * N_SUBJECTS * (N_STEPS - 2),)
 
 

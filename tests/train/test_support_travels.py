@@ -7,7 +7,7 @@ import numpy as np
 
 from costar_cli.config.models import FinetuneConfig
 from costar_cli.panel import Dataset, Part
-from costar_cli.panel.support import Support
+from costar_cli.panel.support import Lack, Support
 from costar_cli.reporting import NullReporter
 from costar_cli.train import pretrain
 from costar_cli.train.identity import RunIdentity
@@ -29,7 +29,7 @@ def without_both(dataset: Dataset, *domains: str) -> Dataset:
 
 
 def told_of(heard: NullReporter) -> list[str]:
-    return [warning for warning in heard.warnings if "no training subject was given" in warning]
+    return [warning for warning in heard.warnings if "training subject" in warning]
 
 
 def test_pretraining_names_what_the_source_was_never_given(tumor_dataset: Dataset, tmp_path: Path):
@@ -38,13 +38,13 @@ def test_pretraining_names_what_the_source_was_never_given(tumor_dataset: Datase
     config = PRETRAIN.model_copy(update={"epochs": 1})
     trained = pretrain(without_both(tumor_dataset, "source"), config, CPU, **run)
     [warning] = told_of(heard)
-    assert f"no training subject was given '{BOTH}'" in warning
-    assert Support.from_meta(trained.meta).unseen(tumor_dataset.schema.treatments) == [BOTH]
+    assert f"the combination '{BOTH}' was never given together to a training subject" in warning
+    assert Support.from_meta(trained.meta).unseen(tumor_dataset.schema.treatments) == [Lack(BOTH, apart=True)]
 
 
 def test_fits_name_it_and_few_shot_adds_what_the_target_was_given(tumor_dataset: Dataset):
     encoding = tumor_dataset.schema.treatments
-    for lacking, left in ((("source",), []), (("source", "target"), [BOTH])):
+    for lacking, left in ((("source",), []), (("source", "target"), [Lack(BOTH, apart=True)])):
         dataset, heard = without_both(tumor_dataset, *lacking), NullReporter()
         source = fit_method(dataset, "last-value", None, FinetuneConfig(), reporter=heard)
         assert len(told_of(heard)) == 1

@@ -34,10 +34,9 @@ def model_with(support: Support | None = None, *warnings: str) -> LinearModel:
 def test_a_plan_of_what_no_training_subject_was_given_is_refused():
     with pytest.raises(UsageError) as caught:
         report_of(model_with(NEVER_BOTH), request_of(BOTH))
-    assert (
-        "plan 'both' gives 'chemotherapy+radiotherapy', which no training subject of model 'costar' was given"
-        in str(caught.value.problem)
-    )
+    problem = str(caught.value.problem)
+    assert problem.startswith("plan 'both': the combination 'chemotherapy+radiotherapy' was never given together to a ")
+    assert problem.endswith("training subject of model 'costar', though each treatment alone or with others was")
     assert "--unsupported" in str(caught.value.fix)
     assert report_of(model_with(NEVER_BOTH), request_of({"watch": [{}]})).models[0].unsupported == {}
 
@@ -48,10 +47,23 @@ def test_asked_for_all_the_same_it_is_answered_and_marked():
     assert_no_nan(document)
     assert document["models"]["costar"]["unsupported"] == {"both": ["chemotherapy+radiotherapy"]}
     [warning] = document["warnings"]
-    assert warning.startswith("plan `both` gives 'chemotherapy+radiotherapy', which no training subject")
+    assert warning.startswith("plan `both`: the combination 'chemotherapy+radiotherapy' was never given together to")
     assert warning.endswith("nothing was learned about it")
     supported = report_of(model_with(STAYS), request_of(BOTH), unsupported=True)
-    assert not any("no training subject" in warning for warning in supported.warnings)
+    assert not any("training subject" in warning for warning in supported.warnings)
+
+
+def test_a_treatment_that_nobody_was_given_is_no_matter_of_combination():
+    never = replace(NEVER_BOTH, seen=frozenset({(0, 0), (1, 0)}))
+    with pytest.raises(UsageError, match="'chemotherapy\\+radiotherapy', which no training subject of model 'costar'"):
+        report_of(model_with(never), request_of(BOTH))
+
+
+def test_more_combinations_than_are_kept_are_noted_once_as_unchecked():
+    notes = report_of(model_with(replace(STAYS, seen=None)), request_of(BOTH)).notes
+    [note] = [note for note in notes if "4,096 combinations" in note]
+    assert note.startswith("training subjects of model `costar` were given more than")
+    assert note.endswith("which others nobody was given is not checked")
 
 
 def test_what_training_saw_decides_not_what_the_data_set_holds():
