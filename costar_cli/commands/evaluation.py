@@ -74,7 +74,7 @@ def run_evaluate(
     """Make the evaluation, or see that it is up to date, and show it."""
     inputs = EvaluationInputs(session, files.data, files.models)
     step = plan_report(session, inputs, files.report, setups)
-    with session.making(step, overwrite=overwrite) as current:
+    with session.making(step, overwrite=overwrite, again=overwrite) as current:
         if current:
             from costar_cli.evaluate.store import read_evaluation
 

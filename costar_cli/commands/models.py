@@ -51,10 +51,18 @@ def name_models(paths: Sequence[Path], workspace: Path) -> dict[str, Path]:
 
 
 def load_models(session: Session, headers: dict[str, "Artifact"], named: dict[str, Path]) -> list[LoadedModel]:
-    """Load models onto the device that the settings ask for."""
+    """Load models onto the device that the settings ask for, and warn of those that record less than today's do."""
     from costar_cli.config.models import RuntimeConfig
     from costar_cli.methods import load_model
     from costar_cli.train.runtime import Runtime
 
+    for name, header in headers.items():
+        missing = [words for key, words in _RECORDED.items() if key not in header.meta]
+        if missing and "made_with" not in header.meta:
+            what = f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not recorded"
+            session.out.warn(f"model `{name}` was made by an older costar: {what}; train it again")
     device = Runtime.resolve(session.settings[RuntimeConfig]).device
     return [LoadedModel(name, headers[name], load_model(path, device=str(device))) for name, path in named.items()]
+
+
+_RECORDED = {"support": "what its training subjects were given", "validation": "its validation error"}

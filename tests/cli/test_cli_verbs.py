@@ -11,7 +11,7 @@ from cli_world import TINY_COHORT, Run, run_process
 from typer.testing import CliRunner
 
 from costar_cli.app import app
-from costar_cli.artifact import read_header, verify_artifact
+from costar_cli.artifact import read_artifact, read_header, verify_artifact, write_artifact
 
 Call = Callable[..., Run]
 
@@ -133,6 +133,25 @@ def test_whatif_is_one_document_under_json_and_writes_what_it_is_asked_to(
     again = call(*words)
     assert again.code == 5
     assert call(*words, "--overwrite").document["result"] == result
+
+
+def test_a_model_of_an_older_costar_is_said_to_be_one_and_overwrite_evaluates_again(
+    trained: Path, plan: Path, tmp_path: Path, call: Call
+) -> None:
+    artifact = read_artifact(trained / "model.h5")
+    meta = {name: value for name, value in artifact.meta.items() if name not in ("support", "validation", "made_with")}
+    old = tmp_path / "old.h5"
+    write_artifact(old, kind="model", arrays=artifact.arrays, meta=meta, parents=artifact.parents)
+    words = ["-w", trained, "--model", old, "--json"]
+    evaluate = ["evaluate", *words, "--bootstrap", 0, "--no-plots", "--out", tmp_path / "e.h5"]
+    runs = [call(*evaluate), call(*evaluate, "--overwrite"), call("whatif", *words, "--subject", 1, "--plan", plan)]
+    for run in runs:
+        assert run.code == 0, run.err
+        [warning] = [line for line in run.document["warnings"] if "older costar" in line]
+        assert warning.startswith("model `old` was made by an older costar: what its training subjects were given and ")
+        assert warning.endswith("are not recorded; train it again")
+    assert [run.document["status"] for run in runs[:2]] == ["done", "done"]
+    assert call(*evaluate).document["status"] == "up_to_date"
 
 
 def test_estimates_made_with_unsupported_plans_are_not_those_made_without(
