@@ -1,11 +1,12 @@
 """The body of `costar whatif`: a question in, estimates out."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from costar_cli.commands.estimates_compared import decimals_of, estimate_text, number_text, show_comparison
+from costar_cli.commands.estimates_domain import losses_on_domain
 from costar_cli.commands.models import MAKE_MODEL, load_models, name_models
 from costar_cli.commands.session import Session
 from costar_cli.commands.training import MAKE_DATA
@@ -90,6 +91,10 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
         unsupported=question.unsupported,
         reporter=session.reporter,
     )
+    losses = losses_on_domain(dataset, loaded, domain)
+    for warning in losses:
+        session.out.warn(warning)
+    report = replace(report, warnings=(*report.warnings, *losses))
     _show(session, report)
     digests = {"dataset": dataset.digest} | {f"model/{one.name}": one.header.digest for one in loaded}
     _write(session, question, report, digests, document)

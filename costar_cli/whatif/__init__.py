@@ -7,6 +7,7 @@ store it. The plot is in `costar_cli.whatif.plot` (`plot_whatif(report, path)`),
 """
 
 from costar_cli.whatif.estimate import estimate_outcomes
+from costar_cli.whatif.notes import validated_on
 from costar_cli.whatif.plan import PlanRequest, TreatmentPlan, parse_plans, read_plans
 from costar_cli.whatif.report import COLUMNS, ModelAnswer, Row, SubjectHistory, WhatIfReport
 from costar_cli.whatif.store import write_csv, write_estimates
@@ -22,6 +23,7 @@ __all__ = [
     "estimate_outcomes",
     "parse_plans",
     "read_plans",
+    "validated_on",
     "write_csv",
     "write_estimates",
 ]

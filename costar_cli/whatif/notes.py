@@ -7,7 +7,7 @@ from operator import or_
 import numpy as np
 
 from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Dataset, Location, PanelSchema
+from costar_cli.panel import Dataset, Domain, Location, PanelSchema
 from costar_cli.panel.compatible import other_data, same_data
 from costar_cli.panel.findings import shown
 from costar_cli.panel.support import UNCHECKED, Lack, Support, never_together
@@ -16,7 +16,15 @@ from costar_cli.whatif.plan import TreatmentPlan
 from costar_cli.whatif.report import SubjectHistory, WhatIfReport
 from costar_cli.whatif.spread import ENSEMBLE_SPREAD
 
-__all__ = ["Unseen", "lacking", "notes_on", "trained_on_subject", "unseen_in_plans", "warnings_on"]
+__all__ = [
+    "Unseen",
+    "lacking",
+    "notes_on",
+    "trained_on_subject",
+    "unseen_in_plans",
+    "validated_on",
+    "warnings_on",
+]
 
 Unseen = dict[str, dict[str, list[Lack]]]
 
@@ -27,6 +35,14 @@ def trained_on_subject(model: FittedModel, dataset: Dataset, location: Location)
     if count is None or 0 < count < dataset.panels[location.part].n_subjects:
         return None
     return count > 0
+
+
+def validated_on(model: FittedModel, dataset: Dataset, domain: Domain) -> bool | None:
+    """Return whether subjects of the domain, of this data set, decided when training stopped; None if unknown."""
+    selected = model.meta.get("selected_on")
+    if not selected:
+        return None
+    return same_data(model.parents, dataset.digest) is not False and bool(selected.get(f"{domain}/val"))
 
 
 def unseen_in_plans(models: Mapping[str, FittedModel], plans: Sequence[TreatmentPlan]) -> Unseen:
@@ -76,6 +92,7 @@ def notes_on(
     """Return notes on training subjects, what was not observed, what the limits mean, impossible values."""
     return (
         *_on_training(report, dataset, models, location),
+        *_on_validation(dataset, models, location),
         *_on_unobserved(report),
         *_on_unchecked(models),
         *_on_spread(report),
@@ -113,6 +130,16 @@ def _on_training(
             yield f"model `{answer.label}` was selected on this subject's part: its error may be smaller than on others"
         elif answer.trained_on_subject is None:
             yield f"whether model `{answer.label}` was trained on this subject is unknown"
+
+
+def _on_validation(dataset: Dataset, models: Mapping[str, FittedModel], location: Location) -> Iterator[str]:
+    """Note each model of this data set that was not validated on the subject's domain."""
+    for label, model in models.items():
+        if same_data(model.parents, dataset.digest) is False:
+            continue
+        if validated_on(model, dataset, domain := location.part.domain) is False:
+            others = " and ".join(sorted({part.partition("/")[0] for part in model.meta["selected_on"]}))
+            yield f"model `{label}` was validated on {others} subjects only, and this one is of the {domain}"
 
 
 def _on_unobserved(report: WhatIfReport) -> Iterator[str]:
