@@ -3,13 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from shlex import split
 from typing import TYPE_CHECKING
 
 from costar_cli.commands.benchmark_cells import Bench
 from costar_cli.commands.benchmark_run import Outcome
 from costar_cli.commands.hints import next_command
-from costar_cli.commands.remedies import remedies
+from costar_cli.commands.remedies import other_method, train_longer
 from costar_cli.commands.session import Session
 from costar_cli.reporting import WORSE_THAN_LAST_VALUE
 
@@ -89,13 +88,7 @@ def next_commands(bench: Bench, cells: Sequence["Cell"], outcome: Outcome, given
                 asked = ("--subject", "ID", "--plan", "plan.json")
                 return [next_command(given, "whatif", *asked, data=bench.data.file, model=best.model)]
             files = {"data": bench.data.file, "out": best.model.with_name(f"longer-{best.model.name}")}
-            commands = remedies(replace(best.session, given=given), read_header(best.model).meta, files)
-            return [command for command in commands if not _is_made(command, cells)]
+            session, meta = replace(best.session, given=given), read_header(best.model).meta
+            made = {(cell.contender.method, of) for cell in cells if cell.contender for of in ("source", "target")}
+            return [*train_longer(session, meta, files), *other_method(session, meta, bench.data.file, made)]
     return []
-
-
-def _is_made(command: str, cells: Sequence["Cell"]) -> bool:
-    """Return whether a command would train a method that is in the benchmark, as it is there."""
-    words = split(command)
-    methods = {cell.contender.method for cell in cells if cell.contender}
-    return "--epochs" not in words and words[words.index("--method") + 1] in methods

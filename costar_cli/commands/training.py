@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from costar_cli.commands.hints import other_than
-from costar_cli.commands.remedies import remedies
+from costar_cli.commands.remedies import other_method, train_longer
 from costar_cli.commands.session import BuildStep, Session
 from costar_cli.config.choices import DomainName, InitName, MethodName
 from costar_cli.errors import ArtifactError, CostarError, UsageError
@@ -118,7 +118,8 @@ def run_finetune(
     if validation is not None and validation["score"] > validation["last_value"]:
         start_file = other_than(files.start, place.encoder, *place.models()) if files.start else None
         again = {"data": data, "start": start_file, "out": other_than(files.out, *place.models())}
-        show_training(session, artifact, status, *remedies(session, artifact.meta, again))
+        longer = train_longer(session, artifact.meta, again)
+        show_training(session, artifact, status, *longer, *other_method(session, artifact.meta, data))
         return
     show_training(session, artifact, status, *more, evaluate)
 

@@ -263,7 +263,7 @@ def test_models_that_all_lose_warn_once_per_cell_and_training_is_suggested(
         place = tmp_path / "b" / "seed-10"
         flags = f"--workspace {place} --config {wild}"
         assert document["next"] == [
-            f"costar finetune {flags} --epochs 2 --overwrite --out {place / 'longer-model.h5'}",
+            f"costar finetune {flags} --members 1 --epochs 2 --overwrite --out {place / 'longer-model.h5'}",
             f"costar finetune {flags} --method ridge",
         ]
     for command in document["next"]:

@@ -3,9 +3,19 @@
 from collections.abc import Callable
 from pathlib import Path
 from shlex import split
+from types import SimpleNamespace
 
 import pytest
 from cli_world import Run
+
+from costar_cli.commands.evaluation import best_other
+from costar_cli.commands.remedies import OTHERS, other_method, train_longer
+from costar_cli.commands.session import Session
+from costar_cli.config.models import FinetuneConfig
+from costar_cli.config.resolve import resolve
+from costar_cli.ui.output import Output
+from costar_cli.ui.progress import OutputReporter
+from costar_cli.workspace import Workspace
 
 Call = Callable[..., Run]
 IDLE = ["--epochs", "1", "--members", "1", "--threads", "1", "--learning-rate", "1e-9"]
@@ -42,7 +52,7 @@ def test_finetune_prints_validation_beside_the_last_value_and_suggests_to_train_
     said = f"validation ({validation['score']:.3f} against {validation['last_value']:.3f})"
     assert any(said in warning for warning in lost.document["warnings"])
     longer, other = lost.document["next"]
-    assert "--from scratch --epochs 2 --overwrite" in longer
+    assert "--from scratch --members 1 --learning-rate 1e-09 --epochs 2 --overwrite" in longer
     assert "--method ridge" in other
     assert call(*split(other)[1:]).code == 0
 
@@ -60,3 +70,74 @@ def test_evaluate_warns_of_each_setup_and_suggests_no_whatif(lost: Run, call: Ca
         )
     assert not any("whatif" in command for command in run.document["next"])
     assert any("--epochs" in command for command in run.document["next"])
+    [other] = [command for command in run.document["next"] if "--method" in command]
+    assert "--method ridge" in other
+
+
+def test_a_method_that_was_evaluated_and_loses_too_is_not_named(lost: Run, call: Call) -> None:
+    assert lost.code == 0
+    assert call("finetune", "--method", "ridge", "-w", "idle").code == 0
+    run = call("evaluate", "-w", "idle", "--no-plots", "--bootstrap", 0, "--json")
+    assert sum("worse than the last value carried forward (" in line for line in run.document["warnings"]) >= 2
+    assert not any("--method ridge" in command or "whatif" in command for command in run.document["next"])
+    assert any("--method gnet" in command for command in run.document["next"])
+
+
+def row_of(digest: str, average: float, setup: str = "zero-shot") -> SimpleNamespace:
+    mean, provenance = SimpleNamespace(average=average), SimpleNamespace(model_digest=digest)
+    return SimpleNamespace(setup=setup, mean=mean, provenance=provenance, is_last_value=False)
+
+
+def test_the_best_other_model_of_a_set_up_is_one_that_loses_nowhere() -> None:
+    rows = [row_of("mine", 9.0), row_of("good", 2.0), row_of("better", 1.0), row_of("few", 0.5, "few-shot")]
+    assert best_other(rows, "mine", {"mine"}) == "better"
+    assert best_other(rows, "mine", {"mine", "better"}) == "good"
+    assert best_other(rows, "mine", {"mine", "better", "good"}) == ""
+
+
+def session_in(folder: Path, **given: str) -> Session:
+    out = Output()
+    settings = resolve({}, preset="quick" if given.get("preset") == "quick" else None)
+    return Session(out, Workspace(folder), settings, OutputReporter(out), given)
+
+
+def meta_of(preset: str, *ended_by: str, domain: str = "source", method: str = "costar", **chosen: object) -> dict:
+    settings = resolve({FinetuneConfig: chosen}, preset=preset)  # type: ignore[arg-type]
+    config = settings[FinetuneConfig].model_dump(mode="json")
+    stages = [{"name": "all", "ended_by": list(ended_by), "passes": 7.5}]
+    return {"method": method, "domain": domain, "init": "pretrained", "config": config, "stages": stages}
+
+
+def test_longer_training_is_suggested_only_where_a_budget_ended_a_stage(tmp_path: Path) -> None:
+    session = session_in(tmp_path)
+    assert train_longer(session, meta_of("default", "patience", "patience"), {}) == []
+    assert train_longer(session, meta_of("default"), {}) == []
+    [longer] = train_longer(session, meta_of("default", "patience", "budget"), {})
+    assert longer == "costar finetune --epochs 16 --overwrite"
+
+
+def test_longer_training_repeats_the_settings_of_the_model_and_its_preset(tmp_path: Path) -> None:
+    meta = meta_of("quick", "budget", seed=3, members=1, learning_rate=0.01)
+    words = "--seed 3 --members 1 --learning-rate 0.01 --epochs 16 --overwrite"
+    assert train_longer(session_in(tmp_path), meta, {}) == [f"costar finetune --preset quick {words}"]
+    told = session_in(tmp_path, preset="quick")
+    assert train_longer(told, meta, {}) == [f"costar finetune --preset quick {words}"]
+    short = meta_of("quick", "budget", epochs=2)
+    assert train_longer(session_in(tmp_path), short, {}) == ["costar finetune --preset quick --epochs 16 --overwrite"]
+
+
+def test_another_method_for_the_target_has_its_source_model_first(tmp_path: Path) -> None:
+    session, meta = session_in(tmp_path), meta_of("default", "budget", domain="target")
+    source, target = "costar finetune --method ridge", "costar finetune --method ridge --domain target"
+    assert other_method(session, meta, None) == [source, target]
+    (tmp_path / "model-ridge.h5").touch()
+    assert other_method(session, meta, None) == [target]
+    (tmp_path / "model-ridge-target.h5").touch()
+    assert all("--method gnet" in command for command in other_method(session, meta, None))
+
+
+def test_another_method_is_one_that_is_not_there_yet(tmp_path: Path) -> None:
+    session, meta = session_in(tmp_path), meta_of("default", "budget")
+    assert other_method(session, meta, None, {("ridge", "source")}) == ["costar finetune --method gnet"]
+    assert other_method(session, meta, None, {("ridge", "target")}) == ["costar finetune --method ridge"]
+    assert other_method(session, meta, None, {(method, "source") for method in OTHERS}) == []
