@@ -19,7 +19,8 @@ Call = Callable[..., Run]
 
 # What later versions added: not in every document of 1.0.
 ADDED = {"updates", "ended_by", "stages", "no_interval", "plans_in_words", "unsupported", "interval_kind",
-         "interval_method", "stopped_by_budget", "stage_updates", "one_step", "sequence"}  # fmt: skip
+         "interval_method", "stopped_by_budget", "stage_updates", "one_step", "sequence", "caution",
+         "outcome_updates", "other_updates", "validation"}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
