@@ -11,6 +11,7 @@ from costar_cli.commands.models import MAKE_MODEL, load_models, name_models
 from costar_cli.commands.session import Session
 from costar_cli.commands.training import MAKE_DATA
 from costar_cli.config.choices import DomainName
+from costar_cli.config.time_step import step_axis, step_word
 from costar_cli.errors import MismatchError, StorageError, UsageError
 from costar_cli.ui.output import Output
 from costar_cli.ui.text import plain
@@ -109,7 +110,7 @@ def _default_models(workspace: Workspace, domain: DomainName) -> list[Path]:
 
 def _show(session: Session, report: "WhatIfReport") -> None:
     out, history = session.out, report.history
-    where = f"subject {history.name} ({history.part}), known up to {report.schema.step} {history.origin}"
+    where = f"subject {history.name} ({history.part}), known up to {step_word(report.schema.step)} {history.origin}"
     plans = (plain(f"plan {name}: {words}") for name, words in report.plans_in_words().items())
     out.text(f"{where} of {history.length - 1}", *plans)
     if len(report.models) > 1:
@@ -143,7 +144,7 @@ def _table(
         cell += [number_text(row["truth"], decimals)] if report.truth is not None else []
         by_step.setdefault(int(row["step"] or 0), {})[str(row["plan"])] = cell
     extra = 1 if report.truth is not None else 0
-    headers = [report.schema.step]
+    headers = [step_axis(report.schema.step)]
     for plan in plans:
         headers += [plan, *["truth"] * extra]
     empty: list[object] = [None] * (1 + extra)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from costar_cli.config.time_step import step_word
 from costar_cli.errors import DataError
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Panel, PanelSchema, Queries
@@ -81,7 +82,10 @@ def describe_plan(schema: PanelSchema, plan_HA: NDArray[np.integer], origin: int
                 level = levels[int(value)]
                 given = name if len(levels) == 2 else level if alone else f"{name}={level}"
                 steps.setdefault(given, []).append(origin + h)
-    return "; ".join(f"{given} on {schema.step} {_in_words(at)}" for given, at in steps.items()) or "no treatment"
+    return (
+        "; ".join(f"{given} on {step_word(schema.step)} {_in_words(at)}" for given, at in steps.items())
+        or "no treatment"
+    )
 
 
 def _in_words(steps: Sequence[int]) -> str:

@@ -6,6 +6,7 @@ from operator import or_
 
 import numpy as np
 
+from costar_cli.config.time_step import step_word
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset, Domain, Location, PanelSchema
 from costar_cli.panel.compatible import other_data, same_data
@@ -144,7 +145,7 @@ def _on_validation(dataset: Dataset, models: Mapping[str, FittedModel], location
 
 def _on_unobserved(report: WhatIfReport) -> Iterator[str]:
     """Note each outcome that was not observed at the origin."""
-    history, unit = report.history, report.schema.step
+    history, unit = report.history, step_word(report.schema.step)
     for outcome, known_T in zip(report.schema.outcomes, history.outcomes.T, strict=True):
         if np.isfinite(known_T[-1]):
             continue
@@ -181,7 +182,7 @@ def _on_stopping(
     dataset: Dataset, models: Mapping[str, FittedModel], plans: Sequence[TreatmentPlan], history: SubjectHistory
 ) -> Iterator[str]:
     """Warn of each plan that stops a treatment which, once started, never stopped in the training data."""
-    encoding, unit = dataset.schema.treatments, dataset.schema.step
+    encoding, unit = dataset.schema.treatments, step_word(dataset.schema.step)
     for label, model in models.items():
         support = Support.from_meta(model.meta)
         if support is None:

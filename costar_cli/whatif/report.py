@@ -8,6 +8,7 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
+from costar_cli.config.time_step import step_word
 from costar_cli.panel import PanelSchema, Part
 from costar_cli.whatif.plan import TreatmentPlan
 from costar_cli.whatif.spread import Spread, interval_kind, interval_method, spread
@@ -188,8 +189,7 @@ class WhatIfReport:
             step += count
         if len(course) > 1:
             course[-1] = f"then {runs[-1][0]}"
-        unit = self.schema.step if self.schema.step.isalpha() else "step"  # `step 4-7`, not `6 hours 4-7`
-        return f"{unit} {', '.join(course)}"
+        return f"{step_word(self.schema.step)} {', '.join(course)}"
 
     def _history(self) -> list[dict[str, object]]:
         history = self.history

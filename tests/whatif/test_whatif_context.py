@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,8 +20,11 @@ from whatif_worlds import (
     request_of,
 )
 
+from costar_cli.commands.estimates import _show
+from costar_cli.config.time_step import step_axis, step_word, steps_axis
 from costar_cli.errors import UsageError
 from costar_cli.panel import Part
+from costar_cli.ui.output import Output
 from costar_cli.whatif import PlanRequest, TreatmentPlan, truth
 
 
@@ -196,6 +200,28 @@ def test_a_missing_value_in_the_history_becomes_null():
     document = replace(report, history=replace(report.history, outcomes=outcomes)).to_json()
     assert_no_nan(document)
     assert document["history"][3]["outcomes"]["tumour_volume"] is None
+
+
+@pytest.mark.parametrize(
+    ("unit", "word", "axis", "axis_of_many"),
+    [
+        ("day", "day", "day", "days"),
+        ("hours", "hours", "hours", "hours"),
+        ("school year", "school year", "school year", "school years"),
+        ("6 hours", "step", "step (6 hours each)", "steps of 6 hours"),
+    ],
+)
+def test_a_step_of_several_hours_is_called_a_step_wherever_it_is_named(unit, word, axis, axis_of_many, capsys):
+    assert (step_word(unit), step_axis(unit), steps_axis(unit)) == (word, axis, axis_of_many)
+    made = make_dataset()
+    schema = made.schema.model_copy(update={"step": unit})
+    model = LinearModel(schema)
+    report = report_of(model, request_of(), replace(made, schema=schema))
+    _show(SimpleNamespace(out=Output("whatif")), report)
+    lines = capsys.readouterr().out.splitlines()
+    assert f", known up to {word} {report.history.origin} of " in lines[0]
+    assert any(line.strip().startswith(axis) for line in lines)
+    assert any(line.startswith(f"plan {report.plans[0].name}: {word} ") for line in lines)
 
 
 @pytest.mark.parametrize(("unit", "said"), [("day", "day"), ("6 hours", "step"), ("hours", "hours")])

@@ -11,6 +11,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from costar_cli.config.time_step import steps_axis
 from costar_cli.evaluate.plots.style import BLACK, COLOURS, GREY, caption, figure, label_lines, save, typeset
 from costar_cli.evaluate.published import paper_truth
 from costar_cli.evaluate.report import ABOUT_BUDGET, BUDGET_SIGN, EvaluationReport, PerStep, ReportRow, with_budget_sign
@@ -44,7 +45,7 @@ def plot_rmse(report: EvaluationReport, path: Path) -> Path:
                 _draw(ax, row, styles.get(row.label, {"color": BLACK}), crowded=crowded)
             ax.set_title(title, loc="left")
             ax.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
-            ax.set_xlabel(f"Horizon τ ({label_lines(report.step, 24, most=1)}s)")
+            ax.set_xlabel(f"Horizon τ ({label_lines(steps_axis(report.step), 24, most=1)})")
             ax.set_ylim(bottom=0)
         unit = f" ({typeset(report.unit.label)})" if report.unit.label else ""
         axes[0].set_ylabel(f"RMSE{unit}, lower is better")

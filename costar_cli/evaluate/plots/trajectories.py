@@ -10,6 +10,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from costar_cli.config.time_step import step_axis
 from costar_cli.evaluate.examples import HISTORY_STEPS, Example, PlanForecast
 from costar_cli.evaluate.plots.style import BLACK, BLUE, GREY, figure, label_lines, legend_below, save
 from costar_cli.figure_style import CUT, mark_cut
@@ -42,7 +43,7 @@ def plot_trajectories(examples: Sequence[Example], path: Path) -> Path:
             what = label_lines(_with_unit(example.outcome, example.unit), _SIDE_LETTERS)
             axes[0].set_ylabel(f"{label_lines(example.subject, _SIDE_LETTERS)}\n{what}", fontsize=8)
         for ax in grid[-1]:
-            ax.set_xlabel(label_lines(examples[-1].step.capitalize(), _TITLE_LETTERS))
+            ax.set_xlabel(label_lines(step_axis(examples[-1].step).capitalize(), _TITLE_LETTERS))
         legend_below(drawn, _legend([plan for example in examples for plan in example.plans], cut=cut))
         return save(drawn, path)
 

@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
+from costar_cli.config.time_step import steps_axis
 from costar_cli.evaluate.benchmark.contenders import REFERENCE
 from costar_cli.evaluate.benchmark.plots.layout import in_lines, title_of
 from costar_cli.evaluate.benchmark.report import BenchmarkReport
@@ -60,7 +61,7 @@ def plot_horizons(report: BenchmarkReport, path: Path) -> Path:
                     ax.set_visible(False)
                     continue
                 cut |= _draw(ax, panel, styles)
-                ax.set_xlabel(f"Horizon τ ({label_text(report.step, _LONGEST_LABEL)}s)")
+                ax.set_xlabel(f"Horizon τ ({label_text(steps_axis(report.step), _LONGEST_LABEL)})")
             for ax in axes[len(line) :]:
                 ax.set_visible(False)
             next(ax for ax in axes if ax.get_visible()).set_ylabel(_y_label(report))
