@@ -263,11 +263,13 @@ class Checkpoint:
     def _refuse(self, meta: Mapping[str, Any], *reasons: str) -> NoReturn:
         before = RunIdentity.from_json(meta)
         lines = [] if before is None else self._identity.differences(before)
+        flags = None if before is None else self._identity.flags_of(before)
+        had = f"`{flags}`" if flags else "those it had"
         unknown = "what differs is unknown: that run was begun by a version of costar that did not record its settings"
         raise MismatchError(
             "an interrupted run is here that had other inputs or settings",
             where=str(self._path),
-            fix="continue it with those it had, or add `--fresh` to start over (`--overwrite` in a benchmark)",
+            fix=f"continue it with {had}, or add `--fresh` to start over (`--overwrite` in a benchmark)",
             details=[*(lines or [unknown]), *reasons],
         )
 

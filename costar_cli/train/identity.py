@@ -9,6 +9,7 @@ from costar_cli import __version__
 __all__ = ["RunIdentity"]
 
 UNSET = "not set"
+FLAGGED = frozenset({"epochs", "members", "batch_size", "learning_rate", "patience", "seed"})  # flags of their own
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,15 @@ class RunIdentity:
             for name in _changed(before.settings, self.settings)
         ]
         return lines + ([f"costar: was {before.costar}, now {self.costar}"] if before.costar != self.costar else [])
+
+    def flags_of(self, before: Self) -> str | None:
+        """Return the flags that make this run the one before, None where flags alone do not."""
+        changed = _changed(before.settings, self.settings)
+        if not changed or (dict(before.inputs), before.costar) != (dict(self.inputs), self.costar):
+            return None
+        if any(name not in FLAGGED or before.settings.get(name) is None for name in changed):
+            return None
+        return " ".join(f"--{name.replace('_', '-')} {before.settings[name]}" for name in changed)
 
     def only_trains_longer(self, before: Self) -> bool:
         """Return whether nothing differs but that epochs, of one network or more, are more than before."""
