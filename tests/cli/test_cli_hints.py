@@ -56,7 +56,10 @@ def test_every_hint_of_a_pipeline_with_files_of_its_own_works_when_pasted(tmp_pa
     assert call(*words(adapt), *FEW).code == 0
     run = call(*words(evaluate), "--bootstrap", 0, "--no-plots", "--json")
     [other] = run.document["next"]  # an epoch taught the model less than the last value knows
-    assert other == f"costar finetune --workspace miss --config '{settings}' --method ridge --data cohort.h5"
+    assert (
+        other
+        == f"costar finetune --workspace miss --config '{settings}' --method ridge --preset quick --data cohort.h5"
+    )
     assert call(*words(other)).code == 0
     assert call("finetune", "--method", "last-value", "--data", "cohort.h5", "-o", "naive.h5").code == 0
     judge = ["evaluate", "-w", "miss", "-c", settings, "--data", "cohort.h5", "-o", "other.h5"]
