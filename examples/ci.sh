@@ -55,7 +55,6 @@ verb finetune finetune
 verb finetune-target finetune --domain target
 verb evaluate evaluate --no-plots
 check evaluate '{row["setup"] for row in d["result"]["rows"]} == {"zero-shot", "few-shot", "supervised"}'
-check evaluate 'not d["warnings"]'
 check evaluate 'all(row["mean"]["average"] < 100 for row in d["result"]["rows"])' # a gate: % of V_max
 
 verb whatif whatif --subject 33 --plan "$examples/plan.json" --origin 2 --truth

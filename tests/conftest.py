@@ -17,7 +17,8 @@ settings.register_profile(
 settings.register_profile("explore", deadline=None, max_examples=500, database=None, suppress_health_check=SLOW)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
 
-for variable in [name for name in os.environ if name.startswith("COSTAR_")]:
+# Settings of a developer's shell, and the width that test workers pretend to have, are none of the tests' business.
+for variable in [name for name in os.environ if name.startswith("COSTAR_") or name == "COLUMNS"]:
     del os.environ[variable]
 
 

@@ -25,7 +25,8 @@ def run_script(name: str, *args: object, cwd: Path, **settings: str) -> "subproc
 @pytest.mark.timeout(600)  # nine processes; seconds each on a free machine
 def test_the_ci_script_runs_every_verb_and_keeps_their_documents(tmp_path: Path) -> None:
     done = run_script("ci.sh", tmp_path / "out", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0, done.stderr
+    assert all(line.startswith("warning: ") for line in done.stderr.splitlines())  # toy models lose to the last value
     documents = {path.stem: json.loads(path.read_text()) for path in (tmp_path / "out").glob("*.json")}
     verbs = {document["verb"].split()[0] for document in documents.values()}
     assert verbs == {"simulate", "pretrain", "finetune", "evaluate", "whatif", "verify"}

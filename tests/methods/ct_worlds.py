@@ -43,7 +43,7 @@ def fit(
 ) -> tuple[Trained, TransformerModel]:
     """Fit a method of `SETTINGS` and read what it stored."""
     domain, settings = changes.pop("domain", "source"), changes.pop("settings", SETTINGS[name])
-    config = FinetuneConfig.model_validate({"epochs": 2, "members": 2, "seed": 5, **changes})
+    config = FinetuneConfig.model_validate({"epochs": 2, "members": 2, "seed": 5, "select_on": "own-loss", **changes})
     method = name.split(maxsplit=1)[0]
     trained = fit_method(dataset, method, settings, config, runtime=runtime, domain=domain, start=start)
     return trained, model_of(trained)

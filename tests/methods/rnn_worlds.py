@@ -80,7 +80,7 @@ def fit(
 ) -> tuple[Trained, RecurrentModel]:
     """Fit a method and read what it stored."""
     domain = changes.pop("domain", "source")
-    config = FinetuneConfig.model_validate({"epochs": 2, "members": 2, "seed": 5, **changes})
+    config = FinetuneConfig.model_validate({"epochs": 2, "members": 2, "seed": 5, "select_on": "own-loss", **changes})
     settings = settings or SETTINGS[method]
     trained = fit_method(dataset, method, settings, config, runtime=runtime, domain=domain, start=start)
     model = model_of(trained)

@@ -10,6 +10,7 @@ from costar_cli.config.models import FinetuneConfig
 from costar_cli.config.transformers import CtConfig, EdctConfig
 from costar_cli.errors import MismatchError
 from costar_cli.methods import METHODS
+from costar_cli.methods.base import LastStage
 from costar_cli.methods.transformers.model import TransformerModel
 from costar_cli.panel import Dataset
 from tests.fits import KilledError, die_at_step, fit_method
@@ -60,7 +61,7 @@ def test_same_seed_gives_the_same_numbers_and_another_seed_others(name, dataset,
 @pytest.mark.parametrize(("name", "steps"), [("ct", 5), ("ct-erm", 4), ("edct", 4), ("edct with confusion", 9)])
 def test_a_killed_run_continues_to_the_same_weights(name, steps, dataset, models, tmp_path: Path, monkeypatch):
     def run():
-        config = FinetuneConfig(epochs=2, members=2, seed=5)
+        config = FinetuneConfig(epochs=2, members=2, seed=5, select_on="own-loss")
         return fit_method(dataset, name.split()[0], SETTINGS[name], config, run_state=tmp_path / "run.h5")
 
     die_at_step(monkeypatch, steps)
@@ -79,7 +80,8 @@ def test_few_shot_starts_from_the_weights_of_the_source(name, dataset, models):
     fitting = METHODS[name.split()[0]].fit(
         type(world)(**{**world.__dict__, "start": start, "domain": "target", "dtype": torch.float32})
     )
-    stage = next(fitting)
+    first = next(fitting)
+    stage = first.stage if isinstance(first, LastStage) else first
     assert stage.name.endswith(" on target")
     prefix = "encoder." if name.startswith("edct") else ""
     for member in range(2):
@@ -88,13 +90,14 @@ def test_few_shot_starts_from_the_weights_of_the_source(name, dataset, models):
         assert all(torch.equal(v, params[k.removeprefix("mean.")]) for k, v in state.items() if k.startswith("mean."))
     if prefix:
         decoder = fitting.send({k.removeprefix(prefix): v for k, v in start.params.items() if k.startswith(prefix)})
-        params, _ = decoder.initial(1)
+        assert isinstance(decoder, LastStage)
+        params, _ = decoder.stage.initial(1)
         assert all(torch.equal(value, start.params["decoder." + key][1]) for key, value in params.items())
 
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_few_shot_adapts_every_network_to_the_target(name, dataset, models):
-    trained, adapted = fit(name, dataset, start=models[name], domain="target", members=1)
+    trained, adapted = fit(name, dataset, start=models[name], domain="target", members=1, epochs=6)
     assert [stage["name"][-10:] for stage in trained.meta["stages"]] == [" on target"] * len(trained.meta["stages"])
     assert adapted.members == 1
     moved = {key for key, value in adapted.params.items() if not torch.equal(value[0], models[name].params[key][0])}

@@ -8,6 +8,7 @@ from costar_cli.config.presets import preset_settings
 from costar_cli.config.transformers import EdctConfig
 from costar_cli.errors import DataError
 from costar_cli.methods import METHODS
+from costar_cli.methods.base import LastStage
 from costar_cli.methods.members import submodule
 from costar_cli.methods.transformers.edct import DecoderStage, EdctModel
 from costar_cli.methods.transformers.edct_network import EdctDecoder, EdctEncoder
@@ -116,7 +117,9 @@ def decoder_stage(dataset) -> DecoderStage:
     fitting = METHODS["edct"].fit(task(dataset, "edct", members=2))
     encoder = next(fitting)
     members = [encoder.initial(r)[0] for r in range(2)]
-    return fitting.send({n: torch.stack([m[n].double() for m in members]) for n in members[0]})
+    last = fitting.send({n: torch.stack([m[n].double() for m in members]) for n in members[0]})
+    assert isinstance(last, LastStage)
+    return last.stage
 
 
 def test_the_decoder_learns_from_every_origin_with_observed_outcomes(decoder_stage, dataset):

@@ -52,6 +52,7 @@ def trained(data: Dataset, method: str, *, epochs: int = 8, **changes: object) -
         members=1,
         hidden=32,
         encoder=EncoderConfig(width=8, heads=1),
+        select_on="own-loss",
     )
     settings = shortened(method, batch_size=32, learning_rate=0.01, dropout=0.0, **changes)
     return model_of(fit(data, method, settings, config=shared))

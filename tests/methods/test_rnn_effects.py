@@ -21,7 +21,7 @@ def data() -> Dataset:
 
 def effect_of_treating_throughout(data: Dataset, method: str, settings: Config | None = None) -> float:
     """Return the estimate, as a share of the truth: mean difference in the last outcome between always and never."""
-    config = FinetuneConfig(epochs=30, members=1)
+    config = FinetuneConfig(epochs=30, members=1, select_on="own-loss")
     model = model_of(fit(data, method, settings, config=config))
     part = Part("target", "test")
     queries, panel = data.queries[part]["sequence"], data.panels[part]

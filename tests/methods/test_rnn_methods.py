@@ -107,7 +107,7 @@ def test_few_shot_starts_from_the_source_weights(method, dataset, models):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_few_shot_moves_every_network(method, dataset, models):
-    _, target = fit(method, dataset, start=models[method], domain="target", epochs=3)
+    _, target = fit(method, dataset, start=models[method], domain="target", epochs=8)
     moved = {name.split(".")[0] for name, v in target.params.items() if not torch.equal(v, models[method].params[name])}
     assert moved == {name.split(".")[0] for name in target.params}
 
