@@ -3,6 +3,7 @@
 import torch
 
 from costar_cli.config.models import EncoderConfig, FinetuneConfig, PretrainConfig, RuntimeConfig, TumorConfig
+from costar_cli.datasets.tumor import simulate_tumor
 from costar_cli.methods.base import Stage
 from costar_cli.methods.costar.model import CostarModel
 from costar_cli.methods.costar.pretraining import PretrainStage
@@ -10,7 +11,6 @@ from costar_cli.methods.costar.supervised import SupervisedStage
 from costar_cli.methods.members import stack_members
 from costar_cli.panel import Dataset, Scaler
 from costar_cli.panel.tensors import PanelTensors
-from costar_cli.panel.tumor import simulate_tumor
 from costar_cli.reporting import NullReporter
 from costar_cli.train.group import GroupState
 from costar_cli.train.loop import training_step

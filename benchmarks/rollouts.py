@@ -28,11 +28,11 @@ from benchmarks.measure import Figure, Measured, interleaved, run
 from costar_cli.artifact import Artifact
 from costar_cli.config.baselines import METHOD_SETTINGS
 from costar_cli.config.models import FinetuneConfig, RuntimeConfig, TumorConfig
+from costar_cli.datasets.tumor import simulate_tumor
 from costar_cli.evaluate.published import display_name
 from costar_cli.methods import METHODS, FittedModel
 from costar_cli.methods.base import EncodesOnce
 from costar_cli.panel import Dataset, Panel, Part, Queries
-from costar_cli.panel.tumor import simulate_tumor
 from costar_cli.reporting import NullReporter
 from costar_cli.train import RunIdentity, finetune
 

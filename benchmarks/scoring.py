@@ -31,6 +31,7 @@ from benchmarks.cohort import untrained_model
 from benchmarks.literal_costar import LiteralEncoder
 from benchmarks.measure import Figure, Measured, Timing, interleaved, run, run_child
 from costar_cli.config.models import TumorConfig
+from costar_cli.datasets.tumor import simulate_tumor
 from costar_cli.methods.costar.encode import encode_panel
 from costar_cli.methods.costar.encoder import CostarEncoder
 from costar_cli.methods.costar.heads import outcome_head
@@ -38,7 +39,6 @@ from costar_cli.methods.costar.model import CostarModel
 from costar_cli.methods.members import submodule
 from costar_cli.panel import Dataset, Panel, Part, Queries
 from costar_cli.panel.tensors import PanelTensors
-from costar_cli.panel.tumor import simulate_tumor
 from costar_cli.reporting import NullReporter
 
 __all__ = ["even_batches", "literal_encoder", "main", "re_encode", "score_all"]

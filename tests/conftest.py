@@ -41,6 +41,6 @@ def tumor_config() -> TumorConfig:
 @pytest.fixture(scope="session")
 def tumor_dataset(tumor_config: TumorConfig) -> Dataset:
     """The data set of `tumor_config`, in memory; do not change its arrays."""
-    from costar_cli.panel.tumor import simulate_tumor
+    from costar_cli.datasets.tumor import simulate_tumor
 
     return simulate_tumor(tumor_config, NullReporter())

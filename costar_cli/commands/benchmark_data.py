@@ -28,25 +28,25 @@ class Simulated:
 
 
 def _tumor(config: Any, reporter: Reporter) -> "Dataset":  # noqa: ANN401 - each data set has its own settings
-    from costar_cli.panel.tumor import simulate_tumor
+    from costar_cli.datasets.tumor import simulate_tumor
 
     return simulate_tumor(config, reporter)
 
 
 def _mimic(config: Any, reporter: Reporter) -> "Dataset":  # noqa: ANN401
-    from costar_cli.panel.mimic import simulate_mimic
+    from costar_cli.datasets.icu.semi_synthetic import simulate_mimic
 
     return simulate_mimic(config, reporter)
 
 
 def _m5(config: Any, reporter: Reporter) -> "Dataset":  # noqa: ANN401
-    from costar_cli.panel.m5 import simulate_m5
+    from costar_cli.datasets.retail.m5 import simulate_m5
 
     return simulate_m5(config, reporter)
 
 
 def _linear(config: Any, reporter: Reporter) -> "Dataset":  # noqa: ANN401
-    from costar_cli.panel.linear_gaussian import simulate_linear
+    from costar_cli.datasets.linear import simulate_linear
 
     return simulate_linear(config, reporter)
 

@@ -38,7 +38,7 @@ def run_report(out: Output, file: Path, target: Path, *, overwrite: bool) -> dic
 
 def run_export(out: Output, file: Path, folder: Path, form: FormatName, *, overwrite: bool) -> list[str]:
     """Write a data set as tables with a schema that reads them back; return the paths."""
-    from costar_cli.panel.tables.export import export_dataset
+    from costar_cli.datasets.table.export import export_dataset
 
     paths = export_dataset(_dataset(file, queries=True), folder, form, overwrite=overwrite)
     for path in paths:

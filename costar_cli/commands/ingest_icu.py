@@ -82,7 +82,7 @@ def mimic(
     digests = read_extract_digest(session, file)
 
     def build() -> "Dataset":
-        from costar_cli.panel.mimic_factual import ingest_mimic
+        from costar_cli.datasets.icu.factual import ingest_mimic
 
         return ingest_mimic(chosen, file, session.reporter)
 

@@ -71,12 +71,12 @@ def m5(
     flags: Flags = {M5Config: {**domains, **items, "horizon": horizon, "seed": seed}}
     session = open_session(ctx, flags, workspace=workspace, json=json, quiet=quiet, preset=preset, config=config)
     chosen = session.settings[M5Config]
-    from costar_cli.panel.m5_tables import m5_files
+    from costar_cli.datasets.retail.files import m5_files
 
     digests = read_inputs(session, m5_files(folder))
 
     def build() -> "Dataset":
-        from costar_cli.panel.m5 import ingest_m5
+        from costar_cli.datasets.retail.m5 import ingest_m5
 
         return ingest_m5(chosen, folder, session.reporter)
 

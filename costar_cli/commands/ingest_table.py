@@ -22,8 +22,8 @@ from costar_cli.workspace import DEFAULT_WORKSPACE
 
 if TYPE_CHECKING:
     from costar_cli.config.table import TableSchema
+    from costar_cli.datasets.table import TableInputs
     from costar_cli.panel import Dataset
-    from costar_cli.panel.tables import TableInputs
 
 __all__ = ["table"]
 
@@ -70,7 +70,7 @@ def table(
     if seed is not None and not 0 <= seed < 2**63:
         raise UsageError(f"{seed} is no seed", where="--seed", fix="give a whole number from 0 on")
     from costar_cli.config.table_file import read_schema
-    from costar_cli.panel.tables import TableInputs
+    from costar_cli.datasets.table import TableInputs
 
     parsed = read_schema(schema, accept_guesses=accept_guesses)
     _ingest(session, TableInputs(files, statics, queries), schema, parsed, seed, out, overwrite=overwrite)
@@ -86,13 +86,13 @@ def _ingest(
     *,
     overwrite: bool,
 ) -> None:
-    from costar_cli.panel.tables import table_config
+    from costar_cli.datasets.table import table_config
 
     session.out.read("schema", schema_path, kind="toml")
     digests = _digests(session, inputs)
 
     def build() -> "Dataset":
-        from costar_cli.panel.tables import ingest_table
+        from costar_cli.datasets.table import ingest_table
 
         return ingest_table(inputs, schema, session.reporter, seed=seed)
 
@@ -101,7 +101,7 @@ def _ingest(
 
 def _digests(session: Session, inputs: "TableInputs") -> dict[str, str]:
     """Return the digest of each input file, and say that it is read."""
-    from costar_cli.panel.tables import check_path
+    from costar_cli.datasets.table import check_path
 
     named = {"table" if i == 0 else f"table-{i + 1}": path for i, path in enumerate(inputs.tables)}
     named |= {role: path for role, path in (("statics", inputs.statics), ("queries", inputs.queries)) if path}
@@ -118,7 +118,7 @@ def _init(session: Session, files: list[Path], statics: Path | None, path: Path,
     if not path.parent.is_dir():
         raise StorageError("the folder does not exist", where=str(path.parent), fix=f"`mkdir -p {path.parent}`")
     from costar_cli.artifact import write_bytes
-    from costar_cli.panel.tables.guess import guess_schema
+    from costar_cli.datasets.table.guess import guess_schema
 
     guessed = guess_schema(files, statics)
     write_bytes(path, guessed.text.encode())

@@ -86,7 +86,7 @@ def tumor(
     chosen = session.settings[TumorConfig]
 
     def build() -> "Dataset":
-        from costar_cli.panel.tumor import simulate_tumor
+        from costar_cli.datasets.tumor import simulate_tumor
 
         return simulate_tumor(chosen, session.reporter)
 

@@ -117,17 +117,17 @@ def mimic(
 
     @cache
     def cohort() -> "IcuCohort":
-        from costar_cli.panel.icu import embedded_cohort
+        from costar_cli.datasets.icu import embedded_cohort
 
         return embedded_cohort(chosen, session.reporter)
 
     def build() -> "Dataset":
-        from costar_cli.panel.icu import IcuTable
-        from costar_cli.panel.mimic import simulate_mimic
+        from costar_cli.datasets.icu import IcuTable
+        from costar_cli.datasets.icu.semi_synthetic import simulate_mimic
 
         if mimic_extract is None:
             return simulate_mimic(chosen, session.reporter, IcuTable.of_cohort(cohort()))
-        from costar_cli.panel.mimic_extract import read_extract
+        from costar_cli.datasets.icu.extract import read_extract
 
         return simulate_mimic(chosen, session.reporter, read_extract(mimic_extract, session.reporter))
 
@@ -137,7 +137,7 @@ def mimic(
 
 
 def _export(session: Session, path: Path, cohort: "Callable[[], IcuCohort]", *, overwrite: bool) -> None:
-    from costar_cli.panel.mimic_extract import check_extract_path, write_extract
+    from costar_cli.datasets.icu.extract import check_extract_path, write_extract
 
     check_extract_path(path, overwrite=overwrite)
     write_extract(path, cohort(), session.reporter)

@@ -54,7 +54,7 @@ def linear(
     chosen = session.settings[LinearGaussianConfig]
 
     def build() -> "Dataset":
-        from costar_cli.panel.linear_gaussian import simulate_linear
+        from costar_cli.datasets.linear import simulate_linear
 
         return simulate_linear(chosen, session.reporter)
 

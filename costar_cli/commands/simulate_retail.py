@@ -92,17 +92,17 @@ def m5(
 
     @cache
     def world() -> "RetailWorld":
-        from costar_cli.panel.m5 import simulate_world
+        from costar_cli.datasets.retail.m5 import simulate_world
 
         return simulate_world(chosen, session.reporter)
 
     def build() -> "Dataset":
-        from costar_cli.panel.m5 import retail_dataset
+        from costar_cli.datasets.retail.m5 import retail_dataset
 
         return retail_dataset(world(), chosen, session.reporter)
 
     if export is not None:
-        from costar_cli.panel.m5_export import check_export, export_csv
+        from costar_cli.datasets.retail.export import check_export, export_csv
 
         check_export(export, overwrite=overwrite)
         for path in export_csv(world(), export):

@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from costar_cli.datasets.icu.truth import mimic_truth
+from costar_cli.datasets.linear import linear_gaussian_truth
+from costar_cli.datasets.retail.truth import m5_truth
+from costar_cli.datasets.tumor import tumor_truth
 from costar_cli.errors import UsageError
 from costar_cli.panel import Dataset, Location, Part
-from costar_cli.panel.linear_gaussian import linear_gaussian_truth
-from costar_cli.panel.m5_truth import m5_truth
-from costar_cli.panel.mimic_truth import mimic_truth
-from costar_cli.panel.tumor import tumor_truth
 from costar_cli.whatif.plan import TreatmentPlan
 
 __all__ = ["SIMULATORS", "Simulator", "true_outcomes"]

@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from costar_cli.config.models import EncoderConfig, FinetuneConfig, PretrainConfig, RuntimeConfig, TumorConfig
+from costar_cli.datasets.tumor import simulate_tumor
 from costar_cli.methods.base import Stage
 from costar_cli.methods.costar.pretraining import PretrainStage
 from costar_cli.methods.costar.supervised import SupervisedStage
 from costar_cli.panel import Scaler
 from costar_cli.panel.tensors import PanelTensors
-from costar_cli.panel.tumor import simulate_tumor
 from costar_cli.reporting import NullReporter
 from costar_cli.train import Runtime
 from costar_cli.train.group import GroupState

@@ -11,11 +11,11 @@ from costar_cli.artifact import Artifact
 from costar_cli.config.baselines import METHOD_SETTINGS
 from costar_cli.config.linear_gaussian import LinearGaussianConfig
 from costar_cli.config.models import Config, EncoderConfig, FinetuneConfig, RuntimeConfig, TumorConfig
+from costar_cli.datasets.linear import simulate_linear
+from costar_cli.datasets.tumor import simulate_tumor
 from costar_cli.methods import METHODS, FittedModel
 from costar_cli.methods.base import Method
 from costar_cli.panel import Dataset, Panel, Queries
-from costar_cli.panel.linear_gaussian import simulate_linear
-from costar_cli.panel.tumor import simulate_tumor
 from costar_cli.reporting import NullReporter
 from costar_cli.train import RunIdentity, Trained, finetune
 from tests.methods.linear_worlds import random_dataset

@@ -4,9 +4,9 @@ import numpy as np
 
 from costar_cli.config.linear_gaussian import LinearGaussianConfig
 from costar_cli.config.models import Config, FinetuneConfig
+from costar_cli.datasets.linear import simulate_linear
 from costar_cli.methods import FittedModel
 from costar_cli.panel import Dataset, Panel, PanelSchema, Part, Queries, TreatmentEncoding, Variable
-from costar_cli.panel.linear_gaussian import simulate_linear
 from costar_cli.reporting import NullReporter
 from costar_cli.train import Trained
 from tests.fits import fit_method, model_of

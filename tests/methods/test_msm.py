@@ -9,6 +9,7 @@ import pytest
 
 from costar_cli.artifact import write_artifact
 from costar_cli.config.linear import MsmConfig
+from costar_cli.datasets.tumor import TUMOR_SCHEMA
 from costar_cli.errors import DataError, UsageError
 from costar_cli.methods import load_model
 from costar_cli.methods.msm import LagFeatures, binary_treatments
@@ -20,7 +21,6 @@ from costar_cli.methods.treatment_models import (
     fit_logistic,
 )
 from costar_cli.panel import Dataset, Panel, Part, Queries, Scaler
-from costar_cli.panel.tumor import TUMOR_SCHEMA
 from tests.methods.linear_worlds import answer, fit, linear_data, model_of, random_dataset, random_queries
 
 UNCLIPPED = MsmConfig(clip=0, plan="steps")

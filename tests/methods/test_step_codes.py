@@ -9,10 +9,10 @@ import torch
 from costar_cli.config.linear_gaussian import LinearGaussianConfig
 from costar_cli.config.models import FinetuneConfig, TumorConfig
 from costar_cli.config.resolve import resolve
+from costar_cli.datasets.linear import simulate_linear
+from costar_cli.datasets.tumor import simulate_tumor
 from costar_cli.methods.costar.predictor import OutcomePredictor, SteppedPredictor
 from costar_cli.panel import Dataset, Queries
-from costar_cli.panel.linear_gaussian import simulate_linear
-from costar_cli.panel.tumor import simulate_tumor
 from costar_cli.reporting import NullReporter
 from tests.train.worlds import as_model, run_finetune
 

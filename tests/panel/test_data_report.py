@@ -11,11 +11,11 @@ import pytest
 from costar_cli.config.models import TumorConfig
 from costar_cli.datareport import report_page, report_tables
 from costar_cli.datareport.charts import draw_treatments
+from costar_cli.datasets.tumor import simulate_tumor
 from costar_cli.panel import Dataset, Part, Variable
 from costar_cli.panel.report import describe_dataset
-from costar_cli.panel.tumor import simulate_tumor
 from costar_cli.reporting import NullReporter
-from tests.panel.table_worlds import ingest, make_schema, ward
+from tests.datasets.table_worlds import ingest, make_schema, ward
 
 
 @pytest.fixture

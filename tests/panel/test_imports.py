@@ -12,12 +12,12 @@ import pytest
         ("costar_cli.panel", ["polars", "torch", "h5py", "pandas", "simulators"]),
         ("costar_cli.panel.check", ["polars", "torch", "h5py", "pandas", "simulators"]),
         ("costar_cli.panel.store", ["polars", "torch", "pandas", "simulators"]),
-        ("costar_cli.panel.tumor", ["polars", "torch", "h5py", "pandas"]),
-        ("costar_cli.panel.mimic", ["polars", "torch", "h5py", "pandas", "tables"]),
-        ("costar_cli.panel.mimic_extract", ["polars", "torch", "h5py", "pandas", "tables"]),
+        ("costar_cli.datasets.tumor", ["polars", "torch", "h5py", "pandas"]),
+        ("costar_cli.datasets.icu.semi_synthetic", ["polars", "torch", "h5py", "pandas", "tables"]),
+        ("costar_cli.datasets.icu.extract", ["polars", "torch", "h5py", "pandas", "tables"]),
         ("costar_cli.panel.report", ["polars", "torch", "h5py", "pandas", "simulators", "matplotlib"]),
         ("costar_cli.datareport", ["polars", "torch", "h5py", "pandas", "simulators", "matplotlib"]),
-        ("costar_cli.panel.tables", ["torch", "h5py", "pandas", "simulators"]),
+        ("costar_cli.datasets.table", ["torch", "h5py", "pandas", "simulators"]),
     ],
 )
 def test_module_leaves_unneeded_libraries_out(module: str, absent: list[str]):

@@ -6,12 +6,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from costar_cli.datasets.table.treatments import guessed_levels
 from costar_cli.errors import CostarError, UsageError
 from costar_cli.panel import TreatmentEncoding
 from costar_cli.panel.levels import find_level, is_switch
-from costar_cli.panel.tables.treatments import guessed_levels
 from costar_cli.whatif import parse_plans
-from tests.panel.table_worlds import ingest, make_schema, of, problems, ward
+from tests.datasets.table_worlds import ingest, make_schema, of, problems, ward
 
 DOSES = ("0", "2", "4")
 OFF_ON = ("off", "on")

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from costar_cli.artifact import read_artifact
 from costar_cli.config.table_file import read_schema
 from costar_cli.datareport.tables import report_tables
+from costar_cli.datasets.table import TableInputs, ingest_table
+from costar_cli.datasets.table.export import dataset_to_frame, export_dataset
 from costar_cli.errors import ArtifactError, DataError
 from costar_cli.evaluate.score import TestPart, score
 from costar_cli.methods.naive import LastValue
@@ -20,12 +22,10 @@ from costar_cli.panel.invariants import panel_problems
 from costar_cli.panel.report import describe_dataset
 from costar_cli.panel.rolling import rolling_origin
 from costar_cli.panel.store import read_dataset, write_dataset
-from costar_cli.panel.tables import TableInputs, ingest_table
-from costar_cli.panel.tables.export import dataset_to_frame, export_dataset
 from costar_cli.panel.tensors import PanelTensors
 from costar_cli.reporting import NullReporter
+from tests.datasets.table_worlds import assert_same_dataset
 from tests.methods.linear_worlds import random_dataset
-from tests.panel.table_worlds import assert_same_dataset
 
 TRAIN, VAL, TEST = Part("source", "train"), Part("source", "val"), Part("source", "test")
 

@@ -8,9 +8,9 @@ import pytest
 from whatif_worlds import LinearModel
 
 from costar_cli.config.models import TumorConfig
+from costar_cli.datasets.tumor import simulate_tumor
 from costar_cli.errors import UsageError
 from costar_cli.panel import Part
-from costar_cli.panel.tumor import simulate_tumor
 from costar_cli.reporting import NullReporter
 from costar_cli.whatif import PlanRequest, TreatmentPlan, estimate_outcomes, parse_plans
 

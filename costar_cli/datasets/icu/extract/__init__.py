@@ -1,0 +1,11 @@
+"""Files of MIMIC-Extract (`all_hourly_data.h5`), read and written with pandas and PyTables (spec ICU-1).
+
+The one adapter that lets others unpickle: pandas stores texts in such files as pickled objects, and PyTables loads
+them. Only files that one trusts may be read.
+"""
+
+from costar_cli.datasets.icu.extract.read import read_extract
+from costar_cli.datasets.icu.extract.store import require_pytables
+from costar_cli.datasets.icu.extract.write import check_extract_path, write_extract
+
+__all__ = ["check_extract_path", "read_extract", "require_pytables", "write_extract"]

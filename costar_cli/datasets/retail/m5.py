@@ -1,0 +1,169 @@
+"""M5 as a data set: the Kaggle files, or the embedded retail world with its counterfactuals (spec RETAIL-1 to 10)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.config.retail import M5Config, RetailConfig
+from costar_cli.datasets.retail.queries import counterfactual_queries
+from costar_cli.datasets.retail.sequences import YearSequences, fitted_edges, m5_schema, sequence_panel
+from costar_cli.datasets.retail.splits import split_items
+from costar_cli.datasets.retail.truth import PlanAnswers, WorldSeed
+from costar_cli.datasets.retail.weekly import CATEGORY_IDS, WeeklySales
+from costar_cli.panel.dataset import Dataset, Part
+from costar_cli.panel.findings import counted
+from costar_cli.panel.panel import Panel
+from costar_cli.panel.queries import Queries
+from costar_cli.panel.rolling import rolling_origin
+from costar_cli.reporting import Reporter
+from simulators.retail import PRICE_EDGES, PriceClasses, RetailWorld, simulate_retail
+
+__all__ = ["RetailParts", "ingest_m5", "retail_dataset", "simulate_m5", "simulate_world"]
+
+Ints = NDArray[np.int64]
+
+NAME = "m5"
+ASKED = 2  # purpose of a domain's stream, after those of the splits
+
+
+def ingest_m5(config: M5Config, folder: Path, reporter: Reporter) -> Dataset:
+    """Read the files of a folder, with factual rolling-origin queries on both test parts.
+
+    Raises:
+        DataError: the files cannot be used; the message names the place.
+    """
+    from costar_cli.datasets.retail.files import read_m5_tables  # noqa: PLC0415 - polars, which simulations do without
+
+    retail = RetailParts.of(read_m5_tables(folder, reporter), config, reporter)
+    panels = retail.panels(reporter)
+    facts = {"embedded": False, "weekly_prices": int(np.isfinite(retail.sales.price).sum())}
+    return retail.dataset(config, panels, _factual(panels, config.horizon), {}, facts)
+
+
+def simulate_m5(config: RetailConfig, reporter: Reporter) -> Dataset:
+    """Simulate the retail world; the same panel as writing its files and ingesting them, and counterfactual queries."""
+    return retail_dataset(simulate_world(config, reporter), config, reporter)
+
+
+def simulate_world(config: RetailConfig, reporter: Reporter) -> RetailWorld:
+    """Simulate prices and sales of the embedded catalogue."""
+    with reporter.task("simulate prices and sales", unit="item") as task:
+        done = 0
+
+        def advance(items: int, _: int) -> None:
+            nonlocal done
+            task.advance(items - done)
+            done = items
+
+        return simulate_retail(config.seed, scale=config.scale, confounding=config.confounding, progress=advance)
+
+
+def retail_dataset(world: RetailWorld, config: RetailConfig, reporter: Reporter) -> Dataset:
+    """Return the data set of a simulated world: factual and counterfactual queries, and what makes the world again."""
+    retail = RetailParts.of(WeeklySales.of_world(world), config, reporter)
+    panels = retail.panels(reporter)
+    queries = _factual(panels, config.horizon)
+    seed = WorldSeed(
+        seed=config.seed,
+        confounding=config.confounding,
+        edges=tuple(retail.classes.edges.tolist()),
+        change=tuple(retail.classes.change[:-1].tolist()),
+    )
+    with reporter.task("ask the simulator", total=len(queries), unit="part") as task:
+        for number, part in enumerate(queries):
+            rng = np.random.default_rng(np.random.SeedSequence(config.seed, spawn_key=(number, ASKED)))
+            answers = PlanAnswers(world, retail.classes, *retail.series(world, part))
+            queries[part] |= counterfactual_queries(panels[part], answers, config, rng, usable=len(seed.change))
+            task.advance()
+    truth = {part: retail.places(world, part) for part in panels}
+    return retail.dataset(config, panels, queries, truth, {"embedded": True, "world": seed.model_dump(mode="json")})
+
+
+@dataclass(frozen=True, slots=True)
+class RetailParts:
+    """Sales, their sequences, which of these are in each part, and the price classes of the treatment."""
+
+    sales: WeeklySales
+    sequences: YearSequences
+    chosen: Mapping[Part, Ints]
+    classes: PriceClasses
+
+    @classmethod
+    def of(cls, sales: WeeklySales, config: M5Config, reporter: Reporter) -> "RetailParts":
+        """Cut, split and classify.
+
+        A class stands for the median change in it, of all sequences of the two categories.
+        """
+        sequences = YearSequences.of(sales)
+        item = sales.item[sequences.row]
+        items = split_items(sales, np.unique(item), config)
+        chosen = {part: np.flatnonzero(np.isin(item, of_part)) for part, of_part in items.items()}
+        train = sequences.change[chosen[Part("source", "train")]]
+        edges = fitted_edges(train) if config.edges == "fit" else np.array(PRICE_EDGES)
+        categories = [CATEGORY_IDS.index(name) for name in (config.source_category, config.target_category)]
+        both = sequences.change[np.isin(sales.category[item], categories)]
+        counts = ", ".join(f"{part} {len(of_part):,}" for part, of_part in items.items())
+        reporter.note(f"items of {config.source_category} (source) and {config.target_category} (target): {counts}")
+        _warn(sales, sequences.take(np.concatenate(list(chosen.values()))), edges, reporter)
+        return cls(sales, sequences, chosen, PriceClasses.of(both, edges))
+
+    def panels(self, reporter: Reporter) -> dict[Part, Panel]:
+        """Return the panel of every part; a sequence's number is its place among all, whatever the limits."""
+        panels = {}
+        with reporter.task("make the panels", total=len(self.chosen), unit="part") as task:
+            for part, chosen in self.chosen.items():
+                panels[part] = sequence_panel(self.sales, self.sequences.take(chosen), self.classes, chosen)
+                task.advance()
+        return panels
+
+    def dataset(
+        self,
+        config: M5Config,
+        panels: Mapping[Part, Panel],
+        queries: Mapping[Part, Mapping[str, Queries]],
+        truth: Mapping[Part, Mapping[str, NDArray[np.generic]]],
+        facts: Mapping[str, Any],
+    ) -> Dataset:
+        """Put everything together; settings, counts of items and the classes' edges are kept with it."""
+        counts = {
+            str(part): len(np.unique(self.sales.item[self.sequences.row[of]])) for part, of in self.chosen.items()
+        }
+        edges = self.classes.edges.tolist()
+        kept = {**config.model_dump(mode="json"), **facts, "items": counts, "price_edges": edges}
+        return Dataset(NAME, m5_schema(self.classes.edges), config.horizon, panels, queries, truth, kept)
+
+    def series(self, world: RetailWorld, part: Part) -> tuple[Ints, Ints]:
+        """Return the world's item-store of each subject, and the week in which it begins."""
+        row = self.sequences.row[self.chosen[part]]
+        item = np.argsort(world.catalogue.item_id, kind="stable")[self.sales.item[row]]
+        store = np.argsort(world.catalogue.store_id, kind="stable")[self.sales.store[row]]
+        return item * world.catalogue.n_stores + store, self.sequences.first[self.chosen[part]]
+
+    def places(self, world: RetailWorld, part: Part) -> dict[str, NDArray[np.generic]]:
+        """Return what names each subject's series in any world with the same seed."""
+        item_store, first = self.series(world, part)
+        item, store = np.divmod(item_store, world.catalogue.n_stores)
+        department, number = world.catalogue.department[item], world.catalogue.number[item]
+        return {"department": department, "number": number, "store": store, "first_week": first}
+
+
+def _factual(panels: Mapping[Part, Panel], horizon: int) -> dict[Part, dict[str, Queries]]:
+    asked = {part: rolling_origin(panel, horizon) for part, panel in panels.items() if part.split == "test"}
+    return {part: {"rolling_origin": queries} for part, queries in asked.items() if queries is not None}
+
+
+def _warn(sales: WeeklySales, used: YearSequences, edges: NDArray[np.float64], reporter: Reporter) -> None:
+    """Warn of what had to be assumed."""
+    if n := int(((used.change < edges[0]) | (used.change > edges[-1])).sum()):
+        reporter.warn(
+            f"{counted(n, 'week')} with a price change beyond {edges[0]:+.1%} or {edges[-1]:+.1%} count as unchanged"
+        )
+    if n := int((used.first + used.length == len(sales.weeks)).sum()):
+        reporter.warn(
+            f"{counted(n, 'sequence')} to the calendar's last week: the week after is taken to have "
+            "no events and average SNAP days"
+        )

@@ -1,0 +1,180 @@
+"""What would have been sold at other prices: the simulated world's answers for subjects of the retail panel."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from costar_cli.datasets.asked_plans import AskedPlans
+from costar_cli.datasets.retail.weekly import STORE_IDS
+from costar_cli.errors import DataError, UsageError
+from costar_cli.panel.dataset import Dataset, Part
+from simulators.retail import (
+    DEPARTMENTS,
+    Confounding,
+    PriceClasses,
+    RetailWorld,
+    catalogue_of,
+    counterfactual_weekly_sales,
+    simulate_retail,
+)
+
+__all__ = ["PlanAnswers", "WorldSeed", "m5_truth"]
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+WHERE = ("department", "number", "store", "first_week")  # the truth stored per subject: where its series is
+
+
+class WorldSeed(BaseModel):
+    """All that makes a simulated world again, and what its price classes stand for; kept in `Dataset.config`.
+
+    `change` is the relative price change of every class that a plan may name; the one-hot code has one more.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    seed: int = Field(ge=0, lt=2**63)
+    confounding: Confounding
+    edges: tuple[float, ...]
+    change: tuple[float, ...]
+
+    @property
+    def classes(self) -> PriceClasses:
+        """Return the classes as the simulator takes them."""
+        return PriceClasses(np.array(self.edges), np.array([*self.change, np.nan]))
+
+    def simulate(self, department: Ints, number: Ints) -> RetailWorld:
+        """Simulate some items; their series are those that they have in the whole world."""
+        return simulate_retail(self.seed, confounding=self.confounding, catalogue=catalogue_of(department, number))
+
+
+@dataclass(frozen=True, slots=True)
+class PlanAnswers:
+    """The units that N subjects would have sold under plans, in a simulated world.
+
+    A plan's class means the price that the week really had, where it had that class, and else what the class stands
+    for; both against the price of the subject's first week, also beyond the end of its year.
+
+    `item_store [N]` and `first [N]` say which series a subject is and in which week it begins.
+    """
+
+    world: RetailWorld
+    classes: PriceClasses
+    item_store: Ints
+    first: Ints
+
+    def __call__(self, row_Q: Ints, origin_Q: Ints, plan_QH: Ints) -> Floats:
+        """Return the units `[Q,tau]` sold in the weeks after the origins.
+
+        Raises:
+            UsageError: a class that no price has, or weeks beyond the simulated ones.
+        """
+        item_store, first = self.item_store[row_Q][:, None], self.first[row_Q][:, None]
+        week = first + origin_Q[:, None] + 1 + np.arange(plan_QH.shape[1])
+        if plan_QH.size and plan_QH.max() > len(self.classes) - 2:
+            raise UsageError("no price belongs to the class `unused`, so there is no truth of it", fix="name another")
+        n_weeks = self.world.calendar.n_weeks
+        if week.size and week.max() >= n_weeks:
+            raise UsageError("the simulated weeks end before the plan does", fix="give a shorter plan")
+        change = self._change(item_store, first, week, plan_QH)
+        return counterfactual_weekly_sales(self.world, item_store, week, change).astype(np.float64)
+
+    def _change(self, item_store: Ints, first: Ints, week: Ints, plan: Ints) -> Floats:
+        """Return the price changes of a plan against the first weeks of the weeks' own years."""
+        world, n_stores = self.world, self.world.catalogue.n_stores
+        item, store = np.divmod(item_store, n_stores)
+        paid, own = world.price[item, store, first], world.reference_price(item, store, week)
+        asked = (world.price[item, store, week] - paid) / paid
+        change = np.where(self.classes.classify(asked) == plan, asked, self.classes.change[plan])
+        return np.asarray(np.where(paid == own, change, paid * (1.0 + change) / own - 1.0))
+
+
+def m5_truth(
+    dataset: Dataset, part: Part, row: int | ArrayLike, origin: int | ArrayLike, plan_values: ArrayLike
+) -> Floats:
+    """Return the units that would have been sold in each week of plans, had they been followed from their origins.
+
+    The items are simulated again from the seed, which takes milliseconds for a few, and compared with what the data set
+    says they sold. Stored answers are met exactly.
+
+    Args:
+        dataset: a simulated retail data set, read with its truth.
+        part: the part of the subjects.
+        row: rows of the part's panel, one or `[Q]`.
+        origin: steps at which the plans start, one or `[Q]`.
+        plan_values: price classes, `[tau,1]` or `[Q,tau,1]`.
+
+    Returns:
+        Units per week, `[tau]` for one plan of one subject, else `[Q,tau]`.
+
+    Raises:
+        UsageError: the data set has no truth of this part, or a subject, origin or plan is outside what it covers.
+        DataError: the simulation no longer gives the series of the data set.
+    """
+    asked = AskedPlans.of(row, origin, np.asarray(plan_values, dtype=np.int64)[..., 0], plan_axes=1)
+    length = dataset.panels[part].length
+    asked.check_rows(length, part)
+    asked.check_origins(length)
+    rows, local_Q = np.unique(asked.row_Q, return_inverse=True)
+    answers = _simulated_again(dataset, part, rows)
+    return asked.shaped(answers(local_Q, asked.origin_Q, asked.plan_QH))
+
+
+def _simulated_again(dataset: Dataset, part: Part, rows: Ints) -> PlanAnswers:
+    """Return the answers for some subjects of a part, after a look whether their series are still the same."""
+    seed, place = _seed(dataset, part), dataset.truth[part]
+    department, number, store, first = (np.asarray(place[name], dtype=np.int64)[rows] for name in WHERE)
+    items, item = np.unique(np.stack([department, number]), axis=1, return_inverse=True)
+    world = seed.simulate(items[0], items[1])
+    answers = PlanAnswers(world, seed.classes, item.ravel() * world.catalogue.n_stores + store, first)
+    panel = dataset.panels[part].take(rows)
+    step = np.arange(1, panel.n_steps)
+    row, ahead = np.nonzero(step < panel.length[:, None])
+    given = panel.treatments[row, ahead].argmax(axis=-1)
+    try:
+        odd = answers(row, ahead, given[:, None])[:, 0] != panel.outcomes[row, ahead + 1, 0]
+    except ValueError:  # weeks before an item's launch
+        odd = np.ones(len(row), dtype=np.bool_)
+    if odd.any():
+        raise DataError(
+            f"simulated again, {panel.names[int(row[odd][0])]} sells otherwise than the data set says",
+            where=f"{part}, truth",
+            fix="make the data set again: it comes from another version of costar or numpy",
+        )
+    return answers
+
+
+def _seed(dataset: Dataset, part: Part) -> WorldSeed:
+    """Return what makes the world again.
+
+    Raises:
+        UsageError: the data set has no truth of this part.
+        DataError: its truth is not what costar writes.
+    """
+    place: Any = dataset.truth.get(part, {})
+    if set(place) != set(WHERE) or "world" not in dataset.config:
+        raise UsageError(
+            f"there is no simulated truth of {part} in this data set",
+            where="--truth",
+            fix="ask without it, or use a data set from `costar simulate m5`",
+        )
+    try:
+        seed = WorldSeed.model_validate(dataset.config["world"])
+        most = max(department.n_items for department in DEPARTMENTS)
+        bounds = _bounds(len(DEPARTMENTS) - 1, most, len(STORE_IDS) - 1)
+        if len(seed.change) != len(seed.edges) or len(seed.edges) < 2:
+            raise ValueError("classes do not fit their edges")
+        if any(((place[name] < low) | (place[name] > high)).any() for name, (low, high) in bounds.items()):
+            raise ValueError("items or stores that do not exist")
+    except (ValidationError, ValueError) as error:
+        problem = f"the truth of {part} is not as costar writes it"
+        raise DataError(problem, where=f"{part}, truth", fix="simulate the data again") from error
+    return seed
+
+
+def _bounds(department: int, number: int, store: int) -> dict[str, tuple[int, int]]:
+    return {"department": (0, department), "number": (1, number), "store": (0, store), "first_week": (0, 10_000)}

@@ -1,0 +1,186 @@
+"""What the columns beside subject and time seem to be, by their names and by whether they change (polars)."""
+
+from typing import Final
+
+import polars as pl
+
+from costar_cli.datasets.table.guess_doubts import stray_static, unit_in_doubt
+from costar_cli.datasets.table.guess_keys import Guess
+from costar_cli.datasets.table.guess_steps import ordered
+from costar_cli.datasets.table.guess_words import (
+    DOMAIN,
+    LAST,
+    OUTCOME,
+    OUTCOME_TOO,
+    SPLIT,
+    STATIC,
+    TIME,
+    TREATMENT,
+    is_cluster,
+    is_death,
+    is_follow_up,
+    is_remedy,
+    is_site,
+)
+from costar_cli.datasets.table.profile import Facts
+from costar_cli.datasets.table.splits import SPELT
+from costar_cli.datasets.table.treatments import MOST_LEVELS
+from costar_cli.panel.findings import counted
+
+__all__ = ["find_roles"]
+
+STEADY: Final = "never changes within a subject"
+MOST_CATEGORIES: Final = 20
+MOST_ENDS: Final = 10  # different values of how a follow-up ended
+FEWEST_NUMBERS: Final = 10  # different values of what is rather a measurement than a grade
+ENDS: Final = "follow-up, death or dropout"
+LATER: Final = "which a row may not know yet. Give it a role only if its rows know it"
+
+
+def find_roles(guess: Guess) -> None:
+    """Give each column an entry or a reason to leave it out; columns of the statics file are one per subject."""
+    changing, steady = [], []
+    _find_cluster(guess)
+    for column in guess.sample.columns.values():
+        if column.name in guess.entries or _left_out(guess, column):
+            continue
+        if not _is_static(guess, column):
+            changing.append(column)
+        elif not _tells_the_end(guess, column):
+            steady.append(column)
+    treatments = _treatments(changing, steady)
+    for column in steady:
+        if column not in treatments:
+            guess.entries[column.name] = _per_subject(guess, column)
+    for column in guess.wide.columns.values():
+        if column.name not in guess.sample.columns and not _left_out(guess, column):
+            if not _tells_the_end(guess, column):
+                guess.entries[column.name] = _per_subject(guess, column)
+        elif column.name != guess.subject and column.name in guess.sample.columns:
+            guess.doubt(column.name, "in the statics file, too: keep it in one of the two")
+    for name in (*guess.sample.unusable, *guess.wide.unusable):
+        guess.leave_out(name, "is of a type that costar does not read")
+    _find_changing(guess, changing, treatments)
+    names = [*guess.sample.columns, *guess.wide.columns]
+    guess.entries = {name: guess.entries[name] for name in names if name in guess.entries}
+
+
+def _find_cluster(guess: Guess) -> None:
+    """Make an entry of the first column that is called a unit, and is one to which several subjects belong."""
+    if guess.subject is None:
+        return
+    subjects = guess.facts(guess.subject).distinct
+    for column in guess.sample.columns.values():
+        several = 1 < column.distinct < subjects and not column.missing and column.name not in guess.entries
+        if several and is_cluster(column.words) and not _changes(guess, column):
+            guess.entries[column.name] = {"role": "cluster"}
+            return
+
+
+def _left_out(guess: Guess, column: Facts) -> bool:
+    """Leave out what no role fits, and what a row may not know; return whether that was done."""
+    event = column.distinct <= MOST_ENDS or column.moments is not None or not _changes(guess, column)
+    site = is_site(column.words) and not _changes(guess, column)
+    if column.distinct < 2:
+        guess.leave_out(column.name, f"never changes ({column.summary})")
+    elif is_follow_up(column.words) or (is_death(column.words) and event):
+        guess.leave_out(column.name, f"tells of {ENDS} ({column.summary}), {LATER}", ask=True)
+    elif column.moments is not None:
+        guess.leave_out(column.name, f"is a date ({column.summary})")
+    elif column.numbers is not None and ("id" in column.words or site) and column.distinct > MOST_CATEGORIES:
+        guess.leave_out(column.name, f"holds {column.distinct:,} identifiers")
+        guess.doubt(column.name, unit_in_doubt(guess, column))
+    elif column.numbers is None and column.distinct > MOST_CATEGORIES and not column.words & SPLIT:
+        numbers = int(column.known.cast(pl.Float64, strict=False).is_finite().sum())
+        some = f" ({numbers:,} of {len(column.known):,} values are numbers)" if 2 * numbers >= len(column.known) else ""
+        telling = bool(column.words & (TREATMENT | LAST)) or is_remedy(column.words)
+        guess.leave_out(column.name, f"holds {column.distinct:,} different texts{some}", ask=bool(some) or telling)
+        guess.doubt(column.name, unit_in_doubt(guess, column))
+    return column.name in guess.left_out
+
+
+def _changes(guess: Guess, column: Facts) -> bool:
+    if guess.subject is None or column.name not in guess.sample.columns:
+        return False
+    return bool(guess.sample.changing(guess.subject, column.name))
+
+
+def _is_static(guess: Guess, column: Facts) -> bool:
+    """Return whether a column says something once per subject, in the first row."""
+    if guess.subject is None or guess.time is None:
+        return bool(column.words & STATIC)
+    if not _changes(guess, column):
+        late = guess.sample.late(guess.subject, ordered(guess.facts(guess.time)), column.name)
+        who = counted(late, "subject")
+        guess.doubt(column.name, f"{who} without it in the first row, where a static stands" if late else "")
+        return not late
+    named = column.words & (TREATMENT | OUTCOME) or is_remedy(column.words)
+    stray = "" if named else stray_static(guess.sample, guess.subject, column)
+    guess.doubt(column.name, stray)
+    return bool(stray)
+
+
+def _tells_the_end(guess: Guess, column: Facts) -> bool:
+    """Leave out what is the same in all rows of a subject, and called an outcome or a time; return whether it is."""
+    if column.words & LAST:
+        guess.leave_out(column.name, f"{STEADY} ({column.summary}): it may tell of {ENDS}, {LATER}", ask=True)
+    elif column.numbers is not None and {word for word in column.words if not word.isdigit()} <= TIME:
+        guess.leave_out(column.name, f"is a time, but {STEADY}: it may tell of {ENDS}, {LATER}", ask=True)
+    return column.name in guess.left_out
+
+
+def _per_subject(guess: Guess, column: Facts) -> dict[str, object]:
+    values = {value.lower() for value in column.values}
+    if column.words & SPLIT and values <= set(SPELT) and not guess.named("split"):
+        return {"role": "split"}
+    if column.words & DOMAIN and column.distinct == 2 and not column.missing and not guess.named("domain"):
+        rarer = min(column.values, key=lambda value: (int((column.known == value).sum()), value))
+        return {"role": "domain", "target": "target" if values == {"source", "target"} else rarer}
+    return {"role": "static", **_kind(column, codes=is_site(column.words))}
+
+
+def _kind(column: Facts, *, codes: bool = False) -> dict[str, object]:
+    """Return what models make of a column, no treatment or outcome, whose numbers may be codes: holes are filled."""
+    texts = column.numbers is None or codes or "id" in column.words
+    kind = "binary" if column.binary else "categorical" if texts else ""
+    entry: dict[str, object] = {"kind": kind} if kind else {}
+    return entry | ({"missing": "fill"} if column.missing else {})
+
+
+def _treatments(changing: list[Facts], steady: list[Facts]) -> list[Facts]:
+    """Return the treatments: by name, those that change first; by values where no name says one."""
+    named = [c for c in (*changing, *steady) if c.words & TREATMENT or (is_remedy(c.words) and c in changing)]
+    levels = [c for c in named if c.distinct <= MOST_LEVELS]
+    if named:
+        return [c for c in levels if c in changing] or levels
+    few = [c for c in changing if c.distinct <= MOST_LEVELS and not c.words & OUTCOME]
+    return [c for c in few if c.binary] or [c for c in few if c.numbers is None][:1]
+
+
+def _find_changing(guess: Guess, changing: list[Facts], treatments: list[Facts]) -> None:
+    """Make entries of the treatments and of what changes in time."""
+    rest = [column for column in changing if column not in treatments]
+    for column in [c for c in rest if c.numbers is None and not c.binary and c.words & LAST]:
+        what = f"is named like an outcome but holds texts ({column.summary}), and an outcome is a number"
+        guess.leave_out(column.name, what, ask=True)
+        rest.remove(column)
+    outcome = _outcome(guess, rest)
+    for column in treatments:
+        guess.entries[column.name] = {"role": "treatment"}
+    for column in rest:
+        guess.entries[column.name] = (
+            {"role": "outcome"} if column is outcome else {"role": "covariate", **_kind(column)}
+        )
+
+
+def _outcome(guess: Guess, columns: list[Facts]) -> Facts | None:
+    """Return the first number that is called an outcome, else the last that changes and is no grade."""
+    numbers = [c for c in columns if c.numbers is not None or c.binary]
+    for words in (OUTCOME, OUTCOME_TOO):
+        if named := [c for c in numbers if c.words & words]:
+            return named[0]
+    asked = any(guess.facts(name).words & LAST for name in guess.left_out if name in guess.sample.columns)
+    if guess.subject is None or asked:
+        return None
+    rest = [c for c in numbers if not c.binary and not c.words & STATIC and not is_death(c.words)]
+    return next(iter([c for c in rest if c.distinct > FEWEST_NUMBERS][-1:] or rest[-1:]), None)

@@ -1,0 +1,294 @@
+"""Subjects and steps: who is who, in which order the rows come, and where rows are missing or too many."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from costar_cli.config.table import TableSchema
+from costar_cli.datasets.table.parse import UNREADABLE, Reading, Rows, unreadable
+from costar_cli.panel.findings import Finding, counted, raise_errors
+from costar_cli.reporting import Reporter
+
+__all__ = ["Ints", "Keys", "Subjects", "Times", "number_subjects", "read_keys"]
+
+LONGEST: Final = 32_767  # steps: origins are 16-bit
+LONGEST_LABEL: Final = 200
+MOST_ROWS: Final = 500_000_000  # of a table whose gaps are filled
+WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")
+TOLERANCE: Final = 1e-6  # of a step
+
+Ints = NDArray[np.int64]
+Times = NDArray[np.int64] | NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Subjects:
+    """Who there is, in order: ids that are whole numbers by number, all others by label."""
+
+    names: tuple[str, ...]
+    ids: Ints
+    labelled: bool
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def take(self, kept: NDArray[np.bool_]) -> "Subjects":
+        """Return some of them; labels are numbered anew."""
+        names = tuple(name for name, keep in zip(self.names, kept, strict=True) if keep)
+        return Subjects(names, np.arange(len(names)) if self.labelled else self.ids[kept], self.labelled)
+
+    def rows_of(self, names: pl.Series) -> Ints:
+        """Return each name's place here, -1 for one that is not here."""
+        known = pl.Series(self.names, dtype=pl.String)
+        places = pl.Series(range(len(known)), dtype=pl.Int64)
+        found = names.replace_strict(known, places, default=-1, return_dtype=pl.Int64)
+        return found.fill_null(-1).to_numpy().astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Keys:
+    """The cells of the panel, sorted by subject and step: `subject [M]`, `step [M]`, and the row `[M]` that each is.
+
+    A step that was filled in has row -1. `length [N]` counts the steps of each subject.
+    """
+
+    subjects: Subjects
+    subject: Ints
+    step: Ints
+    row: Ints
+    length: Ints
+
+    @property
+    def first(self) -> Ints:
+        """Return the cell `[N]` at which each subject begins."""
+        return np.concatenate([[0], np.cumsum(self.length)[:-1]]).astype(np.int64)
+
+    @property
+    def last_of_subject(self) -> NDArray[np.bool_]:
+        """Return the mask `[M]` of the last cell of each subject."""
+        last: NDArray[np.bool_] = self.step == self.length[self.subject] - 1
+        return last
+
+    def keep(self, kept: NDArray[np.bool_]) -> "Keys":
+        """Return the cells of some subjects `[N]`."""
+        cells, number = kept[self.subject], np.cumsum(kept) - 1
+        return Keys(
+            self.subjects.take(kept),
+            number[self.subject[cells]].astype(np.int64),
+            self.step[cells],
+            self.row[cells],
+            self.length[kept],
+        )
+
+
+def number_subjects(names: pl.Series) -> Subjects:
+    """Return the subjects of a column of text: numbers in their order if all are whole, else labels in theirs."""
+    unique = [str(name) for name in names.unique().to_list()]
+    if all(WHOLE.fullmatch(name) for name in unique):
+        ordered = sorted(unique, key=int)
+        return Subjects(tuple(ordered), np.array([int(name) for name in ordered], dtype=np.int64), labelled=False)
+    return Subjects(tuple(sorted(unique)), np.arange(len(unique), dtype=np.int64), labelled=True)
+
+
+def read_keys(
+    rows: Rows,
+    subject: Reading,
+    time: Reading,
+    schema: TableSchema,
+    reporter: Reporter,
+    *,
+    findings: Sequence[Finding] = (),
+    also: Sequence[Finding] = (),
+) -> Keys:
+    """Return the cells of the panel.
+
+    Identical rows of one subject and time count once. Subjects that are too short are left out, steps beyond
+    `max_length` too.
+
+    Args:
+        rows: the table.
+        subject: how its subjects were read.
+        time: how its times were read.
+        schema: what the columns mean.
+        reporter: told what is dropped.
+        findings: what is wrong with the values, to be told together with what is wrong here.
+        also: what is told only where something else is wrong, too: it may be about subjects that are left out later.
+
+    Raises:
+        DataError: rows without subject or time, rows that contradict each other, times off the steps, gaps.
+    """
+    wrong = [*findings, *_unusable(rows, subject, time)]
+    if wrong:
+        known = _usable_rows(rows, subject, time)
+        raise_errors([*wrong, *_contradictions(known, subject, time), *also], what="the table")
+    subjects = number_subjects(rows.series(subject))
+    code = subjects.rows_of(rows.series(subject))
+    when = rows.series(time).to_numpy()
+    order = np.lexsort((np.arange(rows.height), when, code)).astype(np.int64)
+    order = _without_duplicates(rows, order, code, when, reporter, also)
+    code, when = code[order], when[order]
+    first = np.concatenate([[True], code[1:] != code[:-1]])
+    start = np.flatnonzero(first)[np.cumsum(first) - 1]
+    step, off = _steps(rows, order, when, start, first, schema)
+    raise_errors([*off, *also] if off else [], what="the table")
+    keys = Keys(subjects, code, step, order, np.bincount(code, minlength=len(subjects)).astype(np.int64))
+    if schema.max_length is not None:
+        keys = _shortened(keys, schema.max_length, reporter)
+    _refuse_long(keys)
+    if schema.time.gaps == "fill":
+        keys = _without_gaps(keys, reporter)
+    return _without_short(keys, schema.min_length, reporter)
+
+
+def _unusable(rows: Rows, subject: Reading, time: Reading) -> list[Finding]:
+    findings = []
+    if not rows.height:
+        return [Finding("error", "the table has no rows", fix="give at least one row per subject and time")]
+    for reading, what in ((subject, "subject"), (time, "time")):
+        missing = rows.series(reading).is_null()
+        if missing.any():
+            place = f"first in {rows.place(int(missing.arg_max() or 0))}"
+            problem = f"column '{reading.column}': {counted(int(missing.sum()), 'row')} without a {what}"
+            findings.append(Finding("error", problem, place, f"give each row a {what}"))
+    findings += unreadable(rows, time)
+    names = rows.series(subject)
+    odd = (names.str.len_chars() > LONGEST_LABEL) | names.str.contains(r"[\x00-\x1f\x7f]")
+    if odd.fill_null(value=False).any():
+        place = f"first in {rows.place(int(odd.fill_null(value=False).arg_max() or 0))}"
+        problem = f"column '{subject.column}': subjects are one line of at most {LONGEST_LABEL} characters"
+        findings.append(Finding("error", problem, place, "shorten the names"))
+    return findings
+
+
+def _without_duplicates(
+    rows: Rows, order: Ints, code: Ints, when: Times, reporter: Reporter, also: Sequence[Finding]
+) -> Ints:
+    """Return the order without repeated rows that say the same."""
+    same = (code[order][1:] == code[order][:-1]) & (when[order][1:] == when[order][:-1])
+    if not same.any():
+        return order
+    repeated = np.concatenate([[False], same])
+    later, earlier = order[repeated], order[np.flatnonzero(repeated) - 1]
+    values = rows.frame.drop("file", "row")
+    differs = np.zeros(len(later), dtype=bool)
+    for name in values.columns:
+        differs |= values[name][later].ne_missing(values[name][earlier]).to_numpy()
+    if differs.any():
+        raise_errors([_contradiction(rows, earlier[differs], later[differs]), *also], what="the table")
+    reporter.note(f"{counted(len(later), 'repeated row')} dropped: each says what another row says")
+    kept: Ints = order[~repeated]
+    return kept
+
+
+def _contradiction(rows: Rows, earlier: Ints, later: Ints) -> Finding:
+    problem = f"{counted(len(later), 'row')} of a subject and time that another row has with other values"
+    where = f"first {rows.place(int(later[0]))}, which contradicts {rows.place(int(earlier[0]))}"
+    return Finding("error", problem, where, "keep one row per subject and time")
+
+
+def _usable_rows(rows: Rows, subject: Reading, time: Reading) -> Rows:
+    """Return the rows that say of whom and when they are."""
+    when = rows.series(time)
+    known = rows.series(subject).is_not_null() & when.is_not_null()
+    known &= when.is_not_nan() if when.dtype.is_float() else when != UNREADABLE
+    return replace(rows, frame=rows.frame.filter(known))
+
+
+def _contradictions(rows: Rows, subject: Reading, time: Reading) -> list[Finding]:
+    """Return that rows of one subject and time differ, if some do: the same as `_without_duplicates` stops at."""
+    key = [rows.series(subject), rows.series(time)]
+    frame = rows.frame.with_columns(series.alias(name) for series, name in zip(key, ("who", "when"), strict=True))
+    frame = frame.with_row_index("at").sort("who", "when", maintain_order=True)
+    same = (frame["who"] == frame["who"].shift()) & (frame["when"] == frame["when"].shift())
+    values = frame.select(rows.index.values())
+    differs = pl.select(pl.any_horizontal(values[name].ne_missing(values[name].shift()) for name in values.columns))
+    wrong = same.fill_null(value=False) & differs.to_series()
+    if not wrong.any():
+        return []
+    later = np.flatnonzero(wrong.to_numpy())
+    at = frame["at"].to_numpy().astype(np.int64)
+    return [_contradiction(rows, at[later - 1], at[later])]
+
+
+def _steps(
+    rows: Rows, order: Ints, when: Times, start: Ints, first: NDArray[np.bool_], schema: TableSchema
+) -> tuple[Ints, list[Finding]]:
+    """Return the step of each row, counted from the subject's first one, and what is wrong with the times."""
+    position = np.arange(len(order)) - start
+    if schema.time.gaps == "ignore":
+        return position, []
+    ahead: NDArray[np.float64] = (when - when[start]) / schema.time.parsed.size
+    step = np.rint(ahead).astype(np.int64)
+    column = schema.named("time")[0]
+    off = np.abs(ahead - step) > TOLERANCE
+    if off.any():
+        at = int(np.flatnonzero(off)[0])
+        problem = f"column '{column}': {counted(int(off.sum()), 'time')} no whole number of steps after the first"
+        fix = 'correct `step` in [time], or count rows as steps with `gaps = "ignore"`'
+        return step, [Finding("error", problem, f"first in {rows.place(int(order[at]))}", fix)]
+    jump = np.diff(step, prepend=0)
+    jump[first] = 1
+    if (jump == 0).any():
+        at = int(np.flatnonzero(jump == 0)[0])
+        problem = f"column '{column}': {counted(int((jump == 0).sum()), 'row')} in the same step as another row"
+        return step, [Finding("error", problem, f"first in {rows.place(int(order[at]))}", "keep one row per step")]
+    if schema.time.gaps == "error" and (jump > 1).any():
+        at = int(np.flatnonzero(jump > 1)[0])
+        problem = f"column '{column}': {counted(int((jump > 1).sum()), 'gap')} between rows of a subject"
+        fix = 'add the rows, correct `step` in [time], or choose `gaps = "fill"` or "ignore" there'
+        return step, [Finding("error", problem, f"first before {rows.place(int(order[at]))}", fix)]
+    return step, []
+
+
+def _shortened(keys: Keys, longest: int, reporter: Reporter) -> Keys:
+    kept = keys.step < longest
+    if kept.all():
+        return keys
+    n = len(np.unique(keys.subject[~kept]))
+    reporter.note(f"{counted(n, 'subject')} cut to {counted(longest, 'step')} (`max_length`)")
+    length = np.bincount(keys.subject[kept], minlength=len(keys.subjects)).astype(np.int64)
+    return replace(keys, subject=keys.subject[kept], step=keys.step[kept], row=keys.row[kept], length=length)
+
+
+def _refuse_long(keys: Keys) -> None:
+    """Stop where a subject has more steps than an origin can count, filled ones included."""
+    last = keys.step[np.cumsum(keys.length) - 1]
+    if (last >= LONGEST).any():
+        name = keys.subjects.names[int(last.argmax())]
+        problem = f"a series of {int(last.max()) + 1:,} steps, more than {LONGEST:,}"
+        fix = "give `max_length`, or longer steps in [time]"
+        raise_errors([Finding("error", problem, f"subject {name}", fix)], what="the table")
+    if int((last + 1).sum()) > MOST_ROWS:
+        problem = f"the steps of all subjects are more than {MOST_ROWS:,}"
+        raise_errors([Finding("error", problem, "", "give longer steps in [time]")], what="the table")
+
+
+def _without_gaps(keys: Keys, reporter: Reporter) -> Keys:
+    length = keys.step[np.cumsum(keys.length) - 1] + 1
+    total = int(length.sum())
+    if total == len(keys.step):
+        return keys
+    start = np.concatenate([[0], np.cumsum(length)[:-1]])
+    subject = np.repeat(np.arange(len(length)), length)
+    row = np.full(total, -1, dtype=np.int64)
+    row[start[keys.subject] + keys.step] = keys.row
+    step = np.arange(total) - start[subject]
+    reporter.note(f"{counted(total - len(keys.step), 'step')} without a row filled in as missing (`gaps`)")
+    return Keys(keys.subjects, subject, step, row, length)
+
+
+def _without_short(keys: Keys, shortest: int, reporter: Reporter) -> Keys:
+    kept = keys.length >= shortest
+    if kept.all():
+        return keys
+    few = f"{counted(int((~kept).sum()), 'subject')} with fewer than {counted(shortest, 'step')}"
+    if not kept.any():
+        fix = "lower `min_length`, or give longer series"
+        raise_errors([Finding("error", f"only {few}", "the table", fix)], what="the table")
+    reporter.note(f"{few} left out (`min_length`)")
+    return keys.keep(kept)

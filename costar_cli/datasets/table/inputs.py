@@ -1,0 +1,150 @@
+"""The files of a data set, their columns checked and read, laid out along the panel (polars)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from costar_cli.config.table import TableSchema
+from costar_cli.datasets.table.files import TableFile, open_files
+from costar_cli.datasets.table.index import Ints, Keys, Times, read_keys
+from costar_cli.datasets.table.parse import Reading, Rows, read_rows, unreadable
+from costar_cli.datasets.table.splits import condition_readings
+from costar_cli.datasets.table.treatments import UNKNOWN, level_codes, unknown_level
+from costar_cli.datasets.table.values import Values
+from costar_cli.errors import DataError
+from costar_cli.panel.findings import Finding, counted, raise_errors, shown
+from costar_cli.reporting import Reporter
+
+__all__ = ["TableInputs", "no_column", "read_inputs"]
+
+PER_SUBJECT: Final = ("static", "domain", "split", "cluster")  # roles that a statics file may have
+
+
+@dataclass(frozen=True, slots=True)
+class TableInputs:
+    """The files of a data set: the long table's, and perhaps one of statics and one of known queries."""
+
+    tables: Sequence[Path]
+    statics: Path | None = None
+    queries: Path | None = None
+
+
+def read_inputs(inputs: TableInputs, schema: TableSchema, reporter: Reporter) -> tuple[Values, Times]:
+    """Return the columns along the cells of the panel, and the time of each row of the table.
+
+    Raises:
+        DataError: files or columns that are missing or cannot be read, subjects and times that make no panel.
+    """
+    names = {*schema.columns, *condition_readings(schema)}
+    tables = open_files(inputs.tables, names=names)
+    wide = open_files([inputs.statics], "the statics file", names=names)[0] if inputs.statics else None
+    long_readings, wide_readings = _readings(schema, tables, wide)
+    subject, time = (Reading(schema.named("subject")[0], "text"), _time(schema))
+    rows = read_rows(tables, [subject, time, *long_readings.values()], schema.blank)
+    if rows.blank_rows:
+        reporter.note(f"{counted(rows.blank_rows, 'empty row')} dropped")
+    findings = [finding for reading in long_readings.values() for finding in unreadable(rows, reading)]
+    levels = [finding for reading in long_readings.values() for finding in _unknown_levels(rows, reading, schema)]
+    keys = read_keys(rows, subject, time, schema, reporter, findings=findings, also=levels)
+    wide_rows, wide_row = None, np.full(len(keys.subjects), -1, dtype=np.int64)
+    if wide is not None:
+        wide_rows = read_rows([wide], [subject, *wide_readings.values()], schema.blank)
+        wide_row = _wide_rows(wide_rows, subject, wide_readings, keys, reporter)
+    return Values(keys, rows, long_readings, wide_rows, wide_readings, wide_row), rows.series(time).to_numpy()
+
+
+def _unknown_levels(rows: Rows, reading: Reading, schema: TableSchema) -> list[Finding]:
+    """Return that a treatment has other values than the levels that the schema lists, if it does."""
+    column = schema.columns.get(reading.column)
+    levels = column.labels("levels") if column is not None and column.role == "treatment" else None
+    if levels is None:
+        return []
+    texts = rows.series(reading)
+    unknown = level_codes(texts, levels) == UNKNOWN
+    return [unknown_level(reading.column, texts, levels, unknown, rows.place)] if unknown.any() else []
+
+
+def _time(schema: TableSchema) -> Reading:
+    return Reading.of_time(schema.named("time")[0], schema.time.parsed, schema.time.format)
+
+
+def _readings(
+    schema: TableSchema, tables: Sequence[TableFile], wide: TableFile | None
+) -> tuple[dict[str, Reading], dict[str, Reading]]:
+    """Return how to read each column but subject and time, in the long table and in the statics file.
+
+    Raises:
+        DataError: columns that no file has, or that both have; all at once.
+    """
+    asked = {name: _reading(schema, name) for name in schema.columns if name not in schema.named("subject", "time")}
+    for name, reading in condition_readings(schema).items():
+        if name in asked and asked[name].as_ != reading.as_ and {asked[name].as_, reading.as_} != {"number", "binary"}:
+            problem = f"[domain] compares '{name}' with {reading.as_}s, its kind says otherwise"
+            raise DataError(problem, where="[domain]", fix="compare it with a constant of its kind")
+        asked.setdefault(name, reading)
+    findings: list[Finding] = []
+    in_wide: dict[str, Reading] = {}
+    for name in [*schema.named("subject", "time"), *asked]:
+        lacking = [table for table in tables if name not in table.columns]
+        in_time = name in schema.columns and schema.columns[name].role not in (*PER_SUBJECT, "subject")
+        if wide is not None and name in wide.columns and name in asked and not in_time:
+            if not lacking:
+                problem = f"column '{name}' is in {tables[0].name} and in {wide.name}"
+                findings.append(Finding("error", problem, "", "keep it in one of the two"))
+            in_wide[name] = asked[name]
+        elif lacking:
+            findings.append(no_column(name, lacking[0], wide if not in_time else None))
+        if name in schema.named("subject") and wide is not None and name not in wide.columns:
+            findings.append(no_column(name, wide))
+    if wide is not None and not in_wide and not findings:
+        others = [name for name in wide.columns if name not in schema.columns]
+        problem = f"no column of {wide.name} is used" + (f": it has {shown(others, 8)}" if others else "")
+        fix = "declare its columns in [columns], or leave `--statics` out"
+        findings.append(Finding("error", problem, "--statics", fix))
+    raise_errors(findings, what="the table")
+    return {name: reading for name, reading in asked.items() if name not in in_wide}, in_wide
+
+
+def _reading(schema: TableSchema, name: str) -> Reading:
+    column = schema.columns[name]
+    if column.role in ("treatment", "domain", "split", "cluster") or column.kind == "categorical":
+        return Reading(name, "text")
+    return Reading(name, "binary" if column.kind == "binary" else "number")
+
+
+def no_column(name: str, table: TableFile, wide: TableFile | None = None) -> Finding:
+    """Say that a column is not there, with the nearest one that is."""
+    known = [*table.columns, *(wide.columns if wide else ())]
+    near = get_close_matches(name, known, n=1)
+    hint = f"did you mean '{near[0]}'?" if near else f"it has {shown(table.columns, 8)}"
+    return Finding("error", f"there is no column '{name}'", table.name, hint)
+
+
+def _wide_rows(rows: Rows, subject: Reading, readings: Mapping[str, Reading], keys: Keys, reporter: Reporter) -> Ints:
+    """Return the row of each subject in the statics file, -1 where there is none."""
+    findings = [finding for reading in readings.values() for finding in unreadable(rows, reading)]
+    names = rows.series(subject)
+    if names.is_null().any():
+        place = f"first in {rows.place(int(names.is_null().arg_max() or 0))}"
+        findings.append(Finding("error", f"column '{subject.column}': a row without a subject", place, "name it"))
+    who = keys.subjects.rows_of(names)
+    order = np.argsort(who, kind="stable")
+    frame = rows.frame.drop("file", "row")
+    repeated = [(int(a), int(b)) for a, b in pairwise(order) if who[a] == who[b] >= 0]
+    for one, other in repeated:
+        if frame.row(one) != frame.row(other):
+            problem = f"two rows of subject {names[one]} with different values"
+            where = f"{rows.place(one)} and {rows.place(other)}"
+            findings.append(Finding("error", problem, where, "keep one row per subject"))
+            break
+    raise_errors(findings, what="the statics file")
+    if strangers := int((who < 0).sum()):
+        reporter.note(f"{counted(strangers, 'row')} of the statics file about subjects that the table does not have")
+    wide_row = np.full(len(keys.subjects), -1, dtype=np.int64)
+    wide_row[who[who >= 0]] = np.flatnonzero(who >= 0)
+    return wide_row

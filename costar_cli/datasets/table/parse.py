@@ -1,0 +1,240 @@
+"""Columns as numbers, texts and times: one pass over the files, unreadable values marked, never guessed (polars)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from costar_cli.config.time_step import Step
+from costar_cli.datasets.table.files import TableFile, collected
+from costar_cli.errors import DataError
+from costar_cli.panel.findings import Finding, counted, raise_errors
+
+__all__ = ["UNREADABLE", "Reading", "Rows", "as_read", "read_rows", "unreadable"]
+
+MOST_VALUES: Final = 1_000_000_000  # 8 GB while they are read
+LARGEST: Final = float(np.finfo(np.float32).max)
+UNREADABLE: Final = np.iinfo(np.int64).min  # of times; of numbers it is NaN
+FORMATS: Final = ("%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S%.f")
+MONTHS: Final = 12
+
+As = Literal["number", "binary", "text", "us", "month"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A column and how to read it.
+
+    `number` and `binary` (also true and false) give float64, `text` gives text, `us` microseconds since 1970 and
+    `month` months since year 0 as int64. A missing value is null; one that cannot be read is NaN or `UNREADABLE`.
+    """
+
+    column: str
+    as_: As
+    format: str = ""
+
+    @classmethod
+    def of_time(cls, column: str, step: Step, written: str) -> "Reading":
+        """Return how to read times for a step."""
+        return cls(column, "number" if step.scale == "number" else step.scale, written)
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The rows of one table with the columns that were asked for: in memory, in the order of the files."""
+
+    files: Sequence[TableFile]
+    frame: pl.DataFrame  # file, row, then one column per reading, named by its number
+    readings: Sequence[Reading]
+    blank_rows: int = 0
+    index: Mapping[Reading, str] = field(default_factory=dict)
+
+    @property
+    def height(self) -> int:
+        """Return the number of rows."""
+        return self.frame.height
+
+    def series(self, reading: Reading) -> pl.Series:
+        """Return a column."""
+        return self.frame[self.index[reading]]
+
+    def numbers(self, reading: Reading) -> NDArray[np.float64]:
+        """Return a column of numbers, NaN where there is none."""
+        return self.series(reading).to_numpy().astype(np.float64)
+
+    def place(self, row: int) -> str:
+        """Return where a row comes from: `row 14 of cohort.csv`."""
+        number, line = self.frame.select("file", "row").row(int(row))
+        return f"row {line + 1} of {self.files[number].name}"
+
+    def cell(self, reading: Reading, row: int) -> object:
+        """Return a value as its file has it."""
+        number, line = self.frame.select("file", "row").row(int(row))
+        return self.files[number].cell(reading.column, line)
+
+
+def read_rows(files: Sequence[TableFile], readings: Iterable[Reading], blank: Sequence[str]) -> Rows:
+    """Read columns of one or several files; rows in which all of them are missing are dropped.
+
+    Args:
+        files: files that all have the columns.
+        readings: which columns, and how.
+        blank: texts that stand for a missing value, beside nothing at all.
+
+    Raises:
+        DataError: a file cannot be read, a column is of an unusable type, or there is too much to hold.
+    """
+    wanted = list(dict.fromkeys(readings))
+    _refuse_types(files, wanted)
+    _refuse_size(files, len(wanted))
+    frames = []
+    for number, file in enumerate(files):
+        columns = [
+            as_read(file.column(r.column), file.types[r.column], r, blank).alias(str(i)) for i, r in enumerate(wanted)
+        ]
+        source = [pl.lit(number, dtype=pl.UInt16).alias("file"), pl.nth(0).cast(pl.UInt32).alias("row")]
+        with collected(file.path):
+            frames.append(file.scan.select(*source, *columns).collect(engine="streaming"))
+    frame = pl.concat(frames, how="vertical")
+    names = [str(i) for i in range(len(wanted))]
+    kept = frame.filter(~pl.all_horizontal(pl.col(names).is_null())) if names else frame
+    index = dict(zip(wanted, names, strict=True))
+    return Rows(files, kept, wanted, frame.height - kept.height, index)
+
+
+def unreadable(rows: Rows, reading: Reading) -> list[Finding]:
+    """Return what is wrong with the values of a column that say something, but nothing that can be read."""
+    values = rows.series(reading)
+    if reading.as_ in ("number", "binary"):
+        odd = values.is_nan().fill_null(value=False)
+        huge = (values.abs() > LARGEST).fill_null(value=False) & ~odd
+    elif reading.as_ == "text":
+        return []
+    else:
+        odd, huge = (values == UNREADABLE).fill_null(value=False), pl.Series([False])
+    findings = []
+    for mask, what, fix in (
+        (odd, _WHAT[reading.as_], _FIX[reading.as_]),
+        (huge, "infinite or too large", "correct them"),
+    ):
+        if mask.any():
+            row = int(mask.arg_max() or 0)
+            cell = rows.cell(reading, row)
+            problem = f"column '{reading.column}': {counted(int(mask.sum()), 'value')} {what}, first {_brief(cell)}"
+            findings.append(Finding("error", problem, f"first in {rows.place(row)}", _hint(cell) or fix))
+    return findings
+
+
+_WHAT: Final[Mapping[As, str]] = {
+    "number": "not numeric",
+    "binary": "other than 0 and 1, true and false",
+    "us": "not a date or time",
+    "month": "not a date",
+}
+_FIX: Final[Mapping[As, str]] = {
+    "number": "give numbers, or add the text to `blank` where it means a missing value",
+    "binary": 'correct them, or declare the column as `kind = "continuous"`',
+    "us": "write 2020-01-31 14:00, or give `format` in [time]",
+    "month": "write 2020-01-31, or give `format` in [time]",
+}
+
+
+def _hint(cell: object) -> str:
+    text = str(cell).strip()
+    whole, _, part = text.lstrip("+-").partition(",")
+    if whole.replace(".", "").isdigit() and part.isdigit():
+        return "write numbers with a decimal point, and without separators of thousands"
+    return ""
+
+
+def _brief(cell: object) -> str:
+    text = repr(cell)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def _refuse_types(files: Sequence[TableFile], readings: Sequence[Reading]) -> None:
+    details = []
+    for file in files:
+        for reading in readings:
+            kind = file.types[reading.column]
+            if not _usable(kind, reading.as_):
+                details.append(f"{file.name}: column '{reading.column}' holds {kind}, not {_ASKED[reading.as_]}")
+    raise_errors([Finding("error", text, fix=_OTHER_TYPE) for text in details], what="the table")
+
+
+_ASKED: Final[Mapping[As, str]] = {
+    "number": "numbers", "binary": "0 and 1", "text": "text", "us": "dates", "month": "dates"
+}  # fmt: skip
+_OTHER_TYPE: Final = 'convert it; in [time], dates need a `step` such as "1d", and numbers one such as 1'
+
+
+def _usable(kind: pl.DataType, as_: As) -> bool:
+    """Return whether a type can be read so; text always can, value by value."""
+    if kind in (pl.String, pl.Categorical, pl.Enum, pl.Null):
+        return True
+    if as_ in ("us", "month"):
+        return isinstance(kind, pl.Date | pl.Datetime)
+    return kind.is_numeric() or kind == pl.Boolean or (as_ == "text" and kind.is_temporal())
+
+
+def _refuse_size(files: Sequence[TableFile], columns: int) -> None:
+    total = 0
+    for file in files:
+        with collected(file.path):
+            total += int(file.scan.select(pl.len()).collect(engine="streaming").item())
+    if total * max(columns, 1) > MOST_VALUES:
+        problem = f"{total:,} rows of {columns} columns are more than {MOST_VALUES:,} values"
+        raise DataError(problem, fix="leave columns out of the schema, or split the subjects over several data sets")
+
+
+def as_read(raw: pl.Expr, kind: pl.DataType, reading: Reading, blank: Sequence[str]) -> pl.Expr:
+    """Return a raw column of a type as a reading gives it."""
+    if kind in (pl.Categorical, pl.Enum):
+        raw, kind = raw.cast(pl.String), pl.String()
+    if kind == pl.String:
+        stripped = raw.str.strip_chars()
+        absent = stripped.str.to_lowercase().is_in(["", *(text.strip().lower() for text in blank)])
+        raw = pl.when(absent).then(None).otherwise(stripped)
+    elif kind.is_float():
+        raw = raw.fill_nan(None)
+    if reading.as_ == "text":
+        return _as_text(raw, kind)
+    if reading.as_ in ("us", "month"):
+        return _as_time(raw, kind, reading)
+    if kind == pl.String and reading.as_ == "binary":
+        word = raw.str.to_lowercase()
+        raw = pl.when(word == "true").then(pl.lit("1")).when(word == "false").then(pl.lit("0")).otherwise(raw)
+    number = raw.cast(pl.Float64, strict=False)
+    odd = pl.lit(float("nan"))
+    if kind == pl.Boolean and reading.as_ == "number":
+        return number
+    number = pl.when(raw.is_not_null() & number.is_null()).then(odd).otherwise(number)
+    return pl.when(~number.is_in([0.0, 1.0])).then(odd).otherwise(number) if reading.as_ == "binary" else number
+
+
+def _as_text(raw: pl.Expr, kind: pl.DataType) -> pl.Expr:
+    if kind.is_float():  # a whole number is spelt as one: 7, not 7.0
+        whole = (raw == raw.floor()) & (raw.abs() < 2**53)
+        return pl.when(whole).then(raw.cast(pl.Int64, strict=False).cast(pl.String)).otherwise(raw.cast(pl.String))
+    return raw.cast(pl.String)
+
+
+def _as_time(raw: pl.Expr, kind: pl.DataType, reading: Reading) -> pl.Expr:
+    if kind == pl.String:
+        if reading.format:
+            moment = raw.str.to_datetime(reading.format, strict=False, time_unit="us")
+        else:
+            plain = raw.str.replace("T", " ", literal=True).str.strip_suffix("Z")
+            moment = pl.coalesce(plain.str.to_datetime(f, strict=False, time_unit="us") for f in FORMATS)
+    elif isinstance(kind, pl.Datetime) and kind.time_zone is not None:
+        moment = raw.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+    else:
+        moment = raw
+    moment = moment.cast(pl.Datetime("us"), strict=False)
+    number = moment.cast(pl.Int64)
+    if reading.as_ == "month":
+        number = moment.dt.year().cast(pl.Int64) * MONTHS + moment.dt.month().cast(pl.Int64) - 1
+    return pl.when(raw.is_not_null() & number.is_null()).then(UNREADABLE).otherwise(number)

@@ -1,0 +1,188 @@
+"""What a column of an unknown table looks like: types, values, whether it changes within a subject (polars)."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+import polars as pl
+
+from costar_cli.datasets.table.files import TableFile, collected
+from costar_cli.datasets.table.guess_words import TIME
+from costar_cli.datasets.table.parse import UNREADABLE, Reading, as_read
+from costar_cli.panel.findings import shown
+
+__all__ = ["Facts", "Sample", "few", "sample_of"]
+
+MOST_ROWS: Final = 200_000
+BLANK: Final = ("NA", "NaN", "null")
+FEWEST_FOR_ODD: Final = 10
+ODD_SHARE: Final = 10  # one cell in so many may be a slip
+DATES: Final = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%m-%d-%Y", "%d %b %Y", "%d-%b-%Y",
+                "%b %d, %Y", "%d.%m.%y", "%d/%m/%y", "%m/%d/%y")  # fmt: skip
+FORMATS: Final = ("", *(date + clock for date in DATES for clock in ("", " %H:%M", " %H:%M:%S")))  # "" is ISO
+COMPACT: Final = "%Y%m%d"  # looks like a number
+COMPACT_DATE: Final = r"^(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$"
+TRIED: Final = 200  # values by which the format of dates is chosen
+
+
+def few(values: int) -> int:
+    """Return how many of so many values may be slips without saying anything about the others."""
+    return max(1, values // ODD_SHARE) if values >= FEWEST_FOR_ODD else 0
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """One column of a sample; `as_text` says that its file holds text, which may be dates in any format."""
+
+    name: str
+    text: pl.Series
+    as_text: bool = True
+
+    @cached_property
+    def known(self) -> pl.Series:
+        """Return the values that are not missing."""
+        return self.text.drop_nulls()
+
+    @property
+    def missing(self) -> int:
+        """Return how many values are missing."""
+        return int(self.text.null_count())
+
+    @cached_property
+    def values(self) -> list[str]:
+        """Return the first few different values, sorted."""
+        return [str(value) for value in self.known.unique().sort().head(200).to_list()]
+
+    @cached_property
+    def distinct(self) -> int:
+        """Return the number of different values."""
+        return int(self.known.n_unique())
+
+    @cached_property
+    def numbers(self) -> pl.Series | None:
+        """Return the values as numbers, null for a few that are none; None where more are none, or dates."""
+        if self.date_formats == (COMPACT,):
+            return None
+        numbers = self.text.cast(pl.Float64, strict=False)
+        numbers = numbers.set(~numbers.is_finite(), None)
+        return numbers if self._fits(len(numbers) - numbers.null_count()) else None
+
+    @cached_property
+    def date_formats(self) -> tuple[str, ...]:
+        """Return the formats in which most values are dates, "" for ISO; of several the first is taken."""
+        some = self.known.unique(maintain_order=True).head(TRIED)
+        if some.cast(pl.Float64, strict=False).null_count() < len(some):
+            compact = self.as_text and self.words & TIME and some.str.contains(COMPACT_DATE).all()
+            return (COMPACT,) if compact and len(some) else ()
+        read = {f: self._dates(some, f) for f in (FORMATS if self.as_text else FORMATS[:1])}
+        most = max(len(dates) - dates.null_count() for dates in read.values())
+        return tuple(f for f, dates in read.items() if len(dates) - dates.null_count() == most) if most else ()
+
+    @cached_property
+    def moments(self) -> pl.Series | None:
+        """Return the values as dates and times, null for a few that are none; None where more are none."""
+        if not self.date_formats or self.numbers is not None:
+            return None
+        moments = self._dates(self.text, self.date_formats[0])
+        return moments if self._fits(len(moments) - moments.null_count()) else None
+
+    @staticmethod
+    def _dates(texts: pl.Series, written: str) -> pl.Series:
+        frame = pl.DataFrame({"x": texts})
+        moments = frame.select(as_read(pl.col("x"), pl.String(), Reading("x", "us", written), BLANK)).to_series()
+        dates = moments.set(moments == UNREADABLE, None).cast(pl.Datetime("us"))
+        return dates.set(dates.dt.year() < 1000, None)  # %Y also reads 24
+
+    @cached_property
+    def odd(self) -> list[str]:
+        """Return the few texts of a column of numbers or dates that are none."""
+        read = self.numbers if self.numbers is not None else self.moments
+        return [] if read is None else self.text.filter(read.is_null() & self.text.is_not_null()).to_list()
+
+    def _fits(self, read: int) -> bool:
+        """Return whether so many values that can be read are all, but for a few slips."""
+        return read > 0 and len(self.known) - read <= few(len(self.known))
+
+    @property
+    def binary(self) -> bool:
+        """Return whether all values, but for a few slips, are 0 and 1, or true and false."""
+        values = set(self.values) - set(self.odd)
+        low = {value.lower() for value in values} if self.distinct - len(set(self.odd)) <= 2 else {""}
+        return low <= {"0", "1", "0.0", "1.0"} or low <= {"true", "false"}
+
+    @cached_property
+    def words(self) -> set[str]:
+        """Return the words of the name, also without digits: `heartRate_v2` has `heart`, `rate`, `v2` and `v`."""
+        apart = re.sub(r"([a-z])([A-Z])", r"\1 \2", self.name)
+        words = re.split(r"[\W_]+", apart.lower())
+        return {word for word in (*words, *(word.strip("0123456789") for word in words)) if word}
+
+    @property
+    def summary(self) -> str:
+        """Return a few words on the values."""
+        numbers, moments = self.numbers, self.moments
+        if numbers is not None and not self.binary:
+            known = numbers.drop_nulls().to_list()
+            text = f"{min(known):g} to {max(known):g}"
+        elif moments is not None:
+            dates = moments.drop_nulls().to_list()
+            text = f"{min(dates)} to {max(dates)}"
+        else:
+            text = shown(self.values, 4).replace("'", "") if self.values else "no value"
+        return f"{text}, {self.missing:,} missing" if self.missing else text
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """The first rows of a table, column by column; `unusable` are columns of types that no role takes."""
+
+    name: str
+    columns: dict[str, Facts]
+    unusable: list[str] = field(default_factory=list)
+    height: int = 0
+
+    def changing(self, subject: str, name: str) -> dict[str, tuple[int, int]]:
+        """Return the subjects in whom a column has several values, each with its rows and those of the commonest."""
+        column = self.columns[name]
+        value = column.text.set(column.text.is_in(column.odd), None) if column.odd else column.text
+        pair = pl.DataFrame({"subject": self.columns[subject].text, "value": value}).drop_nulls()
+        rows = pair.group_by("subject", "value", maintain_order=True).len()
+        both = pl.len().alias("values"), pl.col("len").sum().alias("rows"), pl.col("len").max().alias("most")
+        found = rows.group_by("subject", maintain_order=True).agg(both).filter(pl.col("values") > 1)
+        return {str(who): (int(n), int(most)) for who, _, n, most in found.iter_rows()}
+
+    def repeated(self, *names: str) -> int:
+        """Return how many rows have a subject and time that stood in a row before."""
+        keys = pl.DataFrame({name: self.columns[name].text for name in names}).drop_nulls()
+        return keys.height - keys.n_unique()
+
+    def late(self, subject: str, when: pl.Series, name: str) -> int:
+        """Return how many subjects have a value in a later row and none in the first."""
+        frame = pl.DataFrame({"s": self.columns[subject].text, "t": when, "x": self.columns[name].text})
+        frame = frame.drop_nulls(["s", "t"]).sort("s", "t", maintain_order=True)
+        said = frame.group_by("s").agg(first=pl.col("x").first().is_null(), ever=pl.col("x").is_not_null().any())
+        return int((said["first"] & said["ever"]).sum())
+
+    def lengths(self, subject: str) -> list[int]:
+        """Return the number of rows per subject, sorted."""
+        return sorted(int(count) for count in self.columns[subject].known.value_counts()["count"].to_list())
+
+
+def sample_of(files: Sequence[TableFile]) -> Sample:
+    """Return the first 200,000 rows of the first file that has any."""
+    for file in files:
+        unusable = [name for name, kind in file.types.items() if kind.is_nested() or kind in (pl.Binary, pl.Object)]
+        usable = [name for name in file.types if name not in unusable]
+        readings = [Reading(name, "text") for name in usable]
+        columns = [
+            as_read(file.column(r.column), file.types[r.column], r, BLANK).alias(str(i)) for i, r in enumerate(readings)
+        ]
+        with collected(file.path):
+            frame = file.scan.head(MOST_ROWS).select(columns).collect()
+        frame = frame.filter(~pl.all_horizontal(pl.all().is_null()))
+        if frame.height:
+            facts = {n: Facts(n, frame[str(i)], file.types[n] == pl.String) for i, n in enumerate(usable)}
+            return Sample(file.path.stem, facts, unusable, frame.height)
+    return Sample("", {})

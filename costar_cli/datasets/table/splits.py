@@ -1,0 +1,221 @@
+"""Which part each subject is in: domain by a column or a condition, split by a column or a draw (polars)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_, or_
+from typing import Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from costar_cli.config.expression import All, Any, Column, Compare, Condition, Constant, Not, Use, column_uses
+from costar_cli.config.table import Fractions, TableSchema
+from costar_cli.datasets.table.index import Ints
+from costar_cli.datasets.table.parse import Reading
+from costar_cli.datasets.table.values import Values
+from costar_cli.errors import DataError
+from costar_cli.panel.dataset import Domain, Part, Split
+from costar_cli.panel.findings import Finding, counted, raise_errors, shown
+from costar_cli.panel.split import SPLITS, few_shot_subjects, split_domains
+from costar_cli.reporting import Reporter
+
+__all__ = ["assign_parts", "condition_readings", "to_polars"]
+
+SPELT: Final[Mapping[str, Split]] = {
+    "train": "train", "training": "train", "val": "val", "valid": "val", "validation": "val", "dev": "val",
+    "test": "test", "testing": "test",
+}  # fmt: skip
+DOMAINS: Final[tuple[Domain, Domain]] = ("source", "target")
+
+Texts = NDArray[np.str_]
+
+
+def condition_readings(schema: TableSchema) -> dict[str, Reading]:
+    """Return how the conditions of `[domain]` read each column that they name.
+
+    Raises:
+        DataError: a column is compared with numbers and with texts.
+    """
+    uses: dict[str, set[Use]] = {}
+    for domain in DOMAINS:
+        if condition := schema.domain.condition(domain):
+            for name, found in column_uses(condition).items():
+                uses.setdefault(name, set()).update(found)
+    if mixed := sorted(name for name, found in uses.items() if len(found) > 1):
+        problem = f"{shown(mixed)} is compared with values of different types"
+        raise DataError(problem, where="[domain]", fix="compare a column with numbers alone, or with texts alone")
+    return {name: Reading(name, next(iter(found))) for name, found in uses.items()}
+
+
+def assign_parts(values: Values, schema: TableSchema, seed: int, reporter: Reporter) -> Ints:
+    """Return the number of each subject's part in `Part.all()`, -1 for those of neither domain or left out of few-shot.
+
+    Raises:
+        DataError: subjects that change domain or split, or belong to both domains; domains without subjects.
+    """
+    domain = _domains(values, schema)
+    if lost := int((domain == "").sum()):
+        reporter.note(f"{counted(lost, 'subject')} of neither domain left out")
+    for name in DOMAINS if _has_target(schema) else DOMAINS[:1]:
+        if not (domain == name).any():
+            raise DataError(f"no subject belongs to the {name} domain", fix="check who the schema says is the target")
+    split = _splits(values, schema, domain, seed)
+    dropped = int(((split == "") & (domain == "target")).sum())
+    if dropped:
+        reporter.note(f"{counted(dropped, 'target training subject')} left out (`few_shot`)")
+    numbers = {str(part): number for number, part in enumerate(Part.all())}
+    return np.array([numbers.get(f"{d}/{s}", -1) for d, s in zip(domain, split, strict=True)], dtype=np.int64)
+
+
+def _has_target(schema: TableSchema) -> bool:
+    return bool(schema.named("domain")) or schema.domain.target is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """Which rows say that the subject is of the source, and of the target; a row can say nothing."""
+
+    source: pl.Series
+    target: pl.Series
+
+
+def _domains(values: Values, schema: TableSchema) -> Texts:
+    if not _has_target(schema):
+        return np.full(len(values.keys.subjects), "source", dtype="<U6")
+    sides = _by_column(values, schema) if schema.named("domain") else _by_condition(values, schema)
+    source, source_changes = values.whole_subjects(sides.source)
+    target, target_changes = values.whole_subjects(sides.target)
+    findings = []
+    for wrong, problem, fix in [
+        (source_changes | target_changes, "with a domain that changes over time", "decide by what does not change"),
+        (source & target, "in both domains", "make the two conditions exclude each other"),
+    ]:
+        if wrong.any():
+            first = values.keys.subjects.names[int(wrong.argmax())]
+            who = counted(int(wrong.sum()), "subject")
+            findings.append(Finding("error", f"{who} {problem}", f"first subject {first}", fix))
+    raise_errors(findings, what="the domains")
+    return np.where(source, "source", np.where(target, "target", ""))
+
+
+def _by_column(values: Values, schema: TableSchema) -> _Sides:
+    name = schema.named("domain")[0]
+    column = schema.columns[name]
+    said = values.texts(name)
+    targets, sources = column.domain_values("target"), column.domain_values("source")
+    if targets is None:
+        found = sorted(str(value) for value in said.drop_nulls().unique().to_list())
+        if not set(found) <= set(DOMAINS):
+            problem = f"column '{name}' holds {shown(found)}: which of them are the target?"
+            where, fix = f'columns."{name}"', f'`"{name}" = {{ role = "domain", target = "..." }}`'
+            raise DataError(problem, where=where, fix=fix)
+        targets, sources = ("target",), ("source",)
+    if {*targets, *(sources or ())} <= {"true", "false"}:
+        said = said.str.to_lowercase()  # as some programs spell them
+    is_target = said.is_in(targets)
+    is_source = ~is_target if sources is None else said.is_in(sources)
+    return _Sides(is_source, is_target)
+
+
+def _by_condition(values: Values, schema: TableSchema) -> _Sides:
+    target = schema.domain.condition("target")
+    assert target is not None  # noqa: S101 - asked for only where there is one
+    source = schema.domain.condition("source") or Not(target)
+    readings = condition_readings(schema)
+    frame = pl.DataFrame({str(i): values.column(reading) for i, reading in enumerate(readings.values())})
+    column = {name: pl.col(str(i)) for i, name in enumerate(readings)}
+    said = frame.select(to_polars(source, column).alias("source"), to_polars(target, column).alias("target"))
+    return _Sides(said["source"], said["target"])
+
+
+def to_polars(condition: Condition, columns: Mapping[str, pl.Expr]) -> pl.Expr:
+    """Return a condition in polars' words; where a column has no value, a comparison says nothing."""
+    match condition:
+        case Not(inner):
+            return ~to_polars(inner, columns)
+        case All(parts):
+            return reduce(and_, (to_polars(part, columns) for part in parts))
+        case Any(parts):
+            return reduce(or_, (to_polars(part, columns) for part in parts))
+        case Compare(left, operator, right):
+            a, b = _side(left, columns), _side(right, columns)
+            results = {"<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b, "==": a == b, "!=": a != b}
+            return results[operator]
+
+
+def _side(side: Column | Constant, columns: Mapping[str, pl.Expr]) -> pl.Expr:
+    if isinstance(side, Column):
+        return columns[side.name]
+    return pl.lit(float(side.value) if isinstance(side.value, bool) else side.value)
+
+
+def _splits(values: Values, schema: TableSchema, domain: Texts, seed: int) -> Texts:
+    few_shot = schema.split.few_shot
+    cluster = _clusters(values, schema, domain)
+    if not schema.named("split"):
+        own = schema.split.target or schema.split
+        fractions: dict[Domain, dict[Split, float]] = {"source": _shares(schema.split), "target": _shares(own)}
+        return split_domains(domain, fractions, seed=seed, few_shot=few_shot, cluster=cluster)
+    name = schema.named("split")[0]
+    said, findings = values.subject_values(name)
+    raise_errors(findings, what="the splits")
+    split = np.full(len(domain), "", dtype="<U5")
+    for i, text in enumerate(said.to_list()):
+        if not domain[i]:
+            continue
+        if text is None or text.lower() not in SPELT:
+            who = f"subject {values.keys.subjects.names[i]}"
+            problem = f"column '{name}': " + ("no split" if text is None else f"'{text}' is no split")
+            raise DataError(problem, where=who, fix=f"use one of {', '.join(SPLITS)}")
+        split[i] = SPELT[text.lower()]
+    if cluster is not None:
+        _refuse_divided(values, name, split, cluster)
+    if few_shot is not None:
+        train = np.flatnonzero((domain == "target") & (split == "train"))
+        if len(train):
+            split[train[~few_shot_subjects(len(train), few_shot, [seed, 1])]] = ""
+    return split
+
+
+def _clusters(values: Values, schema: TableSchema, domain: Texts) -> Texts | None:
+    """Return the cluster of each subject that has a domain, where the schema names a column of them."""
+    if not schema.named("cluster"):
+        return None
+    name = schema.named("cluster")[0]
+    said, findings = values.subject_values(name)
+    lacking = said.is_null().to_numpy() & (domain != "")
+    if lacking.any():
+        problem = f"column '{name}': {counted(int(lacking.sum()), 'subject')} without a cluster"
+        first = values.keys.subjects.names[int(lacking.argmax())]
+        findings.append(Finding("error", problem, f"first subject {first}", "give each subject one"))
+    raise_errors(findings, what="the clusters")
+    return np.array(said.fill_null("").to_list(), dtype=np.str_)
+
+
+def _refuse_divided(values: Values, column: str, split: Texts, cluster: Texts) -> None:
+    """Stop where a column of splits puts subjects of one cluster into several of them.
+
+    Raises:
+        DataError: naming two subjects of the first such cluster.
+    """
+    first: dict[str, int] = {}
+    other: dict[str, int] = {}
+    for i in np.flatnonzero(split != "").tolist():
+        unit = str(cluster[i])
+        if split[first.setdefault(unit, i)] != split[i]:
+            other.setdefault(unit, i)
+    if not other:
+        return
+    unit, b = next(iter(other.items()))
+    a, names = first[unit], values.keys.subjects.names
+    raise DataError(
+        f"column '{column}': {counted(len(other), 'cluster')} in several splits, so that tests are not independent",
+        where=f"cluster {unit}: subject {names[a]} is in {split[a]}, subject {names[b]} in {split[b]}",
+        fix="put a cluster's subjects into one split, leave the split to costar, or give no column of role `cluster`",
+    )
+
+
+def _shares(fractions: Fractions) -> dict[Split, float]:
+    return {"train": fractions.train, "val": fractions.val, "test": fractions.test}

@@ -1,0 +1,211 @@
+"""Treatments as classes or 0/1 numbers: levels and combinations that are given, or learned from source-train."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from costar_cli.config.nearest import nearest
+from costar_cli.datasets.table.index import Ints
+from costar_cli.datasets.table.values import Mask
+from costar_cli.datasets.table.variables import Learner
+from costar_cli.errors import DataError
+from costar_cli.panel.findings import Finding, counted, raise_errors, shown
+from costar_cli.panel.levels import are_doses, as_number, find_level, known_levels, known_reference
+from costar_cli.panel.schema import TreatmentEncoding
+
+__all__ = [
+    "UNKNOWN",
+    "class_numbers",
+    "encode_treatments",
+    "guessed_levels",
+    "level_codes",
+    "unknown_level",
+]
+
+MOST_LEVELS: Final = 50  # a number with more values is a dose, not a treatment
+MOST_CLASSES: Final = 200
+SWITCHES: Final = ({"0", "1"}, {"false", "true"})
+MISSING, UNKNOWN = -1, -2
+
+
+def encode_treatments(learner: Learner) -> tuple[TreatmentEncoding, NDArray[np.float32]]:
+    """Return the encoding and the treatments per cell `[M,da]`, zeros where a subject's last cell has none.
+
+    Raises:
+        DataError: levels or combinations that are unknown, missing treatments; all at once.
+    """
+    names = learner.schema.named("treatment")
+    texts = [learner.values.texts(name) for name in names]
+    levels = [_levels(learner, name, text) for name, text in zip(names, texts, strict=True)]
+    raise_errors(learner.findings, what="the table")
+    code = np.stack([level_codes(t, known) for t, known in zip(texts, levels, strict=True)], axis=-1)
+    unrecorded = _missing(learner, names, code)
+    for i, name in enumerate(names):
+        unknown = code[:, i] == UNKNOWN
+        if unknown.any():
+            learner.findings.append(unknown_level(name, texts[i], levels[i], unknown, learner.values.place))
+    raise_errors(learner.findings, what="the table")
+    given = ~unrecorded
+    encoding = _encoding(learner, names, levels, code[given & learner.train_cells])
+    if encoding.mode == "multilabel":
+        return encoding, np.maximum(code, 0).astype(np.float32)
+    number = class_numbers(code, encoding)
+    if (classless := given & (number < 0)).any():
+        raise_errors([_classless(learner, encoding, code, classless)], what="the table")
+    encoded = np.zeros((len(code), encoding.width), dtype=np.float32)
+    encoded[np.flatnonzero(given), number[given]] = 1
+    return encoding, encoded
+
+
+def class_numbers(code: Ints, encoding: TreatmentEncoding) -> Ints:
+    """Return the class of each row of levels `[M, names]`, -1 for a combination that has none."""
+    size = np.array([len(levels) for levels in encoding.levels])
+    weight = np.concatenate([[1], np.cumprod(size[:-1])])
+    keys = np.array(encoding.classes) @ weight
+    order = np.argsort(keys)
+    asked = np.where((code >= 0).all(axis=1), code @ weight, -1)
+    at = order[np.minimum(np.searchsorted(keys, asked, sorter=order), len(keys) - 1)]
+    return np.where(keys[at] == asked, at, -1).astype(np.int64)
+
+
+def level_codes(texts: pl.Series, levels: Sequence[str]) -> Ints:
+    """Return the level of each text, MISSING for null, UNKNOWN for what is no level."""
+    distinct = texts.drop_nulls().unique()
+    found = [find_level(str(text), levels) for text in distinct.to_list()]
+    places = pl.Series([UNKNOWN if place is None else place for place in found], dtype=pl.Int64)
+    code = texts.replace_strict(distinct, places, default=MISSING, return_dtype=pl.Int64)
+    return code.to_numpy().astype(np.int64)
+
+
+def _levels(learner: Learner, name: str, texts: pl.Series) -> tuple[str, ...]:
+    """Return the levels of the schema, or guess them from source-train: the reference first."""
+    given = learner.schema.columns[name].labels("levels")
+    if given is not None:
+        return given
+    seen = texts.filter(pl.Series(learner.train_cells)).drop_nulls().value_counts(name="rows")
+    if seen.height > MOST_LEVELS:
+        problem = f"treatment '{name}' has {seen.height:,} different values in source-train, more than {MOST_LEVELS}"
+        fix = "a treatment has few levels: put doses into classes first"
+        learner.findings.append(Finding("error", problem, "", fix))
+        return ()
+    count = _by_number({str(text): int(rows) for text, rows in seen.rows()})
+    if set(map(str.lower, count)) in SWITCHES:
+        return ("off", "on")
+    if len(count) < 2:
+        only = f"it is always '{next(iter(count))}'" if count else "it is always missing"
+        problem = f"treatment '{name}' never changes in source-train: {only}"
+        learner.findings.append(Finding("error", problem, "", "leave it out: nothing can be learned of it"))
+        return ()
+    levels, by_name = guessed_levels(count)
+    first = "the first is" if by_name else "the first, the most frequent, is taken as"
+    learner.reporter.note(f"treatment '{name}': levels {shown(levels, 12)}, {first} the reference (`levels`)")
+    return levels
+
+
+def _by_number(count: Mapping[str, int]) -> dict[str, int]:
+    """Return the counts with those of one number, such as `1` and `1.0`, under its shortest spelling."""
+    number = {text: as_number(text) for text in count}
+    key = {text: text if value is None else value for text, value in number.items()}
+    spelling: dict[object, str] = {}
+    for text in sorted(count, key=lambda text: (len(text), text)):
+        spelling.setdefault(key[text], text)
+    merged = dict.fromkeys(spelling.values(), 0)
+    for text, rows in count.items():
+        merged[spelling[key[text]]] += rows
+    return merged
+
+
+def guessed_levels(count: Mapping[str, int]) -> tuple[tuple[str, ...], bool]:
+    """Return levels, the reference first, and whether names or numbers tell it.
+
+    It is what is called like no treatment, the smallest number, or, told by nothing else, the most frequent.
+    """
+    labels = sorted(count, key=lambda label: (as_number(label) is None, as_number(label) or 0, label))
+    told = labels[0] if are_doses(labels) else known_reference(labels)
+    reference = told or max(labels, key=lambda label: (count[label], -labels.index(label)))
+    return (reference, *(label for label in labels if label != reference)), told is not None
+
+
+def _missing(learner: Learner, names: Sequence[str], code: Ints) -> Mask:
+    """Return the last cells without any treatment; put the reference where the schema says so; find the others."""
+    unrecorded: Mask = learner.values.keys.last_of_subject & (code == MISSING).all(axis=1)
+    for i, name in enumerate(names):
+        holes = (code[:, i] == MISSING) & ~unrecorded
+        if not holes.any():
+            continue
+        if learner.schema.columns[name].missing == "fill":
+            code[holes, i] = 0
+            learner.reporter.note(
+                f"treatment '{name}': {counted(int(holes.sum()), 'missing value')} count as not given"
+            )
+            continue
+        problem = f"column '{name}': {counted(int(holes.sum()), 'treatment')} missing"
+        fix = 'give them, or declare `missing = "fill"` if that means not given; a subject\'s last row may have none'
+        where = f"first in {learner.values.place(int(holes.argmax()))}"
+        learner.findings.append(Finding("error", problem, where, fix))
+    return unrecorded
+
+
+def unknown_level(
+    name: str, texts: pl.Series, levels: Sequence[str], unknown: Mask, place: Callable[[int], str]
+) -> Finding:
+    """Say that some values `[M]` of a treatment are no levels, and where the first of them is."""
+    odd = texts.filter(pl.Series(unknown)).unique().sort().to_list()
+    near = nearest(str(odd[0]), levels)
+    problem = f"column '{name}': {counted(int(unknown.sum()), 'value')} of no known level: {shown(odd)}"
+    if are_doses([*levels, *map(str, odd)]):
+        fix = f"known are {shown(levels, 12)}: put doses into a few classes, or list them all in `levels`"
+    else:
+        fix = f"did you mean '{near}'?" if near else f"it takes {known_levels(levels)}; others belong in `levels`"
+    return Finding("error", problem, f"first in {place(int(unknown.argmax()))}", fix)
+
+
+def _encoding(
+    learner: Learner, names: Sequence[str], levels: Sequence[tuple[str, ...]], learned: Ints
+) -> TreatmentEncoding:
+    """Return the encoding that the schema asks for, with the combinations of source-train where it lists none."""
+    wanted = learner.schema.treatments
+    binary = all(len(known) == 2 for known in levels)
+    mode = wanted.mode or ("multilabel" if binary and wanted.classes is None else "multiclass")
+    if mode == "multilabel" and not binary:
+        many = [name for name, known in zip(names, levels, strict=True) if len(known) > 2]
+        raise DataError(f"{shown(many)} has more than two levels", where="treatments.mode", fix='use "multiclass"')
+    classes: tuple[tuple[int, ...], ...] = ()
+    if mode == "multiclass":
+        if wanted.classes is not None:
+            classes = tuple(_class(row, levels) for row in wanted.classes)
+        else:
+            found = {tuple(int(v) for v in row) for row in np.unique(learned, axis=0)} | {(0,) * len(names)}
+            classes = tuple(sorted(found, key=lambda row: (any(row), row[::-1])))
+        if len(classes) > MOST_CLASSES:
+            problem = f"{len(classes)} combinations of treatments in source-train, more than {MOST_CLASSES}"
+            raise DataError(problem, fix="give fewer treatments or levels")
+    try:
+        return TreatmentEncoding(mode=mode, names=tuple(names), levels=tuple(levels), classes=classes)
+    except ValueError as error:
+        problem = str(error).split("Value error, ")[-1].split(" [type=")[0]
+        raise DataError(problem, where="treatments", fix="correct `levels` and `classes`") from None
+
+
+def _class(row: Sequence[bool | int | float | str], levels: Sequence[tuple[str, ...]]) -> tuple[int, ...]:
+    places = []
+    for value, known in zip(row, levels, strict=True):
+        place = find_level(value, known)
+        if place is None:
+            fix = f"it takes {known_levels(known)}"
+            raise DataError(f"{value!r} is no level of its treatment", where="treatments.classes", fix=fix)
+        places.append(place)
+    return tuple(places)
+
+
+def _classless(learner: Learner, encoding: TreatmentEncoding, code: Ints, classless: Mask) -> Finding:
+    at = int(classless.argmax())
+    what = encoding.describe(code[at])
+    problem = f"{counted(int(classless.sum()), 'row')} with a combination of treatments that is no class: {what}"
+    if learner.schema.treatments.classes is None:
+        problem += ", which source-train does not have"
+    fix = "leave the rows out, or list `classes` in [treatments]"
+    return Finding("error", problem, f"first in {learner.values.place(at)}", fix)

@@ -1,0 +1,139 @@
+"""Columns laid out along the panel: per cell from the long table, per subject from the table or the statics file."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from costar_cli.datasets.table.index import Ints, Keys
+from costar_cli.datasets.table.parse import Reading, Rows
+from costar_cli.panel.findings import Finding, counted
+
+__all__ = ["Floats", "Mask", "Values"]
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """The values of every column that is used, by cell `[M]` or by subject `[N]`.
+
+    Args:
+        keys: the cells.
+        rows: the long table.
+        readings: how each of its columns was read, by name.
+        wide: the statics file, where there is one.
+        wide_readings: the same for it.
+        wide_row: each subject's row there, -1 where there is none.
+    """
+
+    keys: Keys
+    rows: Rows
+    readings: Mapping[str, Reading]
+    wide: Rows | None
+    wide_readings: Mapping[str, Reading]
+    wide_row: Ints
+
+    def keep(self, kept: Mask) -> "Values":
+        """Return the values of some subjects `[N]`."""
+        return replace(self, keys=self.keys.keep(kept), wide_row=self.wide_row[kept])
+
+    def column(self, reading: Reading) -> pl.Series:
+        """Return a column per cell, null where there is no value."""
+        if self.wide is not None and reading.column in self.wide_readings:
+            return _gathered(self.wide.series(reading), self.wide_row[self.keys.subject])
+        return _gathered(self.rows.series(reading), self.keys.row)
+
+    def texts(self, name: str) -> pl.Series:
+        """Return a column of text per cell."""
+        return self.column(self._reading(name))
+
+    def numbers(self, name: str) -> Floats:
+        """Return a column of numbers per cell, NaN where there is none."""
+        return self.texts(name).to_numpy().astype(np.float64)
+
+    def subject_values(self, name: str) -> tuple[pl.Series, list[Finding]]:
+        """Return a column per subject `[N]`, null where there is no value, and what is wrong with it.
+
+        In the long table a subject's values must agree; rows without one say nothing.
+        """
+        reading = self._reading(name)
+        if self.wide is not None and name in self.wide_readings:
+            return _gathered(self.wide.series(reading), self.wide_row), []
+        known = pl.DataFrame({"subject": self.keys.subject, "value": self.column(reading)}).with_row_index("cell")
+        known = known.drop_nulls("value")
+        first = known.unique("subject", keep="first", maintain_order=True)
+        place = np.full(len(self.keys.subjects), -1, dtype=np.int64)
+        place[first["subject"].to_numpy()] = np.arange(first.height)
+        values = _gathered(first["value"], place)
+        differs = known.filter(pl.col("value") != pl.col("value").first().over("subject"))
+        if not differs.height:
+            return values, []
+        problem = f"column '{name}' changes within {counted(differs['subject'].n_unique(), 'subject')}"
+        fix = "declare it as a covariate, or keep one value per subject"
+        return values, [Finding("error", problem, f"first in {self.place(differs['cell'][0])}", fix)]
+
+    def static_values(self, name: str) -> tuple[pl.Series, list[Finding]]:
+        """Return a static per subject `[N]`, null where there is no value, and what is wrong with it.
+
+        In the long table it must stand in the subject's first row: a later one is the future of the first.
+        """
+        values, findings = self.subject_values(name)
+        if self.wide is not None and name in self.wide_readings:
+            return values, findings
+        observed = self.column(self._reading(name)).is_not_null().to_numpy()
+        known = np.minimum.reduceat(np.where(observed, np.arange(len(observed)), len(observed)), self.keys.first)
+        late = (known > self.keys.first) & (known < len(observed))
+        if late.any():
+            subjects = counted(int(late.sum()), "subject")
+            problem = f"column '{name}': {subjects} without a value in the first row, but with one in a later row"
+            fix = (
+                "write it in the first row if it was known then, give it by `--statics`, or declare the column as a "
+                "covariate: a static may not come from a subject's future"
+            )
+            findings.append(Finding("error", problem, f"first in {self.place(int(known[late][0]))}", fix))
+        return values, findings
+
+    def whole_subjects(self, said: pl.Series) -> tuple[Mask, Mask]:
+        """Return the subjects `[N]` of whom all cells say yes, and those of whom some say yes and some no."""
+        n, subject = len(self.keys.subjects), self.keys.subject
+        yes, no = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
+        yes[subject[said.fill_null(value=False).to_numpy()]] = True
+        no[subject[(~said).fill_null(value=False).to_numpy()]] = True
+        return yes & ~no, yes & no
+
+    def carried(self, observed: Mask) -> Ints:
+        """Return for each cell the last cell up to it of the same subject with a value, -1 where there is none."""
+        last = np.maximum.accumulate(np.where(observed, np.arange(len(observed)), -1))
+        start = self.keys.first[self.keys.subject]
+        return np.where(last >= start, last, -1).astype(np.int64)
+
+    def place(self, cell: int) -> str:
+        """Return where a cell comes from: `row 14 of cohort.csv (subject 7)`."""
+        subject = self.keys.subjects.names[int(self.keys.subject[cell])]
+        row = int(self.keys.row[cell])
+        if row < 0:
+            return f"step {int(self.keys.step[cell])} of subject {subject}, which has no row"
+        return f"{self.rows.place(row)} (subject {subject})"
+
+    def subject_place(self, name: str, subject: int) -> str:
+        """Return where a subject's value comes from."""
+        who = f"subject {self.keys.subjects.names[subject]}"
+        if self.wide is None or name not in self.wide_readings:
+            return who
+        row = int(self.wide_row[subject])
+        return f"{who}, which has no row in {self.wide.files[0].name}" if row < 0 else f"{self.wide.place(row)} ({who})"
+
+    def _reading(self, name: str) -> Reading:
+        return self.wide_readings.get(name) or self.readings[name]
+
+
+def _gathered(values: pl.Series, rows: Ints) -> pl.Series:
+    """Return values by their places, null for place -1."""
+    if not len(values):
+        return pl.Series([None] * len(rows), dtype=values.dtype)
+    index = pl.Series(rows)
+    return values.gather(pl.select(pl.when(index >= 0).then(index)).to_series())

@@ -1,0 +1,203 @@
+"""The tumour growth cohort as a data set; the only module besides `commands` that knows `simulators.tumor`."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from costar_cli.config.models import TumorConfig
+from costar_cli.datasets.asked_plans import AskedPlans
+from costar_cli.errors import UsageError
+from costar_cli.panel.dataset import Dataset, Part
+from costar_cli.panel.panel import Panel
+from costar_cli.panel.queries import Queries
+from costar_cli.panel.schema import ErrorUnit, PanelSchema, TreatmentEncoding, Variable
+from costar_cli.reporting import Reporter
+from simulators import tumor
+
+__all__ = ["TUMOR_SCHEMA", "simulate_tumor", "tumor_truth"]
+
+NAME = "tumor"
+MOST_ANSWERS = 200_000_000  # query steps: about 4 GB while simulating
+
+TUMOR_SCHEMA = PanelSchema(
+    treatments=TreatmentEncoding(
+        mode="multiclass",
+        names=("chemotherapy", "radiotherapy"),
+        levels=(("off", "on"), ("off", "on")),
+        classes=((0, 0), (1, 0), (0, 1), (1, 1)),
+    ),
+    outcomes=(Variable(name="tumour_volume", unit="cm3"),),
+    statics=(Variable(name="patient_type", kind="ordinal"),),
+    step="day",
+    error_unit=ErrorUnit(factor=100 / tumor.MAX_VOLUME_CM3, label="% of V_max"),
+)
+
+
+def simulate_tumor(config: TumorConfig, reporter: Reporter) -> Dataset:
+    """Simulate the source and the target cohort, with counterfactual queries on both test parts.
+
+    Each part has its own child seed; with `paired`, a target part shares the one of its source part, and so the
+    virtual patients and their noise: the policy alone differs.
+
+    Raises:
+        UsageError: sizes that would make more queries than memory holds.
+    """
+    _check_size(config)
+    sizes = [config.train, config.val, config.test, config.target_train, config.target_val, config.target_test]
+    panels: dict[Part, Panel] = {}
+    queries: dict[Part, dict[str, Queries]] = {}
+    truth: dict[Part, dict[str, NDArray[np.generic]]] = {}
+    first_id = 0
+    with reporter.task("simulate tumour growth", total=sum(sizes), unit="patient") as task:
+        for i, (part, n) in enumerate(zip(Part.all(), sizes, strict=True)):
+            patients_rng, noise_rng, plans_rng = _generators(config.seed, i % 3 if config.paired else i)
+            patients = tumor.sample_patients(n, patients_rng)
+            noise = tumor.draw_noise(n, noise_rng, steps=config.steps, horizon=config.horizon)
+            gamma = config.gamma if part.domain == "source" else config.target_gamma
+            factual = tumor.simulate_factual(patients, noise, gamma, steps=config.steps)
+            panels[part] = _panel(patients, factual, first_id)
+            truth[part] = _truth(patients, noise)
+            if part.split == "test":
+                one_step = tumor.one_step_counterfactuals(patients, noise, factual)
+                sequence = tumor.sequence_counterfactuals(
+                    patients, noise, factual, plans=config.plans, horizon=config.horizon, rng=plans_rng
+                )
+                queries[part] = {"one_step": _queries(one_step), "sequence": _queries(sequence)}
+            first_id += n
+            task.advance(n)
+    return Dataset(NAME, TUMOR_SCHEMA, config.horizon, panels, queries, truth, config.model_dump(mode="json"))
+
+
+def tumor_truth(
+    dataset: Dataset, part: Part, row: int | ArrayLike, origin: int | ArrayLike, plan_values: ArrayLike
+) -> NDArray[np.float64]:
+    """Return the simulator's volumes in cm³ after each step of plans, had they been followed from their origins.
+
+    The patient is simulated again from day 0 with the factual treatments before the origin, so that stored answers
+    are met to the last digit that they were stored with.
+
+    Args:
+        dataset: a simulated tumour data set, read with its truth.
+        part: the part of the subjects.
+        row: rows of the part's panel, one or `[Q]`.
+        origin: steps at which the plans start, one or `[Q]`.
+        plan_values: treatments by name (chemotherapy, radiotherapy), 0 or 1, `[tau,2]` or `[Q,tau,2]`.
+
+    Returns:
+        Volumes `[tau]` for one plan of one subject, else `[Q,tau]`.
+
+    Raises:
+        UsageError: the data set has no truth of this part, or a subject, origin or plan is outside what it covers.
+    """
+    patients, noise = _patients_and_noise(dataset.truth.get(part, {}), part)
+    panel, plan = dataset.panels[part], np.asarray(plan_values, dtype=np.bool_)
+    asked = AskedPlans.of(row, origin, plan, plan_axes=2)
+    asked.check_rows(panel.length, part)
+    asked.check_origins(panel.length)
+    row_Q, origin_Q = asked.row_Q, asked.origin_Q
+    if len(origin_Q) and origin_Q.max() + asked.horizon >= noise.n_days:
+        longest = noise.n_days - 1 - int(origin_Q.max())
+        raise UsageError(f"the simulation goes on for {longest} steps from this origin", fix="give a shorter plan")
+    return asked.shaped(_replay(patients, noise, panel, row_Q=row_Q, origin_Q=origin_Q, plan_QH2=asked.plan_QH))
+
+
+def _check_size(config: TumorConfig) -> None:
+    per_patient = (config.steps - 1) * 2 * (config.horizon - 1) * config.horizon
+    answers = (config.test + config.target_test) * per_patient
+    if answers > MOST_ANSWERS:
+        raise UsageError(
+            f"the test patients would have up to {answers:,} counterfactual answers, more than {MOST_ANSWERS:,}",
+            where="--test, --target-test, --steps, --horizon",
+            fix="simulate fewer test patients, or shorter series or plans",
+        )
+
+
+def _generators(seed: int, part: int) -> list[np.random.Generator]:
+    """Return the generators of a part's patients, noise and random plans."""
+    sequence = np.random.SeedSequence(seed, spawn_key=(part,))
+    return [np.random.default_rng(child) for child in sequence.spawn(3)]
+
+
+def _panel(patients: tumor.TumorPatients, factual: tumor.TumorFactual, first_id: int) -> Panel:
+    n, steps = len(factual), factual.n_steps
+    treatments = _one_hot(factual.treatments).astype(np.float32)
+    decided = np.arange(steps) < factual.length[:, None] - 1  # nothing is given on the last observed day
+    return Panel(
+        covariates=np.zeros((n, steps, 0), dtype=np.float32),
+        treatments=treatments * decided[..., None],
+        outcomes=factual.volume_cm3.astype(np.float32)[..., None],
+        statics=patients.patient_type.astype(np.float32)[:, None],
+        length=factual.length,
+        subject_id=np.arange(first_id, first_id + n, dtype=np.int64),
+    )
+
+
+def _queries(answered: tumor.TumorCounterfactuals) -> Queries:
+    """Return the queries with all steps scored, but the factual first step of longer plans."""
+    horizon = answered.volume_cm3.shape[-1]
+    scored = np.full((len(answered), horizon), fill_value=True)
+    scored[:, 0] = horizon == 1
+    return Queries(
+        subject=answered.subject,
+        origin=answered.origin,
+        plan=_one_hot(answered.treatments),
+        outcomes=answered.volume_cm3.astype(np.float32)[..., None],
+        scored=scored,
+    )
+
+
+def _one_hot(treatments: NDArray[np.bool_]) -> NDArray[np.uint8]:
+    """Encode `[..., 2]` (chemotherapy, radiotherapy) in the order of the schema's classes."""
+    given = treatments.astype(np.uint8)
+    encoded: NDArray[np.uint8] = np.eye(4, dtype=np.uint8)[given[..., 0] + 2 * given[..., 1]]
+    return encoded
+
+
+def _truth(patients: tumor.TumorPatients, noise: tumor.TumorNoise) -> dict[str, NDArray[np.generic]]:
+    parameters = {field.name: getattr(patients, field.name) for field in fields(patients)}
+    return parameters | {"growth_noise": noise.growth, "recovery_uniform": noise.recovery}
+
+
+def _patients_and_noise(truth: Mapping[str, NDArray[Any]], part: Part) -> tuple[tumor.TumorPatients, tumor.TumorNoise]:
+    parameters = [field.name for field in fields(tumor.TumorPatients)]
+    if set(truth) != {*parameters, "growth_noise", "recovery_uniform"}:
+        raise UsageError(
+            f"there is no simulated truth of {part} in this data set",
+            where="--truth",
+            fix="ask without it, or use a data set from `costar simulate tumor`",
+        )
+    patients = tumor.TumorPatients(**{name: truth[name] for name in parameters})
+    return patients, tumor.TumorNoise(growth=truth["growth_noise"], recovery=truth["recovery_uniform"])
+
+
+def _replay(
+    patients: tumor.TumorPatients,
+    noise: tumor.TumorNoise,
+    panel: Panel,
+    *,
+    row_Q: NDArray[np.int64],
+    origin_Q: NDArray[np.int64],
+    plan_QH2: NDArray[np.bool_],
+) -> NDArray[np.float64]:
+    """Simulate from day 0 under the factual treatments before the origin and the plan from then on."""
+    rows, subject_Q = np.unique(row_Q, return_inverse=True)
+    n, horizon = len(rows), plan_QH2.shape[1]
+    first_day = tumor.TumorFactual(
+        volume_cm3=patients.initial_volume_cm3[rows, None],
+        treatments=np.zeros((n, 1, 2), dtype=np.bool_),
+        length=np.ones(n, dtype=np.int64),
+    )
+    days = int(origin_Q.max(initial=0)) + horizon
+    given = np.zeros((n, max(days, panel.n_steps), 2), dtype=np.bool_)
+    given[:, : panel.n_steps] = TUMOR_SCHEMA.treatments.decode(panel.treatments[rows])
+    course_QD2 = given[subject_Q, :days]
+    query, planned = np.arange(len(row_Q))[:, None], origin_Q[:, None] + np.arange(horizon)
+    course_QD2[query, planned] = plan_QH2
+    volume_QD = tumor.answer_plan(
+        patients.take(rows), noise.take(rows), first_day, subject_Q, np.zeros(len(row_Q), np.int64), course_QD2
+    )
+    volume_QH: NDArray[np.float64] = volume_QD[query, planned]
+    return volume_QH

@@ -1,0 +1,84 @@
+"""Conditions say what they say, and nothing else can be said."""
+
+import re
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costar_cli.config.expression import column_uses, parse_condition
+from costar_cli.datasets.table.splits import to_polars
+
+PEOPLE = pl.DataFrame({"age": [20.0, 50.0, 90.0, None], "site": ["a", "b", "a", "b"], "ill": [1.0, 0.0, 1.0, 1.0]})
+
+
+def true_rows(text: str) -> list[int]:
+    columns = {name: pl.col(name) for name in PEOPLE.columns}
+    said = PEOPLE.select(to_polars(parse_condition(text), columns)).to_series()
+    return [i for i, value in enumerate(said.to_list()) if value]
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("age >= 50", [1, 2]),
+        ("50 <= age", [1, 2]),
+        ("age = 20 or age == 90", [0, 2]),
+        ("age != 50", [0, 2]),
+        ("not age < 50", [1, 2]),
+        ("site = 'a' and ill = true", [0, 2]),
+        ('site != "a"', [1, 3]),
+        ("age > 10 and site = 'b' or ill = true and age > 80", [1, 2]),
+        ("age > 10 and (site = 'b' or ill = true)", [0, 1, 2]),
+        ("NOT (age < 30 OR age > 60)", [1]),
+        ("age > -1e1", [0, 1, 2]),
+        ("`age` < 60", [0, 1]),
+        ("age > ill", [0, 1, 2]),
+        ("ill = false", [1]),
+    ],
+)
+def test_conditions_mean_what_they_say(text: str, rows: list[int]):
+    assert true_rows(text) == rows
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "a column or a constant expected before the end"),
+        ("age", "a comparison such as `>=` expected before the end"),
+        ("age >", "a column or a constant expected before the end"),
+        ("age > 3 age < 5", "`and` or `or` expected before `age`"),
+        ("(age > 3", "`)` expected before the end"),
+        ("1 < 2", "compares two constants"),
+        ("age ~ 3", "`~ 3` is not understood"),
+        ("age > 'x", "is not understood"),
+        ("__import__('os').system('true')", "`.system('tru` is not understood"),
+        ("read_csv('/etc/passwd') = 1", "expected before `(`"),
+        ("age > 3; drop", "`; drop` is not understood"),
+        ("(" * 100 + "age > 1" + ")" * 100, "nested more than"),
+        ("not " * 100 + "age > 1", "nested more than"),
+        ("age > 1 or " * 200 + "age > 1", "more than 1,000 characters"),
+        ("and > 3", "a column or a constant expected before `and`"),
+    ],
+)
+def test_what_is_no_condition_is_refused_with_its_place(text: str, problem: str):
+    with pytest.raises(ValueError, match=re.escape(problem)):
+        parse_condition(text)
+
+
+def test_columns_are_read_as_what_they_are_compared_with():
+    uses = column_uses(parse_condition("age > 3 and site = 'x' and ill = true and a < b and age = site"))
+    assert uses["age"] == {"number"}
+    assert uses["site"] == {"text", "number"}
+    assert uses["ill"] == {"binary"}
+    assert uses["a"] == uses["b"] == {"number"}
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_a_condition_or_a_plain_complaint(text: str):
+    try:
+        condition = parse_condition(text)
+    except ValueError:
+        return
+    assert column_uses(condition)

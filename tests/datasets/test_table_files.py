@@ -1,0 +1,94 @@
+"""Files that are no tables, or damaged ones: an error that names the file, never the end of the process."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from costar_cli.datasets.table.files import open_files
+from costar_cli.errors import DataError
+from tests.datasets.table_worlds import ingest, problems, save, ward
+
+BAD_FILES: list[tuple[str, bytes | None, str, str]] = [
+    ("ward.csv", None, "the file does not exist", "check the path"),
+    ("ward.csv", b"", "the file is empty", "header"),
+    ("ward.csv", b"\n\n", "the file has no header", "first line"),
+    ("ward.csv", b"patient,day,day\n1,2,3\n", "the header names 'day' more than once", "rename"),
+    ("ward.csv", b"patient,\xff\n1,2\n", "no UTF-8 text: byte b'\\xff'", "UTF-8"),
+    ("ward.csv", "patient,day\n1,2\n".encode("utf-16"), "no CSV file: it holds zero bytes", "UTF-8"),
+    ("ward.csv", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "no CSV file: it holds zero bytes", "UTF-8"),
+    ("ward.csv", b'patient,"day\n1,2\n', "the header is no CSV", "UTF-8"),
+    ("ward.csv", b"just some words\nand more\n", "there is no column 'patient'", "it has 'just some words'"),
+    ("ward.xlsx", b"PK\x03\x04", "a table is CSV or Parquet, not '.xlsx'", "save it as .csv"),
+    ("ward", b"patient,day\n", "a table needs a file ending", "save it as .csv"),
+    ("ward.parquet", b"patient,day\n1,2\n", "this is no Parquet file", "save it again"),
+    ("ward.parquet", b"PAR1" + bytes(60) + b"PAR1", "the Parquet file cannot be read", "save it again"),
+    ("ward.parquet", b"PAR1", "the Parquet file cannot be read", "save it again"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem", "fix"), BAD_FILES, ids=[f"{c[0]}-{c[2][:30]}" for c in BAD_FILES]
+)
+def test_files_that_are_no_tables_are_named(name: str, content: bytes | None, problem: str, fix: str, tmp_path: Path):
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+    lines = [line for line in problems(path) if problem in line]
+    assert len(lines) == 1
+    assert name in lines[0]
+    assert fix in lines[0]
+
+
+def test_names_of_columns_may_hold_what_only_some_call_a_new_line(tmp_path: Path):
+    path = tmp_path / "ward.csv"
+    path.write_text("patient,a\x0cb,c\x85d,e\u2028f\n1,2,3,4\n", "utf-8")
+    assert list(open_files([path])[0].types) == ["patient", "a\x0cb", "c\x85d", "e\u2028f"]
+
+
+def test_a_folder_is_no_table(tmp_path: Path):
+    assert "this is no file" in problems(tmp_path)[0]
+
+
+def test_damage_in_the_middle_of_a_file_is_named_with_its_line(tmp_path: Path):
+    path = save(ward(), tmp_path / "ward.csv")
+    lines = path.read_bytes().splitlines()
+    path.write_bytes(b"\n".join([*lines[:100], lines[100] + b",1,2", *lines[101:]]))
+    [line] = problems(path)
+    assert line.startswith("row 100 of ward.csv: a row with 10 fields under a header of 8")
+    path.write_bytes(b"\n".join([*lines[:100], lines[100].replace(b"p", b"\xe9"), *lines[101:]]))
+    [line] = problems(path)
+    assert "line 101: this is no UTF-8 text" in line
+    whole = save(ward(), tmp_path / "ward.parquet").read_bytes()
+    path.with_suffix(".parquet").write_bytes(whole[:200] + bytes(300) + whole[500:])
+    [line] = problems(path.with_suffix(".parquet"))
+    assert "the Parquet file cannot be read" in line
+
+
+def test_problems_of_several_files_are_told_together(tmp_path: Path):
+    good = save(ward(), tmp_path / "ward.csv")
+    (tmp_path / "empty.csv").write_bytes(b"")
+    lines = problems([good, tmp_path / "empty.csv", tmp_path / "nowhere.csv"])
+    assert len(lines) == 2
+    other = save(ward().drop("age"), tmp_path / "other.csv")
+    [line] = problems([good, other])
+    assert line.startswith("other.csv: there is no column 'age'")
+
+
+@pytest.mark.parametrize("seed", [0, 149, 233])  # 149 makes polars panic, 233 makes it abort the process
+def test_a_damaged_parquet_file_is_read_or_refused(seed: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    path = save(ward(), tmp_path / "ward.parquet")
+    draw, content = random.Random(seed), bytearray(path.read_bytes())  # noqa: S311 - no secret
+    for _ in range(draw.choice([1, 1, 2, 5, 20])):
+        place, what = draw.randrange(len(content)), draw.random()
+        if what < 0.6:
+            content[place] = draw.randrange(256)
+        elif what < 0.8:
+            del content[place : place + draw.randrange(1, 30)]
+        else:
+            content[place:place] = bytes(draw.randrange(256) for _ in range(draw.randrange(1, 10)))
+    path.write_bytes(content)
+    with pytest.raises(DataError) as caught:
+        ingest(path)
+    assert "ward.parquet" in (caught.value.where or str(caught.value.details))
+    assert capfd.readouterr().err == ""

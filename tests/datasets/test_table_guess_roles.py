@@ -1,0 +1,151 @@
+"""What `--init` takes the columns of well-known tables for, and what it asks about."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from costar_cli.config.table_file import parse_schema
+from costar_cli.datasets.table.guess import guess_schema
+from tests.datasets.table_worlds import ingest, save, ward
+from tests.panel.guess_worlds import WORLDS
+
+
+def guessed_roles(text: str) -> dict[str, str]:
+    """The role of each column, `out` without one, with `?` where the line is to be settled."""
+    roles = {name: str(column["role"]) for name, column in tomllib.loads(text)["columns"].items()}
+    for line in text.splitlines():
+        if found := re.match(r'# ("?)(.+?)\1 = \{ role = "\.\.\." \}', line):
+            roles[found[2]] = "out"
+    for name in roles:
+        [line] = [line for line in text.splitlines() if re.match(rf'(# )?"?{re.escape(name)}"? = \{{ ', line)]
+        roles[name] += "?" if "  # CHECK: " in line else ""
+    return roles
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_columns_of_well_known_tables_are_taken_for_what_they_are(name: str, tmp_path: Path):
+    guess = guess_schema([save(WORLDS[name].frame(), tmp_path / f"{name}.csv")])
+    assert guessed_roles(guess.text) == WORLDS[name].roles
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_no_treatment_and_no_outcome_is_said_to_be_filled(name: str, tmp_path: Path):
+    frame = WORLDS[name].frame()
+    keys = [column for column, role in WORLDS[name].roles.items() if role.rstrip("?") in ("subject", "time")]
+    hole = np.random.default_rng(2).random(frame.height) < 0.1
+    others = [column for column in frame.columns if column not in keys]
+    frame = frame.with_columns(pl.when(~pl.Series(hole)).then(pl.col(column)).alias(column) for column in others)
+    text = guess_schema([save(frame, tmp_path / f"{name}.csv")]).text
+    columns = tomllib.loads(text)["columns"]
+    assert any(column.get("missing") == "fill" for column in columns.values()) or len(columns) <= 4
+    for column in columns.values():
+        assert column["role"] not in ("treatment", "outcome") or "missing" not in column
+    told = [line for line in text.splitlines() if re.search(r'role = "(treatment|outcome)"', line)]
+    assert all("  # CHECK: " in line for line in told)
+
+
+def test_what_a_first_row_lacks_is_no_static_but_asked_about(tmp_path: Path):
+    late = (pl.col("patient") != "p07") | (pl.col("day") > 0)
+    guess = guess_schema([save(ward().with_columns(sex=pl.when(late).then("sex")), tmp_path / "ward.csv")])
+    assert guessed_roles(guess.text)["sex"] == "covariate?"
+    assert "sex: 1 subject without it in the first row, where a static stands" in guess.doubts
+
+
+def test_a_file_of_statics_is_read_for_the_guess(tmp_path: Path):
+    wide = ward().unique("patient", maintain_order=True).select("patient", "age", "sex", "site", trt="sex", died="sex")
+    table = save(ward().drop("age", "sex", "site"), tmp_path / "ward.csv")
+    guess = guess_schema([table], save(wide, tmp_path / "patients.csv"))
+    assert guessed_roles(guess.text) == {
+        "patient": "subject", "day": "time", "pressure": "covariate", "drug": "treatment?", "heart rate": "outcome?",
+        "age": "static", "sex": "static", "site": "domain", "trt": "static?", "died": "out?",
+    }  # fmt: skip
+    assert "Guessed from ward.csv, patients.csv" in guess.text
+    both = guess_schema([save(ward().drop("sex", "site"), table)], tmp_path / "patients.csv")
+    assert "age: in the statics file, too: keep it in one of the two" in both.doubts
+    nobody = guess_schema([table], save(wide.rename({"patient": "who"}), tmp_path / "others.csv"))
+    assert any(doubt.startswith("patient: others.csv has no such column") for doubt in nobody.doubts)
+
+
+def test_columns_that_tell_subjects_apart_together_are_named(tmp_path: Path):
+    rows = [(store, upc, week, store + upc + week) for store in range(4) for upc in range(5) for week in range(6)]
+    frame = pl.DataFrame(rows, schema=["store", "upc", "week", "move"], orient="row")
+    guess = guess_schema([save(frame, tmp_path / "move.csv")])
+    assert any("'store', 'upc' tell subjects apart together only" in doubt for doubt in guess.doubts)
+
+
+@pytest.mark.parametrize(
+    ("labels", "asked"), [(("sham", "laser"), "'sham' not given?"), (("b", "a"), "'b' not given? It")]
+)
+def test_a_reference_that_is_only_the_most_frequent_is_asked_about_as_such(labels, asked: str, tmp_path: Path):
+    often, seldom = labels
+    frame = ward().with_columns(drug=pl.when(pl.col("day") == 2).then(pl.lit(seldom)).otherwise(pl.lit(often)))
+    doubt = guess_schema([save(frame, tmp_path / "ward.csv")]).text
+    assert asked in doubt
+    assert ("It is only the most frequent" in doubt) is (often == "b")
+
+
+@pytest.mark.parametrize("name", ["hosp", "clinic", "Hospital", "ward_id", "school", "centre", "store_no"])
+@pytest.mark.parametrize("units", [7, 29])
+@pytest.mark.parametrize("form", ["{}", "C{}"])
+def test_a_place_that_subjects_share_is_asked_about_as_a_unit_that_splits_keep_together(
+    name: str, units: int, form: str, tmp_path: Path
+):
+    unit = pl.int_range(pl.len()) // 6 % units
+    frame = ward(60).with_columns(pl.format(form, unit).alias(name))
+    guess = guess_schema([save(frame, tmp_path / "ward.csv")])
+    assert guessed_roles(guess.text)[name] == ("static?" if units < 20 else "out?")
+    [doubt] = [doubt for doubt in guess.doubts if doubt.startswith(f"{name}: ")]
+    assert "is this a unit of several subjects that a split must not divide?" in doubt
+    if units < 20:
+        columns = tomllib.loads(guess.text)["columns"]
+        assert columns[name]["kind"] == "categorical"
+        columns[name] = {"role": "cluster"}
+        tables = tomllib.loads(guess.text) | {"columns": {k: c for k, c in columns.items() if k != "site"}}
+        dataset = ingest(tmp_path / "ward.csv", parse_schema(tables))
+        held = [set(panel.cluster.tolist()) for panel in dataset.panels.values() if panel.cluster is not None]
+        assert sum(map(len, held)) == len(set().union(*held)) == units
+
+
+def test_a_place_that_changes_that_each_subject_has_alone_or_that_is_the_domain_is_no_unit(tmp_path: Path):
+    frame = ward(40).with_columns(
+        ward=pl.int_range(pl.len()) % 3, school=pl.int_range(pl.len()) // 6, clinic=pl.col("site")
+    )
+    guess = guess_schema([save(frame.drop("site"), tmp_path / "ward.csv")])
+    assert guessed_roles(guess.text)["clinic"] == "domain"
+    assert not any("unit of several subjects" in doubt for doubt in guess.doubts)
+
+
+def test_a_place_beside_a_cluster_is_asked_about_instead_of_it(tmp_path: Path):
+    who = pl.int_range(pl.len()) // 6
+    frame = ward(60).drop("site").with_columns(family=who // 2, hospital=who % 7)
+    guess = guess_schema([save(frame, tmp_path / "ward.csv")])
+    [doubt] = [doubt for doubt in guess.doubts if doubt.startswith("hospital: ")]
+    assert "`role = \"cluster\"` in the place of 'family'" in doubt
+
+
+def test_a_static_called_a_treatment_is_told_what_to_do(tmp_path: Path):
+    steady = pl.when(pl.int_range(pl.len()) // 6 % 2 == 0).then(pl.lit("drugA")).otherwise(pl.lit("placebo"))
+    wide = ward().unique("patient", maintain_order=True).select("patient", trt="sex")
+    frame = ward().with_columns(arm=steady, dose_mg=pl.int_range(pl.len()) / 7)
+    frame = frame.select("patient", "day", "dose_mg", pl.exclude("patient", "day", "dose_mg"))
+    guess = guess_schema([save(frame, tmp_path / "ward.csv")], save(wide, tmp_path / "wide.csv"))
+    told = dict(doubt.split(": ", 1) for doubt in guess.doubts)
+    assert told["arm"] == (
+        'is this static a drug or an intervention? Say `role = "treatment"` if plans shall vary it; '
+        "keep `static` if it only describes the subject"
+    )
+    assert "Put its values into at most 50 classes and say" in told["dose_mg"]
+    assert "Copy it into each row of the table and say" in told["trt"]
+
+
+def test_values_of_columns_that_are_left_out_stand_in_parentheses(tmp_path: Path):
+    status = (pl.int_range(pl.len()) // 6 % 2).alias("status")
+    frame = ward().with_columns(status, response=pl.col("sex"), note=pl.lit("same"))
+    text = guess_schema([save(frame, tmp_path / "ward.csv")]).text
+    assert "left out since it tells of follow-up, death or dropout (0, 1), which a row may not know yet" in text
+    assert "left out since it never changes within a subject (f, m): it may tell of follow-up" in text
+    assert "left out since it never changes (same)" in text
