@@ -8,7 +8,7 @@ from costar_cli.methods.base import Stage
 from costar_cli.methods.costar.model import CostarModel
 from costar_cli.methods.costar.pretraining import PretrainStage
 from costar_cli.methods.costar.supervised import SupervisedStage
-from costar_cli.methods.members import stack_members
+from costar_cli.methods.shared.members import stack_members
 from costar_cli.panel import Dataset, Scaler
 from costar_cli.panel.tensors import PanelTensors
 from costar_cli.reporting import NullReporter

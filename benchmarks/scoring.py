@@ -36,7 +36,7 @@ from costar_cli.methods.costar.encode import encode_panel
 from costar_cli.methods.costar.encoder import CostarEncoder
 from costar_cli.methods.costar.heads import outcome_head
 from costar_cli.methods.costar.model import CostarModel
-from costar_cli.methods.members import submodule
+from costar_cli.methods.shared.members import submodule
 from costar_cli.panel import Dataset, Panel, Part, Queries
 from costar_cli.panel.tensors import PanelTensors
 from costar_cli.reporting import NullReporter

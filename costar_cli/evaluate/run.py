@@ -16,7 +16,7 @@ from costar_cli.evaluate.report import EvaluationReport, Provenance, ReportRow, 
 from costar_cli.evaluate.score import TestPart, score
 from costar_cli.evaluate.setups import Candidate, Job, Setup, SetupName, plan_jobs
 from costar_cli.methods.base import FittedModel
-from costar_cli.methods.naive import LastValue
+from costar_cli.methods.regression.naive import LastValue
 from costar_cli.panel import Dataset, Part
 from costar_cli.panel.compatible import other_data, require_compatible, same_data
 from costar_cli.reporting import WORSE_THAN_LAST_VALUE, NullReporter, Reporter, Task, warnings_of

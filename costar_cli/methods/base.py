@@ -11,8 +11,8 @@ from torch import Tensor
 
 from costar_cli.artifact import Artifact
 from costar_cli.config.models import Config, FinetuneConfig, TrainingConfig
-from costar_cli.methods.members import Params
-from costar_cli.methods.streams import Stream
+from costar_cli.methods.shared.members import Params
+from costar_cli.methods.shared.streams import Stream
 from costar_cli.panel import Domain, Panel, PanelSchema, Part, Queries, Scaler
 from costar_cli.panel.tensors import PanelTensors
 from costar_cli.reporting import Reporter

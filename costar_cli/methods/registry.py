@@ -7,12 +7,12 @@ from costar_cli.artifact import read_artifact
 from costar_cli.errors import ArtifactError
 from costar_cli.methods.base import FittedModel, Method
 from costar_cli.methods.costar.method import CostarMethod
-from costar_cli.methods.msm import MsmMethod
-from costar_cli.methods.naive import LastValueMethod
 from costar_cli.methods.recurrent.crn import CrnMethod
 from costar_cli.methods.recurrent.gnet import GNetMethod
 from costar_cli.methods.recurrent.rmsn import RmsnMethod
-from costar_cli.methods.ridge import RidgeMethod
+from costar_cli.methods.regression.msm import MsmMethod
+from costar_cli.methods.regression.naive import LastValueMethod
+from costar_cli.methods.regression.ridge import RidgeMethod
 from costar_cli.methods.transformers.ct import CtMethod
 from costar_cli.methods.transformers.edct import EdctMethod
 

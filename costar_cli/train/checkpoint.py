@@ -17,7 +17,7 @@ from costar_cli.artifact import Artifact, read_artifact, read_header, write_arti
 from costar_cli.artifact.making import Making, making_differences, makings_of
 from costar_cli.errors import ArtifactError, MismatchError
 from costar_cli.methods.base import Stage
-from costar_cli.methods.members import Params
+from costar_cli.methods.shared.members import Params
 from costar_cli.reporting import Reporter
 from costar_cli.train.group import GroupState, MemberRecord
 from costar_cli.train.identity import RunIdentity

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from costar_cli.methods.base import Stage
-from costar_cli.methods.members import Params, stack_members
+from costar_cli.methods.shared.members import Params, stack_members
 from costar_cli.train.runtime import Runtime
 
 __all__ = ["GroupState", "MemberRecord"]

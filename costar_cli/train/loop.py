@@ -8,9 +8,9 @@ from torch import Tensor
 
 from costar_cli.errors import TrainingError
 from costar_cli.methods.base import Stage
-from costar_cli.methods.members import Params
-from costar_cli.methods.stage import Pace
-from costar_cli.methods.streams import Stream
+from costar_cli.methods.shared.members import Params
+from costar_cli.methods.shared.stage import Pace
+from costar_cli.methods.shared.streams import Stream
 from costar_cli.reporting import Reporter, Task
 from costar_cli.train.checkpoint import Checkpoint, FinishedGroup, Interrupt
 from costar_cli.train.group import GroupState

@@ -16,7 +16,7 @@ from cli_world import Run, run_process, start_process
 from costar_cli.app import main
 from costar_cli.errors import TrainingError
 from costar_cli.methods import METHODS
-from costar_cli.methods.ridge import RidgeMethod
+from costar_cli.methods.regression.ridge import RidgeMethod
 from costar_cli.train import loop
 from costar_cli.ui import styled
 from costar_cli.ui.output import Output

@@ -3,7 +3,7 @@ import numpy as np
 
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.evaluate import run_evaluation
-from costar_cli.methods.naive import LastValue
+from costar_cli.methods.regression.naive import LastValue
 from costar_cli.panel import Scaler
 
 CONFIG = EvaluateConfig(bootstrap=0)

@@ -16,8 +16,8 @@ from costar_cli.methods.costar.autoregressive import AutoregressivePredictor
 from costar_cli.methods.costar.encode import encode_members
 from costar_cli.methods.costar.predictor import OutcomePredictor
 from costar_cli.methods.costar.supervised import ENCODER, SupervisedStage, step_weights
-from costar_cli.methods.members import stack_members, submodule
-from costar_cli.methods.streams import Stream
+from costar_cli.methods.shared.members import stack_members, submodule
+from costar_cli.methods.shared.streams import Stream
 from costar_cli.panel import Dataset, Part
 from costar_cli.train import Trained
 from tests.train.worlds import as_model, run_finetune, supervised_stage

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costar_cli.config.models import TrainingConfig
-from costar_cli.methods.balancing import (
+from costar_cli.methods.shared.balancing import (
     AlphaSchedule,
     BalancingHead,
     masked_mean,
@@ -17,7 +17,7 @@ from costar_cli.methods.balancing import (
     treatment_cross_entropy,
     unknown_treatment,
 )
-from costar_cli.methods.members import call_members, named_params, stack_members
+from costar_cli.methods.shared.members import call_members, named_params, stack_members
 
 
 @pytest.fixture

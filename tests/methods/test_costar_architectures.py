@@ -16,8 +16,8 @@ from costar_cli.methods.costar.augment import augment, augment_with_statics
 from costar_cli.methods.costar.encode import encode_members
 from costar_cli.methods.costar.pretraining import PretrainStage
 from costar_cli.methods.costar.representation import HistoryEncoder
-from costar_cli.methods.members import named_params, stack_members
-from costar_cli.methods.streams import Stream
+from costar_cli.methods.shared.members import named_params, stack_members
+from costar_cli.methods.shared.streams import Stream
 from costar_cli.methods.transformers.ct_network import CtNetwork
 from costar_cli.panel import Dataset
 from costar_cli.train import loop

@@ -5,7 +5,7 @@ import torch
 
 from costar_cli.config.models import PretrainConfig
 from costar_cli.methods.costar.augment import augment
-from costar_cli.methods.streams import Stream
+from costar_cli.methods.shared.streams import Stream
 
 
 def config(**changes: object) -> PretrainConfig:

@@ -9,7 +9,7 @@ from costar_cli.config.models import EncoderConfig
 from costar_cli.methods.costar.encoder import CostarEncoder
 from costar_cli.methods.costar.norm import LayerNorm
 from costar_cli.methods.costar.predictor import OutcomePredictor, contrast_predictor
-from costar_cli.methods.dropout import Masks
+from costar_cli.methods.shared.dropout import Masks
 
 DIMS = {"tumor": (0, 4, 1, 1), "mimic": (25, 3, 2, 44), "m5": (47, 22, 1, 22)}
 CONFIG = {

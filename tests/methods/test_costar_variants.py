@@ -8,7 +8,7 @@ from torch import Tensor
 
 from costar_cli.config.models import EncoderConfig
 from costar_cli.methods.costar.encoder import CostarEncoder
-from costar_cli.methods.streams import Stream
+from costar_cli.methods.shared.streams import Stream
 from costar_cli.panel import Dataset
 from tests.train.worlds import run_pretrain
 

@@ -6,7 +6,7 @@ import torch
 from costar_cli.config.baselines import METHOD_SETTINGS
 from costar_cli.config.presets import preset_settings
 from costar_cli.config.transformers import CtConfig, CtErmConfig, CtNetworkConfig
-from costar_cli.methods.members import call_members, named_params, stack_members
+from costar_cli.methods.shared.members import call_members, named_params, stack_members
 from costar_cli.methods.transformers.ct_network import CtNetwork
 from costar_cli.methods.transformers.units import Attention, FeedForward, Norm, Tables
 from tests.methods.ct_worlds import CT_SHAPE, attended, causal_rows, fed_forward, literal_ct

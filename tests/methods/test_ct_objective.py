@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from costar_cli.config.transformers import CtConfig
-from costar_cli.methods.balancing import AlphaSchedule, treatment_cross_entropy
-from costar_cli.methods.dropout import MaskSource
-from costar_cli.methods.members import call_members, stack_members, submodule
-from costar_cli.methods.streams import Stream
+from costar_cli.methods.shared.balancing import AlphaSchedule, treatment_cross_entropy
+from costar_cli.methods.shared.dropout import MaskSource
+from costar_cli.methods.shared.members import call_members, stack_members, submodule
+from costar_cli.methods.shared.streams import Stream
 from costar_cli.methods.transformers.confusion import TREATMENT, Averages, Objective, Predicted, predict_members
 from costar_cli.methods.transformers.ct import CtStage, ct_stage
 from tests.methods.ct_worlds import SETTINGS, task

@@ -9,7 +9,7 @@ from costar_cli.config.transformers import EdctConfig
 from costar_cli.errors import DataError
 from costar_cli.methods import METHODS
 from costar_cli.methods.base import LastStage
-from costar_cli.methods.members import submodule
+from costar_cli.methods.shared.members import submodule
 from costar_cli.methods.transformers.edct import DecoderStage, EdctModel
 from costar_cli.methods.transformers.edct_network import EdctDecoder, EdctEncoder
 from costar_cli.methods.transformers.model import member_network

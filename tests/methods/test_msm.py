@@ -12,8 +12,8 @@ from costar_cli.config.linear import MsmConfig
 from costar_cli.datasets.tumor import TUMOR_SCHEMA
 from costar_cli.errors import DataError, UsageError
 from costar_cli.methods import load_model
-from costar_cli.methods.msm import LagFeatures, binary_treatments
-from costar_cli.methods.treatment_models import (
+from costar_cli.methods.regression.msm import LagFeatures, binary_treatments
+from costar_cli.methods.shared.treatment_models import (
     LogisticModels,
     clip_to_quantiles,
     cumulative_weights,

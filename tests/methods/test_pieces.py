@@ -6,10 +6,10 @@ import threading
 import pytest
 import torch
 
-from costar_cli.methods import pieces
-from costar_cli.methods.dropout import MaskSource
-from costar_cli.methods.pieces import map_pieces, on_cores
-from costar_cli.methods.streams import Stream
+from costar_cli.methods.shared import microbatches as pieces
+from costar_cli.methods.shared.dropout import MaskSource
+from costar_cli.methods.shared.microbatches import map_pieces, on_cores
+from costar_cli.methods.shared.streams import Stream
 
 CPU = torch.device("cpu")
 

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from costar_cli.config.transformers import EdctDecoderConfig
-from costar_cli.methods.relative_attention import relative_causal_attention
+from costar_cli.methods.shared.relative_attention import relative_causal_attention
 from costar_cli.methods.transformers import edct_network
 from costar_cli.methods.transformers.edct_network import EdctDecoder
 from costar_cli.methods.transformers.plan_attention import look_back, short_causal_attention

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from costar_cli.methods.relative_attention import relative_causal_attention
+from costar_cli.methods.shared.relative_attention import relative_causal_attention
 
 
 def plain(q: Tensor, k: Tensor, v: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:

@@ -11,7 +11,7 @@ from costar_cli.errors import DataError
 from costar_cli.methods.recurrent.futures import Draws, Residuals
 from costar_cli.methods.recurrent.gnet import ConditionalHead, GNetModel, gnet_network
 from costar_cli.methods.recurrent.network import member_network
-from costar_cli.methods.streams import Stream
+from costar_cli.methods.shared.streams import Stream
 from costar_cli.panel import Dataset
 from tests.methods.rnn_worlds import SETTINGS, ask, fit, tensors, ward
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from costar_cli.methods.members import named_params, stack_members
 from costar_cli.methods.recurrent.lstm import LstmState, draw_masks, variational_lstm
-from costar_cli.methods.streams import Stream
+from costar_cli.methods.shared.members import named_params, stack_members
+from costar_cli.methods.shared.streams import Stream
 
 R, B, T, N_IN, WIDTH = 3, 5, 7, 4, 6
 

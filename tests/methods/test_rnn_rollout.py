@@ -10,7 +10,7 @@ import torch
 from costar_cli.errors import UsageError
 from costar_cli.methods.recurrent.model import RecurrentModel
 from costar_cli.methods.recurrent.network import member_network
-from costar_cli.methods.windows import Batch
+from costar_cli.methods.shared.windows import Batch
 from costar_cli.panel import Dataset, Panel
 from costar_cli.panel.tensors import PanelTensors
 from tests.methods.rnn_worlds import SETTINGS, ask, fit, ward

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from costar_cli.errors import DataError
-from costar_cli.methods.windows import OriginRows, SubjectRows
+from costar_cli.methods.shared.windows import OriginRows, SubjectRows
 from costar_cli.panel import Dataset
 from tests.methods.rnn_worlds import tensors, ward
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from costar_cli.methods.dropout import MaskSource, kept_bytes
-from costar_cli.methods.streams import Stream
+from costar_cli.methods.shared.dropout import MaskSource, kept_bytes
+from costar_cli.methods.shared.streams import Stream
 
 CPU = torch.device("cpu")
 SHAPES = {"a": (3, 5), "b": (7,)}

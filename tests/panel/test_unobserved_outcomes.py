@@ -15,7 +15,7 @@ from costar_cli.datasets.table import TableInputs, ingest_table
 from costar_cli.datasets.table.export import dataset_to_frame, export_dataset
 from costar_cli.errors import ArtifactError, DataError
 from costar_cli.evaluate.score import TestPart, score
-from costar_cli.methods.naive import LastValue
+from costar_cli.methods.regression.naive import LastValue
 from costar_cli.panel import Dataset, Panel, Part, Queries, Scaler, store_arrays
 from costar_cli.panel.check import check_dataset
 from costar_cli.panel.invariants import panel_problems

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costar_cli.methods.stage import Pace
+from costar_cli.methods.shared.stage import Pace
 from costar_cli.panel import Dataset
 from costar_cli.reporting import NullReporter
 from costar_cli.train import RunIdentity, Runtime

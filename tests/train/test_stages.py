@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from costar_cli.methods.members import stack_members
-from costar_cli.methods.streams import Stream
+from costar_cli.methods.shared.members import stack_members
+from costar_cli.methods.shared.streams import Stream
 from costar_cli.panel import Dataset, Scaler
 from tests.train.worlds import pretrain_stage, supervised_stage
 

@@ -81,8 +81,8 @@ def test_thread_count_changes_rounding_only(threads, tumor_dataset: Dataset, tmp
 
 def test_pieces_on_several_threads_give_the_gradient_of_one(monkeypatch, tumor_dataset: Dataset):
     from costar_cli.methods.costar import encode
-    from costar_cli.methods.members import stack_members
-    from costar_cli.methods.streams import Stream
+    from costar_cli.methods.shared.members import stack_members
+    from costar_cli.methods.shared.streams import Stream
 
     stage = supervised_stage(tumor_dataset)
     params = {n: v.requires_grad_() for n, v in stack_members([stage.initial(0)[0]]).items()}

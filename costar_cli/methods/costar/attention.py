@@ -15,8 +15,8 @@ from costar_cli.methods.costar.scalar_attention import (
     score_coefficients,
     summary_weights,
 )
-from costar_cli.methods.dropout import Dropout, Masks, MaskShapes
-from costar_cli.methods.relative_attention import one_dtype, relative_causal_attention
+from costar_cli.methods.shared.dropout import Dropout, Masks, MaskShapes
+from costar_cli.methods.shared.relative_attention import one_dtype, relative_causal_attention
 
 __all__ = ["AttentionUnit", "FeatureBlock", "RelativeTables", "TemporalBlock"]
 

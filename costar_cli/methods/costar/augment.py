@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from costar_cli.config.models import PretrainConfig
-from costar_cli.methods.streams import Stream
+from costar_cli.methods.shared.streams import Stream
 
 __all__ = ["augment", "augment_with_statics"]
 

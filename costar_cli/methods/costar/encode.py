@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from costar_cli.methods.costar.representation import HistoryEncoder, Representations
-from costar_cli.methods.dropout import MaskSource
-from costar_cli.methods.members import Params, call_members, n_members
-from costar_cli.methods.pieces import Piece, map_pieces
+from costar_cli.methods.shared.dropout import MaskSource
+from costar_cli.methods.shared.members import Params, call_members, n_members
+from costar_cli.methods.shared.microbatches import Piece, map_pieces
 
 __all__ = ["encode_members", "encode_panel", "piece_calls"]
 

@@ -7,7 +7,7 @@ from costar_cli.config.models import EncoderConfig
 from costar_cli.methods.costar.attention import FeatureBlock, RelativeTables, TemporalBlock
 from costar_cli.methods.costar.embedding import TokenEmbedding
 from costar_cli.methods.costar.representation import Dims, HistoryEncoder, Representations
-from costar_cli.methods.dropout import Dropout, Masks, MaskShapes
+from costar_cli.methods.shared.dropout import Dropout, Masks, MaskShapes
 
 __all__ = ["CostarEncoder"]
 

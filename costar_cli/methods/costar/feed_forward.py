@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from costar_cli.config.models import EncoderConfig
 from costar_cli.methods.costar.norm import LayerNorm
-from costar_cli.methods.dropout import Dropout, Masks, MaskShapes
+from costar_cli.methods.shared.dropout import Dropout, Masks, MaskShapes
 
 __all__ = ["FeedForward"]
 

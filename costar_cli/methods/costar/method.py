@@ -13,7 +13,7 @@ from costar_cli.methods.base import Fit, FitTask, Fitted, LastStage
 from costar_cli.methods.costar.heads import decoder_for
 from costar_cli.methods.costar.model import CostarModel
 from costar_cli.methods.costar.supervised import SupervisedStage
-from costar_cli.methods.members import Params
+from costar_cli.methods.shared.members import Params
 
 __all__ = ["CostarMethod"]
 

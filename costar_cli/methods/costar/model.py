@@ -17,8 +17,8 @@ from costar_cli.methods.costar.encode import encode_panel
 from costar_cli.methods.costar.heads import DEFAULT_DECODER, known_decoder, outcome_head
 from costar_cli.methods.costar.predictor import OutcomePredictor
 from costar_cli.methods.costar.supervised import ENCODER, HEAD
-from costar_cli.methods.members import submodule
-from costar_cli.methods.trained import EncodingModel, read_fields, require_horizon
+from costar_cli.methods.shared.members import submodule
+from costar_cli.methods.shared.trained import EncodingModel, read_fields, require_horizon
 from costar_cli.panel import Panel, Queries
 from costar_cli.reporting import Reporter
 

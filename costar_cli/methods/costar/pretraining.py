@@ -13,12 +13,12 @@ from costar_cli.methods.costar.contrastive import info_nce, log_n_reference
 from costar_cli.methods.costar.encode import piece_calls
 from costar_cli.methods.costar.predictor import contrast_predictor
 from costar_cli.methods.costar.representation import Dims, HistoryEncoder
-from costar_cli.methods.dropout import Masks, MaskSource
-from costar_cli.methods.members import Params, named_params
-from costar_cli.methods.pieces import map_pieces, start_pieces
-from costar_cli.methods.stage import PlainStage
-from costar_cli.methods.streams import Stream
-from costar_cli.methods.theory.spectral import spectral_loss
+from costar_cli.methods.costar.spectral import spectral_loss
+from costar_cli.methods.shared.dropout import Masks, MaskSource
+from costar_cli.methods.shared.members import Params, named_params
+from costar_cli.methods.shared.microbatches import map_pieces, start_pieces
+from costar_cli.methods.shared.stage import PlainStage
+from costar_cli.methods.shared.streams import Stream
 from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["PretrainStage"]

@@ -7,8 +7,8 @@ from typing import ClassVar, NamedTuple
 from torch import Tensor, nn
 
 from costar_cli.config.models import EncoderConfig
-from costar_cli.methods.dropout import Masks, MaskShapes, MaskSource
-from costar_cli.methods.streams import Stream
+from costar_cli.methods.shared.dropout import Masks, MaskShapes, MaskSource
+from costar_cli.methods.shared.streams import Stream
 
 __all__ = ["Dims", "HistoryEncoder", "Representations"]
 

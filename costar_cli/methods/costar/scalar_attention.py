@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from costar_cli.methods.relative_attention import HIDDEN, apply_to_groups
+from costar_cli.methods.shared.relative_attention import HIDDEN, apply_to_groups
 
 __all__ = ["near_band", "scalar_attention_summary", "score_coefficients", "summary_weights"]
 

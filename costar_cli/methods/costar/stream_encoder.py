@@ -6,7 +6,7 @@ from torch import Tensor
 from costar_cli.config.models import EncoderConfig
 from costar_cli.config.transformers import TransformerConfig
 from costar_cli.methods.costar.representation import Dims, HistoryEncoder, Representations
-from costar_cli.methods.dropout import Masks, MaskShapes, masked, per_kept
+from costar_cli.methods.shared.dropout import Masks, MaskShapes, masked, per_kept
 from costar_cli.methods.transformers.ct_network import CtStreams
 
 __all__ = ["StreamEncoder"]

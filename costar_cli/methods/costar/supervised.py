@@ -7,17 +7,17 @@ import torch
 from torch import Tensor
 
 from costar_cli.config.models import EncoderConfig, FinetuneConfig
-from costar_cli.methods.balancing import LEAST_WEIGHT, squared_error, target_weight
 from costar_cli.methods.base import StepLoss
 from costar_cli.methods.costar.architectures import make_encoder
 from costar_cli.methods.costar.autoregressive import AutoregressivePredictor
 from costar_cli.methods.costar.encode import encode_members
 from costar_cli.methods.costar.heads import DEFAULT_DECODER, outcome_head
 from costar_cli.methods.costar.representation import Dims
-from costar_cli.methods.dropout import MaskSource
-from costar_cli.methods.members import Params, call_members, named_params, submodule
-from costar_cli.methods.stage import PlainStage
-from costar_cli.methods.streams import Stream
+from costar_cli.methods.shared.balancing import LEAST_WEIGHT, squared_error, target_weight
+from costar_cli.methods.shared.dropout import MaskSource
+from costar_cli.methods.shared.members import Params, call_members, named_params, submodule
+from costar_cli.methods.shared.stage import PlainStage
+from costar_cli.methods.shared.streams import Stream
 from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["SupervisedStage", "step_weights"]

@@ -7,7 +7,7 @@ from costar_cli.config.models import EncoderConfig
 from costar_cli.methods.costar.attention import AttentionUnit, RelativeTables
 from costar_cli.methods.costar.feed_forward import FeedForward
 from costar_cli.methods.costar.representation import Dims, HistoryEncoder, Representations
-from costar_cli.methods.dropout import Masks, MaskShapes
+from costar_cli.methods.shared.dropout import Masks, MaskShapes
 
 __all__ = ["VanillaEncoder"]
 

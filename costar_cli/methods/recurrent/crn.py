@@ -14,16 +14,7 @@ from torch import Tensor
 from costar_cli.artifact import Artifact
 from costar_cli.config.models import TrainingConfig
 from costar_cli.config.recurrent import CrnConfig, CrnErmConfig, RecurrentConfig
-from costar_cli.methods.balancing import (
-    AlphaSchedule,
-    Balanced,
-    BalancingHead,
-    masked_mean,
-    squared_error,
-    treatment_cross_entropy,
-)
 from costar_cli.methods.base import Fit, FitTask, Fitted, LastStage
-from costar_cli.methods.members import Params, of_members
 from costar_cli.methods.recurrent.lstm import Masks
 from costar_cli.methods.recurrent.model import Asked, Networks, RecurrentModel, with_prefix
 from costar_cli.methods.recurrent.network import (
@@ -35,7 +26,16 @@ from costar_cli.methods.recurrent.network import (
     over_subjects,
 )
 from costar_cli.methods.recurrent.stage import RecurrentStage, Rows
-from costar_cli.methods.windows import Batch, Column, OriginRows, SubjectRows, decoder_training, stage_shares
+from costar_cli.methods.shared.balancing import (
+    AlphaSchedule,
+    Balanced,
+    BalancingHead,
+    masked_mean,
+    squared_error,
+    treatment_cross_entropy,
+)
+from costar_cli.methods.shared.members import Params, of_members
+from costar_cli.methods.shared.windows import Batch, Column, OriginRows, SubjectRows, decoder_training, stage_shares
 from costar_cli.panel import Panel, TreatmentMode
 from costar_cli.panel.tensors import PanelTensors
 

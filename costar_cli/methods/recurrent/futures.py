@@ -11,7 +11,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from costar_cli.methods.streams import Stream
+from costar_cli.methods.shared.streams import Stream
 from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["Draws", "Residuals", "has_residuals", "known_position", "usable_length"]

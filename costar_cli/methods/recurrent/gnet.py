@@ -16,17 +16,17 @@ from torch.nn import functional
 from costar_cli.artifact import Artifact
 from costar_cli.config.recurrent import GNetConfig
 from costar_cli.errors import DataError
-from costar_cli.methods.balancing import masked_mean, squared_error
 from costar_cli.methods.base import Fit, FitTask, Fitted, LastStage
-from costar_cli.methods.members import Params
 from costar_cli.methods.recurrent.branches import Branches, BranchState, LstmSteps
 from costar_cli.methods.recurrent.futures import Draws, Residuals, has_residuals, known_position, usable_length
 from costar_cli.methods.recurrent.lstm import Masks
 from costar_cli.methods.recurrent.model import Asked, Networks, RecurrentModel, state_at, states_before, with_prefix
 from costar_cli.methods.recurrent.network import Make, Passed, RecurrentNetwork, over_members
 from costar_cli.methods.recurrent.stage import RecurrentStage
-from costar_cli.methods.streams import Stream
-from costar_cli.methods.windows import Batch, Column, SubjectRows
+from costar_cli.methods.shared.balancing import masked_mean, squared_error
+from costar_cli.methods.shared.members import Params
+from costar_cli.methods.shared.streams import Stream
+from costar_cli.methods.shared.windows import Batch, Column, SubjectRows
 from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["ConditionalHead", "GNetMethod", "GNetModel", "GNetStage", "gnet_network"]

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor, nn
 
-from costar_cli.methods.dropout import MaskShapes, MaskSource, per_kept
-from costar_cli.methods.members import Params
-from costar_cli.methods.streams import Stream
+from costar_cli.methods.shared.dropout import MaskShapes, MaskSource, per_kept
+from costar_cli.methods.shared.members import Params
+from costar_cli.methods.shared.streams import Stream
 
 __all__ = ["LstmPass", "LstmState", "draw_masks", "n_layers", "variational_lstm"]
 

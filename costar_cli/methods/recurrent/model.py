@@ -14,10 +14,10 @@ from torch.nn import functional
 from costar_cli.artifact import Artifact
 from costar_cli.config.models import Config
 from costar_cli.methods.base import FitTask
-from costar_cli.methods.members import Params, submodule
 from costar_cli.methods.recurrent.lstm import LstmState
 from costar_cli.methods.recurrent.network import Make, Passed, RecurrentNetwork, member_network, over_subjects
-from costar_cli.methods.trained import EncodingModel, model_to_start_from, read_settings, require_horizon
+from costar_cli.methods.shared.members import Params, submodule
+from costar_cli.methods.shared.trained import EncodingModel, model_to_start_from, read_settings, require_horizon
 from costar_cli.panel import Panel, Queries
 from costar_cli.panel.tensors import PanelTensors
 from costar_cli.reporting import Reporter

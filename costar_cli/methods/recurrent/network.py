@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from costar_cli.methods.members import Params, call_members, n_members, submodule
 from costar_cli.methods.recurrent.lstm import LstmPass, LstmState, Masks, variational_lstm
-from costar_cli.methods.windows import Batch, Column
+from costar_cli.methods.shared.members import Params, call_members, n_members, submodule
+from costar_cli.methods.shared.windows import Batch, Column
 from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["Make", "Passed", "Read", "RecurrentNetwork", "member_network", "over_members", "over_subjects"]

@@ -15,9 +15,7 @@ from torch import Tensor, nn
 from costar_cli.artifact import Artifact
 from costar_cli.config.models import TrainingConfig
 from costar_cli.config.recurrent import RmsnConfig, RmsnNetworkConfig
-from costar_cli.methods.balancing import masked_mean, squared_error, treatment_cross_entropy
 from costar_cli.methods.base import Fit, FitTask, Fitted, LastStage
-from costar_cli.methods.members import Params, of_members
 from costar_cli.methods.recurrent.lstm import Masks
 from costar_cli.methods.recurrent.model import (
     Asked,
@@ -30,7 +28,9 @@ from costar_cli.methods.recurrent.model import (
 from costar_cli.methods.recurrent.network import Make, Passed, RecurrentNetwork, over_members
 from costar_cli.methods.recurrent.stage import RecurrentStage, Rows
 from costar_cli.methods.recurrent.weights import TreatmentWeights, log_likelihood
-from costar_cli.methods.windows import Batch, Column, OriginRows, SubjectRows, decoder_training, stage_shares
+from costar_cli.methods.shared.balancing import masked_mean, squared_error, treatment_cross_entropy
+from costar_cli.methods.shared.members import Params, of_members
+from costar_cli.methods.shared.windows import Batch, Column, OriginRows, SubjectRows, decoder_training, stage_shares
 from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["RmsnMethod", "RmsnModel", "rmsn_networks"]

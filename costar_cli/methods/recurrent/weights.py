@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from costar_cli.methods.treatment_models import describe_weights
-from costar_cli.methods.windows import OriginRows
+from costar_cli.methods.shared.treatment_models import describe_weights
+from costar_cli.methods.shared.windows import OriginRows
 from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["QUANTILES", "Clipped", "TreatmentWeights", "log_likelihood"]

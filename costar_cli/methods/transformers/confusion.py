@@ -14,7 +14,7 @@ from torch import Tensor
 
 from costar_cli.config.models import TrainingConfig
 from costar_cli.config.transformers import Balancing
-from costar_cli.methods.balancing import (
+from costar_cli.methods.shared.balancing import (
     AlphaSchedule,
     masked_mean,
     reverse_gradient,
@@ -23,7 +23,7 @@ from costar_cli.methods.balancing import (
     treatment_cross_entropy,
     unknown_treatment,
 )
-from costar_cli.methods.members import Params, call_members, submodule
+from costar_cli.methods.shared.members import Params, call_members, submodule
 from costar_cli.methods.transformers.network import BalancedNetwork
 from costar_cli.panel import TreatmentMode
 

@@ -11,8 +11,8 @@ from costar_cli.artifact import Artifact
 from costar_cli.config.baselines import METHOD_SETTINGS
 from costar_cli.config.transformers import CausalTransformerConfig
 from costar_cli.methods.base import Fit, FitTask, Fitted, LastStage
-from costar_cli.methods.members import Params
-from costar_cli.methods.streams import Stream
+from costar_cli.methods.shared.members import Params
+from costar_cli.methods.shared.streams import Stream
 from costar_cli.methods.transformers.confusion import Objective, Target
 from costar_cli.methods.transformers.ct_network import CtNetwork
 from costar_cli.methods.transformers.ct_states import CtStates, encode_ct

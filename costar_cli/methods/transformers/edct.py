@@ -11,16 +11,16 @@ from costar_cli.artifact import Artifact
 from costar_cli.config.models import TrainingConfig
 from costar_cli.config.transformers import EdctConfig
 from costar_cli.methods.base import Fit, FitTask, Fitted, LastStage
-from costar_cli.methods.members import Params, n_members, of_members, submodule
-from costar_cli.methods.streams import Stream
+from costar_cli.methods.shared.members import Params, n_members, of_members, submodule
+from costar_cli.methods.shared.streams import Stream
+from costar_cli.methods.shared.windows import Batch as Windows
+from costar_cli.methods.shared.windows import OriginRows, decoder_training, stage_shares
 from costar_cli.methods.transformers.confusion import Objective, Target
 from costar_cli.methods.transformers.edct_network import EdctDecoder, EdctEncoder
 from costar_cli.methods.transformers.edct_states import EdctStates, encode_edct
 from costar_cli.methods.transformers.model import TransformerModel, few_shot_start, member_network
 from costar_cli.methods.transformers.series import SeriesStage
 from costar_cli.methods.transformers.stage import BalancedStage, Batch, PartName
-from costar_cli.methods.windows import Batch as Windows
-from costar_cli.methods.windows import OriginRows, decoder_training, stage_shares
 from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["DecoderStage", "EdctMethod", "EdctModel"]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from costar_cli.methods.pieces import on_cores
+from costar_cli.methods.shared.microbatches import on_cores
 from costar_cli.methods.transformers.network import BalancedNetwork, samples_at_once
 
 __all__ = ["encode_in_pieces"]

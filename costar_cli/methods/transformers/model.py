@@ -13,8 +13,8 @@ from costar_cli.artifact import Artifact
 from costar_cli.config.models import Config
 from costar_cli.errors import MismatchError
 from costar_cli.methods.base import FitTask
-from costar_cli.methods.members import Params, submodule
-from costar_cli.methods.trained import EncodingModel, model_to_start_from, read_settings
+from costar_cli.methods.shared.members import Params, submodule
+from costar_cli.methods.shared.trained import EncodingModel, model_to_start_from, read_settings
 from costar_cli.methods.transformers.network import NetworkT
 from costar_cli.methods.transformers.rollout import MemberStates, answer_queries
 from costar_cli.panel import Panel, Queries

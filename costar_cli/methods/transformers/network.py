@@ -7,8 +7,8 @@ from typing import TypeVar
 import torch
 from torch import nn
 
-from costar_cli.methods.balancing import BalancingHead
-from costar_cli.methods.dropout import MaskShapes
+from costar_cli.methods.shared.balancing import BalancingHead
+from costar_cli.methods.shared.dropout import MaskShapes
 
 __all__ = ["BalancedNetwork", "NetworkT", "samples_at_once"]
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from costar_cli.methods.relative_attention import HIDDEN, apply_to_groups, one_dtype
+from costar_cli.methods.shared.relative_attention import HIDDEN, apply_to_groups, one_dtype
 
 __all__ = ["look_back", "short_causal_attention"]
 

@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from costar_cli.methods.pieces import on_cores
-from costar_cli.methods.trained import require_horizon
+from costar_cli.methods.shared.microbatches import on_cores
+from costar_cli.methods.shared.trained import require_horizon
 from costar_cli.methods.transformers.grouping import QueryBatch, query_batches
 from costar_cli.panel import Queries, Scaler
 from costar_cli.reporting import NullReporter, Reporter, Task

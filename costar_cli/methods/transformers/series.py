@@ -7,8 +7,8 @@ from typing import Self
 from torch import Tensor
 
 from costar_cli.config.models import TrainingConfig
-from costar_cli.methods.members import Params
-from costar_cli.methods.streams import Stream
+from costar_cli.methods.shared.members import Params
+from costar_cli.methods.shared.streams import Stream
 from costar_cli.methods.transformers.confusion import Objective, Target
 from costar_cli.methods.transformers.network import NetworkT
 from costar_cli.methods.transformers.stage import BalancedStage, Batch, PartName

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from costar_cli.config.models import TrainingConfig
 from costar_cli.methods.base import StepLoss
-from costar_cli.methods.dropout import MaskSource
-from costar_cli.methods.members import Params, named_params, submodule
-from costar_cli.methods.pieces import map_pieces
-from costar_cli.methods.stage import PlainStage
-from costar_cli.methods.streams import Stream
+from costar_cli.methods.shared.dropout import MaskSource
+from costar_cli.methods.shared.members import Params, named_params, submodule
+from costar_cli.methods.shared.microbatches import map_pieces
+from costar_cli.methods.shared.stage import PlainStage
+from costar_cli.methods.shared.streams import Stream
 from costar_cli.methods.transformers.confusion import Objective, Predicted, Target, predict_members
 from costar_cli.methods.transformers.network import BalancedNetwork, NetworkT, samples_at_once
 

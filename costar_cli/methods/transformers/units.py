@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from costar_cli.methods.dropout import Masks, MaskShapes, masked, masked_relu, per_kept
-from costar_cli.methods.relative_attention import relative_causal_attention
+from costar_cli.methods.shared.dropout import Masks, MaskShapes, masked, masked_relu, per_kept
+from costar_cli.methods.shared.relative_attention import relative_causal_attention
 
 __all__ = ["HIDDEN", "Affine", "Attention", "FeedForward", "Norm", "Tables"]
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.methods.theory.graph import Bracket, PairGraph, States
+from costar_cli.theory.graph import Bracket, PairGraph, States
 
 __all__ = ["BoundIngredients", "ErrorViews", "bound_ingredients", "error_views", "squared_error_bound"]
 

@@ -16,9 +16,9 @@ from costar_cli.artifact import Artifact
 from costar_cli.config.linear import MsmConfig
 from costar_cli.errors import DataError
 from costar_cli.methods.base import Fit, FitTask, Fitted
-from costar_cli.methods.linear import Floats, LinearModel, ScaledSeries, unpacked_plan
-from costar_cli.methods.streams import Stream
-from costar_cli.methods.treatment_models import (
+from costar_cli.methods.regression.linear import Floats, LinearModel, ScaledSeries, unpacked_plan
+from costar_cli.methods.shared.streams import Stream
+from costar_cli.methods.shared.treatment_models import (
     LogisticModels,
     clip_to_quantiles,
     cumulative_weights,

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from costar_cli.methods.members import Params
+from costar_cli.methods.shared.members import Params
 
 __all__ = ["Piece", "map_pieces", "on_cores", "start_pieces"]
 

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from costar_cli.artifact import Artifact
 from costar_cli.methods.base import Fit, FitTask, Fitted
-from costar_cli.methods.members import Params
-from costar_cli.methods.trained import TrainedModel, require_horizon
+from costar_cli.methods.shared.members import Params
+from costar_cli.methods.shared.trained import TrainedModel, require_horizon
 from costar_cli.panel import Panel, Queries
 from costar_cli.reporting import Reporter
 

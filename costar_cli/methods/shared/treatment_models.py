@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import log_expit
 
-from costar_cli.methods.linear import Floats
-from costar_cli.methods.pieces import on_cores
+from costar_cli.methods.regression.linear import Floats
+from costar_cli.methods.shared.microbatches import on_cores
 
 __all__ = [
     "LogisticModels",

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from costar_cli.methods.members import Params
+from costar_cli.methods.shared.members import Params
 from costar_cli.panel import Scaler
 
 __all__ = ["params_from_arrays", "params_to_arrays", "scaler_from_arrays"]

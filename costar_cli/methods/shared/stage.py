@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from costar_cli.config.models import TrainingConfig
-from costar_cli.methods.members import Params
+from costar_cli.methods.shared.members import Params
 
 __all__ = ["Pace", "PlainStage"]
 

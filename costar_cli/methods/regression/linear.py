@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.methods.trained import EncodingModel, require_horizon
+from costar_cli.methods.shared.trained import EncodingModel, require_horizon
 from costar_cli.panel import Panel, Queries, Scaler
 from costar_cli.reporting import NullReporter, Reporter
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from costar_cli.methods.streams import Stream
+from costar_cli.methods.shared.streams import Stream
 
 __all__ = ["MaskShapes", "MaskSource", "Masks", "kept_bytes", "masked", "masked_relu", "per_kept"]
 

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from costar_cli.artifact import Artifact
 from costar_cli.config.baselines import METHOD_SETTINGS
 from costar_cli.errors import MismatchError, UsageError
-from costar_cli.methods.arrays import params_from_arrays, scaler_from_arrays
 from costar_cli.methods.base import FitTask
-from costar_cli.methods.members import Params, n_members
-from costar_cli.methods.pieces import on_cores
+from costar_cli.methods.shared.arrays import params_from_arrays, scaler_from_arrays
+from costar_cli.methods.shared.members import Params, n_members
+from costar_cli.methods.shared.microbatches import on_cores
 from costar_cli.panel import Panel, PanelSchema, Queries, Scaler
 from costar_cli.panel.tensors import PanelTensors
 from costar_cli.reporting import NullReporter, Reporter

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from costar_cli.config.models import TrainingConfig
-from costar_cli.methods.stage import Pace
+from costar_cli.methods.shared.stage import Pace
 from costar_cli.panel import TreatmentMode
 
 __all__ = [

@@ -1,0 +1,1 @@
+"""Methods without a network: the marginal structural model, ridge regression, and the last value."""
