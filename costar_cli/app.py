@@ -21,13 +21,13 @@ from costar_cli.commands.ingest import ingest
 from costar_cli.commands.inspect import inspect
 from costar_cli.commands.pretrain import pretrain
 from costar_cli.commands.simulate import simulate
-from costar_cli.commands.unforeseen import InterruptedRunError, TerminatedRunError, Termination, as_costar_error
 from costar_cli.commands.verb import MAKERS, VerbApp, VerbGroup
 from costar_cli.commands.verify import verify
 from costar_cli.commands.whatif import whatif
 from costar_cli.config.nearest import nearest
 from costar_cli.errors import CostarError, UsageError
 from costar_cli.exit_codes import ExitCode
+from costar_cli.steps.unforeseen import InterruptedRunError, TerminatedRunError, Termination, as_costar_error
 from costar_cli.ui.output import Output
 
 __all__ = ["app", "main"]

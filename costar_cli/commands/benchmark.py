@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from costar_cli.commands.hints import repeated_flags
 from costar_cli.commands.options import (
     FILES,
     ConfigFileOpt,
@@ -22,12 +21,13 @@ from costar_cli.commands.options import (
     ThreadsOpt,
     WorkspaceOpt,
 )
-from costar_cli.commands.session import open_output
 from costar_cli.commands.verb import LIST
+from costar_cli.steps.hints import repeated_flags
+from costar_cli.steps.session import open_output
 from costar_cli.workspace import DEFAULT_WORKSPACE
 
 if TYPE_CHECKING:
-    from costar_cli.commands.session import Flags
+    from costar_cli.steps.session import Flags
 
 __all__ = ["benchmark"]
 
@@ -84,8 +84,8 @@ def benchmark(
 
     Every cell (data set, method, domain) is kept: interrupted, the same command continues.
     """
-    from costar_cli.commands.benchmark_data import choose_data
-    from costar_cli.commands.benchmark_plan import open_bench, run_benchmark
+    from costar_cli.benchmark.data import choose_data
+    from costar_cli.benchmark.plan import open_bench, run_benchmark
     from costar_cli.config.models import BenchmarkConfig, EvaluateConfig, FinetuneConfig, PretrainConfig, RuntimeConfig
     from costar_cli.config.resolve import resolve
 

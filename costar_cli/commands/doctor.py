@@ -2,9 +2,9 @@
 
 import typer
 
-from costar_cli.commands.health import check_all
 from costar_cli.commands.options import JsonFlag, QuietFlag, WorkspaceOpt
-from costar_cli.commands.session import open_output
+from costar_cli.steps.health import check_all
+from costar_cli.steps.session import open_output
 from costar_cli.workspace import DEFAULT_WORKSPACE, Workspace
 
 __all__ = ["doctor"]

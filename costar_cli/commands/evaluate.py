@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from costar_cli.commands.evaluation import EvaluationFiles, run_evaluate
-from costar_cli.commands.models import ModelsOpt
 from costar_cli.commands.options import (
     FILES,
     SETTINGS,
@@ -14,6 +12,7 @@ from costar_cli.commands.options import (
     DataOpt,
     DeviceOpt,
     JsonFlag,
+    ModelsOpt,
     OutOpt,
     OverwriteFlag,
     QuietFlag,
@@ -21,12 +20,13 @@ from costar_cli.commands.options import (
     ThreadsOpt,
     WorkspaceOpt,
 )
-from costar_cli.commands.session import open_session
 from costar_cli.config.choices import SetupName
+from costar_cli.steps.evaluation import EvaluationFiles, run_evaluate
+from costar_cli.steps.session import open_session
 from costar_cli.workspace import DEFAULT_WORKSPACE
 
 if TYPE_CHECKING:
-    from costar_cli.commands.session import Flags
+    from costar_cli.steps.session import Flags
 
 __all__ = ["evaluate"]
 

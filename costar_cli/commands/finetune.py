@@ -28,13 +28,13 @@ from costar_cli.commands.options import (
     ThreadsOpt,
     WorkspaceOpt,
 )
-from costar_cli.commands.session import open_session
-from costar_cli.commands.training import FinetuneFiles, run_finetune
 from costar_cli.config.choices import DomainName, InitName, MethodName, StepWeights
+from costar_cli.steps.model import FinetuneFiles, run_finetune
+from costar_cli.steps.session import open_session
 from costar_cli.workspace import DEFAULT_WORKSPACE, Workspace
 
 if TYPE_CHECKING:
-    from costar_cli.commands.session import Flags
+    from costar_cli.steps.session import Flags
 
 __all__ = ["finetune"]
 

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from costar_cli.commands.datasets import read_inputs
-from costar_cli.commands.session import Session
+from costar_cli.steps.dataset import read_inputs
+from costar_cli.steps.session import Session
 
 __all__ = [
     "PATIENTS",

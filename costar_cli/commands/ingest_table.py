@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from costar_cli.commands.datasets import make_dataset, read_inputs
 from costar_cli.commands.options import (
     FILES,
     JsonFlag,
@@ -16,8 +15,9 @@ from costar_cli.commands.options import (
     SeedOpt,
     WorkspaceOpt,
 )
-from costar_cli.commands.session import Session, open_session
 from costar_cli.errors import MismatchError, StorageError, UsageError
+from costar_cli.steps.dataset import make_dataset, read_inputs
+from costar_cli.steps.session import Session, open_session
 from costar_cli.workspace import DEFAULT_WORKSPACE
 
 if TYPE_CHECKING:

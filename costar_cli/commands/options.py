@@ -19,6 +19,7 @@ __all__ = [
     "JsonFlag",
     "LearningRateOpt",
     "MembersOpt",
+    "ModelsOpt",
     "OutOpt",
     "OverwriteFlag",
     "PatienceOpt",
@@ -107,4 +108,8 @@ JsonFlag = Annotated[
 ]
 QuietFlag = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print results, warnings and errors only", rich_help_panel=MESSAGES)
+]
+ModelsOpt = Annotated[
+    list[Path] | None,
+    typer.Option("--model", "-m", help="Model to use, if not the workspace's; may be repeated", rich_help_panel=FILES),
 ]

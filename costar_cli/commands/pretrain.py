@@ -1,11 +1,9 @@
 """`costar pretrain`: learn representations of histories without labels."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from costar_cli.commands.hints import other_than
 from costar_cli.commands.options import (
     BatchSizeOpt,
     ConfigFileOpt,
@@ -27,15 +25,16 @@ from costar_cli.commands.options import (
     ThreadsOpt,
     WorkspaceOpt,
 )
-from costar_cli.commands.session import BuildStep, Session, open_session
-from costar_cli.commands.training import MAKE_DATA, identity_config, say_up_to_date, show_training, store_trained
+from costar_cli.steps.encoder import make_encoder, plan_encoder
+from costar_cli.steps.hints import other_than
+from costar_cli.steps.model import show_training
+from costar_cli.steps.session import open_session
 from costar_cli.workspace import DEFAULT_WORKSPACE, Workspace
 
 if TYPE_CHECKING:
-    from costar_cli.artifact import Artifact
-    from costar_cli.commands.session import Flags
+    from costar_cli.steps.session import Flags
 
-__all__ = ["make_encoder", "plan_encoder", "pretrain"]
+__all__ = ["pretrain"]
 
 
 def pretrain(
@@ -80,43 +79,3 @@ def pretrain(
     artifact, status = make_encoder(session, source, step, overwrite=overwrite, fresh=fresh)
     files = {"data": other_than(source, place.data), "start": other_than(step.path, place.encoder)}
     show_training(session, artifact, status, session.next_command("finetune", **files))
-
-
-def plan_encoder(session: Session, data: Path, path: Path) -> BuildStep:
-    """Return what the encoder is made from.
-
-    Raises:
-        ArtifactError: the data set is missing.
-    """
-    from costar_cli.config.models import PretrainConfig, RuntimeConfig
-
-    header = session.read("dataset", data, "dataset", MAKE_DATA)
-    identity = identity_config(session.settings[PretrainConfig], session.settings[RuntimeConfig])
-    return session.step("encoder", path, parents={"dataset": header.digest}, config=identity)
-
-
-def make_encoder(
-    session: Session, data: Path, step: BuildStep, *, overwrite: bool, fresh: bool
-) -> tuple["Artifact", str]:
-    """Pretrain and store an encoder, or see that it is up to date; return it and which of the two."""
-    from costar_cli.config.models import PretrainConfig, RuntimeConfig
-
-    with session.making(step, overwrite=overwrite, again=fresh) as artifact:
-        if artifact:
-            say_up_to_date(session, step, artifact)
-            return artifact, "up_to_date"
-        from costar_cli.panel import Part
-        from costar_cli.panel.store import read_dataset
-        from costar_cli.train import pretrain as train
-
-        parts = [Part("source", "train"), Part("source", "val")]
-        trained = train(
-            read_dataset(data, queries=False, truth=False, parts=parts),
-            session.settings[PretrainConfig],
-            session.settings[RuntimeConfig],
-            checkpoint=session.workspace.run_state(step.path),
-            identity=step.identity,
-            reporter=session.reporter,
-            fresh=fresh,
-        )
-        return store_trained(session, step, trained, overwrite=overwrite or fresh), "done"

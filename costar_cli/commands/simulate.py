@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer.models import OptionInfo
 
-from costar_cli.commands.datasets import make_dataset
 from costar_cli.commands.options import (
     ConfigFileOpt,
     HorizonOpt,
@@ -17,17 +16,18 @@ from costar_cli.commands.options import (
     SeedOpt,
     WorkspaceOpt,
 )
-from costar_cli.commands.session import open_session
 from costar_cli.commands.simulate_icu import mimic
 from costar_cli.commands.simulate_linear import linear
 from costar_cli.commands.simulate_retail import m5
 from costar_cli.commands.verb import VerbApp, say_which
 from costar_cli.config.choices import PlansName
+from costar_cli.steps.dataset import make_dataset
+from costar_cli.steps.session import open_session
 from costar_cli.workspace import DEFAULT_WORKSPACE
 
 if TYPE_CHECKING:
-    from costar_cli.commands.session import Flags
     from costar_cli.panel import Dataset
+    from costar_cli.steps.session import Flags
 
 __all__ = ["simulate"]
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from costar_cli.commands.datasets import make_dataset
 from costar_cli.commands.icu_options import (
     PATIENTS,
     FewShotOpt,
@@ -31,13 +30,14 @@ from costar_cli.commands.options import (
     SeedOpt,
     WorkspaceOpt,
 )
-from costar_cli.commands.session import Session, open_session
 from costar_cli.errors import UsageError
+from costar_cli.steps.dataset import make_dataset
+from costar_cli.steps.session import Session, open_session
 from costar_cli.workspace import DEFAULT_WORKSPACE
 
 if TYPE_CHECKING:
-    from costar_cli.commands.session import Flags
     from costar_cli.panel import Dataset
+    from costar_cli.steps.session import Flags
     from simulators.icu import IcuCohort
 
 __all__ = ["mimic"]

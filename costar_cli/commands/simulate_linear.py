@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from costar_cli.commands.datasets import make_dataset
 from costar_cli.commands.options import (
     ConfigFileOpt,
     HorizonOpt,
@@ -16,12 +15,13 @@ from costar_cli.commands.options import (
     SeedOpt,
     WorkspaceOpt,
 )
-from costar_cli.commands.session import open_session
+from costar_cli.steps.dataset import make_dataset
+from costar_cli.steps.session import open_session
 from costar_cli.workspace import DEFAULT_WORKSPACE
 
 if TYPE_CHECKING:
-    from costar_cli.commands.session import Flags
     from costar_cli.panel import Dataset
+    from costar_cli.steps.session import Flags
 
 __all__ = ["linear"]
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from costar_cli.commands.datasets import make_dataset
 from costar_cli.commands.options import (
     FILES,
     ConfigFileOpt,
@@ -32,12 +31,13 @@ from costar_cli.commands.retail_options import (
     ValItemsOpt,
     item_limits,
 )
-from costar_cli.commands.session import open_session
+from costar_cli.steps.dataset import make_dataset
+from costar_cli.steps.session import open_session
 from costar_cli.workspace import DEFAULT_WORKSPACE
 
 if TYPE_CHECKING:
-    from costar_cli.commands.session import Flags
     from costar_cli.panel import Dataset
+    from costar_cli.steps.session import Flags
     from simulators.retail import RetailWorld
 
 __all__ = ["m5"]

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from costar_cli.commands.options import JsonFlag, QuietFlag
-from costar_cli.commands.session import open_output
+from costar_cli.steps.session import open_output
 
 __all__ = ["verify"]
 

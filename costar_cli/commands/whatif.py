@@ -5,25 +5,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from costar_cli.commands.estimates import Question, run_whatif
-from costar_cli.commands.models import ModelsOpt
 from costar_cli.commands.options import (
     FILES,
     ConfigFileOpt,
     DataOpt,
     DeviceOpt,
     JsonFlag,
+    ModelsOpt,
     OutOpt,
     OverwriteFlag,
     QuietFlag,
     ThreadsOpt,
     WorkspaceOpt,
 )
-from costar_cli.commands.session import open_session
+from costar_cli.steps.estimates import Question, run_whatif
+from costar_cli.steps.session import open_session
 from costar_cli.workspace import DEFAULT_WORKSPACE
 
 if TYPE_CHECKING:
-    from costar_cli.commands.session import Flags
+    from costar_cli.steps.session import Flags
 
 __all__ = ["whatif"]
 

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import pytest
 from cli_world import Run
 
-from costar_cli.commands.evaluation import best_other
-from costar_cli.commands.remedies import OTHERS, other_method, train_longer
-from costar_cli.commands.session import Session
 from costar_cli.config.models import FinetuneConfig
 from costar_cli.config.resolve import resolve
+from costar_cli.steps.evaluation import best_other
+from costar_cli.steps.remedies import OTHERS, other_method, train_longer
+from costar_cli.steps.session import Session
 from costar_cli.ui.output import Output
 from costar_cli.ui.progress import OutputReporter
 from costar_cli.workspace import Workspace

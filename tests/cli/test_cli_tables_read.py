@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from cli_world import TINY_COHORT, Run
 
-from costar_cli.commands.benchmark_show import show_report
+from costar_cli.benchmark.show import show_report
 from costar_cli.config.choices import CLOSED_FORM
 from costar_cli.methods import METHODS
 from costar_cli.panel import store

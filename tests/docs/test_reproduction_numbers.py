@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks.reference_policy import cohort, last_value_rmse, with_policy_of_another_patient
-from costar_cli.evaluate.benchmark.statistics import gain_percent
+from costar_cli.benchmark.statistics import gain_percent
 from costar_cli.evaluate.published import published_row
 from docs import quoted_tables
 from simulators.tumor import simulate_factual

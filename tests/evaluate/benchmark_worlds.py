@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from costar_cli.benchmark import ABLATIONS, BenchmarkReport, CellCost, Contender, Failure, Score, build_tables
+from costar_cli.benchmark.tables import DataSetFacts
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.evaluate import ReportRow, SquaredErrors
-from costar_cli.evaluate.benchmark import ABLATIONS, BenchmarkReport, CellCost, Contender, Failure, Score, build_tables
-from costar_cli.evaluate.benchmark.tables import DataSetFacts
 
 SETUPS = ["zero-shot", "few-shot", "supervised"]
 CONFIG = EvaluateConfig(bootstrap=200)

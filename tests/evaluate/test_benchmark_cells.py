@@ -2,9 +2,7 @@ import json
 
 import pytest
 
-from costar_cli.config.keys import all_keys
-from costar_cli.errors import TrainingError, UsageError
-from costar_cli.evaluate.benchmark import (
+from costar_cli.benchmark import (
     ABLATIONS,
     Contender,
     Ledger,
@@ -14,6 +12,8 @@ from costar_cli.evaluate.benchmark import (
     measure_model,
     plan_cells,
 )
+from costar_cli.config.keys import all_keys
+from costar_cli.errors import TrainingError, UsageError
 from costar_cli.evaluate.published import display_name, read_published
 
 KNOWN = ["costar", "msm", "crn", "crn-erm", "new-method"]

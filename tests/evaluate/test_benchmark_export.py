@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costar_cli.commands.benchmark_show import show_report
-from costar_cli.evaluate.benchmark import REFERENCE, measure_model
-from costar_cli.evaluate.benchmark.export import cells_csv, comparisons_csv, results_csv, to_latex, to_markdown
-from costar_cli.evaluate.benchmark.plots import differences, horizons, plot_differences, plot_horizons
+from costar_cli.benchmark import REFERENCE, measure_model
+from costar_cli.benchmark.export import cells_csv, comparisons_csv, results_csv, to_latex, to_markdown
+from costar_cli.benchmark.plots import differences, horizons, plot_differences, plot_horizons
+from costar_cli.benchmark.show import show_report
 from costar_cli.evaluate.report import Provenance
 from costar_cli.ui.output import Output
 from tests.evaluate.benchmark_worlds import constant_errors, noisy_errors, report, score, tables

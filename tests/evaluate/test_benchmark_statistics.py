@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from costar_cli.benchmark import holm
+from costar_cli.benchmark.statistics import compare, gain_percent, share_of_wins
 from costar_cli.evaluate import paired_difference
-from costar_cli.evaluate.benchmark import holm
-from costar_cli.evaluate.benchmark.statistics import compare, gain_percent, share_of_wins
 from costar_cli.evaluate.bootstrap import paired_differences
 from costar_cli.evaluate.metrics import SquaredErrors
 from tests.evaluate.benchmark_worlds import constant_errors, noisy_errors

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
+from costar_cli.benchmark import ResultRow
+from costar_cli.benchmark.tables import marks
 from costar_cli.evaluate import PerStep
-from costar_cli.evaluate.benchmark import ResultRow
-from costar_cli.evaluate.benchmark.tables import marks
 from costar_cli.evaluate.published import published_row, read_published
 from tests.evaluate.benchmark_worlds import constant_errors, score, tables
 

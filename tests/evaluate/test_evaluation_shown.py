@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import evaluate_worlds as worlds
 
-from costar_cli.commands.evaluation import _show
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.evaluate import run_evaluation
 from costar_cli.reporting import NullReporter
+from costar_cli.steps.evaluation import _show
 from costar_cli.ui.output import Output
 
 

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.collections import PathCollection
 
+from costar_cli.benchmark import ABLATIONS
+from costar_cli.benchmark.plots import differences, horizons, plot_differences, plot_horizons
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.errors import DataError
 from costar_cli.evaluate import run_evaluation
-from costar_cli.evaluate.benchmark import ABLATIONS
-from costar_cli.evaluate.benchmark.plots import differences, horizons, plot_differences, plot_horizons
 from costar_cli.evaluate.examples import Example, PlanForecast
 from costar_cli.evaluate.plots import (
     LearningCurve,

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from costar_cli.commands.benchmark_cells import Bench, Piece, State
-from costar_cli.commands.benchmark_clock import Clock
-from costar_cli.commands.session import BuildStep
-from costar_cli.commands.unforeseen import as_costar_error
+from costar_cli.benchmark.clock import Clock
+from costar_cli.benchmark.make_cells import Bench, Piece, State
 from costar_cli.errors import CostarError, LockedError, MismatchError, StorageError
+from costar_cli.steps.session import BuildStep
+from costar_cli.steps.unforeseen import as_costar_error
 from costar_cli.ui.text import in_words
 
 if TYPE_CHECKING:
-    from costar_cli.evaluate.benchmark import Cell, Ledger
+    from costar_cli.benchmark import Cell, Ledger
 
 __all__ = ["Outcome", "failure_of_cells", "make_cells", "refuse_stale"]
 
@@ -82,7 +82,7 @@ def make_cells(
 def _make_cell(
     bench: Bench, cell: "Cell", ledger: "Ledger", outcome: Outcome, clock: Clock, *, overwrite: bool, debug: bool
 ) -> None:
-    from costar_cli.evaluate.benchmark import give_memory_back
+    from costar_cli.benchmark import give_memory_back
 
     bench.reporter.cell = cell
     begun, made = time.monotonic(), False
@@ -116,7 +116,7 @@ def _make_cell(
 
 def _make_piece(key: str, piece: Piece, step: BuildStep, ledger: "Ledger", *, overwrite: bool) -> None:
     """Make one artifact, and record what it took, however it ends."""
-    from costar_cli.evaluate.benchmark import Meter
+    from costar_cli.benchmark import Meter
 
     ledger.begin(key, step.fingerprint)
     meter = Meter()

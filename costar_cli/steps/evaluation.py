@@ -6,12 +6,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from costar_cli.commands.hints import other_than
-from costar_cli.commands.models import MAKE_MODEL, LoadedModel, load_models, name_models
-from costar_cli.commands.remedies import other_method, train_longer
-from costar_cli.commands.session import BuildStep, Session
-from costar_cli.commands.training import MAKE_DATA
 from costar_cli.config.choices import SetupName
+from costar_cli.steps.hints import other_than
+from costar_cli.steps.model import MAKE_DATA
+from costar_cli.steps.models import MAKE_MODEL, LoadedModel, load_models, name_models
+from costar_cli.steps.remedies import other_method, train_longer
+from costar_cli.steps.session import BuildStep, Session
 
 if TYPE_CHECKING:
     from costar_cli.artifact import Artifact
@@ -182,7 +182,7 @@ def _write_views(
         write_bytes(files.csv, report.to_csv().encode())
         session.out.wrote("csv", files.csv)
     if files.plots is not None and (again or not (files.plots / "rmse.png").exists()):
-        from costar_cli.commands.evaluation_plots import draw_plots
+        from costar_cli.steps.evaluation_plots import draw_plots
 
         files.plots.mkdir(parents=True, exist_ok=True)
         encoder = session.workspace.encoder

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from costar_cli.commands.hints import next_command
 from costar_cli.config.choices import FormatName
 from costar_cli.errors import ArtifactError, MismatchError
+from costar_cli.steps.hints import next_command
 from costar_cli.ui.output import Output
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from costar_cli.commands.hints import Value
-from costar_cli.commands.session import Session, flatten
 from costar_cli.config.presets import PRESETS
+from costar_cli.steps.hints import Value
+from costar_cli.steps.session import Session, flatten
 
 if TYPE_CHECKING:
     from costar_cli.config.resolve import Settings

@@ -3,26 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from costar_cli.commands.options import FILES
-from costar_cli.commands.session import Session
 from costar_cli.errors import ArtifactError, UsageError
+from costar_cli.steps.session import Session
 
 if TYPE_CHECKING:
     from costar_cli.artifact import Artifact
     from costar_cli.methods.base import FittedModel
 
-__all__ = ["MAKE_MODEL", "LoadedModel", "ModelsOpt", "load_models", "name_models"]
+__all__ = ["MAKE_MODEL", "LoadedModel", "load_models", "name_models"]
 
 MAKE_MODEL = "`costar finetune` makes one"
-
-ModelsOpt = Annotated[
-    list[Path] | None,
-    typer.Option("--model", "-m", help="Model to use, if not the workspace's; may be repeated", rich_help_panel=FILES),
-]
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from costar_cli.commands.training import MAKE_DATA
 from costar_cli.config.choices import SetupName
 from costar_cli.config.nearest import nearest
 from costar_cli.errors import ArtifactError, UsageError
 from costar_cli.reporting import Reporter
+from costar_cli.steps.model import MAKE_DATA
 
 if TYPE_CHECKING:
-    from costar_cli.commands.session import Flags
     from costar_cli.panel import Dataset
+    from costar_cli.steps.session import Flags
 
 __all__ = ["SIMULATED", "BenchData", "Simulated", "choose_data"]
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from costar_cli.commands.hints import other_than
-from costar_cli.commands.session import Session
 from costar_cli.errors import DataError, StorageError
+from costar_cli.steps.hints import other_than
+from costar_cli.steps.session import Session
 
 if TYPE_CHECKING:
     from costar_cli.panel import Dataset

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from costar_cli.evaluate.benchmark.contenders import REFERENCE, Contender
+from costar_cli.benchmark.contenders import REFERENCE, Contender
 
 __all__ = ["Cell", "Role", "plan_cells"]
 

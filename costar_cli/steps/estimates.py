@@ -5,14 +5,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from costar_cli.commands.estimates_compared import decimals_of, estimate_text, number_text, show_comparison
-from costar_cli.commands.estimates_domain import losses_on_domain
-from costar_cli.commands.models import MAKE_MODEL, load_models, name_models
-from costar_cli.commands.session import Session
-from costar_cli.commands.training import MAKE_DATA
 from costar_cli.config.choices import DomainName
 from costar_cli.config.time_step import step_axis, step_word
 from costar_cli.errors import MismatchError, StorageError, UsageError
+from costar_cli.steps.estimates_compared import decimals_of, estimate_text, number_text, show_comparison
+from costar_cli.steps.estimates_domain import losses_on_domain
+from costar_cli.steps.model import MAKE_DATA
+from costar_cli.steps.models import MAKE_MODEL, load_models, name_models
+from costar_cli.steps.session import Session
 from costar_cli.ui.output import Output
 from costar_cli.ui.text import plain
 from costar_cli.workspace import Workspace

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from costar_cli.evaluate.benchmark.cells import Cell
-from costar_cli.evaluate.benchmark.costs import ModelSize
-from costar_cli.evaluate.benchmark.ledger import Record
-from costar_cli.evaluate.benchmark.statistics import TEST
-from costar_cli.evaluate.benchmark.tables import ResultTable
+from costar_cli.benchmark.cells import Cell
+from costar_cli.benchmark.costs import ModelSize
+from costar_cli.benchmark.ledger import Record
+from costar_cli.benchmark.statistics import TEST
+from costar_cli.benchmark.tables import ResultTable
 from costar_cli.evaluate.metrics import AVERAGED_STEPS
 from costar_cli.evaluate.report import ABOUT_BUDGET
 

@@ -6,9 +6,9 @@ from typing import Literal
 
 import numpy as np
 
+from costar_cli.benchmark.contenders import REFERENCE, Contender, in_order
+from costar_cli.benchmark.statistics import Comparison, compare, gain_percent
 from costar_cli.config.models import EvaluateConfig
-from costar_cli.evaluate.benchmark.contenders import REFERENCE, Contender, in_order
-from costar_cli.evaluate.benchmark.statistics import Comparison, compare, gain_percent
 from costar_cli.evaluate.metrics import AVERAGED_STEPS, SquaredErrors
 from costar_cli.evaluate.published import paper_truth, published_row, read_published
 from costar_cli.evaluate.query_sets import Truth

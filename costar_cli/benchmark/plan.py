@@ -4,20 +4,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from costar_cli.commands.benchmark_cells import Bench, BenchReporter, State, with_values
-from costar_cli.commands.benchmark_data import SIMULATED, BenchData
-from costar_cli.commands.benchmark_losses import next_commands, warn_of_losses
-from costar_cli.commands.benchmark_results import build_report
-from costar_cli.commands.benchmark_run import failure_of_cells, make_cells, refuse_stale
-from costar_cli.commands.benchmark_show import show_report, write_report
+from costar_cli.benchmark.data import SIMULATED, BenchData
+from costar_cli.benchmark.losses import next_commands, warn_of_losses
+from costar_cli.benchmark.make_cells import Bench, BenchReporter, State, with_values
+from costar_cli.benchmark.results import build_report
+from costar_cli.benchmark.run import failure_of_cells, make_cells, refuse_stale
+from costar_cli.benchmark.show import show_report, write_report
 from costar_cli.config.choices import SetupName
 from costar_cli.errors import UsageError
 from costar_cli.ui.output import Output
 from costar_cli.workspace import Workspace
 
 if TYPE_CHECKING:
+    from costar_cli.benchmark import Cell, Contender
     from costar_cli.config.resolve import Settings
-    from costar_cli.evaluate.benchmark import Cell, Contender
 
 __all__ = ["open_bench", "run_benchmark"]
 
@@ -55,8 +55,8 @@ def run_benchmark(
     Raises:
         CostarError: cells failed; what the others found is written, shown, and part of the `--json` document.
     """
+    from costar_cli.benchmark import Ledger, choose_setups, plan_cells
     from costar_cli.config.models import BenchmarkConfig, RuntimeConfig
-    from costar_cli.evaluate.benchmark import Ledger, choose_setups, plan_cells
     from costar_cli.train.runtime import Runtime
 
     setups = choose_setups(bench.settings[BenchmarkConfig].setups, bench.data.setups)
@@ -88,8 +88,8 @@ def _contenders(bench: Bench, setups: Sequence[SetupName]) -> "list[Contender]":
     Raises:
         UsageError: a method that is not known, or ablations in few-shot alone.
     """
+    from costar_cli.benchmark import ABLATIONS, REFERENCE, Contender, choose_methods
     from costar_cli.config.models import BenchmarkConfig
-    from costar_cli.evaluate.benchmark import ABLATIONS, REFERENCE, Contender, choose_methods
     from costar_cli.methods import METHODS
 
     config = bench.settings[BenchmarkConfig]
@@ -125,7 +125,7 @@ def _has_row(bench: Bench, ablation: "Contender") -> bool:
 
 def _list(out: Output, bench: Bench, cells: "list[Cell]", states: dict[str, State]) -> None:
     """Print the cells with their states and files."""
-    from costar_cli.evaluate.benchmark import Ledger
+    from costar_cli.benchmark import Ledger
 
     ledger = Ledger(bench.folder / "ledger.json")
     rows: list[dict[str, str | float | None]] = []

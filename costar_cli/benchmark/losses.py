@@ -5,16 +5,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from costar_cli.commands.benchmark_cells import Bench
-from costar_cli.commands.benchmark_run import Outcome
-from costar_cli.commands.hints import next_command
-from costar_cli.commands.remedies import other_method, train_longer
-from costar_cli.commands.session import Session
+from costar_cli.benchmark.make_cells import Bench
+from costar_cli.benchmark.run import Outcome
 from costar_cli.reporting import WORSE_THAN_LAST_VALUE
+from costar_cli.steps.hints import next_command
+from costar_cli.steps.remedies import other_method, train_longer
+from costar_cli.steps.session import Session
 
 if TYPE_CHECKING:
+    from costar_cli.benchmark import Cell
     from costar_cli.evaluate import EvaluationReport
-    from costar_cli.evaluate.benchmark import Cell
 
 __all__ = ["next_commands", "warn_of_losses"]
 

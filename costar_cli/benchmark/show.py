@@ -8,7 +8,7 @@ from costar_cli.ui.output import Output
 from costar_cli.ui.styled import Cell, legend, show_styled
 
 if TYPE_CHECKING:
-    from costar_cli.evaluate.benchmark import BenchmarkReport, CellCost, Comparison, ResultRow, ResultTable
+    from costar_cli.benchmark import BenchmarkReport, CellCost, Comparison, ResultRow, ResultTable
 
 __all__ = ["show_report", "write_report"]
 
@@ -24,7 +24,7 @@ def write_report(out: Output, report: "BenchmarkReport", folder: Path, *, plots:
         out.wrote(role, folder / name, kind=Path(name).suffix[1:])
     if not plots or not report.tables:
         return
-    from costar_cli.evaluate.benchmark.plots import plot_differences, plot_horizons
+    from costar_cli.benchmark.plots import plot_differences, plot_horizons
 
     out.wrote("horizons", plot_horizons(report, folder / "plots" / "horizons.png"), kind="plot")
     drawn = plot_differences(report, folder / "plots" / "differences.png")
@@ -34,7 +34,7 @@ def write_report(out: Output, report: "BenchmarkReport", folder: Path, *, plots:
 
 def _texts(report: "BenchmarkReport") -> Iterator[tuple[str, str, str]]:
     """Yield the name of every text, its file, and the text."""
-    from costar_cli.evaluate.benchmark import export
+    from costar_cli.benchmark import export
     from costar_cli.ui.text import dump_json
 
     yield "results", "results.csv", export.results_csv(report)
@@ -47,8 +47,8 @@ def _texts(report: "BenchmarkReport") -> Iterator[tuple[str, str, str]]:
 
 def show_report(out: Output, report: "BenchmarkReport") -> None:
     """Print the tables, how they compare, and what they cost."""
-    from costar_cli.evaluate.benchmark.export import ABOUT_OTHER_UPDATES
-    from costar_cli.evaluate.benchmark.tables import ABOUT_GAIN
+    from costar_cli.benchmark.export import ABOUT_OTHER_UPDATES
+    from costar_cli.benchmark.tables import ABOUT_GAIN
     from costar_cli.evaluate.report import BUDGET_SIGN
 
     if report.tables:
@@ -87,7 +87,7 @@ def _show_table(out: Output, table: "ResultTable") -> None:
 
 
 def _rows(rows: Sequence["ResultRow"], steps: int) -> list[list[Cell | str | None]]:
-    from costar_cli.evaluate.benchmark.tables import marks
+    from costar_cli.benchmark.tables import marks
 
     columns: list[int | None] = [*range(steps), None]
     marked = [marks(rows, column) for column in columns]
@@ -108,7 +108,7 @@ def _cell(row: "ResultRow", column: int | None, mark: str) -> Cell:
 
 
 def _show_comparisons(out: Output, comparisons: Sequence["Comparison"], level: float) -> None:
-    from costar_cli.evaluate.benchmark.export import interval_text
+    from costar_cli.benchmark.export import interval_text
 
     rows = []
     for c in comparisons:
@@ -134,7 +134,7 @@ def _show_costs(out: Output, costs: Sequence["CellCost"]) -> None:
 
 
 def _cost_cells(costs: Sequence["CellCost"], *, on_gpu: bool) -> list[object]:
-    from costar_cli.evaluate.benchmark.export import updates_text
+    from costar_cli.benchmark.export import updates_text
     from costar_cli.evaluate.report import with_budget_sign
 
     walls = [cost.wall_s for cost in costs if cost.wall_s is not None]

@@ -7,10 +7,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from costar_cli.evaluate.benchmark.plots.layout import in_lines, title_of
-from costar_cli.evaluate.benchmark.report import BenchmarkReport
-from costar_cli.evaluate.benchmark.statistics import Comparison
-from costar_cli.evaluate.benchmark.tables import ResultTable
+from costar_cli.benchmark.plots.layout import in_lines, title_of
+from costar_cli.benchmark.report import BenchmarkReport
+from costar_cli.benchmark.statistics import Comparison
+from costar_cli.benchmark.tables import ResultTable
 from costar_cli.evaluate.plots.style import BLACK, BLUE, GREY, VERMILION, caption, figure, save, typeset
 from costar_cli.figure_style import label_text
 

@@ -4,9 +4,9 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 
-from costar_cli.evaluate.benchmark.report import BenchmarkReport, CellCost
-from costar_cli.evaluate.benchmark.statistics import TEST, Comparison
-from costar_cli.evaluate.benchmark.tables import ABOUT_GAIN, DIGITS, Mark, ResultRow, ResultTable, marks
+from costar_cli.benchmark.report import BenchmarkReport, CellCost
+from costar_cli.benchmark.statistics import TEST, Comparison
+from costar_cli.benchmark.tables import ABOUT_GAIN, DIGITS, Mark, ResultRow, ResultTable, marks
 from costar_cli.evaluate.report import BUDGET_SIGN, PerStep, with_budget_sign
 
 __all__ = [

@@ -9,11 +9,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
+from costar_cli.benchmark.contenders import REFERENCE
+from costar_cli.benchmark.plots.layout import in_lines, title_of
+from costar_cli.benchmark.report import BenchmarkReport
+from costar_cli.benchmark.tables import ResultRow, ResultTable
 from costar_cli.config.time_step import steps_axis
-from costar_cli.evaluate.benchmark.contenders import REFERENCE
-from costar_cli.evaluate.benchmark.plots.layout import in_lines, title_of
-from costar_cli.evaluate.benchmark.report import BenchmarkReport
-from costar_cli.evaluate.benchmark.tables import ResultRow, ResultTable
 from costar_cli.evaluate.plots.style import BLACK, BLUE, COLOURS, GREY, caption, figure, save, typeset
 from costar_cli.evaluate.report import BUDGET_SIGN, PerStep, with_budget_sign
 from costar_cli.figure_style import CUT, label_text, mark_cut, spread_apart

@@ -6,9 +6,9 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from costar_cli.commands.models import LoadedModel
 from costar_cli.errors import ArtifactError, DataError
 from costar_cli.reporting import Reporter
+from costar_cli.steps.models import LoadedModel
 
 if TYPE_CHECKING:
     from costar_cli.evaluate import EvaluationReport

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from costar_cli.evaluate.benchmark.tables import ResultTable
+from costar_cli.benchmark.tables import ResultTable
 from costar_cli.evaluate.setups import SETUPS
 
 __all__ = ["in_lines", "title_of"]

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from costar_cli.commands.hints import other_than
-from costar_cli.commands.remedies import other_method, train_longer
-from costar_cli.commands.session import BuildStep, Session
 from costar_cli.config.choices import DomainName, InitName, MethodName
 from costar_cli.errors import ArtifactError, CostarError, UsageError
 from costar_cli.reporting import warnings_of
+from costar_cli.steps.hints import other_than
+from costar_cli.steps.remedies import other_method, train_longer
+from costar_cli.steps.session import BuildStep, Session
 from costar_cli.workspace import Workspace
 
 if TYPE_CHECKING:

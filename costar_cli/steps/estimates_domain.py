@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from costar_cli.commands.models import LoadedModel
 from costar_cli.config.choices import DomainName
+from costar_cli.steps.models import LoadedModel
 
 if TYPE_CHECKING:
     from costar_cli.methods.base import FittedModel

@@ -8,8 +8,8 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 
 from costar_cli.artifact import write_bytes
+from costar_cli.benchmark.costs import Meter
 from costar_cli.errors import CostarError
-from costar_cli.evaluate.benchmark.costs import Meter
 
 __all__ = ["Ledger", "Record"]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from costar_cli.ui.text import in_words
 
 if TYPE_CHECKING:
-    from costar_cli.evaluate.benchmark import Cell, Ledger
+    from costar_cli.benchmark import Cell, Ledger
 
 __all__ = ["Clock"]
 

@@ -7,21 +7,21 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from costar_cli.commands.benchmark_data import BenchData
-from costar_cli.commands.evaluation import EvaluationInputs, make_report, plan_report
-from costar_cli.commands.pretrain import make_encoder, plan_encoder
-from costar_cli.commands.session import BuildStep, Session
-from costar_cli.commands.training import FinetuneFiles, make_model, plan_model
+from costar_cli.benchmark.data import BenchData
 from costar_cli.config.choices import DomainName
 from costar_cli.errors import ArtifactError, MismatchError
 from costar_cli.reporting import WORSE_THAN_LAST_VALUE, Task
+from costar_cli.steps.encoder import make_encoder, plan_encoder
+from costar_cli.steps.evaluation import EvaluationInputs, make_report, plan_report
+from costar_cli.steps.model import FinetuneFiles, make_model, plan_model
+from costar_cli.steps.session import BuildStep, Session
 from costar_cli.ui.output import Output
 from costar_cli.ui.progress import OutputReporter
 from costar_cli.workspace import Workspace
 
 if TYPE_CHECKING:
+    from costar_cli.benchmark import Cell, Contender
     from costar_cli.config.resolve import Settings
-    from costar_cli.evaluate.benchmark import Cell, Contender
 
 __all__ = ["Bench", "BenchReporter", "Piece", "State", "with_values"]
 

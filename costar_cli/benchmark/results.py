@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from costar_cli.commands.benchmark_cells import Bench
-from costar_cli.commands.benchmark_run import Outcome
+from costar_cli.benchmark.make_cells import Bench
+from costar_cli.benchmark.run import Outcome
 from costar_cli.config.choices import SetupName
 from costar_cli.errors import CostarError
 
 if TYPE_CHECKING:
+    from costar_cli.benchmark import BenchmarkReport, Cell, CellCost, Failure, Ledger, ResultTable, Score
     from costar_cli.evaluate import EvaluationReport
-    from costar_cli.evaluate.benchmark import BenchmarkReport, Cell, CellCost, Failure, Ledger, ResultTable, Score
 
 __all__ = ["build_report"]
 
@@ -29,8 +29,8 @@ def build_report(
 ) -> "BenchmarkReport":
     """Return the benchmark's report from the files of the cells that are there."""
     from costar_cli.artifact import read_header
+    from costar_cli.benchmark import BenchmarkReport
     from costar_cli.config.models import EvaluateConfig
-    from costar_cli.evaluate.benchmark import BenchmarkReport
     from costar_cli.evaluate.published import is_published_data
 
     found = _collect_scores(bench, cells, outcome)
@@ -53,8 +53,8 @@ def build_report(
 
 
 def _tables(bench: Bench, found: _Scores, setups: Sequence[SetupName], *, published: bool) -> "tuple[ResultTable, ...]":
+    from costar_cli.benchmark import DataSetFacts, build_tables
     from costar_cli.config.models import EvaluateConfig
-    from costar_cli.evaluate.benchmark import DataSetFacts, build_tables
 
     if found.report is None:
         return ()
@@ -65,8 +65,8 @@ def _tables(bench: Bench, found: _Scores, setups: Sequence[SetupName], *, publis
 
 def _collect_scores(bench: Bench, cells: Sequence["Cell"], outcome: Outcome) -> _Scores:
     """Return the scores of every model that is there."""
+    from costar_cli.benchmark import Score
     from costar_cli.evaluate import read_evaluation
-    from costar_cli.evaluate.benchmark import Score
 
     found = _Scores([], None)
     for cell in cells:
@@ -83,7 +83,7 @@ def _collect_scores(bench: Bench, cells: Sequence["Cell"], outcome: Outcome) -> 
 def _collect_costs(bench: Bench, cells: Sequence["Cell"], outcome: Outcome, ledger: "Ledger") -> list["CellCost"]:
     """Return what every cell took that is there, and pass on what its training warned of."""
     from costar_cli.artifact import describe, read_header
-    from costar_cli.evaluate.benchmark import CellCost, measure_model
+    from costar_cli.benchmark import CellCost, measure_model
 
     costs = []
     for cell in cells:
@@ -105,7 +105,7 @@ def _collect_costs(bench: Bench, cells: Sequence["Cell"], outcome: Outcome, ledg
 
 def _failures(cells: Sequence["Cell"], outcome: Outcome) -> list["Failure"]:
     """Return the cells that are not there, and why."""
-    from costar_cli.evaluate.benchmark import Failure
+    from costar_cli.benchmark import Failure
 
     found = []
     for cell in cells:
