@@ -14,7 +14,7 @@ from mimic_numbers import CALIBRATION_STAYS, Measured, calibration, lag_correlat
 from costar_cli.config.icu import MimicConfig
 from costar_cli.datasets.icu import IcuTable, embedded_cohort
 from costar_cli.datasets.icu.semi_synthetic import simulate_mimic
-from costar_cli.evaluate.plots.style import BLACK, BLUE, COLOURS, GREY, LIGHT_GREY, figure, save
+from costar_cli.figures.style import BLACK, BLUE, COLOURS, GREY, LIGHT_GREY, figure, save
 from costar_cli.panel import Dataset, Part
 from costar_cli.reporting import NullReporter
 from simulators.icu import COVARIATES, IcuCohort, simulate_icu

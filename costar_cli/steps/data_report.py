@@ -29,7 +29,7 @@ def run_report(out: Output, file: Path, target: Path, *, overwrite: bool) -> dic
         _show(out, report)
     else:
         from costar_cli.artifact import write_bytes
-        from costar_cli.datareport import report_page
+        from costar_cli.figures.data_report import report_page
 
         write_bytes(target, report_page(report).encode())
         out.wrote("report", target, kind="html")
@@ -61,7 +61,7 @@ def _dataset(file: Path, *, queries: bool) -> "Dataset":
 
 
 def _show(out: Output, report: "DataReport") -> None:
-    from costar_cli.datareport import report_tables
+    from costar_cli.figures.data_report import report_tables
 
     for i, table in enumerate(report_tables(report)):
         out.text(*[""] * bool(i))

@@ -165,7 +165,7 @@ def _write(
         write_csv(question.csv, report)
         session.out.wrote("csv", question.csv)
     if question.plot is not None:
-        from costar_cli.whatif.plot import plot_whatif
+        from costar_cli.figures.whatif import plot_whatif
 
         plot_whatif(report, question.plot)
         session.out.wrote("plot", question.plot)

@@ -12,7 +12,7 @@ from costar_cli.steps.models import LoadedModel
 
 if TYPE_CHECKING:
     from costar_cli.evaluate import EvaluationReport
-    from costar_cli.evaluate.plots import LearningCurve
+    from costar_cli.figures.learning import LearningCurve
     from costar_cli.panel import Dataset
 
 __all__ = ["draw_plots"]
@@ -27,7 +27,8 @@ def draw_plots(
     reporter: Reporter,
 ) -> Iterator[tuple[str, Path]]:
     """Draw what can be drawn into a folder; yield each figure's name and file as it is done."""
-    from costar_cli.evaluate.plots import plot_learning, plot_rmse
+    from costar_cli.figures.learning import plot_learning
+    from costar_cli.figures.rmse import plot_rmse
 
     with reporter.task("Drawing", total=4, unit="figure") as task:
         yield "rmse", plot_rmse(report, folder / "rmse.png")
@@ -48,7 +49,7 @@ def draw_plots(
 def _curves(models: Sequence[LoadedModel], encoder: Path) -> list["LearningCurve"]:
     """Return the history of every model, and of the workspace's encoder where a model started from it."""
     from costar_cli.artifact import read_header
-    from costar_cli.evaluate.plots import LearningCurve
+    from costar_cli.figures.learning import LearningCurve
 
     curves = []
     parents = {model.header.parents.get("encoder") for model in models}
@@ -66,7 +67,7 @@ def _curves(models: Sequence[LoadedModel], encoder: Path) -> list["LearningCurve
 
 def _trajectories(loaded: LoadedModel, dataset: "Dataset", path: Path) -> Path:
     from costar_cli.evaluate.examples import choose_examples
-    from costar_cli.evaluate.plots import plot_trajectories
+    from costar_cli.figures.trajectories import plot_trajectories
 
     part = next((part for part, sets in dataset.queries.items() if "sequence" in sets), None)
     if part is None:
@@ -79,7 +80,7 @@ def _representations(loaded: LoadedModel, dataset: "Dataset", path: Path) -> Pat
     """Draw the first member's representations of some test subjects at every step before the last."""
     import numpy as np
 
-    from costar_cli.evaluate.plots import plot_representations
+    from costar_cli.figures.embedding import plot_representations
 
     represent = getattr(loaded.model, "represent", None)
     if represent is None:

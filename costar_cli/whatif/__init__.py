@@ -3,7 +3,7 @@
 Use: `request = read_plans(path, dataset.schema.treatments, horizon=model.horizon)`, then
 `report = estimate_outcomes(dataset, {label: model}, request, subject=12)`. The report has `to_rows()`,
 `difference_rows()` (both with the columns `COLUMNS`), `to_json()` and `notes`; `write_csv` and `write_estimates`
-store it. The plot is in `costar_cli.whatif.plot` (`plot_whatif(report, path)`), apart because it imports matplotlib.
+store it. The plot is in `costar_cli.figures.whatif` (`plot_whatif(report, path)`), apart because it imports matplotlib.
 """
 
 from costar_cli.whatif.estimate import estimate_outcomes

@@ -11,8 +11,8 @@ import pytest
 
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.evaluate import run_evaluation
-from costar_cli.evaluate.plots import rmse
 from costar_cli.evaluate.store import read_evaluation, write_evaluation
+from costar_cli.figures import rmse
 from costar_cli.reporting import NullReporter
 from costar_cli.steps.evaluation import _show
 from costar_cli.ui.output import Output

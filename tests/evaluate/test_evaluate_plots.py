@@ -10,13 +10,10 @@ from costar_cli.config.models import EvaluateConfig
 from costar_cli.errors import DataError, StorageError
 from costar_cli.evaluate import run_evaluation
 from costar_cli.evaluate.examples import Example, PlanForecast
-from costar_cli.evaluate.plots import (
-    LearningCurve,
-    plot_learning,
-    plot_representations,
-    plot_rmse,
-    plot_trajectories,
-)
+from costar_cli.figures.embedding import plot_representations
+from costar_cli.figures.learning import LearningCurve, plot_learning
+from costar_cli.figures.rmse import plot_rmse
+from costar_cli.figures.trajectories import plot_trajectories
 
 
 def drawn(path):

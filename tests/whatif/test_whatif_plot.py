@@ -7,9 +7,9 @@ import pytest
 from whatif_worlds import SCHEMAS, TUMOR, LinearModel, make_dataset
 
 from costar_cli.errors import StorageError, UsageError
+from costar_cli.figures.whatif import plot_whatif
+from costar_cli.figures.whatif_style import label_text, plan_style
 from costar_cli.whatif import estimate_outcomes, parse_plans, truth
-from costar_cli.whatif.plot import plot_whatif
-from costar_cli.whatif.style import label_text, plan_style
 
 PNG = b"\x89PNG\r\n\x1a\n"
 STEPS = {"tumor": {"chemotherapy": 1}, "icu": {"ventilation": 1}, "retail": {"price_class": "-20 %"}}

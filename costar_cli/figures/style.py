@@ -12,7 +12,7 @@ from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 
 from costar_cli.errors import StorageError
-from costar_cli.figure_style import OKABE_ITO, label_text, shortened
+from costar_cli.figures.palette import OKABE_ITO, label_text, shortened
 
 __all__ = [
     "BLACK", "BLUE", "COLOURS", "GREY", "LIGHT_GREY", "ORANGE", "VERMILION", "caption", "figure", "label_lines",

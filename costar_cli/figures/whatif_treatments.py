@@ -6,8 +6,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
+from costar_cli.figures.whatif_style import HISTORY_COLOUR, label_text, plan_style
 from costar_cli.whatif.report import WhatIfReport
-from costar_cli.whatif.style import HISTORY_COLOUR, label_text, plan_style
 
 __all__ = ["TreatmentStrip", "treatment_strips"]
 

@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from costar_cli.errors import DataError
-from costar_cli.evaluate.plots.style import BLACK, BLUE, ORANGE, figure, label_lines, legend_below, save
+from costar_cli.figures.style import BLACK, BLUE, ORANGE, figure, label_lines, legend_below, save
 
 __all__ = ["LearningCurve", "plot_learning"]
 
