@@ -17,7 +17,6 @@ from typing import Any
 
 from benchmarks.measure import Child, Figure, Measured, run, run_child
 from costar_cli.config.models import EncoderConfig, FinetuneConfig, PretrainConfig, RuntimeConfig
-from costar_cli.config.presets import PRESETS
 from costar_cli.methods.base import Stage
 from costar_cli.methods.costar.pretraining import PretrainStage
 from costar_cli.methods.costar.supervised import SupervisedStage
@@ -25,6 +24,7 @@ from costar_cli.panel import Dataset, Scaler
 from costar_cli.panel.store import read_dataset
 from costar_cli.panel.tensors import PanelTensors
 from costar_cli.reporting import NullReporter
+from costar_cli.settings.presets import PRESETS
 from costar_cli.train.checkpoint import Checkpoint
 from costar_cli.train.identity import RunIdentity
 from costar_cli.train.loop import train_members

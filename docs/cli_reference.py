@@ -15,8 +15,8 @@ import typer
 from costar_cli import exit_codes
 from costar_cli.app import app
 from costar_cli.commands.examples import EXAMPLES
-from costar_cli.config.keys import Key, all_keys
-from costar_cli.config.presets import PRESETS
+from costar_cli.settings.keys import Key, all_keys
+from costar_cli.settings.presets import PRESETS
 
 TARGET = Path(__file__).with_name("cli.md")
 

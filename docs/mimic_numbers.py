@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.config.icu import MimicConfig
-from costar_cli.config.presets import PRESETS
 from costar_cli.datasets.icu import IcuTable, choose_stays, embedded_cohort
 from costar_cli.datasets.icu.semi_synthetic import simulate_mimic
 from costar_cli.panel import Dataset, Part
 from costar_cli.reporting import NullReporter
+from costar_cli.settings.presets import PRESETS
 from simulators.icu import COVARIATES, VARIABLES, IcuCohort, simulate_icu
 from simulators.icu.targets import CORRELATIONS, LAG_CORRELATIONS, RECORDED, SELDOM_RECORDED
 

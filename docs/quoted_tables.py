@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import is_busy, load_before_and_after
-from costar_cli.config.presets import PRESETS
 from costar_cli.evaluate.bootstrap import FEWEST_UNITS
 from costar_cli.evaluate.published import published_row, read_published
+from costar_cli.settings.presets import PRESETS
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"

@@ -71,7 +71,7 @@ class BenchData:
 
     def flags(self, seed: int | None) -> "Flags":
         """Return the flags of the data set's own settings."""
-        from costar_cli.config.keys import SECTIONS
+        from costar_cli.settings.keys import SECTIONS
 
         return {SECTIONS[self.simulated.section]: {"seed": seed}} if self.simulated else {}
 

@@ -21,7 +21,7 @@ from costar_cli.workspace import Workspace
 
 if TYPE_CHECKING:
     from costar_cli.benchmark import Cell, Contender
-    from costar_cli.config.resolve import Settings
+    from costar_cli.settings.resolve import Settings
 
 __all__ = ["Bench", "BenchReporter", "Piece", "State", "with_values"]
 
@@ -238,7 +238,7 @@ def _forget_other_run(session: Session, step: BuildStep, *, overwrite: bool) -> 
 
 def with_values(settings: "Settings", values: Mapping[str, object]) -> "Settings":
     """Return settings with some values, by their full names, replaced."""
-    from costar_cli.config.keys import all_keys
+    from costar_cli.settings.keys import all_keys
 
     documents: dict[str, Any] = {}
     for name, value in values.items():

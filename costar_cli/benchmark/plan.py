@@ -17,7 +17,7 @@ from costar_cli.workspace import Workspace
 
 if TYPE_CHECKING:
     from costar_cli.benchmark import Cell, Contender
-    from costar_cli.config.resolve import Settings
+    from costar_cli.settings.resolve import Settings
 
 __all__ = ["open_bench", "run_benchmark"]
 

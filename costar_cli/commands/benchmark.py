@@ -87,7 +87,7 @@ def benchmark(
     from costar_cli.benchmark.data import choose_data
     from costar_cli.benchmark.plan import open_bench, run_benchmark
     from costar_cli.config.models import BenchmarkConfig, EvaluateConfig, FinetuneConfig, PretrainConfig, RuntimeConfig
-    from costar_cli.config.resolve import resolve
+    from costar_cli.settings.resolve import resolve
 
     out = open_output(ctx, json=json, quiet=quiet, workspace=workspace)
     data = choose_data(dataset)

@@ -68,7 +68,7 @@ def _settings_used(content: Mapping[str, Any]) -> object:
     config, method = content["config"], content["meta"].get("method")
     if content["kind"] != "model" or method == "costar" or not isinstance(config, Mapping):
         return config
-    from costar_cli.config.method_settings import settings_read
+    from costar_cli.settings.method_settings import settings_read
 
     own = content["meta"].get("settings")
     return {**settings_read(str(method), config), **({str(method).replace("-", "_"): own} if own else {})}

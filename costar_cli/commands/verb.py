@@ -153,8 +153,8 @@ def _with_default(path: str, param: Any) -> Any:  # noqa: ANN401 - Typer's own
 
 def _default_of_setting(path: str, flags: Sequence[str]) -> str:
     """Return what a flag's setting is where nobody sets it, and what the other presets make of it."""
-    from costar_cli.config.keys import all_keys
-    from costar_cli.config.presets import DEFAULT_PRESET, PRESETS
+    from costar_cli.settings.keys import all_keys
+    from costar_cli.settings.presets import DEFAULT_PRESET, PRESETS
 
     sections = [path.replace(" ", "."), *["finetune"] * (path == "benchmark"), "runtime"]
     keys = {key.section: key for key in all_keys().values() if key.flag in flags}

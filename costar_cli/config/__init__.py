@@ -1,4 +1,4 @@
-"""Settings of the verbs: models with bounds, presets, and how flags, environment, file and preset resolve to them.
+"""The base of all settings, and those that methods and verbs share, with their bounds.
 
 Nothing is imported here, so that `costar --help` need not load pydantic: import from the modules.
 """

@@ -130,8 +130,8 @@ def plan_model(session: Session, files: FinetuneFiles, method: MethodName, domai
     Raises:
         ArtifactError: the data set, or what to start from, is missing.
     """
-    from costar_cli.config.method_settings import method_settings, settings_read
     from costar_cli.config.models import FinetuneConfig, RuntimeConfig
+    from costar_cli.settings.method_settings import method_settings, settings_read
 
     header = session.read("dataset", files.data, "dataset", MAKE_DATA)
     parents = {"dataset": header.digest}

@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from costar_cli.config.presets import PRESETS
+from costar_cli.settings.presets import PRESETS
 from costar_cli.steps.hints import Value
 from costar_cli.steps.session import Session, flatten
 
 if TYPE_CHECKING:
-    from costar_cli.config.resolve import Settings
+    from costar_cli.settings.resolve import Settings
 
 __all__ = ["OTHERS", "other_method", "train_longer"]
 
@@ -86,7 +86,7 @@ def _nearest_settings(session: Session, meta: Mapping[str, Any]) -> "Settings":
 
     `evaluate` does not take the preset of training, and a model's file does not name it.
     """
-    from costar_cli.config.resolve import resolve
+    from costar_cli.settings.resolve import resolve
 
     file, first = session.given.get("config"), session.settings.preset
     names = [first] if "preset" in session.given else [first, *(name for name in PRESETS if name != first)]
@@ -101,8 +101,8 @@ def _nearest_settings(session: Session, meta: Mapping[str, Any]) -> "Settings":
 
 def _differences(settings: "Settings", meta: Mapping[str, Any]) -> int:
     """Return how many recorded settings are others in these; `updates` that `--epochs` put aside do not count."""
-    from costar_cli.config.method_settings import method_settings
     from costar_cli.config.models import FinetuneConfig, PretrainConfig
+    from costar_cli.settings.method_settings import method_settings
 
     config = settings[FinetuneConfig]
     own = method_settings(settings, meta["method"], config)

@@ -20,7 +20,7 @@ from costar_cli.workspace import Workspace
 if TYPE_CHECKING:
     from costar_cli.artifact import Artifact
     from costar_cli.config.models import Config
-    from costar_cli.config.resolve import Settings
+    from costar_cli.settings.resolve import Settings
     from costar_cli.train import RunIdentity
 
     Flags = Mapping[type[Config], Mapping[str, object]]
@@ -54,7 +54,7 @@ def open_session(
     Raises:
         UsageError: settings that are not valid, all of them at once.
     """
-    from costar_cli.config.resolve import resolve
+    from costar_cli.settings.resolve import resolve
 
     out = open_output(ctx, json=json, quiet=quiet, workspace=workspace)
     settings = resolve(flags, preset=preset, file=config, environ=os.environ, dataset=_dataset_name(data))

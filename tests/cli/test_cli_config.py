@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costar_cli.config.keys import SECTIONS, all_keys
 from costar_cli.config.models import (
     TOKEN_SETTINGS,
     EncoderConfig,
@@ -14,11 +13,12 @@ from costar_cli.config.models import (
     RuntimeConfig,
     TumorConfig,
 )
-from costar_cli.config.presets import PRESETS
 from costar_cli.config.recurrent import CrnConfig, CrnErmConfig, RmsnConfig
-from costar_cli.config.resolve import resolve
 from costar_cli.config.transformers import EdctConfig
 from costar_cli.errors import UsageError
+from costar_cli.settings.keys import SECTIONS, all_keys
+from costar_cli.settings.presets import PRESETS
+from costar_cli.settings.resolve import resolve
 
 KEYS = {"pretrain.epochs": PretrainConfig, "finetune.epochs": FinetuneConfig, "simulate.tumor.train": TumorConfig}
 

@@ -9,7 +9,7 @@ import pytest
 from cli_world import Run
 
 from costar_cli.config.models import FinetuneConfig
-from costar_cli.config.resolve import resolve
+from costar_cli.settings.resolve import resolve
 from costar_cli.steps.evaluation import best_other
 from costar_cli.steps.remedies import OTHERS, other_method, train_longer
 from costar_cli.steps.session import Session

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from costar_cli.config.presets import FOR_DATA
 from costar_cli.config.table import RESERVED_NAMES, label_of
 from costar_cli.config.table_file import open_guesses, parse_schema, read_schema
 from costar_cli.errors import UsageError
+from costar_cli.settings.presets import FOR_DATA
 from tests.datasets.table_worlds import COLUMNS, make_schema
 
 

@@ -7,7 +7,7 @@ import pytest
 import typer
 
 from costar_cli.app import app
-from costar_cli.config.keys import all_keys
+from costar_cli.settings.keys import all_keys
 from tests.cli.cli_world import REPOSITORY
 from tests.docs.pages import FENCED, LINK, PAGES, README, REFERENCE, anchors, commands
 

@@ -6,7 +6,7 @@ import pytest
 
 from costar_cli.config.baselines import METHOD_SETTINGS
 from costar_cli.config.models import EncoderConfig
-from costar_cli.config.presets import preset_settings
+from costar_cli.settings.presets import preset_settings
 from simulators.icu.targets import RECORDED
 from simulators.icu.variables import VARIABLES
 from simulators.retail import CATEGORIES, DEPARTMENTS, PRICE_EDGES, STORES

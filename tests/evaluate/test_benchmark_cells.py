@@ -12,9 +12,9 @@ from costar_cli.benchmark import (
     measure_model,
     plan_cells,
 )
-from costar_cli.config.keys import all_keys
 from costar_cli.errors import TrainingError, UsageError
 from costar_cli.evaluate.published import display_name, read_published
+from costar_cli.settings.keys import all_keys
 
 KNOWN = ["costar", "msm", "crn", "crn-erm", "new-method"]
 

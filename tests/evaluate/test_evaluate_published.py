@@ -2,7 +2,6 @@ import pytest
 
 from costar_cli.config.icu import MimicConfig
 from costar_cli.config.models import TumorConfig
-from costar_cli.config.presets import PRESETS
 from costar_cli.config.retail import M5Config
 from costar_cli.evaluate.published import (
     TABLES,
@@ -12,6 +11,7 @@ from costar_cli.evaluate.published import (
     read_published,
     read_recomputed,
 )
+from costar_cli.settings.presets import PRESETS
 
 # Means are printed to four decimals: an average of six is off by at most half a unit, and was itself rounded.
 ROUNDING = 1.01e-4

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from costar_cli.config.baselines import METHOD_SETTINGS
-from costar_cli.config.presets import preset_settings
 from costar_cli.config.transformers import CtConfig, CtErmConfig, CtNetworkConfig
 from costar_cli.methods.shared.members import call_members, named_params, stack_members
 from costar_cli.methods.transformers.ct_network import CtNetwork
 from costar_cli.methods.transformers.units import Attention, FeedForward, Norm, Tables
+from costar_cli.settings.presets import preset_settings
 from tests.methods.ct_worlds import CT_SHAPE, attended, causal_rows, fed_forward, literal_ct
 
 TUMOR, MIMIC, M5 = (0, 4, 1, 1), (25, 3, 2, 44), (47, 22, 1, 22)

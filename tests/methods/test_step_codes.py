@@ -8,12 +8,12 @@ import torch
 
 from costar_cli.config.linear_gaussian import LinearGaussianConfig
 from costar_cli.config.models import FinetuneConfig, TumorConfig
-from costar_cli.config.resolve import resolve
 from costar_cli.datasets.linear import simulate_linear
 from costar_cli.datasets.tumor import simulate_tumor
 from costar_cli.methods.costar.predictor import OutcomePredictor, SteppedPredictor
 from costar_cli.panel import Dataset, Queries
 from costar_cli.reporting import NullReporter
+from costar_cli.settings.resolve import resolve
 from tests.train.worlds import as_model, run_finetune
 
 SIZES = {"train": 16, "val": 6, "test": 4, "target_train": 5, "target_val": 4, "target_test": 6, "steps": 11}

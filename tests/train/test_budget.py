@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from costar_cli.config.models import FinetuneConfig, TrainingConfig
-from costar_cli.config.resolve import resolve
 from costar_cli.methods.shared.stage import Pace
 from costar_cli.panel import Dataset
+from costar_cli.settings.resolve import resolve
 from tests.fits import KilledError, die_at_step, fit_method
 from tests.train.worlds import run_finetune, run_pretrain, same
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, get_args
 
 from costar_cli.config.choices import PresetName
-from costar_cli.config.keys import SECTIONS, all_keys, section_of
 from costar_cli.config.models import Config
 from costar_cli.config.nearest import nearest, nearest_by_edits
-from costar_cli.config.presets import preset_settings
 from costar_cli.errors import UsageError
+from costar_cli.settings.keys import SECTIONS, all_keys, section_of
+from costar_cli.settings.presets import preset_settings
 
 __all__ = ["Source", "from_environment", "from_file", "from_flags", "from_preset"]
 

@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from costar_cli.config.choices import PresetName
-from costar_cli.config.keys import SECTIONS, all_keys, section_of
 from costar_cli.config.models import Config
-from costar_cli.config.presets import DEFAULT_PRESET
-from costar_cli.config.sources import Source, from_environment, from_file, from_flags, from_preset
 from costar_cli.errors import UsageError
+from costar_cli.settings.keys import SECTIONS, all_keys, section_of
+from costar_cli.settings.presets import DEFAULT_PRESET
+from costar_cli.settings.sources import Source, from_environment, from_file, from_flags, from_preset
 
 __all__ = ["Settings", "resolve"]
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 from costar_cli.config.baselines import METHOD_SETTINGS
 from costar_cli.config.choices import CLOSED_FORM, MethodName
 from costar_cli.config.models import Config, FinetuneConfig
-from costar_cli.config.resolve import Settings
+from costar_cli.settings.resolve import Settings
 
 __all__ = ["method_settings", "settings_read"]
 

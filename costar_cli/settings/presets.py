@@ -9,8 +9,8 @@ number of optimiser steps, the same for each of them and whatever the number of 
 from collections.abc import Mapping
 
 from costar_cli.config.choices import PresetName
-from costar_cli.config.presets_recurrent import RECURRENT_EPOCHS, RECURRENT_SIZES
-from costar_cli.config.presets_transformers import TRANSFORMER_EPOCHS, TRANSFORMER_SIZES
+from costar_cli.settings.presets_recurrent import RECURRENT_EPOCHS, RECURRENT_SIZES
+from costar_cli.settings.presets_transformers import TRANSFORMER_EPOCHS, TRANSFORMER_SIZES
 
 __all__ = ["DEFAULT_PRESET", "FOR_DATA", "PRESETS", "preset_settings"]
 
