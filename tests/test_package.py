@@ -43,6 +43,8 @@ def test_wheel_holds_packages_types_and_published_tables_but_no_tests(wheel: Pat
     ):
         assert expected in names
     assert len([name for name in names if name.endswith(".csv")]) == 5
+    presets = {name for name in names if name.startswith("costar_cli/settings/presets/") and name.endswith(".toml")}
+    assert presets == {path.relative_to(ROOT).as_posix() for path in ROOT.glob("costar_cli/settings/presets/*.toml")}
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 """Every setting of the five verbs: its default, its bounds, and what it does.
 
-Defaults are the paper's tumour settings (spec SIZE-1); `presets.py` holds what differs per preset.
+Defaults are the paper's tumour settings (spec SIZE-1); `settings/presets` holds what differs per preset.
 """
 
 from typing import Literal, Self

@@ -1,9 +1,11 @@
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from costar_cli.config.choices import PresetName
 from costar_cli.config.models import (
     TOKEN_SETTINGS,
     EncoderConfig,
@@ -17,7 +19,7 @@ from costar_cli.config.recurrent import CrnConfig, CrnErmConfig, RmsnConfig
 from costar_cli.config.transformers import EdctConfig
 from costar_cli.errors import UsageError
 from costar_cli.settings.keys import SECTIONS, all_keys
-from costar_cli.settings.presets import PRESETS
+from costar_cli.settings.presets import EVERY, PRESETS, preset_settings, read_preset
 from costar_cli.settings.resolve import resolve
 
 KEYS = {"pretrain.epochs": PretrainConfig, "finetune.epochs": FinetuneConfig, "simulate.tumor.train": TumorConfig}
@@ -108,6 +110,24 @@ def test_every_preset_sets_known_keys_to_valid_values() -> None:
         assert set(values) <= set(all_keys())
         settings = resolve({}, preset=name)
         assert all(settings.origins[key] == f"preset {name}" for key in values)
+
+
+@pytest.mark.parametrize("dataset", sorted({name for file in (EVERY, *PRESETS) for name in read_preset(file)[1]}))
+@pytest.mark.parametrize("preset", PRESETS)
+def test_what_a_preset_sets_for_a_data_set_are_known_keys_with_valid_values(preset: PresetName, dataset: str) -> None:
+    values = preset_settings(preset, dataset)
+    assert set(values) <= set(all_keys())
+    settings = resolve({}, preset=preset, dataset=dataset)
+    assert {key: origin for key, (_, origin) in values.items()}.items() <= settings.origins.items()
+    described = settings.describe(SECTIONS.values())
+    assert {key: described[key]["value"] for key in values} == {key: value for key, (value, _) in values.items()}
+
+
+def test_there_is_a_file_for_each_preset_and_one_that_all_take() -> None:
+    folder = files("costar_cli.settings.presets")
+    assert {file.name for file in folder.iterdir() if file.name.endswith(".toml")} == {
+        f"{name}.toml" for name in (EVERY, *PRESETS)
+    }
 
 
 def test_all_problems_of_all_sources_are_reported_at_once(tmp_path: Path) -> None:

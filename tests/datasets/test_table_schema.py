@@ -8,7 +8,7 @@ import pytest
 from costar_cli.config.table import RESERVED_NAMES, label_of
 from costar_cli.config.table_file import open_guesses, parse_schema, read_schema
 from costar_cli.errors import UsageError
-from costar_cli.settings.presets import FOR_DATA
+from costar_cli.settings.presets import EVERY, PRESETS, read_preset
 from tests.datasets.table_worlds import COLUMNS, make_schema
 
 
@@ -104,7 +104,7 @@ def test_a_missing_file_and_a_folder_say_how_to_make_a_schema(tmp_path: Path):
 
 
 def test_names_of_data_sets_with_settings_of_their_own_are_reserved():
-    assert {"tumor", *FOR_DATA} <= set(RESERVED_NAMES)
+    assert {name for preset in (EVERY, *PRESETS) for name in read_preset(preset)[1]} <= set(RESERVED_NAMES)
 
 
 def test_steps_of_time_have_a_size_and_a_word():
