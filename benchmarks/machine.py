@@ -16,6 +16,7 @@ __all__ = ["ROOT", "commit", "is_busy", "load_before_and_after", "machine", "mac
 
 ROOT = Path(__file__).resolve().parent.parent
 MARGIN: Final = 0.25  # of load: what starting and timing the work needs beside its threads
+MEASURED: Final = ("costar_cli", "simulators", "benchmarks", ":!benchmarks/results")  # what figures depend on
 PACKAGES: Final = ("costar", "torch", "numpy", "scipy", "h5py", "polars")
 
 
@@ -68,14 +69,17 @@ def is_busy(document: Mapping[str, Any]) -> bool:
 
 
 def commit() -> str:
-    """Return the commit, with a plus sign when there are changes on top; nothing outside a repository."""
+    """Return the commit, with a plus sign when there are changes on top; nothing outside a repository.
+
+    Results do not count: those of the benchmarks that ran before do not change what is measured.
+    """
 
     def git(*arguments: str) -> str:
         done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
         return done.stdout.strip() if done.returncode == 0 else ""
 
     try:
-        changed = git("status", "--porcelain", "--untracked-files=no", "--", "costar_cli", "simulators", "benchmarks")
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", *MEASURED)
         return git("rev-parse", "--short", "HEAD") + ("+" if changed else "")
     except OSError:
         return ""

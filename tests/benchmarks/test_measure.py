@@ -1,8 +1,11 @@
+import subprocess
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from benchmarks.all import render
-from benchmarks.machine import is_busy, machine_slug
+from benchmarks.machine import commit, is_busy, machine_slug
 from benchmarks.measure import Figure, Measured, Timing, describe, document, interleaved, ratio, run_child
 
 MACHINE = {"cpu": "x", "cores": 2, "memory_gb": 8.0, "gpu": None, "torch": "2"}
@@ -82,3 +85,25 @@ def test_documents_that_know_only_the_load_at_their_end_are_judged_by_it() -> No
 def test_machine_names_are_file_names() -> None:
     assert machine_slug({"cpu": "AMD EPYC(tm) 9/X", "cores": 2, "gpu": None}) == "amd-epyc-tm-9-x-2-cores"
     assert machine_slug({"cpu": "x", "cores": 16, "gpu": "NVIDIA H200"}) == "x-16-cores-nvidia-h200"
+
+
+def test_results_of_earlier_benchmarks_do_not_make_the_commit_a_changed_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def git(*words: str) -> None:
+        identity = ("-c", "user.name=n", "-c", "user.email=e@x", "-c", "commit.gpgsign=false")
+        subprocess.run(["git", *identity, *words], cwd=tmp_path, check=True, capture_output=True)
+
+    files = [tmp_path / folder / "x" for folder in ("costar_cli", "simulators", "benchmarks", "benchmarks/results")]
+    for file in files:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("1")
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "first")
+    monkeypatch.setattr("benchmarks.machine.ROOT", tmp_path)
+    files[-1].write_text("2")
+    assert commit()
+    assert not commit().endswith("+")
+    files[0].write_text("2")
+    assert commit().endswith("+")
