@@ -7,11 +7,12 @@ from costar_cli.artifact.read import read_artifact, read_header, verify_artifact
 from costar_cli.artifact.record import Artifact
 from costar_cli.artifact.spec import SCHEMA_VERSION
 from costar_cli.artifact.summary import describe
-from costar_cli.artifact.write import write_artifact
+from costar_cli.artifact.write import content_digest, write_artifact
 
 __all__ = [
     "SCHEMA_VERSION",
     "Artifact",
+    "content_digest",
     "describe",
     "file_sha256",
     "fingerprint",

@@ -30,7 +30,7 @@ from costar_cli.artifact.sink import write_all
 from costar_cli.artifact.spec import SCHEMA_VERSION
 from costar_cli.artifact.structure import looks_like_bomb
 
-__all__ = ["write_artifact"]
+__all__ = ["content_digest", "write_artifact"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +92,13 @@ def write_artifact(
         versions=written.versions,
         path=Path(path),
     )
+
+
+def content_digest(
+    kind: str, *, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any], parents: Mapping[str, str] | None = None
+) -> str:
+    """Return the digest that `write_artifact` gives to this content; nothing is written."""
+    return _content(kind, arrays, meta, parents or {}).digest
 
 
 def _refuse_existing(target: Path, *, overwrite: bool) -> None:

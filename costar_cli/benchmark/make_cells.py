@@ -164,8 +164,8 @@ class Bench:
             from costar_cli.panel.store import write_dataset
 
             with session.writing(path):
-                dataset = simulated.simulate(config, self.reporter)
-                write_dataset(path, dataset, fingerprint=step.fingerprint, overwrite=overwrite)
+                dataset = replace(simulated.simulate(config, self.reporter), fingerprint=step.fingerprint)
+                write_dataset(path, dataset, overwrite=overwrite)
 
         return [Piece("data", path, session, plan, make)]
 

@@ -53,7 +53,8 @@ class Dataset:
 
     `queries[part]` maps a name (`one_step`, `sequence`, `rolling_origin`) to the query set on that part's panel.
     `truth[part]` holds arrays of the simulator (per-subject parameters and noise), by name, empty for observed data.
-    `horizon` is tau, the number of steps that models predict.
+    `horizon` is tau, the number of steps that models predict. `parents` are the digests of the files that it was read
+    from, by role, and `fingerprint` that of all it was made from; `digest` is its file's. All three may be unknown.
     """
 
     name: str
@@ -64,6 +65,8 @@ class Dataset:
     truth: Mapping[Part, Mapping[str, NDArray[np.generic]]] = field(default_factory=dict)
     config: Mapping[str, object] = field(default_factory=dict)
     digest: str = ""
+    fingerprint: str = ""
+    parents: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.panels:

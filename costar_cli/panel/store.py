@@ -3,14 +3,14 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from costar_cli.artifact import Artifact, describe, read_artifact, write_artifact
+from costar_cli.artifact import Artifact, content_digest, describe, fingerprint, read_artifact, write_artifact
 from costar_cli.errors import ArtifactError, DataError
 from costar_cli.panel.dataset import Dataset, Part
 from costar_cli.panel.findings import raise_errors
@@ -26,7 +26,7 @@ from costar_cli.panel.store_arrays import (
     truth_from_arrays,
 )
 
-__all__ = ["PartCounts", "StoredCounts", "count_dataset", "read_dataset", "write_dataset"]
+__all__ = ["PartCounts", "StoredCounts", "count_dataset", "made_from", "read_dataset", "with_digest", "write_dataset"]
 
 KIND = "dataset"
 LEARNED = Part("source", "train")  # the one part that each data set has
@@ -53,47 +53,48 @@ class StoredCounts:
     kept: Mapping[str, int] | None
 
 
-def write_dataset(
-    path: Path,
-    dataset: Dataset,
-    *,
-    fingerprint: str,
-    parents: Mapping[str, str] | None = None,
-    overwrite: bool = False,
-) -> Artifact:
+def write_dataset(path: Path, dataset: Dataset, *, overwrite: bool = False) -> Artifact:
     """Write a data set to one file, complete or not at all.
-
-    Args:
-        path: the file.
-        dataset: what to write.
-        fingerprint: of what it was made from.
-        parents: digests of the files that it was read from, by role, where there are any.
-        overwrite: replace a file that is there.
 
     Raises:
         DataError: the data set breaks an invariant that a reader would reject.
         MismatchError: the file exists and `overwrite` is false.
         StorageError: the disk is full, read-only or forbidden.
     """
-    arrays: dict[str, NDArray[Any]] = {}
-    layout: dict[str, dict[str, list[str]]] = {}
-    _check(dataset)
-    for part, panel in dataset.panels.items():
-        queries, truth = dataset.queries.get(part, {}), dataset.truth.get(part, {})
-        arrays |= panel_to_arrays(panel, dataset.schema, f"{part}/panel")
-        for name, asked in queries.items():
-            arrays |= queries_to_arrays(asked, dataset.schema, f"{part}/queries/{name}")
-        arrays |= {f"{part}/truth/{name}": values for name, values in truth.items()}
-        layout[str(part)] = {"queries": sorted(queries), "truth": sorted(truth)}
-    meta = {
-        "name": dataset.name,
-        "schema": dataset.schema.model_dump(mode="json"),
-        "horizon": dataset.horizon,
-        "config": dict(dataset.config),
-        "fingerprint": fingerprint,
-        "parts": layout,
-    }
-    return write_artifact(path, kind=KIND, arrays=arrays, meta=meta, parents=parents, overwrite=overwrite)
+    arrays, meta = _content(with_digest(dataset) if dataset.digest else dataset)
+    return write_artifact(path, kind=KIND, arrays=arrays, meta=meta, parents=dataset.parents, overwrite=overwrite)
+
+
+def made_from(dataset: Dataset, *, config: Mapping[str, Any], parents: Mapping[str, str] | None = None) -> Dataset:
+    """Return a data set that knows what it was made from, and which digest its file has or will have.
+
+    Args:
+        dataset: what was made.
+        config: the settings that it was made with.
+        parents: digests of the files that it was read from, by role, where there are any.
+
+    Raises:
+        DataError: the data set breaks an invariant that a reader would reject.
+    """
+    mark = fingerprint(KIND, parents=parents or {}, config=config)
+    return with_digest(replace(dataset, fingerprint=mark, parents=dict(parents or {}), digest=""))
+
+
+def with_digest(dataset: Dataset) -> Dataset:
+    """Return a data set with the digest that its file has or will have.
+
+    One that was changed since it got its digest is no longer what its fingerprint says: it loses both.
+
+    Raises:
+        DataError: the data set breaks an invariant that a reader would reject.
+    """
+    digest = _digest(dataset)
+    if digest == dataset.digest:
+        return dataset
+    if dataset.digest:
+        dataset = replace(dataset, fingerprint="", digest="")
+        digest = _digest(dataset)
+    return replace(dataset, digest=digest)
 
 
 def read_dataset(
@@ -131,8 +132,11 @@ def read_dataset(
         with _placed(path, f"{part}/truth"):
             names = layout[part]["truth"] if truth else []
             known[part] = truth_from_arrays(artifact.arrays, names, panel, f"{part}/truth")
+    made = str(artifact.meta.get("fingerprint", ""))
     with _placed(path, "subject_id"):
-        return Dataset(name, schema, horizon, panels, asked, known, config, artifact.digest)
+        return Dataset(
+            name, schema, horizon, panels, asked, known, config, artifact.digest, made, dict(artifact.parents)
+        )
 
 
 def count_dataset(path: Path) -> StoredCounts:
@@ -157,6 +161,34 @@ def count_dataset(path: Path) -> StoredCounts:
         parts.append(PartCounts(part, len(length), int(length.sum()), queries))
     kept = config.get("kept")
     return StoredCounts(name, tuple(parts), dict(kept) if isinstance(kept, Mapping) else None)
+
+
+def _digest(dataset: Dataset) -> str:
+    arrays, meta = _content(dataset)
+    return content_digest(KIND, arrays=arrays, meta=meta, parents=dataset.parents)
+
+
+def _content(dataset: Dataset) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Return the arrays and the meta of a data set's file."""
+    arrays: dict[str, NDArray[Any]] = {}
+    layout: dict[str, dict[str, list[str]]] = {}
+    _check(dataset)
+    for part, panel in dataset.panels.items():
+        queries, truth = dataset.queries.get(part, {}), dataset.truth.get(part, {})
+        arrays |= panel_to_arrays(panel, dataset.schema, f"{part}/panel")
+        for name, asked in queries.items():
+            arrays |= queries_to_arrays(asked, dataset.schema, f"{part}/queries/{name}")
+        arrays |= {f"{part}/truth/{name}": values for name, values in truth.items()}
+        layout[str(part)] = {"queries": sorted(queries), "truth": sorted(truth)}
+    meta = {
+        "name": dataset.name,
+        "schema": dataset.schema.model_dump(mode="json"),
+        "horizon": dataset.horizon,
+        "config": dict(dataset.config),
+        "fingerprint": dataset.fingerprint,
+        "parts": layout,
+    }
+    return arrays, meta
 
 
 def _check(dataset: Dataset) -> None:

@@ -1,6 +1,7 @@
 """What every verb that makes a data set shares: build it or see that it is up to date, store it, count it."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,7 +71,8 @@ def make_dataset(
         if current:
             session.out.up_to_date("dataset", path, current.digest)
         else:
-            made = write_dataset(path, build(), parents=parents, fingerprint=step.fingerprint, overwrite=overwrite)
+            dataset = replace(build(), fingerprint=step.fingerprint, parents=step.parents)
+            made = write_dataset(path, dataset, overwrite=overwrite)
             session.out.wrote("dataset", path, made.digest)
     stored = count_dataset(path)
     names = list(dict.fromkeys(name for part in stored.parts for name in part.queries))

@@ -56,7 +56,7 @@ def test_data_that_mean_something_else_are_refused_with_all_differences(
     for change in changes:
         schema = change(schema)
     other = tmp_path / "other.h5"
-    write_dataset(other, replace(dataset, schema=schema), fingerprint="f", overwrite=False)
+    write_dataset(other, replace(dataset, schema=schema), overwrite=False)
     run = call(*ask(verb, trained, other, plan, tmp_path), "--json")
     error = run.document["error"]
     assert (run.code, error["type"]) == (ExitCode.MISMATCH, "MismatchError"), run.err

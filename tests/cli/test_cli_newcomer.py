@@ -110,7 +110,7 @@ def test_a_horizon_longer_than_all_series_is_refused_at_once_with_the_longest_po
 def impossible(call: Call, path: Path) -> None:
     """Make a data set that no verb of costar would: its horizon is longer than its series."""
     assert ingest(call, 3, 12, "-o", "good.h5").code == 0
-    write_dataset(path, replace(read_dataset(Path("good.h5")), horizon=30, queries={}), fingerprint="none")
+    write_dataset(path, replace(read_dataset(Path("good.h5")), horizon=30, queries={}))
 
 
 def test_training_refuses_a_horizon_that_no_subject_teaches(tmp_path: Path, call: Call) -> None:

@@ -27,7 +27,7 @@ def test_parts_have_their_sizes_and_pass_every_check_and_survive_storage(tmp_pat
     assert [data.panels[part].n_subjects for part in Part.all()] == [80, 20, 10, 12, 15, 8]
     assert check_dataset(data) == []
     assert data.schema.dims == (2, 1, 1, 0)
-    write_dataset(tmp_path / "data.h5", data, fingerprint="f")
+    write_dataset(tmp_path / "data.h5", data)
     again = read_dataset(tmp_path / "data.h5")
     assert again.name == "linear-gaussian"
     np.testing.assert_array_equal(again.queries[TEST]["sequence"].outcomes, data.queries[TEST]["sequence"].outcomes)

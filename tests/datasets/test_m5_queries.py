@@ -160,7 +160,7 @@ def test_plans_may_reach_beyond_the_year():
 
 
 def test_one_answer_is_quick_and_the_same_from_a_file(tmp_path):
-    write_dataset(tmp_path / "data.h5", dataset(), fingerprint="f")
+    write_dataset(tmp_path / "data.h5", dataset())
     data = read_dataset(tmp_path / "data.h5", queries=False)
     plan = TreatmentPlan("cut", np.full((6, 1), 2))
     start = time.perf_counter()
@@ -206,7 +206,7 @@ def test_a_world_that_is_no_longer_the_same_is_noticed():
 def test_answers_of_a_world_whose_prices_follow_recorded_sales_are_met_again(tmp_path):
     config = RetailConfig(**{"scale": SCALE, **LIMITS, "confounding": "observed"})
     path = tmp_path / "data.h5"
-    write_dataset(path, simulate_m5(config, NullReporter()), fingerprint="f")
+    write_dataset(path, simulate_m5(config, NullReporter()))
     data = read_dataset(path)
     assert data.config["confounding"] == data.config["world"]["confounding"] == "observed"
     for part in TESTS:

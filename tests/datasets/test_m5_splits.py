@@ -91,7 +91,7 @@ def test_changing_target_data_changes_no_scaled_source_array():
 
 def test_a_data_set_reads_back_as_it_was_written(tmp_path):
     data = dataset()
-    write_dataset(tmp_path / "data.h5", data, fingerprint="f")
+    write_dataset(tmp_path / "data.h5", data)
     back = read_dataset(tmp_path / "data.h5")
     assert (back.schema, back.horizon, back.config) == (data.schema, data.horizon, data.config)
     for part, panel in data.panels.items():

@@ -57,7 +57,7 @@ def test_labels_and_clusters_survive_a_file_and_find_subjects(tmp_path: Path, tu
         for part, panel in tumor_dataset.panels.items()
     }
     named = replace(tumor_dataset, panels=panels)
-    write_dataset(tmp_path / "data.h5", named, fingerprint="abc")
+    write_dataset(tmp_path / "data.h5", named)
     again = read_dataset(tmp_path / "data.h5")
     assert_same_dataset(again, named)
     first = panels[TEST].subject_id[0]
@@ -78,7 +78,7 @@ def test_two_subjects_of_one_label_are_refused(tumor_dataset: Dataset):
 def test_written_and_read_data_set_is_the_same(dataset: Dataset):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "data.h5"
-        artifact = write_dataset(path, dataset, fingerprint="abc")
+        artifact = write_dataset(path, replace(dataset, fingerprint="abc"))
         again = read_dataset(path)
         assert_same_dataset(again, dataset)
         assert again.digest == artifact.digest
@@ -88,13 +88,13 @@ def test_written_and_read_data_set_is_the_same(dataset: Dataset):
 @pytest.fixture(scope="module")
 def tumor_file(tumor_dataset: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("store") / "data.h5"
-    write_dataset(path, tumor_dataset, fingerprint="abc")
+    write_dataset(path, tumor_dataset)
     return path
 
 
 def test_input_files_are_the_parents_of_a_data_set_and_part_of_its_digest(tumor_dataset: Dataset, tmp_path: Path):
     first, second = (
-        write_dataset(tmp_path / f"{mark}.h5", tumor_dataset, fingerprint="abc", parents={"sales.csv": mark * 64})
+        write_dataset(tmp_path / f"{mark}.h5", replace(tumor_dataset, parents={"sales.csv": mark * 64}))
         for mark in ("a", "b")
     )
     assert read_header(tmp_path / "a.h5").parents == {"sales.csv": "a" * 64}
@@ -113,11 +113,27 @@ def test_a_data_set_is_counted_without_its_series(tumor_dataset: Dataset, tumor_
 
 
 def test_digest_follows_the_content(tumor_dataset: Dataset, tumor_file: Path, tmp_path: Path):
-    same = write_dataset(tmp_path / "same.h5", tumor_dataset, fingerprint="abc")
+    same = write_dataset(tmp_path / "same.h5", tumor_dataset)
     assert same.digest == read_dataset(tumor_file).digest
     assert (tmp_path / "same.h5").read_bytes() == tumor_file.read_bytes()
-    other = write_dataset(tmp_path / "other.h5", replace(tumor_dataset, horizon=5), fingerprint="abc")
+    other = write_dataset(tmp_path / "other.h5", replace(tumor_dataset, horizon=5))
     assert other.digest != same.digest
+
+
+def test_the_digest_in_memory_is_that_of_the_file(tumor_dataset: Dataset, tmp_path: Path):
+    made = made_from(tumor_dataset, config={"seed": 3}, parents={"table": "a" * 64})
+    assert write_dataset(tmp_path / "data.h5", made).digest == made.digest
+    again = read_dataset(tmp_path / "data.h5")
+    assert (again.digest, again.fingerprint, again.parents) == (made.digest, made.fingerprint, made.parents)
+    assert with_digest(again) is again
+
+
+def test_a_data_set_that_was_changed_is_no_longer_what_it_was_made_as(tumor_dataset: Dataset, tmp_path: Path):
+    made = made_from(tumor_dataset, config={"seed": 3})
+    changed = replace(made, horizon=5)
+    written = write_dataset(tmp_path / "data.h5", changed)
+    assert written.meta["fingerprint"] == ""
+    assert written.digest == with_digest(changed).digest != made.digest
 
 
 def test_simulated_data_answer_for_themselves_after_reading(tumor_file: Path):
@@ -144,7 +160,7 @@ def test_only_what_is_wanted_is_read(tumor_dataset: Dataset, tumor_file: Path):
 
 def test_missing_part_names_those_that_exist(tumor_dataset: Dataset, tmp_path: Path):
     source = {part: panel for part, panel in tumor_dataset.panels.items() if part.domain == "source"}
-    write_dataset(tmp_path / "data.h5", replace(tumor_dataset, panels=source, queries={}, truth={}), fingerprint="")
+    write_dataset(tmp_path / "data.h5", replace(tumor_dataset, panels=source, queries={}, truth={}))
     with pytest.raises(DataError, match="no target/test subjects") as caught:
         read_dataset(tmp_path / "data.h5", parts=[Part("target", "test")])
     assert caught.value.fix == "it has source/train, source/val, source/test"
@@ -152,18 +168,19 @@ def test_missing_part_names_those_that_exist(tumor_dataset: Dataset, tmp_path: P
 
 def test_existing_file_is_replaced_on_request_only(tumor_dataset: Dataset, tmp_path: Path):
     path = tmp_path / "data.h5"
-    write_dataset(path, tumor_dataset, fingerprint="1")
+    first, second = (replace(tumor_dataset, fingerprint=mark) for mark in "12")
+    write_dataset(path, first)
     with pytest.raises(MismatchError):
-        write_dataset(path, tumor_dataset, fingerprint="2")
+        write_dataset(path, second)
     assert read_header(path).meta["fingerprint"] == "1"
-    write_dataset(path, tumor_dataset, fingerprint="2", overwrite=True)
+    write_dataset(path, second, overwrite=True)
     assert read_header(path).meta["fingerprint"] == "2"
 
 
 def test_paper_size_is_small_on_disk(tmp_path: Path):
     dataset = simulate_tumor(TumorConfig(), NullReporter())
     path = tmp_path / "data.h5"
-    write_dataset(path, dataset, fingerprint="")
+    write_dataset(path, dataset)
     assert path.stat().st_size < 40e6  # 22 MB; random plans take 31 MB
     again = read_dataset(path)
     assert_same_queries(again.queries[TEST]["sequence"], dataset.queries[TEST]["sequence"])
@@ -182,7 +199,7 @@ def test_unsound_data_set_is_not_written(tumor_dataset: Dataset, tmp_path: Path)
     }
     for message, dataset in unsound.items():
         with pytest.raises(DataError, match=message):
-            write_dataset(tmp_path / "data.h5", dataset, fingerprint="")
+            write_dataset(tmp_path / "data.h5", dataset)
     assert not list(tmp_path.iterdir())
 
 

@@ -89,7 +89,7 @@ def test_outcomes_beyond_the_end_cannot_have_been_observed(holey: Dataset):
 
 
 def test_a_file_keeps_the_mask_and_one_without_holes_has_none(tmp_path: Path, holey: Dataset):
-    written = write_dataset(tmp_path / "holes.h5", holey, fingerprint="f")
+    written = write_dataset(tmp_path / "holes.h5", holey)
     again = read_dataset(tmp_path / "holes.h5")
     for part, panel in holey.panels.items():
         assert np.array_equal(again.panels[part].outcome_observed, panel.outcome_observed)
@@ -97,7 +97,7 @@ def test_a_file_keeps_the_mask_and_one_without_holes_has_none(tmp_path: Path, ho
     plain = {part: replace(panel, outcome_observed=None) for part, panel in holey.panels.items()}
     ones = {part: replace(panel, outcome_observed=np.ones(panel.outcomes.shape, bool)) for part, panel in plain.items()}
     digests = [
-        write_dataset(tmp_path / f"{i}.h5", replace(holey, panels=panels), fingerprint="f").digest
+        write_dataset(tmp_path / f"{i}.h5", replace(holey, panels=panels)).digest
         for i, panels in enumerate((plain, ones))
     ]
     assert digests[0] == digests[1] != written.digest
@@ -106,7 +106,7 @@ def test_a_file_keeps_the_mask_and_one_without_holes_has_none(tmp_path: Path, ho
 
 def test_a_file_whose_mask_is_no_mask_is_refused(tmp_path: Path, holey: Dataset, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(store_arrays.OPTIONAL_FIELDS, "outcome_observed", (np.dtype(np.float32), 3))
-    write_dataset(tmp_path / "odd.h5", holey, fingerprint="f")
+    write_dataset(tmp_path / "odd.h5", holey)
     monkeypatch.undo()
     with pytest.raises(ArtifactError, match="not as expected") as caught:
         read_dataset(tmp_path / "odd.h5")
