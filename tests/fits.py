@@ -5,13 +5,12 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from costar_cli.artifact import Artifact
+from costar_cli.artifact import Artifact, flatten
 from costar_cli.artifact.digest import canonical_json
 from costar_cli.config.models import Config, FinetuneConfig, RuntimeConfig
 from costar_cli.methods import METHODS, FittedModel
 from costar_cli.panel import Dataset
 from costar_cli.reporting import NullReporter, Reporter
-from costar_cli.steps.session import flatten
 from costar_cli.train import RunIdentity, Trained, checkpoint, finetune, loop
 
 __all__ = ["KilledError", "artifact_of", "die_at_step", "fit_method", "identity_of", "model_of"]

@@ -2,7 +2,7 @@
 
 from costar_cli.artifact.atomic import write_bytes
 from costar_cli.artifact.digest import file_sha256
-from costar_cli.artifact.lineage import fingerprint
+from costar_cli.artifact.lineage import fingerprint, flatten
 from costar_cli.artifact.read import read_artifact, read_header, verify_artifact
 from costar_cli.artifact.record import Artifact
 from costar_cli.artifact.spec import SCHEMA_VERSION
@@ -16,6 +16,7 @@ __all__ = [
     "describe",
     "file_sha256",
     "fingerprint",
+    "flatten",
     "read_artifact",
     "read_header",
     "verify_artifact",

@@ -1,4 +1,4 @@
-"""Whether an artifact would be made the same again."""
+"""Whether an artifact would be made the same again, and in which settings it would differ."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from costar_cli import __version__
 from costar_cli.artifact.digest import canonical_json, sha256
 
-__all__ = ["fingerprint"]
+__all__ = ["fingerprint", "flatten"]
 
 
 def fingerprint(kind: str, *, parents: Mapping[str, str], config: Mapping[str, Any]) -> str:
@@ -17,3 +17,13 @@ def fingerprint(kind: str, *, parents: Mapping[str, str], config: Mapping[str, A
     return sha256(
         canonical_json({"kind": kind, "parents": dict(parents), "config": dict(config), "costar": __version__})
     )
+
+
+def flatten(config: object, prefix: str = "") -> dict[str, object]:
+    """Return nested settings with dotted names: `{"encoder.width": 24}`."""
+    if not isinstance(config, Mapping):
+        return {prefix: config} if prefix else {}
+    flat: dict[str, object] = {}
+    for name, value in config.items():
+        flat |= flatten(value, f"{prefix}.{name}" if prefix else str(name))
+    return flat

@@ -11,7 +11,7 @@ from costar_cli.commands.options import JsonFlag, OverwriteFlag, QuietFlag
 from costar_cli.config.choices import FormatName
 from costar_cli.reporting import warnings_of
 from costar_cli.steps.data_report import run_export, run_report
-from costar_cli.steps.session import flatten, open_output
+from costar_cli.steps.session import open_output
 from costar_cli.ui.output import Output
 from costar_cli.ui.text import plain
 
@@ -36,7 +36,7 @@ def inspect(
     quiet: QuietFlag = False,
 ) -> None:
     """Show an artifact's kind, lineage, settings, variables and arrays, without reading the arrays."""
-    from costar_cli.artifact import describe
+    from costar_cli.artifact import describe, flatten
 
     out = open_output(ctx, json=json, quiet=quiet)
     content = describe(file)

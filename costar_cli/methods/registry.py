@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from costar_cli.artifact import read_artifact
+from costar_cli.artifact import Artifact, read_artifact
 from costar_cli.errors import ArtifactError
 from costar_cli.methods.base import FittedModel, Method
 from costar_cli.methods.costar.method import CostarMethod
@@ -16,7 +16,7 @@ from costar_cli.methods.regression.ridge import RidgeMethod
 from costar_cli.methods.transformers.ct import CtMethod
 from costar_cli.methods.transformers.edct import EdctMethod
 
-__all__ = ["METHODS", "load_model"]
+__all__ = ["METHODS", "load_model", "model_of"]
 
 _ALL: tuple[Method, ...] = (
     CostarMethod(),
@@ -40,12 +40,20 @@ def load_model(path: Path, device: str = "cpu") -> FittedModel:
     Raises:
         ArtifactError: the file is missing, damaged, no model, or of a method that this version does not know.
     """
-    artifact = read_artifact(path, kind="model")
+    return model_of(read_artifact(path, kind="model"), device)
+
+
+def model_of(artifact: Artifact, device: str = "cpu") -> FittedModel:
+    """Return the fitted model that an artifact of kind `model` holds.
+
+    Raises:
+        ArtifactError: it is of a method that this version does not know, or lacks something.
+    """
     method = str(artifact.meta.get("method"))
     if method not in METHODS:
         raise ArtifactError(
             f"the model is of method {method!r}, which this version does not know",
-            where=str(path),
+            where=str(artifact.path),
             fix=f"known methods: {', '.join(METHODS)}; upgrade costar for others",
         )
     try:
@@ -53,6 +61,6 @@ def load_model(path: Path, device: str = "cpu") -> FittedModel:
     except (KeyError, ValueError, TypeError) as error:
         raise ArtifactError(
             "the model artifact lacks or garbles something",
-            where=f"{path}: {error}",
+            where=f"{artifact.path}: {error}",
             fix="train it again with `costar finetune`",
         ) from error

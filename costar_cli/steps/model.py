@@ -14,16 +14,14 @@ from costar_cli.steps.session import BuildStep, Session
 from costar_cli.workspace import Workspace
 
 if TYPE_CHECKING:
+    from costar_cli.api.fitting import FitPlan
     from costar_cli.artifact import Artifact
-    from costar_cli.config.models import Config, FinetuneConfig, RuntimeConfig, TrainingConfig
-    from costar_cli.methods import FittedModel
     from costar_cli.train import Trained
 
 __all__ = [
     "MAKE_DATA",
     "FinetuneFiles",
     "ModelPlan",
-    "identity_config",
     "make_model",
     "plan_model",
     "run_finetune",
@@ -74,21 +72,12 @@ class FinetuneFiles:
         return cls(data or workspace.data, start or default, kind, fix, path)
 
 
-def identity_config(config: "TrainingConfig", runtime: "RuntimeConfig") -> dict[str, Any]:
-    """Return what makes a training run that run: its settings and precision; not device, threads or grouping."""
-    return {**config.model_dump(mode="json"), "precision": runtime.precision}
-
-
 @dataclass(frozen=True)
 class ModelPlan:
-    """A model to make: of which method, for which domain, with which settings."""
+    """A model to make, from and in which files; `has_target` says whether it could be adapted to a target."""
 
     files: FinetuneFiles
-    method: MethodName
-    domain: DomainName
-    config: "FinetuneConfig"
-    runtime: "RuntimeConfig"
-    settings: "Config | None"
+    fit: "FitPlan"
     step: BuildStep
     has_target: bool
 
@@ -130,29 +119,19 @@ def plan_model(session: Session, files: FinetuneFiles, method: MethodName, domai
     Raises:
         ArtifactError: the data set, or what to start from, is missing.
     """
-    from costar_cli.config.models import FinetuneConfig, RuntimeConfig
-    from costar_cli.settings.method_settings import method_settings, settings_read
+    from costar_cli.api.fitting import plan_fit
 
     header = session.read("dataset", files.data, "dataset", MAKE_DATA)
-    parents = {"dataset": header.digest}
     start = None
     if files.start is not None:
         start = session.read(files.start_kind, files.start, files.start_kind, files.start_fix)
-        parents[files.start_kind] = start.digest
         _warn_of_other_data(session, start, header.digest)
-    config, runtime = session.settings[FinetuneConfig], session.settings[RuntimeConfig]
-    if start is not None:
-        config = _follow(session, config, start)
     elif method == "costar":
-        config = _shape_as_pretrained(session, config)
-    settings = method_settings(session.settings, method, config)
-    identity = {**identity_config(config, runtime), "domain": domain}
-    if method != "costar":
-        identity = settings_read(method, identity)  # others do not make it another model
-        identity |= {"method": method, "settings": settings.model_dump(mode="json") if settings else {}}
-    step = session.step("model", files.out, parents=parents, config=identity)
+        _warn_of_other_shape(session)
+    fit = plan_fit(session.settings, method, domain, dataset=header.digest, start=start)
+    step = session.step("model", files.out, parents=fit.parents, config=fit.identity)
     has_target = {"target/train", "target/val"} <= set(header.meta.get("parts", ()))
-    return ModelPlan(files, method, domain, config, runtime, settings, step, has_target)
+    return ModelPlan(files, fit, step, has_target)
 
 
 def make_model(session: Session, plan: ModelPlan, *, overwrite: bool, fresh: bool) -> tuple["Artifact", str]:
@@ -166,27 +145,14 @@ def make_model(session: Session, plan: ModelPlan, *, overwrite: bool, fresh: boo
         return store_trained(session, step, trained, overwrite=overwrite or fresh), "done"
 
 
-def _follow(session: Session, config: "FinetuneConfig", start: "Artifact") -> "FinetuneConfig":
-    """Take members and encoder shape from what there is to start from, unless somebody chose others."""
-    inherited: dict[str, object] = {}
-    if not session.settings.is_chosen("finetune.members"):
-        inherited["members"] = int(start.meta["members"])
-    if not session.settings.any_chosen("finetune.encoder."):
-        inherited["encoder"] = None
-    return config.model_copy(update=inherited)
+def _warn_of_other_shape(session: Session) -> None:
+    """Warn where the workspace holds an encoder of another shape than one from scratch gets.
 
-
-def _shape_as_pretrained(session: Session, config: "FinetuneConfig") -> "FinetuneConfig":
-    """Give an encoder of random weights the shape that pretraining would, unless somebody chose one for it.
-
-    Warns where the workspace holds an encoder of another shape: the two models would differ in more than pretraining.
+    Two such models would differ in more than pretraining.
     """
-    from costar_cli.config.models import EncoderConfig, PretrainConfig
+    from costar_cli.api.fitting import pretrained_shape
 
-    shape = config.encoder or EncoderConfig()
-    if not session.settings.any_chosen("finetune.encoder."):
-        shape = session.settings[PretrainConfig].encoder
-    here, there = shape.model_dump(), _pretrained_shape(session.workspace.encoder)
+    here, there = pretrained_shape(session.settings).model_dump(), _pretrained_shape(session.workspace.encoder)
     differences = [
         f"{name} {here[name]}, not {there[name]}" for name in here if here[name] != there.get(name, here[name])
     ]
@@ -195,7 +161,6 @@ def _shape_as_pretrained(session: Session, config: "FinetuneConfig") -> "Finetun
             f"from scratch, the encoder has another shape than the workspace's pretrained one "
             f"({'; '.join(differences)}): give `finetune` the `pretrain.encoder` settings of `pretrain` to compare them"
         )
-    return config.model_copy(update={"encoder": shape})
 
 
 def _pretrained_shape(path: Path) -> dict[str, Any]:
@@ -218,34 +183,13 @@ def _warn_of_other_data(session: Session, start: "Artifact", dataset: str) -> No
 
 def _train(session: Session, plan: ModelPlan, *, fresh: bool) -> "Trained":
     from costar_cli.artifact import read_artifact
-    from costar_cli.methods import METHODS, load_model
-    from costar_cli.methods.costar.model import CostarModel
-    from costar_cli.panel import Part
     from costar_cli.panel.store import read_dataset
-    from costar_cli.train import finetune
 
-    files, method = plan.files, METHODS[plan.method]
-    parts = [Part(plan.domain, "train"), Part(plan.domain, "val")]
-    parts += [Part("source", "train")] if method.learns_from_source else []
-    dataset = read_dataset(files.data, queries=False, truth=False, parts=parts)
-    start: FittedModel | None = None
-    if files.start is not None and files.start_kind == "encoder":
-        start = CostarModel.from_artifact(read_artifact(files.start, kind="encoder"))
-    elif files.start is not None:
-        start = load_model(files.start)
-    return finetune(
-        dataset,
-        plan.config,
-        plan.runtime,
-        domain=plan.domain,
-        start=start,
-        checkpoint=session.workspace.run_state(files.out),
-        identity=plan.step.identity,
-        reporter=session.reporter,
-        fresh=fresh,
-        method=method,
-        settings=plan.settings,
-    )
+    files = plan.files
+    dataset = read_dataset(files.data, queries=False, truth=False, parts=plan.fit.parts)
+    start = read_artifact(files.start, kind=files.start_kind) if files.start is not None else None
+    checkpoint = session.workspace.run_state(files.out)
+    return plan.fit.run(dataset, start, checkpoint=checkpoint, reporter=session.reporter, fresh=fresh)
 
 
 def store_trained(session: Session, step: BuildStep, trained: "Trained", *, overwrite: bool) -> "Artifact":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from costar_cli.settings.presets import PRESETS
 from costar_cli.steps.hints import Value
-from costar_cli.steps.session import Session, flatten
+from costar_cli.steps.session import Session
 
 if TYPE_CHECKING:
     from costar_cli.settings.resolve import Settings
@@ -101,6 +101,7 @@ def _nearest_settings(session: Session, meta: Mapping[str, Any]) -> "Settings":
 
 def _differences(settings: "Settings", meta: Mapping[str, Any]) -> int:
     """Return how many recorded settings are others in these; `updates` that `--epochs` put aside do not count."""
+    from costar_cli.artifact import flatten
     from costar_cli.config.models import FinetuneConfig, PretrainConfig
     from costar_cli.settings.method_settings import method_settings
 

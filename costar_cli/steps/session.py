@@ -21,11 +21,10 @@ if TYPE_CHECKING:
     from costar_cli.artifact import Artifact
     from costar_cli.config.models import Config
     from costar_cli.settings.resolve import Settings
-    from costar_cli.train import RunIdentity
 
     Flags = Mapping[type[Config], Mapping[str, object]]
 
-__all__ = ["Session", "flatten", "open_output", "open_session"]
+__all__ = ["Session", "open_output", "open_session"]
 
 
 def open_output(ctx: typer.Context, *, json: bool, quiet: bool = False, workspace: Path | None = None) -> Output:
@@ -156,13 +155,6 @@ class BuildStep:
     config: Mapping[str, Any]
     fingerprint: str
 
-    @property
-    def identity(self) -> "RunIdentity":
-        """Return what an interrupted run must share with this one to be continued."""
-        from costar_cli.train import RunIdentity
-
-        return RunIdentity(self.fingerprint, self.parents, flatten(self.config))
-
     def find(self, *, overwrite: bool, again: bool = False) -> "Artifact | None":
         """Return the header of the file if it is up to date, None if it is to be made.
 
@@ -198,6 +190,8 @@ class BuildStep:
         )
 
     def _differences(self, header: "Artifact") -> list[str]:
+        from costar_cli.artifact import flatten
+
         changed = [
             f"{role}: {header.parents.get(role, 'none')[:8]} there, {self.parents.get(role, 'none')[:8]} now"
             for role in sorted(set(header.parents) | set(self.parents))
@@ -242,13 +236,3 @@ def _shown(value: object) -> object:
     if isinstance(value, list):
         return ", ".join(map(str, value))
     return "not set" if value is None else value
-
-
-def flatten(config: object, prefix: str = "") -> dict[str, object]:
-    """Return nested settings with dotted names: `{"encoder.width": 24}`."""
-    if not isinstance(config, Mapping):
-        return {prefix: config} if prefix else {}
-    flat: dict[str, object] = {}
-    for name, value in config.items():
-        flat |= flatten(value, f"{prefix}.{name}" if prefix else str(name))
-    return flat

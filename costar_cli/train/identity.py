@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 from costar_cli import __version__
+from costar_cli.artifact import fingerprint, flatten
 
 __all__ = ["RunIdentity"]
 
@@ -27,6 +28,11 @@ class RunIdentity:
     inputs: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, object] = field(default_factory=dict)
     costar: str = __version__
+
+    @classmethod
+    def of(cls, kind: str, *, parents: Mapping[str, str], config: Mapping[str, Any]) -> Self:
+        """Return the identity of a run that makes an artifact of a kind from parents, by digest, with settings."""
+        return cls(fingerprint(kind, parents=parents, config=config), parents, flatten(config))
 
     @classmethod
     def from_json(cls, meta: Mapping[str, Any]) -> Self | None:

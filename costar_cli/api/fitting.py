@@ -1,0 +1,156 @@
+"""What a model is made from, and making it: the one way that the Python API, the training verbs and the benchmark go."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from costar_cli.config.choices import DomainName, MethodName
+from costar_cli.config.models import (
+    Config,
+    EncoderConfig,
+    FinetuneConfig,
+    PretrainConfig,
+    RuntimeConfig,
+    TrainingConfig,
+)
+from costar_cli.panel.dataset import Dataset, Part
+from costar_cli.reporting import Reporter
+from costar_cli.settings.method_settings import method_settings, settings_read
+from costar_cli.settings.resolve import Settings
+
+if TYPE_CHECKING:
+    from costar_cli.artifact import Artifact
+    from costar_cli.train import Trained
+
+__all__ = ["FitPlan", "PretrainPlan", "plan_fit", "plan_pretraining", "pretrained_shape"]
+
+
+@dataclass(frozen=True)
+class PretrainPlan:
+    """An encoder to pretrain: with which settings, on which data set."""
+
+    config: PretrainConfig
+    runtime: RuntimeConfig
+    parents: Mapping[str, str]
+
+    parts = (Part("source", "train"), Part("source", "val"))
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Return what makes the encoder that encoder, beside its parents."""
+        return _identity(self.config, self.runtime)
+
+    def run(self, dataset: Dataset, *, checkpoint: Path, reporter: Reporter, fresh: bool = False) -> "Trained":
+        """Pretrain on the parts `parts` of the data set; see `train.pretrain`."""
+        from costar_cli.train import RunIdentity, pretrain
+
+        identity = RunIdentity.of("encoder", parents=self.parents, config=self.identity)
+        return pretrain(
+            dataset, self.config, self.runtime,
+            checkpoint=checkpoint, identity=identity, reporter=reporter, fresh=fresh,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class FitPlan:
+    """A model to make: of which method, for which domain, with which settings, from what."""
+
+    method: MethodName
+    domain: DomainName
+    config: FinetuneConfig
+    runtime: RuntimeConfig
+    settings: Config | None
+    parents: Mapping[str, str]
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Return what makes the model that model, beside its parents."""
+        identity = {**_identity(self.config, self.runtime), "domain": self.domain}
+        if self.method == "costar":
+            return identity
+        own = self.settings.model_dump(mode="json") if self.settings else {}
+        read = settings_read(self.method, identity)  # others do not make it another model
+        return read | {"method": self.method, "settings": own}
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Return the parts of the data set that the fit reads."""
+        from costar_cli.methods.registry import METHODS
+
+        again = [Part("source", "train")] if METHODS[self.method].learns_from_source else []
+        return tuple(dict.fromkeys([Part(self.domain, "train"), Part(self.domain, "val"), *again]))
+
+    def run(
+        self, dataset: Dataset, start: "Artifact | None", *, checkpoint: Path, reporter: Reporter, fresh: bool = False
+    ) -> "Trained":
+        """Fit to the parts `parts` of the data set, from an encoder, a model or nothing; see `train.finetune`."""
+        from costar_cli.methods.costar.model import CostarModel
+        from costar_cli.methods.registry import METHODS, model_of
+        from costar_cli.train import RunIdentity, finetune
+
+        fitted = None
+        if start is not None:
+            fitted = CostarModel.from_artifact(start) if start.kind == "encoder" else model_of(start)
+        return finetune(
+            dataset,
+            self.config,
+            self.runtime,
+            domain=self.domain,
+            start=fitted,
+            checkpoint=checkpoint,
+            identity=RunIdentity.of("model", parents=self.parents, config=self.identity),
+            reporter=reporter,
+            fresh=fresh,
+            method=METHODS[self.method],
+            settings=self.settings,
+        )
+
+
+def plan_pretraining(settings: Settings, dataset: str) -> PretrainPlan:
+    """Return what an encoder is made from, on the data set of a digest."""
+    return PretrainPlan(settings[PretrainConfig], settings[RuntimeConfig], {"dataset": dataset})
+
+
+def plan_fit(
+    settings: Settings, method: MethodName, domain: DomainName, *, dataset: str, start: "Artifact | None"
+) -> FitPlan:
+    """Return what a model is made from.
+
+    Args:
+        settings: the settings of all methods and stages.
+        method: what to fit.
+        domain: `source`, or `target` for few-shot adaptation.
+        dataset: the digest of the data set.
+        start: the header of the encoder or model to start from; None from random weights.
+    """
+    parents, config = {"dataset": dataset}, settings[FinetuneConfig]
+    if start is not None:
+        parents[start.kind] = start.digest
+        config = _follow(settings, config, start)
+    elif method == "costar":
+        config = config.model_copy(update={"encoder": pretrained_shape(settings)})
+    own = method_settings(settings, method, config)
+    return FitPlan(method, domain, config, settings[RuntimeConfig], own, parents)
+
+
+def pretrained_shape(settings: Settings) -> EncoderConfig:
+    """Return the shape of an encoder of random weights: what pretraining would make, unless somebody chose one."""
+    if not settings.any_chosen("finetune.encoder."):
+        return settings[PretrainConfig].encoder
+    return settings[FinetuneConfig].encoder or EncoderConfig()
+
+
+def _identity(config: TrainingConfig, runtime: RuntimeConfig) -> dict[str, Any]:
+    """Return what makes a training run that run: its settings and precision; not device, threads or grouping."""
+    return {**config.model_dump(mode="json"), "precision": runtime.precision}
+
+
+def _follow(settings: Settings, config: FinetuneConfig, start: "Artifact") -> FinetuneConfig:
+    """Take members and encoder shape from what there is to start from, unless somebody chose others."""
+    inherited: dict[str, object] = {}
+    if not settings.is_chosen("finetune.members"):
+        inherited["members"] = int(start.meta["members"])
+    if not settings.any_chosen("finetune.encoder."):
+        inherited["encoder"] = None
+    return config.model_copy(update=inherited)
