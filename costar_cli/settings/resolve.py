@@ -55,7 +55,7 @@ class Settings:
 
 
 def resolve(
-    flags: Mapping[type[Config], Mapping[str, object]],
+    flags: Mapping[type[Config], Mapping[str, object]] | Source,
     *,
     preset: PresetName | None = None,
     file: Path | None = None,
@@ -65,7 +65,8 @@ def resolve(
     """Resolve every setting, and report all problems of all sources at once.
 
     Args:
-        flags: values given as flags, by configuration model; None means not given.
+        flags: values given as flags, by configuration model, where None means not given; or the arguments of a Python
+            function, as `sources.from_arguments` reads them.
         preset: the preset asked for; otherwise the file's, otherwise `default`.
         file: a TOML file with sections such as `[pretrain.encoder]`.
         environ: the environment; none by default.
@@ -76,7 +77,8 @@ def resolve(
     """
     read = from_file(file) if file is not None else Source()
     name = preset or read.preset or DEFAULT_PRESET
-    sources = [from_preset(name, dataset), read, from_environment(environ or {}), from_flags(flags)]
+    given = flags if isinstance(flags, Source) else from_flags(flags)
+    sources = [from_preset(name, dataset), read, from_environment(environ or {}), given]
     problems = [problem for source in sources for problem in source.problems]
     values: dict[str, object] = {}
     origins = dict.fromkeys(all_keys(), "default")

@@ -1,7 +1,7 @@
-"""Where settings come from: presets, TOML files, environment variables, flags."""
+"""Where settings come from: presets, TOML files, environment variables, flags, arguments of Python functions."""
 
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
@@ -13,7 +13,7 @@ from costar_cli.errors import UsageError
 from costar_cli.settings.keys import SECTIONS, all_keys, section_of
 from costar_cli.settings.presets import preset_settings
 
-__all__ = ["Source", "from_environment", "from_file", "from_flags", "from_preset"]
+__all__ = ["Source", "from_arguments", "from_environment", "from_file", "from_flags", "from_preset"]
 
 MOST_MEANT = 3  # variables that a warning names
 RESERVED = ("COSTAR_CONFIG", "COSTAR_DEBUG", "COSTAR_PRESET", "COSTAR_WORKSPACE")
@@ -43,6 +43,28 @@ def from_flags(flags: Mapping[type[Config], Mapping[str, object]]) -> Source:
             if value is not None:
                 key = all_keys()[f"{section_of(model)}.{name}"]
                 source.values[str(key)] = (value, key.flag)
+    return source
+
+
+def from_arguments(arguments: Mapping[str, object], sections: Sequence[str]) -> Source:
+    """Return what keyword arguments of a Python function set.
+
+    Args:
+        arguments: tables by section, as a file has them (`pretrain={"epochs": 3}`), and single settings.
+        sections: where a single setting is looked for; the first one that knows it has it.
+    """
+    source = Source()
+    for name, value in arguments.items():
+        if isinstance(value, Mapping) and name in SECTIONS:
+            _read_tables(source, {name: value}, f"`{name}=`")
+        else:
+            home = next((section for section in sections if f"{section}.{name}" in all_keys()), None)
+            home = home or next((section for section in sections if _is_table(f"{section}.{name}")), None)
+            if home is None:
+                known = [path for section in sections for path in _inside(section)]
+                source.problems.append(f"`{name}=`: no such setting{_suggestion(name, known)}")
+            else:
+                _read_tables(source, {home: {name: value}}, f"`{name}=`")
     return source
 
 
@@ -83,12 +105,16 @@ def from_file(path: Path) -> Source:
         raise UsageError(f"the config file is not TOML: {error}", where=str(path)) from None
     source = Source()
     _read_preset(source, tables, path)
+    _read_tables(source, tables, str(path))
+    return source
+
+
+def _read_tables(source: Source, tables: Mapping[str, Any], origin: str) -> None:
     for name, value in _flatten(tables, ()):
         if name in all_keys():
-            source.values[name] = (value, str(path))
+            source.values[name] = (value, origin)
         else:
-            source.problems.append(f"{name} ({path}): {_unknown(name)}")
-    return source
+            source.problems.append(f"{name} ({origin}): {_unknown(name)}")
 
 
 def _nearest_variable(name: str, known: Iterable[str], shared: str) -> str:
@@ -138,10 +164,15 @@ def _read_preset(source: Source, tables: dict[str, Any], path: Path) -> None:
 def _flatten(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[str, object]]:
     for name, value in table.items():
         here = (*path, name)
-        if isinstance(value, dict) and _is_table(".".join(here)):
+        if isinstance(value, Mapping) and _is_table(".".join(here)):
             yield from _flatten(value, here)
         else:
             yield ".".join(here), value
+
+
+def _inside(table: str) -> Iterator[str]:
+    """Yield the settings of a table, without its name."""
+    return (name.removeprefix(f"{table}.") for name in all_keys() if name.startswith(f"{table}."))
 
 
 def _is_table(name: str) -> bool:
@@ -152,7 +183,7 @@ def _unknown(name: str) -> str:
     if _is_table(name):
         return f"expected a table, `[{name}]`"
     table, _, leaf = name.rpartition(".")
-    siblings = [str(key).removeprefix(f"{table}.") for key in all_keys().values() if str(key).startswith(f"{table}.")]
+    siblings = list(_inside(table))
     if table and siblings:
         return f"no such setting{_suggestion(leaf, siblings)}"
     return f"no such section{_suggestion(name, SECTIONS)}"
