@@ -1,4 +1,4 @@
-"""What a model is made from, and making it: the one way that the Python API, the training verbs and the benchmark go."""
+"""What a model is made from, and making it: one way for the Python API, the training verbs and the benchmark."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

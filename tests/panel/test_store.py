@@ -14,7 +14,7 @@ from costar_cli.config.models import TumorConfig
 from costar_cli.datasets.tumor import simulate_tumor, tumor_truth
 from costar_cli.errors import ArtifactError, CostarError, DataError, MismatchError
 from costar_cli.panel import Dataset, Panel, Part, Queries
-from costar_cli.panel.store import count_dataset, read_dataset, write_dataset
+from costar_cli.panel.store import count_dataset, made_from, read_dataset, with_digest, write_dataset
 from costar_cli.reporting import NullReporter
 from tests.property.strategies import datasets
 
