@@ -5,14 +5,14 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.artifact.limits import MAX_JSON_DEPTH
-
 __all__ = ["array_sha256", "canonical_json", "file_sha256", "flat_bytes", "parse_json", "sha256"]
+
+MAX_JSON_DEPTH: Final = 64
 
 
 def sha256(data: bytes) -> str:

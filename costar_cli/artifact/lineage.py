@@ -1,12 +1,33 @@
-"""Whether an artifact would be made the same again, and in which settings it would differ."""
+"""What an artifact was made from and with: whether it would be made the same again, and what its digest depends on."""
 
-from collections.abc import Mapping
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from importlib import metadata
 from typing import Any
+
+import h5py
+import numpy as np
 
 from costar_cli import __version__
 from costar_cli.artifact.digest import canonical_json, sha256
 
-__all__ = ["fingerprint", "flatten"]
+__all__ = [
+    "Making",
+    "fingerprint",
+    "flatten",
+    "known_threads",
+    "making_differences",
+    "making_here",
+    "making_text",
+    "makings_of",
+    "software_versions",
+]
+
+Making = dict[str, object]  # `device`, `threads`, and a version by the name of each piece of software
+SOFTWARE = ("costar", "numpy", "torch")
 
 
 def fingerprint(kind: str, *, parents: Mapping[str, str], config: Mapping[str, Any]) -> str:
@@ -27,3 +48,54 @@ def flatten(config: object, prefix: str = "") -> dict[str, object]:
     for name, value in config.items():
         flat |= flatten(value, f"{prefix}.{name}" if prefix else str(name))
     return flat
+
+
+def making_here(device: str, threads: int) -> Making:
+    """Return what trains in this process."""
+    versions = software_versions()
+    return {"device": device, "threads": threads, **{name: versions[name] for name in SOFTWARE if name in versions}}
+
+
+def makings_of(meta: Mapping[str, Any]) -> list[Making]:
+    """Return what an artifact was trained with: several where a run was continued with others, none in older files."""
+    stored = meta.get("made_with")
+    return [making for making in stored if isinstance(making, dict)] if isinstance(stored, list) else []
+
+
+def known_threads(chosen: int | None) -> int | None:
+    """Return the number of threads that training would use, as far as that is known without starting it."""
+    text = os.environ.get("OMP_NUM_THREADS", "")
+    return chosen or (int(text) if text.isdecimal() else None)
+
+
+def making_differences(there: Sequence[Mapping[str, object]], here: Mapping[str, object]) -> list[str]:
+    """Return a line for each fact, such as `threads: 2 there, 1 here`, in which what is known here is another."""
+    lines = [
+        f"{name}: {making[name]} there, {value} here"
+        for making in there
+        for name, value in here.items()
+        if value is not None and name in making and making[name] != value
+    ]
+    return list(dict.fromkeys(lines))
+
+
+def making_text(making: Mapping[str, object]) -> str:
+    """Return what trained in one line."""
+    threads = making.get("threads")
+    versions = ", ".join(f"{name} {making[name]}" for name in SOFTWARE if name in making)
+    return f"{making.get('device')}, {threads} thread{'s' * (threads != 1)}, {versions}"
+
+
+@cache
+def software_versions() -> dict[str, str]:
+    """Return the versions that a file records; torch's without importing it."""
+    versions = {
+        "costar": __version__,
+        "h5py": h5py.version.version,
+        "hdf5": h5py.version.hdf5_version,
+        "numpy": np.__version__,
+        "python": ".".join(str(part) for part in sys.version_info[:3]),
+    }
+    with suppress(metadata.PackageNotFoundError):
+        versions["torch"] = metadata.version("torch")
+    return {name: version.replace(" ", "")[:40] for name, version in versions.items()}

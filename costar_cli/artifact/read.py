@@ -1,23 +1,115 @@
 """Read artifacts, trusted or not: one clear error within seconds and bounded memory, and no code is ever run."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.artifact.chunks import unpack
-from costar_cli.artifact.dtypes import array_from_bytes
-from costar_cli.artifact.header import body_sha256
-from costar_cli.artifact.problems import damaged, reading
-from costar_cli.artifact.reader import OpenArtifact, open_artifact
-from costar_cli.artifact.record import Artifact
+from costar_cli.artifact.digest import sha256
+from costar_cli.artifact.dtypes import array_from_bytes, stored_tag
+from costar_cli.artifact.header import Header, body_sha256, read_file_header
+from costar_cli.artifact.problems import damaged, reading, wrong_kind
+from costar_cli.artifact.spec import MAX_MANIFEST_BYTES, Manifest
+from costar_cli.artifact.structure import Member, survey, unpack
 
-__all__ = ["read_artifact", "read_header", "verify_artifact"]
+__all__ = ["Artifact", "OpenArtifact", "describe", "open_artifact", "read_artifact", "read_header", "verify_artifact"]
 
 PathLike = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """What one file holds.
+
+    Attributes:
+        kind: `dataset`, `encoder`, `model`, `evaluation`, `estimates` or `run-state`.
+        arrays: flat names with slashes, for example `source/train/panel/outcomes`; numbers, booleans or strings.
+        meta: one JSON document: config, schema, names, history.
+        parents: role to digest, for example `{"dataset": "ab12..."}`.
+        digest: SHA-256 over kind, schema version, meta, parents, and the digest of every array.
+        schema_version: of the file format.
+        versions: of the software that wrote it; not part of the digest.
+        path: where it lies.
+    """
+
+    kind: str
+    arrays: Mapping[str, NDArray[Any]]
+    meta: Mapping[str, Any]
+    parents: Mapping[str, str] = field(default_factory=dict)
+    digest: str = ""
+    schema_version: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    path: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenArtifact:
+    """An open file: what it says of itself, and its arrays by name."""
+
+    header: Header
+    manifest: Manifest
+    members: dict[str, Member]
+
+
+@contextmanager
+def open_artifact(path: Path, *, kind: str | None = None) -> Iterator[OpenArtifact]:
+    """Open an artifact, check its structure and its manifest, and close it when the context ends.
+
+    Raises:
+        ArtifactError: it cannot be read, is unsafe or damaged, or is not of the `kind` asked for.
+    """
+    with reading(path, kind=kind):
+        header = read_file_header(path)
+    if kind is not None and header.kind != kind:
+        raise wrong_kind(header.kind, kind, path)
+    with reading(path, kind=header.kind), h5py.File(path, "r", locking=False) as file:
+        found = survey(file["/"].id, path, header.kind)
+        manifest = _read_manifest(found.pop("manifest", None), header, path)
+        members = {name.removeprefix("arrays/"): member for name, member in found.items()}
+        _check_members(manifest, found, members, path)
+        yield OpenArtifact(header, manifest, members)
+
+
+def _read_manifest(member: Member | None, header: Header, path: Path) -> Manifest:
+    if member is None:
+        raise damaged("the manifest is missing", path, kind=header.kind)
+    if member.tag != "uint8" or len(member.shape) != 1 or member.raw_bytes > MAX_MANIFEST_BYTES:
+        raise damaged(f"the manifest is not up to {MAX_MANIFEST_BYTES:,} bytes of text", path, kind=header.kind)
+    data = np.empty(member.raw_bytes, np.uint8)
+    unpack(member, data)
+    text = data.tobytes()
+    if sha256(text) != header.digest:
+        raise damaged("the manifest is damaged: another digest than in the header", path, "manifest", kind=header.kind)
+    try:
+        manifest = Manifest.from_bytes(text)
+    except ValueError as error:
+        raise damaged(f"the manifest is unusable: {error}", path, "manifest", kind=header.kind) from None
+    if problems := manifest.problems():
+        problem, *details = problems
+        raise damaged(f"the content is not that of its kind: {problem}", path, kind=header.kind, details=details[:20])
+    if (manifest.kind, manifest.schema_version) != (header.kind, header.schema_version):
+        raise damaged("header and manifest disagree", path, "manifest", kind=header.kind)
+    return manifest
+
+
+def _check_members(manifest: Manifest, found: dict[str, Member], members: dict[str, Member], path: Path) -> None:
+    expected = {f"arrays/{name}" for name in manifest.arrays}
+    details = [f"/{name}: missing" for name in sorted(expected - set(found))]
+    details += [f"/{name}: not in the manifest" for name in sorted(set(found) - expected)]
+    for name, entry in manifest.arrays.items():
+        if (member := members.get(name)) is None:
+            continue
+        if (member.tag, list(member.shape)) != (stored_tag(entry.dtype), entry.shape):
+            details.append(f"/arrays/{name}: {member.tag} {member.shape}, not {entry.dtype} {tuple(entry.shape)}")
+    if details:
+        kind = manifest.kind
+        raise damaged("the arrays are not those of the manifest", path, "arrays", kind=kind, details=details[:20])
 
 
 def read_artifact(path: PathLike, *, kind: str | None = None, only: Sequence[str] | None = None) -> Artifact:
@@ -97,3 +189,40 @@ def _artifact(opened: OpenArtifact, path: Path, arrays: Mapping[str, NDArray[Any
         versions=opened.header.versions,
         path=path,
     )
+
+
+def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return kind, digest, lineage, config, the rest of meta, versions, and every array's name, type, shape and size.
+
+    All of it is JSON. No array is read.
+
+    Raises:
+        ArtifactError: as `read_artifact`.
+    """
+    path = Path(path)
+    with open_artifact(path) as opened:
+        header, manifest = opened.header, opened.manifest
+        arrays = [
+            {
+                "name": name,
+                "dtype": entry.dtype,
+                "shape": entry.shape,
+                "bytes": opened.members[name].raw_bytes,
+                "stored_bytes": opened.members[name].stored_bytes,
+                "sha256": entry.sha256,
+            }
+            for name, entry in sorted(manifest.arrays.items())
+        ]
+    return {
+        "path": str(path),
+        "kind": manifest.kind,
+        "schema_version": manifest.schema_version,
+        "digest": header.digest,
+        "parents": manifest.parents,
+        "config": manifest.meta.get("config"),
+        "meta": {key: value for key, value in manifest.meta.items() if key != "config"},
+        "versions": dict(header.versions),
+        "file_bytes": header.total_bytes,
+        "array_bytes": sum(array["bytes"] for array in arrays),
+        "arrays": arrays,
+    }

@@ -1,22 +1,44 @@
-"""What an artifact of each kind MUST and MAY hold; docs/format.md says the same, and a test compares them."""
+"""What an artifact of each kind MUST and MAY hold, and the manifest that names it all.
+
+docs/format.md says the same of the kinds, and a test compares them. The manifest is a JSON document; its SHA-256 is the
+digest of the artifact.
+"""
 
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import Annotated, Any, Final, Self
 
-__all__ = ["KINDS", "SCHEMA_VERSION", "KindSpec", "a_kind", "check_names", "content_problems", "version_order"]
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from costar_cli.artifact.digest import canonical_json, parse_json
+from costar_cli.artifact.dtypes import stored_tag
+
+__all__ = [
+    "KINDS",
+    "MAX_MANIFEST_BYTES",
+    "SCHEMA_VERSION",
+    "ArrayEntry",
+    "KindSpec",
+    "Manifest",
+    "a_kind",
+    "check_names",
+    "content_problems",
+    "version_order",
+]
 
 SCHEMA_VERSION: Final = "1.0"
-
 PANEL_FIELDS: Final = ("covariates", "treatments", "outcomes", "statics", "length", "subject_id")
 OPTIONAL_FIELDS: Final = ("label", "cluster", "outcome_observed")
 QUERY_FIELDS: Final = ("subject", "origin", "plan", "outcomes", "scored")
 TRAINED_ARRAYS: Final = ("params/**", "scaler/covariates", "scaler/outcomes", "scaler/statics")
 TRAINED_META: Final = ("method", "dataset_name", "schema", "config", "members", "history", "fingerprint")
-
 NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}){0,11}", re.ASCII)
+
+MAX_MANIFEST_BYTES: Final = 8 * 1024 * 1024
+STRICT = ConfigDict(frozen=True, extra="forbid", strict=True)
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,3 +134,61 @@ def content_problems(kind: str, names: Iterable[str], meta: Mapping[str, object]
 @cache
 def _regex(pattern: str) -> re.Pattern[str]:
     return re.compile("/".join({"*": "[^/]+", "**": ".+"}.get(s, re.escape(s)) for s in pattern.split("/")))
+
+
+class ArrayEntry(BaseModel):
+    """The type, shape and digest of one array."""
+
+    model_config = STRICT
+
+    dtype: str
+    shape: list[Annotated[int, Field(ge=0, lt=2**63)]] = Field(max_length=32)
+    sha256: Sha256
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        stored_tag(self.dtype)
+        return self
+
+
+class Manifest(BaseModel):
+    """Everything that the digest covers."""
+
+    model_config = STRICT
+
+    kind: str
+    schema_version: str
+    meta: dict[str, Any]
+    parents: dict[str, str]
+    arrays: dict[str, ArrayEntry]
+
+    def to_bytes(self) -> bytes:
+        """Return the canonical JSON.
+
+        Raises:
+            ValueError: meta or parents are not JSON.
+        """
+        return canonical_json(self.model_dump())
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Return the manifest in `data`.
+
+        Raises:
+            ValueError: it is not JSON, or not a manifest.
+        """
+        try:
+            return cls.model_validate(parse_json(data))
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            raise ValueError(f"{'/'.join(str(part) for part in first['loc'])[:200]}: {first['msg']}") from None
+
+    def problems(self) -> list[str]:
+        """Return in words what is not as the kind's spec wants it."""
+        if self.kind not in KINDS:
+            return [f"unknown kind of artifact, {self.kind[:40]!r}"]
+        try:
+            check_names(self.arrays)
+        except ValueError as error:
+            return [str(error)]
+        return content_problems(self.kind, self.arrays, self.meta)

@@ -1,22 +1,74 @@
-"""A walk over the structure of an untrusted HDF5 file, before any array is read."""
+"""Walk over an untrusted HDF5 file before any array is read, then unpack its arrays in bounded memory.
 
+A hostile file costs seconds: every declaration is checked against limits first, HDF5 hands out only stored bytes, and
+the filters are undone here.
+"""
+
+import hashlib
 import math
+import os
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any, Final, cast
 
+import numpy as np
 from h5py import h5d, h5g, h5l, h5o, h5s, h5z
+from numpy.typing import NDArray
 
 from costar_cli.artifact.dtypes import hdf5_tag, stored_width
-from costar_cli.artifact.limits import MAX_BLOCK_BYTES, MAX_OBJECTS, MIN_CHUNK_BYTES, check_total, is_bomb
 from costar_cli.artifact.problems import damaged, reading
 from costar_cli.artifact.spec import NAME
+from costar_cli.errors import ArtifactError, UsageError
 
-__all__ = ["Member", "looks_like_bomb", "survey"]
+__all__ = ["Member", "check_total", "looks_like_bomb", "survey", "unpack"]
+
+MIN_CHUNK_BYTES: Final = 16 * 1024  # smaller chunks would make a large array a long walk
+MAX_BLOCK_BYTES: Final = 1024 * 1024  # of a chunk, or of an array stored in one piece
+MAX_OBJECTS: Final = 20_000  # groups and arrays
+FREE_BYTES: Final = 256 * 1024 * 1024  # up to here any compression ratio is believed
+MAX_RATIO: Final = 128  # beyond, of all arrays together
+LIMIT_VARIABLE: Final = "COSTAR_MAX_ARTIFACT_GB"
+DEFAULT_LIMIT_GB: Final = 8.0
 
 FILTERS: Final = {h5z.FILTER_SHUFFLE: "shuffle", h5z.FILTER_DEFLATE: "deflate"}
 FILTER_CHAINS: Final = ((), ("deflate",), ("shuffle",), ("shuffle", "deflate"))
+
+Bytes = NDArray[np.uint8]
+
+
+def check_total(declared_bytes: int, path: Path) -> None:
+    """Check the size of all arrays in memory against `COSTAR_MAX_ARTIFACT_GB`.
+
+    Raises:
+        ArtifactError: they are larger.
+        UsageError: the variable is not a positive number.
+    """
+    text = os.environ.get(LIMIT_VARIABLE, "")
+    try:
+        limit_gb = float(text) if text else DEFAULT_LIMIT_GB
+    except ValueError:
+        limit_gb = math.nan
+    if not limit_gb > 0:
+        raise UsageError(f"{text!r} is not a size in gigabytes", where=LIMIT_VARIABLE, fix="give a positive number")
+    if declared_bytes > limit_gb * 1e9:
+        size = f"{declared_bytes / 1e9:,.1f}" if declared_bytes < 10**15 else "over a million"
+        raise ArtifactError(
+            f"the arrays would take {size} GB of memory, more than the {limit_gb:g} GB allowed",
+            where=str(path),
+            fix=f"if you trust the file and have the memory, set {LIMIT_VARIABLE} higher",
+        )
+
+
+def is_bomb(declared_bytes: int, stored_bytes: int) -> bool:
+    """Return whether a little compressed data would unpack to a lot of memory.
+
+    Honest arrays may compress a thousandfold (the plans of a sliding treatment), but not together and at this size;
+    for the exception, the writer falls back to storing them uncompressed.
+    """
+    return declared_bytes > max(FREE_BYTES, MAX_RATIO * stored_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,3 +220,89 @@ def _check_layout(member: Member) -> None:
         raise ValueError(f"chunks of {member.chunk_bytes:,} bytes")
     if not member.stored_bytes:
         raise ValueError(f"shape {member.shape} with nothing stored")
+
+
+def unpack(member: Member, out: Bytes | None = None) -> str:
+    """Return the SHA-256 of an array's bytes, and put them into `out` if given.
+
+    Without `out` no more than a chunk is in memory.
+
+    Raises:
+        ValueError: what is stored is not what the declaration says.
+    """
+    digest, done = hashlib.sha256(), 0
+    for block in _blocks(member):
+        digest.update(block.data)
+        if out is not None:
+            out[done : done + block.size] = block
+        done += block.size
+    return digest.hexdigest()
+
+
+def _blocks(member: Member) -> Iterator[Bytes]:
+    """Yield the array's bytes in C order, piece by piece."""
+    if member.chunk is None:
+        block = np.empty(member.raw_bytes, np.uint8)
+        if block.size:
+            shaped = block.view(_memory_type(member)).reshape(member.shape)
+            member.dataset.read(h5s.ALL, h5s.ALL, shaped, member.dataset.get_type())
+        yield block
+        return
+    chunks = _chunk_table(member)
+    for offset in _offsets(member):
+        size, filter_mask = chunks.pop(offset, (0, 0))
+        if not 0 < size <= member.chunk_bytes + member.chunk_bytes // 64 + 1024:
+            raise ValueError(f"chunk {offset} has {size:,} bytes stored")
+        stored_mask, stored = member.dataset.read_direct_chunk(offset)
+        if stored_mask != filter_mask or len(stored) != size:
+            raise ValueError(f"chunk {offset} is not what the index says")
+        yield _unfilter(stored, filter_mask, member)[: _valid_bytes(member, offset)]
+
+
+def _memory_type(member: Member) -> Any:  # noqa: ANN401 - a numpy type
+    return f"S{stored_width(member.tag)}" if member.tag.startswith("utf8") else np.dtype(member.tag).newbyteorder("<")
+
+
+def _chunk_table(member: Member) -> dict[tuple[int, ...], tuple[int, int]]:
+    """Return stored size and filter mask by offset; a chunk more than expected is an error."""
+    table: dict[tuple[int, ...], tuple[int, int]] = {}
+
+    def note(info: Any) -> bool | None:  # noqa: ANN401 - h5py has no types
+        table[tuple(info.chunk_offset)] = (info.size, info.filter_mask)
+        return True if len(table) > member.n_chunks else None
+
+    member.dataset.chunk_iter(note)
+    if len(table) != member.n_chunks:
+        raise ValueError(f"not the {member.n_chunks:,} chunks that its shape needs")
+    return table
+
+
+def _offsets(member: Member) -> Iterator[tuple[int, ...]]:
+    return product(*(range(0, n, c) for n, c in zip(member.shape, member.chunk or (), strict=True)))
+
+
+def _valid_bytes(member: Member, offset: tuple[int, ...]) -> int:
+    """Return how much of a chunk lies inside the array: all, or a prefix at the end of an axis."""
+    elements = 1
+    for start, chunk, length in zip(offset, member.chunk or (), member.shape, strict=True):
+        elements *= min(chunk, length - start)
+    return elements * stored_width(member.tag)
+
+
+def _unfilter(stored: bytes, filter_mask: int, member: Member) -> Bytes:
+    data, width = stored, stored_width(member.tag)
+    applied = [name for i, name in enumerate(member.filters) if not filter_mask >> i & 1]
+    if "deflate" in applied:
+        inflate = zlib.decompressobj()
+        try:
+            data = inflate.decompress(stored, member.chunk_bytes + 1)
+        except zlib.error as error:
+            raise ValueError(f"compressed bytes are damaged: {error}") from None
+        if not inflate.eof:
+            raise ValueError("a chunk is cut short, or unpacks to more than it declares")
+    if len(data) != member.chunk_bytes:
+        raise ValueError(f"a chunk holds {len(data):,} bytes, not {member.chunk_bytes:,}")
+    block = np.frombuffer(data, np.uint8)
+    if "shuffle" in applied and width > 1:
+        block = np.ascontiguousarray(block.reshape(width, -1).T).reshape(-1)
+    return block

@@ -1,36 +1,32 @@
-"""Write artifacts: beside the target, read back and verified, then moved into its place."""
+"""Write artifacts: beside the target, read back and verified, then moved into its place; the same bytes each time."""
 
 import errno
 import os
-import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
-from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import h5py
 import numpy as np
+from h5py import h5f, h5fd, h5g, h5p, h5s
 from numpy.typing import NDArray
 
-from costar_cli import __version__
-from costar_cli.artifact.atomic import TempFile, replacing
+from costar_cli.artifact.atomic import Sink, TempFile, interrupts_deferred, replacing, write_all
 from costar_cli.artifact.digest import array_sha256, sha256
 from costar_cli.artifact.dtypes import dtype_tag, stored_array
-from costar_cli.artifact.hdf5 import write_hdf5
-from costar_cli.artifact.header import Header, body_sha256
-from costar_cli.artifact.limits import MAX_MANIFEST_BYTES, check_total
-from costar_cli.artifact.manifest import ArrayEntry, Manifest
+from costar_cli.artifact.header import HEADER_BYTES, Header, body_sha256
+from costar_cli.artifact.lineage import software_versions
 from costar_cli.artifact.problems import exists, storage_error
-from costar_cli.artifact.read import verify_artifact
-from costar_cli.artifact.record import Artifact
-from costar_cli.artifact.sink import write_all
-from costar_cli.artifact.spec import SCHEMA_VERSION
-from costar_cli.artifact.structure import looks_like_bomb
+from costar_cli.artifact.read import Artifact, verify_artifact
+from costar_cli.artifact.spec import MAX_MANIFEST_BYTES, SCHEMA_VERSION, ArrayEntry, Manifest
+from costar_cli.artifact.structure import check_total, looks_like_bomb
 
-__all__ = ["content_digest", "write_artifact"]
+__all__ = ["chunk_shape", "content_digest", "write_artifact", "write_hdf5"]
+
+CHUNK_BYTES: Final = 256 * 1024  # what the writer aims at
+PLAIN_BYTES: Final = 4 * 1024  # smaller arrays are stored in one piece, uncompressed
+DEFLATE_LEVEL: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,16 +147,67 @@ def _write(temp: TempFile, content: _Content) -> None:
     write_all(temp.fd, header.render(), 0)
 
 
-@cache
-def software_versions() -> dict[str, str]:
-    """Return the versions that a file records; torch's without importing it."""
-    versions = {
-        "costar": __version__,
-        "h5py": h5py.version.version,
-        "hdf5": h5py.version.hdf5_version,
-        "numpy": np.__version__,
-        "python": ".".join(str(part) for part in sys.version_info[:3]),
-    }
-    with suppress(metadata.PackageNotFoundError):
-        versions["torch"] = metadata.version("torch")
-    return {name: version.replace(" ", "")[:40] for name, version in versions.items()}
+def write_hdf5(fd: int, arrays: Mapping[str, NDArray[Any]], *, compress: bool) -> None:
+    """Write arrays, as `dtypes.stored_array` returns them, by name into an empty file, behind room for the header.
+
+    Raises:
+        OSError: the disk is full or the like.
+    """
+    sink = Sink(fd)
+    try:
+        with interrupts_deferred(), _create(sink) as file:
+            for name in sorted(arrays):
+                _write_array(file.id, name, arrays[name], compress=compress)
+                sink.check()
+    except Exception as error:
+        sink.check()  # what HDF5 makes of a failed write matters less than why it failed
+        raise RuntimeError(f"HDF5 cannot store the arrays: {error}") from error
+    sink.check()
+
+
+def chunk_shape(shape: tuple[int, ...], width: int) -> tuple[int, ...]:
+    """Return chunks of about `CHUNK_BYTES` that are consecutive runs of an array in C order.
+
+    They are full along the last axes, 1 along the first ones, and cut one axis between into equal parts.
+    """
+    row_bytes, axis = width, len(shape)
+    while axis > 0 and row_bytes * shape[axis - 1] <= CHUNK_BYTES:
+        axis -= 1
+        row_bytes *= shape[axis]
+    if axis == 0:
+        return shape
+    length = shape[axis - 1]
+    parts = -(-length // max(1, CHUNK_BYTES // row_bytes))
+    return (*(1,) * (axis - 1), -(-length // parts), *shape[axis:])
+
+
+def _create(sink: Sink) -> h5py.File:
+    create, access = h5p.create(h5p.FILE_CREATE), h5p.create(h5p.FILE_ACCESS)
+    create.set_userblock(HEADER_BYTES)
+    create.set_obj_track_times(False)
+    access.set_fileobj_driver(h5fd.fileobj_driver, sink)
+    access.set_libver_bounds(h5f.LIBVER_V110, h5f.LIBVER_V110)  # all metadata carry checksums
+    return h5py.File(h5f.create(b"artifact", h5f.ACC_TRUNC, create, access))
+
+
+def _write_array(root: Any, name: str, array: NDArray[Any], *, compress: bool) -> None:  # noqa: ANN401 - h5py has no types
+    *groups, leaf = name.encode("ascii").split(b"/")
+    parent = root
+    for group in groups:
+        parent = h5g.open(parent, group) if group in parent else _create_group(parent, group)
+    options: dict[str, Any] = {}
+    if array.nbytes >= PLAIN_BYTES:
+        options["chunks"] = chunk_shape(array.shape, array.dtype.itemsize)
+        if compress:
+            options |= {"compression": "gzip", "compression_opts": DEFLATE_LEVEL}
+            options["shuffle"] = array.dtype.kind != "S" and array.dtype.itemsize > 1
+    dtype = h5py.string_dtype("utf-8", array.dtype.itemsize) if array.dtype.kind == "S" else array.dtype
+    dataset = h5py.Group(parent).create_dataset(leaf, array.shape, dtype, track_times=False, **options)
+    if array.size:
+        dataset.id.write(h5s.ALL, h5s.ALL, array, dataset.id.get_type())
+
+
+def _create_group(parent: Any, name: bytes) -> Any:  # noqa: ANN401 - h5py has no types
+    plist = h5p.create(h5p.GROUP_CREATE)
+    plist.set_obj_track_times(False)
+    return h5g.create(parent, name, None, plist)

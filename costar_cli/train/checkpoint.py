@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from costar_cli.artifact import Artifact, read_artifact, read_header, write_artifact
-from costar_cli.artifact.making import Making, making_differences, makings_of
+from costar_cli.artifact.lineage import Making, making_differences, makings_of
 from costar_cli.errors import ArtifactError, MismatchError
 from costar_cli.methods.base import Stage
 from costar_cli.methods.shared.members import Params

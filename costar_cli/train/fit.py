@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from costar_cli.artifact import Artifact
-from costar_cli.artifact.making import Making
+from costar_cli.artifact.lineage import Making
 from costar_cli.methods.base import FitTask, Fitted, FittedModel, LastStage, Method, Stage
 from costar_cli.methods.shared.arrays import params_to_arrays
 from costar_cli.methods.shared.members import Params

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from costar_cli.artifact.making import Making, making_here
+from costar_cli.artifact.lineage import Making, making_here
 from costar_cli.config.models import RuntimeConfig
 from costar_cli.errors import DeviceError
 from costar_cli.train.allocator import keep_freed_memory

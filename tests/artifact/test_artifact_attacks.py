@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from h5py import h5d, h5p, h5s, h5t
 
-from costar_cli.artifact import limits, read_artifact, read_header, verify_artifact
+from costar_cli.artifact import read_artifact, read_header, structure, verify_artifact
 from costar_cli.artifact.digest import array_sha256
 from costar_cli.errors import ArtifactError, UsageError
 from tests.artifact.crafting import declare, refused, tamper, write
@@ -204,7 +204,7 @@ def test_honest_arrays_may_compress_a_thousandfold(tmp_path):
 
 
 def test_writer_stores_uncompressed_what_would_look_like_a_bomb(tmp_path, monkeypatch):
-    monkeypatch.setattr(limits, "FREE_BYTES", 1_000_000)
+    monkeypatch.setattr(structure, "FREE_BYTES", 1_000_000)
     write(tmp_path / "a.h5", {"plan": np.zeros((2_000_000,), np.uint8)})
     assert (tmp_path / "a.h5").stat().st_size > 2_000_000
     assert not read_artifact(tmp_path / "a.h5").arrays["plan"].any()
