@@ -6,8 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.panel.dataset import Dataset, Part
-from costar_cli.panel.findings import Finding, raise_errors, shown
-from costar_cli.panel.invariants import not_finite, not_finite_answers, panel_problems, query_problems
+from costar_cli.panel.findings import (
+    Finding,
+    not_finite,
+    not_finite_answers,
+    panel_problems,
+    query_problems,
+    raise_errors,
+    shown,
+)
 from costar_cli.panel.panel import Panel
 from costar_cli.panel.schema import PanelSchema, Variable
 from costar_cli.panel.support import Decisions, Support

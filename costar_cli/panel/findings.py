@@ -1,12 +1,27 @@
-"""What a check found: the problem, the place, the fix, and how bad it is."""
+"""What checks find, and what must hold of every panel and query set, wherever it comes from."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from costar_cli.errors import DataError
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["Finding", "counted", "raise_errors", "shown"]
+from costar_cli.errors import DataError
+from costar_cli.panel.panel import Panel
+from costar_cli.panel.queries import Queries
+from costar_cli.panel.schema import PanelSchema, TreatmentEncoding, Variable
+
+__all__ = [
+    "Finding",
+    "counted",
+    "not_finite",
+    "not_finite_answers",
+    "panel_problems",
+    "query_problems",
+    "raise_errors",
+    "shown",
+]
 
 Severity = Literal["error", "warning", "note"]
 
@@ -66,3 +81,129 @@ def shown(names: Iterable[object], limit: int = 5) -> str:
 def counted(n: int, one: str, many: str | None = None) -> str:
     """Return a number with its noun: `1 row`, `14 rows`; `many` is the plural where it is not `one` with an s."""
     return f"{n} {one}" if n == 1 else f"{n} {many or one + 's'}"
+
+
+def panel_problems(panel: Panel, schema: PanelSchema, where: str = "panel") -> list[Finding]:
+    """Return every broken invariant of a panel's structure as an error with its first place."""
+    widths = _widths(
+        where,
+        covariates=(panel.covariates, len(schema.covariates)),
+        treatments=(panel.treatments, schema.treatments.width),
+        outcomes=(panel.outcomes, len(schema.outcomes)),
+        statics=(panel.statics, len(schema.statics)),
+    )
+    if widths:
+        return widths
+    findings: list[Finding] = []
+    for field in ("covariates", "treatments", "outcomes"):
+        values = getattr(panel, field)
+        padding = (values != 0).any(axis=-1) & ~panel.observed
+        if padding.any():
+            row, step = np.argwhere(padding)[0]
+            place = f"{where}, {field}, subject {panel.subject_id[row]}, step {step}"
+            findings.append(
+                Finding("error", f"{counted(int(padding.sum()), 'padded step')} with values other than zero", place)
+            )
+    if panel.outcome_observed is not None and (panel.outcome_observed & ~panel.observed[..., None]).any():
+        row, step = np.argwhere(panel.outcome_observed & ~panel.observed[..., None])[0][:2]
+        place = f"{where}, outcome_observed, subject {panel.subject_id[row]}, step {step}"
+        findings.append(Finding("error", "padded steps whose outcomes are said to be observed", place))
+    unclear = _unclear_treatments(panel.treatments, schema.treatments) & panel.observed
+    if schema.treatments.mode == "multiclass":  # the last observed step may have no recorded treatment
+        last = np.arange(panel.n_steps) == panel.length[:, None] - 1
+        unclear &= ~(last & ~panel.treatments.any(axis=-1))
+    if unclear.any():
+        row, step = np.argwhere(unclear)[0]
+        findings.append(
+            Finding(
+                "error",
+                f"{counted(int(unclear.sum()), 'step')} with treatments that the schema does not encode",
+                f"{where}, treatments, subject {panel.subject_id[row]}, step {step}",
+            )
+        )
+    return findings
+
+
+def not_finite(panel: Panel, schema: PanelSchema, where: str = "panel") -> list[Finding]:
+    """Return an error for each variable of a panel that holds NaN or infinite values, with count and first place."""
+    return [
+        *_not_finite(panel, panel.covariates, schema.covariates, f"{where}, covariates"),
+        *_not_finite(panel, panel.outcomes, schema.outcomes, f"{where}, outcomes"),
+        *_not_finite(panel, panel.statics, schema.statics, f"{where}, statics"),
+    ]
+
+
+def query_problems(queries: Queries, panel: Panel, schema: PanelSchema, where: str = "queries") -> list[Finding]:
+    """Return every broken invariant of a query set on its panel as an error with its first place."""
+    widths = _widths(where, plan=(queries.plan, schema.treatments.width))
+    if queries.outcomes is not None:
+        widths += _widths(where, outcomes=(queries.outcomes, len(schema.outcomes)))
+    subject, origin = queries.subject.astype(np.int64), queries.origin.astype(np.int64)
+    outside = (subject < 0) | (subject >= panel.n_subjects)
+    if outside.any():
+        first = subject[outside][0]
+        problem = f"{_queries(outside)} about rows outside the panel's 0 to {panel.n_subjects - 1}"
+        return [*widths, Finding("error", problem, f"{where}, subject {first}")]
+    beyond = (origin < 0) | (origin >= panel.length[subject])
+    findings = list(widths)
+    if beyond.any():
+        first = int(np.flatnonzero(beyond)[0])
+        row = subject[first]
+        problem = f"{_queries(beyond)} with an origin outside the subject's observed steps"
+        place = f"{where}, query {first}, subject {panel.subject_id[row]}"
+        allowed = f"origin {origin[first]} must be between 0 and {panel.length[row] - 1}"
+        findings.append(Finding("error", problem, place, allowed))
+    if widths:
+        return findings
+    unclear: NDArray[np.bool_] = np.any(_unclear_treatments(queries.plan, schema.treatments), axis=-1)
+    if unclear.any():
+        problem = f"{_queries(unclear)} with treatments that the schema does not encode"
+        findings.append(Finding("error", problem, f"{where}, query {int(np.flatnonzero(unclear)[0])}"))
+    return findings
+
+
+def not_finite_answers(queries: Queries, where: str = "queries") -> list[Finding]:
+    """Return an error if known answers are NaN or infinite, with count and first place."""
+    if queries.outcomes is None or np.isfinite(queries.outcomes).all():
+        return []
+    bad = np.argwhere(~np.isfinite(queries.outcomes))
+    problem = counted(len(bad), "NaN or infinite answer")
+    return [Finding("error", problem, f"{where}, query {bad[0][0]}, step {bad[0][1]}")]
+
+
+def _widths(where: str, **fields: tuple[NDArray[np.generic], int]) -> list[Finding]:
+    return [
+        Finding("error", f"{field} has {values.shape[-1]} columns, the schema has {want}", f"{where}, {field}")
+        for field, (values, want) in fields.items()
+        if values.shape[-1] != want
+    ]
+
+
+def _not_finite(panel: Panel, values: NDArray[np.float32], variables: Sequence[Variable], where: str) -> list[Finding]:
+    bad = ~np.isfinite(values)
+    findings = []
+    for column in np.flatnonzero(bad.any(axis=tuple(range(bad.ndim - 1)))):
+        places = np.argwhere(bad[..., column])
+        step = f", step {places[0][1]}" if places.shape[1] > 1 else ""
+        findings.append(
+            Finding(
+                "error",
+                f"'{variables[int(column)].name}' has {counted(len(places), 'NaN or infinite value')}",
+                f"{where}, first at subject {panel.subject_id[places[0][0]]}{step}",
+                "fill or remove the missing values",
+            )
+        )
+    return findings
+
+
+def _queries(mask: NDArray[np.bool_]) -> str:
+    return counted(int(mask.sum()), "query", "queries")
+
+
+def _unclear_treatments(encoded: NDArray[np.generic], encoding: TreatmentEncoding) -> NDArray[np.bool_]:
+    """Return which steps are neither one class (multiclass) nor zeros and ones (multilabel)."""
+    ones = encoded == 1
+    unclear: NDArray[np.bool_] = (~ones & (encoded != 0)).any(axis=-1)
+    if encoding.mode == "multiclass":
+        unclear |= ones.sum(axis=-1) != 1
+    return unclear

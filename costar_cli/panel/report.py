@@ -1,7 +1,7 @@
 """What a data set looks like, in numbers: lengths, missing values, treatments, outcomes, shift between the domains."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -12,18 +12,18 @@ from costar_cli.panel.check import check_dataset
 from costar_cli.panel.dataset import Dataset, Domain, Part
 from costar_cli.panel.findings import Finding
 from costar_cli.panel.panel import Panel
-from costar_cli.panel.report_model import (
-    CourseOfOutcome,
-    DataReport,
-    LevelUse,
-    MissingValues,
-    OutcomeSummary,
-    PartSummary,
-    Shift,
-)
 from costar_cli.panel.schema import PanelSchema
 
-__all__ = ["describe_dataset"]
+__all__ = [
+    "CourseOfOutcome",
+    "DataReport",
+    "LevelUse",
+    "MissingValues",
+    "OutcomeSummary",
+    "PartSummary",
+    "Shift",
+    "describe_dataset",
+]
 
 FEWEST_BINS: Final = 10
 MOST_BINS: Final = 40
@@ -31,8 +31,112 @@ FEWEST: Final = 5  # subjects whose share or quartiles say something
 QUANTILES: Final = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 MASK: Final = "_observed"
 DOMAINS: Final[tuple[Domain, Domain]] = ("source", "target")
-
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class PartSummary:
+    """A part: subjects, their steps, and how many questions are asked about them."""
+
+    part: str
+    subjects: int
+    steps: int
+    shortest: int
+    median: float
+    longest: int
+    queries: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class MissingValues:
+    """How much of a variable was missing: shares by part where a mask tells, counts where ingestion did."""
+
+    variable: str
+    share: float
+    by_part: Mapping[str, float]
+    carried: int | None = None
+    learned: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LevelUse:
+    """How often a treatment has a level, of the steps that have a next one: overall, and by step.
+
+    `by_step` holds None where fewer than five subjects decide.
+    """
+
+    treatment: str
+    level: str
+    domain: Domain
+    share: float
+    by_step: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CourseOfOutcome:
+    """Quartiles of an outcome by step; None where fewer than five subjects are observed."""
+
+    lower: tuple[float | None, ...]
+    median: tuple[float | None, ...]
+    upper: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeSummary:
+    """An outcome in a domain: moments, quantiles at 0, 5, 25, 50, 75, 95 and 100 %, histogram, course over time.
+
+    All of it is about the steps where the outcome was observed, a share `observed` of all. The two domains share the
+    `edges` of their histograms.
+    """
+
+    outcome: str
+    unit: str
+    domain: Domain
+    observed: float
+    mean: float
+    sd: float
+    quantiles: tuple[float, ...]
+    edges: tuple[float, ...]
+    counts: tuple[int, ...]
+    course: CourseOfOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """A variable in both domains, and its standardised mean difference.
+
+    That is (target mean - source mean) / sqrt((source variance + target variance) / 2), over all observed steps (over
+    subjects for statics); None where neither varies and the means differ.
+    """
+
+    role: str
+    variable: str
+    source_mean: float
+    source_sd: float
+    target_mean: float
+    target_sd: float
+    difference: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class DataReport:
+    """Everything that a data report shows."""
+
+    name: str
+    digest: str
+    step: str
+    horizon: int
+    parts: tuple[PartSummary, ...]
+    lengths: Mapping[Domain, tuple[int, ...]]
+    missing: tuple[MissingValues, ...]
+    treatments: tuple[LevelUse, ...]
+    outcomes: tuple[OutcomeSummary, ...]
+    shifts: tuple[Shift, ...]
+    findings: tuple[Finding, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as plain data."""
+        return asdict(self)
 
 
 def describe_dataset(dataset: Dataset) -> DataReport:

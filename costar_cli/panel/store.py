@@ -13,8 +13,7 @@ from pydantic import ValidationError
 from costar_cli.artifact import Artifact, content_digest, describe, fingerprint, read_artifact, write_artifact
 from costar_cli.errors import ArtifactError, DataError
 from costar_cli.panel.dataset import Dataset, Part
-from costar_cli.panel.findings import raise_errors
-from costar_cli.panel.invariants import not_finite, not_finite_answers, panel_problems, query_problems
+from costar_cli.panel.findings import not_finite, not_finite_answers, panel_problems, query_problems, raise_errors
 from costar_cli.panel.panel import Panel
 from costar_cli.panel.queries import Queries
 from costar_cli.panel.schema import PanelSchema

@@ -10,7 +10,7 @@ from costar_cli.ui.output import Output
 
 if TYPE_CHECKING:
     from costar_cli.panel import Dataset
-    from costar_cli.panel.report_model import DataReport
+    from costar_cli.panel.report import DataReport
 
 __all__ = ["run_export", "run_report"]
 

@@ -11,7 +11,7 @@ from costar_cli.methods.base import FittedModel
 from costar_cli.methods.regression.naive import LastValue
 from costar_cli.methods.shared.members import Params
 from costar_cli.panel import Panel, Queries, Scaler
-from costar_cli.panel.rolling import rolling_origin
+from costar_cli.panel.queries import rolling_origin
 from costar_cli.reporting import WORSE_THAN_LAST_VALUE
 
 __all__ = ["MOST_WINDOWS", "Judge", "Validation", "ValidationWindows"]

@@ -14,7 +14,7 @@ from costar_cli.datasets.retail.weekly import WeekCalendar, WeeklySales
 from costar_cli.errors import DataError
 from costar_cli.panel import Part
 from costar_cli.panel.check import check_dataset
-from costar_cli.panel.invariants import not_finite, panel_problems, query_problems
+from costar_cli.panel.findings import not_finite, panel_problems, query_problems
 from costar_cli.reporting import NullReporter
 from simulators.retail import PRICE_EDGES, PriceClasses, build_calendar
 from tests.datasets.m5_worlds import SOURCE_TRAIN, TARGET_TEST, dataset, weekly

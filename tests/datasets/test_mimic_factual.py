@@ -8,7 +8,7 @@ from costar_cli.datasets.icu.factual import MIMIC_FACTUAL_SCHEMA, factual_datase
 from costar_cli.errors import DataError
 from costar_cli.evaluate.query_sets import serving_sets
 from costar_cli.panel import Dataset, Part
-from costar_cli.panel.invariants import not_finite, panel_problems, query_problems
+from costar_cli.panel.findings import not_finite, panel_problems, query_problems
 from costar_cli.reporting import NullReporter
 from tests.datasets.mimic_worlds import SOURCE_TEST, SOURCE_TRAIN, TARGET_TEST, factual_config, made_table, small_table
 

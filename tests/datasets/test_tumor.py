@@ -10,7 +10,7 @@ from costar_cli.config.models import TumorConfig
 from costar_cli.datasets.tumor import TUMOR_SCHEMA, simulate_tumor, tumor_truth
 from costar_cli.errors import UsageError
 from costar_cli.panel import Dataset, Part
-from costar_cli.panel.invariants import not_finite, panel_problems, query_problems
+from costar_cli.panel.findings import not_finite, panel_problems, query_problems
 from costar_cli.reporting import NullReporter
 from tests.shifted_views import exploded, shifted
 

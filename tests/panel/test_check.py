@@ -11,8 +11,7 @@ from costar_cli.datasets.tumor import simulate_tumor
 from costar_cli.errors import DataError
 from costar_cli.panel import Dataset, Panel, Part, Queries
 from costar_cli.panel.check import check_dataset
-from costar_cli.panel.findings import Finding, counted, raise_errors, shown
-from costar_cli.panel.invariants import panel_problems, query_problems
+from costar_cli.panel.findings import Finding, counted, panel_problems, query_problems, raise_errors, shown
 from costar_cli.reporting import NullReporter
 from tests.property.strategies import datasets
 

@@ -18,9 +18,9 @@ from costar_cli.figures.data_report.tables import report_tables
 from costar_cli.methods.regression.naive import LastValue
 from costar_cli.panel import Dataset, Panel, Part, Queries, Scaler, store_arrays
 from costar_cli.panel.check import check_dataset
-from costar_cli.panel.invariants import panel_problems
+from costar_cli.panel.findings import panel_problems
+from costar_cli.panel.queries import rolling_origin
 from costar_cli.panel.report import describe_dataset
-from costar_cli.panel.rolling import rolling_origin
 from costar_cli.panel.store import read_dataset, write_dataset
 from costar_cli.panel.tensors import PanelTensors
 from costar_cli.reporting import NullReporter

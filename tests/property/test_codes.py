@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from costar_cli.errors import DataError
 from costar_cli.panel import PanelSchema, TreatmentEncoding
-from costar_cli.panel.codes import code_dtype, pack_treatments, unpack_treatments
+from costar_cli.panel.store_arrays import code_dtype, pack_treatments, unpack_treatments
 from tests.property.strategies import encodings, panels, schemas, seeds
 
 

@@ -19,8 +19,7 @@ from costar_cli.datasets.icu import (
 from costar_cli.errors import DataError
 from costar_cli.panel.dataset import Dataset, Part
 from costar_cli.panel.panel import Panel
-from costar_cli.panel.queries import Queries
-from costar_cli.panel.rolling import rolling_origin
+from costar_cli.panel.queries import Queries, rolling_origin
 from costar_cli.panel.schema import ErrorUnit, PanelSchema, TreatmentEncoding, Variable
 from costar_cli.reporting import Reporter
 from simulators.icu import COVARIATES

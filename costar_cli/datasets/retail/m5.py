@@ -17,8 +17,7 @@ from costar_cli.datasets.retail.weekly import CATEGORY_IDS, WeeklySales
 from costar_cli.panel.dataset import Dataset, Part
 from costar_cli.panel.findings import counted
 from costar_cli.panel.panel import Panel
-from costar_cli.panel.queries import Queries
-from costar_cli.panel.rolling import rolling_origin
+from costar_cli.panel.queries import Queries, rolling_origin
 from costar_cli.reporting import Reporter
 from simulators.retail import PRICE_EDGES, PriceClasses, RetailWorld, simulate_retail
 

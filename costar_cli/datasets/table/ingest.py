@@ -16,8 +16,7 @@ from costar_cli.panel.check import check_dataset
 from costar_cli.panel.dataset import Dataset, Part
 from costar_cli.panel.findings import counted
 from costar_cli.panel.panel import Panel
-from costar_cli.panel.queries import Queries
-from costar_cli.panel.rolling import rolling_origin
+from costar_cli.panel.queries import Queries, rolling_origin
 from costar_cli.reporting import Reporter
 
 __all__ = ["ingest_table", "table_config"]

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from costar_cli.figures.data_report.style import DOMAIN_COLOURS, GREY, LEVEL_COLOURS, drawing, label_text
-from costar_cli.panel.report_model import DataReport, LevelUse, OutcomeSummary
+from costar_cli.panel.report import DataReport, LevelUse, OutcomeSummary
 
 __all__ = ["draw_lengths", "draw_missing", "draw_outcomes", "draw_shifts", "draw_treatments"]
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from costar_cli.figures.data_report.tables import ReportTable, report_tables
 from costar_cli.panel.findings import Finding, counted
-from costar_cli.panel.report_model import DataReport
+from costar_cli.panel.report import DataReport
 
 __all__ = ["report_page"]
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from costar_cli.panel.report_model import DataReport, LevelUse
+from costar_cli.panel.report import DataReport, LevelUse
 
 __all__ = ["ReportTable", "report_tables"]
 
