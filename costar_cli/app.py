@@ -25,8 +25,7 @@ from costar_cli.commands.verb import MAKERS, VerbApp, VerbGroup
 from costar_cli.commands.verify import verify
 from costar_cli.commands.whatif import whatif
 from costar_cli.config.nearest import nearest
-from costar_cli.errors import CostarError, UsageError
-from costar_cli.exit_codes import ExitCode
+from costar_cli.errors import CostarError, ExitCode, UsageError
 from costar_cli.steps.unforeseen import InterruptedRunError, TerminatedRunError, Termination, as_costar_error
 from costar_cli.ui.output import Output
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import typer
 
-from costar_cli import exit_codes
+from costar_cli import errors
 from costar_cli.app import app
 from costar_cli.commands.examples import EXAMPLES
 from costar_cli.settings.keys import Key, all_keys
@@ -162,7 +162,8 @@ def _exit_codes() -> Iterator[str]:
     yield "## Exit codes\n"
     yield "| code | name | meaning |"
     yield "|---|---|---|"
-    for name, code, text in re.findall(r"^    ([A-Z]+) = (\d+)(?:  # (.*))?$", inspect.getsource(exit_codes), re.M):
+    source = inspect.getsource(errors.ExitCode)
+    for name, code, text in re.findall(r"^    ([A-Z]+) = (\d+)(?:  # (.*))?$", source, re.M):
         yield f"| {code} | {name.lower()} | {text or 'success'} |"
     yield ""
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from costar_cli.ui.output import Output
-from costar_cli.ui.styled import Cell, legend, show_styled
+from costar_cli.ui.tables import Cell, legend, show_styled
 
 if TYPE_CHECKING:
     from costar_cli.benchmark import BenchmarkReport, CellCost, Comparison, ResultRow, ResultTable

@@ -7,7 +7,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final, Literal
 
-from costar_cli.evaluate.query_sets import Truth
+from costar_cli.evaluate.score import Truth
 
 __all__ = [
     "TABLES",

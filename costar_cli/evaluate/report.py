@@ -14,7 +14,7 @@ from costar_cli.config.choices import CLOSED_FORM
 from costar_cli.evaluate.bootstrap import INTERVAL_KIND, Interval
 from costar_cli.evaluate.metrics import AVERAGED_STEPS, SquaredErrors, average_over_steps
 from costar_cli.evaluate.published import PublishedRow
-from costar_cli.evaluate.query_sets import Truth
+from costar_cli.evaluate.score import Truth
 from costar_cli.evaluate.setups import SetupName
 
 __all__ = [

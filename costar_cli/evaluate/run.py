@@ -11,9 +11,8 @@ from costar_cli.errors import MismatchError
 from costar_cli.evaluate.bootstrap import bootstrap_interval, caution_about_units, too_few_units
 from costar_cli.evaluate.metrics import SquaredErrors
 from costar_cli.evaluate.published import display_name, is_published_data, published_row
-from costar_cli.evaluate.query_sets import Truth
 from costar_cli.evaluate.report import EvaluationReport, Provenance, ReportRow, Unit
-from costar_cli.evaluate.score import TestPart, score
+from costar_cli.evaluate.score import TestPart, Truth, score
 from costar_cli.evaluate.setups import Candidate, Job, Setup, SetupName, plan_jobs
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.regression.naive import LastValue

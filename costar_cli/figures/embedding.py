@@ -10,8 +10,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from costar_cli.errors import DataError
-from costar_cli.figures.palette import label_text
-from costar_cli.figures.style import COLOURS, GREY, LIGHT_GREY, figure, label_lines, save
+from costar_cli.figures.style import COLOURS, GREY, LIGHT_GREY, figure, label_lines, label_text, save
 
 __all__ = ["embed", "plot_representations"]
 

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from costar_cli.config.time_step import step_axis
 from costar_cli.evaluate.examples import HISTORY_STEPS, Example, PlanForecast
-from costar_cli.figures.palette import CUT, mark_cut
-from costar_cli.figures.style import BLACK, BLUE, GREY, figure, label_lines, legend_below, save
+from costar_cli.figures.style import BLACK, BLUE, CUT, GREY, figure, label_lines, legend_below, mark_cut, save
 
 __all__ = ["plot_trajectories"]
 

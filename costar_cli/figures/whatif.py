@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from costar_cli.artifact import write_bytes
 from costar_cli.errors import UsageError
-from costar_cli.figures.palette import CUT, mark_cut
+from costar_cli.figures.style import CUT, mark_cut
 from costar_cli.figures.whatif_style import HISTORY_COLOUR, label_text, plan_style
 from costar_cli.figures.whatif_treatments import TreatmentStrip, treatment_strips
 from costar_cli.whatif.report import ModelAnswer, WhatIfReport

@@ -1,7 +1,7 @@
 """Colours, markers and safe text of what-if plots."""
 
-from costar_cli.figures.palette import OKABE_ITO
-from costar_cli.figures.palette import label_text as shown_text
+from costar_cli.figures.style import OKABE_ITO
+from costar_cli.figures.style import label_text as shown_text
 
 __all__ = ["HISTORY_COLOUR", "label_text", "plan_style"]
 

@@ -70,7 +70,7 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
     session.read("dataset", data, "dataset", MAKE_DATA)
     from costar_cli.panel.store import read_dataset
     from costar_cli.whatif import estimate_outcomes, parse_plans
-    from costar_cli.whatif.strict_json import read_bounded
+    from costar_cli.whatif.untrusted import read_bounded
 
     document = read_bounded(question.plan, flag="--plan")
     dataset = read_dataset(data, queries=False, truth=question.truth)

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from costar_cli import __version__
-from costar_cli.errors import CostarError
-from costar_cli.exit_codes import ExitCode
+from costar_cli.errors import CostarError, ExitCode
 from costar_cli.workspace import Workspace
 
 if TYPE_CHECKING:

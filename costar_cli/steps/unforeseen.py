@@ -5,8 +5,7 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from costar_cli.errors import CostarError, DeviceError, StorageError
-from costar_cli.exit_codes import ExitCode
+from costar_cli.errors import CostarError, DeviceError, ExitCode, StorageError
 
 __all__ = ["InterruptedRunError", "TerminatedRunError", "Termination", "UnforeseenError", "as_costar_error"]
 

@@ -1,22 +1,159 @@
-"""Progress of workflows: a live bar where a person watches, a plain line now and then where a log file does."""
+"""Progress of workflows: a live bar where a person watches, signs of life at least every 30 seconds in a log."""
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Self
 
 from costar_cli.reporting import Task
-from costar_cli.ui.heartbeat import Heartbeat, describe, plural
 from costar_cli.ui.output import Output
-from costar_cli.ui.text import is_interactive
+from costar_cli.ui.text import in_words, is_interactive
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-__all__ = ["OutputReporter"]
+__all__ = ["Heartbeat", "LoggedTask", "OutputReporter", "describe"]
+
+EVERY_S = 25.0  # who looks every 30 seconds always finds a new line
+POLL_S = 1.0
 
 WIDE = 100  # columns of a terminal that has room for a long bar
+
+
+class LoggedTask:
+    """A task whose state can be told at any time.
+
+    Args:
+        title: what is done.
+        total: units in all, None where nobody knows.
+        done: units that an earlier run finished.
+        unit: what is counted, in the singular.
+        clock: seconds since some moment.
+        beat: called after each report.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        total: int | None,
+        done: int,
+        unit: str,
+        *,
+        clock: Callable[[], float],
+        beat: Callable[[], None],
+    ) -> None:
+        self._title, self._total, self._done, self._unit = title, total, done, unit
+        self._clock, self._beat = clock, beat
+        self._metrics: dict[str, float] = {}
+        self._begun = clock()
+        self._pace_from: tuple[float, int] | None = None  # behind what an interrupted run had done
+
+    def advance(self, units: int = 1, **metrics: float) -> None:
+        """Count, and let the log know when it is time."""
+        self._done += units
+        self._metrics = metrics or self._metrics
+        if self._pace_from is None:
+            self._pace_from = (self._clock(), self._done)
+        self._beat()
+
+    def state(self) -> str:
+        """Return what is done, with metrics and the time that is left."""
+        share = "" if not self._total else f" ({self._done / self._total:.0%})"
+        return ", ".join([*self._words(share), *self._left()])
+
+    def end(self) -> str:
+        """Return what was done, and how long it took."""
+        count, *metrics = self._words("")
+        return ", ".join([f"{self._title}: done", count, f"{self._clock() - self._begun:.0f} s", *metrics])
+
+    @property
+    def title(self) -> str:
+        """Return what is done."""
+        return self._title
+
+    def _words(self, share: str) -> list[str]:
+        of = "" if self._total is None else f" of {self._total:,}"
+        shown = describe(self._metrics)
+        return [f"{self._done:,}{of} {plural(self._unit)}{share}", *([shown] if shown else [])]
+
+    def _left(self) -> list[str]:
+        if self._total is None or self._pace_from is None:
+            return []
+        since, before = self._pace_from
+        if self._done <= before:
+            return []
+        left_s = (self._total - self._done) * (self._clock() - since) / (self._done - before)
+        return [f"about {in_words(left_s)} left"]
+
+
+class Heartbeat:
+    """Tells a log that a run is alive, whether or not its tasks report.
+
+    Args:
+        out: the sink of the verb.
+        clock: seconds since some moment.
+    """
+
+    def __init__(self, out: Output, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._out, self._clock = out, clock
+        self._tasks: list[LoggedTask] = []
+        self._begun = self._spoken = clock()
+        self._speaking = threading.Lock()
+        self._stop = threading.Event()
+
+    def start(self) -> None:
+        """Speak until the verb ends, also while no task reports."""
+        thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+
+        def stop() -> None:
+            self._stop.set()
+            thread.join()
+
+        thread.start()
+        self._out.at_close(stop)
+
+    @contextmanager
+    def task(self, title: str, total: int | None, done: int, unit: str) -> Iterator[LoggedTask]:
+        """Follow a task while the context lasts; the end of an outermost one is a line of its own."""
+        task = LoggedTask(title, total, done, unit, clock=self._clock, beat=self.beat)
+        self._tasks.append(task)
+        try:
+            yield task
+            if len(self._tasks) == 1:
+                self._out.note(task.end())
+        finally:
+            self._tasks.remove(task)
+
+    def beat(self) -> None:
+        """Say what runs, if the last line is old."""
+        with self._speaking:
+            if self._clock() - self._spoken >= EVERY_S:
+                self._spoken = self._clock()
+                self._out.progress(self._line())
+
+    def _line(self) -> str:
+        tasks = [f"{task.title}: {task.state()}" for task in list(self._tasks)]
+        return "; ".join(tasks) or f"at work for {in_words(self._clock() - self._begun)}"
+
+    def _run(self) -> None:
+        with suppress(OSError):  # a log that cannot be written stops no work
+            while not self._stop.wait(POLL_S):
+                self.beat()
+
+
+def describe(metrics: dict[str, float]) -> str:
+    """Return metrics as people read them; `log_n` is what guessing scores, the line to get below."""
+    shown = [f"{name.replace('_', ' ')} {value:.4g}" for name, value in metrics.items() if name != "log_n"]
+    if "log_n" in metrics:
+        shown.append(f"guessing {metrics['log_n']:.4g}")
+    return "  ".join(shown)
+
+
+def plural(unit: str) -> str:
+    """Return several of a unit: `queries`, `steps`."""
+    return f"{unit[:-1]}ies" if unit.endswith("y") else f"{unit}s"
 
 
 class OutputReporter:

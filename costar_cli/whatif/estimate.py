@@ -13,9 +13,9 @@ from costar_cli.panel.compatible import require_compatible, same_data
 from costar_cli.reporting import NullReporter, Reporter
 from costar_cli.whatif.notes import Unseen, lacking, notes_on, trained_on_subject, unseen_in_plans, warnings_on
 from costar_cli.whatif.plan import PlanRequest, TreatmentPlan
-from costar_cli.whatif.problems import Problems, did_you_mean
 from costar_cli.whatif.report import ModelAnswer, SubjectHistory, WhatIfReport
 from costar_cli.whatif.truth import true_outcomes
+from costar_cli.whatif.untrusted import Problems, did_you_mean
 
 __all__ = ["estimate_outcomes"]
 

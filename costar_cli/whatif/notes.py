@@ -14,8 +14,7 @@ from costar_cli.panel.findings import shown
 from costar_cli.panel.support import UNCHECKED, Lack, Support, never_together
 from costar_cli.reporting import warnings_of
 from costar_cli.whatif.plan import TreatmentPlan
-from costar_cli.whatif.report import SubjectHistory, WhatIfReport
-from costar_cli.whatif.spread import ENSEMBLE_SPREAD
+from costar_cli.whatif.report import ENSEMBLE_SPREAD, SubjectHistory, WhatIfReport
 
 __all__ = [
     "Unseen",

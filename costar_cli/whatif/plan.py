@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from costar_cli.errors import UsageError
 from costar_cli.panel import TreatmentEncoding
 from costar_cli.panel.levels import are_doses, find_level, known_levels
-from costar_cli.whatif.problems import Problems, did_you_mean
-from costar_cli.whatif.strict_json import JsonObject, parse_json, read_bounded, shown
+from costar_cli.whatif.untrusted import JsonObject, Problems, did_you_mean, parse_json, read_bounded, shown
 
 __all__ = ["MAX_PLANS", "PlanRequest", "TreatmentPlan", "parse_plans", "read_plans"]
 

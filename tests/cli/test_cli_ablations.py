@@ -7,7 +7,7 @@ import pytest
 from cli_world import TINY_COHORT, Run
 
 from costar_cli.artifact import read_artifact
-from costar_cli.exit_codes import ExitCode
+from costar_cli.errors import ExitCode
 
 PLAIN = """
 [pretrain.encoder]

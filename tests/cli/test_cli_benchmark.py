@@ -18,7 +18,7 @@ from costar_cli.errors import TrainingError
 from costar_cli.methods import METHODS
 from costar_cli.methods.regression.ridge import RidgeMethod
 from costar_cli.train import loop
-from costar_cli.ui import styled
+from costar_cli.ui import tables as ui_tables
 from costar_cli.ui.output import Output
 
 Call = Callable[..., Run]
@@ -272,12 +272,12 @@ def test_models_that_all_lose_warn_once_per_cell_and_training_is_suggested(
 
 
 def test_tables_fit_a_terminal_of_100_columns(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
-    monkeypatch.setattr(styled, "_is_styled", lambda: True)
+    monkeypatch.setattr(ui_tables, "_is_styled", lambda: True)
     monkeypatch.setenv("COLUMNS", "100")
     headers = ["Method", *(f"τ={h}" for h in range(1, 7)), "Avg", "Gain", "Runs"]
-    cells = [styled.Cell("12.345", "0.123", mark) for mark in ("best", "second", "", "", "", "", "")]
+    cells = [ui_tables.Cell("12.345", "0.123", mark) for mark in ("best", "second", "", "", "", "", "")]
     row = ["Last value carried [forward]", *cells, "-105.4%", "25"]
-    styled.show_styled(Output(), "A title", headers, {"": [row], "published, different protocol": [row]})
+    ui_tables.show_styled(Output(), "A title", headers, {"": [row], "published, different protocol": [row]})
     lines = capsys.readouterr().out.splitlines()
     assert max(len(line.rstrip()) for line in lines) <= 100
     assert sum(line.count("12.345") for line in lines) == 14

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cli_world import Run
 
-from costar_cli.exit_codes import ExitCode
+from costar_cli.errors import ExitCode
 from costar_cli.panel import PanelSchema
 from costar_cli.panel.store import read_dataset, write_dataset
 

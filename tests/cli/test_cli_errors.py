@@ -15,8 +15,7 @@ from cli_world import TINY_COHORT, VERBS, Run, environment, run_process, start_p
 
 from costar_cli import app as application
 from costar_cli.artifact import read_artifact, write_artifact
-from costar_cli.errors import CostarError
-from costar_cli.exit_codes import ExitCode
+from costar_cli.errors import CostarError, ExitCode
 
 REQUIRED = {"whatif": ["--subject", "1", "--plan", "plan.json"], "inspect": ["x.h5"], "verify": ["x.h5"]}
 

@@ -66,7 +66,7 @@ def test_blocks_of_columns_hold_every_cell_under_its_header() -> None:
 
 STYLED = (
     "from costar_cli.ui.output import Output\n"
-    "from costar_cli.ui.styled import Cell, show_styled\n"
+    "from costar_cli.ui.tables import Cell, show_styled\n"
     "headers = ['method', *[f'tau={h}' for h in range(12)], 'average']\n"
     "row = ['COSTAR without relative encoding', *[Cell(f'{100 + h}.123', '0.456') for h in range(13)]]\n"
     "show_styled(Output('benchmark'), 'zero-shot', headers, {'': [row]})\n"

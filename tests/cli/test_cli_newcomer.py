@@ -11,7 +11,7 @@ import pytest
 from cli_world import REPOSITORY, Run
 
 from costar_cli.config.nearest import nearest
-from costar_cli.exit_codes import ExitCode
+from costar_cli.errors import ExitCode
 from costar_cli.methods import METHODS
 from costar_cli.panel.store import read_dataset, write_dataset
 

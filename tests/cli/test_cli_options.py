@@ -11,7 +11,7 @@ from cli_world import VERBS, Run, run_process
 
 from costar_cli.app import app
 from costar_cli.commands.examples import EXAMPLES
-from costar_cli.exit_codes import ExitCode
+from costar_cli.errors import ExitCode
 
 NEEDED = {"inspect": ["x.h5"], "verify": ["x.h5"], "benchmark": ["tumor"]}
 NEEDED |= {"ingest mimic": ["x"], "ingest m5": ["x"], "ingest table": ["x"]}

@@ -10,9 +10,8 @@ import pytest
 from cli_world import TINY_COHORT, environment
 from test_cli_output import run_in_terminal
 
-from costar_cli.ui.heartbeat import EVERY_S, POLL_S
 from costar_cli.ui.output import Output
-from costar_cli.ui.progress import OutputReporter
+from costar_cli.ui.progress import EVERY_S, POLL_S, OutputReporter
 
 
 class Clock:
@@ -74,7 +73,7 @@ def test_quiet_means_quiet(capsys: pytest.CaptureFixture[str]) -> None:
 
 def run_with_quick_heart(*words: object, cwd: Path) -> "subprocess.CompletedProcess[str]":
     code = (
-        "import costar_cli.ui.heartbeat as heart\nheart.EVERY_S = 0.2\nheart.POLL_S = 0.05\n"
+        "import costar_cli.ui.progress as heart\nheart.EVERY_S = 0.2\nheart.POLL_S = 0.05\n"
         f"from costar_cli.app import main\nraise SystemExit(main({[str(word) for word in words]!r}))"
     )
     command = [sys.executable, "-c", code]

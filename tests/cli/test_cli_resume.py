@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cli_world import TINY_COHORT, run_process, start_process
 
-from costar_cli.exit_codes import ExitCode
+from costar_cli.errors import ExitCode
 
 ENDED_BY_SIGNAL = {ExitCode.INTERRUPTED, 143, -signal.SIGINT, -signal.SIGTERM}
 

@@ -10,7 +10,7 @@ import pytest
 from cli_world import REPOSITORY, TINY_COHORT, Run, run_process
 
 from costar_cli.artifact import read_header
-from costar_cli.exit_codes import ExitCode
+from costar_cli.errors import ExitCode
 from costar_cli.panel.store import read_dataset
 
 Call = Callable[..., Run]

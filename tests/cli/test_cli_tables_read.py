@@ -14,7 +14,7 @@ from costar_cli.config.choices import CLOSED_FORM
 from costar_cli.methods import METHODS
 from costar_cli.panel import store
 from costar_cli.panel.store import read_dataset
-from costar_cli.ui import styled
+from costar_cli.ui import tables as ui_tables
 from costar_cli.ui.output import Output
 from tests.evaluate.benchmark_worlds import constant_errors, report, score, tables
 
@@ -26,11 +26,11 @@ HEADERS = ["Method", *(f"τ={h}" for h in range(1, 7)), "Avg", "Gain", "Runs"]
 def table_lines(
     width: int, number: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> list[str]:
-    monkeypatch.setattr(styled, "_is_styled", lambda: True)
+    monkeypatch.setattr(ui_tables, "_is_styled", lambda: True)
     monkeypatch.setenv("COLUMNS", str(width))
-    cells = [styled.Cell(number, "0.123", mark) for mark in ("best", "second", "", "", "", "", "")]
+    cells = [ui_tables.Cell(number, "0.123", mark) for mark in ("best", "second", "", "", "", "", "")]
     row = ["Last value carried forward", *cells, "-105.4%", "25"]
-    styled.show_styled(Output(), "A title", HEADERS, {"": [row], "published, different protocol": [row]})
+    ui_tables.show_styled(Output(), "A title", HEADERS, {"": [row], "published, different protocol": [row]})
     return [line.rstrip() for line in capsys.readouterr().out.splitlines()]
 
 

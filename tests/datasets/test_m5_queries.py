@@ -12,7 +12,7 @@ from costar_cli.datasets.retail.m5 import simulate_m5
 from costar_cli.datasets.retail.queries import counterfactual_queries
 from costar_cli.datasets.retail.truth import WorldSeed, m5_truth
 from costar_cli.errors import DataError, UsageError
-from costar_cli.evaluate.query_sets import serving_sets, truth_of
+from costar_cli.evaluate.score import serving_sets, truth_of
 from costar_cli.panel import Dataset, Location, Queries
 from costar_cli.panel.store import read_dataset, write_dataset
 from costar_cli.reporting import NullReporter

@@ -6,7 +6,7 @@ import pytest
 from costar_cli.datasets.icu import IcuTable
 from costar_cli.datasets.icu.factual import MIMIC_FACTUAL_SCHEMA, factual_dataset
 from costar_cli.errors import DataError
-from costar_cli.evaluate.query_sets import serving_sets
+from costar_cli.evaluate.score import serving_sets
 from costar_cli.panel import Dataset, Part
 from costar_cli.panel.findings import not_finite, panel_problems, query_problems
 from costar_cli.reporting import NullReporter

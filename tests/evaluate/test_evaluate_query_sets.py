@@ -1,7 +1,7 @@
 import evaluate_worlds as worlds
 import numpy as np
 
-from costar_cli.evaluate.query_sets import serving_sets, truth_of
+from costar_cli.evaluate.score import serving_sets, truth_of
 from costar_cli.panel import Queries
 
 

@@ -19,8 +19,8 @@ from costar_cli.evaluate.report import PerStep
 from costar_cli.figures import embedding, learning, rmse, trajectories
 from costar_cli.figures.embedding import plot_representations
 from costar_cli.figures.learning import LearningCurve, plot_learning
-from costar_cli.figures.palette import label_text, spread_apart
 from costar_cli.figures.rmse import plot_rmse
+from costar_cli.figures.style import label_text, spread_apart
 from costar_cli.figures.trajectories import plot_trajectories
 from tests.evaluate.benchmark_worlds import SETUPS, constant_errors, noisy_errors, report, score, tables
 from tests.evaluate.figure_checks import Drawn, assert_readable, texts, widths_in

@@ -13,7 +13,7 @@ from whatif_worlds import ICU, RETAIL, TUMOR
 from costar_cli.errors import CostarError, StorageError, UsageError
 from costar_cli.panel import TreatmentEncoding
 from costar_cli.whatif import PlanRequest, parse_plans, read_plans
-from costar_cli.whatif.strict_json import MAX_BYTES
+from costar_cli.whatif.untrusted import MAX_BYTES
 
 HORIZON = 6
 ENCODING = TUMOR.treatments

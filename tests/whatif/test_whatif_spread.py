@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from costar_cli.whatif.spread import interval_kind, interval_method, spread
+from costar_cli.whatif.report import interval_kind, interval_method, spread
 
 MEMBERS = arrays(
     np.float64, st.tuples(st.integers(2, 40), st.integers(1, 3)), elements=st.floats(-1e6, 1e6, allow_subnormal=False)

@@ -11,8 +11,7 @@ from costar_cli.benchmark.plots.layout import in_lines, title_of
 from costar_cli.benchmark.report import BenchmarkReport
 from costar_cli.benchmark.statistics import Comparison
 from costar_cli.benchmark.tables import ResultTable
-from costar_cli.figures.palette import label_text
-from costar_cli.figures.style import BLACK, BLUE, GREY, VERMILION, caption, figure, save, typeset
+from costar_cli.figures.style import BLACK, BLUE, GREY, VERMILION, caption, figure, label_text, save, typeset
 
 __all__ = ["plot_differences"]
 

@@ -15,8 +15,20 @@ from costar_cli.benchmark.report import BenchmarkReport
 from costar_cli.benchmark.tables import ResultRow, ResultTable
 from costar_cli.config.time_step import steps_axis
 from costar_cli.evaluate.report import BUDGET_SIGN, PerStep, with_budget_sign
-from costar_cli.figures.palette import CUT, label_text, mark_cut, spread_apart
-from costar_cli.figures.style import BLACK, BLUE, COLOURS, GREY, caption, figure, save, typeset
+from costar_cli.figures.style import (
+    BLACK,
+    BLUE,
+    COLOURS,
+    CUT,
+    GREY,
+    caption,
+    figure,
+    label_text,
+    mark_cut,
+    save,
+    spread_apart,
+    typeset,
+)
 
 __all__ = ["plot_horizons"]
 

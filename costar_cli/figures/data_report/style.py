@@ -9,8 +9,8 @@ from typing import Any, Final
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from costar_cli.figures.palette import OKABE_ITO
-from costar_cli.figures.palette import label_text as shown_text
+from costar_cli.figures.style import OKABE_ITO
+from costar_cli.figures.style import label_text as shown_text
 
 __all__ = ["DOMAIN_COLOURS", "GREY", "LEVEL_COLOURS", "as_svg", "drawing", "label_text"]
 
