@@ -10,13 +10,14 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from costar_cli.errors import DataError
-from costar_cli.figures.style import COLOURS, GREY, LIGHT_GREY, figure, label_lines, label_text, save
+from costar_cli.figures.style import COLOURS, GREY, LIGHT_GREY, figure, label_lines, label_text, legend_columns, save
 
 __all__ = ["embed", "plot_representations"]
 
 _MOST_POINTS = 1500
 _FEWEST_POINTS = 10
 _WIDTH_IN = 8.2
+_MOST_COLUMNS = 4
 _LONGEST_LABEL = 40
 _TITLE_LETTERS = 96
 _LONGEST_BAR = 30  # letters beside the colour bar
@@ -46,7 +47,7 @@ def plot_representations(
     rows = _thin(len(z_MD), seed)
     map_M2 = embed(z_MD[rows], seed=seed)
     groups = _groups(np.asarray(treatment_M)[rows])
-    columns = _legend_columns([label for label, _, _ in groups])
+    columns = min(_MOST_COLUMNS, legend_columns([label for label, _, _ in groups], _WIDTH_IN))
     above_in = 0.3 if title else 0.0
     with figure(_WIDTH_IN, 4.0 + above_in + 0.19 * -(-len(groups) // columns)) as drawn:
         if title:
@@ -108,15 +109,10 @@ def _groups(treatment_M: NDArray[np.str_]) -> list[tuple[str, str, NDArray[np.bo
     ]
 
 
-def _legend_columns(labels: Sequence[str]) -> int:
-    """Return how many columns of the longest label fit below the maps."""
-    return max(1, min(4, int(_WIDTH_IN / (0.45 + 0.075 * max(map(len, labels))))))
-
-
 def _by_treatment(ax: Axes, map_M2: NDArray[np.float64], groups: Sequence[tuple[str, str, NDArray[np.bool_]]]) -> None:
     for label, colour, member in groups:
         ax.scatter(map_M2[member, 0], map_M2[member, 1], s=9, color=colour, alpha=0.75, lw=0, label=label)
-    ax.set_title("Next treatment", loc="left")
+    ax.set_title("Next treatment")
 
 
 def _by_outcome(
@@ -139,4 +135,4 @@ def _by_outcome(
     bar = drawn.colorbar(points, ax=ax, spacing="uniform", ticks=edges, shrink=0.85, format="%.3g")
     bar.set_label(f"{label_lines(label, _LONGEST_BAR, most=1)}, by decile")
     bar.outline.set_visible(False)
-    ax.set_title("Outcome", loc="left")
+    ax.set_title("Outcome")

@@ -109,7 +109,7 @@ def _draw(ax: Axes, curve: LearningCurve) -> None:
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     members = len(curve.train_loss)
     title = label_lines(curve.title, _TITLE_LETTERS)
-    ax.set_title(f"{title}\n{members} member{'s' if members > 1 else ''}", loc="left")
+    ax.set_title(f"{title}\n{members} member{'s' if members > 1 else ''}")
     ax.set_xlabel("Epoch")
     ax.set_ylabel(curve.loss)
     _scale(ax, curve)

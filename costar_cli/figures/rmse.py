@@ -43,7 +43,7 @@ def plot_rmse(report: EvaluationReport, path: Path) -> Path:
             crowded = sum(row.lower is not None for row in rows) > _MOST_SHADED
             for row in rows:
                 _draw(ax, row, styles.get(row.label, {"color": BLACK}), crowded=crowded)
-            ax.set_title(title, loc="left")
+            ax.set_title(title)
             ax.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
             ax.set_xlabel(f"Horizon τ ({label_lines(steps_axis(report.step), 24, most=1)})")
             ax.set_ylim(bottom=0)

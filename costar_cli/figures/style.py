@@ -1,39 +1,46 @@
 """How every figure looks: colours that all readers can tell apart, text shown as it is, few lines; how it is saved."""
 
+import io
 import textwrap
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Literal
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.artist import Artist
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from costar_cli.artifact import write_bytes
 from costar_cli.errors import StorageError
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 __all__ = [
     "BLACK",
     "BLUE",
     "COLOURS",
     "CUT",
+    "DOMAIN_COLOURS",
     "GREY",
+    "LEGEND_POINTS",
     "LIGHT_GREY",
     "OKABE_ITO",
     "ORANGE",
     "VERMILION",
+    "as_svg",
     "caption",
     "figure",
+    "frame_limits",
     "label_lines",
     "label_text",
     "legend_below",
+    "legend_columns",
     "mark_cut",
+    "plan_style",
+    "rendered",
     "save",
     "shortened",
     "spread_apart",
@@ -58,11 +65,17 @@ BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = (
 OLIVE = "#7A6F00"  # the palette's yellow is too faint on white for lines
 COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, OLIVE)
 GREY, LIGHT_GREY, BLACK = "#767676", "#c4c4c4", "#1a1a1a"
-_CAPTION_POINTS = _LEGEND_POINTS = 8.5
+DOMAIN_COLOURS: Final = {"source": BLUE, "target": VERMILION}
+PLAN_COLOURS: Final = COLOURS[:-1]
+PLAN_MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")  # one more than colours, so that pairs repeat late
+LONGEST: Final = 90  # letters of a label that has no narrower place
+FONT: Final = "DejaVu Sans"
+CAPTION_POINTS = LEGEND_POINTS = 8.5
 STYLE: Any = {  # matplotlib types the keys as a literal union that grows with its versions
     "font.size": 9,
-    "font.family": "DejaVu Sans",
+    "font.family": FONT,
     "axes.titlesize": 9.5,
+    "axes.titlelocation": "left",
     "axes.labelsize": 9,
     "axes.edgecolor": "#555555",
     "axes.linewidth": 0.7,
@@ -78,13 +91,13 @@ STYLE: Any = {  # matplotlib types the keys as a literal union that grows with i
     "xtick.labelcolor": BLACK,
     "ytick.labelcolor": BLACK,
     "legend.frameon": False,
-    "legend.fontsize": _LEGEND_POINTS,
+    "legend.fontsize": LEGEND_POINTS,
     "lines.linewidth": 1.6,
     "lines.markersize": 4.5,
 }
 
 
-def label_text(text: str, longest: int) -> str:
+def label_text(text: str, longest: int = LONGEST) -> str:
     """Return user text that matplotlib shows as it is: short, no mathematics, no hidden legend entry."""
     printable = "".join(letter if letter.isprintable() else " " for letter in shortened(text, longest))
     plain = printable.replace("$", r"\$")
@@ -99,7 +112,28 @@ def shortened(text: str, longest: int) -> str:
     return f"{text[: longest - 3 - tail]}...{text[len(text) - tail :]}"
 
 
-def mark_cut(ax: "Axes", x: NDArray[Any], values: NDArray[np.floating], colour: str) -> bool:
+def frame_limits(
+    lines: Sequence[NDArray[np.floating]], beside: Sequence[NDArray[np.floating]], *, room_of_flat: float
+) -> tuple[float, float]:
+    """Return the range of an axis: that of its lines, and of what stands beside them as much as leaves them a third.
+
+    What is wider is cut at the frame, where `mark_cut` marks it: it would flatten the lines.
+    """
+    low, high = _range(lines) or (0.0, 1.0)
+    widest = _range(beside) or (low, high)
+    room = (high - low) or room_of_flat
+    low, high = max(min(low, widest[0]), low - room), min(max(high, widest[1]), high + room)
+    margin = 0.05 * (high - low) or 0.5
+    return low - margin, high + margin
+
+
+def _range(parts: Sequence[NDArray[np.floating]]) -> tuple[float, float] | None:
+    values = np.concatenate([np.ravel(part) for part in parts]) if parts else np.zeros(0)
+    values = values[np.isfinite(values)]
+    return (float(values.min()), float(values.max())) if len(values) else None
+
+
+def mark_cut(ax: Axes, x: NDArray[Any], values: NDArray[np.floating], colour: str) -> bool:
     """Mark with a triangle on the frame where a series lies above or below it; return whether it does anywhere.
 
     The limits of the axes must be final.
@@ -154,27 +188,63 @@ def save(drawn: Figure, path: Path) -> Path:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Glyph .* missing from")  # names may be in any script
-            drawn.savefig(path, dpi=150, format="png", facecolor="white")
     except OSError as error:
         raise StorageError(f"cannot write the figure: {error.strerror or error}", where=str(path)) from error
+    write_bytes(path, rendered(drawn, "png"))
     return path
+
+
+def rendered(drawn: Figure, kind: Literal["png", "svg", "pdf"]) -> bytes:
+    """Return a figure as a file of a kind; the same figure gives the same bytes."""
+    stamps: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    image = io.BytesIO()
+    with mpl.rc_context({"svg.hashsalt": "costar"}), _any_script():
+        drawn.savefig(image, format=kind, dpi=150, facecolor="white", metadata=stamps[kind])
+    return image.getvalue()
+
+
+def as_svg(drawn: Figure, name: str) -> str:
+    """Return a figure as an SVG element for a page; `name` keeps its ids its own."""
+    image = io.StringIO()
+    with mpl.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}), _any_script():
+        drawn.savefig(image, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+    text = image.getvalue()
+    text = text[text.index("<svg") :].replace(f"'{FONT}'", f"'{FONT}', Verdana, sans-serif")
+    text = text.replace('id="', f'id="{name}-')
+    return text.replace("url(#", f"url(#{name}-").replace('xlink:href="#', f'xlink:href="#{name}-')
+
+
+@contextmanager
+def _any_script() -> Iterator[None]:
+    """Let names be in a script for which the font has no letters."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        yield
+
+
+def plan_style(index: int) -> tuple[str, str]:
+    """Return colour and marker of a plan; distinct for the first 42."""
+    return PLAN_COLOURS[index % len(PLAN_COLOURS)], PLAN_MARKERS[index % len(PLAN_MARKERS)]
 
 
 def caption(drawn: Figure, *sentences: str) -> None:
     """Write below a figure, each sentence on a line of its own, or on several where the figure is narrow."""
-    letters = max(20, int(drawn.get_figwidth() / (_CAPTION_POINTS * 0.6 / 72)))
+    letters = max(20, int(drawn.get_figwidth() / (CAPTION_POINTS * 0.6 / 72)))
     lines = [line for sentence in sentences for line in textwrap.wrap(sentence, letters, break_long_words=False)]
-    drawn.supxlabel("\n".join(lines), fontsize=_CAPTION_POINTS)
+    drawn.supxlabel("\n".join(lines), fontsize=CAPTION_POINTS)
 
 
 def legend_below(drawn: Figure, handles: Sequence[Artist]) -> None:
     """Put a legend below a figure, in as many columns as fit."""
-    longest = max(max(map(len, str(handle.get_label()).split("\n"))) for handle in handles)
-    entry_in = 0.55 + longest * _LEGEND_POINTS * 0.56 / 72  # a handle, then letters about 0.56 points wide per point
-    columns = max(1, min(len(handles), int(drawn.get_figwidth() / entry_in)))
+    columns = legend_columns([str(handle.get_label()) for handle in handles], drawn.get_figwidth())
     drawn.legend(handles=list(handles), loc="outside lower center", ncols=columns)
+
+
+def legend_columns(labels: Sequence[str], width_in: float) -> int:
+    """Return how many columns of the longest label fit into a width."""
+    longest = max(len(line) for label in labels for line in label.split("\n"))
+    entry_in = 0.55 + longest * LEGEND_POINTS * 0.56 / 72  # a handle, then letters about 0.56 points wide per point
+    return max(1, min(len(labels), int(width_in / entry_in)))
 
 
 def label_lines(text: str, width: int, *, most: int = 2) -> str:

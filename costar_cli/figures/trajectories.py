@@ -8,11 +8,21 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import NDArray
 
 from costar_cli.config.time_step import step_axis
 from costar_cli.evaluate.examples import HISTORY_STEPS, Example, PlanForecast
-from costar_cli.figures.style import BLACK, BLUE, CUT, GREY, figure, label_lines, legend_below, mark_cut, save
+from costar_cli.figures.style import (
+    BLACK,
+    BLUE,
+    CUT,
+    GREY,
+    figure,
+    frame_limits,
+    label_lines,
+    legend_below,
+    mark_cut,
+    save,
+)
 
 __all__ = ["plot_trajectories"]
 
@@ -38,7 +48,7 @@ def plot_trajectories(examples: Sequence[Example], path: Path) -> Path:
             axes[0].set_ylim(*_limits(example))
             for ax, plan, name in zip(axes, example.plans, names, strict=False):
                 cut |= _draw(ax, example, plan)
-                ax.set_title(name, loc="left", fontsize=8)
+                ax.set_title(name, fontsize=8)
             what = label_lines(_with_unit(example.outcome, example.unit), _SIDE_LETTERS)
             axes[0].set_ylabel(f"{label_lines(example.subject, _SIDE_LETTERS)}\n{what}", fontsize=8)
         for ax in grid[-1]:
@@ -48,20 +58,10 @@ def plot_trajectories(examples: Sequence[Example], path: Path) -> Path:
 
 
 def _limits(example: Example) -> tuple[float, float]:
-    """Return the range of a row: what follows under all plans, and of the history what leaves that a third of it."""
-    ahead = [example.history[-1:], *(plan.predicted_RH.ravel() for plan in example.plans)]
+    """Return the range of a row: what follows under all plans, and as much of the history as leaves that its room."""
+    ahead = [example.history[-1:], *(plan.predicted_RH for plan in example.plans)]
     ahead += [plan.truth_H for plan in example.plans if plan.truth_H is not None]
-    low, high = _range(np.concatenate(ahead))
-    room = (high - low) or np.inf
-    before = _range(example.history[-HISTORY_STEPS:])
-    low, high = max(min(low, before[0]), low - room), min(max(high, before[1]), high + room)
-    margin = 0.05 * (high - low) or 0.5
-    return low - margin, high + margin
-
-
-def _range(values: NDArray[np.floating]) -> tuple[float, float]:
-    known = values[np.isfinite(values)]
-    return (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
+    return frame_limits(ahead, [example.history[-HISTORY_STEPS:]], room_of_flat=np.inf)
 
 
 def _legend(plans: Sequence[PlanForecast], *, cut: bool) -> list[Line2D | Patch]:

@@ -1,13 +1,11 @@
 """Draw a what-if report: history, estimates with their spread, truth, and which treatment is given when."""
 
-import io
 import textwrap
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final, Literal
 
 import numpy as np
-from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -17,16 +15,26 @@ from numpy.typing import NDArray
 
 from costar_cli.artifact import write_bytes
 from costar_cli.errors import UsageError
-from costar_cli.figures.style import CUT, mark_cut
-from costar_cli.figures.whatif_style import HISTORY_COLOUR, label_text, plan_style
+from costar_cli.figures.style import (
+    BLACK,
+    CUT,
+    GREY,
+    LEGEND_POINTS,
+    figure,
+    frame_limits,
+    label_text,
+    legend_columns,
+    mark_cut,
+    plan_style,
+    rendered,
+)
 from costar_cli.figures.whatif_treatments import TreatmentStrip, treatment_strips
 from costar_cli.whatif.report import ModelAnswer, WhatIfReport
 
 __all__ = ["FORMATS", "plot_whatif"]
 
-FORMATS = ("png", "svg", "pdf")
+FORMATS: Final[tuple[Literal["png", "svg", "pdf"], ...]] = ("png", "svg", "pdf")
 PANEL_WIDTH_INCH, PANEL_HEIGHT_INCH, ROW_HEIGHT_INCH = 7.2, 2.9, 0.2
-LEGEND_FONT_POINTS = 9
 LONGEST_NAME = 32
 TITLE_CHARACTERS_PER_INCH = 10
 NARROW_PANEL_WIDTH_INCH = 4.2  # where models stand side by side
@@ -45,15 +53,10 @@ def plot_whatif(report: WhatIfReport, path: Path) -> None:
         UsageError: the file name ends in something other than .png, .svg or .pdf.
         StorageError: the file cannot be written.
     """
-    kind = path.suffix.lower().removeprefix(".")
-    if kind not in FORMATS:
+    kind = next((kind for kind in FORMATS if path.suffix.lower() == f".{kind}"), None)
+    if kind is None:
         raise UsageError(f"cannot draw `{path.name}`", where="--plot", fix="end the name in .png, .svg or .pdf")
-    image = io.BytesIO()
-    with warnings.catch_warnings(), rc_context({"svg.hashsalt": "costar"}):
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")  # a plan may be named in any script
-        stamp = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]  # same report, same bytes
-        _figure(report).savefig(image, format=kind, dpi=150, metadata=stamp)
-    write_bytes(path, image.getvalue())
+    write_bytes(path, rendered(_figure(report), kind))
 
 
 def _figure(report: WhatIfReport) -> Figure:
@@ -66,23 +69,25 @@ def _figure(report: WhatIfReport) -> Figure:
     width = PANEL_WIDTH_INCH if columns == 1 else columns * NARROW_PANEL_WIDTH_INCH + 0.6
     limits = [_limits(report, first, k) for k in range(len(report.schema.outcomes))]
     handles = _legend(report, limits)
-    in_legend = _legend_columns([str(handle.get_label()) for handle in handles], width)
+    in_legend = legend_columns([str(handle.get_label()) for handle in handles], width)
     doubts = _warning_lines(report, width)
     below = 0.4 + 0.19 * (-(-len(handles) // in_legend) + len(doubts))
-    figure = Figure(figsize=(width, (sum(heights) + 0.9) * len(lines) + below), layout="constrained")
-    for place, models in zip(figure.subfigures(len(lines), 1, squeeze=False)[:, 0], lines, strict=True):
-        grid = place.subplots(len(heights), columns, sharex=True, sharey="row", squeeze=False, height_ratios=heights)
-        for column, model in enumerate(models):
-            _draw_model(grid[:, column], report, model, strips, limits, first=column == 0)
-        for axes in grid[:, len(models) :].ravel():
-            axes.set_visible(False)
-    if columns > 1:
-        figure.suptitle("\n".join(_wrapped(_about_subject(report), width)), x=0.01, ha="left", fontsize=10)
-    figure.legend(
-        handles=handles, loc="outside lower center", ncols=in_legend, frameon=False, fontsize=LEGEND_FONT_POINTS,
-        title="\n".join(doubts) or None, title_fontsize=LEGEND_FONT_POINTS,
-    )  # fmt: skip
-    return figure
+    with figure(width, (sum(heights) + 0.9) * len(lines) + below) as drawn:
+        for place, models in zip(drawn.subfigures(len(lines), 1, squeeze=False)[:, 0], lines, strict=True):
+            grid = place.subplots(
+                len(heights), columns, sharex=True, sharey="row", squeeze=False, height_ratios=heights
+            )
+            for column, model in enumerate(models):
+                _draw_model(grid[:, column], report, model, strips, limits, first=column == 0)
+            for axes in grid[:, len(models) :].ravel():
+                axes.set_visible(False)
+        if columns > 1:
+            drawn.suptitle("\n".join(_wrapped(_about_subject(report), width)), x=0.01, ha="left", fontsize=10)
+        drawn.legend(
+            handles=handles, loc="outside lower center", ncols=in_legend,
+            title="\n".join(doubts) or None, title_fontsize=LEGEND_POINTS,
+        )  # fmt: skip
+    return drawn
 
 
 def _warning_lines(report: WhatIfReport, width_inch: float) -> list[str]:
@@ -105,11 +110,6 @@ def _warning_lines(report: WhatIfReport, width_inch: float) -> list[str]:
     return [*lines, *([f"and {left} more warnings"] if left else [])]
 
 
-def _legend_columns(labels: Sequence[str], width_inch: float) -> int:
-    letters_inch = max(map(len, labels)) * LEGEND_FONT_POINTS * 0.6 / 72  # letters are about 0.6 points wide per point
-    return max(1, min(len(labels), int(width_inch / (0.6 + letters_inch))))
-
-
 def _first_shown(report: WhatIfReport) -> int:
     """Return the first step to draw: enough history for context, not so much that the plans become a sliver."""
     horizon = max(len(plan) for plan in report.plans)
@@ -118,25 +118,12 @@ def _first_shown(report: WhatIfReport) -> int:
 
 
 def _limits(report: WhatIfReport, first: int, outcome: int) -> tuple[float, float]:
-    """Return the range of an outcome's lines, for the same scale in every panel, with room for the spread.
-
-    A spread that is much wider than the lines are apart is cut at the frame, and marked there: it would flatten all.
-    """
+    """Return the range of an outcome's lines, for the same scale in every panel, with room for the spread."""
     bands = [report.spread_of(model, i) for model in report.models for i in range(len(report.plans))]
     lines = [report.history.outcomes[first:], *report.observed, *(report.truth or ())]
-    low, high = _range([*lines, *(band.estimate for band in bands)], outcome)
+    lines += [band.estimate for band in bands]
     spreads = [values for band in bands for values in (band.lower, band.upper) if values is not None]
-    widest = _range(spreads, outcome) if spreads else (low, high)
-    room = (high - low) or 1.0
-    low, high = max(min(low, widest[0]), low - room), min(max(high, widest[1]), high + room)
-    margin = 0.05 * (high - low) or 0.5
-    return low - margin, high + margin
-
-
-def _range(parts: Sequence[NDArray[np.float64]], outcome: int) -> tuple[float, float]:
-    values = np.concatenate([part[:, outcome] for part in parts])
-    values = values[np.isfinite(values)]
-    return (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
+    return frame_limits([x[:, outcome] for x in lines], [x[:, outcome] for x in spreads], room_of_flat=1.0)
 
 
 def _draw_model(
@@ -162,8 +149,8 @@ def _draw_model(
 def _draw_outcome(axes: Axes, report: WhatIfReport, model: ModelAnswer, outcome: int) -> None:
     origin, first = report.history.origin, _first_shown(report)
     known = report.history.outcomes[:, outcome]
-    axes.plot(range(first, origin + 1), known[first:], color=HISTORY_COLOUR, marker=".", markersize=4, zorder=3)
-    axes.axvline(origin, color="0.6", linewidth=0.8, linestyle=":")
+    axes.plot(range(first, origin + 1), known[first:], color=BLACK, marker=".", markersize=4, zorder=3)
+    axes.axvline(origin, color=GREY, linewidth=0.8, linestyle=":")
     start = float(known[origin])
     for i, plan in enumerate(report.plans):
         colour, marker = plan_style(i)
@@ -186,8 +173,6 @@ def _draw_outcome(axes: Axes, report: WhatIfReport, model: ModelAnswer, outcome:
             axes.plot(times, truth, color=colour, linestyle=TRUTH_DASHES, linewidth=1.2)
         observed = report.observed[i][:, outcome]
         axes.plot(times[1:], observed, color=colour, marker="o", markersize=8, markerfacecolor="none", linestyle="none")
-    axes.grid(visible=True, axis="y", color="0.92")
-    axes.spines[["top", "right"]].set_visible(False)
 
 
 def _joined(start: float, values_H: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -227,7 +212,7 @@ def _label(
     width = NARROW_PANEL_WIDTH_INCH
     if len(report.models) == 1:
         title, width = f"{title}: {_about_subject(report)}", PANEL_WIDTH_INCH
-    column[0].set_title("\n".join(_wrapped(title, width)), fontsize=10, loc="left")
+    column[0].set_title("\n".join(_wrapped(title, width)), fontsize=10)
     unit = report.schema.step
     column[-1].set_xlabel("step" if unit == "step" else f"step [{label_text(unit)}]")
     column[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -248,10 +233,10 @@ def _is_cut(report: WhatIfReport, limits: Sequence[tuple[float, float]]) -> bool
 
 
 def _legend(report: WhatIfReport, limits: Sequence[tuple[float, float]]) -> list[Line2D | Patch]:
-    handles: list[Line2D | Patch] = [Line2D([], [], color=HISTORY_COLOUR, marker=".", label="observed")]
+    handles: list[Line2D | Patch] = [Line2D([], [], color=BLACK, marker=".", label="observed")]
     if not all(np.isnan(observed).all() for observed in report.observed):
         handles.append(
-            Line2D([], [], color=HISTORY_COLOUR, marker="o", markerfacecolor="none", linestyle="none",
+            Line2D([], [], color=BLACK, marker="o", markerfacecolor="none", linestyle="none",
                    label="observed, same plan")
         )  # fmt: skip
     for i, plan in enumerate(report.plans):
@@ -260,11 +245,11 @@ def _legend(report: WhatIfReport, limits: Sequence[tuple[float, float]]) -> list
             Line2D([], [], color=colour, marker=marker, markersize=4, label=label_text(plan.name, LONGEST_NAME))
         )
     if report.truth is not None:
-        handles.append(Line2D([], [], color="0.4", linestyle=TRUTH_DASHES, linewidth=1.2, label="simulator's truth"))
+        handles.append(Line2D([], [], color=GREY, linestyle=TRUTH_DASHES, linewidth=1.2, label="simulator's truth"))
     if any(model.members > 1 for model in report.models):
         where = "" if _has_bands(report) else " at the last step"
         text = f"{100 * report.level:g} % ensemble spread{where}"
-        handles.append(Patch(color="0.4", alpha=2 * BAND_ALPHA, linewidth=0, label=text))
+        handles.append(Patch(color=GREY, alpha=2 * BAND_ALPHA, linewidth=0, label=text))
     if _is_cut(report, limits):
-        handles.append(Line2D([], [], color="0.4", marker="^", markersize=4.5, linestyle="none", label=f"spread {CUT}"))
+        handles.append(Line2D([], [], color=GREY, marker="^", markersize=4.5, linestyle="none", label=f"spread {CUT}"))
     return handles

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from costar_cli.figures.whatif_style import HISTORY_COLOUR, label_text, plan_style
+from costar_cli.figures.style import BLACK, label_text, plan_style
 from costar_cli.whatif.report import WhatIfReport
 
 __all__ = ["TreatmentStrip", "treatment_strips"]
@@ -47,7 +47,7 @@ class TreatmentStrip:
 
     def draw(self, axes: Axes) -> None:
         """Draw markers where a treatment is given (binary), or a line of levels over time."""
-        axes.spines[["top", "right", "left"]].set_visible(False)
+        axes.spines["left"].set_visible(False)
         axes.tick_params(axis="y", length=0)
         if self.levels:
             self._draw_levels(axes)
@@ -55,6 +55,7 @@ class TreatmentStrip:
             self._draw_given(axes)
 
     def _draw_given(self, axes: Axes) -> None:
+        axes.grid(visible=False)
         plans = max(len(self.series) - 1, 1)
         centres = []
         for j, column in enumerate(self.columns):
@@ -80,7 +81,6 @@ class TreatmentStrip:
                       marker=line.marker, color=line.colour, markersize=4)  # fmt: skip
         axes.set_yticks(range(len(row)), [label_text(self.levels[level], LONGEST_LABEL) for level in row])
         axes.set_ylim(-0.6, len(row) - 0.4)
-        axes.grid(visible=True, axis="y", color="0.94")
         axes.set_ylabel(label_text(self.names[0], LONGEST_LABEL))
 
 
@@ -89,7 +89,7 @@ def treatment_strips(report: WhatIfReport, first: int) -> list[TreatmentStrip]:
     encoding, history = report.schema.treatments, report.history
     styles = [plan_style(i) for i in range(len(report.plans))]
     series = (
-        _Series(history.treatments[first:], first, HISTORY_COLOUR, "|"),
+        _Series(history.treatments[first:], first, BLACK, "|"),
         *(_Series(plan.values, history.origin, *style) for plan, style in zip(report.plans, styles, strict=True)),
     )
     binary = tuple(j for j, levels in enumerate(encoding.levels) if len(levels) == 2)

@@ -7,8 +7,8 @@ import pytest
 from whatif_worlds import SCHEMAS, TUMOR, LinearModel, make_dataset
 
 from costar_cli.errors import StorageError, UsageError
+from costar_cli.figures.style import label_text, plan_style
 from costar_cli.figures.whatif import plot_whatif
-from costar_cli.figures.whatif_style import label_text, plan_style
 from costar_cli.whatif import estimate_outcomes, parse_plans, truth
 
 PNG = b"\x89PNG\r\n\x1a\n"

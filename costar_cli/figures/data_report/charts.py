@@ -8,7 +8,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from costar_cli.figures.data_report.style import DOMAIN_COLOURS, GREY, LEVEL_COLOURS, drawing, label_text
+from costar_cli.figures.style import (
+    BLACK,
+    COLOURS,
+    DOMAIN_COLOURS,
+    GREY,
+    figure,
+    label_text,
+)
 from costar_cli.panel.report import DataReport, LevelUse, OutcomeSummary
 
 __all__ = ["draw_lengths", "draw_missing", "draw_outcomes", "draw_shifts", "draw_treatments"]
@@ -20,23 +27,25 @@ MOST_TREATMENTS: Final = 8
 MOST_LEVELS: Final = 7
 MOST_OUTCOMES: Final = 6
 MOST_BINS: Final = 60
+LONGEST: Final = 44  # letters of a variable's name
+# not those of the domains
+LEVEL_COLOURS: Final = (*(colour for colour in COLOURS if colour not in DOMAIN_COLOURS.values()), BLACK, GREY)
 
 
 def draw_lengths(report: DataReport) -> Figure:
     """Draw how many subjects have each number of steps, by domain."""
-    with drawing(WIDTH_IN, 2.3) as figure:
-        axes = figure.subplots(1, len(report.lengths), squeeze=False)[0]
+    with figure(WIDTH_IN, 2.3) as drawn:
+        axes = drawn.subplots(1, len(report.lengths), squeeze=False)[0]
         for panel, (domain, counts) in zip(axes, report.lengths.items(), strict=True):
             length, subjects = _binned(counts)
             panel.bar(length, subjects, width=0.9 * (length[1] - length[0] if len(length) > 1 else 1),
                       color=DOMAIN_COLOURS[domain])  # fmt: skip
             panel.set_title(f"{domain}: {sum(counts):,} subjects")
-            panel.set_xlabel(f"observed steps [{label_text(report.step)}]")
-            panel.grid(visible=False, axis="x")
+            panel.set_xlabel(f"observed steps [{_named(report.step)}]")
             panel.xaxis.set_major_locator(MaxNLocator(integer=True))
             panel.yaxis.set_major_locator(MaxNLocator(integer=True))
         axes[0].set_ylabel("subjects")
-    return figure
+    return drawn
 
 
 def _binned(counts: Sequence[int]) -> tuple[list[float], list[int]]:
@@ -51,25 +60,26 @@ def _binned(counts: Sequence[int]) -> tuple[list[float], list[int]]:
 def draw_missing(report: DataReport) -> Figure:
     """Draw the share of missing values of each variable that had any."""
     shown = report.missing[:MOST_VARIABLES]
-    with drawing(WIDTH_IN, 0.8 + ROW_IN * len(shown)) as figure:
-        axes = figure.subplots()
+    with figure(WIDTH_IN, 0.8 + ROW_IN * len(shown)) as drawn:
+        axes = drawn.subplots()
         place = np.arange(len(shown))
         axes.barh(place, [missing.share for missing in shown], color=GREY, height=0.7)
-        axes.set_yticks(place, [label_text(missing.variable) for missing in shown])
+        axes.set_yticks(place, [_named(missing.variable) for missing in shown])
         axes.set_ylim(len(shown) - 0.4, -0.6)
         axes.set_xlim(0, max(0.05, *(1.05 * missing.share for missing in shown)))
         axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         axes.grid(visible=False, axis="y")
+        axes.grid(visible=True, axis="x")
         axes.set_xlabel("missing values")
-    return figure
+    return drawn
 
 
 def draw_treatments(report: DataReport) -> Figure:
     """Draw how often each level of each treatment is given over time, by domain."""
     names = list(dict.fromkeys(use.treatment for use in report.treatments))[:MOST_TREATMENTS]
     domains = list(report.lengths)
-    with drawing(WIDTH_IN, 0.4 + 1.9 * len(names)) as figure:
-        grid = figure.subplots(len(names), len(domains), sharex=True, sharey="row", squeeze=False)
+    with figure(WIDTH_IN, 0.4 + 1.9 * len(names)) as drawn:
+        grid = drawn.subplots(len(names), len(domains), sharex=True, sharey="row", squeeze=False)
         for row, name in zip(grid, names, strict=True):
             levels, highest = _shown_levels(report, name), 0.01
             for axes, domain in zip(row, domains, strict=True):
@@ -77,7 +87,7 @@ def draw_treatments(report: DataReport) -> Figure:
                 shown = [uses[level] for level in levels]
                 _draw_levels(axes, shown)
                 highest = max(highest, *(share or 0.0 for use in shown for share in use.by_step))
-                axes.set_title(f"{label_text(name)}, {domain}")
+                axes.set_title(f"{_named(name)}, {domain}")
             row[0].set_ylim(0, 1.08 * highest)
             rarer = _levels(report, name) - len(levels)
             title = f"not shown: {rarer} rarer levels" if rarer else None
@@ -91,9 +101,9 @@ def draw_treatments(report: DataReport) -> Figure:
             )
             row[0].set_ylabel("share of decisions")
         for axes in grid[-1]:
-            axes.set_xlabel(f"step [{label_text(report.step)}]")
+            axes.set_xlabel(f"step [{_named(report.step)}]")
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    return figure
+    return drawn
 
 
 def _shown_levels(report: DataReport, treatment: str) -> list[str]:
@@ -115,30 +125,30 @@ def _levels(report: DataReport, treatment: str) -> int:
 def _draw_levels(axes: Axes, uses: Sequence[LevelUse]) -> None:
     for colour, use in zip(LEVEL_COLOURS, uses, strict=False):
         share = [np.nan if value is None else value for value in use.by_step]
-        axes.plot(share, color=colour, label=label_text(use.level), marker="." if len(share) < 30 else "")
+        axes.plot(share, color=colour, label=_named(use.level), marker="." if len(share) < 30 else "")
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
 
 
 def draw_outcomes(report: DataReport) -> Figure:
     """Draw the distribution of each outcome, and its median and quartiles over time, by domain."""
     names = list(dict.fromkeys(summary.outcome for summary in report.outcomes))[:MOST_OUTCOMES]
-    with drawing(WIDTH_IN, 0.5 + 2.2 * len(names)) as figure:
-        grid = figure.subplots(len(names), 2, squeeze=False)
+    with figure(WIDTH_IN, 0.5 + 2.2 * len(names)) as drawn:
+        grid = drawn.subplots(len(names), 2, squeeze=False)
         for (left, right), name in zip(grid, names, strict=True):
             summaries = [summary for summary in report.outcomes if summary.outcome == name]
-            label = label_text(f"{name} [{summaries[0].unit}]" if summaries[0].unit else name)
+            label = _named(f"{name} [{summaries[0].unit}]" if summaries[0].unit else name)
             for summary in summaries:
                 _draw_outcome(left, right, summary)
             left.set_xlabel(label)
             left.set_ylabel("share of steps")
             left.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
             right.set_ylabel(label)
-            right.set_xlabel(f"step [{label_text(report.step)}]")
+            right.set_xlabel(f"step [{_named(report.step)}]")
             right.xaxis.set_major_locator(MaxNLocator(integer=True))
         grid[0, 0].set_title("all observed steps, tails in the outer bars")
         grid[0, 1].set_title("median and quartiles over time")
         grid[0, 0].legend()
-    return figure
+    return drawn
 
 
 def _draw_outcome(left: Axes, right: Axes, summary: OutcomeSummary) -> None:
@@ -158,21 +168,22 @@ def _draw_outcome(left: Axes, right: Axes, summary: OutcomeSummary) -> None:
 def draw_shifts(report: DataReport) -> Figure:
     """Draw the standardised mean difference of each variable between the domains, the largest on top."""
     shown = [shift for shift in report.shifts if shift.difference is not None][:MOST_VARIABLES]
-    with drawing(WIDTH_IN, 0.9 + ROW_IN * len(shown)) as figure:
-        axes = figure.subplots()
+    with figure(WIDTH_IN, 0.9 + ROW_IN * len(shown)) as drawn:
+        axes = drawn.subplots()
         place = np.arange(len(shown))
         difference = [shift.difference or 0.0 for shift in shown]
         axes.axvspan(-0.25, 0.25, color="#f3f3f3", linewidth=0)
         axes.axvline(0, color=GREY, linewidth=0.8)
         axes.hlines(place, 0, difference, color=GREY, linewidth=1)
         axes.plot(difference, place, "o", color=DOMAIN_COLOURS["target"], markersize=5)
-        axes.set_yticks(place, [label_text(shift.variable) for shift in shown])
+        axes.set_yticks(place, [_named(shift.variable) for shift in shown])
         axes.set_ylim(len(shown) - 0.4, -0.6)
         reach = 1.1 * max(0.3, *(abs(value) for value in difference))
         axes.set_xlim(-reach, reach)
         axes.set_xlabel("standardised mean difference, target minus source")
         axes.grid(visible=False, axis="y")
-    return figure
+        axes.grid(visible=True, axis="x")
+    return drawn
 
 
 def figures(report: DataReport) -> Iterator[tuple[str, str, Figure]]:
@@ -185,3 +196,7 @@ def figures(report: DataReport) -> Iterator[tuple[str, str, Figure]]:
     yield "outcomes", "Outcomes", draw_outcomes(report)
     if any(shift.difference is not None for shift in report.shifts):
         yield "shifts", "Shift from source to target", draw_shifts(report)
+
+
+def _named(text: str) -> str:
+    return label_text(text, LONGEST)

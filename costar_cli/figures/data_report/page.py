@@ -33,7 +33,7 @@ li { margin: .35rem 0; } .tag { font-size: .78rem; font-weight: 600; padding: .0
 def report_page(report: DataReport) -> str:
     """Return the page; the same report gives the same text."""
     from costar_cli.figures.data_report.charts import figures  # noqa: PLC0415 - matplotlib only where something is drawn
-    from costar_cli.figures.data_report.style import as_svg  # noqa: PLC0415
+    from costar_cli.figures.style import as_svg  # noqa: PLC0415
 
     pictures = {title: as_svg(figure, name) for name, title, figure in figures(report)}
     return "\n".join(_page(report, report_tables(report), pictures)) + "\n"
