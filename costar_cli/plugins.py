@@ -1,0 +1,85 @@
+"""What installed packages add through their entry points, and why some of it cannot be used."""
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Final, Generic, Protocol, TypeVar
+
+__all__ = ["GROUPS", "Plugins", "load_plugins"]
+
+GROUPS: Final = {"costar.datasets": "data set", "costar.methods": "method"}  # what an entry of each group adds
+
+
+class Named(Protocol):
+    """What an entry point must load: something with a name, the entry's own."""
+
+    @property
+    def name(self) -> str:
+        """Return what the command line calls it."""
+        ...
+
+
+T = TypeVar("T", bound=Named)
+
+
+@dataclass(frozen=True)
+class Plugins(Generic[T]):
+    """What the entry points of one group load, sorted by name; `problems` says of each other entry what is wrong."""
+
+    found: tuple[T, ...]
+    problems: tuple[str, ...]
+
+
+def _nothing_wrong(_: object) -> Iterable[str]:
+    return ()
+
+
+def load_plugins(
+    group: str, kind: type[T], taken: Collection[str], check: Callable[[T], Iterable[str]] = _nothing_wrong
+) -> Plugins[T]:
+    """Load every entry point of a group; an entry that cannot be used is left out and breaks nothing.
+
+    Args:
+        group: one of `GROUPS`.
+        kind: class of the objects that entries load.
+        taken: names that costar itself uses.
+        check: yields what is wrong with an object of the right class.
+    """
+    found: dict[str, T] = {}
+    problems = []
+    for entry in sorted(entry_points(group=group), key=lambda entry: (entry.name, _package(entry))):
+        try:
+            loaded = _load(entry, kind, {*taken, *found})
+            if wrong := next(iter(check(loaded)), None):
+                raise ValueError(wrong)
+            found[entry.name] = loaded
+        except (Exception, SystemExit) as error:
+            problems.append(f"{GROUPS[group]} `{entry.name}` of {_package(entry)} is left out: {_reason(error)}")
+    return Plugins(tuple(found.values()), tuple(problems))
+
+
+def _load(entry: EntryPoint, kind: type[T], taken: Collection[str]) -> T:
+    """Return the object that an entry names.
+
+    Raises:
+        ValueError: its name is taken, or it is of another class or name.
+        Exception: whatever importing the package raises.
+    """
+    if entry.name in taken:
+        raise ValueError("the name is taken")
+    loaded = entry.load()
+    if not isinstance(loaded, kind):
+        raise ValueError(f"`{entry.value}` is of class {type(loaded).__name__}, not {kind.__name__}")
+    if loaded.name != entry.name:
+        raise ValueError(f"`{entry.value}` calls itself `{loaded.name}`")
+    return loaded
+
+
+def _package(entry: EntryPoint) -> str:
+    return f"package {entry.dist.name} {entry.dist.version}" if entry.dist else "an unknown package"
+
+
+def _reason(error: BaseException) -> str:
+    """Return one line: costar's own complaint as it is, any other error with its class."""
+    text = " ".join(str(error).split())
+    return text if type(error) is ValueError else f"{type(error).__name__}: {text}".removesuffix(": ")
