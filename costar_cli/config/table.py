@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field, StringConstraints, model_validator
 from costar_cli.config.expression import Condition, parse_condition
 from costar_cli.config.models import Config
 from costar_cli.config.time_step import Step, parse_step
+from costar_cli.panel.levels import Scalar, label_of
 
 __all__ = [
     "RESERVED_NAMES",
@@ -21,7 +22,6 @@ __all__ = [
     "TableSchema",
     "TimeSchema",
     "TreatmentsSchema",
-    "label_of",
 ]
 
 # Data sets that costar brings: presets and published results go by their names.
@@ -29,7 +29,6 @@ RESERVED_NAMES: Final = ("tumor", "mimic", "m5", "mimic-factual", "linear-gaussi
 
 Role = Literal["subject", "time", "covariate", "treatment", "outcome", "static", "domain", "split", "cluster"]
 Kind = Literal["continuous", "count", "binary", "ordinal", "categorical"]
-Scalar = bool | int | float | str
 Line = Annotated[str, StringConstraints(pattern=r"^\S(.*\S)?$", max_length=200)]
 DatasetName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9 _.-]{0,63}$")]
 
@@ -118,15 +117,6 @@ class ColumnSchema(Section):
         if values is None:
             return None
         return tuple(label_of(value) for value in (values if isinstance(values, list) else [values]))
-
-
-def label_of(value: Scalar) -> str:
-    """Return a value as a table would spell it: `true`, `5`, `0.5`, `north`."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
-        return str(int(value))
-    return str(value)
 
 
 class TimeSchema(Section):

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
-__all__ = ["Step", "parse_step", "step_axis", "step_word", "steps_axis"]
+__all__ = ["Step", "parse_step"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,20 +43,3 @@ def parse_step(step: float | str) -> Step:
         raise ValueError(f"step {step!r} is no duration such as `1h`, `1d` or `1w`")
     count, (scale, size, word) = int(found[1]), _UNITS[found[2]]
     return Step(scale, count * size, word if count == 1 else f"{count} {word}s")
-
-
-def step_word(unit: str) -> str:
-    """Return what stands before a step's number: `day`, but `step` where the unit has a number or signs (`6 hours`)."""
-    return unit if unit.replace(" ", "").isalpha() else "step"
-
-
-def step_axis(unit: str) -> str:
-    """Return what heads a column or an axis of steps: `day`, `step (6 hours each)`."""
-    return unit if step_word(unit) == unit else f"step ({unit} each)"
-
-
-def steps_axis(unit: str) -> str:
-    """Return what heads an axis that counts steps: `days`, `steps of 6 hours`."""
-    if step_word(unit) != unit:
-        return f"steps of {unit}"
-    return unit if unit.endswith("s") else f"{unit}s"

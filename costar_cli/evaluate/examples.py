@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.config.time_step import step_word
 from costar_cli.errors import DataError
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Panel, PanelSchema, Queries
+from costar_cli.panel.schema import step_word
 
 __all__ = ["HISTORY_STEPS", "Example", "PlanForecast", "choose_examples", "describe_plan"]
 

@@ -9,7 +9,6 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from costar_cli.config.time_step import step_axis
 from costar_cli.evaluate.examples import HISTORY_STEPS, Example, PlanForecast
 from costar_cli.figures.style import (
     BLACK,
@@ -23,6 +22,7 @@ from costar_cli.figures.style import (
     mark_cut,
     save,
 )
+from costar_cli.panel.schema import step_axis
 
 __all__ = ["plot_trajectories"]
 

@@ -4,9 +4,19 @@ from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
-from costar_cli.config.table import label_of
+__all__ = [
+    "Scalar",
+    "are_doses",
+    "as_number",
+    "find_level",
+    "is_on_off",
+    "is_switch",
+    "known_levels",
+    "known_reference",
+    "label_of",
+]
 
-__all__ = ["are_doses", "as_number", "find_level", "is_on_off", "is_switch", "known_levels", "known_reference"]
+Scalar = bool | int | float | str
 
 NO: Final = (
     "0", "none", "no", "off", "false", "absent", "not given", "not treated", "untreated", "no treatment", "never",
@@ -25,6 +35,15 @@ LETTERS: Final = (("n", "y"), ("f", "t"), ("n", "j"), ("-", "+"))  # alone, a le
 WITHOUT: Final = ("no", "not", "without", "never")  # first words of `no surgery`
 MOST_SHOWN: Final = 6
 MOST_DIGITS: Final = 100  # of a number; no dose has more
+
+
+def label_of(value: Scalar) -> str:
+    """Return a value as a table would spell it: `true`, `5`, `0.5`, `north`."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return str(int(value))
+    return str(value)
 
 
 def find_level(value: object, levels: Sequence[str]) -> int | None:

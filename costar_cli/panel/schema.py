@@ -8,7 +8,16 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 
 from costar_cli.panel.levels import is_on_off
 
-__all__ = ["ErrorUnit", "PanelSchema", "TreatmentEncoding", "TreatmentMode", "Variable"]
+__all__ = [
+    "ErrorUnit",
+    "PanelSchema",
+    "TreatmentEncoding",
+    "TreatmentMode",
+    "Variable",
+    "step_axis",
+    "step_word",
+    "steps_axis",
+]
 
 FROZEN = ConfigDict(frozen=True, extra="forbid")
 
@@ -149,3 +158,20 @@ class PanelSchema(BaseModel):
     def dims(self) -> tuple[int, int, int, int]:
         """Return `(dx, da, dy, dv)`."""
         return len(self.covariates), self.treatments.width, len(self.outcomes), len(self.statics)
+
+
+def step_word(unit: str) -> str:
+    """Return what stands before a step's number: `day`, but `step` where the unit has a number or signs (`6 hours`)."""
+    return unit if unit.replace(" ", "").isalpha() else "step"
+
+
+def step_axis(unit: str) -> str:
+    """Return what heads a column or an axis of steps: `day`, `step (6 hours each)`."""
+    return unit if step_word(unit) == unit else f"step ({unit} each)"
+
+
+def steps_axis(unit: str) -> str:
+    """Return what heads an axis that counts steps: `days`, `steps of 6 hours`."""
+    if step_word(unit) != unit:
+        return f"steps of {unit}"
+    return unit if unit.endswith("s") else f"{unit}s"

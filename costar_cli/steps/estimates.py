@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from costar_cli.config.choices import DomainName
-from costar_cli.config.time_step import step_axis, step_word
 from costar_cli.errors import MismatchError, StorageError, UsageError
 from costar_cli.steps.estimates_compared import decimals_of, estimate_text, number_text, show_comparison
 from costar_cli.steps.estimates_domain import losses_on_domain
@@ -109,6 +108,8 @@ def _default_models(workspace: Workspace, domain: DomainName) -> list[Path]:
 
 
 def _show(session: Session, report: "WhatIfReport") -> None:
+    from costar_cli.panel.schema import step_word
+
     out, history = session.out, report.history
     where = f"subject {history.name} ({history.part}), known up to {step_word(report.schema.step)} {history.origin}"
     plans = (plain(f"plan {name}: {words}") for name, words in report.plans_in_words().items())
@@ -134,6 +135,8 @@ def _table(
     report: "WhatIfReport", model: "ModelAnswer", outcome: str, *, differences: bool = False
 ) -> tuple[list[str], list[list[object]]]:
     """Return a column per plan and a row per step; under `--truth` the truth stands beside each estimate."""
+    from costar_cli.panel.schema import step_axis
+
     rows = report.difference_rows() if differences else report.to_rows()
     mine = [row for row in rows if (row["model"], row["outcome"]) == (model.label, outcome)]
     plans = list(dict.fromkeys(str(row["plan"]) for row in mine))

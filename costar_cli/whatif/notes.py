@@ -6,11 +6,11 @@ from operator import or_
 
 import numpy as np
 
-from costar_cli.config.time_step import step_word
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset, Domain, Location, PanelSchema
 from costar_cli.panel.compatible import other_data, same_data
 from costar_cli.panel.findings import shown
+from costar_cli.panel.schema import step_word
 from costar_cli.panel.support import UNCHECKED, Lack, Support, never_together
 from costar_cli.reporting import warnings_of
 from costar_cli.whatif.plan import TreatmentPlan

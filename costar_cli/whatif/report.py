@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from costar_cli.config.time_step import step_word
 from costar_cli.panel import PanelSchema, Part
+from costar_cli.panel.schema import step_word
 from costar_cli.whatif.plan import TreatmentPlan
 
 __all__ = [

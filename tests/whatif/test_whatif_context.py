@@ -20,9 +20,9 @@ from whatif_worlds import (
     request_of,
 )
 
-from costar_cli.config.time_step import step_axis, step_word, steps_axis
 from costar_cli.errors import UsageError
 from costar_cli.panel import Part
+from costar_cli.panel.schema import step_axis, step_word, steps_axis
 from costar_cli.steps.estimates import _show
 from costar_cli.ui.output import Output
 from costar_cli.whatif import PlanRequest, TreatmentPlan, truth

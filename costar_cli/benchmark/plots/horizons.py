@@ -13,7 +13,6 @@ from costar_cli.benchmark.contenders import REFERENCE
 from costar_cli.benchmark.plots.layout import in_lines, title_of
 from costar_cli.benchmark.report import BenchmarkReport
 from costar_cli.benchmark.tables import ResultRow, ResultTable
-from costar_cli.config.time_step import steps_axis
 from costar_cli.evaluate.report import BUDGET_SIGN, PerStep, with_budget_sign
 from costar_cli.figures.style import (
     BLACK,
@@ -29,6 +28,7 @@ from costar_cli.figures.style import (
     spread_apart,
     typeset,
 )
+from costar_cli.panel.schema import steps_axis
 
 __all__ = ["plot_horizons"]
 
