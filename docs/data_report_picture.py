@@ -8,8 +8,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from costar_cli.config.table_file import read_schema
 from costar_cli.datasets.table import TableInputs, ingest_table
+from costar_cli.datasets.table.schema_file import read_schema
 from costar_cli.figures.data_report.charts import figures
 from costar_cli.panel.report import describe_dataset
 from costar_cli.reporting import NullReporter

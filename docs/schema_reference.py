@@ -13,7 +13,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from costar_cli.config.table import ColumnSchema, TableSchema
+from costar_cli.datasets.table.schema import ColumnSchema, TableSchema
 
 TARGET = Path(__file__).with_name("data-own.md")
 SECTION = re.compile(r"(<!-- keys: .*? -->\n).*?(<!-- /keys -->)", re.DOTALL)

@@ -21,8 +21,8 @@ from costar_cli.steps.session import Session, open_session
 from costar_cli.workspace import DEFAULT_WORKSPACE
 
 if TYPE_CHECKING:
-    from costar_cli.config.table import TableSchema
     from costar_cli.datasets.table import TableInputs
+    from costar_cli.datasets.table.schema import TableSchema
     from costar_cli.panel import Dataset
 
 __all__ = ["table"]
@@ -69,8 +69,8 @@ def table(
         raise UsageError("a schema is needed", where="--schema", fix=fix)
     if seed is not None and not 0 <= seed < 2**63:
         raise UsageError(f"{seed} is no seed", where="--seed", fix="give a whole number from 0 on")
-    from costar_cli.config.table_file import read_schema
     from costar_cli.datasets.table import TableInputs
+    from costar_cli.datasets.table.schema_file import read_schema
 
     parsed = read_schema(schema, accept_guesses=accept_guesses)
     _ingest(session, TableInputs(files, statics, queries), schema, parsed, seed, out, overwrite=overwrite)

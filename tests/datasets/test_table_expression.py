@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costar_cli.config.expression import column_uses, parse_condition
+from costar_cli.datasets.table.expression import column_uses, parse_condition
 from costar_cli.datasets.table.splits import to_polars
 
 PEOPLE = pl.DataFrame({"age": [20.0, 50.0, 90.0, None], "site": ["a", "b", "a", "b"], "ill": [1.0, 0.0, 1.0, 1.0]})

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costar_cli.config.table import TableSchema
-from costar_cli.config.table_file import open_guesses, parse_schema
 from costar_cli.datasets.table.guess import guess_schema
+from costar_cli.datasets.table.schema import TableSchema
+from costar_cli.datasets.table.schema_file import open_guesses, parse_schema
 from costar_cli.errors import CostarError, DataError
 from costar_cli.panel import Part
 from tests.datasets.table_worlds import Listener, ingest, save, ward

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from costar_cli.config.table_file import parse_schema, read_schema
 from costar_cli.datasets.table import TableInputs, ingest_table
 from costar_cli.datasets.table.export import KeyNames, dataset_to_frame, export_dataset, queries_to_frame, schema_text
+from costar_cli.datasets.table.schema_file import parse_schema, read_schema
 from costar_cli.errors import DataError
 from costar_cli.panel import Dataset, Part
 from costar_cli.reporting import NullReporter

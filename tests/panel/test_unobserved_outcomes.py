@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costar_cli.artifact import read_artifact
-from costar_cli.config.table_file import read_schema
 from costar_cli.datasets.table import TableInputs, ingest_table
 from costar_cli.datasets.table.export import dataset_to_frame, export_dataset
+from costar_cli.datasets.table.schema_file import read_schema
 from costar_cli.errors import ArtifactError, DataError
 from costar_cli.evaluate.score import TestPart, score
 from costar_cli.figures.data_report.tables import report_tables

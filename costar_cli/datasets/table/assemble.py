@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from costar_cli.config.table import TableSchema
 from costar_cli.datasets.table.index import Ints
 from costar_cli.datasets.table.places import Places
+from costar_cli.datasets.table.schema import TableSchema
 from costar_cli.datasets.table.treatments import encode_treatments
 from costar_cli.datasets.table.variables import Encoded, Learner, encode_variables
 from costar_cli.errors import DataError

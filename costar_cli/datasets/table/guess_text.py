@@ -6,12 +6,12 @@ from typing import Final
 
 import polars as pl
 
-from costar_cli.config.table import RESERVED_NAMES
-from costar_cli.config.table_file import CHECK
-from costar_cli.config.toml_text import toml_key, toml_value
 from costar_cli.datasets.table.guess_keys import Guess
 from costar_cli.datasets.table.guess_steps import ordered
 from costar_cli.datasets.table.profile import Facts
+from costar_cli.datasets.table.schema import RESERVED_NAMES
+from costar_cli.datasets.table.schema_file import CHECK
+from costar_cli.datasets.table.toml_text import toml_key, toml_value
 
 __all__ = ["not_found", "schema_lines"]
 

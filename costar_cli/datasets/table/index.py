@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from costar_cli.config.table import TableSchema
 from costar_cli.datasets.table.parse import UNREADABLE, Reading, Rows, unreadable
+from costar_cli.datasets.table.schema import TableSchema
 from costar_cli.panel.findings import Finding, counted, raise_errors
 from costar_cli.reporting import Reporter
 

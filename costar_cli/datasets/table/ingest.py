@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from costar_cli.config.table import TableSchema
 from costar_cli.datasets.table.assemble import build_panels, encode
 from costar_cli.datasets.table.inputs import TableInputs, read_inputs
 from costar_cli.datasets.table.known_queries import Cells, read_queries
 from costar_cli.datasets.table.places import Places
+from costar_cli.datasets.table.schema import TableSchema
 from costar_cli.datasets.table.splits import assign_parts
 from costar_cli.datasets.table.values import Values
 from costar_cli.datasets.table.variables import Learner

@@ -9,10 +9,10 @@ from typing import Final
 
 import numpy as np
 
-from costar_cli.config.table import TableSchema
 from costar_cli.datasets.table.files import TableFile, open_files
 from costar_cli.datasets.table.index import Ints, Keys, Times, read_keys
 from costar_cli.datasets.table.parse import Reading, Rows, read_rows, unreadable
+from costar_cli.datasets.table.schema import TableSchema
 from costar_cli.datasets.table.splits import condition_readings
 from costar_cli.datasets.table.treatments import UNKNOWN, level_codes, unknown_level
 from costar_cli.datasets.table.values import Values

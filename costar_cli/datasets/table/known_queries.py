@@ -10,12 +10,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from costar_cli.config.table import TableSchema
 from costar_cli.datasets.table.files import open_files
 from costar_cli.datasets.table.index import Ints, Times
 from costar_cli.datasets.table.inputs import no_column
 from costar_cli.datasets.table.parse import Reading, Rows, read_rows, unreadable
 from costar_cli.datasets.table.places import Places
+from costar_cli.datasets.table.schema import TableSchema
 from costar_cli.datasets.table.treatments import class_numbers, level_codes, unknown_level
 from costar_cli.datasets.table.values import Mask
 from costar_cli.errors import DataError

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from costar_cli.config.time_step import Step
 from costar_cli.datasets.table.files import TableFile, collected
+from costar_cli.datasets.table.time_step import Step
 from costar_cli.errors import DataError
 from costar_cli.panel.findings import Finding, counted, raise_errors
 

@@ -10,10 +10,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from costar_cli.config.expression import All, Any, Column, Compare, Condition, Constant, Not, Use, column_uses
-from costar_cli.config.table import Fractions, TableSchema
+from costar_cli.datasets.table.expression import All, Any, Column, Compare, Condition, Constant, Not, Use, column_uses
 from costar_cli.datasets.table.index import Ints
 from costar_cli.datasets.table.parse import Reading
+from costar_cli.datasets.table.schema import Fractions, TableSchema
 from costar_cli.datasets.table.values import Values
 from costar_cli.errors import DataError
 from costar_cli.panel.dataset import Domain, Part, Split

@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from costar_cli.config.table import ColumnSchema, TableSchema
 from costar_cli.datasets.table.index import Ints
+from costar_cli.datasets.table.schema import ColumnSchema, TableSchema
 from costar_cli.datasets.table.values import Mask, Values
 from costar_cli.panel.findings import Finding, counted, shown
 from costar_cli.panel.schema import Variable

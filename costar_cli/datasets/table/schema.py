@@ -5,9 +5,9 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
-from costar_cli.config.expression import Condition, parse_condition
 from costar_cli.config.models import Config
-from costar_cli.config.time_step import Step, parse_step
+from costar_cli.datasets.table.expression import Condition, parse_condition
+from costar_cli.datasets.table.time_step import Step, parse_step
 from costar_cli.panel.levels import Scalar, label_of
 
 __all__ = [
