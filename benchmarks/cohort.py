@@ -2,8 +2,9 @@
 
 import torch
 
-from costar_cli.config.models import EncoderConfig, FinetuneConfig, PretrainConfig, RuntimeConfig, TumorConfig
-from costar_cli.datasets.tumor import simulate_tumor
+from costar_cli.config.models import EncoderConfig, FinetuneConfig, PretrainConfig, RuntimeConfig
+from costar_cli.datasets.tumor.settings import TumorConfig
+from costar_cli.datasets.tumor.simulate import simulate_tumor
 from costar_cli.methods.base import Stage
 from costar_cli.methods.costar.model import CostarModel
 from costar_cli.methods.costar.pretraining import PretrainStage

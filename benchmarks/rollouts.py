@@ -27,8 +27,9 @@ from numpy.typing import NDArray
 from benchmarks.measure import Figure, Measured, interleaved, run
 from costar_cli.artifact import Artifact
 from costar_cli.config.baselines import METHOD_SETTINGS
-from costar_cli.config.models import FinetuneConfig, RuntimeConfig, TumorConfig
-from costar_cli.datasets.tumor import simulate_tumor
+from costar_cli.config.models import FinetuneConfig, RuntimeConfig
+from costar_cli.datasets.tumor.settings import TumorConfig
+from costar_cli.datasets.tumor.simulate import simulate_tumor
 from costar_cli.evaluate.published import display_name
 from costar_cli.methods import METHODS, FittedModel
 from costar_cli.methods.base import EncodesOnce

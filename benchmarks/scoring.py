@@ -30,8 +30,8 @@ from torch import Tensor
 from benchmarks.cohort import untrained_model
 from benchmarks.literal_costar import LiteralEncoder
 from benchmarks.measure import Figure, Measured, Timing, interleaved, run, run_child
-from costar_cli.config.models import TumorConfig
-from costar_cli.datasets.tumor import simulate_tumor
+from costar_cli.datasets.tumor.settings import TumorConfig
+from costar_cli.datasets.tumor.simulate import simulate_tumor
 from costar_cli.methods.costar.encode import encode_panel
 from costar_cli.methods.costar.encoder import CostarEncoder
 from costar_cli.methods.costar.heads import outcome_head

@@ -6,9 +6,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.config.icu import MimicConfig
-from costar_cli.datasets.icu import IcuTable, choose_stays, embedded_cohort
+from costar_cli.datasets.icu.parts import choose_stays
 from costar_cli.datasets.icu.semi_synthetic import simulate_mimic
+from costar_cli.datasets.icu.settings import MimicConfig
+from costar_cli.datasets.icu.table import IcuTable, embedded_cohort
 from costar_cli.panel import Dataset, Part
 from costar_cli.reporting import NullReporter
 from costar_cli.settings.presets import PRESETS

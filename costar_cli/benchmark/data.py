@@ -28,7 +28,7 @@ class Simulated:
 
 
 def _tumor(config: Any, reporter: Reporter) -> "Dataset":  # noqa: ANN401 - each data set has its own settings
-    from costar_cli.datasets.tumor import simulate_tumor
+    from costar_cli.datasets.tumor.simulate import simulate_tumor
 
     return simulate_tumor(config, reporter)
 
@@ -46,7 +46,7 @@ def _m5(config: Any, reporter: Reporter) -> "Dataset":  # noqa: ANN401
 
 
 def _linear(config: Any, reporter: Reporter) -> "Dataset":  # noqa: ANN401
-    from costar_cli.datasets.linear import simulate_linear
+    from costar_cli.datasets.linear.simulate import simulate_linear
 
     return simulate_linear(config, reporter)
 

@@ -71,7 +71,7 @@ def mimic(
     quiet: QuietFlag = False,
 ) -> None:
     """Read ICU stays with the care that was given and the diastolic pressure that followed."""
-    from costar_cli.config.icu import MimicFactualConfig
+    from costar_cli.datasets.icu.settings import MimicFactualConfig
 
     groups = {"transfer": transfer, "source_above": source_above, "source_to": source_to}
     groups |= {"target_above": target_above, "target_to": target_to, "few_shot": few_shot}

@@ -64,7 +64,7 @@ def m5(
     quiet: QuietFlag = False,
 ) -> None:
     """Read Kaggle's M5 files as weekly sales of items in stores, priced in 21 classes."""
-    from costar_cli.config.retail import M5Config
+    from costar_cli.datasets.retail.settings import M5Config
 
     items = item_limits(train_items, val_items, test_items, target_train_items, target_val_items, target_test_items)
     domains = {"source_category": source_category, "target_category": target_category, "edges": edges}

@@ -76,7 +76,7 @@ def tumor(
     quiet: QuietFlag = False,
 ) -> None:
     """Simulate tumour growth under chemotherapy and radiotherapy, with counterfactual test sets."""
-    from costar_cli.config.models import TumorConfig
+    from costar_cli.datasets.tumor.settings import TumorConfig
 
     sizes = {"train": train, "val": val, "test": test}
     sizes |= {"target_train": target_train, "target_val": target_val, "target_test": target_test}
@@ -86,7 +86,7 @@ def tumor(
     chosen = session.settings[TumorConfig]
 
     def build() -> "Dataset":
-        from costar_cli.datasets.tumor import simulate_tumor
+        from costar_cli.datasets.tumor.simulate import simulate_tumor
 
         return simulate_tumor(chosen, session.reporter)
 

@@ -98,7 +98,7 @@ def mimic(
     quiet: QuietFlag = False,
 ) -> None:
     """Simulate outcomes and treatments on ICU stays: young patients are the source, old ones the target."""
-    from costar_cli.config.icu import MimicConfig
+    from costar_cli.datasets.icu.settings import MimicConfig
 
     groups = {"source_above": source_above, "source_to": source_to, "target_above": target_above}
     groups |= {"target_to": target_to, "few_shot": few_shot}
@@ -117,13 +117,13 @@ def mimic(
 
     @cache
     def cohort() -> "IcuCohort":
-        from costar_cli.datasets.icu import embedded_cohort
+        from costar_cli.datasets.icu.table import embedded_cohort
 
         return embedded_cohort(chosen, session.reporter)
 
     def build() -> "Dataset":
-        from costar_cli.datasets.icu import IcuTable
         from costar_cli.datasets.icu.semi_synthetic import simulate_mimic
+        from costar_cli.datasets.icu.table import IcuTable
 
         if mimic_extract is None:
             return simulate_mimic(chosen, session.reporter, IcuTable.of_cohort(cohort()))

@@ -46,7 +46,7 @@ def linear(
     quiet: QuietFlag = False,
 ) -> None:
     """Simulate a linear system under confounding, with expected outcomes in closed form as test sets."""
-    from costar_cli.config.linear_gaussian import LinearGaussianConfig
+    from costar_cli.datasets.linear.settings import LinearGaussianConfig
 
     values = {"gamma": gamma, "target_gamma": target_gamma, "horizon": horizon, "seed": seed}
     flags: Flags = {LinearGaussianConfig: values}
@@ -54,7 +54,7 @@ def linear(
     chosen = session.settings[LinearGaussianConfig]
 
     def build() -> "Dataset":
-        from costar_cli.datasets.linear import simulate_linear
+        from costar_cli.datasets.linear.simulate import simulate_linear
 
         return simulate_linear(chosen, session.reporter)
 

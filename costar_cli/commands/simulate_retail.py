@@ -81,7 +81,7 @@ def m5(
     quiet: QuietFlag = False,
 ) -> None:
     """Simulate prices and sales in M5's stores, with the sales under other prices as test sets."""
-    from costar_cli.config.retail import RetailConfig
+    from costar_cli.datasets.retail.settings import RetailConfig
 
     items = item_limits(train_items, val_items, test_items, target_train_items, target_val_items, target_test_items)
     domains = {"source_category": source_category, "target_category": target_category, "edges": edges}

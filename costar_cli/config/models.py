@@ -11,7 +11,6 @@ from costar_cli.config.choices import (
     ArchitectureName,
     DecoderName,
     DeviceName,
-    PlansName,
     PrecisionName,
     SelectionName,
     StepWeights,
@@ -27,7 +26,6 @@ __all__ = [
     "PretrainConfig",
     "RuntimeConfig",
     "TrainingConfig",
-    "TumorConfig",
 ]
 
 TOKEN_SETTINGS = ("pool", "blocks", "feature_encoding")  # of COSTAR's own encoder alone
@@ -37,24 +35,6 @@ class Config(BaseModel):
     """The base of every configuration: immutable, unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class TumorConfig(Config):
-    """The tumour growth cohort (docs/spec/tumor.md)."""
-
-    gamma: float = Field(10.0, ge=0, le=100, description="Confounding strength of the source domain's policy")
-    target_gamma: float = Field(0.0, ge=0, le=100, description="Confounding strength of the target domain's policy")
-    train: int = Field(10_000, ge=1, le=1_000_000, description="Source patients to train on")
-    val: int = Field(1_000, ge=1, le=1_000_000, description="Source patients to select on")
-    test: int = Field(1_000, ge=1, le=1_000_000, description="Source patients to test on")
-    target_train: int = Field(100, ge=1, le=1_000_000, description="Target patients for few-shot fine-tuning")
-    target_val: int = Field(1_000, ge=1, le=1_000_000, description="Target patients to select on in few-shot")
-    target_test: int = Field(1_000, ge=1, le=1_000_000, description="Target patients to test on")
-    steps: int = Field(60, ge=3, le=1_000, description="Days simulated per patient")
-    horizon: int = Field(6, ge=2, le=100, description="Days predicted from an origin (the paper's tau = 1..6)")
-    plans: PlansName = Field("sliding", description="Treatment sequences of the test queries")
-    paired: bool = Field(False, description="Give source and target the same virtual patients and noise")
-    seed: int = Field(10, ge=0, lt=2**63, description="Seed of the simulation")
 
 
 class EncoderConfig(Config):

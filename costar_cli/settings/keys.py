@@ -10,8 +10,6 @@ from pydantic import ConfigDict, TypeAdapter
 from pydantic.fields import FieldInfo
 
 from costar_cli.config.baselines import METHOD_SETTINGS
-from costar_cli.config.icu import MimicConfig, MimicFactualConfig
-from costar_cli.config.linear_gaussian import LinearGaussianConfig
 from costar_cli.config.models import (
     BenchmarkConfig,
     Config,
@@ -19,9 +17,11 @@ from costar_cli.config.models import (
     FinetuneConfig,
     PretrainConfig,
     RuntimeConfig,
-    TumorConfig,
 )
-from costar_cli.config.retail import M5Config, RetailConfig
+from costar_cli.datasets.icu.settings import MimicConfig, MimicFactualConfig
+from costar_cli.datasets.linear.settings import LinearGaussianConfig
+from costar_cli.datasets.retail.settings import M5Config, RetailConfig
+from costar_cli.datasets.tumor.settings import TumorConfig
 
 __all__ = ["SECTIONS", "Key", "all_keys", "section_of"]
 

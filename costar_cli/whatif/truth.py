@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.datasets.icu.truth import mimic_truth
-from costar_cli.datasets.linear import linear_gaussian_truth
+from costar_cli.datasets.linear.simulate import linear_gaussian_truth
 from costar_cli.datasets.retail.truth import m5_truth
-from costar_cli.datasets.tumor import tumor_truth
+from costar_cli.datasets.tumor.simulate import tumor_truth
 from costar_cli.errors import UsageError
 from costar_cli.panel import Dataset, Location, Part
 from costar_cli.whatif.plan import TreatmentPlan

@@ -13,10 +13,10 @@ from costar_cli.config.models import (
     FinetuneConfig,
     PretrainConfig,
     RuntimeConfig,
-    TumorConfig,
 )
 from costar_cli.config.recurrent import CrnConfig, CrnErmConfig, RmsnConfig
 from costar_cli.config.transformers import EdctConfig
+from costar_cli.datasets.tumor.settings import TumorConfig
 from costar_cli.errors import UsageError
 from costar_cli.settings.keys import SECTIONS, all_keys
 from costar_cli.settings.presets import EVERY, PRESETS, preset_settings, read_preset

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import polars as pl
 
-from costar_cli.config.retail import M5Config, RetailConfig
 from costar_cli.datasets.retail.m5 import ingest_m5, retail_dataset
+from costar_cli.datasets.retail.settings import M5Config, RetailConfig
 from costar_cli.datasets.retail.weekly import WeeklySales
 from costar_cli.panel import Dataset, Part
 from costar_cli.reporting import NullReporter

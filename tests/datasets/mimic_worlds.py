@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from costar_cli.config.icu import MimicConfig, MimicFactualConfig
-from costar_cli.datasets.icu import IcuTable, embedded_cohort
 from costar_cli.datasets.icu.semi_synthetic import simulate_mimic
+from costar_cli.datasets.icu.settings import MimicConfig, MimicFactualConfig
+from costar_cli.datasets.icu.table import IcuTable, embedded_cohort
 from costar_cli.panel import Dataset, Part
 from costar_cli.reporting import NullReporter
 

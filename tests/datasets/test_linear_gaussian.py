@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costar_cli.config.linear_gaussian import LinearGaussianConfig
-from costar_cli.datasets.linear import linear_gaussian_truth, simulate_linear
+from costar_cli.datasets.linear.settings import LinearGaussianConfig
+from costar_cli.datasets.linear.simulate import linear_gaussian_truth, simulate_linear
 from costar_cli.errors import UsageError
 from costar_cli.panel import Part
 from costar_cli.panel.check import check_dataset

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costar_cli.config.retail import M5Config
 from costar_cli.datasets.retail.m5 import RetailParts
 from costar_cli.datasets.retail.sequences import YearSequences, class_labels, fitted_edges, sequence_panel
+from costar_cli.datasets.retail.settings import M5Config
 from costar_cli.datasets.retail.weekly import WeekCalendar, WeeklySales
 from costar_cli.errors import DataError
 from costar_cli.panel import Part

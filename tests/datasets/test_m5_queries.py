@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from costar_cli.config.retail import RetailConfig
 from costar_cli.datasets.retail.m5 import simulate_m5
 from costar_cli.datasets.retail.queries import counterfactual_queries
+from costar_cli.datasets.retail.settings import RetailConfig
 from costar_cli.datasets.retail.truth import WorldSeed, m5_truth
 from costar_cli.errors import DataError, UsageError
 from costar_cli.evaluate.score import serving_sets, truth_of

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costar_cli.datasets.icu import IcuTable
 from costar_cli.datasets.icu.semi_synthetic import MIMIC_SCHEMA, simulate_mimic
+from costar_cli.datasets.icu.table import IcuTable
 from costar_cli.datasets.icu.truth import mimic_truth
 from costar_cli.errors import UsageError
 from costar_cli.panel import Dataset, Part, Scaler

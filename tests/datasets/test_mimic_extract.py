@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from costar_cli.datasets.icu import IcuTable
 from costar_cli.datasets.icu.extract import check_extract_path, read_extract, write_extract
 from costar_cli.datasets.icu.extract.hours import HourlyTable
 from costar_cli.datasets.icu.extract.read import TRUST
+from costar_cli.datasets.icu.table import IcuTable
 from costar_cli.errors import CostarError, DataError, MismatchError, StorageError, UsageError
 from costar_cli.reporting import NullReporter
 from simulators.icu import COVARIATES, IcuCohort, simulate_icu
@@ -67,7 +67,7 @@ def test_the_exported_cohort_reads_back_to_the_same_table(cohort: IcuCohort, wri
 
 
 def test_the_exported_cohort_gives_the_same_data_set(tmp_path: Path):
-    from costar_cli.datasets.icu import embedded_cohort
+    from costar_cli.datasets.icu.table import embedded_cohort
     from tests.datasets.mimic_worlds import small_config
 
     write_extract(tmp_path / "e.h5", embedded_cohort(small_config(), NullReporter()), NullReporter())

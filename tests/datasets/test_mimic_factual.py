@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from costar_cli.datasets.icu import IcuTable
 from costar_cli.datasets.icu.factual import MIMIC_FACTUAL_SCHEMA, factual_dataset
+from costar_cli.datasets.icu.table import IcuTable
 from costar_cli.errors import DataError
 from costar_cli.evaluate.score import serving_sets
 from costar_cli.panel import Dataset, Part

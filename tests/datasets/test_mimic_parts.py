@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from costar_cli.config.icu import MimicConfig
-from costar_cli.datasets.icu import choose_stays
-from costar_cli.datasets.icu.parts import split_source, split_target
+from costar_cli.datasets.icu.parts import choose_stays, split_source, split_target
+from costar_cli.datasets.icu.settings import MimicConfig
 from costar_cli.errors import DataError
 from costar_cli.panel import Part
 from costar_cli.reporting import NullReporter

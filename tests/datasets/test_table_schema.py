@@ -10,9 +10,6 @@ from costar_cli.datasets.table.schema_file import open_guesses, parse_schema, re
 from costar_cli.errors import UsageError
 from costar_cli.panel.levels import label_of
 from costar_cli.settings.presets import EVERY, PRESETS, read_preset
-from costar_cli.errors import UsageError
-from costar_cli.panel.levels import label_of
-from costar_cli.settings.presets import EVERY, PRESETS, read_preset
 from tests.datasets.table_worlds import COLUMNS, make_schema
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costar_cli.config.models import TumorConfig
-from costar_cli.datasets.tumor import TUMOR_SCHEMA, simulate_tumor, tumor_truth
+from costar_cli.datasets.tumor.settings import TumorConfig
+from costar_cli.datasets.tumor.simulate import TUMOR_SCHEMA, simulate_tumor, tumor_truth
 from costar_cli.errors import UsageError
 from costar_cli.panel import Dataset, Part
 from costar_cli.panel.findings import not_finite, panel_problems, query_problems

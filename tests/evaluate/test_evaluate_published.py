@@ -1,8 +1,8 @@
 import pytest
 
-from costar_cli.config.icu import MimicConfig
-from costar_cli.config.models import TumorConfig
-from costar_cli.config.retail import M5Config
+from costar_cli.datasets.icu.settings import MimicConfig
+from costar_cli.datasets.retail.settings import M5Config
+from costar_cli.datasets.tumor.settings import TumorConfig
 from costar_cli.evaluate.published import (
     TABLES,
     display_name,

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from costar_cli.config.models import EncoderConfig, FinetuneConfig, PretrainConfig, RuntimeConfig, TumorConfig
-from costar_cli.datasets.tumor import simulate_tumor
+from costar_cli.config.models import EncoderConfig, FinetuneConfig, PretrainConfig, RuntimeConfig
+from costar_cli.datasets.tumor.settings import TumorConfig
+from costar_cli.datasets.tumor.simulate import simulate_tumor
 from costar_cli.methods.base import Stage
 from costar_cli.methods.costar.pretraining import PretrainStage
 from costar_cli.methods.costar.supervised import SupervisedStage

@@ -9,10 +9,11 @@ import numpy as np
 
 from costar_cli.artifact import Artifact
 from costar_cli.config.baselines import METHOD_SETTINGS
-from costar_cli.config.linear_gaussian import LinearGaussianConfig
-from costar_cli.config.models import Config, EncoderConfig, FinetuneConfig, RuntimeConfig, TumorConfig
-from costar_cli.datasets.linear import simulate_linear
-from costar_cli.datasets.tumor import simulate_tumor
+from costar_cli.config.models import Config, EncoderConfig, FinetuneConfig, RuntimeConfig
+from costar_cli.datasets.linear.settings import LinearGaussianConfig
+from costar_cli.datasets.linear.simulate import simulate_linear
+from costar_cli.datasets.tumor.settings import TumorConfig
+from costar_cli.datasets.tumor.simulate import simulate_tumor
 from costar_cli.methods import METHODS, FittedModel
 from costar_cli.methods.base import Method
 from costar_cli.panel import Dataset, Panel, Queries

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from costar_cli.config.linear_gaussian import LinearGaussianConfig
 from costar_cli.config.models import Config, FinetuneConfig
-from costar_cli.datasets.linear import simulate_linear
+from costar_cli.datasets.linear.settings import LinearGaussianConfig
+from costar_cli.datasets.linear.simulate import simulate_linear
 from costar_cli.methods import FittedModel
 from costar_cli.panel import Dataset, Panel, PanelSchema, Part, Queries, TreatmentEncoding, Variable
 from costar_cli.reporting import NullReporter

@@ -9,7 +9,7 @@ import pytest
 
 from costar_cli.artifact import write_artifact
 from costar_cli.config.linear import MsmConfig
-from costar_cli.datasets.tumor import TUMOR_SCHEMA
+from costar_cli.datasets.tumor.simulate import TUMOR_SCHEMA
 from costar_cli.errors import DataError, UsageError
 from costar_cli.methods import load_model
 from costar_cli.methods.regression.msm import LagFeatures, binary_treatments

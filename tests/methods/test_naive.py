@@ -8,9 +8,9 @@ import pytest
 from sklearn.linear_model import Ridge
 
 from costar_cli.artifact import write_artifact
-from costar_cli.config.icu import MimicConfig
 from costar_cli.config.linear import RidgeConfig
 from costar_cli.datasets.icu.semi_synthetic import simulate_mimic
+from costar_cli.datasets.icu.settings import MimicConfig
 from costar_cli.errors import DataError, MismatchError, UsageError
 from costar_cli.methods import load_model
 from costar_cli.methods.regression.ridge import PENALTIES, WindowFeatures

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from costar_cli.config.linear_gaussian import LinearGaussianConfig
-from costar_cli.config.models import FinetuneConfig, TumorConfig
-from costar_cli.datasets.linear import simulate_linear
-from costar_cli.datasets.tumor import simulate_tumor
+from costar_cli.config.models import FinetuneConfig
+from costar_cli.datasets.linear.settings import LinearGaussianConfig
+from costar_cli.datasets.linear.simulate import simulate_linear
+from costar_cli.datasets.tumor.settings import TumorConfig
+from costar_cli.datasets.tumor.simulate import simulate_tumor
 from costar_cli.methods.costar.predictor import OutcomePredictor, SteppedPredictor
 from costar_cli.panel import Dataset, Queries
 from costar_cli.reporting import NullReporter

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from costar_cli.config.models import TumorConfig
-from costar_cli.datasets.tumor import simulate_tumor
+from costar_cli.datasets.tumor.settings import TumorConfig
+from costar_cli.datasets.tumor.simulate import simulate_tumor
 from costar_cli.errors import DataError
 from costar_cli.panel import Dataset, Panel, Part, Queries
 from costar_cli.panel.check import check_dataset

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from costar_cli.config.models import TumorConfig
-from costar_cli.datasets.tumor import simulate_tumor
+from costar_cli.datasets.tumor.settings import TumorConfig
+from costar_cli.datasets.tumor.simulate import simulate_tumor
 from costar_cli.figures.data_report import report_page, report_tables
 from costar_cli.figures.data_report.charts import draw_treatments
 from costar_cli.panel import Dataset, Part, Variable

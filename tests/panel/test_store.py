@@ -10,8 +10,8 @@ from hypothesis import given, settings
 
 from costar_cli.artifact import read_artifact, read_header, write_artifact
 from costar_cli.artifact.spec import KINDS
-from costar_cli.config.models import TumorConfig
-from costar_cli.datasets.tumor import simulate_tumor, tumor_truth
+from costar_cli.datasets.tumor.settings import TumorConfig
+from costar_cli.datasets.tumor.simulate import simulate_tumor, tumor_truth
 from costar_cli.errors import ArtifactError, CostarError, DataError, MismatchError
 from costar_cli.panel import Dataset, Panel, Part, Queries
 from costar_cli.panel.store import count_dataset, made_from, read_dataset, with_digest, write_dataset

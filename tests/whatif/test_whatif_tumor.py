@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from whatif_worlds import LinearModel
 
-from costar_cli.config.models import TumorConfig
-from costar_cli.datasets.tumor import simulate_tumor
+from costar_cli.datasets.tumor.settings import TumorConfig
+from costar_cli.datasets.tumor.simulate import simulate_tumor
 from costar_cli.errors import UsageError
 from costar_cli.panel import Part
 from costar_cli.reporting import NullReporter

@@ -6,16 +6,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.config.icu import MimicFactualConfig
-from costar_cli.datasets.icu import (
-    COVARIATE_VARIABLES,
-    STATIC_VARIABLES,
-    IcuTable,
-    Imputation,
-    choose_stays,
-    encode_statics,
-    warn_of_odd_labels,
-)
+from costar_cli.datasets.icu.covariates import Imputation
+from costar_cli.datasets.icu.parts import choose_stays
+from costar_cli.datasets.icu.schema import COVARIATE_VARIABLES, STATIC_VARIABLES, encode_statics, warn_of_odd_labels
+from costar_cli.datasets.icu.settings import MimicFactualConfig
+from costar_cli.datasets.icu.table import IcuTable
 from costar_cli.errors import DataError
 from costar_cli.panel.dataset import Dataset, Part
 from costar_cli.panel.panel import Panel

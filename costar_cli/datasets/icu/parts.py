@@ -7,9 +7,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.config.icu import IcuConfig
-from costar_cli.datasets.icu.seeds import Stream, child_seed
-from costar_cli.datasets.icu.table import IcuTable
+from costar_cli.datasets.icu.settings import IcuConfig
+from costar_cli.datasets.icu.table import IcuTable, Stream, child_seed
 from costar_cli.errors import DataError
 from costar_cli.panel.dataset import Domain, Part, Split
 from costar_cli.panel.findings import counted

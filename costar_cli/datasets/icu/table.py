@@ -1,17 +1,17 @@
 """ICU stays as one table, whether simulated or read from a file of MIMIC-Extract."""
 
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.config.icu import MimicConfig
-from costar_cli.datasets.icu.seeds import Stream, child_seed
+from costar_cli.datasets.icu.settings import MimicConfig
 from costar_cli.reporting import Reporter
 from simulators.icu import IcuCohort, simulate_icu
 
-__all__ = ["IcuTable", "embedded_cohort"]
+__all__ = ["IcuTable", "Stream", "child_seed", "embedded_cohort"]
 
 Singles = NDArray[np.float32]
 Bools = NDArray[np.bool_]
@@ -70,3 +70,19 @@ def embedded_cohort(config: MimicConfig, reporter: Reporter) -> IcuCohort:
     """Simulate the cohort that stands in for MIMIC-III."""
     with reporter.task("simulate ICU stays", total=config.stays, unit="patient") as task:
         return simulate_icu(config.stays, seed=child_seed(config.seed, Stream.COHORT), on_progress=task.advance)
+
+
+class Stream(IntEnum):
+    """What a child seed is for; the numbers are part of what a seed means."""
+
+    COHORT = 0
+    WORLD = 1
+    SOURCE_SPLIT = 2
+    TARGET_SPLIT = 3
+    SUBSAMPLE = 4
+
+
+def child_seed(seed: int, stream: Stream) -> int:
+    """Return the seed of a stream, 63 bits; the simulators make child seeds of their own from it."""
+    state = np.random.SeedSequence(seed, spawn_key=(int(stream),)).generate_state(1, np.uint64)
+    return int(state[0] >> np.uint64(1))

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.config.retail import M5Config, RetailConfig
 from costar_cli.datasets.retail.queries import counterfactual_queries
 from costar_cli.datasets.retail.sequences import YearSequences, fitted_edges, m5_schema, sequence_panel
+from costar_cli.datasets.retail.settings import M5Config, RetailConfig
 from costar_cli.datasets.retail.splits import split_items
 from costar_cli.datasets.retail.truth import PlanAnswers, WorldSeed
 from costar_cli.datasets.retail.weekly import CATEGORY_IDS, WeeklySales

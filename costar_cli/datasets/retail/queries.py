@@ -6,7 +6,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.config.retail import RetailConfig
+from costar_cli.datasets.retail.settings import RetailConfig
 from costar_cli.panel.panel import Panel
 from costar_cli.panel.queries import Queries
 

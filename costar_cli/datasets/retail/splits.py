@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.config.retail import M5Config
+from costar_cli.datasets.retail.settings import M5Config
 from costar_cli.datasets.retail.weekly import CATEGORY_IDS, WeeklySales
 from costar_cli.errors import DataError
 from costar_cli.panel.dataset import Domain, Part

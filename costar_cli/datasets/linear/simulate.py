@@ -7,7 +7,7 @@ A method that finds the law scores an error of zero (spec LINEAR-3, LINEAR-5).
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from costar_cli.config.linear_gaussian import LinearGaussianConfig
+from costar_cli.datasets.linear.settings import LinearGaussianConfig
 from costar_cli.errors import UsageError
 from costar_cli.panel.dataset import Dataset, Part
 from costar_cli.panel.panel import Panel

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from costar_cli.config.models import TumorConfig
 from costar_cli.datasets.asked_plans import AskedPlans
+from costar_cli.datasets.tumor.settings import TumorConfig
 from costar_cli.errors import UsageError
 from costar_cli.panel.dataset import Dataset, Part
 from costar_cli.panel.panel import Panel

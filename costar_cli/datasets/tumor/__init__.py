@@ -1,0 +1,1 @@
+"""Tumour growth under chemotherapy and radiotherapy."""
