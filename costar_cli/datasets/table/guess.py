@@ -1,16 +1,20 @@
 """A schema to start from, guessed from names and values, with a remark on every line."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from keyword import iskeyword
 from pathlib import Path
+from typing import Final
+
+import polars as pl
 
 from costar_cli.datasets.table.files import open_files
-from costar_cli.datasets.table.guess_doubts import cells_in_doubt, role_in_doubt
-from costar_cli.datasets.table.guess_keys import Guess, doubt_keys, find_keys
-from costar_cli.datasets.table.guess_roles import find_roles
-from costar_cli.datasets.table.guess_steps import spacing_of
-from costar_cli.datasets.table.guess_text import not_found, schema_lines
-from costar_cli.datasets.table.profile import Sample, sample_of
+from costar_cli.datasets.table.guess_keys import Guess, doubt_keys, find_keys, find_steps, ordered
+from costar_cli.datasets.table.guess_roles import cells_in_doubt, find_roles, role_in_doubt
+from costar_cli.datasets.table.profile import Facts, Sample, sample_of
+from costar_cli.datasets.table.schema import RESERVED_NAMES
+from costar_cli.datasets.table.schema_file import CHECK
+from costar_cli.datasets.table.toml_text import toml_key, toml_value
 from costar_cli.errors import DataError
 
 __all__ = ["GuessedSchema", "guess_schema"]
@@ -41,7 +45,7 @@ def guess_schema(paths: Sequence[Path], statics: Path | None = None) -> GuessedS
     guess = Guess(sample, _sample([statics], "row per subject") if statics else Sample("", {}))
     find_keys(guess)
     find_roles(guess)
-    _find_steps(guess)
+    find_steps(guess)
     for name, entry in guess.entries.items():
         guess.doubt(name, cells_in_doubt(guess.facts(name), entry))
         guess.doubt(name, role_in_doubt(guess, guess.facts(name), str(entry["role"])))
@@ -49,9 +53,9 @@ def guess_schema(paths: Sequence[Path], statics: Path | None = None) -> GuessedS
     if statics is not None and guess.subject is not None and guess.subject not in guess.wide.columns:
         guess.doubt(guess.subject, f"{statics.name} has no such column, by which its rows would be found")
     files = ", ".join(path.name for path in (*paths, *([statics] if statics else [])))
-    text = "\n".join(schema_lines(guess, files)) + "\n"
+    text = "\n".join(_schema_lines(guess, files)) + "\n"
     doubts = [f"{name}: {'; '.join(whats)}" for name, whats in guess.doubts.items()]
-    return GuessedSchema(text, (*doubts, *(f"no column seems to be the {role}" for role in not_found(guess))))
+    return GuessedSchema(text, (*doubts, *(f"no column seems to be the {role}" for role in _not_found(guess))))
 
 
 def _sample(paths: Sequence[Path], row: str) -> Sample:
@@ -61,12 +65,115 @@ def _sample(paths: Sequence[Path], row: str) -> Sample:
     return sample
 
 
-def _find_steps(guess: Guess) -> None:
-    """Guess the step of time; where steps without a row become missing values, covariates are filled."""
-    if guess.subject is None or guess.time is None:
-        return
-    guess.spacing = spacing_of(guess.facts(guess.subject).text, guess.facts(guess.time))
-    guess.doubt(guess.time, guess.spacing.doubt)
-    if guess.spacing.gaps == "fill":
-        for name in guess.named("covariate"):
-            guess.entries[name]["missing"] = "fill"
+LONGEST_HORIZON: Final = 6
+LONGEST_REMARK: Final = 400
+OLDEST: Final = 0.8  # the quantile of a static from which the example of a target begins
+KEYS: Final = (("subject", "tells subjects apart"), ("time", "orders a subject's rows"))
+
+
+def _not_found(guess: Guess) -> list[str]:
+    """Return the roles that a schema needs and no column seems to have."""
+    return [role for role in ("subject", "time", "treatment", "outcome") if not guess.named(role)]
+
+
+def _schema_lines(guess: Guess, files: str) -> Iterator[str]:
+    """Yield the lines of the file."""
+    yield f"# Guessed from {_comment(files)}. docs/data-own.md explains the keys."
+    yield "# Read every line. Where it says CHECK, correct it and delete the comment: until then `costar ingest table`"
+    yield "# refuses the schema, unless you add --accept-guesses."
+    yield f"name = {toml_value(_name(guess.sample.name))}"
+    yield f"horizon = {_horizon(guess)}  # steps predicted from an origin"
+    yield "\n[columns]  # { role = ..., kind = ..., unit = ... }"
+    what = dict(KEYS)
+    for role in _not_found(guess):
+        one = f"the one that {what[role]}" if role in what else "one"
+        yield f'# NAME = {{ role = "{role}" }}  {CHECK}no column seems to be {one}'
+    for name, entry in guess.entries.items():
+        facts = _facts_on(guess, guess.facts(name), str(entry["role"]))
+        yield f"{toml_key(name)} = {toml_value(entry)}  {_remark(guess, name, facts)}"
+    for name, why in guess.left_out.items():
+        asked = any(doubt.startswith("left out") for doubt in guess.doubts.get(name, ()))
+        remark = _remark(guess, name, "" if asked else f"left out since it {why}")
+        yield f'# {_comment(toml_key(name))} = {{ role = "..." }}  {remark}'
+    yield "\n[time]"
+    yield from _time_lines(guess)
+    if not guess.named("split"):
+        yield "\n[split]  # shares of the subjects\ntrain = 0.7\nval = 0.15\ntest = 0.15\nseed = 0"
+    if not guess.named("domain"):
+        yield "\n# [domain]  # who the target is: subjects that models are transferred to"
+        yield f"# target = {toml_value(_comment(_target(guess)))}"
+    yield "# few_shot = 0.1 in [split] keeps that share of the target's training subjects"
+
+
+def _time_lines(guess: Guess) -> Iterator[str]:
+    spacing = guess.spacing
+    yield f"step = {toml_value(spacing.step)}" + (f"  # {spacing.remark}" if spacing.remark else "")
+    if spacing.unit:
+        yield f"unit = {toml_value(spacing.unit)}  # what results call a step"
+    if guess.time is not None and (formats := guess.facts(guess.time).date_formats) and formats[0]:
+        yield f"format = {toml_value(formats[0])}"
+    remarks = {"fill": "a step without a row is a missing value", "ignore": "each row is the next step"}
+    if spacing.gaps in remarks:
+        yield f"gaps = {toml_value(spacing.gaps)}  # {remarks[spacing.gaps]}"
+
+
+def _remark(guess: Guess, name: str, facts: str) -> str:
+    """Return a line's comment: what is to be settled about the column, and what its values are."""
+    doubts = "; ".join(guess.doubts.get(name, ()))
+    doubts += "" if doubts.endswith(("?", ".")) or not (doubts and facts) else "."
+    return (CHECK if doubts else "# ") + _comment(" ".join(text for text in (doubts, facts) if text))
+
+
+def _facts_on(guess: Guess, column: Facts, role: str) -> str:
+    if role == "subject":
+        lengths = guess.sample.lengths(column.name)
+        rows = f"{lengths[0]} rows each" if lengths[0] == lengths[-1] else f"{lengths[0]} to {lengths[-1]} rows"
+        return f"{column.distinct:,} subjects of {rows}"
+    if role == "treatment":
+        return f"{column.summary}; levels = [...] names them, the reference first"
+    if role == "cluster":
+        return f"{column.distinct:,} clusters"
+    if role == "domain":
+        return f"{column.summary}: which is the target?"
+    return column.summary
+
+
+def _target(guess: Guess) -> str:
+    """Return an example of a condition, which about a fifth of the subjects meet: on a numeric static, age first."""
+    statics = [guess.facts(name) for name in guess.named("static") if "`" not in name]
+    statics = [c for c in statics if c.numbers is not None and not c.binary and "kind" not in guess.entries[c.name]]
+    for column in sorted(statics, key=lambda c: "age" not in c.words):
+        known = _per_subject(guess, column)
+        high = known.quantile(OLDEST, "nearest")
+        if high is not None and (known < high).any():
+            plain = column.name.isidentifier() and column.name.isascii() and not iskeyword(column.name.lower())
+            name = column.name if plain else f"`{column.name}`"
+            return f"{name} >= {high:.12g}"
+    return "COLUMN >= NUMBER"
+
+
+def _per_subject(guess: Guess, column: Facts) -> pl.Series:
+    """Return the numbers of a static, one per subject."""
+    numbers = ordered(column)
+    if guess.subject is None or column.name not in guess.sample.columns:
+        return numbers.drop_nulls()
+    frame = pl.DataFrame({"s": guess.facts(guess.subject).text, "x": numbers}).drop_nulls()
+    return frame.unique("s", keep="first", maintain_order=True)["x"]
+
+
+def _comment(text: str) -> str:
+    """Return text that stays on one line of a comment."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)[:LONGEST_REMARK]
+
+
+def _horizon(guess: Guess) -> int:
+    if guess.subject is None:
+        return LONGEST_HORIZON
+    lengths = guess.sample.lengths(guess.subject)
+    return max(1, min(LONGEST_HORIZON, (lengths[len(lengths) // 2] - 1) // 2))
+
+
+def _name(stem: str) -> str:
+    kept = "".join(letter if (letter.isascii() and letter.isalnum()) or letter in "-_." else " " for letter in stem)
+    name = " ".join(kept.split()).strip("-_. ")[:48] or "table"
+    return f"{name} table" if name.casefold() in RESERVED_NAMES else name
