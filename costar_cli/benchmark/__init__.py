@@ -2,9 +2,8 @@
 
 from costar_cli.benchmark.cells import Cell, plan_cells
 from costar_cli.benchmark.contenders import ABLATIONS, REFERENCE, Contender, choose_methods, choose_setups
-from costar_cli.benchmark.costs import Meter, give_memory_back, measure_model
-from costar_cli.benchmark.ledger import Ledger
-from costar_cli.benchmark.report import BenchmarkReport, CellCost, Failure
+from costar_cli.benchmark.ledger import Ledger, Meter
+from costar_cli.benchmark.report import BenchmarkReport, CellCost, Failure, measure_model
 from costar_cli.benchmark.statistics import Comparison, holm
 from costar_cli.benchmark.tables import DataSetFacts, ResultRow, ResultTable, Score, build_tables
 
@@ -26,7 +25,6 @@ __all__ = [
     "build_tables",
     "choose_methods",
     "choose_setups",
-    "give_memory_back",
     "holm",
     "measure_model",
     "plan_cells",

@@ -9,7 +9,7 @@ from costar_cli.config.choices import SetupName
 from costar_cli.config.nearest import nearest
 from costar_cli.errors import ArtifactError, UsageError
 from costar_cli.reporting import Reporter
-from costar_cli.steps.model import MAKE_DATA
+from costar_cli.steps.session import MADE_BY, read_kind
 
 if TYPE_CHECKING:
     from costar_cli.panel import Dataset
@@ -99,11 +99,6 @@ def choose_data(text: str) -> BenchData:
         fix = f"{guess}choose from {', '.join(SIMULATED)}, or give the file of a data set"
         raise UsageError(f"no such data set: {text!r}", where="DATASET", fix=fix)
     if not path.exists():
-        raise ArtifactError("there is no such file", where=text, fix=MAKE_DATA)
-    from costar_cli.artifact import read_header
-    from costar_cli.artifact.spec import a_kind
-
-    header = read_header(path)
-    if header.kind != "dataset":
-        raise ArtifactError(f"this file holds {a_kind(header.kind)}, not a dataset", where=text, fix=MAKE_DATA)
+        raise ArtifactError("there is no such file", where=text, fix=MADE_BY["dataset"])
+    header = read_kind("dataset", path)
     return BenchData(str(header.meta["name"]), path.stem, file=path, parts=tuple(header.meta["parts"]))

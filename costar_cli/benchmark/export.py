@@ -1,13 +1,17 @@
-"""The tables of a benchmark as CSV, Markdown and LaTeX."""
+"""The files of a benchmark: its tables as CSV, Markdown, LaTeX and JSON, and its figures."""
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
+from costar_cli.artifact import write_bytes
 from costar_cli.benchmark.report import BenchmarkReport, CellCost
 from costar_cli.benchmark.statistics import TEST, Comparison
 from costar_cli.benchmark.tables import ABOUT_GAIN, DIGITS, Mark, ResultRow, ResultTable, marks
 from costar_cli.evaluate.report import BUDGET_SIGN, PerStep, with_budget_sign
+from costar_cli.ui.output import Output
+from costar_cli.ui.text import dump_json
 
 __all__ = [
     "ABOUT_OTHER_UPDATES",
@@ -18,6 +22,7 @@ __all__ = [
     "to_latex",
     "to_markdown",
     "updates_text",
+    "write_report",
 ]
 
 ABOUT_OTHER_UPDATES = "updates after the plus: stages that learn no outcomes (pretraining, propensity networks)"
@@ -43,6 +48,31 @@ _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
 }  # fmt: skip
+
+
+def write_report(out: Output, report: BenchmarkReport, folder: Path, *, plots: bool) -> None:
+    """Write the report into a folder, in every form."""
+    for role, name, text in _texts(report):
+        write_bytes(folder / name, text.encode())
+        out.wrote(role, folder / name, kind=Path(name).suffix[1:])
+    if not plots or not report.tables:
+        return
+    from costar_cli.benchmark.figures import plot_differences, plot_horizons  # matplotlib
+
+    out.wrote("horizons", plot_horizons(report, folder / "plots" / "horizons.png"), kind="plot")
+    drawn = plot_differences(report, folder / "plots" / "differences.png")
+    if drawn is not None:
+        out.wrote("differences", drawn, kind="plot")
+
+
+def _texts(report: BenchmarkReport) -> Iterator[tuple[str, str, str]]:
+    """Yield the name of every text, its file, and the text."""
+    yield "results", "results.csv", results_csv(report)
+    yield "comparisons", "comparisons.csv", comparisons_csv(report)
+    yield "cells", "cells.csv", cells_csv(report)
+    yield "markdown", "tables.md", to_markdown(report)
+    yield "latex", "tables.tex", to_latex(report)
+    yield "benchmark", "benchmark.json", dump_json(report.to_json()) + "\n"
 
 
 def results_csv(report: BenchmarkReport) -> str:

@@ -1,19 +1,93 @@
-"""What a benchmark remembers beside its artifacts: what each took to make, and why some could not be made."""
+"""What the cells of a benchmark take: measured while one is made, remembered in a file, expected of those left."""
 
+import ctypes
+import gc
 import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from types import TracebackType
+from typing import Any, Literal, Self
 
+import psutil
 from pydantic import TypeAdapter
 
 from costar_cli.artifact import write_bytes
-from costar_cli.benchmark.costs import Meter
+from costar_cli.benchmark.cells import Cell
 from costar_cli.errors import CostarError
+from costar_cli.ui.text import in_words
 
-__all__ = ["Ledger", "Record"]
+__all__ = ["Clock", "Ledger", "Meter", "Record", "give_memory_back"]
+
+SAMPLE_S = 0.02
+MEGABYTE = 1e6
 
 Status = Literal["running", "done", "failed", "interrupted"]
+
+
+class Meter:
+    """Measures wall time and peak memory of the process while the context lasts.
+
+    Memory is what the process holds in the machine's main memory, the program included, sampled every 20 ms.
+    """
+
+    def __init__(self) -> None:
+        self.wall_s = 0.0
+        self.memory_mb = 0.0
+        self.device_memory_mb: float | None = None
+        self._done = threading.Event()
+        self._process = psutil.Process(os.getpid())
+        self._sampler = threading.Thread(target=self._sample, daemon=True)
+
+    def __enter__(self) -> Self:
+        _on_gpu("reset_peak_memory_stats")
+        self._begun = time.perf_counter()
+        self._look()
+        self._sampler.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._done.set()
+        self._sampler.join()
+        self._look()
+        self.wall_s = time.perf_counter() - self._begun
+        peak = _on_gpu("max_memory_allocated")
+        self.device_memory_mb = None if peak is None else peak / MEGABYTE
+
+    def _sample(self) -> None:
+        while not self._done.wait(SAMPLE_S):
+            self._look()
+
+    def _look(self) -> None:
+        with suppress(psutil.Error):
+            self.memory_mb = max(self.memory_mb, self._process.memory_info().rss / MEGABYTE)
+
+
+def give_memory_back() -> None:
+    """Return freed memory to the system, which training keeps for reuse (train/allocator.py).
+
+    What one cell leaves behind would otherwise count as the next one's, as far as the C library can tell.
+    """
+    gc.collect()
+    if sys.platform.startswith("linux"):
+        with suppress(AttributeError, OSError):  # other C libraries have no such call
+            ctypes.CDLL(None).malloc_trim(0)
+
+
+def _on_gpu(call: str) -> int | None:
+    """Ask the framework about the GPU's memory, if it is loaded and there is one in use."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available():
+        return None
+    answer = getattr(torch.cuda, call)()
+    return None if answer is None else int(answer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,3 +171,49 @@ def _read(path: Path) -> dict[str, Record]:
         return TypeAdapter(dict[str, Record]).validate_python(records)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
+
+
+class Clock:
+    """Counts cells, and expects each to take what its like took.
+
+    A cell's likes are those of the same contender and domain on other data sets (in the ledger, or made just now); for
+    the first of a kind, all cells of the same domain; and if there is none, all cells.
+
+    Args:
+        cells: those of the benchmark.
+        left: those of them that are to be made.
+        ledger: what earlier runs remember.
+    """
+
+    def __init__(self, cells: Sequence[Cell], left: Sequence[Cell], ledger: Ledger) -> None:
+        self._left = list(left)
+        self._took: list[tuple[Cell, float]] = []
+        for cell in cells:
+            took = None if cell in self._left else ledger.wall_s(cell.key)
+            if took is not None:
+                self._took.append((cell, took))
+
+    @property
+    def left(self) -> int:
+        """Return how many cells are left."""
+        return len(self._left)
+
+    def finish(self, cell: Cell, took_s: float | None = None) -> None:
+        """Count a cell, and remember how long it took, if it was made."""
+        if cell in self._left:
+            self._left.remove(cell)
+        if took_s is not None:
+            self._took.append((cell, took_s))
+
+    def outlook(self) -> str:
+        """Return `7 more, about 4 min`, without the time where nothing is known yet; empty at the end."""
+        if not self._left:
+            return ""
+        more = f"{len(self._left)} more"
+        return f"{more}, about {in_words(sum(map(self._expected, self._left)))}" if self._took else more
+
+    def _expected(self, cell: Cell) -> float:
+        same_role = [(other, took_s) for other, took_s in self._took if other.role == cell.role]
+        likes = [took_s for other, took_s in same_role if other.contender == cell.contender]
+        known = likes or [took_s for _, took_s in same_role] or [took_s for _, took_s in self._took]
+        return sum(known) / len(known)

@@ -1,25 +1,99 @@
-"""What a benchmark found: tables, costs, and cells that could not be made."""
+"""What a benchmark found, read from the files of its cells: tables, costs, and cells that could not be made."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from costar_cli.benchmark.cells import Cell
-from costar_cli.benchmark.costs import ModelSize
-from costar_cli.benchmark.ledger import Record
+import numpy as np
+
+from costar_cli.artifact import describe, read_header
+from costar_cli.benchmark.cells import Bench, Cell
+from costar_cli.benchmark.ledger import Ledger, Record
 from costar_cli.benchmark.statistics import TEST
-from costar_cli.benchmark.tables import ResultTable
+from costar_cli.benchmark.tables import DataSetFacts, ResultTable, Score, build_tables
+from costar_cli.config.choices import SetupName
+from costar_cli.config.models import EvaluateConfig
+from costar_cli.errors import CostarError
+from costar_cli.evaluate import EvaluationReport, read_evaluation
 from costar_cli.evaluate.metrics import AVERAGED_STEPS
+from costar_cli.evaluate.published import is_published_data
 from costar_cli.evaluate.report import ABOUT_BUDGET
 
-__all__ = ["BenchmarkReport", "CellCost", "Failure"]
+__all__ = [
+    "BenchmarkReport",
+    "CellCost",
+    "Failure",
+    "ModelSize",
+    "Outcome",
+    "build_report",
+    "measure_model",
+    "read_evaluations",
+]
 
+# What models keep of their training data beside parameters: G-Net's residuals, the scales of the ridge's columns.
+KEPT_DATA = ("params/residuals.", "params/columns.")
 # Presets whose epochs are fewer than their patience, and what their rows are compared after.
 BOUND_BY_BUDGET = {
     "quick": "its rows compare methods after equal outcome updates, not at convergence",
     "default": "its rows compare methods after equal epochs, not at convergence",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSize:
+    """How large a model is and how long it was trained: parameters of one member, epochs and updates of each stage.
+
+    Both are by the stage's name and the mean over members; `updates` are optimiser steps. `by_budget` names the stages
+    in which a member's training ended because they ran out. A model in closed form has no stages.
+    """
+
+    parameters: int
+    epochs: dict[str, float]
+    updates: dict[str, float]
+    by_budget: tuple[str, ...] = ()
+
+    @property
+    def total_epochs(self) -> float | None:
+        """Return the epochs of all stages together, None for a model in closed form."""
+        return sum(self.epochs.values()) if self.epochs else None
+
+    @property
+    def total_updates(self) -> float | None:
+        """Return the updates of all stages together, None for a model in closed form or of an older version."""
+        return sum(self.updates.values()) if self.updates else None
+
+    @property
+    def outcome_updates(self) -> float | None:
+        """Return the updates of the stages that learn outcomes."""
+        return sum(n for stage, n in self.updates.items() if not is_auxiliary(stage)) if self.updates else None
+
+    @property
+    def other_updates(self) -> float | None:
+        """Return the updates of the other stages: pretraining, propensity networks."""
+        return sum(n for stage, n in self.updates.items() if is_auxiliary(stage)) if self.updates else None
+
+
+def is_auxiliary(stage: str) -> bool:
+    """Return whether a stage, by its name, learns no outcomes: COSTAR's pretraining, RMSN's propensity networks."""
+    return not {"pretrain", "propensity"}.isdisjoint(stage.split())
+
+
+def measure_model(described: Mapping[str, Any]) -> ModelSize:
+    """Return the size of a model or encoder from what `costar inspect` knows of its file."""
+    arrays, meta = described["arrays"], described["meta"]
+    learned = [a for a in arrays if a["name"].startswith("params/") and not a["name"].startswith(KEPT_DATA)]
+    stages = meta.get("stages", [{"name": "pretrain", "history": meta["history"]}])
+    return ModelSize(
+        parameters=sum(int(np.prod(array["shape"][1:])) for array in learned),
+        epochs={str(stage["name"]): _epochs(stage["history"]) for stage in stages},
+        updates={str(stage["name"]): float(np.mean(stage["steps"])) for stage in stages if "steps" in stage},
+        by_budget=tuple(str(stage["name"]) for stage in stages if "budget" in stage.get("ended_by", ())),
+    )
+
+
+def _epochs(history: Mapping[str, Sequence[Sequence[float]]]) -> float:
+    return float(np.mean([len(losses) for losses in history["train_loss"]]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +129,9 @@ class CellCost:
     other_updates: float | None = None
 
     @classmethod
-    def of(cls, cell: Cell, records: list[Record], size: ModelSize | None, meta: Mapping[str, Any]) -> "CellCost":
-        """Return a cell's costs from the records of its artifacts, if all of them are known."""
+    def of(cls, cell: Cell, records: Sequence[Record], described: Mapping[str, Any]) -> "CellCost":
+        """Return a cell's costs from the records of its artifacts and what `describe` tells of its model, if any."""
+        size, meta = (measure_model(described), described["meta"]) if described else (None, {})
         walls = [record.wall_s for record in records]
         memories = [record.memory_mb for record in records if record.memory_mb is not None]
         device_memories = [record.device_memory_mb for record in records if record.device_memory_mb is not None]
@@ -159,3 +234,95 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - JSON in, JSON out
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+@dataclass
+class Outcome:
+    """What became of the cells: how many were made now, and which could not be, by key."""
+
+    made: int = 0
+    failed: dict[str, CostarError] = field(default_factory=dict)
+    blocked: dict[str, str] = field(default_factory=dict)
+
+    def is_there(self, cell: Cell) -> bool:
+        """Return whether a cell was made, now or before."""
+        return cell.key not in self.failed and cell.key not in self.blocked
+
+
+Evaluations = Mapping[Cell, EvaluationReport]
+
+
+def read_evaluations(bench: Bench, cells: Sequence[Cell], outcome: Outcome) -> Evaluations:
+    """Return the scores of every model that is there, by its cell."""
+    scored = [cell for cell in cells if cell.is_scored and outcome.is_there(cell)]
+    return {cell: read_evaluation(bench.pieces(cell)[-1].path) for cell in scored}
+
+
+def build_report(
+    bench: Bench,
+    cells: Sequence[Cell],
+    outcome: Outcome,
+    evaluations: Evaluations,
+    ledger: Ledger,
+    setups: Sequence[SetupName],
+) -> BenchmarkReport:
+    """Return the benchmark's report from the files of the cells that are there."""
+    headers = {seed: read_header(bench.data_file(seed)) for seed in bench.seeds if bench.data_file(seed).exists()}
+    published = all(is_published_data(h.meta["name"], h.meta["config"]) for h in headers.values())
+    shared = next(iter(evaluations.values()), None)  # but for its rows, each says the same
+    return BenchmarkReport(
+        dataset=shared.dataset if shared else bench.data.name,
+        seeds=bench.seeds,
+        digests={str(seed): header.digest for seed, header in headers.items()},
+        preset=bench.settings.preset,
+        unit=shared.unit.label if shared else "",
+        level=bench.settings[EvaluateConfig].level,
+        horizon=shared.horizon if shared else 0,
+        step=shared.step if shared else "step",
+        tables=_tables(bench, evaluations, setups, published=published),
+        costs=tuple(_costs(bench, cells, outcome, ledger)),
+        failures=tuple(_failures(cells, outcome)),
+    )
+
+
+def _tables(
+    bench: Bench, evaluations: Evaluations, setups: Sequence[SetupName], *, published: bool
+) -> tuple[ResultTable, ...]:
+    scores = [
+        Score(cell.seed, cell.contender, row, errors)
+        for cell, report in evaluations.items()
+        for row, errors in zip(report.rows, report.errors, strict=True)
+        if cell.contender is not None and row.basis == "ours" and errors is not None
+    ]
+    shared = next(iter(evaluations.values()), None)
+    if shared is None:
+        return ()
+    facts = DataSetFacts(shared.dataset, shared.horizon, shared.unit.factor, published=published)
+    return build_tables(scores, facts, bench.settings[EvaluateConfig], setups=setups, reporter=bench.reporter)
+
+
+def _costs(bench: Bench, cells: Sequence[Cell], outcome: Outcome, ledger: Ledger) -> Iterator[CellCost]:
+    """Yield what every cell took that is there, and pass on what its training warned of."""
+    for cell in cells:
+        pieces = bench.pieces(cell) if outcome.is_there(cell) else []
+        if not pieces:
+            continue
+        prints = {piece.name: read_header(piece.path).meta["fingerprint"] for piece in pieces}
+        records = [ledger.get(f"{cell.key}/{name}", fingerprint) for name, fingerprint in prints.items()]
+        known = [record for record in records if record is not None]
+        cost = CellCost.of(cell, known, {} if cell.role == "data" else describe(pieces[0].path))
+        bench.reporter.cell = cell
+        for warning in cost.warnings:  # also of a model that an earlier run trained
+            bench.reporter.warn(warning)
+        yield cost
+    bench.reporter.cell = None
+
+
+def _failures(cells: Sequence[Cell], outcome: Outcome) -> Iterator[Failure]:
+    """Yield the cells that are not there, and why."""
+    for cell in cells:
+        if cell.key in outcome.failed:
+            yield Failure(cell.key, str(cell), outcome.failed[cell.key].to_json())
+        elif cell.key in outcome.blocked:
+            why = CostarError(f"needs {outcome.blocked[cell.key]}")
+            yield Failure(cell.key, str(cell), why.to_json(), blocked=True)

@@ -1,38 +1,159 @@
-"""Running a benchmark: cell after cell, whatever happens to one of them."""
+"""The body of `costar benchmark`: which cells, making them whatever happens to one, and what came of it."""
 
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
 
-from costar_cli.benchmark.clock import Clock
-from costar_cli.benchmark.make_cells import Bench, Piece, State
-from costar_cli.errors import CostarError, LockedError, MismatchError, StorageError
+from costar_cli.artifact import read_header
+from costar_cli.benchmark.cells import Bench, BenchReporter, Cell, Piece, State, plan_cells, with_values
+from costar_cli.benchmark.contenders import ABLATIONS, REFERENCE, Contender, choose_methods, choose_setups
+from costar_cli.benchmark.data import SIMULATED, BenchData
+from costar_cli.benchmark.export import write_report
+from costar_cli.benchmark.ledger import Clock, Ledger, Meter, give_memory_back
+from costar_cli.benchmark.report import Evaluations, Outcome, build_report, read_evaluations
+from costar_cli.benchmark.show import show_report
+from costar_cli.config.choices import SetupName
+from costar_cli.config.models import BenchmarkConfig, PretrainConfig, RuntimeConfig
+from costar_cli.errors import CostarError, LockedError, MismatchError, StorageError, UsageError
+from costar_cli.evaluate import SETUPS, EvaluationReport
+from costar_cli.methods import METHODS
+from costar_cli.reporting import WORSE_THAN_LAST_VALUE
+from costar_cli.settings.resolve import Settings
+from costar_cli.steps.hints import ASKED, after_loss, next_command
 from costar_cli.steps.session import BuildStep
 from costar_cli.steps.unforeseen import as_costar_error
+from costar_cli.train.runtime import Runtime
+from costar_cli.ui.output import Output
 from costar_cli.ui.text import in_words
+from costar_cli.workspace import Workspace
 
-if TYPE_CHECKING:
-    from costar_cli.benchmark import Cell, Ledger
-
-__all__ = ["Outcome", "failure_of_cells", "make_cells", "refuse_stale"]
+__all__ = ["open_bench", "run_benchmark"]
 
 
-@dataclass
-class Outcome:
-    """What became of the cells: how many were made now, and which could not be, by key."""
+def open_bench(out: Output, settings: Settings, data: BenchData, folder: Path) -> Bench:
+    """Return the benchmark of a data set in a folder.
 
-    made: int = 0
-    failed: dict[str, CostarError] = field(default_factory=dict)
-    blocked: dict[str, str] = field(default_factory=dict)
+    Raises:
+        UsageError: several data sets are asked for, and there is one file.
+    """
+    config = settings[BenchmarkConfig]
+    if data.simulated is None and config.data_seeds > 1:
+        raise UsageError(
+            f"{config.data_seeds} data sets are asked for, but a file holds one",
+            where="--data-seeds",
+            fix=f"leave it out, or name a data set that is simulated: {', '.join(SIMULATED)}",
+        )
+    first = settings[PretrainConfig].seed
+    if data.simulated is not None:
+        document = settings.configs[data.simulated.section].model_dump()
+        first = int(document["seed"])
+    seeds = tuple(range(first, first + config.data_seeds))
+    return Bench(data, BenchReporter(out).watch(), settings, folder, seeds)
 
-    def is_sound(self, cell: "Cell") -> bool:
-        """Return whether a cell is there."""
-        return cell.key not in self.failed and cell.key not in self.blocked
+
+def run_benchmark(
+    out: Output, bench: Bench, *, overwrite: bool, plots: bool, list_only: bool, given: Mapping[str, str]
+) -> None:
+    """Make what is not there, write and show the tables, and end the verb; or list the cells.
+
+    `given` are the flags that a command to run next repeats.
+
+    Raises:
+        CostarError: cells failed; what the others found is written, shown, and part of the `--json` document.
+    """
+    setups = choose_setups(bench.settings[BenchmarkConfig].setups, bench.data.setups)
+    cells = plan_cells(bench.seeds, _contenders(bench, setups), few_shot="few-shot" in setups)
+    states = {cell.key: bench.state(cell) for cell in cells}
+    if list_only:
+        _list(out, bench, cells, states)
+        return
+    Runtime.resolve(bench.settings[RuntimeConfig])  # no cell could be made on a device that is not there
+    _refuse_stale(states, overwrite=overwrite)
+    place, ledger = Workspace(bench.folder), Ledger(bench.folder / "ledger.json")
+    is_made = set(states.values()) <= {"done"}
+    with ExitStack() as held:
+        if not is_made:
+            held.enter_context(place.lock())
+        outcome = _make_cells(bench, cells, states, ledger, overwrite=overwrite, debug=out.debug)
+        evaluations = read_evaluations(bench, cells, outcome)
+        report = build_report(bench, cells, outcome, evaluations, ledger, setups)
+        try:
+            if is_made:
+                held.enter_context(place.lock())
+            write_report(out, report, bench.folder, plots=plots)
+        except (LockedError, StorageError) as error:
+            if not is_made:
+                raise
+            out.note(f"the tables are shown, not written: {error.problem}")  # perhaps somebody else's benchmark
+    _warn_of_losses(bench, evaluations)
+    show_report(out, report)
+    result = {**report.to_json(), "folder": str(bench.folder), "made": outcome.made}
+    if outcome.failed:
+        out.keep(result)
+        raise _failure_of_cells(outcome, len(cells))
+    out.next(*_next_commands(bench, evaluations, given))
+    out.done(result, status="done" if outcome.made else "up_to_date")
 
 
-def refuse_stale(states: Mapping[str, State], *, overwrite: bool) -> None:
+def _contenders(bench: Bench, setups: Sequence[SetupName]) -> list[Contender]:
+    """Return the rows of the tables: methods, and the ablations that change anything.
+
+    Raises:
+        UsageError: a method that is not known, or ablations in few-shot alone.
+    """
+    config = bench.settings[BenchmarkConfig]
+    methods = choose_methods(config.methods, list(METHODS))
+    if not config.ablations:
+        return methods
+    if set(setups) <= {"few-shot"}:
+        raise UsageError(
+            "ablations are scored in zero-shot and supervised, as in the paper",
+            where="--ablations",
+            fix="leave it out, or add one of these to --setups",
+        )
+    if REFERENCE not in {contender.name for contender in methods}:
+        methods.append(Contender(REFERENCE, REFERENCE))
+        bench.reporter.note("ablations are compared with COSTAR: it takes part, too")
+    return [*methods, *(ablation for ablation in ABLATIONS if _has_row(bench, ablation))]
+
+
+def _has_row(bench: Bench, ablation: Contender) -> bool:
+    """Return whether an ablation changes anything; say so if it does not."""
+    try:
+        same = bool(ablation.changes) and with_values(bench.settings, ablation.changes) == bench.settings
+    except ValueError:  # a setting of COSTAR's own encoder, where COSTAR has another one
+        architecture = bench.settings[PretrainConfig].encoder.architecture
+        bench.reporter.note(f"{ablation.label} changes nothing with `architecture = {architecture}`: no row of its own")
+        return False
+    if same:
+        bench.reporter.note(f"{ablation.label} is what COSTAR does with these settings: no row of its own")
+    return not same
+
+
+def _list(out: Output, bench: Bench, cells: list[Cell], states: dict[str, State]) -> None:
+    """Print the cells with their states and files."""
+    ledger = Ledger(bench.folder / "ledger.json")
+    rows: list[dict[str, str | float | None]] = []
+    for cell in cells:
+        pieces = bench.pieces(cell)
+        records = [ledger.get(f"{cell.key}/{piece.name}") for piece in pieces]
+        error = next((r.error for r in records if r and r.error), None) if states[cell.key] != "done" else None
+        file = str(pieces[0].path) if pieces else str(bench.data_file(cell.seed))
+        took_s = ledger.wall_s(cell.key)
+        wall = None if took_s is None or states[cell.key] != "done" else round(took_s, 1)
+        row = {"cell": cell.key, "state": states[cell.key], "wall_s": wall, "file": file}
+        rows.append({**row, "error": (error or {}).get("problem")})
+    out.table(["cell", "state", "wall s", "file", "error"], [list(row.values()) for row in rows])
+    count = {state: sum(known == state for known in states.values()) for state in dict.fromkeys(states.values())}
+    out.note(", ".join(f"{number} {state}" for state, number in count.items()))
+    out.done({"cells": rows, "folder": str(bench.folder)})
+
+
+def _refuse_stale(states: Mapping[str, State], *, overwrite: bool) -> None:
     """Stop where files were made from something else, and may not be replaced.
 
     Raises:
@@ -47,11 +168,11 @@ def refuse_stale(states: Mapping[str, State], *, overwrite: bool) -> None:
         )
 
 
-def make_cells(
+def _make_cells(
     bench: Bench,
-    cells: Sequence["Cell"],
+    cells: Sequence[Cell],
     states: Mapping[str, State],
-    ledger: "Ledger",
+    ledger: Ledger,
     *,
     overwrite: bool,
     debug: bool,
@@ -80,10 +201,8 @@ def make_cells(
 
 
 def _make_cell(
-    bench: Bench, cell: "Cell", ledger: "Ledger", outcome: Outcome, clock: Clock, *, overwrite: bool, debug: bool
+    bench: Bench, cell: Cell, ledger: Ledger, outcome: Outcome, clock: Clock, *, overwrite: bool, debug: bool
 ) -> None:
-    from costar_cli.benchmark import give_memory_back
-
     bench.reporter.cell = cell
     begun, made = time.monotonic(), False
     try:
@@ -114,10 +233,8 @@ def _make_cell(
         bench.reporter.note("; ".join(filter(None, [f"{cell}: {in_words(took_s)}", clock.outlook()])))
 
 
-def _make_piece(key: str, piece: Piece, step: BuildStep, ledger: "Ledger", *, overwrite: bool) -> None:
+def _make_piece(key: str, piece: Piece, step: BuildStep, ledger: Ledger, *, overwrite: bool) -> None:
     """Make one artifact, and record what it took, however it ends."""
-    from costar_cli.benchmark import Meter
-
     ledger.begin(key, step.fingerprint)
     meter = Meter()
     try:
@@ -132,7 +249,7 @@ def _make_piece(key: str, piece: Piece, step: BuildStep, ledger: "Ledger", *, ov
     ledger.end(key, "done", meter)
 
 
-def failure_of_cells(outcome: Outcome, total: int) -> CostarError:
+def _failure_of_cells(outcome: Outcome, total: int) -> CostarError:
     """Return one error for all cells that failed: of their class, if they agree."""
     errors = list(outcome.failed.values())
     classes = {type(error) for error in errors}
@@ -146,3 +263,48 @@ def failure_of_cells(outcome: Outcome, total: int) -> CostarError:
         fix=next((error.fix for error in errors if error.fix), None) or "run the same command to try them again",
         details=details,
     )
+
+
+def _warn_of_losses(bench: Bench, evaluations: Evaluations) -> None:
+    """Warn once of each cell whose model loses to the last value carried forward, in any set-up or on validation."""
+    for cell, report in evaluations.items():
+        lost = [
+            f"{row.setup} {row.mean.average:.3f} against {naive.mean.average:.3f}" for row, naive in report.losers()
+        ]
+        validation = read_header(bench.pieces(cell)[0].path).meta.get("validation")
+        if validation and validation["score"] > validation["last_value"]:
+            lost.append(f"validation {validation['score']:.3f} against {validation['last_value']:.3f}")
+        if lost:
+            bench.reporter.warn_of_loss(f"{cell}: {WORSE_THAN_LAST_VALUE} in {', '.join(lost)}")
+
+
+def _next_commands(bench: Bench, evaluations: Evaluations, given: Mapping[str, str]) -> list[str]:
+    """Return what to run next: a question to the best model that loses nowhere, or what may give a better one.
+
+    Models are those of the first data set, compared in the first set-up that they have.
+
+    Args:
+        bench: the benchmark.
+        evaluations: the scores of its models.
+        given: the flags to repeat.
+    """
+    given = {"workspace": "", **given} | {"workspace": str(bench.workspace(bench.seeds[0]))}
+    reports = {cell: report for cell, report in evaluations.items() if cell.seed == bench.seeds[0]}
+    for is_better, setup in product((True, False), SETUPS):
+        averages = {cell: _average(r, setup) for cell, r in reports.items() if is_better != any(r.losers())}
+        known = {cell: average for cell, average in averages.items() if average is not None}
+        if not known:
+            continue
+        model, *_ = bench.pieces(min(known, key=lambda cell: known[cell]))
+        if is_better:
+            return [next_command(given, "whatif", *ASKED, data=bench.data.file, model=model.path)]
+        files = {"data": bench.data.file, "out": model.path.with_name(f"longer-{model.path.name}")}
+        made = {(cell.contender.method, of) for cell in evaluations if cell.contender for of in ("source", "target")}
+        return after_loss(replace(model.session, given=given), read_header(model.path).meta, files, made)
+    return []
+
+
+def _average(report: EvaluationReport, setup: str) -> float | None:
+    """Return a model's average error in a set-up, None where it has none or carries the last value itself."""
+    rows = (row for row in report.rows if row.basis == "ours" and not row.is_last_value)
+    return next((row.mean.average for row in rows if row.setup == setup), None)

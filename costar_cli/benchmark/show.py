@@ -1,55 +1,22 @@
-"""What a benchmark shows and writes: tables in the terminal, CSV, Markdown, LaTeX and JSON files, figures."""
+"""What a benchmark shows in the terminal: tables, how rows compare, and what they cost."""
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+from costar_cli.benchmark.export import ABOUT_OTHER_UPDATES, interval_text, updates_text
+from costar_cli.benchmark.report import BenchmarkReport, CellCost
+from costar_cli.benchmark.statistics import Comparison
+from costar_cli.benchmark.tables import ABOUT_GAIN, ResultRow, ResultTable, marks
+from costar_cli.evaluate.report import BUDGET_SIGN, with_budget_sign
 from costar_cli.ui.output import Output
 from costar_cli.ui.tables import Cell, legend, show_styled
 
-if TYPE_CHECKING:
-    from costar_cli.benchmark import BenchmarkReport, CellCost, Comparison, ResultRow, ResultTable
-
-__all__ = ["show_report", "write_report"]
+__all__ = ["show_report"]
 
 DIGITS = 3
 
 
-def write_report(out: Output, report: "BenchmarkReport", folder: Path, *, plots: bool) -> None:
-    """Write the report into a folder, in every form."""
-    from costar_cli.artifact import write_bytes
-
-    for role, name, text in _texts(report):
-        write_bytes(folder / name, text.encode())
-        out.wrote(role, folder / name, kind=Path(name).suffix[1:])
-    if not plots or not report.tables:
-        return
-    from costar_cli.benchmark.plots import plot_differences, plot_horizons
-
-    out.wrote("horizons", plot_horizons(report, folder / "plots" / "horizons.png"), kind="plot")
-    drawn = plot_differences(report, folder / "plots" / "differences.png")
-    if drawn is not None:
-        out.wrote("differences", drawn, kind="plot")
-
-
-def _texts(report: "BenchmarkReport") -> Iterator[tuple[str, str, str]]:
-    """Yield the name of every text, its file, and the text."""
-    from costar_cli.benchmark import export
-    from costar_cli.ui.text import dump_json
-
-    yield "results", "results.csv", export.results_csv(report)
-    yield "comparisons", "comparisons.csv", export.comparisons_csv(report)
-    yield "cells", "cells.csv", export.cells_csv(report)
-    yield "markdown", "tables.md", export.to_markdown(report)
-    yield "latex", "tables.tex", export.to_latex(report)
-    yield "benchmark", "benchmark.json", dump_json(report.to_json()) + "\n"
-
-
-def show_report(out: Output, report: "BenchmarkReport") -> None:
+def show_report(out: Output, report: BenchmarkReport) -> None:
     """Print the tables, how they compare, and what they cost."""
-    from costar_cli.benchmark.export import ABOUT_OTHER_UPDATES
-    from costar_cli.benchmark.tables import ABOUT_GAIN
-    from costar_cli.evaluate.report import BUDGET_SIGN
 
     if report.tables:
         unit = report.unit or "outcome units"
@@ -78,7 +45,7 @@ def show_report(out: Output, report: "BenchmarkReport") -> None:
         out.note("intervals and p are about other test subjects, given the members; wins: COSTAR's share, over members")
 
 
-def _show_table(out: Output, table: "ResultTable") -> None:
+def _show_table(out: Output, table: ResultTable) -> None:
     headers = ["Method", *(f"τ={h + 1}" for h in range(table.steps)), "Avg", "Gain", "Runs"]
     blocks: dict[str, list[list[Cell | str | None]]] = {"": _rows(table.rows, table.steps)}
     if table.published:
@@ -86,8 +53,7 @@ def _show_table(out: Output, table: "ResultTable") -> None:
     show_styled(out, table.title, headers, blocks)
 
 
-def _rows(rows: Sequence["ResultRow"], steps: int) -> list[list[Cell | str | None]]:
-    from costar_cli.benchmark.tables import marks
+def _rows(rows: Sequence[ResultRow], steps: int) -> list[list[Cell | str | None]]:
 
     columns: list[int | None] = [*range(steps), None]
     marked = [marks(rows, column) for column in columns]
@@ -99,7 +65,7 @@ def _rows(rows: Sequence["ResultRow"], steps: int) -> list[list[Cell | str | Non
     return shown
 
 
-def _cell(row: "ResultRow", column: int | None, mark: str) -> Cell:
+def _cell(row: ResultRow, column: int | None, mark: str) -> Cell:
     mean, sd = (
         None if values is None else values.average if column is None else values.steps[column]
         for values in (row.mean, row.sd)
@@ -107,8 +73,7 @@ def _cell(row: "ResultRow", column: int | None, mark: str) -> Cell:
     return Cell(_number(mean), "" if sd is None else _number(sd), mark)  # type: ignore[arg-type]
 
 
-def _show_comparisons(out: Output, comparisons: Sequence["Comparison"], level: float) -> None:
-    from costar_cli.benchmark.export import interval_text
+def _show_comparisons(out: Output, comparisons: Sequence[Comparison], level: float) -> None:
 
     rows = []
     for c in comparisons:
@@ -119,7 +84,7 @@ def _show_comparisons(out: Output, comparisons: Sequence["Comparison"], level: f
     out.table(headers, rows, keys=1)
 
 
-def _show_costs(out: Output, costs: Sequence["CellCost"]) -> None:
+def _show_costs(out: Output, costs: Sequence[CellCost]) -> None:
     """Print one line per contender and domain: the mean over data sets, and the largest memory."""
     groups: dict[tuple[str, str], list[CellCost]] = {}
     for cost in costs:
@@ -133,9 +98,7 @@ def _show_costs(out: Output, costs: Sequence["CellCost"]) -> None:
         out.table(headers, rows, keys=2)
 
 
-def _cost_cells(costs: Sequence["CellCost"], *, on_gpu: bool) -> list[object]:
-    from costar_cli.benchmark.export import updates_text
-    from costar_cli.evaluate.report import with_budget_sign
+def _cost_cells(costs: Sequence[CellCost], *, on_gpu: bool) -> list[object]:
 
     walls = [cost.wall_s for cost in costs if cost.wall_s is not None]
     wall = f"{'≥ ' * any(cost.partial for cost in costs)}{sum(walls) / len(walls):.1f}" if walls else None

@@ -22,8 +22,7 @@ from costar_cli.commands.options import (
     WorkspaceOpt,
 )
 from costar_cli.commands.verb import LIST
-from costar_cli.steps.hints import repeated_flags
-from costar_cli.steps.session import open_output
+from costar_cli.steps.session import open_output, repeated_flags
 from costar_cli.workspace import DEFAULT_WORKSPACE
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ def benchmark(
     Every cell (data set, method, domain) is kept: interrupted, the same command continues.
     """
     from costar_cli.benchmark.data import choose_data
-    from costar_cli.benchmark.plan import open_bench, run_benchmark
+    from costar_cli.benchmark.run import open_bench, run_benchmark
     from costar_cli.config.models import BenchmarkConfig, EvaluateConfig, FinetuneConfig, PretrainConfig, RuntimeConfig
     from costar_cli.settings.resolve import resolve
 

@@ -17,6 +17,7 @@ from costar_cli.commands.options import (
 )
 from costar_cli.errors import MismatchError, StorageError, UsageError
 from costar_cli.steps.dataset import make_dataset, read_inputs
+from costar_cli.steps.hints import next_command
 from costar_cli.steps.session import Session, open_session
 from costar_cli.workspace import DEFAULT_WORKSPACE
 
@@ -126,6 +127,6 @@ def _init(session: Session, files: list[Path], statics: Path | None, path: Path,
     session.out.text("", guessed.text.rstrip("\n"))
     for doubt in guessed.doubts:
         session.out.warn(doubt)
-    command = session.next_command("ingest table", *map(str, files), schema=path, statics=statics)
+    command = next_command(session.given, "ingest table", *map(str, files), schema=path, statics=statics)
     session.out.note(f"settle the lines with CHECK in {path}, then: {command}")
     session.out.done({"schema": guessed.text, "doubts": list(guessed.doubts)})

@@ -10,7 +10,7 @@ import typer
 from costar_cli.commands.options import JsonFlag, OverwriteFlag, QuietFlag
 from costar_cli.config.choices import FormatName
 from costar_cli.reporting import warnings_of
-from costar_cli.steps.data_report import run_export, run_report
+from costar_cli.steps.dataset import run_export, run_report
 from costar_cli.steps.session import open_output
 from costar_cli.ui.output import Output
 from costar_cli.ui.text import plain

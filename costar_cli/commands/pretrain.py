@@ -25,10 +25,9 @@ from costar_cli.commands.options import (
     ThreadsOpt,
     WorkspaceOpt,
 )
-from costar_cli.steps.encoder import make_encoder, plan_encoder
-from costar_cli.steps.hints import other_than
-from costar_cli.steps.model import show_training
+from costar_cli.steps.hints import next_command, other_than
 from costar_cli.steps.session import open_session
+from costar_cli.steps.training import make_encoder, plan_encoder, show_training
 from costar_cli.workspace import DEFAULT_WORKSPACE, Workspace
 
 if TYPE_CHECKING:
@@ -78,4 +77,4 @@ def pretrain(
     step = plan_encoder(session, source, out or place.encoder)
     artifact, status = make_encoder(session, source, step, overwrite=overwrite, fresh=fresh)
     files = {"data": other_than(source, place.data), "start": other_than(step.path, place.encoder)}
-    show_training(session, artifact, status, session.next_command("finetune", **files))
+    show_training(session, artifact, status, next_command(session.given, "finetune", **files))

@@ -1,18 +1,21 @@
-"""What every verb that makes a data set shares: build it or see that it is up to date, store it, count it."""
+"""What verbs do with a data set: make it or see that it is up to date, describe it, write it as tables."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from costar_cli.errors import DataError, StorageError
-from costar_cli.steps.hints import other_than
-from costar_cli.steps.session import Session
+from costar_cli.config.choices import FormatName
+from costar_cli.errors import DataError, MismatchError, StorageError
+from costar_cli.steps.hints import next_command, other_than
+from costar_cli.steps.session import Session, read_kind
+from costar_cli.ui.output import Output
 
 if TYPE_CHECKING:
     from costar_cli.panel import Dataset
+    from costar_cli.panel.report import DataReport
 
-__all__ = ["make_dataset", "read_inputs"]
+__all__ = ["make_dataset", "read_inputs", "run_export", "run_report"]
 
 
 def read_inputs(
@@ -82,6 +85,59 @@ def make_dataset(
         for part in stored.parts
     ]
     session.out.table(list(parts[0]), [list(part.values()) for part in parts], keys=1)
-    session.out.next(session.next_command("pretrain", data=other_than(path, session.workspace.data)))
+    session.out.next(next_command(session.given, "pretrain", data=other_than(path, session.workspace.data)))
     result = {"name": stored.name, "parts": parts, "kept": stored.kept}
     session.out.done(result, status="up_to_date" if current else "done")
+
+
+TERMINAL = Path("-")
+
+
+def run_report(out: Output, file: Path, target: Path, *, overwrite: bool) -> dict[str, Any]:
+    """Describe a data set in tables on stdout (`-`), or in a page; return the numbers."""
+    if target != TERMINAL and target.exists() and not overwrite:
+        raise MismatchError("the file exists", where=str(target), fix="add --overwrite, or choose another name")
+    from costar_cli.panel.report import describe_dataset
+
+    report = describe_dataset(_dataset(file))
+    if target == TERMINAL:
+        _show(out, report)
+    else:
+        from costar_cli.artifact import write_bytes
+        from costar_cli.figures.data_report import report_page
+
+        write_bytes(target, report_page(report).encode())
+        out.wrote("report", target, kind="html")
+    return report.to_json()
+
+
+def run_export(out: Output, file: Path, folder: Path, form: FormatName, *, overwrite: bool) -> list[str]:
+    """Write a data set as tables with a schema that reads them back; return the paths."""
+    from costar_cli.datasets.table.export import export_dataset
+
+    paths = export_dataset(_dataset(file), folder, form, overwrite=overwrite)
+    for path in paths:
+        out.wrote(path.stem, path, kind=path.suffix.removeprefix("."))
+    known = [path for path in paths if path.stem == "queries"]
+    schema = next(path for path in paths if path.stem == "schema")
+    out.next(next_command({}, "ingest table", str(paths[0]), schema=schema, queries=known))
+    return [str(path) for path in paths]
+
+
+def _dataset(file: Path) -> "Dataset":
+    from costar_cli.panel.store import read_dataset
+
+    read_kind("dataset", file)
+    return read_dataset(file, truth=False)
+
+
+def _show(out: Output, report: "DataReport") -> None:
+    from costar_cli.figures.data_report import report_tables
+
+    for i, table in enumerate(report_tables(report)):
+        out.text(*[""] * bool(i))
+        out.table(table.headers, table.rows, title=table.title)
+    if report.findings:
+        out.text("")
+        rows = [[finding.severity, str(finding)] for finding in report.findings]
+        out.table(["findings", ""], rows)

@@ -1,25 +1,26 @@
 """The body of `costar whatif`: a question in, estimates out."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from costar_cli.config.choices import DomainName
 from costar_cli.errors import MismatchError, StorageError, UsageError
-from costar_cli.steps.estimates_compared import decimals_of, estimate_text, number_text, show_comparison
-from costar_cli.steps.estimates_domain import losses_on_domain
-from costar_cli.steps.model import MAKE_DATA
-from costar_cli.steps.models import MAKE_MODEL, load_models, name_models
+from costar_cli.steps.model import LoadedModel, load_models, name_models
 from costar_cli.steps.session import Session
 from costar_cli.ui.output import Output
 from costar_cli.ui.text import plain
 from costar_cli.workspace import Workspace
 
 if TYPE_CHECKING:
+    from costar_cli.methods.base import FittedModel
+    from costar_cli.panel import Dataset
+    from costar_cli.train.selection import Validation
     from costar_cli.whatif import ModelAnswer, WhatIfReport
 
-__all__ = ["Question", "run_whatif"]
+__all__ = ["Question", "run_whatif", "validate_on"]
 
 PLOT_FORMATS = (".png", ".svg", ".pdf")
 
@@ -66,7 +67,7 @@ class Question:
 def run_whatif(session: Session, question: Question, data: Path, models: Sequence[Path]) -> None:
     """Answer a question and show the answer."""
     question.check()
-    session.read("dataset", data, "dataset", MAKE_DATA)
+    session.read("dataset", data)
     from costar_cli.panel.store import read_dataset
     from costar_cli.whatif import estimate_outcomes, parse_plans
     from costar_cli.whatif.untrusted import read_bounded
@@ -75,7 +76,7 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
     dataset = read_dataset(data, queries=False, truth=question.truth)
     domain = dataset.find_subject(question.subject).part.domain
     named = name_models(models or _default_models(session.workspace, domain), session.workspace.root)
-    headers = {name: session.read(name, path, "model", MAKE_MODEL) for name, path in named.items()}
+    headers = {name: session.read("model", path, role=name) for name, path in named.items()}
     loaded = load_models(session, headers, named)
     horizon = min(one.model.horizon for one in loaded)
     place = "standard input" if str(question.plan) == "-" else str(question.plan)
@@ -91,7 +92,7 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
         unsupported=question.unsupported,
         reporter=session.reporter,
     )
-    losses = losses_on_domain(dataset, loaded, domain)
+    losses = _losses_on_domain(dataset, loaded, domain)
     for warning in losses:
         session.out.warn(warning)
     report = replace(report, warnings=(*report.warnings, *losses))
@@ -115,7 +116,7 @@ def _show(session: Session, report: "WhatIfReport") -> None:
     plans = (plain(f"plan {name}: {words}") for name, words in report.plans_in_words().items())
     out.text(f"{where} of {history.length - 1}", *plans)
     if len(report.models) > 1:
-        show_comparison(out, report)
+        _show_comparison(out, report)
     else:
         _show_model(out, report, report.models[0])
     for note in report.notes:
@@ -140,11 +141,11 @@ def _table(
     rows = report.difference_rows() if differences else report.to_rows()
     mine = [row for row in rows if (row["model"], row["outcome"]) == (model.label, outcome)]
     plans = list(dict.fromkeys(str(row["plan"]) for row in mine))
-    decimals = decimals_of(row["estimate"] for row in mine)
+    decimals = _decimals_of(row["estimate"] for row in mine)
     by_step: dict[int, dict[str, list[object]]] = {}
     for row in mine:
-        cell: list[object] = [estimate_text(row, decimals)]
-        cell += [number_text(row["truth"], decimals)] if report.truth is not None else []
+        cell: list[object] = [_estimate_text(row, decimals)]
+        cell += [_number_text(row["truth"], decimals)] if report.truth is not None else []
         by_step.setdefault(int(row["step"] or 0), {})[str(row["plan"])] = cell
     extra = 1 if report.truth is not None else 0
     headers = [step_axis(report.schema.step)]
@@ -182,3 +183,102 @@ def _write(
 
 
 _ASKED = ("subject", "origin", "reference", "level", "truth", "unsupported")
+
+
+Rows = Sequence[Mapping[str, object]]
+
+
+def _show_comparison(out: Output, report: "WhatIfReport") -> None:
+    """Print a column per model: estimates of every plan and step, then differences from the reference plan.
+
+    Where the truth is known it stands beside, and each model's root mean squared error below.
+    """
+    for outcome in report.schema.outcomes:
+        unit = f" ({outcome.unit})" if outcome.unit else ""
+        _show_compared(out, report, outcome.name, report.to_rows(), f"{outcome.name}{unit}, by model")
+        if len(report.plans) > 1:
+            title = f"{outcome.name}{unit}: difference from `{report.reference}`, by model"
+            _show_compared(out, report, outcome.name, report.difference_rows(), title)
+
+
+def _show_compared(out: Output, report: "WhatIfReport", outcome: str, rows: Rows, title: str) -> None:
+    mine = [row for row in rows if row["outcome"] == outcome]
+    models = [model.label for model in report.models]
+    decimals = _decimals_of(row["estimate"] for row in mine)
+    lines: dict[tuple[object, object], dict[object, Mapping[str, object]]] = {}
+    for row in mine:
+        lines.setdefault((row["plan"], row["time"]), {})[row["model"]] = row
+    with_truth = report.truth is not None
+    table = [
+        [plan, time, *(_estimate_text(by_model[model], decimals) for model in models)]
+        + [_number_text(by_model[models[0]]["truth"], decimals)] * with_truth
+        for (plan, time), by_model in lines.items()
+    ]
+    if with_truth:
+        errors = [_rmse([row for row in mine if row["model"] == model]) for model in models]
+        table.append(["RMSE", None, *(_number_text(error, decimals) for error in errors), None])
+    headings = [model.heading for model in report.models]
+    out.table(["plan", report.schema.step, *headings, *["truth"] * with_truth], table, title=title)
+
+
+def _rmse(rows: Rows) -> float | None:
+    errors = [error for row in rows if isinstance(error := row["error"], float)]
+    return math.sqrt(sum(error**2 for error in errors) / len(errors)) if errors else None
+
+
+def _decimals_of(values: Iterable[object]) -> int:
+    """Return how many decimals show the largest value with four digits."""
+    largest = max((abs(value) for value in values if isinstance(value, float)), default=0.0)
+    return min(9, max(0, 3 - math.floor(math.log10(largest)))) if largest > 0 else 3
+
+
+def _estimate_text(row: Mapping[str, object], decimals: int) -> str | None:
+    """Return an estimate with its interval, where it has one."""
+    estimate, lower, upper = (_number_text(row[name], decimals) for name in ("estimate", "lower", "upper"))
+    return estimate if lower is None or upper is None else f"{estimate} ({lower} to {upper})"
+
+
+def _number_text(value: object, decimals: int) -> str | None:
+    """Return a number with so many decimals, None for anything else."""
+    return f"{value:.{decimals}f}" if isinstance(value, float) else None
+
+
+MOST_SUBJECTS: Final = 32  # more say more, but a question shall stay quick: CT's 64 with 512 windows took seconds
+MOST_WINDOWS: Final = 128
+
+
+def _losses_on_domain(dataset: "Dataset", models: Sequence[LoadedModel], domain: DomainName) -> list[str]:
+    """Return a warning for each model that was not validated on the domain and loses to the last value there."""
+    from costar_cli.whatif import validated_on
+
+    warnings = []
+    for one in models:
+        if validated_on(one.model, dataset, domain) is not False:
+            continue
+        validation = validate_on(dataset, one.model, domain)
+        if validation is not None and validation.warning:
+            warnings.append(
+                f"model `{one.name}` on {domain} subjects ({validation.windows} origins): {validation.warning}"
+            )
+    return warnings
+
+
+def validate_on(dataset: "Dataset", model: "FittedModel", domain: DomainName) -> "Validation | None":
+    """Return how a model does on factual validation windows of a domain; None where there are none.
+
+    The score is the one that selects models, over at most 128 windows of 32 subjects, spread evenly.
+    """
+    import numpy as np
+
+    from costar_cli.panel import Part
+    from costar_cli.train.selection import Validation, ValidationWindows
+
+    panel = dataset.panels.get(Part(domain, "val"))
+    if panel is None or not panel.n_subjects:
+        return None
+    rows = np.linspace(0, panel.n_subjects - 1, min(panel.n_subjects, MOST_SUBJECTS)).round().astype(np.int64)
+    windows = ValidationWindows.of(panel.take(rows), model.horizon, model.scaler, most=MOST_WINDOWS)
+    if windows is None:
+        return None
+    members = tuple(windows.score(model).tolist())
+    return Validation(members, windows.last_value(model), len(windows.queries), windows.queries.horizon)

@@ -1,25 +1,22 @@
 """The body of `costar evaluate`: files in, report out."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from costar_cli.config.choices import SetupName
-from costar_cli.steps.hints import other_than
-from costar_cli.steps.model import MAKE_DATA
-from costar_cli.steps.models import MAKE_MODEL, LoadedModel, load_models, name_models
-from costar_cli.steps.remedies import other_method, train_longer
+from costar_cli.steps.hints import ASKED, instead_of_losers, next_command, other_than
+from costar_cli.steps.model import LoadedModel, load_models, name_models
 from costar_cli.steps.session import BuildStep, Session
 
 if TYPE_CHECKING:
     from costar_cli.artifact import Artifact
     from costar_cli.evaluate import EvaluationReport, PerStep
-    from costar_cli.evaluate.report import ReportRow
     from costar_cli.panel import Dataset
 
-__all__ = ["EvaluationFiles", "EvaluationInputs", "best_other", "make_report", "plan_report", "run_evaluate"]
+__all__ = ["EvaluationFiles", "EvaluationInputs", "make_report", "plan_report", "run_evaluate"]
 
 
 @dataclass(frozen=True)
@@ -39,9 +36,9 @@ class EvaluationInputs:
     def __init__(self, session: Session, data: Path, models: Sequence[Path]) -> None:
         self._session = session
         self._path = data
-        self._data = session.read("dataset", data, "dataset", MAKE_DATA)
+        self._data = session.read("dataset", data)
         self._named = name_models(models, session.workspace.root)
-        self._headers = {name: session.read(name, path, "model", MAKE_MODEL) for name, path in self._named.items()}
+        self._headers = {name: session.read("model", path, role=name) for name, path in self._named.items()}
 
     @property
     def parents(self) -> dict[str, str]:
@@ -90,46 +87,11 @@ def run_evaluate(
     place = session.workspace
     theirs = None if set(files.models) <= set(place.models()) else files.models
     data = other_than(files.data, place.data)
-    commands = _instead_of_losers(session, inputs, report, data)
+    commands = instead_of_losers(session, inputs.headers, report, data)
     if not report.losers():
-        commands = [session.next_command("whatif", *_ASKED, data=data, model=theirs)]
+        commands = [next_command(session.given, "whatif", *ASKED, data=data, model=theirs)]
     session.out.next(*dict.fromkeys(commands))
     session.out.done(report.to_json(), status="up_to_date" if current else "done")
-
-
-_ASKED = ("--subject", "ID", "--plan", "plan.json")
-
-
-def _instead_of_losers(
-    session: Session, inputs: EvaluationInputs, report: "EvaluationReport", data: Path | None
-) -> list[str]:
-    """Return, for each model that loses to the last value: longer training, and the best other model, or a new one."""
-    scored = [row for row in report.rows if row.basis == "ours" and row.provenance]
-    losing = {row.provenance.model_digest for row, _ in report.losers() if row.provenance}
-    methods = {(str(header.meta["method"]), str(header.meta["domain"])) for _, header in inputs.headers}
-    paths = {header.digest: path for path, header in inputs.headers}
-    commands: list[str] = []
-    for path, header in inputs.headers:
-        if header.digest not in losing:
-            continue
-        if other_than(path, *session.workspace.models()) is None:  # what others started from is not known
-            commands += train_longer(session, header.meta, {"data": data})
-        if (best := best_other(scored, header.digest, losing)) in paths:
-            commands.append(session.next_command("whatif", *_ASKED, data=data, model=paths[best]))
-        else:
-            commands += other_method(session, header.meta, data, methods)
-    return commands
-
-
-def best_other(rows: "Sequence[ReportRow]", digest: str, losing: Collection[str]) -> str:
-    """Return which model is best in a set-up of this one and loses to the last value nowhere; nothing if none is."""
-    setups = {row.setup for row in rows if row.provenance and row.provenance.model_digest == digest}
-    errors = {
-        row.provenance.model_digest: row.mean.average
-        for row in rows
-        if row.provenance and row.setup in setups and not row.is_last_value and row.mean.average is not None
-    }
-    return min(errors.keys() - losing, key=lambda other: (errors[other], other), default="")
 
 
 def plan_report(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from costar_cli.errors import ArtifactError, DataError
 from costar_cli.reporting import Reporter
-from costar_cli.steps.models import LoadedModel
+from costar_cli.steps.model import LoadedModel
 
 if TYPE_CHECKING:
     from costar_cli.evaluate import EvaluationReport

@@ -1,36 +1,34 @@
-"""What the two training verbs share: their files, what makes two runs the same, and the summary at the end."""
+"""The body of `costar finetune`: what a model is made from, and making it; and models as later verbs load them."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from costar_cli.config.choices import DomainName, InitName, MethodName
 from costar_cli.errors import ArtifactError, CostarError, UsageError
-from costar_cli.reporting import warnings_of
-from costar_cli.steps.hints import other_than
-from costar_cli.steps.remedies import other_method, train_longer
-from costar_cli.steps.session import BuildStep, Session
+from costar_cli.steps.hints import after_loss, next_command, other_than
+from costar_cli.steps.session import MADE_BY, BuildStep, Session
+from costar_cli.steps.training import make_trained, show_training
 from costar_cli.workspace import Workspace
 
 if TYPE_CHECKING:
     from costar_cli.api.fitting import FitPlan
     from costar_cli.artifact import Artifact
+    from costar_cli.methods.base import FittedModel
     from costar_cli.train import Trained
 
 __all__ = [
-    "MAKE_DATA",
     "FinetuneFiles",
+    "LoadedModel",
     "ModelPlan",
+    "load_models",
     "make_model",
+    "name_models",
     "plan_model",
     "run_finetune",
-    "say_up_to_date",
-    "show_training",
-    "store_trained",
 ]
-
-MAKE_DATA = "`costar simulate` or `costar ingest` makes one"
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,7 @@ class FinetuneFiles:
         if method != "costar" and init is not None:
             raise UsageError(f"only COSTAR is pretrained, {method} is not", where="--from", fix="leave it out")
         same = (" --from scratch" if init == "scratch" else "") + (f" --method {method}" if method != "costar" else "")
-        kind, fix = "encoder", "`costar pretrain` makes one, or train `--from scratch`"
+        kind, fix = "encoder", ""
         default: Path | None = workspace.encoder
         if domain == "target":
             kind, fix = "model", f"`costar finetune{same}` makes it: the target's model starts from the source's"
@@ -101,14 +99,13 @@ def run_finetune(
     if domain == "source" and plan.has_target:
         chosen = (["--method", method] if method != "costar" else []) + (["--from", init] if init else [])
         start = other_than(files.out, place.model(method, init or "pretrained"))
-        more = [session.next_command("finetune", *chosen, "--domain", "target", data=data, start=start)]
-    evaluate = session.next_command("evaluate", data=data, model=other_than(files.out, *place.models()))
+        more = [next_command(session.given, "finetune", *chosen, "--domain", "target", data=data, start=start)]
+    evaluate = next_command(session.given, "evaluate", data=data, model=other_than(files.out, *place.models()))
     validation = artifact.meta.get("validation")
     if validation is not None and validation["score"] > validation["last_value"]:
         start_file = other_than(files.start, place.encoder, *place.models()) if files.start else None
         again = {"data": data, "start": start_file, "out": other_than(files.out, *place.models())}
-        longer = train_longer(session, artifact.meta, again)
-        show_training(session, artifact, status, *longer, *other_method(session, artifact.meta, data))
+        show_training(session, artifact, status, *after_loss(session, artifact.meta, again))
         return
     show_training(session, artifact, status, *more, evaluate)
 
@@ -121,10 +118,10 @@ def plan_model(session: Session, files: FinetuneFiles, method: MethodName, domai
     """
     from costar_cli.api.fitting import plan_fit
 
-    header = session.read("dataset", files.data, "dataset", MAKE_DATA)
+    header = session.read("dataset", files.data)
     start = None
     if files.start is not None:
-        start = session.read(files.start_kind, files.start, files.start_kind, files.start_fix)
+        start = session.read(files.start_kind, files.start, fix=files.start_fix)
         _warn_of_other_data(session, start, header.digest)
     elif method == "costar":
         _warn_of_other_shape(session)
@@ -136,13 +133,8 @@ def plan_model(session: Session, files: FinetuneFiles, method: MethodName, domai
 
 def make_model(session: Session, plan: ModelPlan, *, overwrite: bool, fresh: bool) -> tuple["Artifact", str]:
     """Train and store a model, or see that it is up to date; return it and which of the two."""
-    step = plan.step
-    with session.making(step, overwrite=overwrite, again=fresh) as artifact:
-        if artifact:
-            say_up_to_date(session, step, artifact)
-            return artifact, "up_to_date"
-        trained = _train(session, plan, fresh=fresh)
-        return store_trained(session, step, trained, overwrite=overwrite or fresh), "done"
+    train = partial(_train, session, plan, fresh=fresh)
+    return make_trained(session, plan.step, train, overwrite=overwrite, fresh=fresh)
 
 
 def _warn_of_other_shape(session: Session) -> None:
@@ -188,119 +180,47 @@ def _train(session: Session, plan: ModelPlan, *, fresh: bool) -> "Trained":
     files = plan.files
     dataset = read_dataset(files.data, queries=False, truth=False, parts=plan.fit.parts)
     start = read_artifact(files.start, kind=files.start_kind) if files.start is not None else None
-    checkpoint = session.workspace.run_state(files.out)
-    return plan.fit.run(dataset, start, checkpoint=checkpoint, reporter=session.reporter, fresh=fresh)
+    return plan.fit.run(dataset, start, checkpoint=plan.step.run, reporter=session.reporter, fresh=fresh)
 
 
-def store_trained(session: Session, step: BuildStep, trained: "Trained", *, overwrite: bool) -> "Artifact":
-    """Write what was trained, and forget the run's state."""
-    from costar_cli.artifact import read_header, write_artifact
-    from costar_cli.train import forget_runs
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model, the header of its file, and a name that is its own among the models of this run."""
 
-    try:
-        before = read_header(step.path) if step.path.exists() else None
-    except ArtifactError:
-        before = None
-    artifact = write_artifact(
-        step.path,
-        kind=step.kind,
-        arrays=trained.arrays,
-        meta=trained.meta,
-        parents=trained.parents,
-        overwrite=overwrite,
-    )
-    forget_runs(session.workspace.run_state(step.path))
-    session.out.wrote(step.kind, step.path, artifact.digest)
-    if before is not None and before.meta.get("fingerprint") == step.fingerprint and before.digest != artifact.digest:
-        _tell_why_digests_differ(session, before, artifact)
-    return artifact
+    name: str
+    header: "Artifact"
+    model: "FittedModel"
 
 
-def _tell_why_digests_differ(session: Session, before: "Artifact", now: "Artifact") -> None:
-    """Say what made another file of the same inputs and settings: threads, versions, or nothing that is promised."""
-    from costar_cli.artifact.lineage import making_differences, makings_of
+def name_models(paths: Sequence[Path], workspace: Path) -> dict[str, Path]:
+    """Return models by name: the file's name, with its folder where two files are called alike.
 
-    (*_, here), there = makings_of(now.meta), makings_of(before.meta)
-    lines = making_differences(there, here)
-    what = f"the digest was {before.digest[:8]} before"
-    if lines or not there:
-        session.out.note(f"{what}: {'; '.join(lines) or 'that file does not say with what it was made'}")
-    elif len(there) == len(makings_of(now.meta)) == 1 and here["device"] == "cpu":
-        session.out.warn(f"{what}, with the same seed, threads and versions: it should be the same, please report this")
-
-
-def _note_making(session: Session, artifact: "Artifact") -> None:
-    """Note, of a file that is up to date, with what it was made where this run would use something else."""
-    from costar_cli.artifact.lineage import known_threads, making_differences, making_here, makings_of
-    from costar_cli.config.models import RuntimeConfig
-
-    threads = known_threads(session.settings[RuntimeConfig].threads)
-    here = {name: value for name, value in making_here("", threads or 0).items() if name != "device"}
-    lines = making_differences(makings_of(artifact.meta), here | {"threads": threads})
-    if lines:
-        session.out.note(f"it was made otherwise ({'; '.join(lines)}): made again here, its digest may be another")
-
-
-def say_up_to_date(session: Session, step: BuildStep, artifact: "Artifact") -> None:
-    """Say that an encoder or model is there already, and what its training warned of."""
-    session.out.up_to_date(step.kind, step.path, artifact.digest)
-    _note_making(session, artifact)
-    for warning in warnings_of(f"{step.kind} `{step.path.stem}`", artifact.meta):
-        session.out.warn(warning)
-
-
-def show_training(session: Session, artifact: "Artifact", status: str, *next_commands: str) -> None:
-    """Print one line per member, suggest what to do next, and end the verb."""
-    rows = _members(artifact.meta)
-    if rows:  # a closed-form fit has no epochs to tell of
-        session.out.table([field.replace("_", " ") for field in _FIELDS], rows, keys=1)
-    reference, validation = artifact.meta.get("reference"), artifact.meta.get("validation")
-    if reference is not None:
-        session.out.text(f"guessing scores {reference:.4g} on a training batch")
-    if validation is not None:
-        session.out.text(_validation_line(validation))
-    session.out.next(*next_commands)
-    members = [dict(zip(_FIELDS, row, strict=True)) for row in rows]
-    stages = [
-        {"name": stage["name"], "updates": stage.get("steps", []), "ended_by": stage.get("ended_by", [])}
-        for stage in artifact.meta.get("stages", [])
-    ]
-    facts = {key: artifact.meta[key] for key in _FACTS if key in artifact.meta}
-    session.out.done({"members": members, "reference_loss": reference, "stages": stages, **facts}, status=status)
-
-
-def _validation_line(validation: Mapping[str, Any]) -> str:
-    """Return how the model does on validation, in words."""
-    steps = f"{validation['horizon']} step{'s' * (validation['horizon'] != 1)}"
-    source = f", source model {validation['source']:.3f}" if "source" in validation else ""
-    return (
-        f"validation RMSE in sd over {steps} from {validation['windows']:,} origins: {validation['score']:.3f}{source},"
-        f" last value carried forward {validation['last_value']:.3f}"
-    )
-
-
-_FACTS = ("validation", "kept_source_members", "stopped_by_budget")
-_FIELDS = ("member", "epochs", "kept_epoch", "train_loss", "validation_loss", "updates", "ended_by")
-
-
-def _members(meta: Mapping[str, Any]) -> list[list[object]]:
-    """Return the fields of each member, of the last stage of its training.
-
-    The epoch is the one whose weights are kept, counted from 1, and the losses are those there; 0 stands for the
-    weights of the source's model, which have none. `ended_by` is `patience` or `budget` (epochs or updates ran out).
-    Updates and what ended them are unknown in older files.
+    Raises:
+        ArtifactError: there is no model.
+        UsageError: a model is given twice.
     """
-    history, last = meta["history"], (meta.get("stages") or [{}])[-1]
-    keeps_last = meta["config"].get("keep") == "last"
-    n_members = len(history["train_loss"])
-    rows: list[list[object]] = []
-    for r in range(n_members):
-        train_loss, validation_loss, best = (history[key][r] for key in ("train_loss", "validation_loss", "best_epoch"))
-        epochs = len(train_loss)
-        kept = epochs - 1 if keeps_last or not 0 <= best < epochs else best
-        losses: list[float | None] = [train_loss[kept], validation_loss[kept]]
-        if r + 1 in meta.get("kept_source_members", ()):
-            kept, losses = -1, [None, None]
-        steps, ended_by = (last.get(key, [None] * n_members)[r] for key in ("steps", "ended_by"))
-        rows.append([r + 1, epochs, kept + 1, *losses, steps, ended_by])
-    return rows
+    if not paths:
+        raise ArtifactError("there is no model yet", where=str(workspace), fix=MADE_BY["model"])
+    stems = [path.stem for path in paths]
+    named = {path.stem if stems.count(path.stem) == 1 else str(path.with_suffix("")): path for path in paths}
+    if len(named) < len(paths):
+        raise UsageError("a model is given twice", where="--model", fix="give each model once")
+    return named
+
+
+def load_models(session: Session, headers: dict[str, "Artifact"], named: dict[str, Path]) -> list[LoadedModel]:
+    """Load models onto the device that the settings ask for, and warn of those that record less than today's do."""
+    from costar_cli.config.models import RuntimeConfig
+    from costar_cli.methods import load_model
+    from costar_cli.train.runtime import Runtime
+
+    for name, header in headers.items():
+        missing = [words for key, words in _RECORDED.items() if key not in header.meta]
+        if missing and "made_with" not in header.meta:
+            what = f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not recorded"
+            session.out.warn(f"model `{name}` was made by an older costar: {what}; train it again")
+    device = Runtime.resolve(session.settings[RuntimeConfig]).device
+    return [LoadedModel(name, headers[name], load_model(path, device=str(device))) for name, path in named.items()]
+
+
+_RECORDED = {"support": "what its training subjects were given", "validation": "its validation error"}

@@ -5,14 +5,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
 from costar_cli.config.choices import PresetName
 from costar_cli.config.nearest import nearest
 from costar_cli.errors import ArtifactError, CostarError, MismatchError, StorageError
-from costar_cli.steps.hints import Value, next_command, repeated_flags
 from costar_cli.ui.output import Output
 from costar_cli.ui.progress import OutputReporter
 from costar_cli.workspace import Workspace
@@ -24,7 +23,23 @@ if TYPE_CHECKING:
 
     Flags = Mapping[type[Config], Mapping[str, object]]
 
-__all__ = ["Session", "open_output", "open_session"]
+__all__ = [
+    "CARRIED",
+    "MADE_BY",
+    "BuildStep",
+    "Session",
+    "open_output",
+    "open_session",
+    "read_kind",
+    "repeated_flags",
+]
+
+CARRIED: Final = ("workspace", "preset", "config")  # what a later verb has to be told again
+MADE_BY: Final[Mapping[str, str]] = {
+    "dataset": "`costar simulate` or `costar ingest` makes one",
+    "encoder": "`costar pretrain` makes one, or train `--from scratch`",
+    "model": "`costar finetune` makes one",
+}
 
 
 def open_output(ctx: typer.Context, *, json: bool, quiet: bool = False, workspace: Path | None = None) -> Output:
@@ -63,6 +78,16 @@ def open_session(
     return Session(out, Workspace(workspace), settings, OutputReporter(out).watch(), repeated_flags(ctx))
 
 
+def repeated_flags(ctx: typer.Context) -> dict[str, str]:
+    """Return what of `CARRIED` was given as a flag; what the environment says, it says to later verbs too."""
+    return {name: str(ctx.params[name]) for name in CARRIED if _is_flag(ctx, name)}
+
+
+def _is_flag(ctx: typer.Context, name: str) -> bool:
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
 def _dataset_name(path: Path | None) -> str | None:
     """Return what the data set at hand is called; whatever is wrong with it is said where it is read."""
     if path is None or not path.exists():
@@ -86,39 +111,28 @@ class Session:
     reporter: OutputReporter
     given: Mapping[str, str] = field(default_factory=dict)
 
-    def next_command(self, verb: str, *words: str, **files: Value) -> str:
-        """Return a command to run next, as this run was called: see `hints.next_command`."""
-        return next_command(self.given, verb, *words, **files)
-
-    def read(self, role: str, path: Path, kind: str, fix: str) -> "Artifact":
+    def read(self, kind: str, path: Path, *, role: str = "", fix: str = "") -> "Artifact":
         """Return the header of an input, and say that it is read.
 
         Args:
-            role: what the input is to the verb: `dataset`, `encoder`, `model`.
-            path: its file.
             kind: the kind of artifact that it must be.
-            fix: the command that makes such a file.
+            path: its file.
+            role: what the input is to the verb; its kind by default.
+            fix: the command that makes such a file, if not the usual one.
 
         Raises:
             ArtifactError: the file is missing, is no artifact, or is one of another kind.
         """
-        if not path.exists():
-            raise _missing(kind, path, fix)
-        from costar_cli.artifact import read_header
-        from costar_cli.artifact.spec import a_kind
-
-        header = read_header(path)
-        if header.kind != kind:
-            problem = f"this file holds {a_kind(header.kind)}, not {a_kind(kind)}"
-            raise ArtifactError(problem, where=str(path), fix=fix)
-        self.out.read(role, path, header.digest, kind)
+        header = read_kind(kind, path, fix=fix)
+        self.out.read(role or kind, path, header.digest, kind)
         return header
 
     def step(self, kind: str, path: Path, *, parents: Mapping[str, str], config: Mapping[str, Any]) -> "BuildStep":
         """Return what the verb is about to make."""
         from costar_cli.artifact import fingerprint
 
-        return BuildStep(kind, path, dict(parents), dict(config), fingerprint(kind, parents=parents, config=config))
+        mark = fingerprint(kind, parents=parents, config=config)
+        return BuildStep(kind, path, dict(parents), dict(config), mark, self.workspace.run_state(path))
 
     @contextmanager
     def making(self, step: "BuildStep", *, overwrite: bool, again: bool = False) -> "Iterator[Artifact | None]":
@@ -147,13 +161,14 @@ class Session:
 
 @dataclass(frozen=True)
 class BuildStep:
-    """A file that a verb makes of its inputs and settings."""
+    """A file that a verb makes of its inputs and settings; `run` holds the state of an interrupted attempt."""
 
     kind: str
     path: Path
     parents: Mapping[str, str]
     config: Mapping[str, Any]
     fingerprint: str
+    run: Path
 
     def find(self, *, overwrite: bool, again: bool = False) -> "Artifact | None":
         """Return the header of the file if it is up to date, None if it is to be made.
@@ -182,12 +197,29 @@ class BuildStep:
             return None if again else header
         if overwrite:
             return None
+        other_run = self._other_run()
         raise MismatchError(
             f"the output exists, made from other inputs or settings (it holds {a_kind(header.kind)})",
             where=str(self.path),
-            fix=_REPLACE,
-            details=self._differences(header),
+            fix=_REPLACE.replace("--overwrite", "--overwrite --fresh") if other_run else _REPLACE,
+            details=[*self._differences(header), *other_run],
         )
+
+    def _other_run(self) -> list[str]:
+        """Return that an interrupted run would be refused, too, and how it differs; nothing where none would be."""
+        if not self.run.exists():
+            return []
+        from costar_cli.artifact import read_header
+        from costar_cli.train import RunIdentity
+
+        now = RunIdentity.of(self.kind, parents=self.parents, config=self.config)
+        try:
+            before = RunIdentity.from_json(read_header(self.run).meta)
+        except ArtifactError:  # one that cannot be read is not continued
+            return []
+        if before is None or now.only_trains_longer(before):
+            return []
+        return [f"interrupted run in {self.run}: {line}" for line in now.differences(before)]
 
     def _differences(self, header: "Artifact") -> list[str]:
         from costar_cli.artifact import flatten
@@ -204,6 +236,25 @@ class BuildStep:
             for name in sorted(set(there) & set(now))
             if there[name] != now[name]
         ]
+
+
+def read_kind(kind: str, path: Path, *, fix: str = "") -> "Artifact":
+    """Return the header of a file that must be an artifact of a kind.
+
+    Raises:
+        ArtifactError: the file is missing, is no artifact, or is one of another kind.
+    """
+    fix = fix or MADE_BY[kind]
+    if not path.exists():
+        raise _missing(kind, path, fix)
+    from costar_cli.artifact import read_header
+    from costar_cli.artifact.spec import a_kind
+
+    header = read_header(path)
+    if header.kind != kind:
+        problem = f"this file holds {a_kind(header.kind)}, not {a_kind(kind)}"
+        raise ArtifactError(problem, where=str(path), fix=fix)
+    return header
 
 
 def _missing(kind: str, path: Path, fix: str) -> ArtifactError:

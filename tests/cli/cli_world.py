@@ -1,5 +1,6 @@
 """How the tests of the command line run it: in this process, and as real processes."""
 
+import errno
 import json
 import os
 import subprocess
@@ -9,6 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import pytest
 from jsonschema import Draft202012Validator
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -40,6 +42,20 @@ class Run:
 
 def _refuse(constant: str) -> None:
     raise AssertionError(f"{constant} is not JSON")
+
+
+def refuse_writes(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Make a folder read-only from here on; its modes would not stop root, under whom tests may run."""
+    really = os.open
+
+    def refuse(path: object, flags: int, *args: object, **named: object) -> int:
+        if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT) and str(path).startswith(str(folder)):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+        return really(path, flags, *args, **named)  # type: ignore[call-overload]
+
+    for lock in folder.rglob(".lock"):
+        lock.unlink()
+    monkeypatch.setattr(os, "open", refuse)
 
 
 def environment(**extra: str) -> dict[str, str]:

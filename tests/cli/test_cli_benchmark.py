@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli_world import Run, run_process, start_process
+from cli_world import Run, refuse_writes, run_process, start_process
 
 from costar_cli.app import main
 from costar_cli.errors import TrainingError
@@ -102,6 +102,19 @@ def test_a_second_run_makes_nothing_and_says_so(done: Path, settings: Path, call
     assert [table["setup"] for table in document["result"]["tables"]] == ["zero-shot", "few-shot", "supervised"]
     assert document["config"]["benchmark.methods"] == {"value": METHOD_WORDS[1], "origin": "--methods"}
     assert document["result"]["tables"] == json.loads((done / "benchmark.json").read_text())["tables"]
+
+
+def test_what_is_made_already_is_shown_from_a_folder_that_cannot_be_written(
+    done: Path, settings: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_writes(monkeypatch, done)
+    words = ["benchmark", "tumor", "-c", settings, "--folder", done]
+    run = call(*words, *METHOD_WORDS)
+    assert run.code == 0, run.err
+    assert "COSTAR" in run.out
+    assert "the tables are shown, not written: the workspace cannot be written: Read-only file system" in run.err
+    more = call(*words, "--methods", "costar,ridge,last-value,msm", "--members", "2")
+    assert (more.code, "Read-only file system" in more.err) == (8, True)
 
 
 def test_cells_are_what_the_verbs_make(done: Path, settings: Path, call: Call) -> None:

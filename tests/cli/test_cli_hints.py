@@ -9,7 +9,8 @@ import typer
 from cli_world import REPOSITORY, TINY_COHORT, Run
 
 from costar_cli.app import app
-from costar_cli.steps.hints import CARRIED, LACKS, next_command
+from costar_cli.steps.hints import LACKS, next_command
+from costar_cli.steps.session import CARRIED
 
 Call = Callable[..., Run]
 FEW = ["--epochs", "1", "--members", "1", "--threads", "1"]

@@ -10,8 +10,7 @@ from cli_world import Run
 
 from costar_cli.config.models import FinetuneConfig
 from costar_cli.settings.resolve import resolve
-from costar_cli.steps.evaluation import best_other
-from costar_cli.steps.remedies import OTHERS, other_method, train_longer
+from costar_cli.steps.hints import OTHERS, best_other, other_method, train_longer
 from costar_cli.steps.session import Session
 from costar_cli.ui.output import Output
 from costar_cli.ui.progress import OutputReporter

@@ -1,15 +1,14 @@
 """Each verb that writes is a build step: up to date, refused, replaced, started over."""
 
-import errno
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli_world import TINY_COHORT, Run
+from cli_world import TINY_COHORT, Run, refuse_writes
 
-from costar_cli.artifact import read_header
+from costar_cli.artifact import read_header, write_artifact
+from costar_cli.train import RunIdentity
 
 Call = Callable[..., Run]
 ONE = ["--threads", "1", "--members", "2"]
@@ -113,29 +112,28 @@ def test_start_and_from_scratch_contradict_each_other(trained: Path, call: Call)
     assert run.code == 2
 
 
-@pytest.fixture
-def read_only(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Make the workspace read-only; its modes would not stop root, under whom tests may run."""
-    really = os.open
-
-    def refuse(path: object, flags: int, *args: object, **named: object) -> int:
-        if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT) and str(path).startswith(str(workspace)):
-            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
-        return really(path, flags, *args, **named)  # type: ignore[call-overload]
-
-    def start() -> None:
-        (workspace / ".lock").unlink(missing_ok=True)
-        monkeypatch.setattr(os, "open", refuse)
-
-    return start
+def test_a_finished_output_and_an_interrupted_run_of_other_settings_are_refused_together(
+    workspace: Path, call: Call
+) -> None:
+    begun = RunIdentity("another run", settings={"epochs": 9})
+    state = workspace / "runs" / "encoder.h5"
+    state.parent.mkdir(exist_ok=True)
+    write_artifact(state, kind="run-state", arrays={}, meta={**begun.to_json(), "finished": [], "current": None})
+    words = ["pretrain", "--epochs", "2", *ONE, "-w", workspace]
+    error = call(*words, "--json").document["error"]
+    assert error["exit_code"] == 5
+    assert "epochs: 1 there, 2 now" in error["details"]
+    assert f"interrupted run in {state}: epochs: was 9, now 2" in error["details"]
+    assert "--overwrite --fresh" in error["fix"]
+    assert call(*words, "--overwrite", "--fresh").code == 0
 
 
 def test_what_is_up_to_date_is_so_in_a_read_only_workspace_too(
-    workspace: Path, call: Call, read_only: Callable[[], None]
+    workspace: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert call("evaluate", "-w", workspace, "--quiet", "--no-plots").code == 0
     verbs = [["simulate", "tumor", *TINY_COHORT], ["pretrain", "--epochs", "1", *ONE], ["finetune", "--epochs", "2"]]
-    read_only()
+    refuse_writes(monkeypatch, workspace)
     for words in [*verbs, ["evaluate", "--no-plots"]]:
         run = call(*words, "-w", workspace, "--json")
         assert (run.code, run.document["status"]) == (0, "up_to_date"), run.err

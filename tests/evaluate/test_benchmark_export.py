@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costar_cli.benchmark import REFERENCE, measure_model
+from costar_cli.benchmark import REFERENCE, figures, measure_model
 from costar_cli.benchmark.export import cells_csv, comparisons_csv, results_csv, to_latex, to_markdown
-from costar_cli.benchmark.plots import differences, horizons, plot_differences, plot_horizons
+from costar_cli.benchmark.figures import plot_differences, plot_horizons
 from costar_cli.benchmark.show import show_report
 from costar_cli.evaluate.report import Provenance
 from costar_cli.ui.output import Output
@@ -104,10 +104,9 @@ def test_every_form_says_why_few_clusters_are_not_tested(tmp_path, capsys, monke
 def footnotes(made, monkeypatch, folder):
     """What stands below each figure."""
     written = {"horizons": [], "differences": []}
-    for module, lines in ((horizons, written["horizons"]), (differences, written["differences"])):
-        monkeypatch.setattr(module, "caption", lambda _, *sentences, lines=lines: lines.extend(sentences))
-    plot_horizons(made, folder / "horizons.png")
-    plot_differences(made, folder / "differences.png")
+    for draw, name in ((plot_horizons, "horizons"), (plot_differences, "differences")):
+        monkeypatch.setattr(figures, "caption", lambda _, *sentences, name=name: written[name].extend(sentences))
+        draw(made, folder / f"{name}.png")
     return written
 
 
@@ -135,7 +134,7 @@ def test_the_figure_by_horizon_marks_rows_that_were_stopped_by_budget(made, tmp_
     said = replace(made, tables=(marked,))
     assert any(line.startswith("† stopped by budget") for line in footnotes(said, monkeypatch, tmp_path)["horizons"])
     labels = []
-    monkeypatch.setattr(horizons, "save", lambda drawn, path: labels.extend(t.get_text() for t in drawn.axes[0].texts))
+    monkeypatch.setattr(figures, "save", lambda drawn, path: labels.extend(t.get_text() for t in drawn.axes[0].texts))
     plot_horizons(said, tmp_path / "horizons.png")
     assert {"CRN(ERM) †", "COSTAR"} <= set(labels)
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.collections import PathCollection
 
-from costar_cli.benchmark import ABLATIONS
-from costar_cli.benchmark.plots import differences, horizons, plot_differences, plot_horizons
+from costar_cli.benchmark import ABLATIONS, figures
+from costar_cli.benchmark.figures import plot_differences, plot_horizons
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.errors import DataError
 from costar_cli.evaluate import run_evaluation
@@ -31,7 +31,7 @@ LONG = "a name that somebody wrote down in full, with $all$ its words"
 
 @pytest.fixture
 def drawn(monkeypatch):
-    return Drawn(monkeypatch, horizons, differences, rmse, learning, trajectories, embedding)
+    return Drawn(monkeypatch, figures, rmse, learning, trajectories, embedding)
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""RMSE by horizon: our rows, and below them the published ones on the same scale."""
+"""The figures of a benchmark (matplotlib): RMSE by horizon, and differences from COSTAR with intervals."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,19 +7,22 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from costar_cli.benchmark.contenders import REFERENCE
-from costar_cli.benchmark.plots.layout import in_lines, title_of
 from costar_cli.benchmark.report import BenchmarkReport
+from costar_cli.benchmark.statistics import Comparison
 from costar_cli.benchmark.tables import ResultRow, ResultTable
 from costar_cli.evaluate.report import BUDGET_SIGN, PerStep, with_budget_sign
+from costar_cli.evaluate.setups import SETUPS
 from costar_cli.figures.style import (
     BLACK,
     BLUE,
     COLOURS,
     CUT,
     GREY,
+    VERMILION,
     caption,
     figure,
     label_text,
@@ -30,7 +33,7 @@ from costar_cli.figures.style import (
 )
 from costar_cli.panel.schema import steps_axis
 
-__all__ = ["plot_horizons"]
+__all__ = ["plot_differences", "plot_horizons"]
 
 Style = dict[str, Any]
 
@@ -42,6 +45,7 @@ _LONGEST_LABEL = 28
 _ASIDE = 0.025  # steps between the error bars of two rows
 _FAR_ABOVE = 4  # times the median row: such a row would flatten the others
 _LONGEST_BAR = 0.5  # times its mean: a longer error bar is cut at the frame, and marked there
+_FAR_OUT = 4  # times the median reach: such an interval would flatten the others
 _FAR_APART = 2.5  # times: with one scale for ours and the published rows, one of them would be flat
 
 
@@ -53,6 +57,22 @@ class _Panel:
     rows: tuple[ResultRow, ...]
     title: str
     top: float  # where the axis ends
+
+
+def _in_lines(tables: Sequence[ResultTable]) -> list[list[ResultTable]]:
+    """Return the tables by line; each line holds one kind of row and one kind of truth, in the order of set-ups."""
+    keys = dict.fromkeys((table.kind, table.truth) for table in tables)
+    order = list(SETUPS)
+    return [
+        sorted((t for t in tables if (t.kind, t.truth) == key), key=lambda table: order.index(table.setup))
+        for key in keys
+    ]
+
+
+def _title_of(table: ResultTable) -> str:
+    """Return what stands above a panel of our rows."""
+    what = "Ablations, " if table.kind == "ablations" else ""
+    return f"{what}{table.setup}".capitalize() + f"\n{table.truth}, {table.test}"
 
 
 def plot_horizons(report: BenchmarkReport, path: Path) -> Path:
@@ -72,7 +92,7 @@ def plot_horizons(report: BenchmarkReport, path: Path) -> Path:
                 if panel is None:
                     ax.set_visible(False)
                     continue
-                cut |= _draw(ax, panel, styles)
+                cut |= _draw_horizons(ax, panel, styles)
                 ax.set_xlabel(f"Horizon τ ({label_text(steps_axis(report.step), _LONGEST_LABEL)})")
             for ax in axes[len(line) :]:
                 ax.set_visible(False)
@@ -99,7 +119,7 @@ def _y_label(report: BenchmarkReport) -> str:
 
 def _lines(tables: Sequence[ResultTable]) -> Iterator[list[_Panel | None]]:
     """Yield the panels of each line; ours and the published ones below share a scale, if neither would be a sliver."""
-    for line in in_lines(tables):
+    for line in _in_lines(tables):
         pairs = [_pair(table) for table in line]
         yield [ours for ours, _ in pairs]
         if any(published for _, published in pairs):
@@ -109,17 +129,17 @@ def _lines(tables: Sequence[ResultTable]) -> Iterator[list[_Panel | None]]:
 def _pair(table: ResultTable) -> tuple[_Panel, _Panel | None]:
     own = _top(table.rows, table.steps)
     if not table.published:
-        return _Panel(table, table.rows, title_of(table), own), None
+        return _Panel(table, table.rows, _title_of(table), own), None
     theirs = _top(table.published, table.steps)
     larger, shared = max(own, theirs), max(own, theirs) <= _FAR_APART * min(own, theirs)
     title = f"{table.setup.capitalize()}\n{table.published[0].basis}" + ("" if shared else ", other scale")
     return (
-        _Panel(table, table.rows, title_of(table), larger if shared else own),
+        _Panel(table, table.rows, _title_of(table), larger if shared else own),
         _Panel(table, table.published, title, larger if shared else theirs),
     )
 
 
-def _draw(ax: Axes, panel: _Panel, styles: Mapping[str, Style]) -> bool:
+def _draw_horizons(ax: Axes, panel: _Panel, styles: Mapping[str, Style]) -> bool:
     """Draw the rows; return whether an error bar is cut at the frame."""
     table = panel.table
     taus = np.arange(1, table.steps + 1)
@@ -198,3 +218,80 @@ def _styles(names: Sequence[str]) -> dict[str, Style]:
 def _array(values: PerStep, steps: int) -> NDArray[np.float64]:
     known = [np.nan if value is None else value for value in values.steps[:steps]]
     return np.array([*known, *[np.nan] * (steps - len(known))])
+
+
+def plot_differences(report: BenchmarkReport, path: Path) -> Path | None:
+    """Draw each contender's average error minus the reference's with its interval; None where nothing is compared.
+
+    Filled markers: the difference is significant after Holm's correction, at one minus the level of the intervals. An
+    interval that reaches far beyond the others is cut at the edge, where a number says how far it goes.
+    """
+    lines = _in_lines([table for table in report.tables if table.comparisons])
+    if not lines:
+        return None
+    columns = max(len(line) for line in lines)
+    names = [list({c.name: c.label for table in line for c in table.comparisons}.items()) for line in lines]
+    heights = [1.1 + 0.24 * len(labels) for labels in names]
+    with figure(2.2 + 2.6 * columns, sum(heights) + 0.6) as drawn:
+        grid = drawn.subplots(len(lines), columns, squeeze=False, height_ratios=heights)
+        for axes, line, labels in zip(grid, lines, names, strict=True):
+            for ax, table in zip(axes, line, strict=False):
+                _draw_differences(ax, table, [name for name, _ in labels], alpha=1 - report.level)
+                ax.set_yticks(range(len(labels)), [""] * len(labels))
+            axes[0].set_yticklabels([label_text(label, _LONGEST_LABEL) for _, label in labels])
+            for ax in axes[len(line) :]:
+                ax.set_visible(False)
+        unit = f" ({typeset(report.unit)})" if report.unit else ""
+        caption(
+            drawn,
+            f"RMSE minus COSTAR's, average over {report.averaged}{unit}; {report.level:.0%} intervals over subjects",
+            f"filled: p ≤ {1 - report.level:.2g} after Holm's correction",
+            *report.cautions,
+        )
+        return save(drawn, path)
+
+
+def _draw_differences(ax: Axes, table: ResultTable, names: Sequence[str], *, alpha: float) -> None:
+    reach = _reach(table.comparisons)
+    ax.axvline(0, color=BLACK, lw=0.8)
+    ax.grid(visible=False, axis="y")
+    ax.grid(visible=True, axis="x")
+    ax.set_title(_title_of(table), loc="left")
+    ax.set_xlim(-reach, reach)
+    ax.set_ylim(len(names) - 0.4, -1.2)
+    ax.xaxis.set_major_locator(MaxNLocator(4, symmetric=True))
+    for x, text, align in ((-0.04, "← COSTAR worse", "right"), (0.04, "COSTAR better →", "left")):
+        ax.text(x * reach, -0.85, text, ha=align, va="center", fontsize=7.5, color=GREY)
+    for comparison in table.comparisons:
+        _draw_difference(ax, comparison, names.index(comparison.name), reach, alpha=alpha)
+
+
+def _draw_difference(ax: Axes, comparison: Comparison, place: int, reach: float, *, alpha: float) -> None:
+    average = comparison.difference.average
+    if average is None:
+        return
+    sure = comparison.p_holm is not None and comparison.p_holm <= alpha
+    colour = GREY if not sure else BLUE if average > 0 else VERMILION
+    lower, upper = (bound.average if bound else None for bound in (comparison.lower, comparison.upper))
+    lower, upper = (average if end is None else end for end in (lower, upper))
+    ax.plot([max(lower, -reach), min(upper, reach)], [place, place], color=colour, lw=1.4, solid_capstyle="butt")
+    if abs(average) <= reach:
+        ax.plot(average, place, "o", color=colour, mfc=colour if sure else "white", ms=5)
+    for end, edge, marker, align in ((lower, -reach, "<", "left"), (upper, reach, ">", "right")):
+        if abs(end) > reach and end * edge > 0:
+            ax.plot(edge, place, marker, color=colour, ms=5, clip_on=False)
+            beyond = f"{average:.3g}: {lower:.3g} to {upper:.3g}" if abs(average) > reach else f"to {end:.3g}"
+            ax.text(0.96 * edge, place - 0.42, beyond, ha=align, va="center", fontsize=6.5, color=colour)
+
+
+def _reach(comparisons: Sequence[Comparison]) -> float:
+    """Return how far the axis goes to either side."""
+    ends = []
+    for c in comparisons:
+        values = [c.difference.average, *(bound.average for bound in (c.lower, c.upper) if bound)]
+        known = [abs(value) for value in values if value is not None and np.isfinite(value)]
+        ends += [max(known)] if known else []
+    if not ends or max(ends) == 0:
+        return 1.0
+    bound = _FAR_OUT * float(np.median(ends))
+    return 1.08 * max(value for value in ends if value <= bound or value == min(ends))

@@ -1,0 +1,170 @@
+"""The body of `costar pretrain`, and what the two training verbs share: identity, file and summary of a run."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from costar_cli.errors import ArtifactError
+from costar_cli.reporting import warnings_of
+from costar_cli.steps.session import BuildStep, Session
+
+if TYPE_CHECKING:
+    from costar_cli.artifact import Artifact
+    from costar_cli.train import Trained
+
+__all__ = ["make_encoder", "make_trained", "plan_encoder", "show_training"]
+
+
+def plan_encoder(session: Session, data: Path, path: Path) -> BuildStep:
+    """Return what the encoder is made from.
+
+    Raises:
+        ArtifactError: the data set is missing.
+    """
+    from costar_cli.api.fitting import plan_pretraining
+
+    plan = plan_pretraining(session.settings, session.read("dataset", data).digest)
+    return session.step("encoder", path, parents=plan.parents, config=plan.identity)
+
+
+def make_encoder(
+    session: Session, data: Path, step: BuildStep, *, overwrite: bool, fresh: bool
+) -> tuple["Artifact", str]:
+    """Pretrain and store an encoder, or see that it is up to date; return it and which of the two."""
+
+    def train() -> "Trained":
+        from costar_cli.api.fitting import plan_pretraining
+        from costar_cli.panel.store import read_dataset
+
+        plan = plan_pretraining(session.settings, step.parents["dataset"])
+        dataset = read_dataset(data, queries=False, truth=False, parts=plan.parts)
+        return plan.run(dataset, checkpoint=step.run, reporter=session.reporter, fresh=fresh)
+
+    return make_trained(session, step, train, overwrite=overwrite, fresh=fresh)
+
+
+def make_trained(
+    session: Session, step: BuildStep, train: "Callable[[], Trained]", *, overwrite: bool, fresh: bool
+) -> tuple["Artifact", str]:
+    """Train and store an encoder or a model, or see that it is up to date; return it and which of the two."""
+    with session.making(step, overwrite=overwrite, again=fresh) as artifact:
+        if artifact:
+            _say_up_to_date(session, step, artifact)
+            return artifact, "up_to_date"
+        return _store(session, step, train(), overwrite=overwrite or fresh), "done"
+
+
+def _store(session: Session, step: BuildStep, trained: "Trained", *, overwrite: bool) -> "Artifact":
+    """Write what was trained, and forget the run's state."""
+    from costar_cli.artifact import read_header, write_artifact
+    from costar_cli.train import forget_runs
+
+    try:
+        before = read_header(step.path) if step.path.exists() else None
+    except ArtifactError:
+        before = None
+    artifact = write_artifact(
+        step.path,
+        kind=step.kind,
+        arrays=trained.arrays,
+        meta=trained.meta,
+        parents=trained.parents,
+        overwrite=overwrite,
+    )
+    forget_runs(step.run)
+    session.out.wrote(step.kind, step.path, artifact.digest)
+    if before is not None and before.meta.get("fingerprint") == step.fingerprint and before.digest != artifact.digest:
+        _tell_why_digests_differ(session, before, artifact)
+    return artifact
+
+
+def _tell_why_digests_differ(session: Session, before: "Artifact", now: "Artifact") -> None:
+    """Say what made another file of the same inputs and settings: threads, versions, or nothing that is promised."""
+    from costar_cli.artifact.lineage import making_differences, makings_of
+
+    (*_, here), there = makings_of(now.meta), makings_of(before.meta)
+    lines = making_differences(there, here)
+    what = f"the digest was {before.digest[:8]} before"
+    if lines or not there:
+        session.out.note(f"{what}: {'; '.join(lines) or 'that file does not say with what it was made'}")
+    elif len(there) == len(makings_of(now.meta)) == 1 and here["device"] == "cpu":
+        session.out.warn(f"{what}, with the same seed, threads and versions: it should be the same, please report this")
+
+
+def _note_making(session: Session, artifact: "Artifact") -> None:
+    """Note, of a file that is up to date, with what it was made where this run would use something else."""
+    from costar_cli.artifact.lineage import known_threads, making_differences, making_here, makings_of
+    from costar_cli.config.models import RuntimeConfig
+
+    threads = known_threads(session.settings[RuntimeConfig].threads)
+    here = {name: value for name, value in making_here("", threads or 0).items() if name != "device"}
+    lines = making_differences(makings_of(artifact.meta), here | {"threads": threads})
+    if lines:
+        session.out.note(f"it was made otherwise ({'; '.join(lines)}): made again here, its digest may be another")
+
+
+def _say_up_to_date(session: Session, step: BuildStep, artifact: "Artifact") -> None:
+    """Say that an encoder or model is there already, and what its training warned of."""
+    session.out.up_to_date(step.kind, step.path, artifact.digest)
+    _note_making(session, artifact)
+    for warning in warnings_of(f"{step.kind} `{step.path.stem}`", artifact.meta):
+        session.out.warn(warning)
+
+
+def show_training(session: Session, artifact: "Artifact", status: str, *next_commands: str) -> None:
+    """Print one line per member, suggest what to do next, and end the verb."""
+    rows = _members(artifact.meta)
+    if rows:  # a closed-form fit has no epochs to tell of
+        session.out.table([field.replace("_", " ") for field in _FIELDS], rows, keys=1)
+    reference, validation = artifact.meta.get("reference"), artifact.meta.get("validation")
+    if reference is not None:
+        session.out.text(f"guessing scores {reference:.4g} on a training batch")
+    if validation is not None:
+        session.out.text(_validation_line(validation))
+    session.out.next(*next_commands)
+    members = [dict(zip(_FIELDS, row, strict=True)) for row in rows]
+    stages = [
+        {"name": stage["name"], "updates": stage.get("steps", []), "ended_by": stage.get("ended_by", [])}
+        for stage in artifact.meta.get("stages", [])
+    ]
+    facts = {key: artifact.meta[key] for key in _FACTS if key in artifact.meta}
+    session.out.done({"members": members, "reference_loss": reference, "stages": stages, **facts}, status=status)
+
+
+def _validation_line(validation: Mapping[str, Any]) -> str:
+    """Return how the model does on validation, in words."""
+    steps = f"{validation['horizon']} step{'s' * (validation['horizon'] != 1)}"
+    source = f", source model {validation['source']:.3f}" if "source" in validation else ""
+    return (
+        f"validation RMSE in sd over {steps} from {validation['windows']:,} origins: {validation['score']:.3f}{source},"
+        f" last value carried forward {validation['last_value']:.3f}"
+    )
+
+
+_FACTS = ("validation", "kept_source_members", "stopped_by_budget")
+
+
+_FIELDS = ("member", "epochs", "kept_epoch", "train_loss", "validation_loss", "updates", "ended_by")
+
+
+def _members(meta: Mapping[str, Any]) -> list[list[object]]:
+    """Return the fields of each member, of the last stage of its training.
+
+    The epoch is the one whose weights are kept, counted from 1, and the losses are those there; 0 stands for the
+    weights of the source's model, which have none. `ended_by` is `patience` or `budget` (epochs or updates ran out).
+    Updates and what ended them are unknown in older files.
+    """
+    history, last = meta["history"], (meta.get("stages") or [{}])[-1]
+    keeps_last = meta["config"].get("keep") == "last"
+    n_members = len(history["train_loss"])
+    rows: list[list[object]] = []
+    for r in range(n_members):
+        train_loss, validation_loss, best = (history[key][r] for key in ("train_loss", "validation_loss", "best_epoch"))
+        epochs = len(train_loss)
+        kept = epochs - 1 if keeps_last or not 0 <= best < epochs else best
+        losses: list[float | None] = [train_loss[kept], validation_loss[kept]]
+        if r + 1 in meta.get("kept_source_members", ()):
+            kept, losses = -1, [None, None]
+        steps, ended_by = (last.get(key, [None] * n_members)[r] for key in ("steps", "ended_by"))
+        rows.append([r + 1, epochs, kept + 1, *losses, steps, ended_by])
+    return rows
