@@ -1,5 +1,56 @@
-"""Temporal counterfactual outcome estimation from the command line."""
+"""Temporal counterfactual outcome estimation, from the command line and from Python.
 
-__all__ = ["__version__"]
+`import costar_cli as costar` is instant: what a name stands for is imported when it is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from costar_cli.api.data import read_dataset, simulate
+    from costar_cli.api.model import Encoder, Model, load_model
+    from costar_cli.api.training import fit, pretrain
+    from costar_cli.errors import CostarError, CostarWarning
+    from costar_cli.panel import Dataset
+
+__all__ = [
+    "CostarError",
+    "CostarWarning",
+    "Dataset",
+    "Encoder",
+    "Model",
+    "__version__",
+    "fit",
+    "load_model",
+    "pretrain",
+    "read_dataset",
+    "simulate",
+]
 
 __version__ = "0.2.0.dev0"
+
+_HOMES = {  # the module of each name
+    "CostarError": "errors",
+    "CostarWarning": "errors",
+    "Dataset": "panel",
+    "Encoder": "api.model",
+    "Model": "api.model",
+    "fit": "api.training",
+    "load_model": "api.model",
+    "pretrain": "api.training",
+    "read_dataset": "api.data",
+    "simulate": "api.data",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import what a name stands for (PEP 562)."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

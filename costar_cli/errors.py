@@ -7,6 +7,7 @@ from typing import ClassVar
 __all__ = [
     "ArtifactError",
     "CostarError",
+    "CostarWarning",
     "DataError",
     "DeviceError",
     "ExitCode",
@@ -56,6 +57,12 @@ class CostarError(Exception):
         self.fix = fix
         self.details = tuple(details)
 
+    def __str__(self) -> str:
+        """Return the whole message, as a traceback shows it; the command line prints its parts."""
+        lines = [self.problem, *(f"  - {detail}" for detail in self.details)]
+        named = (("where", self.where), ("fix", self.fix))
+        return "\n".join([*lines, *(f"  {name}: {text}" for name, text in named if text)])
+
     def to_json(self) -> dict[str, object]:
         """Return the error as the `error` member of a `--json` document."""
         return {
@@ -66,6 +73,10 @@ class CostarError(Exception):
             "fix": self.fix,
             "details": list(self.details),
         }
+
+
+class CostarWarning(UserWarning):
+    """Something that may make a result wrong, as the Python API tells it."""
 
 
 class UsageError(CostarError):

@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -94,6 +96,18 @@ class Dataset:
             has = ", ".join(str(p) for p in self.panels)
             raise DataError(f"the data set has no {part} subjects", fix=f"it has {has}")
         return self.panels[part]
+
+    def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the data set to a file, as `costar simulate` and `costar ingest` do.
+
+        Raises:
+            DataError: the data set breaks an invariant that a reader would reject.
+            MismatchError: the file exists and `overwrite` is false.
+            StorageError: the disk is full, read-only or forbidden.
+        """
+        from costar_cli.panel.store import write_dataset  # noqa: PLC0415 - it knows this class, and needs HDF5
+
+        write_dataset(Path(path), self, overwrite=overwrite)
 
     def find_subject(self, subject: int | str) -> Location:
         """Return where a subject is, in whatever domain and split, by what the data call it.

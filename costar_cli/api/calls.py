@@ -1,0 +1,117 @@
+"""What every function of the Python API does with its arguments: settings, choices, and who hears of progress."""
+
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+
+from costar_cli.config.choices import PresetName
+from costar_cli.config.nearest import nearest
+from costar_cli.errors import CostarWarning, UsageError
+from costar_cli.reporting import NullReporter, Reporter, Task
+from costar_cli.settings.resolve import Settings, resolve
+from costar_cli.settings.sources import from_arguments
+
+__all__ = ["PathLikeText", "Progress", "one_of", "reporting", "resolved"]
+
+PathLikeText = str | PathLike[str]
+Progress = bool | Reporter
+
+
+def one_of(value: str, known: Iterable[str], argument: str, what: str) -> None:
+    """Check that an argument is one of the known names.
+
+    Raises:
+        UsageError: it is not; the message has the nearest one that is.
+    """
+    names = list(known)
+    if value not in names:
+        near = nearest(value, names) if isinstance(value, str) else None
+        guess = f"did you mean {near!r}? " if near else ""
+        raise UsageError(
+            f"there is no {what} {value!r}", where=f"{argument}=", fix=f"{guess}choose from {', '.join(names)}"
+        )
+
+
+def resolved(
+    arguments: Mapping[str, object],
+    sections: Sequence[str],
+    *,
+    preset: PresetName | None,
+    config: PathLikeText | None = None,
+    dataset: str | None = None,
+) -> Settings:
+    """Return the settings that keyword arguments, a preset and a file make; the environment has no say.
+
+    Raises:
+        UsageError: unknown settings, or values that are not valid, all of them at once.
+    """
+    if preset is not None:
+        one_of(preset, get_args(PresetName), "preset", "preset")
+    given = from_arguments({name: _plain(value) for name, value in arguments.items()}, sections)
+    return resolve(given, preset=preset, file=None if config is None else Path(config), dataset=dataset)
+
+
+def _plain(value: object) -> object:
+    """Return a setting as TOML would give it: numbers of numpy as Python's."""
+    if isinstance(value, Mapping):
+        return {name: _plain(inner) for name, inner in value.items()}
+    return value.item() if isinstance(value, np.generic) else value
+
+
+class _WarningReporter:
+    """Warnings become Python warnings of one category; notes and progress go to another reporter."""
+
+    def __init__(self, inner: Reporter) -> None:
+        self._inner = inner
+
+    @contextmanager
+    def task(self, title: str, *, total: int | None = None, done: int = 0, unit: str = "step") -> Iterator[Task]:
+        with self._inner.task(title, total=total, done=done, unit=unit) as task:
+            yield task
+
+    def note(self, message: str) -> None:
+        self._inner.note(message)
+
+    def warn(self, message: str) -> None:
+        warnings.warn(message, CostarWarning, stacklevel=_depth_of_caller())
+
+
+def _depth_of_caller() -> int:
+    """Return the `stacklevel` at which a warning points to the code that called costar."""
+    depth, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and _is_ours(frame.f_globals):
+        depth, frame = depth + 1, frame.f_back
+    return depth
+
+
+def _is_ours(names: Mapping[str, Any]) -> bool:
+    return str(names.get("__name__", "")).partition(".")[0] in {"costar_cli", "contextlib"}
+
+
+@contextmanager
+def reporting(progress: Progress) -> Iterator[Reporter]:
+    """Yield who hears of progress.
+
+    Args:
+        progress: False for nobody, True for bars or lines on stderr; warnings are Python's then. Or a reporter of the
+            caller's own, which hears the warnings, too.
+    """
+    if not isinstance(progress, bool):
+        yield progress
+    elif progress:
+        from costar_cli.ui.output import Output
+        from costar_cli.ui.progress import OutputReporter
+
+        out = Output()
+        try:
+            yield _WarningReporter(OutputReporter(out).watch())
+        finally:
+            out.close()
+    else:
+        yield _WarningReporter(NullReporter())

@@ -1,0 +1,179 @@
+"""Training in the Python API: `pretrain` and `fit`, as the verbs `pretrain` and `finetune` do it."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from costar_cli.api.calls import PathLikeText, Progress, one_of, reporting, resolved
+from costar_cli.api.fitting import plan_fit, plan_pretraining
+from costar_cli.api.model import Encoder, Model, model_on, of_training
+from costar_cli.artifact import Artifact
+from costar_cli.config.choices import DomainName, InitName, MethodName, PresetName
+from costar_cli.errors import UsageError
+from costar_cli.methods.registry import METHODS
+from costar_cli.panel.compatible import other_data
+from costar_cli.panel.dataset import Dataset, Part
+from costar_cli.panel.store import with_digest
+from costar_cli.reporting import Reporter
+from costar_cli.settings.resolve import Settings
+from costar_cli.train import forget_runs
+
+__all__ = ["fit", "pretrain"]
+
+ENCODER, MODEL = "encoder.h5", "model.h5"  # states of runs
+
+
+def pretrain(
+    dataset: Dataset,
+    *,
+    preset: PresetName | None = None,
+    config: PathLikeText | None = None,
+    seed: int | None = None,
+    members: int | None = None,
+    progress: Progress = False,
+    checkpoints: PathLikeText | None = None,
+    **settings: object,
+) -> Encoder:
+    """Pretrain COSTAR's encoders on the source domain's series, as `costar pretrain` does.
+
+    Args:
+        dataset: what to learn from.
+        preset: `quick`, `default` or `paper`.
+        config: a TOML file of settings; arguments overrule it.
+        seed: of initialisation, shuffling, dropout and augmentation.
+        members: ensemble members.
+        progress: True for progress on stderr, or a `Reporter`.
+        checkpoints: a folder in which an interrupted run is kept, so that the same call continues it; none by default.
+        **settings: settings of `pretrain` and `runtime`, such as `epochs=3` or `encoder={"width": 12}`.
+
+    Raises:
+        UsageError: an unknown setting, or a value that is not valid.
+        DataError: the data set lacks subjects to learn from or to select on.
+    """
+    given = _with_shared(settings, seed=seed, members=members)
+    dataset = with_digest(dataset)
+    chosen = resolved(given, ["pretrain", "runtime"], preset=preset, config=config, dataset=dataset.name)
+    with reporting(progress) as reporter, _folder(checkpoints) as folder:
+        encoder = Encoder(_pretrained(dataset, chosen, folder, reporter))
+        _forget(folder)
+        return encoder
+
+
+def fit(
+    dataset: Dataset,
+    method: MethodName = "costar",
+    *,
+    domain: DomainName = "source",
+    init: InitName | None = None,
+    start: Encoder | Model | None = None,
+    preset: PresetName | None = None,
+    config: PathLikeText | None = None,
+    seed: int | None = None,
+    members: int | None = None,
+    progress: Progress = False,
+    checkpoints: PathLikeText | None = None,
+    **settings: object,
+) -> Model:
+    """Fit a method to a domain's subjects, as `costar finetune` does; COSTAR is pretrained first.
+
+    Args:
+        dataset: what to learn from.
+        method: `costar`, a baseline such as `crn`, or an anchor such as `ridge`.
+        domain: `source`; or `target`, which adapts the source's model to few subjects of the target.
+        init: `scratch` leaves COSTAR's pretraining out.
+        start: an encoder that `pretrain` made, instead of pretraining here; the source's model for `target`.
+        preset: `quick`, `default` or `paper`.
+        config: a TOML file of settings; arguments overrule it.
+        seed: of initialisation, shuffling, dropout and augmentation, in pretraining and fine-tuning.
+        members: ensemble members of both.
+        progress: True for progress on stderr, or a `Reporter`.
+        checkpoints: a folder in which an interrupted run is kept, so that the same call continues it; none by default.
+        **settings: settings of `finetune` and `runtime` and of the method, such as `epochs=3` or `threads=1`; those of
+            another section as a table, such as `pretrain={"epochs": 3}`. `docs/cli.md` lists them.
+
+    Raises:
+        UsageError: an unknown method or setting, a value that is not valid, or choices that contradict each other.
+        DataError: the data set lacks subjects to learn from.
+        MismatchError: what to start from was trained on other variables, or has fewer members.
+        TrainingError: training diverged.
+    """
+    _check_choices(method, domain, init, start)
+    dataset = with_digest(dataset)
+    sections = ["finetune", "runtime", method.replace("-", "_")]
+    given = _with_shared(settings, "pretrain", seed=seed, members=members)
+    chosen = resolved(given, sections, preset=preset, config=config, dataset=dataset.name)
+    with reporting(progress) as reporter, _folder(checkpoints) as folder:
+        begin = start.artifact if start is not None else None
+        if begin is None and method == "costar" and init != "scratch":
+            begin = _pretrained(dataset, chosen, folder, reporter)
+        elif begin is not None and (warning := other_data(f"the {begin.kind}", begin.parents, dataset.digest)):
+            reporter.warn(warning)
+        plan = plan_fit(chosen, method, domain, dataset=dataset.digest, start=begin)
+        trained = plan.run(_only(dataset, plan.parts), begin, checkpoint=folder / MODEL, reporter=reporter)
+        _forget(folder)
+        return model_on(of_training("model", trained), plan.runtime)
+
+
+def _pretrained(dataset: Dataset, settings: Settings, folder: Path, reporter: Reporter) -> Artifact:
+    plan = plan_pretraining(settings, dataset.digest)
+    trained = plan.run(_only(dataset, plan.parts), checkpoint=folder / ENCODER, reporter=reporter)
+    return of_training("encoder", trained)
+
+
+def _forget(folder: Path) -> None:
+    """Delete the states of runs that are complete."""
+    for name in (ENCODER, MODEL):
+        forget_runs(folder / name)
+
+
+def _check_choices(method: str, domain: str, init: str | None, start: object) -> None:
+    """Check the arguments that are no settings, and that they go together."""
+    one_of(method, METHODS, "method", "method")
+    one_of(domain, ("source", "target"), "domain", "domain")
+    if init is not None:
+        one_of(init, ("pretrained", "scratch"), "init", "way to start")
+    if start is not None and not isinstance(start, Encoder | Model):
+        raise UsageError(
+            f"cannot start from {type(start).__name__}", where="start=", fix="give what `pretrain` or `fit` returned"
+        )
+    if method != "costar" and init is not None:
+        raise UsageError(f"only COSTAR is pretrained, {method} is not", where="init=", fix="leave it out")
+    if domain == "target":
+        if not isinstance(start, Model):
+            fix = '`source = fit(dataset, ...)`, then `fit(dataset, ..., domain="target", start=source)`'
+            raise UsageError("the target's model starts from the source's", where="start=", fix=fix)
+    elif start is not None and (method != "costar" or init == "scratch"):
+        what = '`init="scratch"`' if method == "costar" else method
+        raise UsageError(f"{what} starts from nothing", where="start=", fix="leave one of them out")
+    elif isinstance(start, Model):
+        raise UsageError(
+            "the source's model starts from an encoder", where="start=", fix="give what `pretrain` returned"
+        )
+
+
+def _with_shared(settings: dict[str, object], *tables: str, **shared: object) -> dict[str, object]:
+    """Return settings with those that are shared: as single ones, and in tables that do not say otherwise."""
+    given = {name: value for name, value in shared.items() if value is not None}
+    both = {**given, **settings}
+    for table in tables if given else ():
+        own = settings.get(table, {})
+        both[table] = {**given, **own} if isinstance(own, dict) else own
+    return both
+
+
+def _only(dataset: Dataset, parts: Sequence[Part]) -> Dataset:
+    """Return what a fit reads of a data set: some of its panels."""
+    return replace(dataset, panels={part: dataset.panel(*part) for part in parts}, queries={}, truth={})
+
+
+@contextmanager
+def _folder(path: PathLikeText | None) -> Iterator[Path]:
+    """Yield a folder for the state of a run: the caller's own, or one that is forgotten."""
+    if path is None:
+        with TemporaryDirectory(prefix="costar-") as folder:
+            yield Path(folder)
+    else:
+        Path(path).mkdir(parents=True, exist_ok=True)
+        yield Path(path)

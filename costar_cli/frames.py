@@ -1,0 +1,69 @@
+"""Data frames of pandas and polars: told apart without importing either, made of columns, read as columns."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeGuard
+
+from costar_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+    Frame: TypeAlias = pd.DataFrame | pl.DataFrame
+
+__all__ = ["FrameName", "columns_of", "frame_name", "is_frame", "make_frame"]
+
+FrameName = Literal["pandas", "polars"]
+LIBRARIES: tuple[FrameName, ...] = ("pandas", "polars")
+Rows = Sequence[Mapping[str, object]]
+
+
+def is_frame(value: object) -> "TypeGuard[Frame]":
+    """Return whether something is a data frame of pandas or polars."""
+    return _library(value) in LIBRARIES and type(value).__name__ == "DataFrame"
+
+
+def frame_name(value: object, asked: FrameName | None = None) -> FrameName:
+    """Return which library answers: the one asked for, else the one that the data came in, else pandas.
+
+    Raises:
+        UsageError: another library was asked for.
+    """
+    if asked is not None:
+        if asked not in LIBRARIES:
+            raise UsageError(f"frames are of pandas or polars, not {asked!r}", where="frame=")
+        return asked
+    return "polars" if is_frame(value) and _library(value) == "polars" else "pandas"
+
+
+def make_frame(columns: Mapping[str, Any], name: FrameName) -> "Frame":
+    """Return a frame of columns, each a list or an array; None and NaN are missing."""
+    if name == "polars":
+        import polars as pl  # noqa: PLC0415 - only where it is asked for
+
+        return pl.DataFrame(dict(columns), nan_to_null=True)
+    import pandas as pd  # noqa: PLC0415
+
+    return pd.DataFrame(dict(columns))
+
+
+def columns_of(frame: Any) -> dict[str, list[Any]]:  # noqa: ANN401 - what both libraries have in common
+    """Return the columns of a frame as lists, by name as text; a missing value is None.
+
+    Raises:
+        UsageError: two columns have the same name.
+    """
+    names = [str(name) for name in frame.columns]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise UsageError(f"two columns of the frame are called {twice[0]!r}", fix="rename one of them")
+    if _library(frame) == "polars":
+        return {name: list(frame[name]) for name in names}
+    missing = frame.isna()
+    return {
+        name: [None if hole else value for value, hole in zip(frame[column].tolist(), missing[column], strict=True)]
+        for name, column in zip(names, frame.columns, strict=True)
+    }
+
+
+def _library(value: object) -> str:
+    return type(value).__module__.partition(".")[0]
