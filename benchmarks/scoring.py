@@ -32,10 +32,10 @@ from benchmarks.literal_costar import LiteralEncoder
 from benchmarks.measure import Figure, Measured, Timing, interleaved, run, run_child
 from costar_cli.datasets.tumor.settings import TumorConfig
 from costar_cli.datasets.tumor.simulate import simulate_tumor
-from costar_cli.methods.costar.encode import encode_panel
 from costar_cli.methods.costar.encoder import CostarEncoder
-from costar_cli.methods.costar.heads import outcome_head
 from costar_cli.methods.costar.model import CostarModel
+from costar_cli.methods.costar.predictor import outcome_head
+from costar_cli.methods.costar.representation import encode_panel
 from costar_cli.methods.shared.members import submodule
 from costar_cli.panel import Dataset, Panel, Part, Queries
 from costar_cli.panel.tensors import PanelTensors

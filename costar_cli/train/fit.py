@@ -14,9 +14,8 @@ from torch.nn import functional
 from costar_cli.artifact import Artifact
 from costar_cli.artifact.lineage import Making
 from costar_cli.methods.base import FitTask, Fitted, FittedModel, LastStage, Method, Stage
-from costar_cli.methods.shared.arrays import params_to_arrays
 from costar_cli.methods.shared.members import Params
-from costar_cli.methods.shared.trained import TrainedModel
+from costar_cli.methods.shared.trained import TrainedModel, params_to_arrays
 from costar_cli.panel import Scaler
 from costar_cli.reporting import Reporter
 from costar_cli.train.checkpoint import Checkpoint, stage_checkpoint

@@ -12,9 +12,8 @@ from torch.nn import functional
 from costar_cli.artifact import write_artifact
 from costar_cli.errors import ArtifactError, MismatchError
 from costar_cli.methods import load_model
-from costar_cli.methods.costar.autoregressive import AutoregressivePredictor
-from costar_cli.methods.costar.encode import encode_members
-from costar_cli.methods.costar.predictor import OutcomePredictor
+from costar_cli.methods.costar.predictor import AutoregressivePredictor, OutcomePredictor
+from costar_cli.methods.costar.representation import encode_members
 from costar_cli.methods.costar.supervised import ENCODER, SupervisedStage, step_weights
 from costar_cli.methods.shared.members import stack_members, submodule
 from costar_cli.methods.shared.streams import Stream

@@ -12,10 +12,8 @@ from torch import Tensor, nn
 from costar_cli.config.models import EncoderConfig, PretrainConfig, RuntimeConfig
 from costar_cli.config.transformers import TransformerConfig
 from costar_cli.methods.costar.architectures import make_encoder
-from costar_cli.methods.costar.augment import augment, augment_with_statics
-from costar_cli.methods.costar.encode import encode_members
-from costar_cli.methods.costar.pretraining import PretrainStage
-from costar_cli.methods.costar.representation import HistoryEncoder
+from costar_cli.methods.costar.pretraining import PretrainStage, augment, augment_with_statics
+from costar_cli.methods.costar.representation import HistoryEncoder, encode_members
 from costar_cli.methods.shared.members import named_params, stack_members
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.methods.transformers.ct_network import CtNetwork

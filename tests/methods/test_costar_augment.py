@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from costar_cli.config.models import PretrainConfig
-from costar_cli.methods.costar.augment import augment
+from costar_cli.methods.costar.pretraining import augment
 from costar_cli.methods.shared.streams import Stream
 
 

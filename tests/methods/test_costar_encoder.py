@@ -7,7 +7,7 @@ from torch import Tensor
 from benchmarks.literal_costar import LiteralEncoder
 from costar_cli.config.models import EncoderConfig
 from costar_cli.methods.costar.encoder import CostarEncoder
-from costar_cli.methods.costar.norm import LayerNorm
+from costar_cli.methods.costar.feed_forward import LayerNorm
 from costar_cli.methods.costar.predictor import OutcomePredictor, contrast_predictor
 from costar_cli.methods.shared.dropout import Masks
 

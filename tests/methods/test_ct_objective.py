@@ -10,7 +10,13 @@ from costar_cli.methods.shared.balancing import AlphaSchedule, treatment_cross_e
 from costar_cli.methods.shared.dropout import MaskSource
 from costar_cli.methods.shared.members import call_members, stack_members, submodule
 from costar_cli.methods.shared.streams import Stream
-from costar_cli.methods.transformers.confusion import TREATMENT, Averages, Objective, Predicted, predict_members
+from costar_cli.methods.transformers.balancing_objective import (
+    TREATMENT,
+    Averages,
+    BalancingObjective,
+    Predicted,
+    predict_members,
+)
 from costar_cli.methods.transformers.ct import CtStage, ct_stage
 from tests.methods.ct_worlds import SETTINGS, task
 from tests.methods.rnn_worlds import ward
@@ -40,7 +46,7 @@ def slopes(loss: torch.Tensor, params: dict[str, torch.Tensor]) -> dict[str, tor
 
 
 def test_the_game_is_two_losses_each_of_which_sees_the_other_side_as_averaged_constants(stage):
-    """Written out: both losses from their own weights, without the machinery of pieces and prefixes."""
+    """Written out: both losses from their own weights, without the machinery of microbatches and prefixes."""
     params, state = member(stage)
     loss, after = stage.loss(params, state, ROWS, [Stream(1)])
     found = slopes(loss, params)
@@ -173,7 +179,7 @@ def test_reversal_turns_the_gradient_of_the_guess_around(stage):
     batch = stage.batch("train", state, ROWS, [Stream(1)])
 
     def of(balancing: str, largest: float):
-        objective = Objective(balancing, AlphaSchedule(largest, 1, 1), Averages(0.0), "multilabel")
+        objective = BalancingObjective(balancing, AlphaSchedule(largest, 1, 1), Averages(0.0), "multilabel")
         alpha = objective.schedule.alpha(torch.tensor([100.0]))
         predicted = objective.predict(stage.network, params, {}, batch.inputs, {}, alpha)
         return slopes(objective.loss(Predicted(*predicted), batch.target, alpha), params), float(alpha)

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from costar_cli.errors import UsageError
 from costar_cli.methods.base import EncodesOnce
-from costar_cli.methods.transformers import rollout
+from costar_cli.methods.transformers import model as transformer_model
 from costar_cli.methods.transformers.ct import CtModel
 from costar_cli.methods.transformers.ct_network import CtNetwork
-from costar_cli.methods.transformers.grouping import MOST_PLANS, query_batches
-from costar_cli.methods.transformers.model import TransformerModel, member_network
+from costar_cli.methods.transformers.model import MOST_PLANS, TransformerModel, member_network, origin_batches
 from costar_cli.panel import Dataset, Panel, Part, Queries
 from tests.methods.ct_worlds import EXACT, ask, fit
 from tests.methods.rnn_worlds import ward
@@ -77,7 +76,7 @@ def test_small_budgets_of_memory_change_no_prediction(model, dataset, panel, mon
     queries = ask(dataset, panel)
     states, expected = model.encode(panel), model.rollout(panel, queries)
     np.testing.assert_allclose(model.answer(states, queries), expected, rtol=1e-5, atol=1e-5)
-    monkeypatch.setattr(rollout, "CPU_ELEMENTS", 1_000)
+    monkeypatch.setattr(transformer_model, "CPU_ELEMENTS", 1_000)
     np.testing.assert_allclose(model.answer(states, queries), expected, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(model.answer(states, queries, batch_size=3), expected, rtol=1e-4, atol=1e-4)
     before = torch.get_num_threads()
@@ -169,7 +168,7 @@ def test_batches_hold_every_query_and_little_else(histories, most, random):
     queries = Queries(subject.astype(np.int32), origin.astype(np.int16), np.zeros((len(asked), 1, 1), np.uint8))
     rows = np.flatnonzero(subject > 0)
     answered = []
-    for batch in query_batches(queries, rows, lambda _, plans: most // plans):
+    for batch in origin_batches(queries, rows, lambda _, plans: most // plans):
         assert (queries.origin[batch.row_MG] == batch.origin).all()
         assert (queries.subject[batch.row_MG] == batch.subject_M[:, None]).all()
         histories_, plans = batch.row_MG.shape

@@ -14,9 +14,8 @@ from benchmarks.cohort import untrained_model
 from costar_cli.errors import UsageError
 from costar_cli.evaluate.score import TestPart, score
 from costar_cli.methods.base import EncodesOnce
-from costar_cli.methods.costar import answer
-from costar_cli.methods.costar.answer import distinct_rows, runs
-from costar_cli.methods.costar.model import CostarModel
+from costar_cli.methods.costar import model as costar_model
+from costar_cli.methods.costar.model import CostarModel, distinct_rows, runs
 from costar_cli.methods.costar.predictor import OutcomePredictor
 from costar_cli.panel import Dataset, Panel, Part, Queries
 from costar_cli.reporting import NullReporter
@@ -43,7 +42,7 @@ def reference(model: CostarModel, states: torch.Tensor, queries: Queries) -> np.
 def test_shared_histories_and_plans_change_no_prediction(
     model, tumor_dataset, monkeypatch, name, threads, batch_size, elements
 ):
-    monkeypatch.setattr(answer, "CACHE_ELEMENTS", elements)
+    monkeypatch.setattr(costar_model, "CACHE_ELEMENTS", elements)
     panel, queries = tumor_dataset.panels[PART], tumor_dataset.queries[PART][name].take(slice(0, 400))
     queries = queries.take(np.random.default_rng(0).permutation(len(queries)))
     states = model.encode(panel)

@@ -30,10 +30,10 @@ def test_masks_keep_the_stated_share():
 
 def test_masks_do_not_depend_on_how_many_samples_are_drawn_at_once():
     whole = source(1, 2).draw(9)()
-    pieces_source = source(1, 2)
-    pieces = [pieces_source.draw(n)() for n in (4, 1, 4)]
+    parts_source = source(1, 2)
+    microbatches = [parts_source.draw(n)() for n in (4, 1, 4)]
     for name in SHAPES:
-        assert torch.equal(whole[name], torch.cat([p[name] for p in pieces], dim=1))
+        assert torch.equal(whole[name], torch.cat([p[name] for p in microbatches], dim=1))
 
 
 def test_members_draw_the_same_masks_together_and_apart():

@@ -8,8 +8,7 @@ from torch import Tensor
 
 from benchmarks.literal_costar import LiteralEncoder, LiteralPretrainer
 from costar_cli.methods.costar.architectures import make_encoder
-from costar_cli.methods.costar.augment import augment
-from costar_cli.methods.costar.pretraining import ENCODER, PREDICTOR, PretrainStage
+from costar_cli.methods.costar.pretraining import ENCODER, PREDICTOR, PretrainStage, augment
 from costar_cli.methods.shared.members import Params, stack_members
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.panel import Dataset

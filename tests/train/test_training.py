@@ -66,9 +66,9 @@ def test_members_differ_in_initialisation_order_and_result(tumor_dataset: Datase
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_thread_count_changes_rounding_only(threads, tumor_dataset: Dataset, tmp_path: Path, monkeypatch):
-    from costar_cli.methods.costar import encode
+    from costar_cli.methods.costar import representation
 
-    monkeypatch.setattr(encode, "CACHE_ELEMENTS", 2_000)  # several pieces per batch
+    monkeypatch.setattr(representation, "CACHE_ELEMENTS", 2_000)  # several microbatches per batch
     before = torch.get_num_threads()
     try:
         runtime = EXACT.model_copy(update={"threads": threads})
@@ -80,7 +80,7 @@ def test_thread_count_changes_rounding_only(threads, tumor_dataset: Dataset, tmp
 
 
 def test_pieces_on_several_threads_give_the_gradient_of_one(monkeypatch, tumor_dataset: Dataset):
-    from costar_cli.methods.costar import encode
+    from costar_cli.methods.costar import representation
     from costar_cli.methods.shared.members import stack_members
     from costar_cli.methods.shared.streams import Stream
 
@@ -88,11 +88,11 @@ def test_pieces_on_several_threads_give_the_gradient_of_one(monkeypatch, tumor_d
     params = {n: v.requires_grad_() for n, v in stack_members([stage.initial(0)[0]]).items()}
     slopes = []
     for elements in (10**9, 2_000):
-        monkeypatch.setattr(encode, "CACHE_ELEMENTS", elements)
+        monkeypatch.setattr(representation, "CACHE_ELEMENTS", elements)
         loss, _ = stage.loss(params, {}, torch.arange(24)[None], [Stream(1)])
         slopes.append(torch.autograd.grad(loss.sum(), list(params.values())))
-    for whole, pieces in zip(*slopes, strict=True):
-        torch.testing.assert_close(whole, pieces, rtol=1e-4, atol=1e-6)
+    for whole, microbatches in zip(*slopes, strict=True):
+        torch.testing.assert_close(whole, microbatches, rtol=1e-4, atol=1e-6)
 
 
 def test_training_lowers_the_loss(tumor_dataset: Dataset, tmp_path: Path):

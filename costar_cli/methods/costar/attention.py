@@ -7,8 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from costar_cli.config.models import EncoderConfig
-from costar_cli.methods.costar.feed_forward import FeedForward
-from costar_cli.methods.costar.norm import LayerNorm
+from costar_cli.methods.costar.feed_forward import FeedForward, LayerNorm
 from costar_cli.methods.costar.scalar_attention import (
     near_band,
     scalar_attention_summary,

@@ -10,8 +10,8 @@ from costar_cli.config.choices import DecoderName
 from costar_cli.config.models import EncoderConfig
 from costar_cli.errors import MismatchError, UsageError
 from costar_cli.methods.base import Fit, FitTask, Fitted, LastStage
-from costar_cli.methods.costar.heads import decoder_for
 from costar_cli.methods.costar.model import CostarModel
+from costar_cli.methods.costar.predictor import decoder_for
 from costar_cli.methods.costar.supervised import SupervisedStage
 from costar_cli.methods.shared.members import Params
 

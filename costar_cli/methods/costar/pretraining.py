@@ -8,20 +8,49 @@ from torch import Tensor, nn
 from costar_cli.config.models import PretrainConfig
 from costar_cli.methods.base import StepLoss
 from costar_cli.methods.costar.architectures import make_encoder
-from costar_cli.methods.costar.augment import augment, augment_with_statics
-from costar_cli.methods.costar.contrastive import info_nce, log_n_reference
-from costar_cli.methods.costar.encode import piece_calls
+from costar_cli.methods.costar.contrastive import info_nce, log_n_reference, spectral_loss
 from costar_cli.methods.costar.predictor import contrast_predictor
-from costar_cli.methods.costar.representation import Dims, HistoryEncoder
-from costar_cli.methods.costar.spectral import spectral_loss
+from costar_cli.methods.costar.representation import Dims, HistoryEncoder, microbatch_calls
 from costar_cli.methods.shared.dropout import Masks, MaskSource
 from costar_cli.methods.shared.members import Params, named_params
-from costar_cli.methods.shared.microbatches import map_pieces, start_pieces
+from costar_cli.methods.shared.microbatches import map_microbatches, start_microbatches
 from costar_cli.methods.shared.stage import PlainStage
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.panel.tensors import PanelTensors
 
-__all__ = ["PretrainStage"]
+__all__ = ["PretrainStage", "augment", "augment_with_statics"]
+
+
+def augment(history_BTS: Tensor, config: PretrainConfig, stream: Stream) -> Tensor:
+    """Return a randomly scaled, shifted and jittered copy of the series; statics and masks are not touched.
+
+    With granularity `batch` a coin per transform decides for the whole batch, and scale and shift draw one number per
+    feature; with `sample` each sample has its own coins and numbers. Jitter is drawn per element either way.
+    Treatments are perturbed as real numbers, like everything else.
+    """
+    batch, n_steps, n_features = history_BTS.shape
+    rows = batch if config.augment_granularity == "sample" else 1
+    device, dtype = history_BTS.device, history_BTS.dtype
+    coins_3R = (stream.uniform(3, rows) < config.augment_probability).to(device=device, dtype=dtype)
+    sigma_3R = (config.augment_sigma * coins_3R)[:, :, None, None]
+    per_feature = stream.normal(2, rows, 1, n_features, device=device, dtype=dtype)
+    jitter = stream.normal(batch, n_steps, n_features, device=device, dtype=dtype)
+    scaled = history_BTS * (1 + sigma_3R[0] * per_feature[0])
+    return torch.addcmul(scaled + sigma_3R[1] * per_feature[1], sigma_3R[2].expand_as(jitter), jitter)
+
+
+def augment_with_statics(
+    history_BTS: Tensor, statics_BV: Tensor, config: PretrainConfig, stream: Stream
+) -> tuple[Tensor, Tensor]:
+    """Return such a copy of series and statics, these as further series (spec COSTAR-19) that stay constant.
+
+    Statics share the coins of the series. Their jitter is that of the first step at every step.
+    """
+    n_features = history_BTS.shape[-1]
+    statics_BTV = statics_BV[:, None].expand(-1, history_BTS.shape[1], -1)
+    all_BTF = augment(torch.cat([history_BTS, statics_BTV], dim=-1), config, stream)
+    return all_BTF[..., :n_features], all_BTF[:, 0, n_features:]
+
 
 ENCODER, PREDICTOR = "encoder.", "predictor."
 
@@ -29,7 +58,7 @@ ENCODER, PREDICTOR = "encoder.", "predictor."
 class ContrastBranch(nn.Module):
     """What is contrasted: `[1+C,B,T,D]`, the overall representation and the components, through a predictor or not.
 
-    The predictor belongs to the pieces that the encoder works in: their representations are still in the cache.
+    The predictor belongs to the microbatches that the encoder works in: their representations are still in the cache.
     """
 
     def __init__(self, encoder: HistoryEncoder, predictor: nn.Module, *, components: bool) -> None:
@@ -37,7 +66,7 @@ class ContrastBranch(nn.Module):
         self.encoder, self.predictor, self.components = encoder, predictor, components
 
     def forward(self, history_BTS: Tensor, statics_BV: Tensor, masks: Masks = None) -> tuple[Tensor]:
-        """Return the one array of a piece."""
+        """Return the one array of a microbatch."""
         z_BTD, components_CBTD = self.encoder(history_BTS, statics_BV, masks)
         kinds = torch.cat([z_BTD[None], components_CBTD]) if self.components else z_BTD[None]
         return (self.predictor(kinds),)
@@ -146,14 +175,16 @@ class PretrainStage(PlainStage):
         self, state_R: Params, views: Tensor, statics: Tensor, masks: MaskSource | None
     ) -> Callable[[], Tensor]:
         """Start the momentum encoder; return what waits for its `[R,1+C,2B,T,D]`."""
-        calls = piece_calls(self.encoder, views, statics, masks)
-        wait = start_pieces(self._momentum, calls, state_R, device=views.device)
+        calls = microbatch_calls(self.encoder, views, statics, masks)
+        wait = start_microbatches(self._momentum, calls, state_R, device=views.device)
         return lambda: torch.cat([kinds for (kinds,) in wait()], dim=2)
 
     def _queries(self, params_R: Params, views: Tensor, statics: Tensor, masks: MaskSource | None) -> Tensor:
         """Return `[R,1+C,2B,T,D]`: the predictions for the overall representation and the contrasted components."""
-        calls = piece_calls(self.encoder, views, statics, masks)
-        return torch.cat([kinds for (kinds,) in map_pieces(self._online, calls, params_R, device=views.device)], dim=2)
+        calls = microbatch_calls(self.encoder, views, statics, masks)
+        return torch.cat(
+            [kinds for (kinds,) in map_microbatches(self._online, calls, params_R, device=views.device)], dim=2
+        )
 
     def _contrast(self, queries: Tensor, keys: Tensor, active_RBT: Tensor, streams: Sequence[Stream]) -> Tensor:
         n_members, n_kinds, twice_batch, _, width = queries.shape

@@ -9,10 +9,8 @@ from torch import Tensor
 from costar_cli.config.models import EncoderConfig, FinetuneConfig
 from costar_cli.methods.base import StepLoss
 from costar_cli.methods.costar.architectures import make_encoder
-from costar_cli.methods.costar.autoregressive import AutoregressivePredictor
-from costar_cli.methods.costar.encode import encode_members
-from costar_cli.methods.costar.heads import DEFAULT_DECODER, outcome_head
-from costar_cli.methods.costar.representation import Dims
+from costar_cli.methods.costar.predictor import DEFAULT_DECODER, AutoregressivePredictor, outcome_head
+from costar_cli.methods.costar.representation import Dims, encode_members
 from costar_cli.methods.shared.balancing import LEAST_WEIGHT, squared_error, target_weight
 from costar_cli.methods.shared.dropout import MaskSource
 from costar_cli.methods.shared.members import Params, call_members, named_params, submodule

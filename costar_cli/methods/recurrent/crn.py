@@ -16,7 +16,7 @@ from costar_cli.config.models import TrainingConfig
 from costar_cli.config.recurrent import CrnConfig, CrnErmConfig, RecurrentConfig
 from costar_cli.methods.base import Fit, FitTask, Fitted, LastStage
 from costar_cli.methods.recurrent.lstm import Masks
-from costar_cli.methods.recurrent.model import Asked, Networks, RecurrentModel, with_prefix
+from costar_cli.methods.recurrent.model import Networks, QueryBatch, RecurrentModel, with_prefix
 from costar_cli.methods.recurrent.network import (
     Make,
     Passed,
@@ -127,11 +127,11 @@ class CrnModel(RecurrentModel):
         found = [_head(encoder).represent(known) for encoder, known in zip(encoders, known_R, strict=True)]
         return torch.stack(found).float().cpu().numpy()
 
-    def know(self, network: RecurrentNetwork, panel: PanelTensors) -> Tensor:
+    def encode_history(self, network: RecurrentNetwork, panel: PanelTensors) -> Tensor:
         """Return the encoder's outputs at every step."""
         return over_subjects(network, panel, panel.y_NTY.shape[1], lambda passed: passed.outputs_TBH)
 
-    def predict(self, networks: Networks, asked: Asked) -> Tensor:
+    def predict(self, networks: Networks, asked: QueryBatch) -> Tensor:
         """Return the encoder's outcome after the first treatment, then the decoder's, fed with those before."""
         first = _head(networks["encoder"])(asked.known_QD, asked.plan_QHA[:, 0])
         outcomes, plan = [first.outcomes], asked.plan_QHA.unbind(1)

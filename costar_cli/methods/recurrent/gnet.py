@@ -17,11 +17,18 @@ from costar_cli.artifact import Artifact
 from costar_cli.config.recurrent import GNetConfig
 from costar_cli.errors import DataError
 from costar_cli.methods.base import Fit, FitTask, Fitted, LastStage
-from costar_cli.methods.recurrent.branches import Branches, BranchState, LstmSteps
 from costar_cli.methods.recurrent.futures import Draws, Residuals, has_residuals, known_position, usable_length
 from costar_cli.methods.recurrent.lstm import Masks
-from costar_cli.methods.recurrent.model import Asked, Networks, RecurrentModel, state_at, states_before, with_prefix
+from costar_cli.methods.recurrent.model import (
+    Networks,
+    QueryBatch,
+    RecurrentModel,
+    state_at,
+    states_before,
+    with_prefix,
+)
 from costar_cli.methods.recurrent.network import Make, Passed, RecurrentNetwork, over_members
+from costar_cli.methods.recurrent.plan_prefixes import LstmSteps, PlanPrefixes, PrefixState
 from costar_cli.methods.recurrent.stage import RecurrentStage
 from costar_cli.methods.shared.balancing import masked_mean, squared_error
 from costar_cli.methods.shared.members import Params
@@ -112,7 +119,7 @@ class GNetModel(RecurrentModel):
         """Return the network."""
         return {"network": partial(gnet_network, self.schema.dims, self._config)}
 
-    def know(self, network: RecurrentNetwork, panel: PanelTensors) -> Tensor:
+    def encode_history(self, network: RecurrentNetwork, panel: PanelTensors) -> Tensor:
         """Return the state before each step."""
         return states_before(network, panel)
 
@@ -120,29 +127,29 @@ class GNetModel(RecurrentModel):
         """Return how many numbers the futures of a query take."""
         return self._config.samples * super().elements_per_query(networks)
 
-    def predict(self, networks: Networks, asked: Asked) -> Tensor:
+    def predict(self, networks: Networks, asked: QueryBatch) -> Tensor:
         """Return the prediction after the first treatment, then means over simulated futures.
 
         What is averaged is the prediction at each step, before its own residual is added.
         """
         network, n_outcomes = networks["network"], asked.outcomes_QY.shape[1]
         steps = self._steps(network)
-        before, *parted = Branches.along(torch.stack([asked.subject_id_Q, asked.origin_Q], dim=1), asked.plan_QHA)
+        before, *parted = PlanPrefixes.along(torch.stack([asked.subject_id_Q, asked.origin_Q], dim=1), asked.plan_QHA)
         values_KSE = torch.cat([asked.outcomes_QY, asked.covariates_QX], dim=1)[before.query_K, None]
-        state = BranchState.of(state_at(asked.known_QD[before.query_K], network))
+        state = PrefixState.of(state_at(asked.known_QD[before.query_K], network))
         outcomes = []
-        for step, branches in enumerate(parted):
+        for step, prefixes in enumerate(parted):
             if step:
                 values_KSE = values_KSE + self._drawn(asked, before.query_K, step - 1)
-            asking_K = branches.query_K
+            asking_K = prefixes.query_K
             shared_KI = torch.cat([asked.plan_QHA[asking_K, step], asked.statics_QV[asking_K]], dim=1)
-            state = steps.next(branches.parent_K, shared_KI, values_KSE, state)
+            state = steps.next(prefixes.parent_K, shared_KI, values_KSE, state)
             values_KSE = network.head(state.hidden[-1])
-            outcomes.append(values_KSE[..., :n_outcomes].mean(dim=1)[branches.branch_Q])
-            before = branches
+            outcomes.append(values_KSE[..., :n_outcomes].mean(dim=1)[prefixes.prefix_Q])
+            before = prefixes
         return torch.stack(outcomes, dim=1)
 
-    def _drawn(self, asked: Asked, rows_K: Tensor, step: int) -> Tensor:
+    def _drawn(self, asked: QueryBatch, rows_K: Tensor, step: int) -> Tensor:
         """Return residuals `[K,S,E]` that are added to the futures of some queries' histories."""
         seed = int(self.meta["config"]["seed"])
         residuals, origin_K = self.residuals(asked.member), asked.origin_Q[rows_K]

@@ -22,7 +22,7 @@ from costar_cli.panel import Panel, Queries
 from costar_cli.panel.tensors import PanelTensors
 from costar_cli.reporting import Reporter
 
-__all__ = ["Asked", "Histories", "RecurrentModel", "state_at", "states_before", "with_prefix"]
+__all__ = ["Histories", "QueryBatch", "RecurrentModel", "state_at", "states_before", "with_prefix"]
 
 CPU_ELEMENTS = 2**20  # gates of the queries that one core answers at once
 GPU_ELEMENTS = 2**27
@@ -40,7 +40,7 @@ class Histories:
 
 
 @dataclass(frozen=True)
-class Asked:
+class QueryBatch:
     """A batch of queries to one member: what it knows at the origins, and the plans.
 
     Shapes: `known_QD`, `covariates_QX`, `outcomes_QY` (both at the origin), `statics_QV`, `plan_QHA`, and
@@ -87,11 +87,11 @@ class RecurrentModel(EncodingModel[Histories]):
         """Return what makes each network that predictions need, by name; the first one reads the history."""
 
     @abstractmethod
-    def know(self, network: RecurrentNetwork, panel: PanelTensors) -> Tensor:
+    def encode_history(self, network: RecurrentNetwork, panel: PanelTensors) -> Tensor:
         """Return what one member knows of every history, `[N,T,D]`."""
 
     @abstractmethod
-    def predict(self, networks: Networks, asked: Asked) -> Tensor:
+    def predict(self, networks: Networks, asked: QueryBatch) -> Tensor:
         """Return one member's scaled outcomes `[Q,H,dy]`."""
 
     def elements_per_query(self, networks: Networks) -> int:
@@ -101,7 +101,7 @@ class RecurrentModel(EncodingModel[Histories]):
     def encode(self, panel: Panel) -> Histories:
         """Return what every member knows of every subject's history at every step, on the model's device."""
         tensors = self.scaled(panel)
-        known_R = [self.know(next(iter(networks.values())), tensors) for networks in self._networks_R()]
+        known_R = [self.encode_history(next(iter(networks.values())), tensors) for networks in self._networks_R()]
         return Histories(tensors, torch.from_numpy(panel.subject_id).to(self.device), known_R)
 
     def answer(
@@ -119,7 +119,7 @@ class RecurrentModel(EncodingModel[Histories]):
         size = max(1, min(batch_size, elements // self.elements_per_query(networks_R[0])))
 
         def predict(some: Queries) -> NDArray[np.floating]:
-            scaled = (self.predict(networks, _asked(states, r, some)) for r, networks in enumerate(networks_R))
+            scaled = (self.predict(networks, _query_batch(states, r, some)) for r, networks in enumerate(networks_R))
             return np.stack([outcomes_QHY.cpu().numpy() for outcomes_QHY in scaled])
 
         return self.in_batches(predict, queries, size=size, device=device, reporter=reporter)
@@ -132,11 +132,11 @@ class RecurrentModel(EncodingModel[Histories]):
         ]
 
 
-def _asked(states: Histories, member: int, queries: Queries) -> Asked:
+def _query_batch(states: Histories, member: int, queries: Queries) -> QueryBatch:
     panel, known_NTD = states.panel, states.known_R[member]
     subject = torch.from_numpy(queries.subject.astype(np.int64)).to(known_NTD.device)
     origin = torch.from_numpy(queries.origin.astype(np.int64)).to(known_NTD.device)
-    return Asked(
+    return QueryBatch(
         member=member,
         known_QD=known_NTD[subject, origin],
         covariates_QX=panel.x_NTX[subject, origin],

@@ -18,8 +18,8 @@ from costar_cli.config.recurrent import RmsnConfig, RmsnNetworkConfig
 from costar_cli.methods.base import Fit, FitTask, Fitted, LastStage
 from costar_cli.methods.recurrent.lstm import Masks
 from costar_cli.methods.recurrent.model import (
-    Asked,
     Networks,
+    QueryBatch,
     RecurrentModel,
     state_at,
     states_before,
@@ -27,8 +27,8 @@ from costar_cli.methods.recurrent.model import (
 )
 from costar_cli.methods.recurrent.network import Make, Passed, RecurrentNetwork, over_members
 from costar_cli.methods.recurrent.stage import RecurrentStage, Rows
-from costar_cli.methods.recurrent.weights import TreatmentWeights, log_likelihood
 from costar_cli.methods.shared.balancing import masked_mean, squared_error, treatment_cross_entropy
+from costar_cli.methods.shared.ipw import TreatmentWeights, log_likelihood
 from costar_cli.methods.shared.members import Params, of_members
 from costar_cli.methods.shared.windows import Batch, Column, OriginRows, SubjectRows, decoder_training, stage_shares
 from costar_cli.panel.tensors import PanelTensors
@@ -141,11 +141,11 @@ class RmsnModel(RecurrentModel):
         makes = rmsn_networks(self.schema.dims, cast("RmsnConfig", self.settings))
         return {name: makes[name] for name in ("encoder", "decoder") if name == "encoder" or self.horizon > 1}
 
-    def know(self, network: RecurrentNetwork, panel: PanelTensors) -> Tensor:
+    def encode_history(self, network: RecurrentNetwork, panel: PanelTensors) -> Tensor:
         """Return the encoder's state before each step."""
         return states_before(network, panel)
 
-    def predict(self, networks: Networks, asked: Asked) -> Tensor:
+    def predict(self, networks: Networks, asked: QueryBatch) -> Tensor:
         """Return the encoder's outcome after the first treatment, then the decoder's, fed with those before."""
         encoder, plan = networks["encoder"], asked.plan_QHA.unbind(1)
         known: dict[Column, Tensor] = {

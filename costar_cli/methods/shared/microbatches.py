@@ -1,9 +1,10 @@
-"""Pieces of a batch on the CPU's cores: each core runs whole pieces, forward and backward, on its own.
+"""Microbatches: a batch in parts that fit the caches, each computed forward and backward by one core.
 
-Operators on pieces that fit into a cache are too small to be split over threads; whole pieces are not. Gradients are
-summed in the order of the pieces, so the result does not depend on which core was faster. A batch of many pieces keeps
-what the backward pass needs of the first ones only, and computes it again for the others: large panels then take a
-fraction of the memory, and up to a third more time.
+An operator on data that fit a cache is too small to be split over threads, and one on a whole batch waits for memory;
+so a core takes a microbatch through all operators. Too small ones lose more by waiting for the interpreter than the
+caches give (decisions 19, 52). Gradients are summed in the order of the microbatches: which core was faster has no say.
+A batch of many microbatches keeps what the backward pass needs of the first ones only, and computes it again for the
+others: large panels then take a fraction of the memory, and up to a third more time (decision 59).
 """
 
 import copy
@@ -20,13 +21,13 @@ from torch import Tensor, nn
 
 from costar_cli.methods.shared.members import Params
 
-__all__ = ["Piece", "map_pieces", "on_cores", "start_pieces"]
+__all__ = ["Microbatch", "map_microbatches", "on_cores", "start_microbatches"]
 
-Piece = Callable[[nn.Module, Params], tuple[Tensor, ...]]
+Microbatch = Callable[[nn.Module, Params], tuple[Tensor, ...]]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-KEPT_PIECES = 12  # of a batch, whose intermediate results (some 150 MB each) wait for the backward pass
+KEPT_MICROBATCHES = 12  # of a batch, whose intermediate results (some 150 MB each) wait for the backward pass
 
 
 def on_cores(function: Callable[[Item], Result], items: Iterable[Item], *, device: torch.device) -> Iterator[Result]:
@@ -37,70 +38,70 @@ def on_cores(function: Callable[[Item], Result], items: Iterable[Item], *, devic
     return _workers(n_workers).map(function, items)
 
 
-def map_pieces(
-    module: nn.Module, pieces: Iterable[Piece], params: Params, *, device: torch.device
+def map_microbatches(
+    module: nn.Module, microbatches: Iterable[Microbatch], params: Params, *, device: torch.device
 ) -> list[tuple[Tensor, ...]]:
-    """Return what each piece makes of the module and its parameters, differentiable with respect to these alone.
+    """Return what each microbatch makes of the module and its parameters, differentiable with respect to these alone.
 
     On a CPU with several threads they run side by side, each thread with its own copy of the module (`functional_call`
-    puts parameters into a module while it runs); elsewhere one after another. A piece may be called twice, for the
+    puts parameters into a module while it runs); elsewhere one after another. A microbatch may be called twice, for the
     backward pass, and must then return the same.
     """
-    n_workers, pieces = torch.get_num_threads(), list(pieces)
-    if device.type != "cpu" or (n_workers == 1 and len(pieces) <= KEPT_PIECES):
-        return [piece(module, params) for piece in pieces]
+    n_workers, microbatches = torch.get_num_threads(), list(microbatches)
+    if device.type != "cpu" or (n_workers == 1 and len(microbatches) <= KEPT_MICROBATCHES):
+        return [microbatch(module, params) for microbatch in microbatches]
     names, values = list(params), list(params.values())
-    per_piece, *outputs = _Pieces.apply(module, pieces, names, n_workers, *values)  # type: ignore[no-untyped-call]
-    return [tuple(outputs[first : first + per_piece]) for first in range(0, len(outputs), per_piece)]
+    per_microbatch, *outputs = _Microbatches.apply(module, microbatches, names, n_workers, *values)  # type: ignore[no-untyped-call]
+    return [tuple(outputs[first : first + per_microbatch]) for first in range(0, len(outputs), per_microbatch)]
 
 
-def start_pieces(
-    module: nn.Module, pieces: Iterable[Piece], params: Params, *, device: torch.device
+def start_microbatches(
+    module: nn.Module, microbatches: Iterable[Microbatch], params: Params, *, device: torch.device
 ) -> Callable[[], list[tuple[Tensor, ...]]]:
-    """Start the pieces without gradients; return what waits for their results.
+    """Start the microbatches without gradients; return what waits for their results.
 
-    On a CPU with several threads no core is idle at the end of these pieces when others are mapped meanwhile.
+    On a CPU with several threads no core is idle at the end of these microbatches when others are mapped meanwhile.
     """
 
-    def run(piece: Piece) -> tuple[Tensor, ...]:
+    def run(microbatch: Microbatch) -> tuple[Tensor, ...]:
         with torch.no_grad():
-            return piece(_own_copy(module), fixed)
+            return microbatch(_own_copy(module), fixed)
 
     fixed = {name: value.detach() for name, value in params.items()}
     n_workers = torch.get_num_threads()
     if device.type != "cpu" or n_workers == 1:
-        results = [run(piece) for piece in pieces]
+        results = [run(microbatch) for microbatch in microbatches]
         return lambda: results
-    futures = [_workers(n_workers).submit(run, piece) for piece in pieces]
+    futures = [_workers(n_workers).submit(run, microbatch) for microbatch in microbatches]
     return lambda: [future.result() for future in futures]
 
 
-class _Pieces(torch.autograd.Function):
+class _Microbatches(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,  # noqa: ANN401
         module: nn.Module,
-        pieces: list[Piece],
+        microbatches: list[Microbatch],
         names: list[str],
         n_workers: int,
         *values: Tensor,
     ) -> tuple[int | Tensor, ...]:
         needs_grad = any(ctx.needs_input_grad)
 
-        def run(piece: Piece, *, keep: bool = True) -> tuple[list[Tensor], tuple[Tensor, ...]]:
+        def run(microbatch: Microbatch, *, keep: bool = True) -> tuple[list[Tensor], tuple[Tensor, ...]]:
             with torch.set_grad_enabled(needs_grad and keep):
                 leaves = [value.detach().requires_grad_(needs_grad) for value in values]
-                return leaves, piece(_own_copy(module), dict(zip(names, leaves, strict=True)))
+                return leaves, microbatch(_own_copy(module), dict(zip(names, leaves, strict=True)))
 
         def first_run(index: int) -> tuple[list[Tensor], tuple[Tensor, ...]]:
-            return run(pieces[index], keep=index < KEPT_PIECES)
+            return run(microbatches[index], keep=index < KEPT_MICROBATCHES)
 
-        results = list(_workers(n_workers).map(first_run, range(len(pieces))))
+        results = list(_workers(n_workers).map(first_run, range(len(microbatches))))
         ctx.n_workers, ctx.n_outputs = n_workers, len(results[0][1])
         outputs = [output.detach() for _, outputs in results for output in outputs]
         if needs_grad:
-            again = [partial(run, piece) for piece in pieces[KEPT_PIECES:]]
-            ctx.graphs = [partial(_as_is, result) for result in results[:KEPT_PIECES]] + again
+            again = [partial(run, microbatch) for microbatch in microbatches[KEPT_MICROBATCHES:]]
+            ctx.graphs = [partial(_as_is, result) for result in results[:KEPT_MICROBATCHES]] + again
         ctx.set_materialize_grads(False)
         return ctx.n_outputs, *outputs
 
@@ -121,8 +122,8 @@ class _Pieces(torch.autograd.Function):
 
         first, *rest = _workers(ctx.n_workers).map(run, range(len(ctx.graphs)))
         total = [value.clone() for value in first]
-        for piece_grads in rest:
-            torch._foreach_add_(total, list(piece_grads))
+        for some_grads in rest:
+            torch._foreach_add_(total, list(some_grads))
         return None, None, None, None, *total
 
 

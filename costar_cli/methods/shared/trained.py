@@ -1,4 +1,4 @@
-"""What trained models share: how they are read from an artifact, and the rollout of those that encode a panel once."""
+"""What trained models share: how they are stored and read, and the rollout of those that encode a panel once."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -13,14 +13,40 @@ from costar_cli.artifact import Artifact
 from costar_cli.config.baselines import METHOD_SETTINGS
 from costar_cli.errors import MismatchError, UsageError
 from costar_cli.methods.base import FitTask
-from costar_cli.methods.shared.arrays import params_from_arrays, scaler_from_arrays
 from costar_cli.methods.shared.members import Params, n_members
 from costar_cli.methods.shared.microbatches import on_cores
 from costar_cli.panel import Panel, PanelSchema, Queries, Scaler
 from costar_cli.panel.tensors import PanelTensors
 from costar_cli.reporting import NullReporter, Reporter
 
-__all__ = ["EncodingModel", "TrainedModel", "model_to_start_from", "read_fields", "read_settings", "require_horizon"]
+__all__ = [
+    "EncodingModel",
+    "TrainedModel",
+    "model_to_start_from",
+    "params_from_arrays",
+    "params_to_arrays",
+    "read_fields",
+    "read_settings",
+    "require_horizon",
+    "scaler_from_arrays",
+]
+
+
+def params_to_arrays(params: Params) -> dict[str, NDArray[np.generic]]:
+    """Return the parameters under the names that an artifact uses."""
+    return {f"params/{name}": value.detach().cpu().numpy() for name, value in params.items()}
+
+
+def params_from_arrays(arrays: Mapping[str, NDArray[np.generic]]) -> Params:
+    """Return the parameters that an artifact holds."""
+    prefix = "params/"
+    return {n.removeprefix(prefix): torch.from_numpy(np.array(v)) for n, v in arrays.items() if n.startswith(prefix)}
+
+
+def scaler_from_arrays(arrays: Mapping[str, NDArray[np.generic]]) -> Scaler:
+    """Return the scaler that an artifact holds."""
+    return Scaler(**{name: np.asarray(arrays[f"scaler/{name}"]) for name in ("covariates", "outcomes", "statics")})
+
 
 StatesT = TypeVar("StatesT")
 ModelT = TypeVar("ModelT", bound="EncodingModel[Any]")

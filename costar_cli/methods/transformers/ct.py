@@ -1,8 +1,9 @@
-"""CT and CT(ERM) as the registry knows them: one network on three streams (spec CT-1 to 7)."""
+"""CT and CT(ERM): training, what they know of a panel, and the walk from an origin into a plan (spec CT-1 to 7)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,15 +14,142 @@ from costar_cli.config.transformers import CausalTransformerConfig
 from costar_cli.methods.base import Fit, FitTask, Fitted, LastStage
 from costar_cli.methods.shared.members import Params
 from costar_cli.methods.shared.streams import Stream
-from costar_cli.methods.transformers.confusion import Objective, Target
-from costar_cli.methods.transformers.ct_network import CtNetwork
-from costar_cli.methods.transformers.ct_states import CtStates, encode_ct
-from costar_cli.methods.transformers.model import TransformerModel, few_shot_start, member_network
-from costar_cli.methods.transformers.series import SeriesStage
-from costar_cli.methods.transformers.stage import Batch, PartName
+from costar_cli.methods.transformers.balancing_objective import BalancingObjective, Target
+from costar_cli.methods.transformers.ct_network import COVARIATES, KNOWN, CtBlock, CtNetwork
+from costar_cli.methods.transformers.kv_cache import KeyValueCache, Relative, attend, past_and_since
+from costar_cli.methods.transformers.model import (
+    TransformerModel,
+    encode_in_microbatches,
+    few_shot_start,
+    member_network,
+)
+from costar_cli.methods.transformers.stage import Batch, PartName, SeriesStage
 from costar_cli.panel.tensors import PanelTensors
 
-__all__ = ["CtMethod", "CtModel", "CtStage", "ct_stage"]
+__all__ = ["CtMethod", "CtModel", "CtStage", "CtStates", "ct_stage", "encode_ct"]
+
+
+@dataclass(frozen=True)
+class CtStates:
+    """One member's pass over a panel: what entered each block, `[S,N,T,D]`, and what came of it.
+
+    Keys and values of the blocks are linear in this; they are formed for the subjects at hand.
+    """
+
+    network: CtNetwork
+    entrances: tuple[Tensor, ...]
+    representation_NTr: Tensor
+    static_ND: Tensor
+
+    @property
+    def kept_per_step(self) -> int:
+        """Return how many numbers of a prefix are kept per step while its queries are answered."""
+        per_block = 4 if self.network.covariates is None else 6
+        return 2 * per_block * self.network.config.width * len(self.entrances)
+
+    @property
+    def scores_per_step(self) -> int:
+        """Return how many attention scores a plan has per step of the prefix."""
+        return len(KNOWN) * self.network.config.heads
+
+    def walks(self, subjects: slice) -> Callable[[Tensor, int], "CtWalk"]:
+        """Return what begins a walk from some of these subjects, counted from the slice's start, and an origin."""
+        blocks = [
+            BlockKeys.of_series(block, entrance[:, subjects])
+            for block, entrance in zip(self.network.block_list, self.entrances, strict=True)
+        ]
+        representation_CTr, static_CD = self.representation_NTr[subjects], self.static_ND[subjects]
+
+        def begin(subject_M: Tensor, origin: int) -> CtWalk:
+            kept = [block.prefix(subject_M, origin) for block in blocks]
+            return CtWalk(self.network, kept, representation_CTr[subject_M, origin], static_CD[subject_M], origin)
+
+        return begin
+
+
+def encode_ct(network: CtNetwork, history_NTS: Tensor, statics_NV: Tensor) -> CtStates:
+    """Return what a member knows of every history; the network holds its parameters.
+
+    Covariates are visible throughout: a history ends before they are hidden, and attention is causal.
+    """
+
+    def encode(history_BTS: Tensor, statics_BV: Tensor) -> tuple[Tensor, ...]:
+        entrances, representation = network.trace(history_BTS, statics_BV, torch.zeros_like(history_BTS[..., 0]))
+        return representation, *(entrance_SBTD.transpose(0, 1) for entrance_SBTD in entrances)
+
+    representation_NTr, *entrances = encode_in_microbatches(encode, network, history_NTS, statics_NV)
+    return CtStates(
+        network,
+        tuple(entrance_NSTD.transpose(0, 1) for entrance_NSTD in entrances),
+        representation_NTr,
+        network.static_vector(statics_NV),
+    )
+
+
+class BlockKeys(NamedTuple):
+    """Keys and values of a block's prefix: of each stream for itself, of the other stream, of the covariates."""
+
+    own: KeyValueCache
+    cross: KeyValueCache
+    covariates: KeyValueCache | None
+
+    @classmethod
+    def of_series(cls, block: CtBlock, entrance_SNTD: Tensor) -> "BlockKeys":
+        """Return those of every step of N series."""
+        own = KeyValueCache.of_series(block.own, entrance_SNTD[KNOWN], KNOWN)
+        cross = KeyValueCache.of_series(block.cross, entrance_SNTD[KNOWN[::-1]], block.units(KNOWN))
+        if block.streams <= COVARIATES:
+            return cls(own, cross, None)
+        seen = entrance_SNTD[[COVARIATES] * len(KNOWN)]
+        return cls(own, cross, KeyValueCache.of_series(block.cross, seen, block.units([COVARIATES])))
+
+    def prefix(self, subject_M: Tensor, origin: int) -> "BlockKeys":
+        """Return those of the steps up to an origin, of some of the series."""
+        covariates = self.covariates.prefix(subject_M, origin) if self.covariates else None
+        return BlockKeys(self.own.prefix(subject_M, origin), self.cross.prefix(subject_M, origin), covariates)
+
+
+class CtWalk:
+    """M histories that end at one origin, and what the steps since have added, for G plans of each."""
+
+    def __init__(
+        self, network: CtNetwork, kept: list[BlockKeys], representation_Mr: Tensor, static_MD: Tensor, origin: int
+    ) -> None:
+        self.network, self.kept, self.origin = network, kept, origin
+        self.representation_Mr, self.static_MD = representation_Mr, static_MD
+        self.since: list[tuple[KeyValueCache | None, KeyValueCache | None]] = [(None, None) for _ in kept]
+        self.steps = 0
+
+    def first(self, treatment_MGA: Tensor) -> Tensor:
+        """Return scaled outcomes `[M,G,dy]` one step after the origin."""
+        representation_MGr = self.representation_Mr[:, None].expand(-1, treatment_MGA.shape[1], -1)
+        return self.network.head.outcomes(representation_MGr, treatment_MGA)
+
+    def next(self, outcome_MGY: Tensor, previous_MGA: Tensor, treatment_MGA: Tensor) -> Tensor:
+        """Return outcomes one step later, after outcomes that are taken for true and the treatment before them."""
+        tokens_2MGD = torch.stack([self.network.treatments(previous_MGA), self.network.outcomes(outcome_MGY)])
+        self.steps += 1
+        for index, block in enumerate(self.network.block_list):
+            tokens_2MGD = self._through(index, block, tokens_2MGD)
+        representation_MGr = self.network.head.represent(tokens_2MGD.mean(dim=0))
+        return self.network.head.outcomes(representation_MGr, treatment_MGA)
+
+    def _through(self, index: int, block: CtBlock, tokens_2MGD: Tensor) -> Tensor:
+        kept, (own_since, cross_since), pairs = self.kept[index], self.since[index], block.units(KNOWN)
+        own_since = KeyValueCache.grown(own_since, block.own, tokens_2MGD, KNOWN)
+        cross_since = KeyValueCache.grown(cross_since, block.cross, tokens_2MGD[KNOWN[::-1]], pairs)
+        self.since[index] = own_since, cross_since
+        past = self._relative(nearest=self.steps, count=self.origin + 1)
+        everything = past_and_since(past, self._relative(nearest=0, count=self.steps))
+        own = attend(block.own, tokens_2MGD, everything, past=kept.own, since=own_since, units=KNOWN)
+        mixed = attend(block.cross, own, everything, past=kept.cross, since=cross_since, units=pairs)
+        if kept.covariates is not None:
+            mixed = mixed + attend(block.cross, own, past, past=kept.covariates, units=block.units([COVARIATES]))
+        return block.feed_forward(mixed + self.static_MD[:, None], units=KNOWN)  # type: ignore[no-any-return]
+
+    def _relative(self, nearest: int, count: int) -> Relative:
+        keys, values = self.network.tables()
+        return Relative.at(keys, values, nearest, count, zero_row=len(keys) // 2)
 
 
 class CtStage(SeriesStage[CtNetwork]):
@@ -101,7 +229,7 @@ def ct_stage(task: FitTask, settings: CausalTransformerConfig, name: str, start_
         train=train,
         validation=task.tensors(task.validation),
         dropout=settings.network.dropout,
-        objective=Objective.over(
+        objective=BalancingObjective.over(
             config,
             len(train.length_N),
             balancing=balancing,

@@ -1,4 +1,4 @@
-"""EDCT as the registry knows it: an encoder on whole series, then a decoder on the plans that follow (spec EDCT-1)."""
+"""EDCT: an encoder on whole series, then a decoder that walks into the plans that follow (spec EDCT-1 to 5)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,15 +15,103 @@ from costar_cli.methods.shared.members import Params, n_members, of_members, sub
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.methods.shared.windows import Batch as Windows
 from costar_cli.methods.shared.windows import OriginRows, decoder_training, stage_shares
-from costar_cli.methods.transformers.confusion import Objective, Target
+from costar_cli.methods.transformers.balancing_objective import BalancingObjective, Target
 from costar_cli.methods.transformers.edct_network import EdctDecoder, EdctEncoder
-from costar_cli.methods.transformers.edct_states import EdctStates, encode_edct
-from costar_cli.methods.transformers.model import TransformerModel, few_shot_start, member_network
-from costar_cli.methods.transformers.series import SeriesStage
-from costar_cli.methods.transformers.stage import BalancedStage, Batch, PartName
+from costar_cli.methods.transformers.kv_cache import KeyValueCache, Relative, attend
+from costar_cli.methods.transformers.model import (
+    TransformerModel,
+    encode_in_microbatches,
+    few_shot_start,
+    member_network,
+)
+from costar_cli.methods.transformers.stage import BalancedStage, Batch, PartName, SeriesStage
+from costar_cli.methods.transformers.units import Tables
 from costar_cli.panel.tensors import PanelTensors
 
-__all__ = ["DecoderStage", "EdctMethod", "EdctModel"]
+__all__ = ["DecoderStage", "EdctMethod", "EdctModel", "EdctStates", "encode_edct"]
+
+
+@dataclass(frozen=True)
+class EdctStates:
+    """One member's representation of every history; there is no decoder where only one step is predicted."""
+
+    encoder: EdctEncoder
+    decoder: EdctDecoder | None
+    representation_NTr: Tensor
+    statics_NV: Tensor
+
+    @property
+    def kept_per_step(self) -> int:
+        """Return how many numbers of a prefix are kept per step while its queries are answered."""
+        return 2 * self.decoder.width * len(self.decoder.block_list) if self.decoder else 0
+
+    @property
+    def scores_per_step(self) -> int:
+        """Return how many attention scores a plan has per step of the prefix."""
+        return self.decoder.config.heads if self.decoder else 0
+
+    def walks(self, subjects: slice) -> Callable[[Tensor, int], "EdctWalk"]:
+        """Return what begins a walk from some of these subjects, counted from the slice's start, and an origin."""
+        representation_CTr, statics_CV = self.representation_NTr[subjects], self.statics_NV[subjects]
+        blocks = self.decoder.block_list if self.decoder else []
+        series = [KeyValueCache.of_series(block.cross, representation_CTr[None]) for block in blocks]
+
+        def begin(subject_M: Tensor, origin: int) -> EdctWalk:
+            kept = [memory.prefix(subject_M, origin) for memory in series]
+            return EdctWalk(self, kept, representation_CTr[subject_M, origin], statics_CV[subject_M], origin)
+
+        return begin
+
+
+def encode_edct(encoder: EdctEncoder, history_NTS: Tensor, statics_NV: Tensor) -> Tensor:
+    """Return the representations `[N,T,r]` by one member, whose parameters the encoder holds."""
+
+    def encode(history_BTS: Tensor, statics_BV: Tensor) -> tuple[Tensor, ...]:
+        return (encoder.represent(history_BTS, statics_BV),)
+
+    (representation_NTr,) = encode_in_microbatches(encode, encoder, history_NTS, statics_NV)
+    return representation_NTr
+
+
+class EdctWalk:
+    """M histories that end at one origin, and the decoder's steps since, for G plans of each."""
+
+    def __init__(
+        self, states: EdctStates, kept: list[KeyValueCache], representation_Mr: Tensor, statics_MV: Tensor, origin: int
+    ) -> None:
+        self.states, self.kept, self.origin = states, kept, origin
+        self.representation_Mr, self.statics_MV = representation_Mr, statics_MV
+        self.since: list[KeyValueCache | None] = [None for _ in kept]
+        self.steps = 0
+
+    def first(self, treatment_MGA: Tensor) -> Tensor:
+        """Return the encoder's outcomes `[M,G,dy]` one step after the origin."""
+        representation_MGr = self.representation_Mr[:, None].expand(-1, treatment_MGA.shape[1], -1)
+        return self.states.encoder.head.outcomes(representation_MGr, treatment_MGA)
+
+    def next(self, outcome_MGY: Tensor, previous_MGA: Tensor, treatment_MGA: Tensor) -> Tensor:
+        """Return the decoder's outcomes one step later, after outcomes that are taken for true."""
+        decoder = self.states.decoder
+        if decoder is None:
+            raise ValueError("a model of one predicted step has no decoder")
+        statics_MGV = self.statics_MV[:, None].expand(-1, outcome_MGY.shape[1], -1)
+        tokens = decoder.embedding(torch.cat([previous_MGA, outcome_MGY, statics_MGV], dim=-1))[None]
+        plan = _rows(decoder.own_tables, nearest=0, count=self.steps + 1, zero_row=decoder.steps)
+        memory = _rows(
+            decoder.cross_tables, nearest=self.steps, count=self.origin + 1, zero_row=decoder.config.clip_distance
+        )
+        self.steps += 1
+        for index, block in enumerate(decoder.block_list):
+            since = self.since[index] = KeyValueCache.grown(self.since[index], block.own, tokens)
+            own = attend(block.own, tokens, plan, since=since)
+            tokens = block.feed_forward(attend(block.cross, own, memory, past=self.kept[index]))
+        return decoder.head.outcomes(decoder.head.represent(tokens[0]), treatment_MGA)
+
+
+def _rows(tables: Tables, *, nearest: int, count: int, zero_row: int) -> Relative:
+    keys, values = tables()
+    return Relative.at(keys, values, nearest, count, zero_row)
+
 
 ENCODER, DECODER = "encoder.", "decoder."
 
@@ -49,7 +137,7 @@ class DecoderStage(BalancedStage[EdctDecoder]):
         rows: dict[PartName, OriginRows],
         *,
         dropout: float,
-        objective: Objective,
+        objective: BalancingObjective,
         start_R: Params | None = None,
     ) -> None:
         self.rows = rows
@@ -188,8 +276,8 @@ def _decoder(dims: tuple[int, int, int, int], settings: EdctConfig, horizon: int
     return EdctDecoder(dims, settings.encoder.representation, horizon - 1, settings.decoder)
 
 
-def _objective(task: FitTask, settings: EdctConfig, config: TrainingConfig, n_rows: int) -> Objective:
-    return Objective.over(
+def _objective(task: FitTask, settings: EdctConfig, config: TrainingConfig, n_rows: int) -> BalancingObjective:
+    return BalancingObjective.over(
         config,
         n_rows,
         balancing=settings.balancing,

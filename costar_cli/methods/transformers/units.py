@@ -5,15 +5,28 @@ step, and what is computed at it is never used.
 """
 
 import math
+from abc import ABC, abstractmethod
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from costar_cli.methods.shared.balancing import BalancingHead
 from costar_cli.methods.shared.dropout import Masks, MaskShapes, masked, masked_relu, per_kept
 from costar_cli.methods.shared.relative_attention import relative_causal_attention
 
-__all__ = ["HIDDEN", "Affine", "Attention", "FeedForward", "Norm", "Tables"]
+__all__ = [
+    "HIDDEN",
+    "Affine",
+    "Attention",
+    "BalancedNetwork",
+    "FeedForward",
+    "NetworkT",
+    "Norm",
+    "Tables",
+    "samples_at_once",
+]
 
 EPSILON = 1e-12
 HIDDEN = -1e9  # added to the score of a key that nobody may see
@@ -178,3 +191,26 @@ class FeedForward(nn.Module):
         hidden = masked_relu(self.inner(values, units), units_first, f"{name}.inner")
         out = self.outer(hidden, units, weight_by=self.per_kept**2, bias_by=self.per_kept)
         return self.norm(masked(out, units_first, f"{name}.outer") + values, units)  # type: ignore[no-any-return]
+
+
+CPU_ELEMENTS = 1_500_000  # of the largest mask of what is computed at once (measured: more overflow the caches)
+GPU_ELEMENTS = 2**28
+
+
+class BalancedNetwork(nn.Module, ABC):
+    """A network whose `forward(*inputs, masks)` returns representations and outcomes; it ends in a balancing head."""
+
+    head: BalancingHead
+
+    @abstractmethod
+    def mask_shapes(self, n_steps: int) -> MaskShapes:
+        """Return the shape of every dropout mask of one sample."""
+
+
+NetworkT = TypeVar("NetworkT", bound=BalancedNetwork)
+
+
+def samples_at_once(network: BalancedNetwork, n_steps: int, device: torch.device) -> int:
+    """Return how many samples to compute at once: few on a CPU, many on a GPU."""
+    largest = max(map(math.prod, network.mask_shapes(n_steps).values()))
+    return max(1, (CPU_ELEMENTS if device.type == "cpu" else GPU_ELEMENTS) // largest)

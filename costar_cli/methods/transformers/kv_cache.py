@@ -1,4 +1,4 @@
-"""Attention of one new step to keys and values that are kept: of a prefix, and of the steps since.
+"""Attention of one new step to keys and values that are cached: of a prefix, and of the steps since.
 
 Letters beside the project's: `U` attention units, `M` histories (subject and origin), `G` plans of each history, `W`
 steps of the prefix, `J` steps since, `h` heads, `n` head width. The plans of a history share the keys of its prefix.
@@ -11,12 +11,12 @@ from torch import Tensor
 
 from costar_cli.methods.transformers.units import Attention
 
-__all__ = ["Kept", "Relative", "Units", "attend", "past_and_since"]
+__all__ = ["KeyValueCache", "Relative", "Units", "attend", "past_and_since"]
 
 Units = slice | list[int]
 
 
-class Kept(NamedTuple):
+class KeyValueCache(NamedTuple):
     """Keys and values `[U,M,h,W,n]` of prefixes, or `[U,M,h,G,J,n]` of the steps since."""
 
     keys: Tensor
@@ -74,8 +74,8 @@ def attend(
     asking_UMGD: Tensor,
     relative: Relative,
     *,
-    past: Kept | None = None,
-    since: Kept | None = None,
+    past: KeyValueCache | None = None,
+    since: KeyValueCache | None = None,
     units: Units = slice(None),
 ) -> Tensor:
     """Return the output `[U,M,G,D]` of attention units for one new step, to everything that is kept."""

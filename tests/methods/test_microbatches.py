@@ -1,4 +1,4 @@
-"""Threads that work on pieces: order, errors, and the cores that they keep to."""
+"""Threads that work on microbatches: order, errors, and the cores that they keep to."""
 
 import os
 import threading
@@ -6,9 +6,9 @@ import threading
 import pytest
 import torch
 
-from costar_cli.methods.shared import microbatches as pieces
+from costar_cli.methods.shared import microbatches
 from costar_cli.methods.shared.dropout import MaskSource
-from costar_cli.methods.shared.microbatches import map_pieces, on_cores
+from costar_cli.methods.shared.microbatches import map_microbatches, on_cores
 from costar_cli.methods.shared.streams import Stream
 
 CPU = torch.device("cpu")
@@ -18,9 +18,9 @@ CPU = torch.device("cpu")
 def two_threads():
     before = torch.get_num_threads()
     torch.set_num_threads(2)
-    pieces._workers.cache_clear()
+    microbatches._workers.cache_clear()
     yield
-    pieces._workers.cache_clear()
+    microbatches._workers.cache_clear()
     torch.set_num_threads(before)
 
 
@@ -51,25 +51,25 @@ def test_threads_keep_to_one_core_each_only_where_they_use_all(two_threads, monk
 @pytest.mark.parametrize("threads", [1, 2])
 def test_pieces_that_are_computed_again_have_the_same_gradients(two_threads, monkeypatch, threads):
     torch.set_num_threads(threads)
-    pieces._workers.cache_clear()
+    microbatches._workers.cache_clear()
     runs: list[int] = []
 
     def gradients(kept: int) -> tuple[torch.Tensor, int]:
-        monkeypatch.setattr(pieces, "KEPT_PIECES", kept)
+        monkeypatch.setattr(microbatches, "KEPT_MICROBATCHES", kept)
         runs.clear()
         masks = MaskSource({"m": (3,)}, 0.5, [Stream(7)], device=CPU, dtype=torch.float64)
         weight_R3 = torch.linspace(-1, 1, 3, dtype=torch.float64)[None].requires_grad_()
 
-        def piece_of(index: int):
+        def microbatch_of(index: int):
             to_masks = masks.draw(2)
 
-            def piece(_module, params):
+            def microbatch(_module, params):
                 runs.append(index)
                 return ((params["w"][:, None] * to_masks()["m"]).sin() * (index + 1),)
 
-            return piece
+            return microbatch
 
-        parts = map_pieces(torch.nn.Identity(), map(piece_of, range(5)), {"w": weight_R3}, device=CPU)
+        parts = map_microbatches(torch.nn.Identity(), map(microbatch_of, range(5)), {"w": weight_R3}, device=CPU)
         (slope,) = torch.autograd.grad(torch.cat([part for (part,) in parts], dim=1).square().sum(), [weight_R3])
         return slope, len(runs)
 
@@ -77,4 +77,4 @@ def test_pieces_that_are_computed_again_have_the_same_gradients(two_threads, mon
     again, more = gradients(2)
     assert torch.equal(kept, again)
     assert torch.count_nonzero(kept) >= 2
-    assert (once, more) == (5, 8)  # three of five pieces ran twice
+    assert (once, more) == (5, 8)  # three of five microbatches ran twice

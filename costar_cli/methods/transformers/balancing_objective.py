@@ -24,10 +24,10 @@ from costar_cli.methods.shared.balancing import (
     unknown_treatment,
 )
 from costar_cli.methods.shared.members import Params, call_members, submodule
-from costar_cli.methods.transformers.network import BalancedNetwork
+from costar_cli.methods.transformers.units import BalancedNetwork
 from costar_cli.panel import TreatmentMode
 
-__all__ = ["TREATMENT", "Averages", "Objective", "Predicted", "Target", "predict_members"]
+__all__ = ["TREATMENT", "Averages", "BalancingObjective", "Predicted", "Target", "predict_members"]
 
 TREATMENT = "head.treatment."  # the treatment network, W2 and W3
 MEAN = "mean."
@@ -98,7 +98,7 @@ class Averages:
 
 
 @dataclass(frozen=True)
-class Objective:
+class BalancingObjective:
     """Outcomes predicted, treatments unguessable."""
 
     balancing: Balancing

@@ -1,6 +1,6 @@
-"""Plans of one history that begin alike, answered once until they part; and an LSTM that steps along such branches.
+"""Plans of one history that begin alike, answered once until they part; and an LSTM that steps along such prefixes.
 
-Letters beside the project's: `K` branches, one for each history and each distinct beginning of its plans, `P` branches
+Letters beside the project's: `K` prefixes, one for each history and each distinct beginning of its plans, `P` prefixes
 one step before, `S` futures of each, `G` gates, four per unit.
 """
 
@@ -13,24 +13,24 @@ from torch import Tensor, nn
 
 from costar_cli.methods.recurrent.lstm import LstmState
 
-__all__ = ["BranchState", "Branches", "LstmSteps"]
+__all__ = ["LstmSteps", "PlanPrefixes", "PrefixState"]
 
 
 @dataclass(frozen=True)
-class Branches:
+class PlanPrefixes:
     """What the plans of Q queries have in common up to one step.
 
-    `branch_Q` is the branch of each query, `query_K` one query of each branch, and `parent_K` the branch one step
+    `prefix_Q` is the prefix of each query, `query_K` one query of each prefix, and `parent_K` the prefix one step
     before, or the history.
     """
 
-    branch_Q: Tensor
+    prefix_Q: Tensor
     query_K: Tensor
     parent_K: Tensor
 
     @classmethod
     def along(cls, history_QI: Tensor, plan_QHA: Tensor) -> Iterator[Self]:
-        """Yield the histories, then the branches of every step of the plans.
+        """Yield the histories, then the prefixes of every step of the plans.
 
         Args:
             history_QI: whole numbers that identify each query's history.
@@ -38,18 +38,18 @@ class Branches:
         """
         history = cls._of(_numbered(history_QI), torch.zeros_like(history_QI[:, 0]))
         yield history
-        before_Q = history.branch_Q
+        before_Q = history.prefix_Q
         for treatment_QA in plan_QHA.unbind(1):
-            branches = cls._of(_numbered(treatment_QA), before_Q)
-            yield branches
-            before_Q = branches.branch_Q
+            prefixes = cls._of(_numbered(treatment_QA), before_Q)
+            yield prefixes
+            before_Q = prefixes.prefix_Q
 
     @classmethod
     def _of(cls, part_Q: Tensor, before_Q: Tensor) -> Self:
-        """Return the branches of queries that were in some branches before and go on in some way."""
-        key_K, branch_Q = torch.unique(before_Q * len(part_Q) + part_Q, return_inverse=True)
-        query_K = torch.empty_like(key_K).scatter_(0, branch_Q, torch.arange(len(branch_Q), device=key_K.device))
-        return cls(branch_Q, query_K, before_Q[query_K])
+        """Return the prefixes of queries that were in some prefixes before and go on in some way."""
+        key_K, prefix_Q = torch.unique(before_Q * len(part_Q) + part_Q, return_inverse=True)
+        query_K = torch.empty_like(key_K).scatter_(0, prefix_Q, torch.arange(len(prefix_Q), device=key_K.device))
+        return cls(prefix_Q, query_K, before_Q[query_K])
 
 
 def _numbered(rows_QI: Tensor) -> Tensor:
@@ -58,7 +58,7 @@ def _numbered(rows_QI: Tensor) -> Tensor:
     return numbers_Q
 
 
-class BranchState(NamedTuple):
+class PrefixState(NamedTuple):
     """Hidden state and cell of every layer, each `[K,S,H]`; `S` is 1 where all futures are still the same."""
 
     hidden: tuple[Tensor, ...]
@@ -73,12 +73,12 @@ class BranchState(NamedTuple):
 class LstmSteps:
     """One member's LSTM, one position of many futures at a time, without dropout.
 
-    Each product is taken once: that of inputs which the futures of a branch share for all of them, that of the state
-    and the other inputs for all branches that part there. All four gates then take one pass of one activation.
+    Each product is taken once: that of inputs which the futures of a prefix share for all of them, that of the state
+    and the other inputs for all prefixes that part there. All four gates then take one pass of one activation.
 
     Args:
         lstm: parameters.
-        shared: columns of the input that the futures of a branch have in common.
+        shared: columns of the input that the futures of a prefix have in common.
         own: columns that differ.
     """
 
@@ -99,13 +99,13 @@ class LstmSteps:
         of_input, of_hidden = (getattr(lstm, f"weight_{name}_l{k}").T * scale_G for name in ("ih", "hh"))
         return of_input, of_hidden, bias_G * scale_G
 
-    def next(self, parent_K: Tensor, shared_KI: Tensor, own_PSJ: Tensor, state: BranchState) -> BranchState:
-        """Return the state of K branches after one more position of the P that they part from.
+    def next(self, parent_K: Tensor, shared_KI: Tensor, own_PSJ: Tensor, state: PrefixState) -> PrefixState:
+        """Return the state of K prefixes after one more position of the P that they part from.
 
         Args:
-            parent_K: which of P branches each comes from.
+            parent_K: which of P prefixes each comes from.
             shared_KI: shared columns of the input.
-            own_PSJ: the others, which branches of one parent have in common.
+            own_PSJ: the others, which prefixes of one parent have in common.
             state: of the parents.
         """
         gates_PSG = own_PSJ @ self.own_IG
@@ -121,7 +121,7 @@ class LstmSteps:
             hidden, cell = self._cell(gates_KSG, _part(state.cell[k], parent_K))
             hiddens.append(hidden)
             cells.append(cell)
-        return BranchState(tuple(hiddens), tuple(cells))
+        return PrefixState(tuple(hiddens), tuple(cells))
 
     def _cell(self, gates_KSG: Tensor, cell_KSH: Tensor) -> tuple[Tensor, Tensor]:
         """Return hidden state and cell; the gates are overwritten."""
@@ -139,5 +139,5 @@ def _added(gates_PSG: Tensor, hidden_PSH: Tensor, weight_HG: Tensor) -> Tensor:
 
 
 def _part(values_P: Tensor, parent_K: Tensor) -> Tensor:
-    """Return the values of each branch's parent, in memory of their own."""
+    """Return the values of each prefix's parent, in memory of their own."""
     return values_P.index_select(0, parent_K)

@@ -1,7 +1,6 @@
-"""Who was treated: logistic models of treatments, and the inverse-probability weights that follow (spec MSM-2 to 3)."""
+"""Who was treated: one logistic regression per binary treatment (spec MSM-2)."""
 
 import warnings
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal
@@ -14,18 +13,8 @@ from scipy.special import log_expit
 from costar_cli.methods.regression.linear import Floats
 from costar_cli.methods.shared.microbatches import on_cores
 
-__all__ = [
-    "LogisticModels",
-    "clip_to_quantiles",
-    "cumulative_weights",
-    "describe_weights",
-    "effective_share",
-    "fit_logistic",
-    "one_thread",
-    "whitening",
-]
+__all__ = ["LogisticModels", "fit_logistic", "one_thread", "whitening"]
 
-LARGEST = 100.0  # logarithm of a weight: beyond any use, and far from where squares of weights overflow
 RANK = 1e-10  # of the largest eigenvalue: directions with less variance are no directions
 
 
@@ -106,42 +95,3 @@ def whitening(features_MP: Floats) -> tuple[Floats, Floats]:
     values, vectors = np.linalg.eigh(centred_MP.T @ centred_MP / max(len(features_MP), 1))
     keep = values > RANK * max(values.max(initial=0.0), RANK)
     return mean_P, vectors[:, keep] / np.sqrt(values[keep]) / scale_P[:, None]
-
-
-def cumulative_weights(
-    log_ratio_NT: Floats, subject_M: NDArray[np.integer], origin_M: NDArray[np.integer], step: int
-) -> Floats:
-    """Return the products `[M]` of the weights of steps origin to origin + step.
-
-    Args:
-        log_ratio_NT: logarithm of each decision's own weight, 0 where there is none.
-        subject_M: rows.
-        origin_M: first steps.
-        step: how many steps follow the first.
-    """
-    total_NT = np.concatenate([np.zeros((len(log_ratio_NT), 1)), log_ratio_NT.cumsum(axis=1)], axis=1)
-    log_M = total_NT[subject_M, origin_M + step + 1] - total_NT[subject_M, origin_M]
-    return np.asarray(np.exp(log_M.clip(-LARGEST, LARGEST)))
-
-
-def clip_to_quantiles(weight_M: Floats, share: float) -> Floats:
-    """Return the weights with the lowest and highest `share` of them moved to the quantiles there."""
-    if not len(weight_M) or share <= 0:
-        return weight_M
-    low, high = np.quantile(weight_M, [share, 1 - share])
-    return weight_M.clip(low, high)
-
-
-def effective_share(weight_M: Floats) -> float:
-    """Return the share of rows that equally weighted ones would need for the same precision, in (0, 1]."""
-    return float(weight_M.sum() ** 2 / (weight_M**2).sum() / len(weight_M)) if len(weight_M) else 1.0
-
-
-def describe_weights(raw_M: Floats, clipped_M: Floats) -> Mapping[str, float]:
-    """Return what a reader needs to judge overlap: the mean and extremes before clipping, and the effective share."""
-    return {
-        "mean": float(raw_M.mean()),
-        "smallest": float(raw_M.min()),
-        "largest": float(raw_M.max()),
-        "effective_share": effective_share(clipped_M),
-    }

@@ -3,21 +3,21 @@
 import torch
 from torch import nn
 
-from costar_cli.methods.recurrent.branches import Branches, BranchState, LstmSteps
 from costar_cli.methods.recurrent.lstm import LstmState
+from costar_cli.methods.recurrent.plan_prefixes import LstmSteps, PlanPrefixes, PrefixState
 
 
 def test_branches_are_the_distinct_beginnings_of_plans():
     history = torch.tensor([[7, 3], [7, 3], [2, 3], [7, 3], [2, 4]])
     plan = torch.tensor([[0, 0, 1], [0, 1, 1], [0, 0, 1], [0, 0, 1], [0, 0, 1]]).float()[..., None]
-    histories, *steps = Branches.along(history, plan)
-    assert [len(branches.query_K) for branches in (histories, *steps)] == [3, 3, 4, 4]
+    histories, *steps = PlanPrefixes.along(history, plan)
+    assert [len(prefixes.query_K) for prefixes in (histories, *steps)] == [3, 3, 4, 4]
     before = histories
-    for step, branches in enumerate(steps):
+    for step, prefixes in enumerate(steps):
         known = torch.cat([history.float(), plan[:, : step + 1, 0]], dim=1)
-        assert torch.equal(known[branches.query_K][branches.branch_Q], known)
-        assert torch.equal(branches.parent_K[branches.branch_Q], before.branch_Q)
-        before = branches
+        assert torch.equal(known[prefixes.query_K][prefixes.prefix_Q], known)
+        assert torch.equal(prefixes.parent_K[prefixes.prefix_Q], before.prefix_Q)
+        before = prefixes
 
 
 def test_steps_along_branches_are_those_of_the_framework():
@@ -27,11 +27,11 @@ def test_steps_along_branches_are_those_of_the_framework():
     hidden, cell = torch.randn(2, 2, 3, 5, dtype=torch.float64)
     steps, state = (
         LstmSteps(lstm, torch.tensor(shared), torch.tensor(own)),
-        BranchState.of(LstmState(hidden[None], cell[None])),
+        PrefixState.of(LstmState(hidden[None], cell[None])),
     )
     parents = [torch.tensor([0, 1, 2, 1]), torch.tensor([3, 0, 0, 2, 1])]
     samples = [1, 7, 7]
-    expected = [[(hidden[:, n : n + 1], cell[:, n : n + 1])] for n in range(3)]  # of each branch and future
+    expected = [[(hidden[:, n : n + 1], cell[:, n : n + 1])] for n in range(3)]  # of each prefix and future
     for turn, parent in enumerate(parents):
         own_PSJ = torch.randn(len(expected), samples[turn + 1] if turn else 1, 3).double()
         shared_KI = torch.randn(len(parent), 3).double()
@@ -47,5 +47,5 @@ def test_steps_along_branches_are_those_of_the_framework():
         expected = after
         for layer in range(2):
             for part, found in enumerate((state.hidden, state.cell)):
-                plain = torch.stack([torch.stack([future[part][layer, 0] for future in branch]) for branch in expected])
+                plain = torch.stack([torch.stack([future[part][layer, 0] for future in prefix]) for prefix in expected])
                 torch.testing.assert_close(found[layer], plain, rtol=1e-10, atol=1e-12)
