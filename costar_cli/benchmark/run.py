@@ -11,13 +11,14 @@ from pathlib import Path
 from costar_cli.artifact import read_header
 from costar_cli.benchmark.cells import Bench, BenchReporter, Cell, Piece, State, plan_cells, with_values
 from costar_cli.benchmark.contenders import ABLATIONS, REFERENCE, Contender, choose_methods, choose_setups
-from costar_cli.benchmark.data import SIMULATED, BenchData
+from costar_cli.benchmark.data import BenchData
 from costar_cli.benchmark.export import write_report
 from costar_cli.benchmark.ledger import Clock, Ledger, Meter, give_memory_back
 from costar_cli.benchmark.report import Evaluations, Outcome, build_report, read_evaluations
 from costar_cli.benchmark.show import show_report
 from costar_cli.config.choices import SetupName
 from costar_cli.config.models import BenchmarkConfig, PretrainConfig, RuntimeConfig
+from costar_cli.datasets.registry import sources
 from costar_cli.errors import CostarError, LockedError, MismatchError, StorageError, UsageError
 from costar_cli.evaluate import SETUPS, EvaluationReport
 from costar_cli.methods import METHODS
@@ -45,7 +46,7 @@ def open_bench(out: Output, settings: Settings, data: BenchData, folder: Path) -
         raise UsageError(
             f"{config.data_seeds} data sets are asked for, but a file holds one",
             where="--data-seeds",
-            fix=f"leave it out, or name a data set that is simulated: {', '.join(SIMULATED)}",
+            fix=f"leave it out, or name a data set that is simulated: {', '.join(sources())}",
         )
     first = settings[PretrainConfig].seed
     if data.simulated is not None:

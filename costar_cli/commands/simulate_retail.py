@@ -105,8 +105,8 @@ def m5(
         from costar_cli.datasets.retail.export import check_export, export_csv
 
         check_export(export, overwrite=overwrite)
-        for path in export_csv(world(), export):
-            session.out.wrote(path.stem, path, kind="csv")
+        for role, path in export_csv(export, world(), session.reporter).items():
+            session.out.wrote(role, path, kind="csv")
     settings = chosen.model_dump(mode="json")
     make_dataset(session, out, build, config=settings, overwrite=overwrite)
 

@@ -7,6 +7,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final, Literal
 
+from costar_cli.datasets.registry import protocol_of
 from costar_cli.evaluate.score import Truth
 
 __all__ = [
@@ -46,60 +47,7 @@ DISPLAY_NAMES: Mapping[str, str] = {
 
 STEPS = range(1, 7)
 
-# The settings of the published data, as a data set's file keeps them (spec TUMOR-7, ICU-4, ICU-14, RETAIL-9). What is
-# not here may differ: seeds, pairing, how many sequences are asked about.
-PROTOCOL: Final[Mapping[str, Mapping[str, object]]] = {
-    "tumor": {
-        "gamma": 10.0,
-        "target_gamma": 0.0,
-        "train": 10_000,
-        "val": 1_000,
-        "test": 1_000,
-        "target_train": 100,
-        "target_val": 1_000,
-        "target_test": 1_000,
-        "steps": 60,
-        "horizon": 6,
-        "plans": "sliding",
-    },
-    "mimic": {
-        "embedded": False,
-        "center": False,
-        "source_above": 19.0,
-        "source_to": 45.0,
-        "target_above": 85.0,
-        "target_to": None,
-        "min_hours": 20,
-        "hours": 100,
-        "horizon": 11,
-        "source_val": 0.10,
-        "source_test": 0.10,
-        "target_val": 0.10,
-        "target_test": 0.50,
-        "few_shot": 0.10,
-    },
-    "m5": {
-        "embedded": False,
-        "weekly_prices": 6_841_121,  # rows of Kaggle's sell_prices.csv
-        "source_category": "FOODS",
-        "target_category": "HOUSEHOLD",
-        "edges": "fixed",
-        "horizon": 6,
-        "source_val": 0.10,
-        "source_test": 0.10,
-        "target_val": 0.20,
-        "target_test": 0.50,
-        "few_shot": 0.10,
-        "train_items": None,
-        "val_items": None,
-        "test_items": None,
-        "target_train_items": None,
-        "target_val_items": None,
-        "target_test_items": None,
-    },
-}
-ICU_PATIENTS: Final[Mapping[str, int]] = {"source": 4_630, "target": 3_474}
-ICU_TOLERANCE: Final = 0.05  # extractions of MIMIC-III differ a little
+TOLERANCE: Final = 0.05  # of how many subjects were kept: extractions of MIMIC-III differ a little
 
 
 def display_name(method: str) -> str:
@@ -118,13 +66,13 @@ def is_published_data(dataset: str, config: Mapping[str, Any]) -> bool:
         dataset: its name.
         config: the settings and facts that its file keeps; what an old file lacks counts as different.
     """
-    protocol = PROTOCOL.get(dataset)
-    if protocol is None or any(name not in config or config[name] != value for name, value in protocol.items()):
+    protocol = protocol_of(dataset)
+    if protocol is None or any(
+        name not in config or config[name] != value for name, value in protocol.settings.items()
+    ):
         return False
-    if dataset != "mimic":
-        return True
     kept = config.get("kept", {})
-    return all(abs(kept.get(domain, 0) - n) <= ICU_TOLERANCE * n for domain, n in ICU_PATIENTS.items())
+    return all(abs(kept.get(domain, 0) - n) <= TOLERANCE * n for domain, n in protocol.subjects.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,5 +177,6 @@ def _number(text: str) -> float | None:
 
 
 def paper_truth(dataset: str) -> Truth:
-    """Return what the paper's answers are: those of M5 were observed, all others were simulated."""
-    return "factual" if dataset == "m5" else "counterfactual"
+    """Return what the paper's answers are: observed, or simulated."""
+    protocol = protocol_of(dataset)
+    return protocol.truth if protocol else "counterfactual"

@@ -18,27 +18,9 @@ from costar_cli.config.models import (
     PretrainConfig,
     RuntimeConfig,
 )
-from costar_cli.datasets.icu.settings import MimicConfig, MimicFactualConfig
-from costar_cli.datasets.linear.settings import LinearGaussianConfig
-from costar_cli.datasets.retail.settings import M5Config, RetailConfig
-from costar_cli.datasets.tumor.settings import TumorConfig
+from costar_cli.datasets.registry import all_sources
 
-__all__ = ["SECTIONS", "Key", "all_keys", "section_of"]
-
-SECTIONS: Mapping[str, type[Config]] = {
-    "simulate.tumor": TumorConfig,
-    "simulate.linear": LinearGaussianConfig,
-    "simulate.mimic": MimicConfig,
-    "simulate.m5": RetailConfig,
-    "ingest.mimic": MimicFactualConfig,
-    "ingest.m5": M5Config,
-    "pretrain": PretrainConfig,
-    "finetune": FinetuneConfig,
-    "evaluate": EvaluateConfig,
-    "benchmark": BenchmarkConfig,
-    "runtime": RuntimeConfig,
-    **{name.replace("-", "_"): settings for name, settings in METHOD_SETTINGS.items()},
-}
+__all__ = ["Key", "all_keys", "all_sections", "section_of"]
 
 _WORDS = {int: "an integer", float: "a number", bool: "true or false", str: "text"}
 
@@ -90,14 +72,28 @@ class Key:
 
 
 @cache
+def all_sections() -> Mapping[str, type[Config]]:
+    """Return the settings of every data set, verb and method, those of installed packages included, by section."""
+    return {
+        **{source.section: source.settings for source in all_sources()},
+        "pretrain": PretrainConfig,
+        "finetune": FinetuneConfig,
+        "evaluate": EvaluateConfig,
+        "benchmark": BenchmarkConfig,
+        "runtime": RuntimeConfig,
+        **{name.replace("-", "_"): settings for name, settings in METHOD_SETTINGS.items()},
+    }
+
+
+@cache
 def all_keys() -> Mapping[str, Key]:
     """Return every setting by its full name, in the order of the models."""
-    return {str(key): key for section, model in SECTIONS.items() for key in _leaves(section, model, ())}
+    return {str(key): key for section, model in all_sections().items() for key in _leaves(section, model, ())}
 
 
 def section_of(model: type[Config]) -> str:
     """Return the section that a configuration model stands for."""
-    return next(section for section, known in SECTIONS.items() if known is model)
+    return next(section for section, known in all_sections().items() if known is model)
 
 
 def _leaves(section: str, model: type[Config], path: tuple[str, ...]) -> Iterator[Key]:

@@ -9,8 +9,9 @@ from pydantic import ValidationError
 
 from costar_cli.config.choices import PresetName
 from costar_cli.config.models import Config
+from costar_cli.datasets.registry import installed
 from costar_cli.errors import UsageError
-from costar_cli.settings.keys import SECTIONS, all_keys, section_of
+from costar_cli.settings.keys import all_keys, all_sections, section_of
 from costar_cli.settings.presets import DEFAULT_PRESET
 from costar_cli.settings.sources import Source, from_environment, from_file, from_flags, from_preset
 
@@ -88,7 +89,8 @@ def resolve(
     configs = _build(values, origins, problems)
     if problems:
         _refuse(problems)
-    return Settings(configs, origins, name, tuple(warning for source in sources for warning in source.warnings))
+    warnings = [*installed().problems, *(warning for source in sources for warning in source.warnings)]
+    return Settings(configs, origins, name, tuple(warnings))
 
 
 def _overlay(source: Source, values: dict[str, object], origins: dict[str, str], problems: list[str]) -> None:
@@ -112,7 +114,7 @@ def _let_epochs_count(values: dict[str, object], origins: dict[str, str]) -> Non
 
 def _build(values: Mapping[str, object], origins: Mapping[str, str], problems: list[str]) -> dict[str, Config]:
     configs: dict[str, Config] = {}
-    for section, model in SECTIONS.items():
+    for section, model in all_sections().items():
         nested: dict[str, Any] = {}
         for name, value in values.items():
             key = all_keys()[name]

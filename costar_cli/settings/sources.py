@@ -10,7 +10,7 @@ from costar_cli.config.choices import PresetName
 from costar_cli.config.models import Config
 from costar_cli.config.nearest import nearest, nearest_by_edits
 from costar_cli.errors import UsageError
-from costar_cli.settings.keys import SECTIONS, all_keys, section_of
+from costar_cli.settings.keys import all_keys, all_sections, section_of
 from costar_cli.settings.presets import preset_settings
 
 __all__ = ["Source", "from_arguments", "from_environment", "from_file", "from_flags", "from_preset"]
@@ -55,7 +55,7 @@ def from_arguments(arguments: Mapping[str, object], sections: Sequence[str]) -> 
     """
     source = Source()
     for name, value in arguments.items():
-        if isinstance(value, Mapping) and name in SECTIONS:
+        if isinstance(value, Mapping) and name in all_sections():
             _read_tables(source, {name: value}, f"`{name}=`")
         else:
             home = next((section for section in sections if f"{section}.{name}" in all_keys()), None)
@@ -72,7 +72,7 @@ def from_environment(environ: Mapping[str, str]) -> Source:
     """Return what `COSTAR_<SECTION>_<KEY>` variables set; an empty variable counts as unset."""
     source = Source(text=True)
     known = {key.env: str(key) for key in all_keys().values()}
-    prefixes = sorted(("COSTAR_" + section.upper().replace(".", "_") + "_" for section in SECTIONS), key=len)
+    prefixes = sorted(("COSTAR_" + section.upper().replace(".", "_") + "_" for section in all_sections()), key=len)
     for name, value in sorted(environ.items()):
         if not name.startswith("COSTAR_") or name in RESERVED or not value.strip():
             continue
@@ -186,4 +186,4 @@ def _unknown(name: str) -> str:
     siblings = list(_inside(table))
     if table and siblings:
         return f"no such setting{_suggestion(leaf, siblings)}"
-    return f"no such section{_suggestion(name, SECTIONS)}"
+    return f"no such section{_suggestion(name, all_sections())}"

@@ -1,28 +1,14 @@
 """The simulators' own answers, for the data sets that have them."""
 
-from collections.abc import Callable, Mapping
-
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.datasets.icu.truth import mimic_truth
-from costar_cli.datasets.linear.simulate import linear_gaussian_truth
-from costar_cli.datasets.retail.truth import m5_truth
-from costar_cli.datasets.tumor.simulate import tumor_truth
+from costar_cli.datasets.registry import truth_of
 from costar_cli.errors import UsageError
-from costar_cli.panel import Dataset, Location, Part
+from costar_cli.panel import Dataset, Location
 from costar_cli.whatif.plan import TreatmentPlan
 
-__all__ = ["SIMULATORS", "Simulator", "true_outcomes"]
-
-Simulator = Callable[[Dataset, Part, int, int, NDArray[np.int64]], NDArray[np.floating]]
-
-SIMULATORS: Mapping[str, Simulator] = {  # by `Dataset.name`
-    "tumor": tumor_truth,
-    "linear-gaussian": linear_gaussian_truth,
-    "m5": m5_truth,
-    "mimic": mimic_truth,
-}
+__all__ = ["true_outcomes"]
 
 
 def true_outcomes(
@@ -33,15 +19,15 @@ def true_outcomes(
     Raises:
         UsageError: the data set was observed, not simulated.
     """
-    simulator = SIMULATORS.get(dataset.name)
-    if simulator is None or not dataset.truth.get(location.part):
+    answer = truth_of(dataset.name)
+    if answer is None or not dataset.truth.get(location.part):
         raise UsageError(
             f"data set `{dataset.name}` holds no simulator's truth for {location.part}",
             where="--truth",
             fix="leave out --truth: what would have happened is unknown in observed data",
         )
     width = len(dataset.schema.outcomes)
-    answers = (simulator(dataset, location.part, location.row, origin, plan.values) for plan in plans)
+    answers = (answer(dataset, location.part, location.row, origin, plan.values) for plan in plans)
     return tuple(
         np.asarray(y, dtype=np.float64).reshape(len(plan), width) for y, plan in zip(answers, plans, strict=True)
     )

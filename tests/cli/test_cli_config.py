@@ -18,7 +18,7 @@ from costar_cli.config.recurrent import CrnConfig, CrnErmConfig, RmsnConfig
 from costar_cli.config.transformers import EdctConfig
 from costar_cli.datasets.tumor.settings import TumorConfig
 from costar_cli.errors import UsageError
-from costar_cli.settings.keys import SECTIONS, all_keys
+from costar_cli.settings.keys import all_keys, all_sections
 from costar_cli.settings.presets import EVERY, PRESETS, preset_settings, read_preset
 from costar_cli.settings.resolve import resolve
 
@@ -119,7 +119,7 @@ def test_what_a_preset_sets_for_a_data_set_are_known_keys_with_valid_values(pres
     assert set(values) <= set(all_keys())
     settings = resolve({}, preset=preset, dataset=dataset)
     assert {key: origin for key, (_, origin) in values.items()}.items() <= settings.origins.items()
-    described = settings.describe(SECTIONS.values())
+    described = settings.describe(all_sections().values())
     assert {key: described[key]["value"] for key in values} == {key: value for key, (value, _) in values.items()}
 
 
@@ -248,7 +248,7 @@ def test_every_setting_has_a_variable_of_its_own_a_meaning_and_a_default_that_it
 
 def test_configurations_are_immutable_and_every_section_resolves() -> None:
     settings = resolve({})
-    for model in SECTIONS.values():
+    for model in all_sections().values():
         with pytest.raises(ValueError, match="frozen"):
             settings[model].seed = 3  # type: ignore[attr-defined]
 

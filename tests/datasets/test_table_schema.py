@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from costar_cli.datasets.table.schema import RESERVED_NAMES
+from costar_cli.datasets.registry import RESERVED_NAMES
 from costar_cli.datasets.table.schema_file import open_guesses, parse_schema, read_schema
 from costar_cli.errors import UsageError
 from costar_cli.panel.levels import label_of

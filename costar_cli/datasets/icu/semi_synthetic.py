@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -19,9 +20,9 @@ from costar_cli.panel.queries import Queries
 from costar_cli.panel.schema import ErrorUnit, PanelSchema, TreatmentEncoding, Variable
 from costar_cli.reporting import Reporter, Task
 from simulators import semi_synthetic as world
-from simulators.icu import COVARIATES
+from simulators.icu import COVARIATES, IcuCohort
 
-__all__ = ["MIMIC_SCHEMA", "simulate_mimic"]
+__all__ = ["MIMIC_SCHEMA", "simulate_mimic", "simulate_mimic_on"]
 
 NAME: Final = "mimic"
 MOST_ANSWERS: Final = 100_000_000  # query steps: about 2 GB of answers
@@ -45,7 +46,14 @@ MIMIC_SCHEMA: Final = PanelSchema(
 SOURCE_TRAIN: Final = Part("source", "train")
 
 
-def simulate_mimic(config: MimicConfig, reporter: Reporter, table: IcuTable | None = None) -> Dataset:
+def simulate_mimic_on(config: MimicConfig, path: Path, reporter: Reporter) -> Dataset:
+    """Simulate outcomes and treatments on the stays of a file of MIMIC-Extract; see `simulate_mimic`."""
+    from costar_cli.datasets.icu.extract import read_extract  # noqa: PLC0415 - pandas, which simulations do without
+
+    return simulate_mimic(config, reporter, read_extract(path, reporter))
+
+
+def simulate_mimic(config: MimicConfig, reporter: Reporter, stays: IcuTable | IcuCohort | None = None) -> Dataset:
     """Simulate outcomes and treatments of both domains, with counterfactual queries on both test parts.
 
     Each patient has child seeds of its own, so that neither the order of patients nor the other parts matter, and both
@@ -54,14 +62,14 @@ def simulate_mimic(config: MimicConfig, reporter: Reporter, table: IcuTable | No
     Args:
         config: cohort, age groups, splits and queries.
         reporter: told what was left out.
-        table: ICU stays of a file; the embedded cohort if there are none.
+        stays: ICU stays; by default those of the embedded cohort.
 
     Raises:
         DataError: too few patients.
         UsageError: sizes that would make more queries than memory holds.
     """
-    if table is None:
-        table = IcuTable.of_cohort(embedded_cohort(config, reporter))
+    stays = embedded_cohort(config, reporter) if stays is None else stays
+    table = stays if isinstance(stays, IcuTable) else IcuTable.of_cohort(stays)
     chosen = choose_stays(table, config, reporter)
     all_rows = np.concatenate(list(chosen.rows.values()))
     warn_of_odd_labels(table, all_rows, reporter)

@@ -1,12 +1,13 @@
-"""Settings of the ICU data sets: `simulate.mimic` and `ingest.mimic` (docs/spec/icu.md)."""
+"""The ICU data sets: their settings, and what the registry tells of them (docs/spec/icu.md)."""
 
-from typing import Self
+from typing import Final, Self
 
 from pydantic import Field, model_validator
 
 from costar_cli.config.models import Config
+from costar_cli.datasets.base import DataSource, Export, InputFile, Protocol
 
-__all__ = ["IcuConfig", "MimicConfig", "MimicFactualConfig"]
+__all__ = ["MIMIC", "MIMIC_FILE", "IcuConfig", "MimicConfig", "MimicFactualConfig"]
 
 
 class IcuConfig(Config):
@@ -61,3 +62,72 @@ class MimicFactualConfig(IcuConfig):
     source_test: float = Field(0.15, gt=0, lt=1, description="Share of the source's patients to test on")
     transfer: bool = Field(True, description="Source and target by age; otherwise patients of all ages are the source")
     patients: int = Field(5_000, ge=1, description="At most this many patients, drawn at random")
+
+
+PROTOCOL: Final = Protocol(  # spec ICU-4, ICU-14
+    settings={
+        "embedded": False,
+        "center": False,
+        "source_above": 19.0,
+        "source_to": 45.0,
+        "target_above": 85.0,
+        "target_to": None,
+        "min_hours": 20,
+        "hours": 100,
+        "horizon": 11,
+        "source_val": 0.10,
+        "source_test": 0.10,
+        "target_val": 0.10,
+        "target_test": 0.50,
+        "few_shot": 0.10,
+    },
+    subjects={"source": 4_630, "target": 3_474},
+)
+EXTRACT: Final = "give MIMIC-Extract's all_hourly_data.h5"
+
+MIMIC: Final = DataSource(
+    name="mimic",
+    label="ICU",
+    summary="Simulate outcomes and treatments on ICU stays: young patients are the source, old ones the target.",
+    settings=MimicConfig,
+    make="costar_cli.datasets.icu.semi_synthetic:simulate_mimic",
+    truth="costar_cli.datasets.icu.truth:mimic_truth",
+    examples=("costar simulate mimic --stays 2000", "costar simulate mimic --mimic-extract all_hourly_data.h5"),
+    panel="Patients",
+    input=InputFile(
+        name="mimic_extract",
+        help="all_hourly_data.h5 of MIMIC-Extract, instead of the embedded cohort",
+        make="costar_cli.datasets.icu.semi_synthetic:simulate_mimic_on",
+        form="hdf5",
+        expected=EXTRACT,
+        stands_for="the embedded cohort",
+        idle=("stays",),
+    ),
+    export=Export(
+        name="export_extract",
+        help="File for the embedded cohort in the form of MIMIC-Extract",
+        world="costar_cli.datasets.icu.table:embedded_cohort",
+        check="costar_cli.datasets.icu.extract.write:check_extract_path",
+        write="costar_cli.datasets.icu.extract.write:write_extract",
+        form="hdf5",
+    ),
+    protocol=PROTOCOL,
+)
+
+MIMIC_FILE: Final = DataSource(
+    name="mimic",
+    label="ICU as observed",
+    summary="Read ICU stays with the care that was given and the diastolic pressure that followed.",
+    settings=MimicFactualConfig,
+    dataset="mimic-factual",
+    examples=("costar ingest mimic all_hourly_data.h5 --patients 5000",),
+    panel="Patients",
+    input=InputFile(
+        name="file",
+        role="mimic_extract",
+        help="all_hourly_data.h5 of MIMIC-Extract",
+        make="costar_cli.datasets.icu.factual:ingest_mimic",
+        form="hdf5",
+        expected=EXTRACT,
+    ),
+)

@@ -1,10 +1,13 @@
-"""Settings of the linear-Gaussian panel: `simulate.linear`."""
+"""The linear-Gaussian panel: its settings, and what the registry tells of it (docs/spec/linear.md)."""
+
+from typing import Final
 
 from pydantic import Field
 
 from costar_cli.config.models import Config
+from costar_cli.datasets.base import DataSource
 
-__all__ = ["LinearGaussianConfig"]
+__all__ = ["LINEAR", "LinearGaussianConfig"]
 
 
 class LinearGaussianConfig(Config):
@@ -24,3 +27,16 @@ class LinearGaussianConfig(Config):
     origins: int = Field(6, ge=1, le=1_000, description="Origins with counterfactual queries per test subject")
     random_plans: int = Field(2, ge=0, le=100, description="Plans per origin that toss a coin at each step")
     seed: int = Field(10, ge=0, lt=2**63, description="Seed of the simulation")
+
+
+LINEAR: Final = DataSource(
+    name="linear",
+    label="linear system",
+    summary="Simulate a linear system under confounding, with expected outcomes in closed form as test sets.",
+    settings=LinearGaussianConfig,
+    make="costar_cli.datasets.linear.simulate:simulate_linear",
+    dataset="linear-gaussian",
+    truth="costar_cli.datasets.linear.simulate:linear_gaussian_truth",
+    examples=("costar simulate linear --gamma 4 --preset quick",),
+    panel="Cohort",
+)

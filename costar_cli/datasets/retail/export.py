@@ -6,6 +6,7 @@ from pathlib import Path
 
 from costar_cli.errors import MismatchError, StorageError
 from costar_cli.panel.findings import shown
+from costar_cli.reporting import Reporter
 from simulators.retail import RetailWorld, write_csv
 
 __all__ = ["check_export", "export_csv"]
@@ -30,20 +31,24 @@ def check_export(folder: Path, *, overwrite: bool) -> None:
         )
 
 
-def export_csv(world: RetailWorld, folder: Path) -> list[Path]:
-    """Write the files of a world to a folder, which is made if need be, and return their paths.
+def export_csv(folder: Path, world: RetailWorld, reporter: Reporter) -> dict[str, Path]:
+    """Write the files of a world to a folder, which is made if need be, and return their paths by role.
 
     Raises:
         StorageError: the folder cannot be written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".export-", dir=folder) as beside:
+        with (
+            reporter.task("write the files of M5", total=len(NAMES), unit="file") as task,
+            tempfile.TemporaryDirectory(prefix=".export-", dir=folder) as beside,
+        ):
             written = write_csv(world, Path(beside))
             for path in written:
                 os.replace(path, folder / path.name)
+                task.advance()
     except OSError as error:
         raise StorageError(
             f"cannot write the files of M5: {error.strerror or error}", where=f"--export {folder}", fix="choose another"
         ) from error
-    return [folder / path.name for path in written]
+    return {path.stem: folder / path.name for path in written}

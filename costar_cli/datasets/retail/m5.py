@@ -43,9 +43,15 @@ def ingest_m5(config: M5Config, folder: Path, reporter: Reporter) -> Dataset:
     return retail.dataset(config, panels, _factual(panels, config.horizon), {}, facts)
 
 
-def simulate_m5(config: RetailConfig, reporter: Reporter) -> Dataset:
-    """Simulate the retail world; the same panel as writing its files and ingesting them, and counterfactual queries."""
-    return retail_dataset(simulate_world(config, reporter), config, reporter)
+def simulate_m5(config: RetailConfig, reporter: Reporter, world: RetailWorld | None = None) -> Dataset:
+    """Simulate the retail world; the same panel as writing its files and ingesting them, and counterfactual queries.
+
+    Args:
+        config: world, domains, limits and queries.
+        reporter: told what is done.
+        world: the world, if it was simulated before.
+    """
+    return retail_dataset(simulate_world(config, reporter) if world is None else world, config, reporter)
 
 
 def simulate_world(config: RetailConfig, reporter: Reporter) -> RetailWorld:

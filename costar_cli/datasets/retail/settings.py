@@ -1,13 +1,15 @@
-"""Settings of the retail panel: `simulate.m5` and `ingest.m5` (docs/spec/retail.md, docs/spec/world.md)."""
+"""The retail panel: its settings, and what the registry tells of it (docs/spec/retail.md, docs/spec/world.md)."""
 
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from costar_cli.config.choices import CategoryName, EdgesName
 from costar_cli.config.models import Config
+from costar_cli.datasets.base import DataSource, Export, InputFile, Protocol
 
-__all__ = ["M5Config", "RetailConfig"]
+__all__ = ["M5", "M5_FILES", "M5Config", "RetailConfig"]
+
+CategoryName = Literal["FOODS", "HOBBIES", "HOUSEHOLD"]
 
 CONFOUNDING: Final = "What sways prices: latent demand, this strongly (0: nothing), or `observed` sales alone"
 
@@ -17,7 +19,9 @@ class M5Config(Config):
 
     source_category: CategoryName = Field("FOODS", description="Items of the source domain")
     target_category: CategoryName = Field("HOUSEHOLD", description="Items of the target domain")
-    edges: EdgesName = Field("fixed", description="Edges of the price classes: the paper's, or of source-train")
+    edges: Literal["fixed", "fit"] = Field(
+        "fixed", description="Edges of the price classes: the paper's, or of source-train"
+    )
     horizon: int = Field(6, ge=2, le=39, description="Weeks predicted from an origin (the paper's tau = 1..6)")
     source_test: float = Field(0.10, gt=0, lt=1, description="Share of the source's items to test on")
     source_val: float = Field(0.10, gt=0, lt=1, description="Share of the source's other items to select on")
@@ -55,3 +59,58 @@ class RetailConfig(M5Config):
         if not self.random_plans + self.constant_plans:
             raise ValueError("random_plans and constant_plans are both 0: there would be no plans to score")
         return self
+
+
+PROTOCOL: Final = Protocol(  # spec RETAIL-9
+    settings={
+        "embedded": False,
+        "weekly_prices": 6_841_121,  # rows of Kaggle's sell_prices.csv
+        "source_category": "FOODS",
+        "target_category": "HOUSEHOLD",
+        "edges": "fixed",
+        "horizon": 6,
+        "source_val": 0.10,
+        "source_test": 0.10,
+        "target_val": 0.20,
+        "target_test": 0.50,
+        "few_shot": 0.10,
+        **{f"{part}_items": None for part in ("train", "val", "test", "target_train", "target_val", "target_test")},
+    },
+    truth="factual",
+)
+
+M5: Final = DataSource(
+    name="m5",
+    label="retail",
+    summary="Simulate prices and sales in M5's stores, with the sales under other prices as test sets.",
+    settings=RetailConfig,
+    make="costar_cli.datasets.retail.m5:simulate_m5",
+    truth="costar_cli.datasets.retail.truth:m5_truth",
+    examples=("costar simulate m5 --scale 0.1",),
+    panel="Panel",
+    export=Export(
+        name="export",
+        help="Folder for the world as the CSV files of M5",
+        world="costar_cli.datasets.retail.m5:simulate_world",
+        check="costar_cli.datasets.retail.export:check_export",
+        write="costar_cli.datasets.retail.export:export_csv",
+        form="csv",
+    ),
+    protocol=PROTOCOL,
+)
+
+M5_FILES: Final = DataSource(
+    name="m5",
+    label="retail as observed",
+    summary="Read Kaggle's M5 files as weekly sales of items in stores, priced in 21 classes.",
+    settings=M5Config,
+    examples=("costar ingest m5 m5-forecasting-accuracy",),
+    panel="Panel",
+    input=InputFile(
+        name="folder",
+        metavar="DIR",
+        help="Folder of calendar.csv, sell_prices.csv and sales_train_*.csv",
+        make="costar_cli.datasets.retail.m5:ingest_m5",
+        files="costar_cli.datasets.retail.files:m5_files",
+    ),
+)

@@ -6,12 +6,12 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from costar_cli.config.models import Config
+from costar_cli.datasets.registry import RESERVED_NAMES
 from costar_cli.datasets.table.expression import Condition, parse_condition
 from costar_cli.datasets.table.time_step import Step, parse_step
 from costar_cli.panel.levels import Scalar, label_of
 
 __all__ = [
-    "RESERVED_NAMES",
     "ColumnSchema",
     "DomainSchema",
     "ErrorUnitSchema",
@@ -23,9 +23,6 @@ __all__ = [
     "TimeSchema",
     "TreatmentsSchema",
 ]
-
-# Data sets that costar brings: presets and published results go by their names.
-RESERVED_NAMES: Final = ("tumor", "mimic", "m5", "mimic-factual", "linear-gaussian")
 
 Role = Literal["subject", "time", "covariate", "treatment", "outcome", "static", "domain", "split", "cluster"]
 Kind = Literal["continuous", "count", "binary", "ordinal", "categorical"]

@@ -9,7 +9,8 @@ from typing import Any, Final, get_args
 from pydantic import BaseModel, ValidationError
 
 from costar_cli.config.nearest import nearest
-from costar_cli.datasets.table.schema import RESERVED_NAMES, ColumnSchema, TableSchema
+from costar_cli.datasets.registry import RESERVED_NAMES
+from costar_cli.datasets.table.schema import ColumnSchema, TableSchema
 from costar_cli.errors import UsageError
 
 __all__ = ["CHECK", "key_path", "open_guesses", "parse_schema", "read_schema"]

@@ -1,11 +1,13 @@
-"""Settings of the tumour growth cohort: `simulate.tumor` (docs/spec/tumor.md)."""
+"""The tumour growth cohort: its settings, and what the registry tells of it (docs/spec/tumor.md)."""
+
+from typing import Final, Literal
 
 from pydantic import Field
 
-from costar_cli.config.choices import PlansName
 from costar_cli.config.models import Config
+from costar_cli.datasets.base import DataSource, Protocol
 
-__all__ = ["TumorConfig"]
+__all__ = ["TUMOR", "TumorConfig"]
 
 
 class TumorConfig(Config):
@@ -21,6 +23,39 @@ class TumorConfig(Config):
     target_test: int = Field(1_000, ge=1, le=1_000_000, description="Target patients to test on")
     steps: int = Field(60, ge=3, le=1_000, description="Days simulated per patient")
     horizon: int = Field(6, ge=2, le=100, description="Days predicted from an origin (the paper's tau = 1..6)")
-    plans: PlansName = Field("sliding", description="Treatment sequences of the test queries")
-    paired: bool = Field(False, description="Give source and target the same virtual patients and noise")
+    plans: Literal["sliding", "random"] = Field("sliding", description="Treatment sequences of the test queries")
+    paired: bool = Field(
+        False,
+        description="Source and target share patients and noise",
+        json_schema_extra={"flag": "--paired/--unpaired"},
+    )
     seed: int = Field(10, ge=0, lt=2**63, description="Seed of the simulation")
+
+
+PROTOCOL: Final = Protocol(  # spec TUMOR-7
+    settings={
+        "gamma": 10.0,
+        "target_gamma": 0.0,
+        "train": 10_000,
+        "val": 1_000,
+        "test": 1_000,
+        "target_train": 100,
+        "target_val": 1_000,
+        "target_test": 1_000,
+        "steps": 60,
+        "horizon": 6,
+        "plans": "sliding",
+    }
+)
+
+TUMOR: Final = DataSource(
+    name="tumor",
+    label="tumour",
+    summary="Simulate tumour growth under chemotherapy and radiotherapy, with counterfactual test sets.",
+    settings=TumorConfig,
+    make="costar_cli.datasets.tumor.simulate:simulate_tumor",
+    truth="costar_cli.datasets.tumor.simulate:tumor_truth",
+    examples=("costar simulate tumor --gamma 10", "costar simulate tumor --preset quick --workspace demo"),
+    panel="Cohort",
+    protocol=PROTOCOL,
+)

@@ -12,7 +12,7 @@ from typing import Any, Final, get_args
 
 from costar_cli.config.choices import PresetName
 
-__all__ = ["DEFAULT_PRESET", "EVERY", "PRESETS", "preset_settings", "read_preset"]
+__all__ = ["DEFAULT_PRESET", "EVERY", "PRESETS", "general_settings", "preset_settings", "read_preset"]
 
 DEFAULT_PRESET: Final[PresetName] = "default"
 EVERY: Final = "every"
@@ -45,14 +45,26 @@ PRESETS: Final[Mapping[PresetName, Mapping[str, object]]] = {
 }
 
 
+def general_settings(name: PresetName) -> Values:
+    """Return what a preset sets whatever the data, the settings of installed packages' data sets included."""
+    from costar_cli.datasets.registry import installed  # noqa: PLC0415 - pydantic, which `costar --help` does without
+
+    added = {
+        f"{source.section}.{key}": value
+        for source in installed().found
+        for key, value in source.presets.get(name, {}).items()
+    }
+    return {**PRESETS[name], **added}
+
+
 def preset_settings(name: PresetName, dataset: str | None = None) -> dict[str, tuple[object, str]]:
     """Return what a preset sets, with who says so; later ones win.
 
     First what holds for a data set under every preset, then what this preset says in general and of this data set.
     """
-    here, every, (general, for_data) = dataset or "", read_preset(EVERY)[1], read_preset(name)
+    here, every, for_data = dataset or "", read_preset(EVERY)[1], read_preset(name)[1]
     return {
         **{key: (value, f"preset {name} for {here}") for key, value in every.get(here, {}).items()},
-        **{key: (value, f"preset {name}") for key, value in general.items()},
+        **{key: (value, f"preset {name}") for key, value in general_settings(name).items()},
         **{key: (value, f"preset {name} for {here}") for key, value in for_data.get(here, {}).items()},
     }

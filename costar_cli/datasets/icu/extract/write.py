@@ -45,8 +45,11 @@ def check_extract_path(path: Path, *, overwrite: bool) -> None:
         raise MismatchError("the file exists", where=str(path), fix="add --overwrite to replace it")
 
 
-def write_extract(path: Path, cohort: IcuCohort, reporter: Reporter) -> None:
+def write_extract(path: Path, cohort: IcuCohort, reporter: Reporter) -> dict[str, Path]:
     """Write a cohort with the columns that it has; the file is complete or not there, and says that it is simulated.
+
+    Returns:
+        The file by its role.
 
     Raises:
         UsageError: PyTables is missing.
@@ -73,6 +76,7 @@ def write_extract(path: Path, cohort: IcuCohort, reporter: Reporter) -> None:
         raise StorageError(problem, where=str(path), fix="choose another place") from error
     finally:
         beside.unlink(missing_ok=True)
+    return {"mimic_extract": path}
 
 
 def _patients(cohort: IcuCohort) -> "pd.DataFrame":

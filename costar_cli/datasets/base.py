@@ -1,0 +1,174 @@
+"""What a data set tells of itself, so that commands, benchmarks, scores and pages need no list of their own.
+
+Light to import: what makes a data set, and what knows its truth, is named and imported when it is called.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal
+
+from costar_cli.config.models import Config
+from costar_cli.reporting import Reporter
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from costar_cli.panel.dataset import Dataset
+
+__all__ = ["Answer", "DataSource", "Export", "InputFile", "Protocol", "called"]
+
+Answer = Callable[..., Any]
+"""`(dataset, part, row, origin, plan_values [tau,treatments]) -> outcomes [tau,dy]`, as in `tumor.simulate`."""
+
+
+def called(reference: str | Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that is given, or named as `module:function`."""
+    if not isinstance(reference, str):
+        return reference
+    module, _, name = reference.partition(":")
+    function: Callable[..., Any] = getattr(import_module(module), name)
+    return function
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputFile:
+    """A file or folder of which a data set is made, in place of what would be simulated.
+
+    Attributes:
+        name: of the option, or of the argument of a data set that can only be read.
+        help: what it is.
+        make: `(settings, path, reporter) -> Dataset`.
+        role: what it is among the data set's parents; by default its name.
+        metavar: what stands for it in the help.
+        files: `(path) -> {role: file}` for a folder; by default the file itself.
+        form: what kind of file it is; by its ending, if empty.
+        expected: what to do where there is no such file.
+        stands_for: what would be simulated, in the words of messages.
+        idle: settings that say nothing where the file is given.
+    """
+
+    name: str
+    help: str
+    make: str | Callable[..., "Dataset"]
+    role: str = ""
+    metavar: str | None = None
+    files: str | Callable[["Path"], Mapping[str, "Path"]] | None = None
+    form: str | None = None
+    expected: str | None = None
+    stands_for: str = "what is simulated"
+    idle: tuple[str, ...] = ()
+
+    def inputs(self, path: "Path") -> Mapping[str, "Path"]:
+        """Return the files to read, by role."""
+        return {self.role or self.name: path} if self.files is None else called(self.files)(path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Export:
+    """Files in which a simulated world can be written, in the form of the real one.
+
+    Attributes:
+        name: of the option.
+        help: what is written.
+        world: `(settings, reporter) -> world`, which `DataSource.make` takes as a third argument.
+        check: `(path, *, overwrite)`, called before any work; raises where the files must not be written.
+        write: `(path, world, reporter) -> {role: file}`.
+        form: what kind of files they are.
+    """
+
+    name: str
+    help: str
+    world: str | Callable[..., Any]
+    check: str | Callable[..., None]
+    write: str | Callable[..., Mapping[str, "Path"]]
+    form: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protocol:
+    """The data that the paper's tables are about, as a data set's file keeps them; what is not here may differ.
+
+    Attributes:
+        settings: settings and facts.
+        subjects: how many subjects of each domain were kept; extractions of real data may differ a little.
+        truth: what the paper's answers are.
+    """
+
+    settings: Mapping[str, object]
+    subjects: Mapping[str, int] = field(default_factory=dict)
+    truth: Literal["counterfactual", "factual"] = "counterfactual"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataSource:
+    """A data set that costar makes: `costar simulate NAME`, or `costar ingest NAME` where it is read from files.
+
+    Attributes:
+        name: what commands call it; its settings are `simulate.NAME`.
+        label: what tables call it, a word or two.
+        summary: what its command does, one sentence.
+        settings: its settings; each is an option with the field's description as its help. A field named `horizon` or
+            `seed` means what it means elsewhere.
+        make: `(settings, reporter) -> Dataset`; None where the data set can only be read from `input`.
+        dataset: what its files call themselves, by which presets, published rows and truth are found; else `name`.
+        truth: what would have happened under a plan (see `Answer`); None where nobody knows.
+        examples: one or two command lines for the help.
+        panel: title of its options in the help.
+        presets: what `quick`, `default` and `paper` change in its settings.
+        input: a file of which it can be made.
+        export: files that can be written of it.
+        protocol: the published data of this name.
+    """
+
+    name: str
+    label: str
+    summary: str
+    settings: type[Config]
+    make: str | Callable[..., "Dataset"] | None = None
+    dataset: str = ""
+    truth: str | Answer | None = None
+    examples: tuple[str, ...] = ()
+    panel: str = "Data set"
+    presets: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    input: InputFile | None = None
+    export: Export | None = None
+    protocol: Protocol | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dataset", self.dataset or self.name)
+        object.__setattr__(self, "examples", self.examples or (f"costar {self.verb} {self.name}",))
+
+    @property
+    def verb(self) -> Literal["simulate", "ingest"]:
+        """Return the verb that makes it."""
+        return "ingest" if self.make is None else "simulate"
+
+    @property
+    def section(self) -> str:
+        """Return the section of its settings."""
+        return f"{self.verb}.{self.name.replace('-', '_')}"
+
+    def simulate(self, settings: Config, reporter: Reporter) -> "Dataset":
+        """Make the data set of settings."""
+        if self.make is None:
+            raise TypeError(f"{self.name} is read from files")
+        made: Dataset = called(self.make)(settings, reporter)
+        return made
+
+    def problems(self) -> Iterator[str]:
+        """Yield what is wrong with an entry that somebody else wrote."""
+        if not self.name.replace("-", "").isalnum() or not self.name.isascii() or self.name != self.name.lower():
+            yield f"the name {self.name!r} is not made of small letters, digits and `-`"
+        fields = self.settings.model_fields  # of anything but a class of settings, an AttributeError that says so
+        if taken := sorted(OPTIONS_OF_VERBS & set(fields)):
+            yield f"its setting `{taken[0]}` is called like an option of every verb"
+        if "seed" not in fields:
+            yield "its settings have no `seed`, which says what is drawn"
+        if unknown := sorted({key for values in self.presets.values() for key in values} - set(fields)):
+            yield f"its presets set `{unknown[0]}`, which is no setting"
+        if self.make is None:
+            yield "it lacks `make`"
+
+
+OPTIONS_OF_VERBS = {"ctx", "preset", "config", "out", "overwrite", "workspace", "json", "quiet", "debug", "help"}
