@@ -244,8 +244,8 @@ class Bench:
         data, path = self.data_file(seed), self._encoder(seed, contender)
 
         def make(step: BuildStep, overwrite: bool) -> None:
-            _forget_other_run(session, step, overwrite=overwrite)
-            make_encoder(session, data, step, overwrite=overwrite, fresh=False)
+            with _apart_from_other_runs(session, step, overwrite=overwrite):
+                make_encoder(session, data, step, overwrite=overwrite, fresh=False)
 
         return Piece("encoder", path, session, partial(plan_encoder, session, data, path), make)
 
@@ -255,8 +255,8 @@ class Bench:
         report = files.out.with_name(files.out.name.replace("model", "scores", 1))
 
         def make(step: BuildStep, overwrite: bool) -> None:
-            _forget_other_run(session, step, overwrite=overwrite)
-            make_model(session, plan(), overwrite=overwrite, fresh=False)
+            with _apart_from_other_runs(session, step, overwrite=overwrite):
+                make_model(session, plan(), overwrite=overwrite, fresh=False)
 
         def inputs() -> EvaluationInputs:
             return EvaluationInputs(session, files.data, [files.out])
@@ -296,15 +296,20 @@ class Bench:
         return Session(self._out, self.workspace(cell.seed), settings, self.reporter)
 
 
-def _forget_other_run(session: Session, step: BuildStep, *, overwrite: bool) -> None:
-    """Forget the interrupted run of something else, where `--overwrite` allows to replace what it would have made."""
-    from costar_cli.train import forget_runs
+@contextmanager
+def _apart_from_other_runs(session: Session, step: BuildStep, *, overwrite: bool) -> Iterator[None]:
+    """Forget the interrupted run of something else where `--overwrite` allows it; else it is refused by that flag."""
+    from costar_cli.train import START_OVER, forget_runs
 
-    if not overwrite:
-        return
-    with session.workspace.lock():
-        if forget_runs(step.run, unless=step.fingerprint):
-            session.reporter.note("an interrupted run of other inputs or settings is forgotten")
+    if overwrite:
+        with session.workspace.lock():
+            if forget_runs(session.workspace.run_state(step.path), unless=step.fingerprint):
+                session.reporter.note("an interrupted run of other inputs or settings is forgotten")
+    try:
+        yield
+    except MismatchError as error:
+        error.fix = error.fix and error.fix.replace(START_OVER, "`--overwrite`")
+        raise
 
 
 def with_values(settings: "Settings", values: Mapping[str, object]) -> "Settings":

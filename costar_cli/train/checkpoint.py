@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, NamedTuple, NoReturn, Self
+from typing import Any, Final, NamedTuple, NoReturn, Self
 
 import numpy as np
 import torch
@@ -22,9 +22,10 @@ from costar_cli.reporting import Reporter
 from costar_cli.train.group import GroupState, MemberRecord
 from costar_cli.train.identity import RunIdentity
 
-__all__ = ["Checkpoint", "FinishedGroup", "Interrupt", "forget_runs", "stage_checkpoint"]
+__all__ = ["START_OVER", "Checkpoint", "FinishedGroup", "Interrupt", "forget_runs", "stage_checkpoint"]
 
 Arrays = dict[str, NDArray[np.generic]]
+START_OVER: Final = "`--fresh`"  # a benchmark has another flag
 
 
 class SavedGroup(NamedTuple):
@@ -269,7 +270,7 @@ class Checkpoint:
         raise MismatchError(
             "an interrupted run is here that had other inputs or settings",
             where=str(self._path),
-            fix=f"continue it with {had}, or add `--fresh` to start over (`--overwrite` in a benchmark)",
+            fix=f"continue it with {had}, or add {START_OVER} to start over",
             details=[*(lines or [unknown]), *reasons],
         )
 

@@ -20,7 +20,7 @@ from costar_cli.panel.support import UNCHECKED, Support, never_together
 from costar_cli.panel.tensors import PanelTensors
 from costar_cli.reporting import Reporter, warnings_of
 from costar_cli.train.checkpoint import Checkpoint, forget_runs
-from costar_cli.train.fit import FitRun, model_arrays
+from costar_cli.train.fit import FitRun, Selected, model_arrays
 from costar_cli.train.identity import RunIdentity
 from costar_cli.train.loop import train_members
 from costar_cli.train.runtime import Runtime
@@ -114,7 +114,6 @@ def finetune(
     runtime, method = Runtime.resolve(runtime_config), method or METHODS["costar"]
     check_dataset(dataset, reporter)
     _check_start(dataset, start)
-    inherited = warnings_of("what it started from", start.meta) if start else []
     support = _support(dataset, domain, start, reporter)
     scaler = start.scaler if start else Scaler.fit(dataset.panel("source", "train"), dataset.schema)
     members = 1 if method.single else config.members or (start.members if start else 1)
@@ -127,41 +126,53 @@ def finetune(
     windows = ValidationWindows.of(dataset.panel(domain, "val"), dataset.horizon, scaler)
     run = FitRun(method, task, windows, checkpoint, identity, runtime, reporter)
     selected = run.select(run.fit())
-    fitted = selected.fitted
+    if start is not None and len(selected.kept_source_members) == members:
+        support = Support.from_meta(start.meta)  # these weights have learned nothing of the target's treatments
     if selected.kept_source_members:
         reporter.note(_kept_note(selected.kept_source_members, members))
-    loses = selected.validation.warning if selected.validation else None
-    warnings = [*inherited, *fitted.warnings, *([loses] if loses else [])]
+    warnings = _warnings(start, selected)
     for warning in warnings:
         reporter.warn(warning)
-    meta = _meta(dataset, fitted.meta.pop("history", run.history), members, identity.fingerprint, config, runtime)
+    parents = {"dataset": dataset.digest}
+    if start is not None:
+        parents["model" if run.few_shot else "encoder"] = start.digest
+        if other := other_data("what it started from", start.parents, dataset.digest):
+            warnings.append(other)  # the verbs say it before they train
+    meta = _meta(dataset, run.history, members, identity.fingerprint, config, runtime)
+    meta |= _fit_meta(dataset, run, selected)
+    meta |= {"support": support.to_meta()} if support else {}
+    meta |= {"warnings": warnings} if warnings else {}
+    return Trained(model_arrays(selected.fitted.params, scaler), meta, parents)
+
+
+def _fit_meta(dataset: Dataset, run: FitRun, selected: Selected) -> dict[str, Any]:
+    """Return what the file of a model tells beyond that of an encoder."""
+    task, start = run.task, run.task.start
     # counts of another data set say nothing of this one's
     before = start.meta if start is not None and same_data(start.parents, dataset.digest) is not False else {}
-    n_train, n_validation = (dataset.panel(domain, split).n_subjects for split in ("train", "val"))
-    meta |= {
-        **fitted.meta,
-        "method": method.name,
-        "init": _init(method, start),
-        "domain": domain,
-        "horizon": dataset.horizon,
+    n_train, n_validation = (dataset.panel(task.domain, split).n_subjects for split in ("train", "val"))
+    return {
+        **selected.fitted.meta,
+        "method": run.method.name,
+        "init": _init(run.method, start),
+        "domain": task.domain,
+        "horizon": task.horizon,
         "stages": run.stages,
-        "made_with": run.makings or [runtime.making()],
+        "made_with": run.makings or [run.runtime.making()],
         "stopped_by_budget": [stage["name"] for stage in run.stages if "budget" in stage["ended_by"]],
-        "settings": _settings(settings, start, is_source=selected.is_source),
-        "trained_on": {**before.get("trained_on", {}), f"{domain}/train": n_train},
-        "selected_on": {**before.get("selected_on", {}), f"{domain}/val": n_validation},
-        **({"support": support.to_meta()} if support else {}),
+        "settings": _settings(task.settings, start, is_source=selected.is_source),
+        "trained_on": {**before.get("trained_on", {}), f"{task.domain}/train": n_train},
+        "selected_on": {**before.get("selected_on", {}), f"{task.domain}/val": n_validation},
         **({"validation": selected.validation.to_meta()} if selected.validation else {}),
         **({"kept_source_members": list(selected.kept_source_members)} if run.few_shot else {}),
     }
-    parents = {"dataset": dataset.digest}
-    if start is not None:
-        other = other_data("what it started from", start.parents, dataset.digest)
-        warnings += [other] if other else []
-        parents["model" if run.few_shot else "encoder"] = start.digest
-    if warnings:
-        meta["warnings"] = warnings
-    return Trained(model_arrays(fitted.params, scaler), meta, parents)
+
+
+def _warnings(start: FittedModel | None, selected: Selected) -> list[str]:
+    """Return what makes a model doubtful: what it started from, its fit, and how it does on validation."""
+    inherited = warnings_of("what it started from", start.meta) if start else []
+    loses = selected.validation.warning if selected.validation else None
+    return [*inherited, *selected.fitted.warnings, *([loses] if loses else [])]
 
 
 def _kept_note(kept: Sequence[int], members: int) -> str:

@@ -232,6 +232,31 @@ def test_an_interrupted_benchmark_says_how_to_continue_and_continues_within_a_tr
     assert costs["costar/encoder/10"]["partial"] == "False"  # the time before Ctrl-C is known
 
 
+def test_an_interrupted_run_with_other_settings_is_refused_with_the_flag_of_the_benchmark(
+    settings: Path, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["benchmark", "tumor", "--methods", "costar", "--no-plots", "--folder", tmp_path / "b", "--json"]
+
+    step = loop.training_step
+
+    def interrupted_step(*args: object) -> object:
+        signal.raise_signal(signal.SIGINT)
+        return step(*args)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(loop, "training_step", interrupted_step)
+        assert call(*words, "-c", settings).code == 130
+    other = tmp_path / "other.toml"
+    other.write_text(TINY.replace("[pretrain]\nepochs = 1", "[pretrain]\nepochs = 1\nlearning_rate = 0.5"))
+    document = call(*words, "-c", other).document
+    [failure] = [failure for failure in document["result"]["failures"] if not failure["blocked"]]
+    assert failure["cell"] == "costar/encoder/10"
+    assert "add `--overwrite` to start over" in failure["error"]["fix"]
+    assert "--fresh" not in failure["error"]["fix"]
+    last = call(*words, "-c", other, "--overwrite")
+    assert last.document["status"] == "done", last.err
+
+
 def test_people_read_tables_and_pipes_get_one_line_per_row(done: Path, settings: Path, call: Call) -> None:
     run = call("benchmark", "tumor", *METHOD_WORDS, "-c", settings, "--folder", done, "--no-plots")
     lines = run.out.splitlines()

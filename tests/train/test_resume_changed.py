@@ -76,6 +76,7 @@ def test_other_settings_are_refused_by_name_and_fresh_starts_over(
         run_pretrain(tumor_dataset, tmp_path / "cut", **changes)
     assert caught.value.details == (line,)
     assert "--fresh" in caught.value.fix
+    assert "--overwrite" not in caught.value.fix
     assert (tmp_path / "cut" / "pretrain.h5").read_bytes() == state
     again = run_pretrain(tumor_dataset, tmp_path / "cut", fresh=True, **changes)
     assert same(again.arrays, run_pretrain(tumor_dataset, tmp_path / "whole", **changes).arrays)
