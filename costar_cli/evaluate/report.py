@@ -206,15 +206,16 @@ class EvaluationReport:
 
     def losers(self) -> list[tuple[ReportRow, ReportRow]]:
         """Return our rows whose average error is larger than that of the last value carried forward, each with its."""
-        found = []
-        for row in self.rows:
-            naive = next((other for other in self.rows if other.is_last_value and _together(other, row)), None)
-            if naive is None or row is naive or row.basis != "ours":
-                continue
-            own, other = row.mean.average, naive.mean.average
-            if own is not None and other is not None and own > other:
-                found.append((row, naive))
-        return found
+        rivals = [(row, self._last_value_beside(row)) for row in self.rows]
+        return [(row, rival) for row, rival in rivals if rival is not None and _worse(row, rival)]
+
+    def _last_value_beside(self, row: ReportRow) -> ReportRow | None:
+        """Return the row of the last value carried forward that one of ours is compared with."""
+        if row.basis != "ours":
+            return None
+        found = (other for other in self.rows if other.is_last_value and _together(other, row))
+        rival = next(found, None)
+        return None if rival is row else rival
 
     def row(self, setup: SetupName, label: str, truth: Truth | None = None) -> ReportRow:
         """Return a row by set-up and label.
@@ -267,8 +268,15 @@ class EvaluationReport:
             "interval_kind": INTERVAL_KIND,
             "config": dict(self.config),
             "warnings": list(self.warnings),
-            "rows": [_plain(asdict(row)) for row in self.rows],
+            "rows": [
+                _plain(asdict(row)) | {"worse_than_last_value": self._worse_than_last_value(row)} for row in self.rows
+            ],
         }
+
+    def _worse_than_last_value(self, row: ReportRow) -> bool | None:
+        """Return whether a row of ours loses to the last value carried forward; None where they are not compared."""
+        rival = self._last_value_beside(row)
+        return None if rival is None else _worse(row, rival)
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
@@ -289,6 +297,11 @@ class EvaluationReport:
 def with_budget_sign(label: str, stopped_by_budget: bool | None) -> str:  # noqa: FBT001 - what a row says of itself
     """Return a label, with a sign where training was stopped by its budget."""
     return f"{label} {BUDGET_SIGN}" if stopped_by_budget else label
+
+
+def _worse(row: ReportRow, rival: ReportRow) -> bool:
+    own, other = row.mean.average, rival.mean.average
+    return own is not None and other is not None and own > other
 
 
 def _together(row: ReportRow, other: ReportRow) -> bool:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import evaluate_worlds as worlds
 
 from costar_cli.config.models import EvaluateConfig
-from costar_cli.evaluate import run_evaluation
+from costar_cli.evaluate import EvaluationReport, run_evaluation
 from costar_cli.reporting import NullReporter
 from costar_cli.steps.evaluation import _show
 from costar_cli.ui.output import Output
@@ -36,6 +36,19 @@ def test_counterfactual_outcomes_are_called_so_and_steps_may_differ_in_queries(c
         f"{setup}: counterfactual outcomes, 12 subjects of {part}, 96 to 144 scored queries per step"
         for setup, part in (("zero-shot", "target/test"), ("supervised", "source/test"))
     ]
+
+
+def test_each_row_says_whether_it_loses_to_the_last_value_in_documents_and_files():
+    data = worlds.dataset()
+    good = worlds.candidate(worlds.oracle(data), name="good")
+    bad = worlds.candidate(worlds.oracle(data, error=lambda *_: 50.0), name="bad")
+    report = run_evaluation(data, [good, bad], EvaluateConfig(bootstrap=0))
+    document = report.to_json()
+    said = {(row["setup"], row["label"]): row["worse_than_last_value"] for row in document["rows"]}
+    naive = "Last value carried forward"
+    for setup in {setup for setup, _ in said}:
+        assert (said[setup, "good"], said[setup, "bad"], said[setup, naive]) == (False, True, None)
+    assert EvaluationReport.from_json(document).to_json() == document
 
 
 def test_a_model_that_loses_to_the_last_value_is_named_with_both_errors():
