@@ -303,7 +303,7 @@ def _apart_from_other_runs(session: Session, step: BuildStep, *, overwrite: bool
 
     if overwrite:
         with session.workspace.lock():
-            if forget_runs(session.workspace.run_state(step.path), unless=step.fingerprint):
+            if forget_runs(step.run, unless=step.fingerprint):
                 session.reporter.note("an interrupted run of other inputs or settings is forgotten")
     try:
         yield

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from costar_cli.datasets.registry import protocol_of
 from costar_cli.evaluate import Candidate
-from costar_cli.evaluate.published import PROTOCOL
 from costar_cli.panel import (
     Dataset,
     ErrorUnit,
@@ -96,7 +96,8 @@ def dataset(subjects=12, outcomes=1, digest="d" * 64, name="tumor", **unit):
         first += subjects
         if part.split == "test":
             queries[part] = answered_sets(panels[part], seed=10 * i + 1)
-    config = dict(PROTOCOL.get(name, {}))  # small, but to be shown beside the published rows
+    protocol = protocol_of(name)
+    config = dict(protocol.settings) if protocol else {}  # small, but to be shown beside the published rows
     return Dataset(name, schema(outcomes, **unit), HORIZON, panels, queries, config=config, digest=digest)
 
 
