@@ -26,13 +26,11 @@ from numpy.typing import NDArray
 
 from benchmarks.measure import Figure, Measured, interleaved, run
 from costar_cli.artifact import Artifact
-from costar_cli.config.baselines import METHOD_SETTINGS
 from costar_cli.config.models import FinetuneConfig, RuntimeConfig
 from costar_cli.datasets.tumor.settings import TumorConfig
 from costar_cli.datasets.tumor.simulate import simulate_tumor
-from costar_cli.evaluate.published import display_name
-from costar_cli.methods import METHODS, FittedModel
-from costar_cli.methods.base import EncodesOnce
+from costar_cli.methods import METHODS
+from costar_cli.methods.base import EncodesOnce, FittedModel
 from costar_cli.panel import Dataset, Panel, Part, Queries
 from costar_cli.reporting import NullReporter
 from costar_cli.train import RunIdentity, finetune
@@ -64,7 +62,7 @@ def fitted(name: str, dataset: Dataset) -> FittedModel:
             identity=RunIdentity(""),
             reporter=NullReporter(),
             method=METHODS[name],
-            settings=METHOD_SETTINGS[name]() if name in METHOD_SETTINGS else None,
+            settings=METHODS[name].default_settings(),
         )
     return METHODS[name].load(Artifact("model", trained.arrays, trained.meta, trained.parents))
 
@@ -120,7 +118,7 @@ def measure(options: argparse.Namespace) -> Measured:
         }
         timings = interleaved(ways, options.repeats)
         once, again = total / timings["once"].median_s, sampled / timings["again"].median_s
-        key, label = name.replace("-", "_"), display_name(name)
+        key, label = METHODS[name].section, METHODS[name].label
         figures[f"queries_per_s_{key}"] = Figure(f"{label}: each history encoded once", once, "queries/s")
         figures[f"ratio_{key}"] = Figure(f"{label}: times the rate of encoding it for each query", once / again, "x")
         figures[f"difference_{key}"] = Figure(f"{label}: largest difference", _difference(model, panel, samples), "sd")

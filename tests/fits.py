@@ -8,7 +8,8 @@ import pytest
 from costar_cli.artifact import Artifact, flatten
 from costar_cli.artifact.digest import canonical_json
 from costar_cli.config.models import Config, FinetuneConfig, RuntimeConfig
-from costar_cli.methods import METHODS, FittedModel
+from costar_cli.methods import METHODS
+from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset
 from costar_cli.reporting import NullReporter, Reporter
 from costar_cli.train import RunIdentity, Trained, checkpoint, finetune, loop

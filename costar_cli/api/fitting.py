@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from costar_cli.config.choices import DomainName, MethodName
+from costar_cli.config.choices import DomainName
 from costar_cli.config.models import (
     Config,
     EncoderConfig,
@@ -14,10 +14,10 @@ from costar_cli.config.models import (
     RuntimeConfig,
     TrainingConfig,
 )
+from costar_cli.methods.registry import METHODS, REFERENCE
 from costar_cli.panel.dataset import Dataset, Part
 from costar_cli.reporting import Reporter
-from costar_cli.settings.method_settings import method_settings, settings_read
-from costar_cli.settings.resolve import Settings
+from costar_cli.settings.resolve import Settings, method_settings
 
 if TYPE_CHECKING:
     from costar_cli.artifact import Artifact
@@ -56,7 +56,7 @@ class PretrainPlan:
 class FitPlan:
     """A model to make: of which method, for which domain, with which settings, from what."""
 
-    method: MethodName
+    method: str
     domain: DomainName
     config: FinetuneConfig
     runtime: RuntimeConfig
@@ -67,17 +67,15 @@ class FitPlan:
     def identity(self) -> dict[str, Any]:
         """Return what makes the model that model, beside its parents."""
         identity = {**_identity(self.config, self.runtime), "domain": self.domain}
-        if self.method == "costar":
+        if self.method == REFERENCE:
             return identity
         own = self.settings.model_dump(mode="json") if self.settings else {}
-        read = settings_read(self.method, identity)  # others do not make it another model
+        read = METHODS[self.method].shared_settings(identity)  # others do not make it another model
         return read | {"method": self.method, "settings": own}
 
     @property
     def parts(self) -> tuple[Part, ...]:
         """Return the parts of the data set that the fit reads."""
-        from costar_cli.methods.registry import METHODS
-
         again = [Part("source", "train")] if METHODS[self.method].learns_from_source else []
         return tuple(dict.fromkeys([Part(self.domain, "train"), Part(self.domain, "val"), *again]))
 
@@ -86,7 +84,7 @@ class FitPlan:
     ) -> "Trained":
         """Fit to the parts `parts` of the data set, from an encoder, a model or nothing; see `train.finetune`."""
         from costar_cli.methods.costar.model import CostarModel
-        from costar_cli.methods.registry import METHODS, model_of
+        from costar_cli.methods.registry import model_of
         from costar_cli.train import RunIdentity, finetune
 
         fitted = None
@@ -112,9 +110,7 @@ def plan_pretraining(settings: Settings, dataset: str) -> PretrainPlan:
     return PretrainPlan(settings[PretrainConfig], settings[RuntimeConfig], {"dataset": dataset})
 
 
-def plan_fit(
-    settings: Settings, method: MethodName, domain: DomainName, *, dataset: str, start: "Artifact | None"
-) -> FitPlan:
+def plan_fit(settings: Settings, method: str, domain: DomainName, *, dataset: str, start: "Artifact | None") -> FitPlan:
     """Return what a model is made from.
 
     Args:
@@ -128,7 +124,7 @@ def plan_fit(
     if start is not None:
         parents[start.kind] = start.digest
         config = _follow(settings, config, start)
-    elif method == "costar":
+    elif method == REFERENCE:
         config = config.model_copy(update={"encoder": pretrained_shape(settings)})
     own = method_settings(settings, method, config)
     return FitPlan(method, domain, config, settings[RuntimeConfig], own, parents)

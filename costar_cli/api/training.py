@@ -10,9 +10,9 @@ from costar_cli.api.calls import PathLikeText, Progress, one_of, reporting, reso
 from costar_cli.api.fitting import plan_fit, plan_pretraining
 from costar_cli.api.model import Encoder, Model, model_on, of_training
 from costar_cli.artifact import Artifact
-from costar_cli.config.choices import DomainName, InitName, MethodName, PresetName
+from costar_cli.config.choices import DomainName, InitName, PresetName
 from costar_cli.errors import UsageError
-from costar_cli.methods.registry import METHODS
+from costar_cli.methods.registry import METHODS, REFERENCE
 from costar_cli.panel.compatible import other_data
 from costar_cli.panel.dataset import Dataset, Part
 from costar_cli.panel.store import with_digest
@@ -63,7 +63,7 @@ def pretrain(
 
 def fit(
     dataset: Dataset,
-    method: MethodName = "costar",
+    method: str = REFERENCE,
     *,
     domain: DomainName = "source",
     init: InitName | None = None,

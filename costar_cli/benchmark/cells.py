@@ -251,7 +251,7 @@ class Bench:
 
     def _model_pieces(self, session: Session, seed: int, contender: Contender, domain: DomainName) -> list[Piece]:
         files = self._files(seed, contender, domain)
-        plan = partial(plan_model, session, files, contender.method, domain)  # type: ignore[arg-type]
+        plan = partial(plan_model, session, files, contender.method, domain)
         report = files.out.with_name(files.out.name.replace("model", "scores", 1))
 
         def make(step: BuildStep, overwrite: bool) -> None:

@@ -8,17 +8,10 @@ from costar_cli.config.choices import ArchitectureName, InitName, SetupName
 from costar_cli.config.models import TOKEN_SETTINGS, EncoderConfig
 from costar_cli.config.nearest import nearest
 from costar_cli.errors import UsageError
-from costar_cli.evaluate.published import display_name
 from costar_cli.evaluate.setups import SETUPS
+from costar_cli.methods.registry import METHODS, REFERENCE
 
 __all__ = ["ABLATIONS", "REFERENCE", "Contender", "choose_methods", "choose_setups", "in_order"]
-
-REFERENCE: Final = "costar"  # whom the others are compared with
-
-# From the simplest to the newest, as the paper lists them; the reference closes every table.
-_ORDER: Final = (
-    "last-value", "ridge", "msm", "rmsn", "crn-erm", "crn", "ct-erm", "ct", "edct", "gnet",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +37,7 @@ class Contender:
     @property
     def label(self) -> str:
         """Return what tables call it."""
-        return f"{self.component} {self.choice}" if self.is_ablation else display_name(self.method)
+        return f"{self.component} {self.choice}" if self.is_ablation else METHODS.label(self.method)
 
     @property
     def is_pretrained(self) -> bool:
@@ -133,13 +126,7 @@ def _chosen(wanted: str, known: Sequence[str], flag: str) -> list[str]:
 
 def in_order(contenders: Sequence[Contender]) -> list[Contender]:
     """Return methods in the order of the tables, the reference last."""
-
-    def place(contender: Contender) -> int:
-        if contender.name == REFERENCE:
-            return len(_ORDER) + 1
-        return _ORDER.index(contender.name) if contender.name in _ORDER else len(_ORDER)
-
-    return sorted(contenders, key=place)
+    return sorted(contenders, key=lambda contender: METHODS.place(contender.name))
 
 
 def _unknown(name: str, known: Sequence[str]) -> str:

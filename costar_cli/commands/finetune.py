@@ -18,6 +18,7 @@ from costar_cli.commands.options import (
     JsonFlag,
     LearningRateOpt,
     MembersOpt,
+    MethodOpt,
     OutOpt,
     OverwriteFlag,
     PatienceOpt,
@@ -28,7 +29,8 @@ from costar_cli.commands.options import (
     ThreadsOpt,
     WorkspaceOpt,
 )
-from costar_cli.config.choices import DomainName, InitName, MethodName, StepWeights
+from costar_cli.config.choices import DomainName, InitName, StepWeights
+from costar_cli.methods.registry import REFERENCE
 from costar_cli.steps.model import FinetuneFiles, run_finetune
 from costar_cli.steps.session import open_session
 from costar_cli.workspace import DEFAULT_WORKSPACE, Workspace
@@ -49,7 +51,7 @@ def finetune(
         InitName | None,
         typer.Option("--from", help="Start COSTAR from the pretrained encoder (default), or from random weights"),
     ] = None,
-    method: Annotated[MethodName, typer.Option("--method", help="What to train")] = "costar",
+    method: MethodOpt = REFERENCE,
     data: DataOpt = None,
     start: Annotated[
         Path | None,

@@ -68,10 +68,11 @@ def _settings_used(content: Mapping[str, Any]) -> object:
     config, method = content["config"], content["meta"].get("method")
     if content["kind"] != "model" or method == "costar" or not isinstance(config, Mapping):
         return config
-    from costar_cli.settings.method_settings import settings_read
+    from costar_cli.methods.registry import METHODS
 
     own = content["meta"].get("settings")
-    return {**settings_read(str(method), config), **({str(method).replace("-", "_"): own} if own else {})}
+    read = METHODS[method].shared_settings(config) if method in METHODS else config
+    return {**read, **({str(method).replace("-", "_"): own} if own else {})}
 
 
 def _show_identity(out: Output, content: Mapping[str, Any]) -> None:

@@ -1,11 +1,13 @@
 """Every option that more than one verb has, defined once."""
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from costar_cli.config.choices import DeviceName, PrecisionName, PresetName
+from costar_cli.methods.registry import METHODS
 
 __all__ = [
     "BatchSizeOpt",
@@ -19,7 +21,9 @@ __all__ = [
     "JsonFlag",
     "LearningRateOpt",
     "MembersOpt",
+    "MethodOpt",
     "ModelsOpt",
+    "OneOf",
     "OutOpt",
     "OverwriteFlag",
     "PatienceOpt",
@@ -30,6 +34,33 @@ __all__ = [
     "ThreadsOpt",
     "WorkspaceOpt",
 ]
+
+
+class OneOf:
+    """The choices of an option that are not known before somebody asks: what installed packages add is among them."""
+
+    def __init__(self, names: Callable[[], Iterable[str]]) -> None:
+        self._names = names
+
+    def __call__(self, value: str) -> str:
+        """Return a value that is one of the choices, as Typer does with those that it knows.
+
+        Raises:
+            ValueError: it is none of them.
+        """
+        names = list(self._names())
+        if value not in names:
+            raise ValueError(f"{value!r} is not one of {', '.join(map(repr, names))}.")
+        return value
+
+    def text(self) -> str:
+        """Return the choices as the help shows them."""
+        return "|".join(self._names())
+
+    def complete(self, incomplete: str) -> list[str]:
+        """Return the choices that begin so, for the shell's completion."""
+        return [name for name in self._names() if name.startswith(incomplete)]
+
 
 FILES, SETTINGS, TRAINING, MACHINE, MESSAGES = "Files", "Settings", "Training", "Machine", "Messages"
 
@@ -88,6 +119,10 @@ BatchSizeOpt = Annotated[
 ]
 LearningRateOpt = Annotated[
     float | None, typer.Option("--learning-rate", help="Adam's learning rate", rich_help_panel=TRAINING)
+]
+METHOD_NAMES = OneOf(lambda: METHODS)
+MethodOpt = Annotated[
+    str, typer.Option("--method", parser=METHOD_NAMES, autocompletion=METHOD_NAMES.complete, help="What to train")
 ]
 MembersOpt = Annotated[
     int | None, typer.Option("--members", help="Ensemble members to train", rich_help_panel=TRAINING)

@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from costar_cli.commands.examples import EXAMPLES
+from costar_cli.commands.options import OneOf
 from costar_cli.errors import UsageError
 from costar_cli.ui.output import Output
 
@@ -47,9 +48,11 @@ def _without_types_of_switches(params: list[Any]) -> list[Any]:
     return params
 
 
-def _with_types_of_elements(params: list[Any]) -> list[Any]:
-    """Return parameters of which those that take several values show the type of one: `<path>`, not `<list[Path]>`."""
+def _with_types_of_values(params: list[Any]) -> list[Any]:
+    """Return parameters that show what one value may be: `<path>`, not `<list[Path]>`, and the names of `OneOf`."""
     for param in params:
+        if isinstance(choices := param.type_descriptor.parameter_info.parser, OneOf):
+            param.bare_type = choices.text
         if param.type_descriptor.is_list:
             (element,) = get_args(param.type_descriptor.annotation)
             param.bare_type = element.__name__.lower
@@ -64,7 +67,7 @@ class Verb(TyperCommand):
 
     def __init__(self, name: str | None, **settings: Any) -> None:  # noqa: ANN401 - Typer's own
         super().__init__(name, **settings)
-        self.params = _with_types_of_elements([*self.params, *typer.main.get_command(_shared).params])
+        self.params = _with_types_of_values([*self.params, *typer.main.get_command(_shared).params])
 
     def get_params(self, ctx: typer.Context) -> list[Any]:  # type: ignore[override]
         """Return the parameters, `--help` among them."""

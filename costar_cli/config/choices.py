@@ -1,9 +1,8 @@
 """The closed lists that flags and settings choose from; without pydantic, so that `--help` stays instant."""
 
-from typing import Final, Literal
+from typing import Literal
 
 __all__ = [
-    "CLOSED_FORM",
     "ArchitectureName",
     "CategoryName",
     "DecoderName",
@@ -12,7 +11,6 @@ __all__ = [
     "EdgesName",
     "FormatName",
     "InitName",
-    "MethodName",
     "PlansName",
     "PrecisionName",
     "PresetName",
@@ -29,8 +27,6 @@ DomainName = Literal["source", "target"]
 EdgesName = Literal["fixed", "fit"]
 FormatName = Literal["parquet", "csv"]
 InitName = Literal["pretrained", "scratch"]
-CLOSED_FORM: Final = frozenset({"msm", "ridge", "last-value"})  # methods of one member, whatever others have
-MethodName = Literal["costar", "msm", "rmsn", "crn", "crn-erm", "gnet", "ct", "ct-erm", "edct", "ridge", "last-value"]
 PlansName = Literal["sliding", "random"]
 PrecisionName = Literal["float32", "tf32", "bf16", "float64"]
 PresetName = Literal["quick", "default", "paper"]

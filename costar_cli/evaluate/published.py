@@ -9,13 +9,13 @@ from typing import Any, Final, Literal
 
 from costar_cli.datasets.registry import protocol_of
 from costar_cli.evaluate.score import Truth
+from costar_cli.methods.registry import METHODS
 
 __all__ = [
     "TABLES",
     "PublishedRow",
     "Recomputed",
     "Table",
-    "display_name",
     "is_published_data",
     "paper_truth",
     "published_row",
@@ -31,28 +31,9 @@ TABLE_OF_SETUP: Mapping[str, Table] = {
     "supervised": "supervised",
 }
 
-DISPLAY_NAMES: Mapping[str, str] = {
-    "costar": "COSTAR",
-    "msm": "MSM",
-    "rmsn": "RMSN",
-    "crn": "CRN",
-    "crn-erm": "CRN(ERM)",
-    "gnet": "G-Net",
-    "ct": "CT",
-    "ct-erm": "CT(ERM)",
-    "edct": "EDCT",
-    "ridge": "Ridge regression",
-    "last-value": "Last value carried forward",
-}
-
 STEPS = range(1, 7)
 
 TOLERANCE: Final = 0.05  # of how many subjects were kept: extractions of MIMIC-III differ a little
-
-
-def display_name(method: str) -> str:
-    """Return what tables and the paper call a method of the registry."""
-    return DISPLAY_NAMES.get(method, method)
 
 
 def is_published_data(dataset: str, config: Mapping[str, Any]) -> bool:
@@ -134,7 +115,7 @@ def published_row(dataset: str, setup: str, method: str) -> PublishedRow | None:
     """Return the printed row of a method, or None where the paper has none."""
     table = TABLE_OF_SETUP.get(setup)
     rows = read_published(table) if table else ()
-    return next((row for row in rows if (row.dataset, row.row) == (dataset, display_name(method))), None)
+    return next((row for row in rows if (row.dataset, row.row) == (dataset, METHODS.label(method))), None)
 
 
 def _lines(name: str) -> list[dict[str, str]]:

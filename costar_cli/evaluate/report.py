@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
-from costar_cli.config.choices import CLOSED_FORM
 from costar_cli.evaluate.bootstrap import INTERVAL_KIND, Interval
 from costar_cli.evaluate.metrics import AVERAGED_STEPS, SquaredErrors, average_over_steps
 from costar_cli.evaluate.published import PublishedRow
 from costar_cli.evaluate.score import Truth
 from costar_cli.evaluate.setups import SetupName
+from costar_cli.methods.registry import METHODS
 
 __all__ = [
     "ABOUT_BUDGET",
@@ -113,7 +113,8 @@ class ReportRow:
     @property
     def stopped_by_budget(self) -> bool | None:
         """Return whether the model's training was stopped by its budget; None for a closed form and where unknown."""
-        if self.provenance is None or self.provenance.method in CLOSED_FORM:
+        method = METHODS.get(self.provenance.method) if self.provenance else None
+        if self.provenance is None or (method and method.closed_form):
             return None
         return self.provenance.stopped_by_budget
 

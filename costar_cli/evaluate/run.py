@@ -10,11 +10,12 @@ from costar_cli.config.models import EvaluateConfig
 from costar_cli.errors import MismatchError
 from costar_cli.evaluate.bootstrap import bootstrap_interval, caution_about_units, too_few_units
 from costar_cli.evaluate.metrics import SquaredErrors
-from costar_cli.evaluate.published import display_name, is_published_data, published_row
+from costar_cli.evaluate.published import is_published_data, published_row
 from costar_cli.evaluate.report import EvaluationReport, Provenance, ReportRow, Unit
 from costar_cli.evaluate.score import TestPart, Truth, score
 from costar_cli.evaluate.setups import Candidate, Job, Setup, SetupName, plan_jobs
 from costar_cli.methods.base import FittedModel
+from costar_cli.methods.registry import METHODS
 from costar_cli.methods.regression.naive import LastValue
 from costar_cli.panel import Dataset, Part
 from costar_cli.panel.compatible import other_data, require_compatible, same_data
@@ -69,7 +70,7 @@ def run_evaluation(
                 provenance = _provenance(candidate, dataset)
                 rows += bench.rows(scored, setup, candidate.label, provenance)
             if naive.method not in {candidate.model.method for candidate in candidates}:
-                rows += bench.rows(naive_scores[setup.test], setup, display_name(naive.method), None)
+                rows += bench.rows(naive_scores[setup.test], setup, METHODS.label(naive.method), None)
             rows += [(row, None) for row in _published_rows(dataset, setup, candidates)]
     report = EvaluationReport(
         dataset=dataset.name,

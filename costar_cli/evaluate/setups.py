@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from costar_cli.config.choices import SetupName
 from costar_cli.errors import MismatchError, UsageError
-from costar_cli.evaluate.published import display_name
 from costar_cli.methods.base import FittedModel
+from costar_cli.methods.registry import METHODS
 from costar_cli.panel import Dataset, Domain, Part
 
 __all__ = ["SETUPS", "Candidate", "Job", "Setup", "SetupName", "plan_jobs"]
@@ -47,7 +47,7 @@ class Candidate:
     @property
     def label(self) -> str:
         """Return what tables call the model: its name, or its method, marked when it was not pretrained."""
-        method = display_name(self.model.method)
+        method = METHODS.label(self.model.method)
         return self.name or (f"{method} (scratch)" if self.init == "scratch" else method)
 
     @property

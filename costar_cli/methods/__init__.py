@@ -1,6 +1,5 @@
-"""Methods: what estimates counterfactual outcomes."""
+"""Methods: what estimates counterfactual outcomes. A folder for each family; `registry` knows them all."""
 
-from costar_cli.methods.base import FittedModel
-from costar_cli.methods.registry import METHODS, load_model
+from costar_cli.methods.registry import METHODS, Method, load_model
 
-__all__ = ["METHODS", "FittedModel", "load_model"]
+__all__ = ["METHODS", "Method", "load_model"]

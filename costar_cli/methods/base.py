@@ -1,4 +1,4 @@
-"""The Method protocol: what every estimator of counterfactual outcomes offers."""
+"""What every estimator of counterfactual outcomes offers: how it is fitted, and how a fitted one answers."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from costar_cli.panel import Domain, Panel, PanelSchema, Part, Queries, Scaler
 from costar_cli.panel.tensors import PanelTensors
 from costar_cli.reporting import Reporter
 
-__all__ = ["EncodesOnce", "Fit", "FitTask", "Fitted", "FittedModel", "LastStage", "Method", "Stage", "StepLoss"]
+__all__ = ["EncodesOnce", "Estimator", "Fit", "FitTask", "Fitted", "FittedModel", "LastStage", "Stage", "StepLoss"]
 
 StepLoss = tuple[Tensor, Params]
 
@@ -220,20 +220,8 @@ class LastStage:
 Fit = Generator[Stage | LastStage, Params, Fitted]
 
 
-class Method(Protocol):
-    """An estimator as the registry knows it: how to fit it, and how to read a fitted one."""
-
-    @property
-    def name(self) -> str:
-        """Return what the command line calls it."""
-
-    @property
-    def single(self) -> bool:
-        """Return whether the fit has no randomness, so that one member is all there is."""
-
-    @property
-    def learns_from_source(self) -> bool:
-        """Return whether adapting to the target needs the source's training subjects again."""
+class Estimator(Protocol):
+    """What a method does, as its entry in the registry names it: fit, and read what was fitted."""
 
     def fit(self, task: FitTask) -> Fit:
         """Fit all members, stage by stage.

@@ -1,49 +1,251 @@
-"""Which methods there are, and how to read a trained one."""
+"""Which methods there are, with the facts about each; importing this loads none of them, nor torch.
 
-from collections.abc import Mapping
+Everything that lists methods reads `METHODS`: choices and help, settings, tables, figures, the benchmark, suggestions.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
-from costar_cli.artifact import Artifact, read_artifact
-from costar_cli.errors import ArtifactError
-from costar_cli.methods.base import FittedModel, Method
-from costar_cli.methods.costar.method import CostarMethod
-from costar_cli.methods.recurrent.crn import CrnMethod
-from costar_cli.methods.recurrent.gnet import GNetMethod
-from costar_cli.methods.recurrent.rmsn import RmsnMethod
-from costar_cli.methods.regression.msm import MsmMethod
-from costar_cli.methods.regression.naive import LastValueMethod
-from costar_cli.methods.regression.ridge import RidgeMethod
-from costar_cli.methods.transformers.ct import CtMethod
-from costar_cli.methods.transformers.edct import EdctMethod
+from costar_cli.errors import ArtifactError, UsageError
+from costar_cli.plugins import Plugins, load_plugins
 
-__all__ = ["METHODS", "load_model", "model_of"]
+if TYPE_CHECKING:
+    import torch
 
-_ALL: tuple[Method, ...] = (
-    CostarMethod(),
-    MsmMethod(),
-    RmsnMethod(),
-    CrnMethod(),
-    CrnMethod("crn-erm", balances=False),
-    GNetMethod(),
-    CtMethod(),
-    CtMethod("ct-erm"),
-    EdctMethod(),
-    RidgeMethod(),
-    LastValueMethod(),
+    from costar_cli.artifact import Artifact
+    from costar_cli.config.models import Config
+    from costar_cli.methods.base import Estimator, Fit, FitTask, FittedModel
+
+__all__ = ["METHODS", "REFERENCE", "Method", "Methods", "load_model", "model_of"]
+
+REFERENCE: Final = "costar"  # the default, and whom the others are compared with
+
+# Of the settings that all methods share, those on which models depend. Networks have epochs, patience, batch size and
+# learning rate among their own settings.
+OF_NETWORKS: Final = ("seed", "members", "updates", "select_on", "validation_batch_size", "precision", "domain")
+OF_CLOSED_FORMS: Final = ("domain",)
+
+# What a section of settings, a variable `COSTAR_...` or the top of a settings file already means.
+RESERVED: Final = frozenset(
+    {"benchmark", "config", "debug", "evaluate", "finetune", "ingest", "preset", "pretrain", "runtime", "simulate"}
+    | {"workspace"}
 )
-METHODS: Mapping[str, Method] = {method.name: method for method in _ALL}
+_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
-def load_model(path: Path, device: str = "cpu") -> FittedModel:
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """A method: what is known of it before it is loaded, and where it is.
+
+    Attributes:
+        name: what the command line and files call it; the section of its settings is the name with `_` for `-`.
+        label: what tables and figures call it, as the paper does.
+        estimator: what fits it and reads a fitted one (`methods.base.Estimator`), or where it is: `package.module:NAME`
+            is imported when it is first used, so that listing methods loads none.
+        settings: the class of the settings that it alone has, or where that is; None where it has none.
+        closed_form: the fit has no randomness and no epochs, so that one member is all there is.
+        learns_from_source: adapting to the target needs the source's training subjects again.
+        reads: those of the settings that all methods share, by name, on which its model depends; None for all. As long
+            as these, its own settings and the data are the same, a model is up to date.
+        order: its place in tables, from the simplest to the newest; the reference closes them.
+        suggested: its place among the methods to try where another one loses to the last value; None for never.
+    """
+
+    name: str
+    label: str
+    estimator: "Estimator | str"
+    settings: "type[Config] | str | None" = None
+    closed_form: bool = False
+    learns_from_source: bool = False
+    reads: Collection[str] | None = None
+    order: int = 100
+    suggested: int | None = None
+
+    @property
+    def section(self) -> str:
+        """Return the section of its own settings."""
+        return self.name.replace("-", "_")
+
+    @cached_property
+    def settings_class(self) -> "type[Config] | None":
+        """Return the class of its own settings, None where it has none."""
+        return _imported(self.settings) if isinstance(self.settings, str) else self.settings
+
+    def default_settings(self) -> "Config | None":
+        """Return its own settings where nobody chose any."""
+        return self.settings_class() if self.settings_class else None
+
+    def shared_settings(self, shared: Mapping[str, Any]) -> dict[str, Any]:
+        """Return those of the settings of all methods, by name, on which its model depends."""
+        return {name: value for name, value in shared.items() if self.reads is None or name in self.reads}
+
+    @cached_property
+    def loaded(self) -> "Estimator":
+        """Return what fits the method.
+
+        Raises:
+            UsageError: it cannot be imported.
+        """
+        if not isinstance(self.estimator, str):
+            return self.estimator
+        try:
+            estimator: Estimator = _imported(self.estimator)
+        except (ImportError, AttributeError) as error:
+            raise UsageError(
+                f"the method {self.name} cannot be loaded: {error}",
+                where=self.estimator,
+                fix="install what it needs, or upgrade the package that adds it",
+            ) from error
+        return estimator
+
+    def fit(self, task: "FitTask") -> "Fit":
+        """Fit all members, stage by stage; see `Estimator.fit`."""
+        return self.loaded.fit(task)
+
+    def load(self, artifact: "Artifact", device: "torch.device | str" = "cpu") -> "FittedModel":
+        """Return the fitted model that an artifact of kind `model` holds."""
+        return self.loaded.load(artifact, device)
+
+    def problems(self) -> Iterator[str]:
+        """Yield what is wrong with an entry that somebody else wrote."""
+        from costar_cli.config.models import Config  # noqa: PLC0415 - pydantic takes a while, `--help` needs none
+
+        if not _NAME.fullmatch(self.name):
+            yield f"the name {self.name!r} is not made of small letters, digits and `-`"
+        if self.section in {*RESERVED, *(method.section for method in _BUILT_IN)}:
+            yield f"settings `{self.section}` are something else's"
+        settings: Any = self.settings_class  # whatever somebody wrote
+        if settings is None:
+            return
+        if not (isinstance(settings, type) and issubclass(settings, Config)):
+            yield "its settings are no subclass of `costar_cli.config.models.Config`"
+        elif lacking := [name for name, field in settings.model_fields.items() if field.is_required()]:
+            yield f"its setting `{lacking[0]}` has no default"
+
+
+def _imported(reference: str) -> Any:  # noqa: ANN401 - whatever stands there
+    """Return what `package.module:NAME` refers to."""
+    module, _, name = reference.partition(":")
+    return getattr(import_module(module), name)
+
+
+def _network(name: str, label: str, where: str, settings: str, *, order: int, suggested: int) -> Method:
+    """Return a method of trained networks in one of this package's folders."""
+    folder, _, _ = where.partition(".")
+    return Method(
+        name=name,
+        label=label,
+        estimator=f"costar_cli.methods.{where}",
+        settings=f"costar_cli.config.{folder}:{settings}",
+        reads=OF_NETWORKS,
+        order=order,
+        suggested=suggested,
+    )
+
+
+_BUILT_IN: Final[Sequence[Method]] = (
+    Method(name=REFERENCE, label="COSTAR", estimator="costar_cli.methods.costar.method:COSTAR"),
+    Method(
+        name="msm",
+        label="MSM",
+        estimator="costar_cli.methods.regression.msm:MSM",
+        settings="costar_cli.config.linear:MsmConfig",
+        closed_form=True,
+        learns_from_source=True,
+        reads=("seed", *OF_CLOSED_FORMS),
+        order=3,
+        suggested=6,
+    ),
+    _network("rmsn", "RMSN", "recurrent.rmsn:RMSN", "RmsnConfig", order=4, suggested=4),
+    _network("crn", "CRN", "recurrent.crn:CRN", "CrnConfig", order=6, suggested=7),
+    _network("crn-erm", "CRN(ERM)", "recurrent.crn:CRN_ERM", "CrnErmConfig", order=5, suggested=3),
+    _network("gnet", "G-Net", "recurrent.gnet:GNET", "GNetConfig", order=10, suggested=2),
+    _network("ct", "CT", "transformers.ct:CT", "CtConfig", order=8, suggested=8),
+    _network("ct-erm", "CT(ERM)", "transformers.ct:CT_ERM", "CtErmConfig", order=7, suggested=5),
+    _network("edct", "EDCT", "transformers.edct:EDCT", "EdctConfig", order=9, suggested=9),
+    Method(
+        name="ridge",
+        label="Ridge regression",
+        estimator="costar_cli.methods.regression.ridge:RIDGE",
+        settings="costar_cli.config.linear:RidgeConfig",
+        closed_form=True,
+        reads=OF_CLOSED_FORMS,
+        order=2,
+        suggested=1,
+    ),
+    Method(
+        name="last-value",
+        label="Last value carried forward",
+        estimator="costar_cli.methods.regression.naive:LAST_VALUE",
+        closed_form=True,
+        reads=OF_CLOSED_FORMS,
+        order=1,
+    ),
+)
+
+
+class Methods(Mapping[str, Method]):
+    """Methods by name: costar's own, then those of installed packages, which are looked for when first needed.
+
+    Looked for late, because a package that adds a method imports this module, and because `costar --help` needs none.
+    """
+
+    @cached_property
+    def _plugins(self) -> Plugins[Method]:
+        return load_plugins("costar.methods", Method, {method.name for method in _BUILT_IN}, Method.problems)
+
+    @cached_property
+    def _by_name(self) -> dict[str, Method]:
+        return {method.name: method for method in (*_BUILT_IN, *self._plugins.found)}
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Return what is wrong with entries of installed packages that cannot be used."""
+        return self._plugins.problems
+
+    def __getitem__(self, name: str) -> Method:
+        return self._by_name[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_name)
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def place(self, name: str) -> tuple[bool, int]:
+        """Return what sorts a method in tables: unknown ones after the others, the reference last."""
+        return name == REFERENCE, self[name].order if name in self else Method.order
+
+    def suggested(self) -> list[str]:
+        """Return the methods to try where one loses to the last value carried forward, the first to try first."""
+        places = {name: method.suggested for name, method in self.items() if method.suggested is not None}
+        return sorted(places, key=places.__getitem__)
+
+    def label(self, name: str) -> str:
+        """Return what tables and figures call a method; an unknown one by its name."""
+        return self[name].label if name in self else name
+
+
+METHODS: Final = Methods()
+
+
+def load_model(path: Path, device: str = "cpu") -> "FittedModel":
     """Read a fine-tuned model of any method.
 
     Raises:
         ArtifactError: the file is missing, damaged, no model, or of a method that this version does not know.
     """
+    from costar_cli.artifact import read_artifact  # noqa: PLC0415 - the facts about methods need no HDF5
+
     return model_of(read_artifact(path, kind="model"), device)
 
 
-def model_of(artifact: Artifact, device: str = "cpu") -> FittedModel:
+def model_of(artifact: "Artifact", device: str = "cpu") -> "FittedModel":
     """Return the fitted model that an artifact of kind `model` holds.
 
     Raises:
@@ -54,7 +256,7 @@ def model_of(artifact: Artifact, device: str = "cpu") -> FittedModel:
         raise ArtifactError(
             f"the model is of method {method!r}, which this version does not know",
             where=str(artifact.path),
-            fix=f"known methods: {', '.join(METHODS)}; upgrade costar for others",
+            fix=f"known methods: {', '.join(METHODS)}; upgrade costar, or install the package that adds it",
         )
     try:
         return METHODS[method].load(artifact, device)

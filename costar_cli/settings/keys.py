@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import ConfigDict, TypeAdapter
 from pydantic.fields import FieldInfo
 
-from costar_cli.config.baselines import METHOD_SETTINGS
 from costar_cli.config.models import (
     BenchmarkConfig,
     Config,
@@ -19,6 +18,7 @@ from costar_cli.config.models import (
     RuntimeConfig,
 )
 from costar_cli.datasets.registry import all_sources
+from costar_cli.methods.registry import METHODS
 
 __all__ = ["Key", "all_keys", "all_sections", "section_of"]
 
@@ -81,7 +81,7 @@ def all_sections() -> Mapping[str, type[Config]]:
         "evaluate": EvaluateConfig,
         "benchmark": BenchmarkConfig,
         "runtime": RuntimeConfig,
-        **{name.replace("-", "_"): settings for name, settings in METHOD_SETTINGS.items()},
+        **{method.section: method.settings_class for method in METHODS.values() if method.settings_class},
     }
 
 

@@ -3,21 +3,25 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
 
 from costar_cli.config.choices import PresetName
-from costar_cli.config.models import Config
+from costar_cli.config.models import Config, FinetuneConfig
 from costar_cli.datasets.registry import installed
 from costar_cli.errors import UsageError
+from costar_cli.methods.registry import METHODS
 from costar_cli.settings.keys import all_keys, all_sections, section_of
 from costar_cli.settings.presets import DEFAULT_PRESET
 from costar_cli.settings.sources import Source, from_environment, from_file, from_flags, from_preset
 
-__all__ = ["Settings", "resolve"]
+__all__ = ["Settings", "method_settings", "resolve"]
 
 C = TypeVar("C", bound=Config)
+
+SHARED: Final = ("epochs", "patience", "batch_size", "learning_rate")  # of all networks of a method
+INHERITED: Final = ("epochs", "patience")  # by networks that have none of their own
 
 
 @dataclass(frozen=True)
@@ -89,8 +93,26 @@ def resolve(
     configs = _build(values, origins, problems)
     if problems:
         _refuse(problems)
-    warnings = [*installed().problems, *(warning for source in sources for warning in source.warnings)]
+    warnings = [*installed().problems, *METHODS.problems, *(text for source in sources for text in source.warnings)]
     return Settings(configs, origins, name, tuple(warnings))
+
+
+def method_settings(chosen: Settings, name: str, shared: FinetuneConfig) -> Config | None:
+    """Return a method's own settings; a choice for all methods overrules presets of its networks."""
+    method = METHODS[name]
+    if method.settings_class is None:
+        return None
+    settings = chosen[method.settings_class]
+    overruled = [key for key in SHARED if chosen.is_chosen(f"finetune.{key}")]
+    document = settings.model_dump()
+    for network, values in document.items():
+        if not isinstance(values, dict):
+            continue
+        for key in overruled:
+            if key in values and not chosen.is_chosen(f"{method.section}.{network}.{key}"):
+                values[key] = getattr(shared, key)
+        values |= {key: getattr(shared, key) for key in INHERITED if values.get(key, 0) is None}
+    return method.settings_class.model_validate(document)
 
 
 def _overlay(source: Source, values: dict[str, object], origins: dict[str, str], problems: list[str]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from shlex import join
 from typing import TYPE_CHECKING, Any, Final
 
-from costar_cli.settings.presets import PRESETS
+from costar_cli.methods.registry import METHODS
 from costar_cli.steps.session import Session
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 __all__ = [
     "ASKED",
     "LACKS",
-    "OTHERS",
     "after_loss",
     "best_other",
     "instead_of_losers",
@@ -35,7 +34,6 @@ LACKS: Final[Mapping[str, tuple[str, ...]]] = {  # of `CARRIED`, what a verb tha
     "whatif": ("preset",),
 }
 
-OTHERS: Final = ("ridge", "gnet", "crn-erm", "rmsn", "ct-erm", "msm", "crn", "ct", "edct")  # in this order
 ASKED: Final = ("--subject", "ID", "--plan", "plan.json")  # of `whatif`
 REPEATED: Final = ("seed", "members", "patience", "batch_size", "learning_rate", "step_weights")  # settings with flags
 
@@ -141,9 +139,10 @@ def other_method(
     """
     domain, place = str(meta.get("domain", "source")), session.workspace
     own = place.model  # of a method, by domain
-    there = {method for method in OTHERS if own(method, "pretrained", meta.get("domain", "source")).exists()}
+    others = METHODS.suggested()
+    there = {method for method in others if own(method, "pretrained", meta.get("domain", "source")).exists()}
     there |= {method for method, of in evaluated if of == domain} | {str(meta["method"])}
-    method = next((method for method in OTHERS if method not in there), None)
+    method = next((method for method in others if method not in there), None)
     if method is None:
         return []
     words = ["--method", method, *_preset(session, _nearest_settings(session, meta))]
@@ -179,6 +178,7 @@ def _nearest_settings(session: Session, meta: Mapping[str, Any]) -> "Settings":
 
     `evaluate` does not take the preset of training, and a model's file does not name it.
     """
+    from costar_cli.settings.presets import PRESETS
     from costar_cli.settings.resolve import resolve
 
     file, first = session.given.get("config"), session.settings.preset
@@ -196,7 +196,7 @@ def _differences(settings: "Settings", meta: Mapping[str, Any]) -> int:
     """Return how many recorded settings are others in these; `updates` that `--epochs` put aside do not count."""
     from costar_cli.artifact import flatten
     from costar_cli.config.models import FinetuneConfig, PretrainConfig
-    from costar_cli.settings.method_settings import method_settings
+    from costar_cli.settings.resolve import method_settings
 
     config = settings[FinetuneConfig]
     own = method_settings(settings, meta["method"], config)

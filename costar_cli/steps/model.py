@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from costar_cli.config.choices import DomainName, InitName, MethodName
+from costar_cli.config.choices import DomainName, InitName
 from costar_cli.errors import ArtifactError, CostarError, UsageError
 from costar_cli.steps.hints import after_loss, next_command, other_than
 from costar_cli.steps.session import MADE_BY, BuildStep, Session
@@ -45,7 +45,7 @@ class FinetuneFiles:
     def choose(
         cls,
         workspace: Workspace,
-        method: MethodName,
+        method: str,
         init: InitName | None,
         domain: DomainName,
         *,
@@ -83,7 +83,7 @@ class ModelPlan:
 def run_finetune(
     session: Session,
     files: FinetuneFiles,
-    method: MethodName,
+    method: str,
     domain: DomainName,
     *,
     init: InitName | None = None,
@@ -110,7 +110,7 @@ def run_finetune(
     show_training(session, artifact, status, *more, evaluate)
 
 
-def plan_model(session: Session, files: FinetuneFiles, method: MethodName, domain: DomainName) -> ModelPlan:
+def plan_model(session: Session, files: FinetuneFiles, method: str, domain: DomainName) -> ModelPlan:
     """Return what a model is made from.
 
     Raises:

@@ -13,7 +13,8 @@ from torch.nn import functional
 
 from costar_cli.artifact import Artifact
 from costar_cli.artifact.lineage import Making
-from costar_cli.methods.base import FitTask, Fitted, FittedModel, LastStage, Method, Stage
+from costar_cli.methods.base import FitTask, Fitted, FittedModel, LastStage, Stage
+from costar_cli.methods.registry import Method
 from costar_cli.methods.shared.members import Params
 from costar_cli.methods.shared.trained import TrainedModel, params_to_arrays
 from costar_cli.panel import Scaler
@@ -113,7 +114,7 @@ class FitRun:
         meta = {key: start.meta.get(key, value) for key, value in fitted.meta.items()}
         own = {name: value[:members] for name, value in start.params.items()}
         kept = replace(fitted, params=own, meta=meta, warnings=())  # the rejected fit's warnings are about none of them
-        return Selected(kept, validation, numbers, is_source=self.method.single)
+        return Selected(kept, validation, numbers, is_source=self.method.closed_form)
 
     def model(self, fitted: Fitted, settings: dict[str, Any] | None = None) -> FittedModel:
         """Return the complete model of what a fit ends with, as its artifact would give it."""

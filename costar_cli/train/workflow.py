@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.config.models import Config, FinetuneConfig, PretrainConfig, RuntimeConfig
-from costar_cli.methods.base import FitTask, FittedModel, Method
+from costar_cli.methods.base import FitTask, FittedModel
 from costar_cli.methods.costar.pretraining import PretrainStage
-from costar_cli.methods.registry import METHODS
+from costar_cli.methods.registry import METHODS, REFERENCE, Method
 from costar_cli.panel import Dataset, Domain, Scaler
 from costar_cli.panel.check import check_dataset
 from costar_cli.panel.compatible import other_data, require_compatible, same_data
@@ -64,7 +64,7 @@ def pretrain(
     meta |= {
         "made_with": run.makings,
         "encoder": config.encoder.model_dump(),
-        "method": "costar",
+        "method": REFERENCE,
         "pretrained_on": {"source/train": stage.n_train},
         "support": support.to_meta(),
         "reference": stage.reference(),
@@ -111,12 +111,12 @@ def finetune(
             interrupted run had other inputs or settings.
         UsageError: settings that contradict what to start from.
     """
-    runtime, method = Runtime.resolve(runtime_config), method or METHODS["costar"]
+    runtime, method = Runtime.resolve(runtime_config), method or METHODS[REFERENCE]
     check_dataset(dataset, reporter)
     _check_start(dataset, start)
     support = _support(dataset, domain, start, reporter)
     scaler = start.scaler if start else Scaler.fit(dataset.panel("source", "train"), dataset.schema)
-    members = 1 if method.single else config.members or (start.members if start else 1)
+    members = 1 if method.closed_form else config.members or (start.members if start else 1)
     task = FitTask(
         dataset.schema, dataset.horizon, domain, dataset.panels, scaler, config, settings, members, start,
         runtime.device, runtime.dtype,
@@ -227,7 +227,7 @@ def _warn_of_unseen(support: Support, dataset: Dataset, reporter: Reporter) -> N
 
 def _init(method: Method, start: FittedModel | None) -> str:
     """Return where the weights started; `none` for methods that have no pretraining."""
-    if method.name != "costar":
+    if method.name != REFERENCE:
         return "none"
     return "scratch" if start is None else str(start.meta.get("init", "pretrained"))
 

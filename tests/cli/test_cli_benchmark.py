@@ -8,6 +8,7 @@ import re
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -161,7 +162,7 @@ def test_a_failing_cell_stops_nothing_but_those_that_need_it(
     settings: Path, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ["benchmark", "tumor", "--methods", "ridge,last-value", "-c", settings, "--folder", tmp_path / "b"]
-    monkeypatch.setitem(METHODS, "ridge", BrokenMethod())
+    monkeypatch.setitem(METHODS._by_name, "ridge", replace(METHODS["ridge"], estimator=BrokenMethod()))
     run = call(*words, "--json")
     document = run.document
     assert (run.code, document["status"]) == (9, "failed")

@@ -9,8 +9,9 @@ import pytest
 from cli_world import Run
 
 from costar_cli.config.models import FinetuneConfig
+from costar_cli.methods.registry import METHODS
 from costar_cli.settings.resolve import resolve
-from costar_cli.steps.hints import OTHERS, best_other, other_method, train_longer
+from costar_cli.steps.hints import best_other, other_method, train_longer
 from costar_cli.steps.session import Session
 from costar_cli.ui.output import Output
 from costar_cli.ui.progress import OutputReporter
@@ -139,4 +140,4 @@ def test_another_method_is_one_that_is_not_there_yet(tmp_path: Path) -> None:
     session, meta = session_in(tmp_path), meta_of("default", "budget")
     assert other_method(session, meta, None, {("ridge", "source")}) == ["costar finetune --method gnet"]
     assert other_method(session, meta, None, {("ridge", "target")}) == ["costar finetune --method ridge"]
-    assert other_method(session, meta, None, {(method, "source") for method in OTHERS}) == []
+    assert other_method(session, meta, None, {(method, "source") for method in METHODS.suggested()}) == []

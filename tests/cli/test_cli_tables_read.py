@@ -10,7 +10,6 @@ import pytest
 from cli_world import TINY_COHORT, Run
 
 from costar_cli.benchmark.show import show_report
-from costar_cli.config.choices import CLOSED_FORM
 from costar_cli.methods import METHODS
 from costar_cli.panel import store
 from costar_cli.panel.store import read_dataset
@@ -116,7 +115,7 @@ def test_a_data_set_that_is_up_to_date_is_counted_without_reading_it(
 
 
 def test_closed_form_methods_are_the_same_cells_whatever_the_members(tmp_path: Path, trained: Path, call: Call) -> None:
-    assert {name for name, method in METHODS.items() if method.single} == CLOSED_FORM
+    assert {name for name, method in METHODS.items() if method.closed_form} == {"msm", "ridge", "last-value"}
     words = ["finetune", "--data", trained / "data.h5", "--method", "last-value", "-w", tmp_path, "--json"]
     assert call(*words, "--members", "2").document["status"] == "done"
     assert call(*words, "--members", "7").document["status"] == "up_to_date"

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from costar_cli.config.baselines import METHOD_SETTINGS
 from costar_cli.config.models import EncoderConfig
+from costar_cli.methods.registry import METHODS
 from costar_cli.settings.presets import preset_settings
 from simulators.icu.targets import RECORDED
 from simulators.icu.variables import VARIABLES
@@ -132,7 +132,7 @@ def test_sizes_of_baselines(method: str, network: str, column: int, dataset: str
     printed = cells[min(column, len(cells) - 1)]
     if printed.startswith("as "):
         printed = rows("sizes.md", address)[row.replace("(ERM)", "")][column]
-    settings, key = METHOD_SETTINGS[method](), method.replace("-", "_")
+    settings, key = METHODS[method].default_settings(), METHODS[method].section
     fields = dict(getattr(settings, network))
     if "width" in names and network == "decoder" and method != "rmsn":  # as wide as what the encoder represents
         names = names if method.startswith("crn") else names[1:]

@@ -13,7 +13,7 @@ from costar_cli.benchmark import (
     plan_cells,
 )
 from costar_cli.errors import TrainingError, UsageError
-from costar_cli.evaluate.published import display_name, read_published
+from costar_cli.evaluate.published import read_published
 from costar_cli.settings.keys import all_keys
 
 KNOWN = ["costar", "msm", "crn", "crn-erm", "new-method"]
@@ -86,7 +86,7 @@ def test_ablations_are_called_as_the_paper_calls_them():
 def test_methods_are_named_with_commas_or_all_and_come_in_the_papers_order():
     assert [c.name for c in choose_methods("all", KNOWN)] == ["msm", "crn-erm", "crn", "new-method", "costar"]
     assert [c.name for c in choose_methods("costar, msm,msm", KNOWN)] == ["msm", "costar"]
-    assert [c.label for c in choose_methods("crn-erm", KNOWN)] == [display_name("crn-erm")]
+    assert [c.label for c in choose_methods("crn-erm", KNOWN)] == ["CRN(ERM)"]
 
 
 @pytest.mark.parametrize(("text", "problem"), [("cnr,coster", "did you mean `crn`"), (" , ", "nothing is named")])

@@ -5,12 +5,12 @@ from costar_cli.datasets.retail.settings import M5Config
 from costar_cli.datasets.tumor.settings import TumorConfig
 from costar_cli.evaluate.published import (
     TABLES,
-    display_name,
     is_published_data,
     published_row,
     read_published,
     read_recomputed,
 )
+from costar_cli.methods.registry import METHODS
 from costar_cli.settings.presets import PRESETS
 
 # Means are printed to four decimals: an average of six is off by at most half a unit, and was itself rounded.
@@ -68,8 +68,8 @@ def test_rows_are_found_by_setup_and_method_of_the_registry():
 
 
 def test_methods_unknown_to_the_paper_keep_their_name():
-    assert display_name("forest") == "forest"
-    assert display_name("gnet") == "G-Net"
+    assert METHODS.label("forest") == "forest"
+    assert METHODS.label("gnet") == "G-Net"
 
 
 def settings(config_class, section, **changes):

@@ -8,14 +8,13 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from costar_cli.artifact import Artifact
-from costar_cli.config.baselines import METHOD_SETTINGS
 from costar_cli.config.models import Config, EncoderConfig, FinetuneConfig, RuntimeConfig
 from costar_cli.datasets.linear.settings import LinearGaussianConfig
 from costar_cli.datasets.linear.simulate import simulate_linear
 from costar_cli.datasets.tumor.settings import TumorConfig
 from costar_cli.datasets.tumor.simulate import simulate_tumor
-from costar_cli.methods import METHODS, FittedModel
-from costar_cli.methods.base import Method
+from costar_cli.methods import METHODS, Method
+from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset, Panel, Queries
 from costar_cli.reporting import NullReporter
 from costar_cli.train import RunIdentity, Trained, finetune
@@ -116,7 +115,7 @@ def fit(
         encoder = EncoderConfig(width=8, heads=2, clip_distance=4, **shape)
     values = {"epochs": 2, "patience": 2, "batch_size": 8, "hidden": 16, "seed": 5, "members": 2, "encoder": encoder}
     config = FinetuneConfig(**{**values, **own, **changes})
-    settings = METHOD_SETTINGS[method]() if method in METHOD_SETTINGS else None
+    settings = METHODS[method].default_settings()
     if not dropout:
         config, settings = without_dropout(config), settings and without_dropout(settings)
     path.mkdir(exist_ok=True)

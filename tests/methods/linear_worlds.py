@@ -5,7 +5,7 @@ import numpy as np
 from costar_cli.config.models import Config, FinetuneConfig
 from costar_cli.datasets.linear.settings import LinearGaussianConfig
 from costar_cli.datasets.linear.simulate import simulate_linear
-from costar_cli.methods import FittedModel
+from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset, Panel, PanelSchema, Part, Queries, TreatmentEncoding, Variable
 from costar_cli.reporting import NullReporter
 from costar_cli.train import Trained

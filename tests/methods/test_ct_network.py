@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from costar_cli.config.baselines import METHOD_SETTINGS
 from costar_cli.config.transformers import CtConfig, CtErmConfig, CtNetworkConfig
+from costar_cli.methods.registry import METHODS
 from costar_cli.methods.shared.members import call_members, named_params, stack_members
 from costar_cli.methods.transformers.ct_network import CtNetwork
 from costar_cli.methods.transformers.units import Attention, FeedForward, Norm, Tables
@@ -23,7 +23,7 @@ def paper(method: str, dataset: str) -> CtConfig | CtErmConfig:
         for key, (value, _) in preset_settings("paper", dataset).items()
         if key.startswith(section)
     }
-    return METHOD_SETTINGS[method].model_validate({"network": values})
+    return METHODS[method].settings_class.model_validate({"network": values})
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def test_short_plans_give_the_first_steps_and_long_ones_are_refused(case: Case) 
 def test_predictions_are_finite_and_come_for_every_member_query_step_and_outcome(case: Case) -> None:
     queries = case.ask()
     answered = case.answer(queries)
-    members = 1 if registered(case.name).single else 2
+    members = 1 if registered(case.name).closed_form else 2
     assert answered.shape == (members, len(queries), case.model.horizon, case.panel.outcomes.shape[-1])
     assert case.model.members == members
     assert np.isfinite(answered).all()

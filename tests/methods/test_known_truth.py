@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from costar_cli.config.baselines import METHOD_SETTINGS
 from costar_cli.config.linear import MsmConfig
 from costar_cli.config.models import Config, EncoderConfig, FinetuneConfig
-from costar_cli.methods import METHODS, FittedModel
+from costar_cli.methods import METHODS
+from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset, Part
 from simulators.linear_gaussian import LinearGaussian
 from tests.methods.linear_worlds import answer, fit, linear_data, model_of
@@ -30,9 +30,9 @@ OF_NETWORKS = 0.75
 
 def shortened(method: str, **changes: object) -> Config | None:
     """A method's own settings, with these values wherever its networks have such a setting."""
-    if method not in METHOD_SETTINGS:
+    settings = METHODS[method].settings_class
+    if settings is None:
         return None
-    settings = METHOD_SETTINGS[method]
 
     def changed(values: dict[str, Any]) -> dict[str, Any]:
         return {

@@ -9,7 +9,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costar_cli.config.baselines import METHOD_SETTINGS
 from costar_cli.config.linear import RidgeConfig
 from costar_cli.config.models import EncoderConfig, FinetuneConfig
 from costar_cli.config.recurrent import GNetConfig
@@ -62,7 +61,7 @@ def changed(dataset: Dataset, *, observed: bool) -> Dataset:
 
 
 def train(dataset: Dataset, method: str) -> Trained:
-    settings = METHOD_SETTINGS[method]() if method in METHOD_SETTINGS else None
+    settings = METHODS[method].default_settings()
     if isinstance(settings, GNetConfig):
         settings = settings.model_copy(update={"holdout": 0.4})
     config = FinetuneConfig(
@@ -188,7 +187,7 @@ def test_the_rows_of_an_outcome_do_not_depend_on_what_was_observed_of_another(
         mask = panels[part].observed_outcomes.copy()
         mask[..., 1] &= np.random.default_rng(0).random(mask.shape[:2]) < 0.7
         panels[part] = replace(panels[part], outcome_observed=mask)
-    settings = RidgeConfig(window=1) if method == "ridge" else METHOD_SETTINGS[method]()
+    settings = RidgeConfig(window=1) if method == "ridge" else METHODS[method].default_settings()
     test = whole.panels[Part("source", "test")]
     found, expected = (
         model_of(fit(dataset, method, settings)).rollout(test, random_queries(test, 2))

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from costar_cli.artifact import read_artifact, write_artifact
-from costar_cli.config.baselines import METHOD_SETTINGS
 from costar_cli.config.models import FinetuneConfig, RuntimeConfig
 from costar_cli.errors import MismatchError
+from costar_cli.methods.registry import METHODS
 from costar_cli.panel import Dataset
 from costar_cli.reporting import NullReporter
 from costar_cli.train import RunIdentity, loop
@@ -115,7 +115,7 @@ def test_a_state_that_does_not_say_what_it_was_made_from_is_refused_unless_it_is
 
 def fit(dataset: Dataset, method: str, epochs: int, path: Path, *, fresh: bool = False):
     config = FinetuneConfig(epochs=epochs, patience=50, batch_size=20, seed=5, members=1)
-    settings = METHOD_SETTINGS[method]()
+    settings = METHODS[method].default_settings()
     changed = {
         name: value.model_copy(update={"epochs": epochs, "batch_size": 40, "width": 8})
         for name, value in settings

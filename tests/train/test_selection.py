@@ -210,7 +210,7 @@ def test_warnings_of_a_fit_are_told_only_of_members_that_it_moved(stays, shifted
     config = CONFIG.model_copy(update={"members": 2, "epochs": 1})
     source = model_of(fit_method(shifted, "costar", None, config))
     source.meta["warnings"] = ["the source is in doubt"]
-    method = type(METHODS["costar"])
+    method = type(METHODS["costar"].loaded)
     fit = method.fit
 
     def in_doubt(self, task):

@@ -1,7 +1,6 @@
-"""COSTAR as the registry knows it: fine-tune a pretrained encoder with an outcome predictor, in one stage."""
+"""COSTAR: fine-tune a pretrained encoder with an outcome predictor, in one stage."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 
@@ -15,16 +14,11 @@ from costar_cli.methods.costar.predictor import decoder_for
 from costar_cli.methods.costar.supervised import SupervisedStage
 from costar_cli.methods.shared.members import Params
 
-__all__ = ["CostarMethod"]
+__all__ = ["COSTAR", "CostarMethod"]
 
 
-@dataclass(frozen=True)
 class CostarMethod:
     """Encoder and outcome predictor trained together on every origin (spec COSTAR-17, COSTAR-18)."""
-
-    name: str = "costar"
-    single: bool = False
-    learns_from_source: bool = False
 
     def fit(self, task: FitTask) -> Fit:
         """Train from a pretrained encoder, from the source's model (few-shot), or from scratch.
@@ -63,6 +57,9 @@ class CostarMethod:
     def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> CostarModel:
         """Return the model that an artifact holds."""
         return CostarModel.from_artifact(artifact, device)
+
+
+COSTAR = CostarMethod()
 
 
 def _encoder_config(task: FitTask, start: CostarModel | None) -> EncoderConfig:

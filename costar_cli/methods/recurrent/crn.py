@@ -39,7 +39,7 @@ from costar_cli.methods.shared.windows import Batch, Column, OriginRows, Subject
 from costar_cli.panel import Panel, TreatmentMode
 from costar_cli.panel.tensors import PanelTensors
 
-__all__ = ["CrnMethod", "CrnModel", "CrnStage", "crn_decoder", "crn_encoder"]
+__all__ = ["CRN", "CRN_ERM", "CrnMethod", "CrnModel", "CrnStage", "crn_decoder", "crn_encoder"]
 
 AnyCrnConfig = CrnConfig | CrnErmConfig
 Dims = tuple[int, int, int, int]
@@ -156,12 +156,10 @@ def _representation(passed: Passed) -> Tensor:
 
 @dataclass(frozen=True)
 class CrnMethod:
-    """CRN, or CRN(ERM), as the registry knows it."""
+    """CRN, or CRN(ERM), which does not balance (spec CRN-1 to 4)."""
 
     name: str = "crn"
     balances: bool = True
-    single: bool = False
-    learns_from_source: bool = False
 
     def fit(self, task: FitTask) -> Fit:
         """Train the encoder, then the decoder on windows that start from what the encoder knows.
@@ -220,3 +218,6 @@ class CrnMethod:
     def _config(self, task: FitTask) -> AnyCrnConfig:
         kind = CrnConfig if self.balances else CrnErmConfig
         return task.settings if isinstance(task.settings, kind) else kind()
+
+
+CRN, CRN_ERM = CrnMethod(), CrnMethod("crn-erm", balances=False)

@@ -36,7 +36,7 @@ from costar_cli.methods.shared.streams import Stream
 from costar_cli.methods.shared.windows import Batch, Column, SubjectRows
 from costar_cli.panel.tensors import PanelTensors
 
-__all__ = ["ConditionalHead", "GNetMethod", "GNetModel", "GNetStage", "gnet_network"]
+__all__ = ["GNET", "ConditionalHead", "GNetMethod", "GNetModel", "GNetStage", "gnet_network"]
 
 Dims = tuple[int, int, int, int]
 SELECTION_SAMPLES = 10  # most futures per query while weights are selected: their noise is alike in every epoch
@@ -182,11 +182,9 @@ class GNetModel(RecurrentModel):
 
 @dataclass(frozen=True)
 class GNetMethod:
-    """G-Net as the registry knows it."""
+    """G-computation with a recurrent network (spec GNET-1 to 5)."""
 
     name: str = "gnet"
-    single: bool = False
-    learns_from_source: bool = False
 
     def fit(self, task: FitTask) -> Fit:
         """Train the network on most subjects, then keep its residuals on the others.
@@ -223,6 +221,9 @@ class GNetMethod:
     def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> GNetModel:
         """Return the model that an artifact holds."""
         return GNetModel.from_artifact(artifact, device)
+
+
+GNET = GNetMethod()
 
 
 def _divided(panel: PanelTensors, share: float, stream: Stream) -> tuple[Tensor, Tensor]:

@@ -33,7 +33,7 @@ from costar_cli.methods.shared.members import Params, of_members
 from costar_cli.methods.shared.windows import Batch, Column, OriginRows, SubjectRows, decoder_training, stage_shares
 from costar_cli.panel.tensors import PanelTensors
 
-__all__ = ["RmsnMethod", "RmsnModel", "rmsn_networks"]
+__all__ = ["RMSN", "RmsnMethod", "RmsnModel", "rmsn_networks"]
 
 Dims = tuple[int, int, int, int]
 
@@ -172,11 +172,9 @@ class RmsnModel(RecurrentModel):
 
 @dataclass(frozen=True)
 class RmsnMethod:
-    """RMSN as the registry knows it."""
+    """The recurrent marginal structural network (spec RMSN-1 to 6)."""
 
     name: str = "rmsn"
-    single: bool = False
-    learns_from_source: bool = False
 
     def fit(self, task: FitTask) -> Fit:
         """Train the propensity networks, the encoder on weighted steps, and the decoder on weighted windows.
@@ -253,6 +251,9 @@ class RmsnMethod:
     def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> RmsnModel:
         """Return the model that an artifact holds."""
         return RmsnModel.from_artifact(artifact, device)
+
+
+RMSN = RmsnMethod()
 
 
 def _log_likelihood(passed: Passed) -> Tensor:

@@ -22,7 +22,7 @@ from costar_cli.methods.shared.ipw import clip_to_quantiles, cumulative_weights,
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.panel import Panel, PanelSchema, Part, Scaler, TreatmentEncoding
 
-__all__ = ["MsmMethod", "MsmModel", "binary_treatments", "low_confidence"]
+__all__ = ["MSM", "MsmMethod", "MsmModel", "binary_treatments", "low_confidence"]
 
 LAG = 1  # steps before the origin whose covariates and outcomes count too
 CHUNK_ROWS = 65_536  # decisions whose probabilities are computed at once
@@ -94,13 +94,8 @@ class MsmModel(LinearModel):
         return intercept, history, given_HJ[:, :, None, None] * plan[:, :, None]
 
 
-@dataclass(frozen=True)
 class MsmMethod:
-    """The marginal structural model as the registry knows it; few-shot refits it with the target's subjects added."""
-
-    name: str = "msm"
-    single: bool = True
-    learns_from_source: bool = True
+    """The marginal structural model; few-shot refits it with the target's subjects added."""
 
     def fit(self, task: FitTask) -> Fit:
         """Fit treatment models, then outcome models; there are no stages to train.
@@ -141,6 +136,9 @@ class MsmMethod:
     def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> MsmModel:
         """Return the model that an artifact holds; it computes on the CPU."""
         return MsmModel.from_artifact(artifact)
+
+
+MSM = MsmMethod()
 
 
 def low_confidence(meta: Mapping[str, Any], config: MsmConfig) -> Iterator[str]:

@@ -13,7 +13,7 @@ from costar_cli.methods.shared.trained import TrainedModel, require_horizon
 from costar_cli.panel import Panel, Queries
 from costar_cli.reporting import Reporter
 
-__all__ = ["LastValue", "LastValueMethod"]
+__all__ = ["LAST_VALUE", "LastValue", "LastValueMethod"]
 
 
 def _no_params() -> Params:
@@ -41,13 +41,8 @@ class LastValue(TrainedModel):
         return np.broadcast_to(last_QY[None, :, None, :], shape)
 
 
-@dataclass(frozen=True)
 class LastValueMethod:
-    """The last value carried forward as the registry knows it: a method without parameters."""
-
-    name: str = "last-value"
-    single: bool = True
-    learns_from_source: bool = False
+    """The last value carried forward: a method without parameters."""
 
     def fit(self, task: FitTask) -> Fit:
         """Learn nothing."""
@@ -57,3 +52,6 @@ class LastValueMethod:
     def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> LastValue:
         """Return the model of the data set on which the artifact was made."""
         return LastValue.from_artifact(artifact)
+
+
+LAST_VALUE = LastValueMethod()

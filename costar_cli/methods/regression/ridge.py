@@ -20,7 +20,7 @@ from costar_cli.methods.regression.linear import Floats, LinearModel, unpacked_p
 from costar_cli.methods.regression.ridge_moments import Blocks, StepMoments, WindowFeatures, step_moments
 from costar_cli.panel import Panel
 
-__all__ = ["PENALTIES", "RidgeMethod", "RidgeModel", "WindowFeatures"]
+__all__ = ["PENALTIES", "RIDGE", "RidgeMethod", "RidgeModel", "WindowFeatures"]
 
 PENALTIES = tuple(10.0**power for power in range(-6, 3))  # per row, on standardised columns
 LEAST_SD = 1e-6  # columns that vary less are constant
@@ -64,13 +64,8 @@ class RidgeModel(LinearModel):
         return intercept, history, unpacked_plan(packed, self.horizon)
 
 
-@dataclass(frozen=True)
 class RidgeMethod:
-    """The ridge anchor as the registry knows it; few-shot shrinks towards the source's model instead of zero."""
-
-    name: str = "ridge"
-    single: bool = True
-    learns_from_source: bool = False
+    """The ridge anchor; few-shot shrinks towards the source's model instead of zero."""
 
     def fit(self, task: FitTask) -> Fit:
         """Fit each step for every penalty, and keep the one with the smallest factual error on the validation part.
@@ -111,6 +106,9 @@ class RidgeMethod:
     def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> RidgeModel:
         """Return the model that an artifact holds; it computes on the CPU."""
         return RidgeModel.from_artifact(artifact)
+
+
+RIDGE = RidgeMethod()
 
 
 @dataclass(frozen=True, slots=True)

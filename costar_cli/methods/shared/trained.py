@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 from costar_cli.artifact import Artifact
-from costar_cli.config.baselines import METHOD_SETTINGS
 from costar_cli.errors import MismatchError, UsageError
 from costar_cli.methods.base import FitTask
+from costar_cli.methods.registry import METHODS
 from costar_cli.methods.shared.members import Params, n_members
 from costar_cli.methods.shared.microbatches import on_cores
 from costar_cli.panel import Panel, PanelSchema, Queries, Scaler
@@ -98,7 +98,8 @@ def read_fields(artifact: Artifact, device: torch.device | str) -> dict[str, Any
 
 def read_settings(artifact: Artifact) -> Any:  # noqa: ANN401 - each method has its own
     """Return the settings that a model was trained with, of its method's own type."""
-    return METHOD_SETTINGS[str(artifact.meta["method"])].model_validate(artifact.meta["settings"])
+    settings = METHODS[str(artifact.meta["method"])].settings_class
+    return settings and settings.model_validate(artifact.meta["settings"])
 
 
 @dataclass(frozen=True, kw_only=True)

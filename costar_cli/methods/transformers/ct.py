@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from costar_cli.artifact import Artifact
-from costar_cli.config.baselines import METHOD_SETTINGS
-from costar_cli.config.transformers import CausalTransformerConfig
+from costar_cli.config.transformers import CausalTransformerConfig, CtConfig, CtErmConfig
 from costar_cli.methods.base import Fit, FitTask, Fitted, LastStage
 from costar_cli.methods.shared.members import Params
 from costar_cli.methods.shared.streams import Stream
@@ -26,7 +25,7 @@ from costar_cli.methods.transformers.model import (
 from costar_cli.methods.transformers.stage import Batch, PartName, SeriesStage
 from costar_cli.panel.tensors import PanelTensors
 
-__all__ = ["CtMethod", "CtModel", "CtStage", "CtStates", "ct_stage", "encode_ct"]
+__all__ = ["CT", "CT_ERM", "CtMethod", "CtModel", "CtStage", "CtStates", "ct_stage", "encode_ct"]
 
 
 @dataclass(frozen=True)
@@ -197,8 +196,7 @@ class CtMethod:
     """The causal transformer: one network on streams of treatments, outcomes and covariates (spec CT-1 to 7)."""
 
     name: str = "ct"
-    single: bool = False
-    learns_from_source: bool = False
+    defaults: type[CausalTransformerConfig] = CtConfig
 
     def fit(self, task: FitTask) -> Fit:
         """Train from scratch, or from the source's model (few-shot).
@@ -206,7 +204,7 @@ class CtMethod:
         Raises:
             MismatchError: the model to start from is of another method or shape, or has fewer members than asked for.
         """
-        settings = task.settings or METHOD_SETTINGS[self.name]()
+        settings = task.settings or self.defaults()
         if not isinstance(settings, CausalTransformerConfig):
             raise TypeError(f"{self.name} does not take {type(settings).__name__}")
         stage = ct_stage(task, settings, self.name, few_shot_start(task, CtModel, self.name, settings))
@@ -216,6 +214,9 @@ class CtMethod:
     def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> CtModel:
         """Return the model that an artifact holds."""
         return CtModel.from_artifact(artifact, device)
+
+
+CT, CT_ERM = CtMethod(), CtMethod("ct-erm", CtErmConfig)
 
 
 def ct_stage(task: FitTask, settings: CausalTransformerConfig, name: str, start_R: Params | None) -> CtStage:

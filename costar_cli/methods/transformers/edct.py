@@ -28,7 +28,7 @@ from costar_cli.methods.transformers.stage import BalancedStage, Batch, PartName
 from costar_cli.methods.transformers.units import Tables
 from costar_cli.panel.tensors import PanelTensors
 
-__all__ = ["DecoderStage", "EdctMethod", "EdctModel", "EdctStates", "encode_edct"]
+__all__ = ["EDCT", "DecoderStage", "EdctMethod", "EdctModel", "EdctStates", "encode_edct"]
 
 
 @dataclass(frozen=True)
@@ -207,8 +207,6 @@ class EdctMethod:
     """The encoder-decoder causal transformer (spec EDCT-1 to 5)."""
 
     name: str = "edct"
-    single: bool = False
-    learns_from_source: bool = False
 
     def fit(self, task: FitTask) -> Fit:
         """Train the encoder, then the decoder on its representations; few-shot starts from both of the source's.
@@ -261,6 +259,9 @@ class EdctMethod:
     def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> EdctModel:
         """Return the model that an artifact holds."""
         return EdctModel.from_artifact(artifact, device)
+
+
+EDCT = EdctMethod()
 
 
 def _fitted(encoder_R: Params, decoder_R: Params | None = None) -> Fitted:
