@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from costar_cli.api.data import read_dataset, simulate
+    from costar_cli.api.estimates import estimate_outcomes
     from costar_cli.api.model import Encoder, Model, load_model
+    from costar_cli.api.scores import evaluate_models
     from costar_cli.api.training import fit, pretrain
     from costar_cli.errors import CostarError, CostarWarning
     from costar_cli.panel import Dataset
@@ -20,6 +22,8 @@ __all__ = [
     "Encoder",
     "Model",
     "__version__",
+    "estimate_outcomes",
+    "evaluate_models",
     "fit",
     "load_model",
     "pretrain",
@@ -35,6 +39,8 @@ _HOMES = {  # the module of each name
     "Dataset": "panel",
     "Encoder": "api.model",
     "Model": "api.model",
+    "estimate_outcomes": "api.estimates",
+    "evaluate_models": "api.scores",
     "fit": "api.training",
     "load_model": "api.model",
     "pretrain": "api.training",

@@ -1,19 +1,24 @@
 """Trained encoders and models: what `fit` and `load_model` return, and how they are kept."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
-from costar_cli.api.calls import PathLikeText, one_of
+from costar_cli.api.calls import PathLikeText, Progress, one_of
 from costar_cli.artifact import Artifact, content_digest, read_artifact, write_artifact
 from costar_cli.artifact.digest import canonical_json
 from costar_cli.config.choices import DeviceName
 from costar_cli.config.models import RuntimeConfig
+from costar_cli.frames import FrameName
 from costar_cli.methods.registry import model_of
 from costar_cli.train import Runtime
 
 if TYPE_CHECKING:
+    from costar_cli.api.estimates import Plans
+    from costar_cli.frames import Frame
     from costar_cli.methods.base import FittedModel
+    from costar_cli.panel import Dataset, Panel
     from costar_cli.train import Trained
 
 __all__ = ["Encoder", "Model", "load_model", "model_on", "of_training"]
@@ -83,6 +88,57 @@ class Model(_Learned):
     def domain(self) -> str:
         """Return the domain on which it was trained last: `source` or `target`."""
         return str(self.artifact.meta.get("domain", "source"))
+
+    def predict(
+        self,
+        data: "Dataset | Panel | Frame",
+        plans: "Plans",
+        *,
+        subjects: Iterable[int | str] | None = None,
+        part: str | None = None,
+        origin: int | None = None,
+        level: float = 0.9,
+        truth: bool = False,
+        unsupported: bool = False,
+        subject: str = "subject",
+        time: str | None = None,
+        frame: FrameName | None = None,
+        progress: Progress = False,
+    ) -> "Frame":
+        """Predict the outcomes of many subjects under treatment plans.
+
+        Args:
+            data: a data set; a panel of its kind; or a frame of pandas or polars with a row per subject and step, its
+                columns called as the model's (see `docs/python.md`).
+            plans: named plans, `{"chemo": [{"chemotherapy": 1}, {}]}`; one plan, a list of steps; a document as in
+                `plan.json`; or the path of one. Every subject is asked about under each of them.
+            subjects: of a data set, the subjects to ask about; all by default.
+            part: of a data set, the part to ask about, such as `target/test`.
+            origin: index of the last known step; that of the plans, or each subject's last one.
+            level: probability between `lower` and `upper`, which show the ensemble spread.
+            truth: add what the simulator says, of a simulated data set.
+            unsupported: answer plans of treatments that no training subject was given, too.
+            subject: of a frame, the column that says whose row it is.
+            time: of a frame, the column by which a subject's rows are ordered; as they stand by default.
+            frame: `pandas` or `polars`; that of the data by default, pandas where it came in neither.
+            progress: True for progress on stderr, or a `Reporter`.
+
+        Returns:
+            A row per subject, plan, step and outcome: `subject`, `part` (of a data set), `origin`, `plan`, `step` (from
+            1), `time` (origin + step), `outcome`, `unit`, `estimate` (the members' mean, in the units of the data),
+            `lower`, `upper`, `level`, `interval_kind`, and `truth` where it was asked for.
+
+        Raises:
+            UsageError: unknown subjects, plans that do not fit, truth of observed data.
+            DataError: a frame that cannot be read.
+            MismatchError: a data set of other variables, treatments or units than the model's.
+        """
+        from costar_cli.api.predictions import predict
+
+        return predict(
+            self, data, plans, subjects=subjects, part=part, origin=origin, level=level, truth=truth,
+            unsupported=unsupported, subject=subject, time=time, frame=frame, progress=progress,
+        )  # fmt: skip
 
     @property
     def _what(self) -> str:

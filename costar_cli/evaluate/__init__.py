@@ -4,7 +4,7 @@ from costar_cli.evaluate.bootstrap import Interval, PairedDifference, bootstrap_
 from costar_cli.evaluate.metrics import SquaredErrors
 from costar_cli.evaluate.report import EvaluationReport, PerStep, ReportRow
 from costar_cli.evaluate.run import run_evaluation
-from costar_cli.evaluate.setups import SETUPS, Candidate, SetupName
+from costar_cli.evaluate.setups import SETUPS, Candidate, SetupName, named_candidates
 from costar_cli.evaluate.store import read_evaluation, write_evaluation
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "SetupName",
     "SquaredErrors",
     "bootstrap_interval",
+    "named_candidates",
     "paired_difference",
     "read_evaluation",
     "run_evaluation",

@@ -2,9 +2,9 @@
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,11 @@ from costar_cli.evaluate.metrics import AVERAGED_STEPS, SquaredErrors, average_o
 from costar_cli.evaluate.published import PublishedRow
 from costar_cli.evaluate.score import Truth
 from costar_cli.evaluate.setups import SetupName
+from costar_cli.frames import FrameName, frame_name, make_frame
 from costar_cli.methods.registry import METHODS
+
+if TYPE_CHECKING:
+    from costar_cli.frames import Frame
 
 __all__ = [
     "ABOUT_BUDGET",
@@ -247,6 +251,14 @@ class EvaluationReport:
         """Return one flat record per row, the same keys in each: for tables and CSV."""
         return [_flat(row, self.horizon) for row in self.rows]
 
+    def to_frame(self, frame: FrameName = "pandas") -> "Frame":
+        """Return a row per row of the report and step, and one for the average over steps, whose step is missing."""
+        rows = [tidy for row in self.rows for tidy in _tidy(row, self)]
+        columns: dict[str, object] = {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
+        numbers = ("step", "mean", "sd", "ensemble", "lower", "upper")
+        columns |= {name: np.array([row[name] for row in rows], dtype=np.float64) for name in numbers}  # None is NaN
+        return make_frame(columns, frame_name(None, frame))
+
     def to_csv(self) -> str:
         """Return the rows as CSV text with a header, data set first and unit last; unknown values are empty."""
         rows: list[Row] = [{"dataset": self.dataset, **row, "unit": self.unit.label} for row in self.to_rows()]
@@ -307,6 +319,29 @@ def _worse(row: ReportRow, rival: ReportRow) -> bool:
 
 def _together(row: ReportRow, other: ReportRow) -> bool:
     return (row.setup, row.truth) == (other.setup, other.truth)
+
+
+def _tidy(row: ReportRow, report: EvaluationReport) -> Iterator[Row]:
+    """Yield what a row says of each step, then of their average."""
+    statistics = {"mean": row.mean, "sd": row.sd, "ensemble": row.ensemble, "lower": row.lower, "upper": row.upper}
+    for h in (*range(report.horizon), None):
+        yield {
+            "setup": row.setup,
+            "model": row.label,
+            "basis": row.basis,
+            "truth": row.truth,
+            "test": row.test,
+            "step": None if h is None else h + 1,
+            **{name: _of_step(values, h) for name, values in statistics.items()},
+            "members": len(row.members) or None,
+            "unit": report.unit.label,
+        }
+
+
+def _of_step(values: PerStep | None, step: int | None) -> float | None:
+    if values is None:
+        return None
+    return values.average if step is None else values.steps[step] if step < len(values.steps) else None
 
 
 def _flat(row: ReportRow, horizon: int) -> Row:

@@ -9,7 +9,7 @@ from costar_cli.methods.base import FittedModel
 from costar_cli.methods.registry import METHODS
 from costar_cli.panel import Dataset, Domain, Part
 
-__all__ = ["SETUPS", "Candidate", "Job", "Setup", "SetupName", "plan_jobs"]
+__all__ = ["SETUPS", "Candidate", "Job", "Setup", "SetupName", "named_candidates", "plan_jobs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,13 @@ class Candidate:
         """Return how many labelled target subjects the model touched, those it was selected on included."""
         counts = {**self.model.trained_on, **self.model.meta.get("selected_on", {})}
         return sum(int(count) for part, count in counts.items() if part.startswith("target/"))
+
+
+def named_candidates(models: Mapping[str, FittedModel]) -> list[Candidate]:
+    """Return models to evaluate, called by their names where method, start and domain do not tell them apart."""
+    kinds = {(model.method, model.meta.get("init"), model.meta.get("domain")) for model in models.values()}
+    alike = len(kinds) < len(models)
+    return [Candidate(model, name=name if alike else None) for name, model in models.items()]
 
 
 @dataclass(frozen=True, slots=True)

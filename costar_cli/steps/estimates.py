@@ -2,25 +2,22 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from costar_cli.config.choices import DomainName
 from costar_cli.errors import MismatchError, StorageError, UsageError
-from costar_cli.steps.model import LoadedModel, load_models, name_models
+from costar_cli.steps.model import load_models, name_models
 from costar_cli.steps.session import Session
 from costar_cli.ui.output import Output
 from costar_cli.ui.text import plain
 from costar_cli.workspace import Workspace
 
 if TYPE_CHECKING:
-    from costar_cli.methods.base import FittedModel
-    from costar_cli.panel import Dataset
-    from costar_cli.train.selection import Validation
     from costar_cli.whatif import ModelAnswer, WhatIfReport
 
-__all__ = ["Question", "run_whatif", "validate_on"]
+__all__ = ["Question", "run_whatif"]
 
 PLOT_FORMATS = (".png", ".svg", ".pdf")
 
@@ -68,8 +65,9 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
     """Answer a question and show the answer."""
     question.check()
     session.read("dataset", data)
+    from costar_cli.api.estimates import ask
     from costar_cli.panel.store import read_dataset
-    from costar_cli.whatif import estimate_outcomes, parse_plans
+    from costar_cli.whatif import parse_plans
     from costar_cli.whatif.untrusted import read_bounded
 
     document = read_bounded(question.plan, flag="--plan")
@@ -80,7 +78,7 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
     loaded = load_models(session, headers, named)
     horizon = min(one.model.horizon for one in loaded)
     place = "standard input" if str(question.plan) == "-" else str(question.plan)
-    report = estimate_outcomes(
+    report = ask(
         dataset,
         {one.name: one.model for one in loaded},
         lambda: parse_plans(document, dataset.schema.treatments, horizon=horizon, where=place),
@@ -92,10 +90,6 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
         unsupported=question.unsupported,
         reporter=session.reporter,
     )
-    losses = _losses_on_domain(dataset, loaded, domain)
-    for warning in losses:
-        session.out.warn(warning)
-    report = replace(report, warnings=(*report.warnings, *losses))
     _show(session, report)
     digests = {"dataset": dataset.digest} | {f"model/{one.name}": one.header.digest for one in loaded}
     _write(session, question, report, digests, document)
@@ -241,44 +235,3 @@ def _estimate_text(row: Mapping[str, object], decimals: int) -> str | None:
 def _number_text(value: object, decimals: int) -> str | None:
     """Return a number with so many decimals, None for anything else."""
     return f"{value:.{decimals}f}" if isinstance(value, float) else None
-
-
-MOST_SUBJECTS: Final = 32  # more say more, but a question shall stay quick: CT's 64 with 512 windows took seconds
-MOST_WINDOWS: Final = 128
-
-
-def _losses_on_domain(dataset: "Dataset", models: Sequence[LoadedModel], domain: DomainName) -> list[str]:
-    """Return a warning for each model that was not validated on the domain and loses to the last value there."""
-    from costar_cli.whatif import validated_on
-
-    warnings = []
-    for one in models:
-        if validated_on(one.model, dataset, domain) is not False:
-            continue
-        validation = validate_on(dataset, one.model, domain)
-        if validation is not None and validation.warning:
-            warnings.append(
-                f"model `{one.name}` on {domain} subjects ({validation.windows} origins): {validation.warning}"
-            )
-    return warnings
-
-
-def validate_on(dataset: "Dataset", model: "FittedModel", domain: DomainName) -> "Validation | None":
-    """Return how a model does on factual validation windows of a domain; None where there are none.
-
-    The score is the one that selects models, over at most 128 windows of 32 subjects, spread evenly.
-    """
-    import numpy as np
-
-    from costar_cli.panel import Part
-    from costar_cli.train.selection import Validation, ValidationWindows
-
-    panel = dataset.panels.get(Part(domain, "val"))
-    if panel is None or not panel.n_subjects:
-        return None
-    rows = np.linspace(0, panel.n_subjects - 1, min(panel.n_subjects, MOST_SUBJECTS)).round().astype(np.int64)
-    windows = ValidationWindows.of(panel.take(rows), model.horizon, model.scaler, most=MOST_WINDOWS)
-    if windows is None:
-        return None
-    members = tuple(windows.score(model).tolist())
-    return Validation(members, windows.last_value(model), len(windows.queries), windows.queries.horizon)

@@ -109,11 +109,10 @@ def make_report(
 ) -> "EvaluationReport":
     """Score the models and store the report."""
     from costar_cli.config.models import EvaluateConfig
-    from costar_cli.evaluate import Candidate, run_evaluation
+    from costar_cli.evaluate import named_candidates, run_evaluation
     from costar_cli.evaluate.store import write_evaluation
 
-    alike = len({_kind(model) for model in inputs.models}) < len(inputs.models)
-    candidates = [Candidate(one.model, name=one.name if alike else None) for one in inputs.models]
+    candidates = named_candidates({one.name: one.model for one in inputs.models})
     config = session.settings[EvaluateConfig]
     report = run_evaluation(inputs.dataset, candidates, config, setups=setups, reporter=session.reporter)
     artifact = write_evaluation(
@@ -126,12 +125,6 @@ def make_report(
     )
     session.out.wrote("evaluation", step.path, artifact.digest)
     return report
-
-
-def _kind(loaded: LoadedModel) -> tuple[object, ...]:
-    """Return what the report calls a model unless it is given a name."""
-    meta = loaded.header.meta
-    return loaded.model.method, meta.get("init"), meta.get("domain")
 
 
 def _write_views(

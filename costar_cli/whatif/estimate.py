@@ -1,6 +1,6 @@
 """Estimate a subject's outcomes under treatment plans."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +17,7 @@ from costar_cli.whatif.report import ModelAnswer, SubjectHistory, WhatIfReport
 from costar_cli.whatif.truth import true_outcomes
 from costar_cli.whatif.untrusted import Problems, did_you_mean
 
-__all__ = ["estimate_outcomes"]
+__all__ = ["check_request", "estimate_outcomes", "predict_plans", "refuse_unseen"]
 
 Floats = NDArray[np.float64]
 
@@ -66,17 +66,16 @@ def estimate_outcomes(
     _check(models, request, panel=panel, origin=start, level=level, reference=reference)
     unseen = unseen_in_plans(models, request.plans)
     if not unsupported:
-        _refuse_unseen(unseen)
+        refuse_unseen(unseen)
     told = reporter or NullReporter()
     history = _history(panel, location, start, dataset.schema.treatments)
     warnings = warnings_on(dataset, models, request.plans, history)
     for warning in warnings:
         told.warn(warning)
-    queries = _queries(request, dataset.schema.treatments, start)
     answers = []
     with told.task("estimate", total=len(models), unit="model") as task:
         for label, model in models.items():
-            answer = _answer(label, model, panel, queries, request.plans)
+            answer = _answer(label, model, panel, start, request.plans)
             seen, same = trained_on_subject(model, dataset, location), same_data(model.parents, dataset.digest)
             lacks = {plan: [lack.what for lack in of_plan] for plan, of_plan in unseen.get(label, {}).items()}
             answers.append(replace(answer, trained_on_subject=seen, same_data=same, unsupported=lacks))
@@ -113,13 +112,7 @@ def _check(
     last = int(panel.length[0]) - 1
     if not 0 <= origin <= last:
         problems.add(f"origin {origin} is outside the series of subject {panel.names[0]}: choose 0 to {last}")
-    if not 0 < level < 1:
-        meant = level / 100 if 1 < level < 100 else 0.9
-        problems.add(f"level {level:g} is not a probability", fix=f"choose one between 0 and 1, such as {meant:g}")
-    for label, model in models.items():
-        for plan in request.plans:
-            if len(plan) > model.horizon:
-                problems.add(f"plan {plan.name!r} has {len(plan)} steps; model {label!r} answers 1 to {model.horizon}")
+    check_request(models, request, level, problems)
     names = [plan.name for plan in request.plans]
     if reference is not None and reference not in names:
         there = f"the plans are {', '.join(map(repr, names))}"
@@ -128,7 +121,23 @@ def _check(
     problems.raise_any("the question does not fit", where=where, fix=problems.fix)
 
 
-def _refuse_unseen(unseen: Unseen) -> None:
+def check_request(models: Mapping[str, FittedModel], request: PlanRequest, level: float, problems: Problems) -> None:
+    """Add what is wrong with a question, whoever is asked about: a level, or plans that are too long."""
+    if not 0 < level < 1:
+        meant = level / 100 if 1 < level < 100 else 0.9
+        problems.add(f"level {level:g} is not a probability", fix=f"choose one between 0 and 1, such as {meant:g}")
+    for label, model in models.items():
+        for plan in request.plans:
+            if len(plan) > model.horizon:
+                problems.add(f"plan {plan.name!r} has {len(plan)} steps; model {label!r} answers 1 to {model.horizon}")
+
+
+def refuse_unseen(unseen: Unseen) -> None:
+    """Stop where plans give what no training subject was given.
+
+    Raises:
+        UsageError: naming each plan, and what nobody was given.
+    """
     problems = Problems()
     for label, plans in unseen.items():
         for name, lacks in plans.items():
@@ -137,27 +146,40 @@ def _refuse_unseen(unseen: Unseen) -> None:
     problems.raise_any("nothing was learned of these plans", where="--plan", fix=problems.fix)
 
 
-def _queries(request: PlanRequest, encoding: TreatmentEncoding, origin: int) -> Queries:
-    """Return one row per plan; shorter plans are padded with their last step, which no earlier prediction sees."""
-    values = np.stack([np.pad(p.values, ((0, request.horizon - len(p)), (0, 0)), "edge") for p in request.plans])
-    count = len(request.plans)
-    return Queries(
-        subject=np.zeros(count, dtype=np.int32),
-        origin=np.full(count, origin, dtype=np.int16),
-        plan=encoding.encode(values).astype(np.uint8),
+def predict_plans(
+    label: str, model: FittedModel, panel: Panel, origin_N: NDArray[np.integer], plans: Sequence[TreatmentPlan]
+) -> Floats:
+    """Return the outcomes `[R,N,P,H,dy]` that each member predicts for each subject from its origin under each plan.
+
+    Steps beyond a plan's own mean nothing: it is padded with its last step, which no earlier prediction sees.
+
+    Raises:
+        TrainingError: a prediction is not finite.
+    """
+    steps_P = np.array([len(plan) for plan in plans])
+    horizon, count = int(steps_P.max()), len(origin_N)
+    values = np.stack([np.pad(plan.values, ((0, horizon - len(plan)), (0, 0)), "edge") for plan in plans])
+    queries = Queries(
+        subject=np.repeat(np.arange(count, dtype=np.int32), len(plans)),
+        origin=np.repeat(origin_N, len(plans)).astype(np.int16),
+        plan=np.tile(model.schema.treatments.encode(values).astype(np.uint8), (count, 1, 1)),
     )
-
-
-def _answer(
-    label: str, model: FittedModel, panel: Panel, queries: Queries, plans: tuple[TreatmentPlan, ...]
-) -> ModelAnswer:
     predicted_RQHY = model.rollout(panel, queries).astype(np.float64)
-    own = tuple(predicted_RQHY[:, i, : len(plan)] for i, plan in enumerate(plans))
-    if not all(np.isfinite(members_RHY).all() for members_RHY in own):
+    predicted_RNPHY = predicted_RQHY.reshape(len(predicted_RQHY), count, len(plans), horizon, -1)
+    own_PH = np.arange(horizon) < steps_P[:, None]
+    odd_NPH = ~np.isfinite(predicted_RNPHY).all(axis=(0, -1)) & own_PH
+    if odd_NPH.any():
+        name = panel.names[int(odd_NPH.any(axis=(1, 2)).argmax())]
         raise TrainingError(
-            f"model `{label}` predicts values that are not finite for subject {panel.names[0]}",
+            f"model `{label}` predicts values that are not finite for subject {name}",
             fix="train it again, with a lower --learning-rate if it diverged",
         )
+    return predicted_RNPHY
+
+
+def _answer(label: str, model: FittedModel, panel: Panel, origin: int, plans: tuple[TreatmentPlan, ...]) -> ModelAnswer:
+    predicted_RPHY = predict_plans(label, model, panel, np.array([origin]), plans)[:, 0]
+    own = tuple(predicted_RPHY[:, i, : len(plan)] for i, plan in enumerate(plans))
     return ModelAnswer(label=label, method=model.method, trained_on_subject=None, predictions=own)
 
 

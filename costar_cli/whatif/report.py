@@ -7,14 +7,19 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
+from costar_cli.frames import FrameName, frame_name, make_frame
 from costar_cli.panel import PanelSchema, Part
 from costar_cli.panel.schema import step_word
 from costar_cli.whatif.plan import TreatmentPlan
+
+if TYPE_CHECKING:
+    from costar_cli.frames import Frame
 
 __all__ = [
     "COLUMNS",
@@ -41,6 +46,7 @@ COLUMNS = (
     "quantity", "model", "plan", "reference", "step", "time", "treatment", "outcome", "unit",
     "estimate", "lower", "upper", "level", "interval_kind", "truth", "error", "observed",
 )  # fmt: skip
+NUMBERS = ("estimate", "lower", "upper", "level", "truth", "error", "observed")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -196,6 +202,13 @@ class WhatIfReport:
                     truth = self._true_difference(i, len(difference.estimate))
                     rows += self._rows(model, i, difference, truth=truth, reference=self.reference)
         return rows
+
+    def to_frame(self, frame: FrameName = "pandas", *, differences: bool = False) -> "Frame":
+        """Return the rows of `to_rows` or `difference_rows` as a frame of pandas or polars."""
+        rows = self.difference_rows() if differences else self.to_rows()
+        columns: dict[str, object] = {name: [row[name] for row in rows] for name in COLUMNS}
+        columns |= {name: np.array([row[name] for row in rows], dtype=np.float64) for name in NUMBERS}  # None is NaN
+        return make_frame(columns, frame_name(None, frame))
 
     def to_json(self) -> dict[str, object]:
         """Return the whole report as plain JSON data without NaN."""

@@ -1,0 +1,178 @@
+"""What-if questions in the Python API: plans as Python writes them, and the report that `costar whatif` shows."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from costar_cli.api.calls import PathLikeText, Progress, reporting
+from costar_cli.errors import UsageError
+from costar_cli.panel.dataset import Dataset, Domain, Part
+from costar_cli.panel.schema import TreatmentEncoding
+from costar_cli.reporting import Reporter
+from costar_cli.whatif import PlanRequest, WhatIfReport, parse_plans, read_plans, validated_on
+from costar_cli.whatif import estimate_outcomes as answer
+
+if TYPE_CHECKING:
+    from costar_cli.api.model import Model
+    from costar_cli.methods.base import FittedModel
+    from costar_cli.train.selection import Validation
+
+__all__ = ["Plans", "ask", "estimate_outcomes", "plan_request", "validate_on"]
+
+MOST_SUBJECTS: Final = 32  # more say more, but a question shall stay quick: CT's 64 with 512 windows took seconds
+MOST_WINDOWS: Final = 128
+
+Step = Mapping[str, object]
+Plans = PathLikeText | Sequence[Step] | Mapping[str, object] | PlanRequest
+
+
+def estimate_outcomes(
+    model: "Model | Mapping[str, Model]",
+    dataset: Dataset,
+    plans: Plans,
+    *,
+    subject: int | str,
+    origin: int | None = None,
+    reference: str | None = None,
+    level: float = 0.9,
+    truth: bool = False,
+    unsupported: bool = False,
+    progress: Progress = False,
+) -> WhatIfReport:
+    """Estimate one subject's outcomes under treatment plans, and their differences, as `costar whatif` does.
+
+    Args:
+        model: a model, or several by the names to report them under.
+        dataset: where the subject is, in whatever domain and split.
+        plans: named plans, `{"chemo": [{"chemotherapy": 1}, {}]}`; one plan, a list of steps; a document with `origin`
+            and `plans` as in `plan.json`; or the path of one.
+        subject: number or label of the subject.
+        origin: index of the last known step; that of the plans, or the subject's last one.
+        reference: the plan to compare with; the first by default.
+        level: probability between `lower` and `upper`.
+        truth: add the simulator's answer and the error.
+        unsupported: answer plans of treatments that no training subject was given, too.
+        progress: True for progress on stderr, or a `Reporter`.
+
+    Returns:
+        A report: `to_frame()`, `to_frame(differences=True)`, `to_json()`, and the notes that the command line prints.
+
+    Raises:
+        UsageError: an unknown subject, plans that do not fit, truth of observed data.
+        MismatchError: a model of other variables, treatments or units than the data set's.
+    """
+    models = model if isinstance(model, Mapping) else {model.method: model}
+    fitted = {name: one.fitted for name, one in models.items()}
+    if not fitted:
+        raise UsageError("there is no model to ask", where="model=")
+    horizon = min(one.horizon for one in fitted.values())
+    with reporting(progress) as reporter:
+        return ask(
+            dataset,
+            fitted,
+            lambda: plan_request(plans, dataset.schema.treatments, horizon),
+            subject=subject,
+            origin=origin,
+            reference=reference,
+            level=level,
+            truth=truth,
+            unsupported=unsupported,
+            reporter=reporter,
+        )
+
+
+def ask(
+    dataset: Dataset,
+    models: "Mapping[str, FittedModel]",
+    request: Callable[[], PlanRequest],
+    *,
+    subject: int | str,
+    origin: int | None,
+    reference: str | None,
+    level: float,
+    truth: bool,
+    unsupported: bool,
+    reporter: Reporter,
+) -> WhatIfReport:
+    """Return the report of `whatif.estimate_outcomes`, with a warning of each model that does badly on the domain."""
+    report = answer(
+        dataset,
+        models,
+        request,
+        subject=subject,
+        origin=origin,
+        level=level,
+        truth=truth,
+        reference=reference,
+        unsupported=unsupported,
+        reporter=reporter,
+    )
+    losses = _losses_on_domain(dataset, models, report.history.part.domain)
+    for warning in losses:
+        reporter.warn(warning)
+    return replace(report, warnings=(*report.warnings, *losses))
+
+
+def plan_request(plans: Plans, encoding: TreatmentEncoding, horizon: int) -> PlanRequest:
+    """Return plans as a data set understands them; see `estimate_outcomes` for what they can be.
+
+    Raises:
+        UsageError: every problem of the plans at once.
+    """
+    if isinstance(plans, PlanRequest):
+        return plans
+    if isinstance(plans, str | PathLike):
+        return read_plans(Path(plans), encoding, horizon=horizon)
+    document = {"plans": plans} if isinstance(plans, Mapping) and "plans" not in plans else plans
+    try:
+        text = json.dumps(document, default=_plain)
+    except (TypeError, ValueError) as error:
+        fix = "write steps as dictionaries of treatments to levels: numbers, texts, True or False"
+        raise UsageError(f"not understood as plans: {error}", where="plans=", fix=fix) from None
+    return parse_plans(text, encoding, horizon=horizon, where="plans=")
+
+
+def _plain(value: object) -> object:
+    """Return what JSON can hold of a mapping, a sequence or a number of numpy."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray | Sequence):
+        return list(value)
+    raise TypeError(f"{type(value).__name__} is neither a plan nor a step nor a level")
+
+
+def _losses_on_domain(dataset: Dataset, models: "Mapping[str, FittedModel]", domain: Domain) -> list[str]:
+    """Return a warning for each model that was not validated on the domain and loses to the last value there."""
+    warnings = []
+    for name, model in models.items():
+        if validated_on(model, dataset, domain) is not False:
+            continue
+        validation = validate_on(dataset, model, domain)
+        if validation is not None and validation.warning:
+            warnings.append(f"model `{name}` on {domain} subjects ({validation.windows} origins): {validation.warning}")
+    return warnings
+
+
+def validate_on(dataset: Dataset, model: "FittedModel", domain: Domain) -> "Validation | None":
+    """Return how a model does on factual validation windows of a domain; None where there are none.
+
+    The score is the one that selects models, over at most 128 windows of 32 subjects, spread evenly.
+    """
+    from costar_cli.train.selection import Validation, ValidationWindows
+
+    panel = dataset.panels.get(Part(domain, "val"))
+    if panel is None or not panel.n_subjects:
+        return None
+    rows = np.linspace(0, panel.n_subjects - 1, min(panel.n_subjects, MOST_SUBJECTS)).round().astype(np.int64)
+    windows = ValidationWindows.of(panel.take(rows), model.horizon, model.scaler, most=MOST_WINDOWS)
+    if windows is None:
+        return None
+    members = tuple(windows.score(model).tolist())
+    return Validation(members, windows.last_value(model), len(windows.queries), windows.queries.horizon)

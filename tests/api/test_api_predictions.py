@@ -1,0 +1,214 @@
+"""Answers of the Python API: those of `costar whatif`, for many subjects, as frames of pandas and polars."""
+
+import json
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import costar_cli as costar
+from costar_cli.app import main
+from costar_cli.errors import DataError, MismatchError, UsageError
+from costar_cli.panel import Part
+
+PLANS = {"watch": [{}] * 3, "chemo": [{"chemotherapy": 1}, {}], "both": [{"chemotherapy": True, "radiotherapy": "on"}]}
+TEST = Part("target", "test")
+
+
+@pytest.fixture(autouse=True)
+def poor_models():
+    """The models of these tests are too small to beat the last value, and say so."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "worse than the last value", costar.CostarWarning)
+        warnings.filterwarnings("ignore", ".*: worse than the last value", costar.CostarWarning)
+        yield
+
+
+def test_many_subjects_are_answered_as_one_is(dataset, model):
+    panel = dataset.panels[TEST]
+    predicted = model.predict(dataset, PLANS, part="target/test", truth=True)
+    assert list(predicted["subject"].unique()) == panel.subject_id.tolist()
+    assert len(predicted) == panel.n_subjects * 6
+    for subject in panel.subject_id.tolist():
+        asked = costar.estimate_outcomes(model, dataset, PLANS, subject=subject, truth=True).to_frame()
+        mine = predicted[predicted["subject"] == subject].reset_index(drop=True)
+        same = ["plan", "step", "time", "outcome", "unit", "level", "interval_kind"]
+        pd.testing.assert_frame_equal(mine[same], asked[same])
+        for name in ("estimate", "lower", "upper", "truth"):
+            np.testing.assert_allclose(mine[name], asked[name], rtol=1e-4, atol=1e-4)
+
+
+def test_an_answer_is_that_of_the_command_line(dataset, model, tmp_path, capsys):
+    dataset.save(tmp_path / "data.h5")
+    model.save(tmp_path / "model.h5")
+    (tmp_path / "plan.json").write_text(json.dumps({"plans": PLANS, "origin": 3}))
+    files = ["--data", str(tmp_path / "data.h5"), "--model", str(tmp_path / "model.h5")]
+    subject = str(dataset.panels[TEST].subject_id[0])
+    assert main(["whatif", "--subject", subject, "--plan", str(tmp_path / "plan.json"), *files, "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)["result"]
+    report = costar.estimate_outcomes(model, dataset, tmp_path / "plan.json", subject=subject)
+    asked = report.to_json()
+    assert [row | {"model": "costar"} for row in printed["estimates"]] == asked["estimates"]
+    assert report.to_frame("polars", differences=True).height == len(printed["differences"])
+
+
+def test_frames_are_of_the_library_asked_for(dataset, model):
+    tidy, plain = (model.predict(dataset, PLANS, part="source/test", frame=name) for name in ("polars", "pandas"))
+    assert isinstance(tidy, pl.DataFrame)
+    assert isinstance(plain, pd.DataFrame)
+    assert tidy.columns == list(plain.columns)
+    assert tidy.rows() == list(plain.itertuples(index=False, name=None))
+    with pytest.raises(UsageError, match="pandas or polars, not 'arrow'"):
+        model.predict(dataset, PLANS, frame="arrow")
+
+
+def test_plans_can_be_a_list_a_document_or_a_file(dataset, model, tmp_path):
+    (tmp_path / "plan.json").write_text('{"origin": 2, "plans": {"plan": [{"chemotherapy": 1}]}}')
+    forms = [
+        (tmp_path / "plan.json", {}),
+        ({"origin": 2, "plans": {"plan": [{"chemotherapy": np.int64(1)}]}}, {}),
+        ([{"chemotherapy": 1}], {"origin": 2}),
+    ]
+    first, *others = [model.predict(dataset, plans, part="source/test", **more) for plans, more in forms]
+    for other in others:
+        pd.testing.assert_frame_equal(first, other)
+    assert set(first["origin"]) == {2}
+    assert set(first["time"]) == {3}
+
+
+def test_one_member_has_no_interval_and_says_so(dataset, ridge):
+    subjects = dataset.panels[TEST].subject_id[:2]
+    predicted = ridge.predict(dataset, PLANS, subjects=subjects.tolist(), frame="polars")
+    assert set(predicted["interval_kind"]) == {"none (one member)"}
+    assert predicted["lower"].null_count() == predicted.height
+    assert predicted["estimate"].null_count() == 0
+
+
+def history(dataset: costar.Dataset, part: Part = TEST) -> pd.DataFrame:
+    """The subjects of a part as somebody's own table."""
+    panel, encoding = dataset.panels[part], dataset.schema.treatments
+    row, step = np.nonzero(panel.observed)
+    given = encoding.decode(panel.treatments[row, step])
+    return pd.DataFrame(
+        {
+            "patient": [f"P{i}" for i in panel.subject_id[row]],
+            "day": pd.Timestamp("2024-01-01") + pd.to_timedelta(step, "D"),
+            "tumour_volume": panel.outcomes[row, step, 0],
+            "chemotherapy": given[:, 0],
+            "radiotherapy": [encoding.levels[1][value] for value in given[:, 1]],
+            "patient_type": panel.statics[row, 0],
+        }
+    )
+
+
+def test_new_subjects_come_in_a_frame_of_either_library(dataset, model):
+    known = model.predict(dataset, PLANS, part="target/test")
+    table = history(dataset).sample(frac=1, random_state=1)
+    for frame in (table, pl.DataFrame({name: table[name].tolist() for name in table})):
+        predicted = model.predict(frame, PLANS, subject="patient", time="day")
+        assert type(predicted) is type(frame)
+        mine = pd.DataFrame({name: predicted[name].to_list() for name in predicted.columns})
+        mine["subject"] = mine["subject"].str.removeprefix("P").astype(int)
+        mine = mine.sort_values(["subject"], kind="stable").reset_index(drop=True)
+        np.testing.assert_allclose(mine["estimate"], known["estimate"], rtol=1e-4, atol=1e-4)
+        assert mine[["subject", "origin", "plan", "step"]].equals(known[["subject", "origin", "plan", "step"]])
+
+
+def test_the_treatment_of_the_last_row_may_be_missing(dataset, model):
+    table = history(dataset)
+    cut = table.copy()
+    cut.loc[table.groupby("patient").tail(1).index, ["chemotherapy", "radiotherapy"]] = None
+    whole, without = (model.predict(frame, PLANS, subject="patient", time="day") for frame in (table, cut))
+    pd.testing.assert_frame_equal(whole, without)
+
+
+def test_an_outcome_that_was_not_observed_is_the_last_one(dataset, model):
+    table = history(dataset)
+    last = table.groupby("patient").tail(1).index
+    holes, filled = table.copy(), table.copy()
+    holes.loc[last, "tumour_volume"] = None
+    filled.loc[last, "tumour_volume"] = table["tumour_volume"].loc[last - 1].to_numpy()
+    first, second = (model.predict(frame, PLANS, subject="patient", time="day") for frame in (holes, filled))
+    pd.testing.assert_frame_equal(first, second)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda t: t.drop(columns="patient_type"), "no column 'patient_type'"),
+        (lambda t: t.rename(columns={"tumour_volume": "tumor_volume"}), "did you mean 'tumor_volume'"),
+        (lambda t: t.assign(patient_type=range(len(t))), "changes within a subject"),
+        (lambda t: t.assign(tumour_volume="large"), "'large' is no number"),
+        (lambda t: t.assign(chemotherapy="perhaps"), r"'chemotherapy' cannot be 'perhaps'; it takes"),
+        (lambda t: t.assign(patient_type=None), r"'patient_type': \d+ values missing, and none was in training"),
+        (lambda t: t.iloc[:0], "the frame has no rows"),
+    ],
+)
+def test_a_frame_that_cannot_be_read_is_refused_with_place_and_fix(dataset, model, change, problem):
+    with pytest.raises(DataError, match=problem):
+        model.predict(change(history(dataset)), PLANS, subject="patient", time="day")
+
+
+def test_a_question_that_does_not_fit_is_refused(dataset, model):
+    frame = history(dataset)
+    twice = pd.concat([frame, frame])
+    wrong = [
+        (lambda: model.predict(dataset, PLANS, part="target"), "no part 'target'"),
+        (lambda: model.predict(dataset, PLANS, subjects=[9999]), "no subject 9999"),
+        (lambda: model.predict(dataset, PLANS, origin=19), "origin 19 is outside the series of"),
+        (lambda: model.predict(dataset, PLANS, level=90), "level 90 is not a probability"),
+        (lambda: model.predict(dataset, [{}] * 7), "has 7 steps; the model answers plans of 1 to 6"),
+        (lambda: model.predict(dataset, {"a": [{"chemo": 1}]}), r"no treatment 'chemo'; did you mean 'chemotherapy'"),
+        (lambda: model.predict(dataset, {"a": [{"chemotherapy": object()}]}), "not understood as plans"),
+        (lambda: model.predict([1], PLANS), "cannot predict from list"),
+        (lambda: model.predict(frame, PLANS, subject="patient", truth=True), "known of simulated data sets alone"),
+        (lambda: model.predict(frame, PLANS, part="target/test"), "`part` chooses from a data set"),
+        (
+            lambda: model.predict(twice, PLANS, subject="patient", time="day"),
+            "two rows of one time",
+        ),
+        (lambda: costar.estimate_outcomes({}, dataset, PLANS, subject=1), "no model to ask"),
+    ]
+    for call, problem in wrong:
+        with pytest.raises(UsageError, match=problem):
+            call()
+    linear = costar.simulate("linear", preset="quick", train=4, val=2, test=2, target_val=2, target_test=2)
+    with pytest.raises(MismatchError, match="does not fit the data set"):
+        model.predict(linear, PLANS)
+
+
+def test_scores_are_those_of_the_command_line(dataset, model, ridge, tmp_path, capsys):
+    dataset.save(tmp_path / "data.h5")
+    for one in (model, ridge):
+        one.save(tmp_path / f"model-{one.method}.h5")
+    place = ["--workspace", str(tmp_path), "--no-plots", "--bootstrap", "0", "--json", "--quiet"]
+    assert main(["evaluate", *place]) == 0
+    printed = json.loads(capsys.readouterr().out)["result"]
+    report = costar.evaluate_models([model, ridge], dataset, bootstrap=0)
+    rows = {(row["setup"], row["label"]): row for row in printed["rows"]}
+    tidy = report.to_frame()
+    assert {tuple(key) for key in tidy[["setup", "model"]].itertuples(index=False)} == set(rows)
+    for (setup, label), row in rows.items():
+        mine = tidy[(tidy["setup"] == setup) & (tidy["model"] == label)]
+        assert mine["mean"].tolist() == [*row["mean"]["steps"], row["mean"]["average"]]
+    with pytest.raises(UsageError, match="`bootstraps=`: no such setting, did you mean `bootstrap`"):
+        costar.evaluate_models(model, dataset, bootstraps=0)
+
+
+def test_pandas_is_enough_where_polars_is_absent():
+    code = """
+import sys, warnings
+sys.modules["polars"] = None
+warnings.simplefilter("ignore")
+import costar_cli as costar
+sizes = dict(train=8, val=4, test=3, target_train=3, target_val=3, target_test=3, steps=12)
+dataset = costar.simulate("tumor", **sizes)
+model = costar.fit(dataset, "ridge")
+print(len(model.predict(dataset, [{}], part="source/test", truth=True)))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "3\n", done.stderr
