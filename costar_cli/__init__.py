@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from costar_cli.api.data import read_dataset, simulate
+    from costar_cli.api.data import ingest, read_dataset, simulate
     from costar_cli.api.estimates import estimate_outcomes
     from costar_cli.api.model import Encoder, Model, load_model
     from costar_cli.api.scores import evaluate_models
@@ -25,6 +25,7 @@ __all__ = [
     "estimate_outcomes",
     "evaluate_models",
     "fit",
+    "ingest",
     "load_model",
     "pretrain",
     "read_dataset",
@@ -42,6 +43,7 @@ _HOMES = {  # the module of each name
     "estimate_outcomes": "api.estimates",
     "evaluate_models": "api.scores",
     "fit": "api.training",
+    "ingest": "api.data",
     "load_model": "api.model",
     "pretrain": "api.training",
     "read_dataset": "api.data",

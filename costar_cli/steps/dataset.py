@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from costar_cli.config.choices import FormatName
-from costar_cli.errors import DataError, MismatchError, StorageError
+from costar_cli.errors import MismatchError
 from costar_cli.steps.hints import next_command, other_than
 from costar_cli.steps.session import Session, read_kind
 from costar_cli.ui.output import Output
@@ -33,16 +33,11 @@ def read_inputs(
         DataError: there is no such file, and what to do then is known.
         StorageError: a file cannot be read.
     """
-    from costar_cli.artifact import file_sha256
+    from costar_cli.api.data import digests_of
 
-    digests = {}
+    digests: dict[str, str] = {}
     for role, path in files.items():
-        try:
-            digests[role] = file_sha256(path)
-        except OSError as error:
-            if expected and isinstance(error, FileNotFoundError | IsADirectoryError):
-                raise DataError("there is no such file", where=str(path), fix=expected) from None
-            raise StorageError(f"the file cannot be read: {error.strerror or error}", where=str(path)) from error
+        digests |= digests_of({role: path}, expected)
         session.out.read(role, path, digests[role], form or path.suffix.lower().removeprefix("."))
     return digests
 
