@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from costar_cli.config.choices import FormatName
-from costar_cli.datasets.table.toml_text import toml_row, toml_value
+from costar_cli.datasets.table.schema_file import toml_row, toml_value
 from costar_cli.errors import MismatchError, StorageError
 from costar_cli.panel.dataset import Dataset, Part
 from costar_cli.panel.levels import is_switch

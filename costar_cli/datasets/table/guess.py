@@ -13,8 +13,7 @@ from costar_cli.datasets.table.files import open_files
 from costar_cli.datasets.table.guess_keys import Guess, doubt_keys, find_keys, find_steps, ordered
 from costar_cli.datasets.table.guess_roles import cells_in_doubt, find_roles, role_in_doubt
 from costar_cli.datasets.table.profile import Facts, Sample, sample_of
-from costar_cli.datasets.table.schema_file import CHECK
-from costar_cli.datasets.table.toml_text import toml_key, toml_value
+from costar_cli.datasets.table.schema_file import CHECK, toml_key, toml_value
 from costar_cli.errors import DataError
 
 __all__ = ["GuessedSchema", "guess_schema"]

@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from costar_cli.datasets.table.files import TableFile, collected
-from costar_cli.datasets.table.time_step import Step
+from costar_cli.datasets.table.schema import Step
 from costar_cli.errors import DataError
 from costar_cli.panel.findings import Finding, counted, raise_errors
 

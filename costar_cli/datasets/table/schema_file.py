@@ -1,8 +1,10 @@
 """Read the schema of a table from a TOML file: all problems at once, each with the nearest thing that would do."""
 
+import json
+import math
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -13,7 +15,7 @@ from costar_cli.datasets.registry import RESERVED_NAMES
 from costar_cli.datasets.table.schema import ColumnSchema, TableSchema
 from costar_cli.errors import UsageError
 
-__all__ = ["CHECK", "key_path", "open_guesses", "parse_schema", "read_schema"]
+__all__ = ["CHECK", "key_path", "open_guesses", "parse_schema", "read_schema", "toml_key", "toml_row", "toml_value"]
 
 MOST_BYTES: Final = 1_000_000
 LONGEST_LINE: Final = 200  # of a line that a message repeats
@@ -196,3 +198,39 @@ def _known_keys(loc: tuple[object, ...]) -> list[str]:
 def _suggestion(word: str, known: list[str]) -> str:
     near = nearest(word, known)
     return f", did you mean `{near}`?" if near else ""
+
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
+_DELETE = "\x7f"  # the one control character that JSON leaves as it is
+
+
+def toml_key(name: str) -> str:
+    """Return a key, in quotes where it needs them."""
+    return name if _BARE.fullmatch(name) else toml_value(name)
+
+
+def toml_value(value: object) -> str:
+    """Return a value on one line: text, numbers, truth values, lists and inline tables.
+
+    Raises:
+        TypeError: TOML has no such value.
+    """
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float) and math.isfinite(value):
+        return repr(value)
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace(_DELETE, "\\u007f")
+    if isinstance(value, Mapping):
+        inside = ", ".join(f"{toml_key(str(key))} = {toml_value(item)}" for key, item in value.items())
+        return f"{{ {inside} }}" if inside else "{}"
+    if isinstance(value, Sequence):
+        return f"[{', '.join(toml_value(item) for item in value)}]"
+    raise TypeError(f"{type(value).__name__} has no place in TOML")
+
+
+def toml_row(name: str, value: object) -> str:
+    """Return `key = value`."""
+    return f"{toml_key(name)} = {toml_value(value)}"
