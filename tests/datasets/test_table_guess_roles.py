@@ -88,6 +88,12 @@ def test_a_reference_that_is_only_the_most_frequent_is_asked_about_as_such(label
     assert ("It is only the most frequent" in doubt) is (often == "b")
 
 
+@pytest.mark.parametrize(("name", "how"), [("drug", "by its name"), ("what", "by its values")])
+def test_a_treatment_says_whether_its_name_or_its_values_told_it(name: str, how: str, tmp_path: Path):
+    guess = guess_schema([save(ward().rename({"drug": name}), tmp_path / "ward.csv")])
+    assert any(doubt.startswith(f"{name}: guessed {how}: is it given") for doubt in guess.doubts)
+
+
 @pytest.mark.parametrize("name", ["hosp", "clinic", "Hospital", "ward_id", "school", "centre", "store_no"])
 @pytest.mark.parametrize("units", [7, 29])
 @pytest.mark.parametrize("form", ["{}", "C{}"])

@@ -46,6 +46,14 @@ def test_conditions_may_use_columns_of_no_role_and_leave_out_whom_they_say_nothi
     assert "there is no column 'agee'" in line
 
 
+def test_a_condition_may_compare_a_numeric_column_with_true(tmp_path: Path):
+    frame = ward().with_columns(south=(pl.col("patient") > "p15").cast(pl.Int8))
+    schema = make_schema({"south": {"role": "static"}}, without=("site",), domain={"target": "south = true"})
+    dataset = ingest(frame, schema, folder=tmp_path)
+    assert dataset.find_subject("p16").part.domain == "target"
+    assert dataset.find_subject("p15").part.domain == "source"
+
+
 def test_splits_follow_a_column_and_few_shot_keeps_some(tmp_path: Path):
     words = pl.Series(["Train", "validation", "test"])
     frame = ward(90).with_columns(part=words.gather((pl.Series(range(540)) // 6 // 3) % 3))

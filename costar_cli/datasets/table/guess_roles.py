@@ -262,10 +262,10 @@ def _as_treatment(guess: Guess, column: Facts, role: str) -> str:
 
 def _treatment_in_doubt(guess: Guess, column: Facts, *, by_name: bool) -> str:
     counts = {str(text): int(rows) for text, rows in column.known.value_counts().rows()}
-    levels, by_name = guessed_levels(counts)
+    levels, is_told = guessed_levels(counts)
     text = f"guessed {'by its name' if by_name else 'by its values'}: is it given after its row was measured, and is "
     text += f"'{levels[0]}' not given?"
-    text += "" if by_name else " It is only the most frequent: `levels` names the reference first."
+    text += "" if is_told else " It is only the most frequent: `levels` names the reference first."
     if guess.subject is not None and not guess.sample.changing(guess.subject, column.name):
         text += " It never changes within a subject."
     if holes := _holes(guess, column):

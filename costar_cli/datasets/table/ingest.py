@@ -1,16 +1,15 @@
 """From files of rows to a data set: read, order, split, learn from source-train, encode, ask (polars)."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any, Final
 
-from costar_cli.datasets.table.assemble import build_panels, encode
-from costar_cli.datasets.table.inputs import TableInputs, read_inputs
-from costar_cli.datasets.table.known_queries import Cells, read_queries
-from costar_cli.datasets.table.places import Places
+from costar_cli.datasets.table.context import EncodingContext
+from costar_cli.datasets.table.encode import EncodedTable, build_panels, encode_table
+from costar_cli.datasets.table.inputs import TableInputs, read_table
+from costar_cli.datasets.table.known_queries import read_queries
 from costar_cli.datasets.table.schema import TableSchema
 from costar_cli.datasets.table.splits import assign_parts
-from costar_cli.datasets.table.values import Values
-from costar_cli.datasets.table.variables import Learner
 from costar_cli.errors import DataError
 from costar_cli.panel.check import check_dataset
 from costar_cli.panel.dataset import Dataset, Part
@@ -22,7 +21,6 @@ from costar_cli.reporting import Reporter
 __all__ = ["ingest_table", "table_config"]
 
 ROLLING: Final = "rolling_origin"
-LEARNED: Final = Part.all().index(Part("source", "train"))
 
 
 def ingest_table(inputs: TableInputs, schema: TableSchema, reporter: Reporter, *, seed: int | None = None) -> Dataset:
@@ -40,26 +38,23 @@ def ingest_table(inputs: TableInputs, schema: TableSchema, reporter: Reporter, *
         DataError: the tables cannot be used; the message names files, rows and fixes, as many at once as possible.
     """
     with reporter.task("read tables", total=5, unit="stage") as task:
-        values, times = read_inputs(inputs, schema, reporter)
+        table = read_table(inputs, schema, reporter)
         task.advance()
-        part = assign_parts(values, schema, schema.split.seed if seed is None else seed, reporter)
-        values, part = values.keep(part >= 0), part[part >= 0]
-        train = part == LEARNED
-        if not train.any():
+        part = assign_parts(table, schema, schema.split.seed if seed is None else seed, reporter)
+        context = EncodingContext(table.keep(part >= 0), part[part >= 0], schema, reporter)
+        if not context.train.any():
             raise DataError("no subject is in source/train", fix="models learn from them: check splits and domains")
         task.advance()
-        learner = Learner(values, schema, train, reporter)
-        made = encode(learner)
+        encoded = encode_table(context)
         task.advance()
-        places = Places.of(values.keys, part)
-        panels = build_panels(places, made)
+        panels = build_panels(encoded)
         _check_horizon(panels, schema.horizon, asks=_asks(inputs, schema))
         task.advance()
-        queries = _ask(inputs, learner, places, Cells(times, made.schema), panels)
+        queries = _ask(inputs, schema, encoded, panels, reporter)
         task.advance()
-    config = table_config(schema, seed) | _record(values, learner)
-    dataset = Dataset(schema.name, made.schema, schema.horizon, panels, queries, config=config)
-    _warn(dataset, learner)
+    config = table_config(schema, seed) | _record(context)
+    dataset = Dataset(schema.name, encoded.schema, schema.horizon, panels, queries, config=config)
+    _warn(dataset, context)
     check_dataset(dataset, reporter)
     return dataset
 
@@ -71,13 +66,12 @@ def table_config(schema: TableSchema, seed: int | None) -> dict[str, Any]:
 
 
 def _ask(
-    inputs: TableInputs, learner: Learner, places: Places, cells: Cells, panels: Mapping[Part, Panel]
+    inputs: TableInputs, schema: TableSchema, encoded: EncodedTable, panels: Mapping[Part, Panel], reporter: Reporter
 ) -> dict[Part, dict[str, Queries]]:
     """Return the queries of a file, and what came next on the test parts where the schema wants it."""
-    schema, reporter = learner.schema, learner.reporter
     queries: dict[Part, dict[str, Queries]] = {}
     if inputs.queries is not None:
-        queries = read_queries(inputs.queries, schema, places, cells, reporter)
+        queries = read_queries(inputs.queries, schema, encoded, reporter)
     for part, panel in panels.items():
         if part.split != "test" or not _asks(inputs, schema):
             continue
@@ -116,28 +110,28 @@ def _check_horizon(panels: Mapping[Part, Panel], horizon: int, *, asks: bool) ->
         raise DataError(problem, where="horizon", fix=fix)
 
 
-def _record(values: Values, learner: Learner) -> dict[str, Any]:
+def _record(context: EncodingContext) -> dict[str, Any]:
     """Return what ingestion did, for the data report."""
     return {
         "ingestion": {
-            "rows": values.rows.height,
-            "filled": {name: filled.to_json() for name, filled in learner.filled.items()},
-            "left_out": list(learner.dropped),
+            "rows": context.table.rows.height,
+            "filled": {name: asdict(filled) for name, filled in context.filled.items()},
+            "left_out": list(context.dropped),
         }
     }
 
 
-def _warn(dataset: Dataset, learner: Learner) -> None:
+def _warn(dataset: Dataset, context: EncodingContext) -> None:
     """Say what a reader of results should know of a table that was filled or does not fill all parts."""
-    for name in learner.schema.named("outcome"):
-        if name in learner.filled:
-            values = counted(learner.filled[name].missing, "missing value")
+    for name in context.schema.named("outcome"):
+        if name in context.filled:
+            values = counted(context.filled[name].missing, "missing value")
             use = "models see what they were filled with, but neither learn to predict it nor are scored on it"
-            learner.reporter.warn(f"outcome '{name}': {values}; {use}")
+            context.reporter.warn(f"outcome '{name}': {values}; {use}")
     present = {str(part) for part in dataset.panels}
     for part, needed in (
         ("source/val", "training selects on it"),
         ("source/test", "evaluation needs it"),
     ):
         if part not in present:
-            learner.reporter.warn(f"no subject is in {part}: {needed}")
+            context.reporter.warn(f"no subject is in {part}: {needed}")

@@ -9,18 +9,18 @@ from typing import Final
 
 import numpy as np
 
+from costar_cli.datasets.table.context import Table
 from costar_cli.datasets.table.files import TableFile, open_files
-from costar_cli.datasets.table.index import Ints, Keys, Times, read_keys
+from costar_cli.datasets.table.index import Ints, Keys, read_keys
 from costar_cli.datasets.table.parse import Reading, Rows, read_rows, unreadable
 from costar_cli.datasets.table.schema import TableSchema
 from costar_cli.datasets.table.splits import condition_readings
 from costar_cli.datasets.table.treatments import UNKNOWN, level_codes, unknown_level
-from costar_cli.datasets.table.values import Values
 from costar_cli.errors import DataError
 from costar_cli.panel.findings import Finding, counted, raise_errors, shown
 from costar_cli.reporting import Reporter
 
-__all__ = ["TableInputs", "no_column", "read_inputs"]
+__all__ = ["TableInputs", "no_column", "read_table"]
 
 PER_SUBJECT: Final = ("static", "domain", "split", "cluster")  # roles that a statics file may have
 
@@ -34,8 +34,8 @@ class TableInputs:
     queries: Path | None = None
 
 
-def read_inputs(inputs: TableInputs, schema: TableSchema, reporter: Reporter) -> tuple[Values, Times]:
-    """Return the columns along the cells of the panel, and the time of each row of the table.
+def read_table(inputs: TableInputs, schema: TableSchema, reporter: Reporter) -> Table:
+    """Return the files' columns, laid out along the cells of the panel.
 
     Raises:
         DataError: files or columns that are missing or cannot be read, subjects and times that make no panel.
@@ -55,7 +55,8 @@ def read_inputs(inputs: TableInputs, schema: TableSchema, reporter: Reporter) ->
     if wide is not None:
         wide_rows = read_rows([wide], [subject, *wide_readings.values()], schema.blank)
         wide_row = _wide_rows(wide_rows, subject, wide_readings, keys, reporter)
-    return Values(keys, rows, long_readings, wide_rows, wide_readings, wide_row), rows.series(time).to_numpy()
+    times = rows.series(time).to_numpy()
+    return Table(keys, times, rows, long_readings, wide_rows, wide_readings, wide_row)
 
 
 def _unknown_levels(rows: Rows, reading: Reading, schema: TableSchema) -> list[Finding]:

@@ -10,46 +10,37 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from costar_cli.datasets.table.context import Mask, Table
+from costar_cli.datasets.table.encode import EncodedTable
 from costar_cli.datasets.table.files import open_files
-from costar_cli.datasets.table.index import Ints, Times
+from costar_cli.datasets.table.index import Ints, Subjects
 from costar_cli.datasets.table.inputs import no_column
 from costar_cli.datasets.table.parse import Reading, Rows, read_rows, unreadable
-from costar_cli.datasets.table.places import Places
 from costar_cli.datasets.table.schema import TableSchema
 from costar_cli.datasets.table.treatments import class_numbers, level_codes, unknown_level
-from costar_cli.datasets.table.values import Mask
 from costar_cli.errors import DataError
 from costar_cli.panel.dataset import Part
 from costar_cli.panel.findings import Finding, counted, raise_errors, shown
 from costar_cli.panel.queries import Queries
-from costar_cli.panel.schema import PanelSchema, TreatmentEncoding
+from costar_cli.panel.schema import TreatmentEncoding
 from costar_cli.reporting import Reporter
 
-__all__ = ["Cells", "read_queries"]
+__all__ = ["read_queries"]
 
 ONE_SET: Final = "known"
 SET_NAME: Final = re.compile(r"[A-Za-z0-9_]{1,64}", re.ASCII)  # what a stored data set accepts
 LONGEST: Final = 1_000  # steps of a query
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Cells:
-    """What queries refer to in the table: the time of each of its rows, and how its treatments are coded."""
-
-    times: Times
-    schema: PanelSchema
-
-
 def read_queries(
-    path: Path, schema: TableSchema, places: Places, cells: Cells, reporter: Reporter
+    path: Path, schema: TableSchema, encoded: EncodedTable, reporter: Reporter
 ) -> dict[Part, dict[str, Queries]]:
     """Return the query sets of a file, by part and name.
 
     Args:
         path: the file, a row per query and step.
         schema: what its columns are called, and the most steps of a query.
-        places: where the subjects are.
-        cells: the times in which origins are given, and how treatments are coded.
+        encoded: the table that the queries are about.
         reporter: told of queries about subjects that are not in the data set.
 
     Raises:
@@ -65,20 +56,21 @@ def read_queries(
         raise DataError("there are no queries", where=file.name, fix="give one row per query and step")
     findings = [finding for reading in readings.values() for finding in unreadable(rows, reading)]
     raise_errors(findings + _missing(rows, readings), what="the query file")
-    table = _Table.of(rows, readings)
-    who, gone = _subjects(table, places, reporter)
+    table = _QueryTable.of(rows, readings)
+    who, gone = _subjects(table, encoded.table.keys.subjects, reporter)
     raise_errors(table.problems(), what="the query file")
-    groups = _groups(table, np.where(gone, -1, places.part[who]))
-    origin, found = _origins(table, places, who, gone, cells.times)
-    plan, more = _plans(table, cells.schema.treatments)
+    groups = _groups(table, np.where(gone, -1, encoded.part[who]))
+    origin, found = _origins(table, encoded.table, who, gone)
+    plan, more = _plans(table, encoded.schema.treatments)
     raise_errors(_lengths(table, groups, schema.horizon) + found + more, what="the query file")
     outcomes, scored = table.answers()
+    place = encoded.place
     sets: dict[Part, dict[str, Queries]] = {}
     for (part, name), chosen in groups.items():
         rows_QH = table.cells(chosen)
         known = not np.isnan(outcomes[rows_QH]).all()  # a set without any answer has none
         sets.setdefault(part, {})[name] = Queries(
-            subject=places.row[who[chosen]].astype(np.int32),
+            subject=place[who[chosen]].astype(np.int32),
             origin=origin[chosen].astype(np.int16),
             plan=plan[rows_QH],
             outcomes=np.nan_to_num(outcomes[rows_QH]).astype(np.float32) if known else None,
@@ -87,7 +79,7 @@ def read_queries(
     return sets
 
 
-def _groups(table: "_Table", part: Ints) -> dict[tuple[Part, str], Ints]:
+def _groups(table: "_QueryTable", part: Ints) -> dict[tuple[Part, str], Ints]:
     """Return the queries of each part and set."""
     groups = {}
     for number, of_part in enumerate(Part.all()):
@@ -98,7 +90,7 @@ def _groups(table: "_Table", part: Ints) -> dict[tuple[Part, str], Ints]:
     return groups
 
 
-def _lengths(table: "_Table", groups: Mapping[tuple[Part, str], Ints], horizon: int) -> list[Finding]:
+def _lengths(table: "_QueryTable", groups: Mapping[tuple[Part, str], Ints], horizon: int) -> list[Finding]:
     """Find sets whose queries have more steps than are predicted, or different numbers of them."""
     findings = []
     for (part, name), chosen in groups.items():
@@ -142,7 +134,7 @@ def _missing(rows: Rows, readings: Mapping[str, Reading]) -> list[Finding]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Table:
+class _QueryTable:
     """The rows in the order of queries and steps; `first [Q]` is where each query begins, `steps [Q]` how many it has.
 
     Queries are ordered by set, then by their number or text, then by subject and origin.
@@ -157,7 +149,7 @@ class _Table:
     set_of_query: NDArray[np.str_]
 
     @classmethod
-    def of(cls, rows: Rows, readings: Mapping[str, Reading]) -> "_Table":
+    def of(cls, rows: Rows, readings: Mapping[str, Reading]) -> "_QueryTable":
         key = pl.DataFrame(
             {
                 "set": rows.series(readings["set"]) if "set" in readings else pl.Series([ONE_SET] * rows.height),
@@ -219,16 +211,16 @@ class _Table:
         return rows
 
 
-def _subjects(table: _Table, places: Places, reporter: Reporter) -> tuple[Ints, Mask]:
+def _subjects(table: _QueryTable, subjects: Subjects, reporter: Reporter) -> tuple[Ints, Mask]:
     """Return the subject of each query among the keys', and which queries are about nobody in the data set."""
     names = table.rows.series(table.readings["subject"]).gather(table.order[table.first])
-    who = places.keys.subjects.rows_of(names)
+    who = subjects.rows_of(names)
     gone: Mask = who < 0
     if gone.all():
         raise DataError(
             "no query is about a subject of the data set",
             where=table.rows.files[0].name,
-            fix=f"subjects are called {shown(places.keys.subjects.names, 3)}",
+            fix=f"subjects are called {shown(subjects.names, 3)}",
         )
     if gone.any():
         missing = names.filter(pl.Series(gone)).unique(maintain_order=True).to_list()
@@ -237,12 +229,12 @@ def _subjects(table: _Table, places: Places, reporter: Reporter) -> tuple[Ints, 
     return np.maximum(who, 0), gone
 
 
-def _origins(table: _Table, places: Places, who: Ints, gone: Mask, times: Times) -> tuple[Ints, list[Finding]]:
+def _origins(table: _QueryTable, about: Table, who: Ints, gone: Mask) -> tuple[Ints, list[Finding]]:
     """Return the step of each query's origin, a time of its subject's rows."""
     asked = table.rows.series(table.readings["origin"]).gather(table.order[table.first]).to_numpy()
-    keys = places.keys
+    keys = about.keys
     real = keys.row >= 0
-    known = pl.DataFrame({"subject": keys.subject[real], "time": times[keys.row[real]], "step": keys.step[real]})
+    known = pl.DataFrame({"subject": keys.subject[real], "time": about.times[keys.row[real]], "step": keys.step[real]})
     wanted = pl.DataFrame({"subject": who, "time": asked})
     found = wanted.join(known, on=["subject", "time"], how="left", maintain_order="left")
     origin = found["step"].fill_null(-1).to_numpy().astype(np.int64)
@@ -256,7 +248,7 @@ def _origins(table: _Table, places: Places, who: Ints, gone: Mask, times: Times)
     return origin, [Finding("error", problem, table.place(int(table.first[at])), fix)]
 
 
-def _plans(table: _Table, encoding: TreatmentEncoding) -> tuple[NDArray[np.uint8], list[Finding]]:
+def _plans(table: _QueryTable, encoding: TreatmentEncoding) -> tuple[NDArray[np.uint8], list[Finding]]:
     """Return the encoded treatments of each row, and what is no level or combination of the data set."""
     code = np.zeros((len(table.order), len(encoding.names)), dtype=np.int64)
     findings = []

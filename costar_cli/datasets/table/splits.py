@@ -10,11 +10,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from costar_cli.datasets.table.context import Table
 from costar_cli.datasets.table.expression import All, Any, Column, Compare, Condition, Constant, Not, Use, column_uses
 from costar_cli.datasets.table.index import Ints
 from costar_cli.datasets.table.parse import Reading
 from costar_cli.datasets.table.schema import Fractions, TableSchema
-from costar_cli.datasets.table.values import Values
 from costar_cli.errors import DataError
 from costar_cli.panel.dataset import Domain, Part, Split
 from costar_cli.panel.findings import Finding, counted, raise_errors, shown
@@ -49,19 +49,19 @@ def condition_readings(schema: TableSchema) -> dict[str, Reading]:
     return {name: Reading(name, next(iter(found))) for name, found in uses.items()}
 
 
-def assign_parts(values: Values, schema: TableSchema, seed: int, reporter: Reporter) -> Ints:
+def assign_parts(table: Table, schema: TableSchema, seed: int, reporter: Reporter) -> Ints:
     """Return the number of each subject's part in `Part.all()`, -1 for those of neither domain or left out of few-shot.
 
     Raises:
         DataError: subjects that change domain or split, or belong to both domains; domains without subjects.
     """
-    domain = _domains(values, schema)
+    domain = _domains(table, schema)
     if lost := int((domain == "").sum()):
         reporter.note(f"{counted(lost, 'subject')} of neither domain left out")
     for name in DOMAINS if _has_target(schema) else DOMAINS[:1]:
         if not (domain == name).any():
             raise DataError(f"no subject belongs to the {name} domain", fix="check who the schema says is the target")
-    split = _splits(values, schema, domain, seed)
+    split = _splits(table, schema, domain, seed)
     dropped = int(((split == "") & (domain == "target")).sum())
     if dropped:
         reporter.note(f"{counted(dropped, 'target training subject')} left out (`few_shot`)")
@@ -81,29 +81,29 @@ class _Sides:
     target: pl.Series
 
 
-def _domains(values: Values, schema: TableSchema) -> Texts:
+def _domains(table: Table, schema: TableSchema) -> Texts:
     if not _has_target(schema):
-        return np.full(len(values.keys.subjects), "source", dtype="<U6")
-    sides = _by_column(values, schema) if schema.named("domain") else _by_condition(values, schema)
-    source, source_changes = values.whole_subjects(sides.source)
-    target, target_changes = values.whole_subjects(sides.target)
+        return np.full(len(table.keys.subjects), "source", dtype="<U6")
+    sides = _by_column(table, schema) if schema.named("domain") else _by_condition(table, schema)
+    source, source_changes = table.whole_subjects(sides.source)
+    target, target_changes = table.whole_subjects(sides.target)
     findings = []
     for wrong, problem, fix in [
         (source_changes | target_changes, "with a domain that changes over time", "decide by what does not change"),
         (source & target, "in both domains", "make the two conditions exclude each other"),
     ]:
         if wrong.any():
-            first = values.keys.subjects.names[int(wrong.argmax())]
+            first = table.keys.subjects.names[int(wrong.argmax())]
             who = counted(int(wrong.sum()), "subject")
             findings.append(Finding("error", f"{who} {problem}", f"first subject {first}", fix))
     raise_errors(findings, what="the domains")
     return np.where(source, "source", np.where(target, "target", ""))
 
 
-def _by_column(values: Values, schema: TableSchema) -> _Sides:
+def _by_column(table: Table, schema: TableSchema) -> _Sides:
     name = schema.named("domain")[0]
     column = schema.columns[name]
-    said = values.texts(name)
+    said = table.column(name)
     targets, sources = column.domain_values("target"), column.domain_values("source")
     if targets is None:
         found = sorted(str(value) for value in said.drop_nulls().unique().to_list())
@@ -119,12 +119,12 @@ def _by_column(values: Values, schema: TableSchema) -> _Sides:
     return _Sides(is_source, is_target)
 
 
-def _by_condition(values: Values, schema: TableSchema) -> _Sides:
+def _by_condition(table: Table, schema: TableSchema) -> _Sides:
     target = schema.domain.condition("target")
     assert target is not None  # noqa: S101 - asked for only where there is one
     source = schema.domain.condition("source") or Not(target)
     readings = condition_readings(schema)
-    frame = pl.DataFrame({str(i): values.column(reading) for i, reading in enumerate(readings.values())})
+    frame = pl.DataFrame({str(i): table.column(name) for i, name in enumerate(readings)})
     column = {name: pl.col(str(i)) for i, name in enumerate(readings)}
     said = frame.select(to_polars(source, column).alias("source"), to_polars(target, column).alias("target"))
     return _Sides(said["source"], said["target"])
@@ -151,27 +151,27 @@ def _side(side: Column | Constant, columns: Mapping[str, pl.Expr]) -> pl.Expr:
     return pl.lit(float(side.value) if isinstance(side.value, bool) else side.value)
 
 
-def _splits(values: Values, schema: TableSchema, domain: Texts, seed: int) -> Texts:
+def _splits(table: Table, schema: TableSchema, domain: Texts, seed: int) -> Texts:
     few_shot = schema.split.few_shot
-    cluster = _clusters(values, schema, domain)
+    cluster = _clusters(table, schema, domain)
     if not schema.named("split"):
         own = schema.split.target or schema.split
         fractions: dict[Domain, dict[Split, float]] = {"source": _shares(schema.split), "target": _shares(own)}
         return split_domains(domain, fractions, seed=seed, few_shot=few_shot, cluster=cluster)
     name = schema.named("split")[0]
-    said, findings = values.subject_values(name)
+    said, findings = table.subject_values(name)
     raise_errors(findings, what="the splits")
     split = np.full(len(domain), "", dtype="<U5")
     for i, text in enumerate(said.to_list()):
         if not domain[i]:
             continue
         if text is None or text.lower() not in SPELT:
-            who = f"subject {values.keys.subjects.names[i]}"
+            who = f"subject {table.keys.subjects.names[i]}"
             problem = f"column '{name}': " + ("no split" if text is None else f"'{text}' is no split")
             raise DataError(problem, where=who, fix=f"use one of {', '.join(SPLITS)}")
         split[i] = SPELT[text.lower()]
     if cluster is not None:
-        _refuse_divided(values, name, split, cluster)
+        _refuse_divided(table, name, split, cluster)
     if few_shot is not None:
         train = np.flatnonzero((domain == "target") & (split == "train"))
         if len(train):
@@ -179,22 +179,22 @@ def _splits(values: Values, schema: TableSchema, domain: Texts, seed: int) -> Te
     return split
 
 
-def _clusters(values: Values, schema: TableSchema, domain: Texts) -> Texts | None:
+def _clusters(table: Table, schema: TableSchema, domain: Texts) -> Texts | None:
     """Return the cluster of each subject that has a domain, where the schema names a column of them."""
     if not schema.named("cluster"):
         return None
     name = schema.named("cluster")[0]
-    said, findings = values.subject_values(name)
+    said, findings = table.subject_values(name)
     lacking = said.is_null().to_numpy() & (domain != "")
     if lacking.any():
         problem = f"column '{name}': {counted(int(lacking.sum()), 'subject')} without a cluster"
-        first = values.keys.subjects.names[int(lacking.argmax())]
+        first = table.keys.subjects.names[int(lacking.argmax())]
         findings.append(Finding("error", problem, f"first subject {first}", "give each subject one"))
     raise_errors(findings, what="the clusters")
     return np.array(said.fill_null("").to_list(), dtype=np.str_)
 
 
-def _refuse_divided(values: Values, column: str, split: Texts, cluster: Texts) -> None:
+def _refuse_divided(table: Table, column: str, split: Texts, cluster: Texts) -> None:
     """Stop where a column of splits puts subjects of one cluster into several of them.
 
     Raises:
@@ -209,7 +209,7 @@ def _refuse_divided(values: Values, column: str, split: Texts, cluster: Texts) -
     if not other:
         return
     unit, b = next(iter(other.items()))
-    a, names = first[unit], values.keys.subjects.names
+    a, names = first[unit], table.keys.subjects.names
     raise DataError(
         f"column '{column}': {counted(len(other), 'cluster')} in several splits, so that tests are not independent",
         where=f"cluster {unit}: subject {names[a]} is in {split[a]}, subject {names[b]} in {split[b]}",

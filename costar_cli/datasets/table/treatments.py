@@ -8,9 +8,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from costar_cli.config.nearest import nearest
+from costar_cli.datasets.table.context import EncodingContext, Mask
 from costar_cli.datasets.table.index import Ints
-from costar_cli.datasets.table.values import Mask
-from costar_cli.datasets.table.variables import Learner
 from costar_cli.errors import DataError
 from costar_cli.panel.findings import Finding, counted, raise_errors, shown
 from costar_cli.panel.levels import are_doses, as_number, find_level, known_levels, known_reference
@@ -31,30 +30,30 @@ SWITCHES: Final = ({"0", "1"}, {"false", "true"})
 MISSING, UNKNOWN = -1, -2
 
 
-def encode_treatments(learner: Learner) -> tuple[TreatmentEncoding, NDArray[np.float32]]:
+def encode_treatments(context: EncodingContext) -> tuple[TreatmentEncoding, NDArray[np.float32]]:
     """Return the encoding and the treatments per cell `[M,da]`, zeros where a subject's last cell has none.
 
     Raises:
         DataError: levels or combinations that are unknown, missing treatments; all at once.
     """
-    names = learner.schema.named("treatment")
-    texts = [learner.values.texts(name) for name in names]
-    levels = [_levels(learner, name, text) for name, text in zip(names, texts, strict=True)]
-    raise_errors(learner.findings, what="the table")
+    names = context.schema.named("treatment")
+    texts = [context.table.column(name) for name in names]
+    levels = [_levels(context, name, text) for name, text in zip(names, texts, strict=True)]
+    raise_errors(context.findings, what="the table")
     code = np.stack([level_codes(t, known) for t, known in zip(texts, levels, strict=True)], axis=-1)
-    unrecorded = _missing(learner, names, code)
+    unrecorded = _missing(context, names, code)
     for i, name in enumerate(names):
         unknown = code[:, i] == UNKNOWN
         if unknown.any():
-            learner.findings.append(unknown_level(name, texts[i], levels[i], unknown, learner.values.place))
-    raise_errors(learner.findings, what="the table")
+            context.findings.append(unknown_level(name, texts[i], levels[i], unknown, context.table.place))
+    raise_errors(context.findings, what="the table")
     given = ~unrecorded
-    encoding = _encoding(learner, names, levels, code[given & learner.train_cells])
+    encoding = _encoding(context, names, levels, code[given & context.train_cells])
     if encoding.mode == "multilabel":
         return encoding, np.maximum(code, 0).astype(np.float32)
     number = class_numbers(code, encoding)
     if (classless := given & (number < 0)).any():
-        raise_errors([_classless(learner, encoding, code, classless)], what="the table")
+        raise_errors([_classless(context, encoding, code, classless)], what="the table")
     encoded = np.zeros((len(code), encoding.width), dtype=np.float32)
     encoded[np.flatnonzero(given), number[given]] = 1
     return encoding, encoded
@@ -80,16 +79,16 @@ def level_codes(texts: pl.Series, levels: Sequence[str]) -> Ints:
     return code.to_numpy().astype(np.int64)
 
 
-def _levels(learner: Learner, name: str, texts: pl.Series) -> tuple[str, ...]:
+def _levels(context: EncodingContext, name: str, texts: pl.Series) -> tuple[str, ...]:
     """Return the levels of the schema, or guess them from source-train: the reference first."""
-    given = learner.schema.columns[name].labels("levels")
+    given = context.schema.columns[name].labels("levels")
     if given is not None:
         return given
-    seen = texts.filter(pl.Series(learner.train_cells)).drop_nulls().value_counts(name="rows")
+    seen = texts.filter(pl.Series(context.train_cells)).drop_nulls().value_counts(name="rows")
     if seen.height > MOST_LEVELS:
         problem = f"treatment '{name}' has {seen.height:,} different values in source-train, more than {MOST_LEVELS}"
         fix = "a treatment has few levels: put doses into classes first"
-        learner.findings.append(Finding("error", problem, "", fix))
+        context.findings.append(Finding("error", problem, "", fix))
         return ()
     count = _by_number({str(text): int(rows) for text, rows in seen.rows()})
     if set(map(str.lower, count)) in SWITCHES:
@@ -97,11 +96,11 @@ def _levels(learner: Learner, name: str, texts: pl.Series) -> tuple[str, ...]:
     if len(count) < 2:
         only = f"it is always '{next(iter(count))}'" if count else "it is always missing"
         problem = f"treatment '{name}' never changes in source-train: {only}"
-        learner.findings.append(Finding("error", problem, "", "leave it out: nothing can be learned of it"))
+        context.findings.append(Finding("error", problem, "", "leave it out: nothing can be learned of it"))
         return ()
     levels, by_name = guessed_levels(count)
     first = "the first is" if by_name else "the first, the most frequent, is taken as"
-    learner.reporter.note(f"treatment '{name}': levels {shown(levels, 12)}, {first} the reference (`levels`)")
+    context.reporter.note(f"treatment '{name}': levels {shown(levels, 12)}, {first} the reference (`levels`)")
     return levels
 
 
@@ -129,23 +128,23 @@ def guessed_levels(count: Mapping[str, int]) -> tuple[tuple[str, ...], bool]:
     return (reference, *(label for label in labels if label != reference)), told is not None
 
 
-def _missing(learner: Learner, names: Sequence[str], code: Ints) -> Mask:
+def _missing(context: EncodingContext, names: Sequence[str], code: Ints) -> Mask:
     """Return the last cells without any treatment; put the reference where the schema says so; find the others."""
-    unrecorded: Mask = learner.values.keys.last_of_subject & (code == MISSING).all(axis=1)
+    unrecorded: Mask = context.table.keys.last_of_subject & (code == MISSING).all(axis=1)
     for i, name in enumerate(names):
         holes = (code[:, i] == MISSING) & ~unrecorded
         if not holes.any():
             continue
-        if learner.schema.columns[name].missing == "fill":
+        if context.schema.columns[name].missing == "fill":
             code[holes, i] = 0
-            learner.reporter.note(
+            context.reporter.note(
                 f"treatment '{name}': {counted(int(holes.sum()), 'missing value')} count as not given"
             )
             continue
         problem = f"column '{name}': {counted(int(holes.sum()), 'treatment')} missing"
         fix = 'give them, or declare `missing = "fill"` if that means not given; a subject\'s last row may have none'
-        where = f"first in {learner.values.place(int(holes.argmax()))}"
-        learner.findings.append(Finding("error", problem, where, fix))
+        where = f"first in {context.table.place(int(holes.argmax()))}"
+        context.findings.append(Finding("error", problem, where, fix))
     return unrecorded
 
 
@@ -164,10 +163,10 @@ def unknown_level(
 
 
 def _encoding(
-    learner: Learner, names: Sequence[str], levels: Sequence[tuple[str, ...]], learned: Ints
+    context: EncodingContext, names: Sequence[str], levels: Sequence[tuple[str, ...]], learned: Ints
 ) -> TreatmentEncoding:
     """Return the encoding that the schema asks for, with the combinations of source-train where it lists none."""
-    wanted = learner.schema.treatments
+    wanted = context.schema.treatments
     binary = all(len(known) == 2 for known in levels)
     mode = wanted.mode or ("multilabel" if binary and wanted.classes is None else "multiclass")
     if mode == "multilabel" and not binary:
@@ -201,11 +200,11 @@ def _class(row: Sequence[bool | int | float | str], levels: Sequence[tuple[str, 
     return tuple(places)
 
 
-def _classless(learner: Learner, encoding: TreatmentEncoding, code: Ints, classless: Mask) -> Finding:
+def _classless(context: EncodingContext, encoding: TreatmentEncoding, code: Ints, classless: Mask) -> Finding:
     at = int(classless.argmax())
     what = encoding.describe(code[at])
     problem = f"{counted(int(classless.sum()), 'row')} with a combination of treatments that is no class: {what}"
-    if learner.schema.treatments.classes is None:
+    if context.schema.treatments.classes is None:
         problem += ", which source-train does not have"
     fix = "leave the rows out, or list `classes` in [treatments]"
-    return Finding("error", problem, f"first in {learner.values.place(at)}", fix)
+    return Finding("error", problem, f"first in {context.table.place(at)}", fix)

@@ -2,39 +2,27 @@
 
 import difflib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import Final, Literal
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Literal, TypeVar
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from costar_cli.datasets.table.context import EncodingContext, Filled, Mask
 from costar_cli.datasets.table.index import Ints
-from costar_cli.datasets.table.schema import ColumnSchema, TableSchema
-from costar_cli.datasets.table.values import Mask, Values
+from costar_cli.datasets.table.schema import ColumnSchema
 from costar_cli.panel.findings import Finding, counted, shown
 from costar_cli.panel.schema import Variable
-from costar_cli.reporting import Reporter
 
-__all__ = ["Encoded", "Filled", "Learner", "encode_variables"]
+__all__ = ["Encoded", "encode_variables"]
 
 MOST_CATEGORIES: Final = 100  # beyond, a column is rather an identifier
 OTHER: Final = "other"
 MISSING, UNSEEN = -1, -2
 
-
-@dataclass(frozen=True, slots=True)
-class Filled:
-    """How the missing values of a column were filled: from the subject's past, or with what source-train says."""
-
-    values: int
-    missing: int
-    carried: int
-    learned: int
-
-    def to_json(self) -> dict[str, int]:
-        """Return the counts as plain data."""
-        return {"values": self.values, "missing": self.missing, "carried": self.carried, "learned": self.learned}
+Number = TypeVar("Number", np.float64, np.int64)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -45,102 +33,71 @@ class Encoded:
     values: NDArray[np.float32]
 
 
-@dataclass(eq=False)
-class Learner:
-    """What the encoding of all columns shares, and what it finds.
+@dataclass(frozen=True, eq=False, slots=True)
+class _Column:
+    """A column as it was read, per cell `[M]`, or per subject `[N]` for a static.
 
-    Args:
-        values: the columns.
-        schema: what they mean.
-        train: the subjects `[N]` of source-train, from whom means, categories and levels are learned.
-        reporter: told what is dropped.
+    `train` says which values are of source-train, `place` where one comes from, and `carried` which value fills a
+    hole: the subject's last one, -1 where there is none.
     """
 
-    values: Values
-    schema: TableSchema
-    train: Mask
-    reporter: Reporter
-    findings: list[Finding] = field(default_factory=list)
-    filled: dict[str, Filled] = field(default_factory=dict)
-    dropped: list[str] = field(default_factory=list)
-    outcomes_observed: dict[str, Mask] = field(default_factory=dict)
-
-    @property
-    def train_cells(self) -> Mask:
-        """Return the cells `[M]` of source-train."""
-        cells: Mask = self.train[self.values.keys.subject]
-        return cells
-
-
-@dataclass(frozen=True, eq=False)
-class _Axis:
-    """Cells or subjects: which of them are source-train, where they come from, and what fills a hole."""
-
+    name: str
+    schema: ColumnSchema
+    data: pl.Series
+    observed: Mask
     train: Mask
     place: Callable[[int], str]
-    carried: Callable[[Mask], Ints]
+    carried: Ints
 
 
 def encode_variables(
-    learner: Learner, role: Literal["covariate", "outcome", "static"]
+    context: EncodingContext, role: Literal["covariate", "outcome", "static"]
 ) -> tuple[list[Encoded], list[Encoded]]:
     """Return the columns of a role in the order of the schema, and the masks of those that were filled.
 
-    What is wrong goes to the learner's findings.
+    What is wrong goes to the context's findings.
     """
     columns: list[Encoded] = []
     masks: list[Encoded] = []
-    for name in learner.schema.named(role):
-        column = learner.schema.columns[name]
-        data, axis = _data(learner, name, role)
-        observed = data.is_not_null().to_numpy()
-        missing = column.missing or (learner.schema.missing if role != "outcome" else "error")
+    for name in context.schema.named(role):
+        column = _column(context, name, role)
+        schema, observed, train = column.schema, column.observed, column.train
+        missing = schema.missing or (context.schema.missing if role != "outcome" else "error")
         if missing == "error" and not observed.all():
             holes = ~observed
             problem = f"column '{name}': {counted(int(holes.sum()), 'value')} missing"
             fix = 'give them, or declare `missing = "fill"`'
-            learner.findings.append(Finding("error", problem, f"first in {axis.place(int(holes.argmax()))}", fix))
+            context.findings.append(Finding("error", problem, f"first in {column.place(int(holes.argmax()))}", fix))
             continue
-        source = _Source(name, column, data, observed, axis)
-        made = _categories(learner, source) if column.kind == "categorical" else _numbers(learner, source)
+        made = _categories(context, column) if schema.kind == "categorical" else _numbers(context, column)
         if role == "outcome":
-            learner.outcomes_observed[name] = observed
-        steady = bool(made) and all(_constant(encoded, axis.train) for encoded in made)
+            context.outcomes_observed[name] = observed
+        steady = bool(made) and all(_constant(encoded, train) for encoded in made)
         if steady and role == "outcome":
             problem = f"outcome '{name}' never changes in source-train"
-            learner.findings.append(Finding("error", problem, "", "there is nothing to predict"))
-        if steady and role != "outcome" and learner.schema.constant == "drop":
-            learner.dropped.append(name)
+            context.findings.append(Finding("error", problem, "", "there is nothing to predict"))
+        if steady and role != "outcome" and context.schema.constant == "drop":
+            context.dropped.append(name)
             continue
         columns += made
-        if column.indicator and not observed[axis.train].all():
+        if schema.indicator and not observed[train].all():
             mask = Variable(name=f"{name}_observed", kind="binary", standardize=False)
             masks.append(Encoded(mask, observed.astype(np.float32)))
     return columns, masks
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class _Source:
-    """A column as it was read."""
-
-    name: str
-    column: ColumnSchema
-    data: pl.Series
-    observed: Mask
-    axis: _Axis
-
-
-def _data(learner: Learner, name: str, role: str) -> tuple[pl.Series, _Axis]:
-    values = learner.values
+def _column(context: EncodingContext, name: str, role: str) -> _Column:
+    """Return a column, and put what is wrong with a static's place in the files among the findings."""
+    table, schema = context.table, context.schema.columns[name]
     if role != "static":
-        return values.texts(name), _Axis(learner.train_cells, values.place, values.carried)
-    data, found = values.static_values(name)
-    learner.findings += found
-
-    def nothing(observed: Mask) -> Ints:
-        return np.where(observed, np.arange(len(observed)), -1).astype(np.int64)
-
-    return data, _Axis(learner.train, lambda subject: values.subject_place(name, subject), nothing)
+        data = table.column(name)
+        observed = data.is_not_null().to_numpy()
+        return _Column(name, schema, data, observed, context.train_cells, table.place, table.carried(observed))
+    data, found = table.static_values(name)
+    context.findings += found
+    observed = data.is_not_null().to_numpy()
+    carried = np.where(observed, np.arange(len(observed)), -1).astype(np.int64)
+    return _Column(name, schema, data, observed, context.train, partial(table.subject_place, name), carried)
 
 
 def _constant(encoded: Encoded, train: Mask) -> bool:
@@ -148,80 +105,71 @@ def _constant(encoded: Encoded, train: Mask) -> bool:
     return bool((values == values[:1]).all())
 
 
-def _record(learner: Learner, source: _Source, carried: Ints) -> None:
-    holes = ~source.observed
+def _filled(context: EncodingContext, column: _Column, values: NDArray[Number], rest: float) -> NDArray[Number]:
+    """Return values with holes filled, from the subject's past or else with the rest, and note how many were."""
+    holes, known = ~column.observed, column.carried >= 0
     if holes.any():
-        past = int((holes & (carried >= 0)).sum())
-        missing = int(holes.sum())
-        learner.filled[source.name] = Filled(len(holes), missing, past, missing - past)
+        missing, past = int(holes.sum()), int((holes & known).sum())
+        context.filled[column.name] = Filled(len(holes), missing, past, missing - past)
+    return np.where(known, values[np.maximum(column.carried, 0)], rest).astype(values.dtype)
 
 
-def _numbers(learner: Learner, source: _Source) -> list[Encoded]:
-    column, axis = source.column, source.axis
-    kind = column.kind or "continuous"
-    numbers = source.data.to_numpy().astype(np.float64)
+def _numbers(context: EncodingContext, column: _Column) -> list[Encoded]:
+    schema = column.schema
+    kind = schema.kind or "continuous"
+    assert kind != "categorical"  # noqa: S101 - such a column becomes several
+    numbers = column.data.to_numpy().astype(np.float64)
     if kind == "count":
-        odd = source.observed & ((numbers < 0) | (numbers != np.floor(numbers)))
+        odd = column.observed & ((numbers < 0) | (numbers != np.floor(numbers)))
         if odd.any():
             at = int(odd.argmax())
-            problem = f"column '{source.name}': {counted(int(odd.sum()), 'value')} negative or fractional"
-            where, fix = f"first in {axis.place(at)}, {numbers[at]:g}", 'correct them, or declare `kind = "continuous"`'
-            learner.findings.append(Finding("error", problem, where, fix))
-    carried = axis.carried(source.observed)
-    known = numbers[axis.train & source.observed]
+            problem = f"column '{column.name}': {counted(int(odd.sum()), 'value')} negative or fractional"
+            where, fix = (
+                f"first in {column.place(at)}, {numbers[at]:g}",
+                'correct them, or declare `kind = "continuous"`',
+            )
+            context.findings.append(Finding("error", problem, where, fix))
+    known = numbers[column.train & column.observed]
     mean = float(known.mean()) if len(known) else 0.0
-    if not len(known) and not source.observed.all():
-        learner.reporter.warn(f"column '{source.name}' has no value in source-train: missing values become 0")
+    if not len(known) and not column.observed.all():
+        context.reporter.warn(f"column '{column.name}' has no value in source-train: missing values become 0")
     rest = mean if kind == "continuous" else float(np.floor(mean + 0.5))
-    filled = np.where(carried >= 0, numbers[np.maximum(carried, 0)], rest)
-    _record(learner, source, carried)
-    standardize = column.standardize if column.standardize is not None else kind != "binary"
-    variable = Variable(name=source.name, unit=column.unit, kind=_kind(kind), standardize=standardize)
+    filled = _filled(context, column, numbers, rest)
+    standardize = schema.standardize if schema.standardize is not None else kind != "binary"
+    variable = Variable(name=column.name, unit=schema.unit, kind=kind, standardize=standardize)
     return [Encoded(variable, filled.astype(np.float32))]
 
 
-def _kind(kind: str) -> Literal["continuous", "count", "binary", "ordinal"]:
-    kinds: tuple[Literal["continuous", "count", "binary", "ordinal"], ...] = (
-        "continuous",
-        "count",
-        "binary",
-        "ordinal",
-    )
-    return next(known for known in kinds if known == kind)
-
-
-def _categories(learner: Learner, source: _Source) -> list[Encoded]:
+def _categories(context: EncodingContext, column: _Column) -> list[Encoded]:
     """Return a 0/1 column per category; where none is known, all are 0."""
-    axis, column, texts = source.axis, source.column, source.data
-    seen = texts.filter(pl.Series(axis.train & source.observed)).unique()
-    categories = column.labels("categories") or tuple(_ordered(seen.to_list()))
+    schema, texts = column.schema, column.data
+    seen = texts.filter(pl.Series(column.train & column.observed)).unique()
+    categories = schema.labels("categories") or tuple(_ordered(seen.to_list()))
     if len(categories) > MOST_CATEGORIES:
         problem = (
-            f"column '{source.name}' has {len(categories)} categories in source-train, more than {MOST_CATEGORIES}"
+            f"column '{column.name}' has {len(categories)} categories in source-train, more than {MOST_CATEGORIES}"
         )
         fix = 'leave it out, group its values, or list the `categories` that matter with `unseen = "other"`'
-        learner.findings.append(Finding("error", problem, "", fix))
+        context.findings.append(Finding("error", problem, "", fix))
         return []
-    code = codes(texts, categories)
+    code = _codes(texts, categories)
     unseen = code == UNSEEN
     labels = categories
-    if column.unseen == "other":
+    if schema.unseen == "other":
         labels = (*categories, OTHER)
         code = np.where(unseen, len(categories), code)
     elif unseen.any():
-        learner.findings.append(_unseen(source, categories, unseen))
-    carried = axis.carried(source.observed)
-    filled = np.where(carried >= 0, code[np.maximum(carried, 0)], MISSING)
-    _record(learner, source, carried)
+        context.findings.append(_unseen(column, categories, unseen))
+    filled = _filled(context, column, code, MISSING)
     made = []
     for i, label in enumerate(labels):
-        standardize = bool(column.standardize)
-        variable = Variable(name=f"{source.name}={label}", unit=column.unit, kind="binary", standardize=standardize)
+        standardize = bool(schema.standardize)
+        variable = Variable(name=f"{column.name}={label}", unit=schema.unit, kind="binary", standardize=standardize)
         made.append(Encoded(variable, (filled == i).astype(np.float32)))
     return made
 
 
-def codes(texts: pl.Series, labels: tuple[str, ...]) -> Ints:
+def _codes(texts: pl.Series, labels: tuple[str, ...]) -> Ints:
     """Return the place of each text among the labels, MISSING for null, UNSEEN for another text."""
     known = pl.Series(labels, dtype=pl.String)
     places = pl.Series(range(len(labels)), dtype=pl.Int64)
@@ -229,15 +177,15 @@ def codes(texts: pl.Series, labels: tuple[str, ...]) -> Ints:
     return pl.select(pl.when(texts.is_null()).then(MISSING).otherwise(found)).to_series().to_numpy().astype(np.int64)
 
 
-def _unseen(source: _Source, categories: tuple[str, ...], unseen: Mask) -> Finding:
+def _unseen(column: _Column, categories: tuple[str, ...], unseen: Mask) -> Finding:
     at = int(unseen.argmax())
-    texts = source.data.filter(pl.Series(unseen)).unique().sort().to_list()
+    texts = column.data.filter(pl.Series(unseen)).unique().sort().to_list()
     near = difflib.get_close_matches(str(texts[0]), categories, n=1)
     known = f"did you mean '{near[0]}'? " if near else ""
     problem = (
-        f"column '{source.name}': {counted(int(unseen.sum()), 'value')} that source-train does not have: {shown(texts)}"
+        f"column '{column.name}': {counted(int(unseen.sum()), 'value')} that source-train does not have: {shown(texts)}"
     )
-    where = f"first in {source.axis.place(at)}"
+    where = f"first in {column.place(at)}"
     return Finding("error", problem, where, f'{known}correct them, or declare `unseen = "other"` or `categories`')
 
 

@@ -1,28 +1,34 @@
-"""Columns laid out along the panel: per cell from the long table, per subject from the table or the statics file."""
+"""A table on its way to a panel: what was read, laid out along the cells, and what its encoding shares and finds."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from costar_cli.datasets.table.index import Ints, Keys
+from costar_cli.datasets.table.index import Ints, Keys, Times
 from costar_cli.datasets.table.parse import Reading, Rows
+from costar_cli.datasets.table.schema import TableSchema
+from costar_cli.panel.dataset import Part
 from costar_cli.panel.findings import Finding, counted
+from costar_cli.reporting import Reporter
 
-__all__ = ["Floats", "Mask", "Values"]
+__all__ = ["EncodingContext", "Filled", "Mask", "Table"]
 
-Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+
+LEARNED: Final = Part.all().index(Part("source", "train"))
 
 
 @dataclass(frozen=True, eq=False)
-class Values:
-    """The values of every column that is used, by cell `[M]` or by subject `[N]`.
+class Table:
+    """The files of a data set as they were read: every column that is used, by cell `[M]` or by subject `[N]`.
 
     Args:
         keys: the cells.
+        times: the time of each row of the long table.
         rows: the long table.
         readings: how each of its columns was read, by name.
         wide: the statics file, where there is one.
@@ -31,39 +37,31 @@ class Values:
     """
 
     keys: Keys
+    times: Times
     rows: Rows
     readings: Mapping[str, Reading]
     wide: Rows | None
     wide_readings: Mapping[str, Reading]
     wide_row: Ints
 
-    def keep(self, kept: Mask) -> "Values":
-        """Return the values of some subjects `[N]`."""
+    def keep(self, kept: Mask) -> "Table":
+        """Return the table of some subjects `[N]`."""
         return replace(self, keys=self.keys.keep(kept), wide_row=self.wide_row[kept])
 
-    def column(self, reading: Reading) -> pl.Series:
+    def column(self, name: str) -> pl.Series:
         """Return a column per cell, null where there is no value."""
-        if self.wide is not None and reading.column in self.wide_readings:
-            return _gathered(self.wide.series(reading), self.wide_row[self.keys.subject])
-        return _gathered(self.rows.series(reading), self.keys.row)
-
-    def texts(self, name: str) -> pl.Series:
-        """Return a column of text per cell."""
-        return self.column(self._reading(name))
-
-    def numbers(self, name: str) -> Floats:
-        """Return a column of numbers per cell, NaN where there is none."""
-        return self.texts(name).to_numpy().astype(np.float64)
+        if self.wide is not None and name in self.wide_readings:
+            return _gathered(self.wide.series(self.wide_readings[name]), self.wide_row[self.keys.subject])
+        return _gathered(self.rows.series(self.readings[name]), self.keys.row)
 
     def subject_values(self, name: str) -> tuple[pl.Series, list[Finding]]:
         """Return a column per subject `[N]`, null where there is no value, and what is wrong with it.
 
         In the long table a subject's values must agree; rows without one say nothing.
         """
-        reading = self._reading(name)
         if self.wide is not None and name in self.wide_readings:
-            return _gathered(self.wide.series(reading), self.wide_row), []
-        known = pl.DataFrame({"subject": self.keys.subject, "value": self.column(reading)}).with_row_index("cell")
+            return _gathered(self.wide.series(self.wide_readings[name]), self.wide_row), []
+        known = pl.DataFrame({"subject": self.keys.subject, "value": self.column(name)}).with_row_index("cell")
         known = known.drop_nulls("value")
         first = known.unique("subject", keep="first", maintain_order=True)
         place = np.full(len(self.keys.subjects), -1, dtype=np.int64)
@@ -84,7 +82,7 @@ class Values:
         values, findings = self.subject_values(name)
         if self.wide is not None and name in self.wide_readings:
             return values, findings
-        observed = self.column(self._reading(name)).is_not_null().to_numpy()
+        observed = self.column(name).is_not_null().to_numpy()
         known = np.minimum.reduceat(np.where(observed, np.arange(len(observed)), len(observed)), self.keys.first)
         late = (known > self.keys.first) & (known < len(observed))
         if late.any():
@@ -127,8 +125,48 @@ class Values:
         row = int(self.wide_row[subject])
         return f"{who}, which has no row in {self.wide.files[0].name}" if row < 0 else f"{self.wide.place(row)} ({who})"
 
-    def _reading(self, name: str) -> Reading:
-        return self.wide_readings.get(name) or self.readings[name]
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """How the missing values of a column were filled: from the subject's past, or with what source-train says."""
+
+    values: int
+    missing: int
+    carried: int
+    learned: int
+
+
+@dataclass(eq=False)
+class EncodingContext:
+    """What the encoding of all columns shares, and what it finds.
+
+    Args:
+        table: the columns.
+        part: the number `[N]` of each subject's part in `Part.all()`.
+        schema: what the columns mean.
+        reporter: told what is dropped.
+    """
+
+    table: Table
+    part: Ints
+    schema: TableSchema
+    reporter: Reporter
+    findings: list[Finding] = field(default_factory=list)
+    filled: dict[str, Filled] = field(default_factory=dict)
+    dropped: list[str] = field(default_factory=list)
+    outcomes_observed: dict[str, Mask] = field(default_factory=dict)
+
+    @property
+    def train(self) -> Mask:
+        """Return the subjects `[N]` of source-train, from whom means, categories and levels are learned."""
+        train: Mask = self.part == LEARNED
+        return train
+
+    @property
+    def train_cells(self) -> Mask:
+        """Return the cells `[M]` of source-train."""
+        cells: Mask = self.train[self.table.keys.subject]
+        return cells
 
 
 def _gathered(values: pl.Series, rows: Ints) -> pl.Series:
