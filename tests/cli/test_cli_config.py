@@ -14,10 +14,10 @@ from costar_cli.config.models import (
     PretrainConfig,
     RuntimeConfig,
 )
-from costar_cli.config.recurrent import CrnConfig, CrnErmConfig, RmsnConfig
-from costar_cli.config.transformers import EdctConfig
 from costar_cli.datasets.tumor.settings import TumorConfig
 from costar_cli.errors import UsageError
+from costar_cli.methods.recurrent.settings import CrnConfig, CrnErmConfig, RmsnConfig
+from costar_cli.methods.transformers.settings import EdctConfig
 from costar_cli.settings.keys import all_keys, all_sections
 from costar_cli.settings.presets import EVERY, PRESETS, preset_settings, read_preset
 from costar_cli.settings.resolve import resolve

@@ -3,8 +3,8 @@
 import numpy as np
 
 from costar_cli.config.models import Config, FinetuneConfig, RuntimeConfig
-from costar_cli.config.recurrent import CrnConfig, CrnErmConfig, GNetConfig, RmsnConfig
 from costar_cli.methods.recurrent.model import RecurrentModel
+from costar_cli.methods.recurrent.settings import CrnConfig, CrnErmConfig, GNetConfig, RmsnConfig
 from costar_cli.panel import Dataset, Panel, PanelSchema, Part, Queries, Scaler
 from costar_cli.panel.schema import TreatmentEncoding, Variable
 from costar_cli.panel.tensors import PanelTensors

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from costar_cli.config.models import FinetuneConfig
-from costar_cli.config.transformers import CtConfig, EdctConfig
 from costar_cli.errors import MismatchError
 from costar_cli.methods import METHODS
 from costar_cli.methods.base import LastStage
 from costar_cli.methods.transformers.model import TransformerModel
+from costar_cli.methods.transformers.settings import CtConfig, EdctConfig
 from costar_cli.panel import Dataset
 from tests.fits import KilledError, die_at_step, fit_method
 from tests.methods.ct_worlds import CT_SHAPE, EDCT_SHAPE, EXACT, SETTINGS, ask, fit, task

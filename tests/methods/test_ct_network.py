@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from costar_cli.config.transformers import CtConfig, CtErmConfig, CtNetworkConfig
 from costar_cli.methods.registry import METHODS
 from costar_cli.methods.shared.members import call_members, named_params, stack_members
 from costar_cli.methods.transformers.ct_network import CtNetwork
+from costar_cli.methods.transformers.settings import CtConfig, CtErmConfig, CtNetworkConfig
 from costar_cli.methods.transformers.units import Attention, FeedForward, Norm, Tables
 from costar_cli.settings.presets import preset_settings
 from tests.methods.ct_worlds import CT_SHAPE, attended, causal_rows, fed_forward, literal_ct

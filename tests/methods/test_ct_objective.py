@@ -5,7 +5,6 @@ from itertools import pairwise
 import pytest
 import torch
 
-from costar_cli.config.transformers import CtConfig
 from costar_cli.methods.shared.balancing import AlphaSchedule, treatment_cross_entropy
 from costar_cli.methods.shared.dropout import MaskSource
 from costar_cli.methods.shared.members import call_members, stack_members, submodule
@@ -18,6 +17,7 @@ from costar_cli.methods.transformers.balancing_objective import (
     predict_members,
 )
 from costar_cli.methods.transformers.ct import CtStage, ct_stage
+from costar_cli.methods.transformers.settings import CtConfig
 from tests.methods.ct_worlds import SETTINGS, task
 from tests.methods.rnn_worlds import ward
 

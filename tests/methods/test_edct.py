@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from costar_cli.config.transformers import EdctConfig
 from costar_cli.errors import DataError
 from costar_cli.methods import METHODS
 from costar_cli.methods.base import LastStage
@@ -12,6 +11,7 @@ from costar_cli.methods.shared.members import submodule
 from costar_cli.methods.transformers.edct import DecoderStage, EdctModel
 from costar_cli.methods.transformers.edct_network import EdctDecoder, EdctEncoder
 from costar_cli.methods.transformers.model import member_network
+from costar_cli.methods.transformers.settings import EdctConfig
 from costar_cli.panel import Dataset
 from costar_cli.settings.presets import preset_settings
 from tests.methods.ct_worlds import EDCT_SHAPE, SETTINGS, ask, attended, causal_rows, fed_forward, fit, task

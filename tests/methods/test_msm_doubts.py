@@ -2,9 +2,9 @@
 
 import pytest
 
-from costar_cli.config.linear import MsmConfig
 from costar_cli.config.models import FinetuneConfig
 from costar_cli.methods.regression.msm import low_confidence
+from costar_cli.methods.regression.settings import MsmConfig
 from costar_cli.reporting import NullReporter
 from tests.fits import fit_method
 from tests.methods.linear_worlds import fit, linear_data

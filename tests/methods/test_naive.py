@@ -8,12 +8,12 @@ import pytest
 from sklearn.linear_model import Ridge
 
 from costar_cli.artifact import write_artifact
-from costar_cli.config.linear import RidgeConfig
 from costar_cli.datasets.icu.semi_synthetic import simulate_mimic
 from costar_cli.datasets.icu.settings import MimicConfig
 from costar_cli.errors import DataError, MismatchError, UsageError
 from costar_cli.methods import load_model
 from costar_cli.methods.regression.ridge import PENALTIES, WindowFeatures
+from costar_cli.methods.regression.settings import RidgeConfig
 from costar_cli.panel import Dataset, Part
 from costar_cli.reporting import NullReporter
 from tests.methods.linear_worlds import fit, linear_data, model_of, random_dataset, random_queries

@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from costar_cli.config.transformers import EdctDecoderConfig
 from costar_cli.methods.shared.relative_attention import relative_causal_attention
 from costar_cli.methods.transformers import edct_network
 from costar_cli.methods.transformers.edct_network import EdctDecoder
 from costar_cli.methods.transformers.plan_attention import look_back, short_causal_attention
+from costar_cli.methods.transformers.settings import EdctDecoderConfig
 
 STEPS, HEADS, WIDTH = 4, 2, 3
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from costar_cli.config.models import Config, FinetuneConfig
-from costar_cli.config.recurrent import CrnErmConfig, GNetConfig, RmsnConfig
+from costar_cli.methods.recurrent.settings import CrnErmConfig, GNetConfig, RmsnConfig
 from costar_cli.panel import Dataset, Part
 from simulators.linear_gaussian import LinearGaussian
 from tests.methods.linear_worlds import fit, linear_data, model_of

@@ -9,13 +9,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costar_cli.config.linear import RidgeConfig
 from costar_cli.config.models import EncoderConfig, FinetuneConfig
-from costar_cli.config.recurrent import GNetConfig
 from costar_cli.methods import METHODS
 from costar_cli.methods.costar.supervised import SupervisedStage
 from costar_cli.methods.recurrent.futures import has_residuals, known_position
+from costar_cli.methods.recurrent.settings import GNetConfig
 from costar_cli.methods.regression import ridge
+from costar_cli.methods.regression.settings import RidgeConfig
 from costar_cli.methods.shared.balancing import masked_mean, squared_error, target_weight
 from costar_cli.panel import Dataset, Panel, Part, Scaler
 from costar_cli.panel.tensors import PanelTensors

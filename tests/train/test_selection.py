@@ -8,8 +8,14 @@ import pytest
 import torch
 
 from costar_cli.config.models import FinetuneConfig
-from costar_cli.config.recurrent import CrnConfig, CrnDecoderConfig, CrnEncoderConfig, GNetConfig, GNetNetworkConfig
 from costar_cli.methods import METHODS
+from costar_cli.methods.recurrent.settings import (
+    CrnConfig,
+    CrnDecoderConfig,
+    CrnEncoderConfig,
+    GNetConfig,
+    GNetNetworkConfig,
+)
 from costar_cli.methods.regression.naive import LastValue
 from costar_cli.panel import Dataset, Panel, Part, Scaler
 from costar_cli.reporting import NullReporter

@@ -8,13 +8,13 @@ from torch import Tensor, nn
 
 from costar_cli.config.choices import ArchitectureName
 from costar_cli.config.models import EncoderConfig
-from costar_cli.config.transformers import TransformerConfig
 from costar_cli.methods.costar.attention import AttentionUnit, RelativeTables
 from costar_cli.methods.costar.encoder import CostarEncoder
 from costar_cli.methods.costar.feed_forward import FeedForward
 from costar_cli.methods.costar.representation import Dims, HistoryEncoder, Representations
 from costar_cli.methods.shared.dropout import Masks, MaskShapes, masked, per_kept
 from costar_cli.methods.transformers.ct_network import CtStreams
+from costar_cli.methods.transformers.settings import TransformerConfig
 
 __all__ = ["StreamEncoder", "VanillaEncoder", "make_encoder"]
 

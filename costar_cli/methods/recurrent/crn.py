@@ -13,7 +13,6 @@ from torch import Tensor
 
 from costar_cli.artifact import Artifact
 from costar_cli.config.models import TrainingConfig
-from costar_cli.config.recurrent import CrnConfig, CrnErmConfig, RecurrentConfig
 from costar_cli.methods.base import Fit, FitTask, Fitted, LastStage
 from costar_cli.methods.recurrent.lstm import Masks
 from costar_cli.methods.recurrent.model import Networks, QueryBatch, RecurrentModel, with_prefix
@@ -25,6 +24,7 @@ from costar_cli.methods.recurrent.network import (
     over_members,
     over_subjects,
 )
+from costar_cli.methods.recurrent.settings import CrnConfig, CrnErmConfig, RecurrentConfig
 from costar_cli.methods.recurrent.stage import RecurrentStage, Rows
 from costar_cli.methods.shared.balancing import (
     AlphaSchedule,

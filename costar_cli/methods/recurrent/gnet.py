@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from costar_cli.artifact import Artifact
-from costar_cli.config.recurrent import GNetConfig
 from costar_cli.errors import DataError
 from costar_cli.methods.base import Fit, FitTask, Fitted, LastStage
 from costar_cli.methods.recurrent.futures import Draws, Residuals, has_residuals, known_position, usable_length
@@ -29,6 +28,7 @@ from costar_cli.methods.recurrent.model import (
 )
 from costar_cli.methods.recurrent.network import Make, Passed, RecurrentNetwork, over_members
 from costar_cli.methods.recurrent.plan_prefixes import LstmSteps, PlanPrefixes, PrefixState
+from costar_cli.methods.recurrent.settings import GNetConfig
 from costar_cli.methods.recurrent.stage import RecurrentStage
 from costar_cli.methods.shared.balancing import masked_mean, squared_error
 from costar_cli.methods.shared.members import Params

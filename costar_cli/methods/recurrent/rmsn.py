@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from costar_cli.artifact import Artifact
 from costar_cli.config.models import TrainingConfig
-from costar_cli.config.recurrent import RmsnConfig, RmsnNetworkConfig
 from costar_cli.methods.base import Fit, FitTask, Fitted, LastStage
 from costar_cli.methods.recurrent.lstm import Masks
 from costar_cli.methods.recurrent.model import (
@@ -26,6 +25,7 @@ from costar_cli.methods.recurrent.model import (
     with_prefix,
 )
 from costar_cli.methods.recurrent.network import Make, Passed, RecurrentNetwork, over_members
+from costar_cli.methods.recurrent.settings import RmsnConfig, RmsnNetworkConfig
 from costar_cli.methods.recurrent.stage import RecurrentStage, Rows
 from costar_cli.methods.shared.balancing import masked_mean, squared_error, treatment_cross_entropy
 from costar_cli.methods.shared.ipw import TreatmentWeights, log_likelihood

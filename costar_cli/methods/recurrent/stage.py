@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from costar_cli.config.models import TrainingConfig
-from costar_cli.config.recurrent import RecurrentConfig
 from costar_cli.errors import UsageError
 from costar_cli.methods.base import StepLoss
 from costar_cli.methods.recurrent.lstm import Masks, draw_masks
 from costar_cli.methods.recurrent.network import Make
+from costar_cli.methods.recurrent.settings import RecurrentConfig
 from costar_cli.methods.shared.balancing import masked_mean
 from costar_cli.methods.shared.members import Params, named_params
 from costar_cli.methods.shared.stage import PlainStage

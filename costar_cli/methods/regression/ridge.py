@@ -13,11 +13,11 @@ import torch
 from numpy.typing import NDArray
 
 from costar_cli.artifact import Artifact
-from costar_cli.config.linear import RidgeConfig
 from costar_cli.errors import DataError, MismatchError
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.regression.linear import Floats, LinearModel, unpacked_plan
 from costar_cli.methods.regression.ridge_moments import Blocks, StepMoments, WindowFeatures, step_moments
+from costar_cli.methods.regression.settings import RidgeConfig
 from costar_cli.panel import Panel
 
 __all__ = ["PENALTIES", "RIDGE", "RidgeMethod", "RidgeModel", "WindowFeatures"]

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from costar_cli.config.models import FinetuneConfig, TrainingConfig
-from costar_cli.config.networks import NetworkConfig
 from costar_cli.errors import DataError
 from costar_cli.methods.shared.balancing import target_weight
+from costar_cli.methods.shared.settings import NetworkConfig
 from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["Batch", "Column", "OriginRows", "SubjectRows", "decoder_training", "stage_shares"]

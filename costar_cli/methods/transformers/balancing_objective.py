@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from costar_cli.config.models import TrainingConfig
-from costar_cli.config.transformers import Balancing
 from costar_cli.methods.shared.balancing import (
     AlphaSchedule,
     masked_mean,
@@ -24,6 +23,7 @@ from costar_cli.methods.shared.balancing import (
     unknown_treatment,
 )
 from costar_cli.methods.shared.members import Params, call_members, submodule
+from costar_cli.methods.transformers.settings import Balancing
 from costar_cli.methods.transformers.units import BalancedNetwork
 from costar_cli.panel import TreatmentMode
 

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from costar_cli.artifact import Artifact
-from costar_cli.config.transformers import CausalTransformerConfig, CtConfig, CtErmConfig
 from costar_cli.methods.base import Fit, FitTask, Fitted, LastStage
 from costar_cli.methods.shared.members import Params
 from costar_cli.methods.shared.streams import Stream
@@ -22,6 +21,7 @@ from costar_cli.methods.transformers.model import (
     few_shot_start,
     member_network,
 )
+from costar_cli.methods.transformers.settings import CausalTransformerConfig, CtConfig, CtErmConfig
 from costar_cli.methods.transformers.stage import Batch, PartName, SeriesStage
 from costar_cli.panel.tensors import PanelTensors
 

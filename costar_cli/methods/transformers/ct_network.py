@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor, nn
 
-from costar_cli.config.transformers import TransformerConfig
 from costar_cli.methods.shared.balancing import BalancingHead
 from costar_cli.methods.shared.dropout import Masks, MaskShapes, masked, per_kept
+from costar_cli.methods.transformers.settings import TransformerConfig
 from costar_cli.methods.transformers.units import Attention, BalancedNetwork, FeedForward, Tables
 
 __all__ = ["COVARIATES", "KNOWN", "CtBlock", "CtNetwork", "CtStreams"]

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from costar_cli.artifact import Artifact
 from costar_cli.config.models import TrainingConfig
-from costar_cli.config.transformers import EdctConfig
 from costar_cli.methods.base import Fit, FitTask, Fitted, LastStage
 from costar_cli.methods.shared.members import Params, n_members, of_members, submodule
 from costar_cli.methods.shared.streams import Stream
@@ -24,6 +23,7 @@ from costar_cli.methods.transformers.model import (
     few_shot_start,
     member_network,
 )
+from costar_cli.methods.transformers.settings import EdctConfig
 from costar_cli.methods.transformers.stage import BalancedStage, Batch, PartName, SeriesStage
 from costar_cli.methods.transformers.units import Tables
 from costar_cli.panel.tensors import PanelTensors

@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor, nn
 
-from costar_cli.config.transformers import EdctDecoderConfig, EdctEncoderConfig
 from costar_cli.methods.shared.balancing import BalancingHead
 from costar_cli.methods.shared.dropout import Masks, MaskShapes, masked, per_kept
 from costar_cli.methods.transformers.plan_attention import look_back, short_causal_attention
+from costar_cli.methods.transformers.settings import EdctDecoderConfig, EdctEncoderConfig
 from costar_cli.methods.transformers.units import Attention, BalancedNetwork, FeedForward, Tables
 
 __all__ = ["DecoderBlock", "EdctDecoder", "EdctEncoder"]

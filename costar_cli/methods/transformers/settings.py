@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from costar_cli.config.models import Config
-from costar_cli.config.networks import BatchSize, Dropout, Hidden, LearningRate, NetworkConfig, Representation
+from costar_cli.methods.shared.settings import BatchSize, Dropout, Hidden, LearningRate, NetworkConfig, Representation
 
 __all__ = [
     "Balancing",

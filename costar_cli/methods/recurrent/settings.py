@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from costar_cli.config.models import Config
-from costar_cli.config.networks import (
+from costar_cli.methods.shared.settings import (
     BatchSize,
     Dropout,
     Hidden,
