@@ -16,7 +16,7 @@ from costar_cli.evaluate.published import PublishedRow
 from costar_cli.evaluate.score import Truth
 from costar_cli.evaluate.setups import SetupName
 from costar_cli.frames import FrameName, frame_name, make_frame
-from costar_cli.methods.registry import METHODS
+from costar_cli.methods.registry import LAST_VALUE, METHODS
 
 if TYPE_CHECKING:
     from costar_cli.frames import Frame
@@ -135,7 +135,7 @@ class ReportRow:
     @property
     def is_last_value(self) -> bool:
         """Return whether the row carries the last value forward: the anchor, or a model of that method."""
-        return self.basis == "naive" or (self.provenance is not None and self.provenance.method == "last-value")
+        return self.basis == "naive" or (self.provenance is not None and self.provenance.method == LAST_VALUE)
 
     @classmethod
     def scored_row(

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from costar_cli.config.models import Config
     from costar_cli.methods.base import Estimator, Fit, FitTask, FittedModel
 
-__all__ = ["METHODS", "REFERENCE", "Method", "Methods", "load_model", "model_of"]
+__all__ = ["LAST_VALUE", "METHODS", "REFERENCE", "Method", "Methods", "load_model", "model_of"]
 
 REFERENCE: Final = "costar"  # the default, and whom the others are compared with
+LAST_VALUE: Final = "last-value"  # the naive anchor, which every evaluation scores
 
 # Of the settings that all methods share, those on which models depend. Networks have epochs, patience, batch size and
 # learning rate among their own settings.
@@ -179,7 +180,7 @@ _BUILT_IN: Final[Sequence[Method]] = (
         suggested=1,
     ),
     Method(
-        name="last-value",
+        name=LAST_VALUE,
         label="Last value carried forward",
         estimator="costar_cli.methods.regression.naive:LAST_VALUE",
         closed_form=True,

@@ -1,0 +1,130 @@
+"""The registry: one list of methods, light to import, and what packages may add to it."""
+
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from costar_cli.config.models import Config
+from costar_cli.errors import UsageError
+from costar_cli.methods.registry import LAST_VALUE, METHODS, REFERENCE, RESERVED, Method
+from costar_cli.settings.keys import all_keys, all_sections
+from costar_cli.settings.sources import RESERVED as VARIABLES
+from tests.plugin_world import install
+
+PACKAGE = Path(__file__).resolve().parents[2] / "costar_cli"
+
+
+def run(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.mark.parametrize(
+    ("module", "heavy"),
+    [
+        ("methods.registry", ("torch", "numpy", "h5py", "pydantic")),
+        ("settings.resolve", ("torch", "h5py")),
+        *((f"methods.{folder}.settings", ("torch", "h5py")) for folder in ("recurrent", "regression", "transformers")),
+    ],
+)
+def test_facts_and_settings_load_no_implementation(module: str, heavy: tuple[str, ...]) -> None:
+    listed = "list(METHODS.items())" if module == "methods.registry" else ""
+    code = f"import sys\nfrom costar_cli.methods.registry import METHODS\nimport costar_cli.{module}\n{listed}\n"
+    assert run(f"{code}print([name for name in {heavy} if name in sys.modules])") == "[]"
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_entry_leads_to_its_implementation_and_settings(name: str) -> None:
+    method = METHODS[name]
+    assert callable(method.loaded.fit)
+    assert callable(method.loaded.load)
+    assert getattr(method.loaded, "name", name) == name
+    settings = method.default_settings()
+    assert method.settings_class is None or isinstance(settings, method.settings_class)
+    assert all_sections().get(method.section) is method.settings_class
+
+
+def test_the_order_of_tables_is_the_papers_with_anchors_first_and_the_reference_last() -> None:
+    assert sorted(METHODS, key=METHODS.place) == [
+        LAST_VALUE, "ridge", "msm", "rmsn", "crn-erm", "crn", "ct-erm", "ct", "edct", "gnet", REFERENCE,
+    ]  # fmt: skip
+    assert METHODS.place("edct") < METHODS.place("forest") < METHODS.place(REFERENCE)
+
+
+def test_methods_are_listed_nowhere_else() -> None:
+    names = "|".join(sorted(set(METHODS) - {REFERENCE, "ct"}))  # `ct` is an architecture of the encoder, too
+    quoted = re.compile(rf"""["']({names})["']""")
+    elsewhere = [path for path in PACKAGE.rglob("*.py") if not path.is_relative_to(PACKAGE / "methods")]
+    assert [path for path in elsewhere if quoted.search(path.read_text("utf-8"))] == []
+
+
+def test_what_sections_variables_and_files_mean_already_is_reserved() -> None:
+    own = {method.section for method in METHODS.values()}
+    assert {section.partition(".")[0] for section in all_sections() if section not in own} <= RESERVED
+    assert {name.removeprefix("COSTAR_").lower() for name in VARIABLES} <= RESERVED
+    variables = [key.env for key in all_keys().values()]
+    assert len(variables) == len(set(variables))
+
+
+class Demanding(Config):
+    trees: int
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"name": "Forest"}, "the name 'Forest' is not made of small letters, digits and `-`"),
+        ({"name": "crn_erm"}, "the name 'crn_erm' is not made of small letters, digits and `-`"),
+        ({"name": "pretrain"}, "settings `pretrain` are something else's"),
+        ({"settings": dict}, "its settings are no subclass of `costar_cli.config.models.Config`"),
+        ({"settings": Demanding}, "its setting `trees` has no default"),
+    ],
+)
+def test_an_entry_of_somebody_else_is_checked(changes: dict[str, object], problem: str) -> None:
+    entry = Method(name="forest", label="Forest", estimator="forest:FOREST")
+    assert list(entry.problems()) == []
+    assert next(replace(entry, **changes).problems()) == problem
+
+
+def test_an_implementation_that_cannot_be_imported_is_an_error_of_use() -> None:
+    with pytest.raises(UsageError, match="the method forest cannot be loaded: No module named 'forest'"):
+        _ = Method(name="forest", label="Forest", estimator="forest:FOREST").loaded
+
+
+BAD = """
+from costar_cli.config.models import Config
+from costar_cli.methods import Method
+
+class Own(Config):
+    trees: int = 3
+
+def entry(name, **facts):
+    return Method(name=name, label=name, estimator="nowhere:IT", **facts)
+
+A, RIDGE, RUNTIME, B = entry("a", settings="nowhere:Own"), entry("ridge"), entry("runtime"), entry("b", settings=Own)
+"""
+
+
+def test_what_cannot_be_used_is_warned_of_once_and_breaks_nothing(tmp_path: Path) -> None:
+    entries = {"a": "bad:A", "b": "bad:B", "ridge": "bad:RIDGE", "runtime": "bad:RUNTIME", "x": "bad:MISSING"}
+    install(tmp_path, "costar-bad", {"costar.methods": entries}, bad=BAD)
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "from costar_cli.methods.registry import METHODS\n"
+        "from costar_cli.settings.resolve import resolve\n"
+        "print(*METHODS, *resolve({}, environ={'COSTAR_B_TREES': '5'}).warnings, sep='\\n')\n"
+        "print(resolve({}, environ={'COSTAR_B_TREES': '5'}).origins['b.trees'])"
+    )
+    *lines, origin = run(code).splitlines()
+    assert lines[: len(METHODS) + 1] == [*METHODS, "b"]
+    assert origin == "COSTAR_B_TREES"
+    of = "of package costar-bad 1.0 is left out"
+    assert lines[len(METHODS) + 1 :] == [
+        f"method `a` {of}: ModuleNotFoundError: No module named 'nowhere'",
+        f"method `ridge` {of}: the name is taken",
+        f"method `runtime` {of}: settings `runtime` are something else's",
+        f"method `x` {of}: AttributeError: module 'bad' has no attribute 'MISSING'",
+    ]
