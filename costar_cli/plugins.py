@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
-from typing import Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 __all__ = ["GROUPS", "Plugins", "load_plugins"]
 
@@ -45,6 +47,8 @@ def load_plugins(
         taken: names that costar itself uses.
         check: yields what is wrong with an object of the right class.
     """
+    from importlib.metadata import entry_points  # noqa: PLC0415 - a third of what `costar --help` would take
+
     found: dict[str, T] = {}
     problems = []
     for entry in sorted(entry_points(group=group), key=lambda entry: (entry.name, _package(entry))):
@@ -58,7 +62,7 @@ def load_plugins(
     return Plugins(tuple(found.values()), tuple(problems))
 
 
-def _load(entry: EntryPoint, kind: type[T], taken: Collection[str]) -> T:
+def _load(entry: "EntryPoint", kind: type[T], taken: Collection[str]) -> T:
     """Return the object that an entry names.
 
     Raises:
@@ -75,7 +79,7 @@ def _load(entry: EntryPoint, kind: type[T], taken: Collection[str]) -> T:
     return loaded
 
 
-def _package(entry: EntryPoint) -> str:
+def _package(entry: "EntryPoint") -> str:
     return f"package {entry.dist.name} {entry.dist.version}" if entry.dist else "an unknown package"
 
 

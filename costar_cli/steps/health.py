@@ -6,7 +6,6 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -58,6 +57,8 @@ def _python() -> Check:
 
 def _packages() -> Iterator[Check]:
     """Check the packages that the installed costar declares."""
+    from importlib.metadata import PackageNotFoundError, requires, version
+
     for line in requires("costar") or ():
         if "extra ==" in line:
             continue
