@@ -5,7 +5,6 @@ fault on close, HDF5 1.14 and 2.0). So `Sink` keeps the first error, swallows wh
 the error once HDF5 has closed. For the same reason Ctrl-C waits: Python could raise it inside a call from HDF5.
 """
 
-import fcntl
 import io
 import os
 import secrets
@@ -25,6 +24,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Sink", "TempFile", "interrupts_deferred", "replacing", "write_bytes"]
 
+OPEN_FILES_ARE_BUSY = os.name == "nt"  # Windows neither moves nor removes a file that somebody has open
+BINARY = getattr(os, "O_BINARY", 0)  # Windows would write other line ends
+NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+FOLDER = getattr(os, "O_DIRECTORY", 0)
+
 
 @dataclass(frozen=True, slots=True)
 class TempFile:
@@ -39,7 +43,7 @@ def replacing(target: Path) -> Iterator[TempFile]:
     """Yield a temporary file in the folder of `target`; when the context ends, it takes the place of `target`.
 
     After an exception, Ctrl-C included, it is removed and `target` is as it was. What an earlier process left when it
-    was killed is removed too: a living process holds a lock on its file.
+    was killed is removed too: a living process holds a lock on its file, on Windows by having it open.
 
     Raises:
         OSError: the file cannot be written.
@@ -47,20 +51,17 @@ def replacing(target: Path) -> Iterator[TempFile]:
     stem = f".{target.name[:100]}."
     _remove_abandoned(target.parent, stem)
     path = target.parent / f"{stem}{secrets.token_hex(4)}.tmp"
-    fd = -1
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        with suppress(OSError):  # a network disk may have no locks
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield TempFile(fd, path)
-        os.fsync(fd)
-        os.replace(path, target)
+        with _created(path) as fd:
+            yield TempFile(fd, path)
+            os.fsync(fd)
+            if not OPEN_FILES_ARE_BUSY:  # still locked, so that nobody takes it for abandoned
+                os.replace(path, target)
+        if OPEN_FILES_ARE_BUSY:
+            os.replace(path, target)
     except BaseException:
         path.unlink(missing_ok=True)
         raise
-    finally:
-        if fd >= 0:
-            os.close(fd)
     _sync_folder(target.parent)
 
 
@@ -85,18 +86,37 @@ def _remove_abandoned(folder: Path, stem: str) -> None:
                     _remove_unless_locked(path)
 
 
-def _remove_unless_locked(path: Path) -> None:
-    fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+@contextmanager
+def _created(path: Path) -> Iterator[int]:
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | BINARY, 0o666)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        path.unlink()
+        with suppress(OSError):  # a network disk may have no locks
+            _lock(fd)
+        yield fd
     finally:
         os.close(fd)
 
 
+def _lock(fd: int) -> None:
+    """Mark a file as in use by this process, or raise where another one has it; Windows does so when it is opened."""
+    if not OPEN_FILES_ARE_BUSY:
+        import fcntl  # noqa: PLC0415 - POSIX alone has it
+
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _remove_unless_locked(path: Path) -> None:
+    fd = os.open(path, os.O_RDWR | NO_LINK)
+    try:
+        _lock(fd)
+    finally:
+        os.close(fd)
+    path.unlink()
+
+
 def _sync_folder(folder: Path) -> None:
     with suppress(OSError):  # some file systems cannot sync a folder; the file is complete either way
-        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        fd = os.open(folder, os.O_RDONLY | FOLDER)
         try:
             os.fsync(fd)
         finally:
@@ -134,7 +154,10 @@ class Sink(io.RawIOBase):
         got = 0
         if self.error is None:
             try:
-                got = os.preadv(self._fd, [view], self._position)
+                os.lseek(self._fd, self._position, os.SEEK_SET)  # Windows has neither preadv nor pwrite
+                data = os.read(self._fd, len(view))
+                got = len(data)
+                view[:got] = data
             except BaseException as error:
                 self.error = error
         view[got:] = bytes(len(view) - got)
@@ -174,8 +197,9 @@ def write_all(fd: int, data: "ReadableBuffer", position: int) -> None:
         OSError: the system cannot.
     """
     view, done = memoryview(data), 0
+    os.lseek(fd, position, os.SEEK_SET)
     while done < len(view):
-        done += os.pwrite(fd, view[done:], position + done)
+        done += os.write(fd, view[done:])
 
 
 @contextmanager

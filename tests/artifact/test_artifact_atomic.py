@@ -14,6 +14,8 @@ from costar_cli.artifact import read_artifact, verify_artifact
 from costar_cli.errors import ArtifactError, MismatchError, StorageError
 from tests.artifact.crafting import NEW, OLD, assert_old_and_alone, write
 
+pytestmark = pytest.mark.usefixtures("system")
+
 
 @contextmanager
 def unprivileged():
@@ -64,7 +66,7 @@ def test_file_that_appears_meanwhile_is_kept(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("function", ["pwrite", "ftruncate", "fsync", "replace"])
+@pytest.mark.parametrize("function", ["write", "ftruncate", "fsync", "replace"])
 @pytest.mark.parametrize(
     ("error", "words"),
     [
@@ -94,16 +96,16 @@ def test_failure_at_any_call_leaves_the_old_file_alone(path, monkeypatch, functi
 
 
 def test_failure_at_each_single_write_leaves_the_old_file_alone(path, monkeypatch):
-    calls, pwrite = 0, os.pwrite
+    calls, os_write = 0, os.write
 
     def count(*arguments):
         nonlocal calls
         calls += 1
         if calls == last:
             raise OSError(errno.ENOSPC, "No space left on device")
-        return pwrite(*arguments)
+        return os_write(*arguments)
 
-    monkeypatch.setattr(os, "pwrite", count)
+    monkeypatch.setattr(os, "write", count)
     last, complete = 0, False
     while not complete:
         last, calls = last + 1, 0
@@ -116,8 +118,8 @@ def test_failure_at_each_single_write_leaves_the_old_file_alone(path, monkeypatc
 
 
 def test_short_writes_are_continued(tmp_path, monkeypatch):
-    pwrite = os.pwrite
-    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: pwrite(fd, memoryview(data)[:1000], at))
+    os_write = os.write
+    monkeypatch.setattr(os, "write", lambda fd, data: os_write(fd, memoryview(data)[:1000]))
     write(tmp_path / "a.h5", NEW)
     verify_artifact(tmp_path / "a.h5")
 
@@ -133,14 +135,14 @@ def test_file_larger_than_allowed_leaves_the_old_file_alone(path):
 
 
 def test_file_that_reads_back_differently_is_not_kept(path, monkeypatch):
-    pwrite = os.pwrite
+    os_write = os.write
 
-    def rot(fd, data, at):
+    def rot(fd, data):
         damaged = bytearray(data)
         damaged[len(damaged) // 2] ^= len(damaged) > 2000
-        return pwrite(fd, damaged, at)
+        return os_write(fd, damaged)
 
-    monkeypatch.setattr(os, "pwrite", rot)
+    monkeypatch.setattr(os, "write", rot)
     with pytest.raises(ArtifactError):
         write(path, NEW, overwrite=True)
     monkeypatch.undo()

@@ -19,6 +19,7 @@ from tests.artifact.crafting import NEW, assert_old_and_alone, sample_arrays, wr
 REPOSITORY = Path(__file__).parents[2]
 
 
+@pytest.mark.usefixtures("system")
 def test_what_a_killed_writer_left_is_removed_and_a_living_one_is_not_disturbed(path):
     abandoned, foreign = path.parent / ".a.h5.01234567.tmp", path.parent / ".a.h5.notes.tmp"
     other = path.parent / ".b.h5.01234567.tmp"
@@ -35,13 +36,13 @@ def test_what_a_killed_writer_left_is_removed_and_a_living_one_is_not_disturbed(
 
 
 def test_interrupt_waits_for_hdf5_and_goes_to_the_handler_that_was_there(path, monkeypatch):
-    pwrite, heard = os.pwrite, []
+    os_write, heard = os.write, []
 
     def interrupt(*arguments):
         signal.raise_signal(signal.SIGINT)
-        return pwrite(*arguments)
+        return os_write(*arguments)
 
-    monkeypatch.setattr(os, "pwrite", interrupt)
+    monkeypatch.setattr(os, "write", interrupt)
     with pytest.raises(KeyboardInterrupt):
         write(path, NEW, overwrite=True)
     assert_old_and_alone(path)
@@ -54,6 +55,7 @@ def test_interrupt_waits_for_hdf5_and_goes_to_the_handler_that_was_there(path, m
     np.testing.assert_array_equal(read_artifact(path).arrays["plan"], NEW["plan"])
 
 
+@pytest.mark.usefixtures("system")
 def test_threads_may_write(tmp_path):
     errors = []
 
@@ -88,7 +90,7 @@ from pathlib import Path
 from costar_cli.artifact import read_header
 from tests.artifact.crafting import sample_arrays, write
 path, arrays = Path(sys.argv[1]), sample_arrays(2)
-for name in ("pwrite", "ftruncate", "fsync", "replace", "close"):
+for name in ("write", "ftruncate", "fsync", "replace", "close"):
     original = getattr(os, name)
     write(path, sample_arrays(1), overwrite=True)
     for last in range(200):
@@ -136,7 +138,7 @@ def test_crashed_before_any_system_call_leaves_a_complete_file(path):
         lines = [line.split() for line in process.communicate()[0].splitlines()]
     assert process.returncode == 0
     outcomes = {name: [(code, digest) for n, _, code, digest in lines if n == name] for name, *_ in lines}
-    assert set(outcomes) == {"pwrite", "ftruncate", "fsync", "replace", "close"}
+    assert set(outcomes) == {"write", "ftruncate", "fsync", "replace", "close"}
     for name, results in outcomes.items():
         *crashed, complete = results
         assert complete == ("0", new)
