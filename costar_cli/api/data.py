@@ -122,6 +122,6 @@ def read_dataset(path: PathLikeText) -> Dataset:
     """Read a data set that `costar simulate`, `costar ingest` or `Dataset.save` wrote.
 
     Raises:
-        ArtifactError: there is no such file, or it is no sound data set.
+        ArtifactError: file not found, or it is no sound data set.
     """
     return read_stored(Path(path))

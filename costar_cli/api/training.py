@@ -143,7 +143,7 @@ def _check_choices(method: str, domain: str, init: str | None, start: object) ->
     if domain == "target":
         if not isinstance(start, Model):
             fix = '`source = fit(dataset, ...)`, then `fit(dataset, ..., domain="target", start=source)`'
-            raise UsageError("the target's model starts from the source's", where="start=", fix=fix)
+            raise UsageError("the target model starts from the source model", where="start=", fix=fix)
     elif start is not None and (method != "costar" or init == "scratch"):
         what = '`init="scratch"`' if method == "costar" else method
         raise UsageError(f"{what} starts from nothing", where="start=", fix="leave one of them out")

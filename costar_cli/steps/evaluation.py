@@ -150,7 +150,7 @@ def _show(session: Session, report: "EvaluationReport") -> None:
     from costar_cli.evaluate.report import ABOUT_BUDGET, BUDGET_SIGN
 
     unit = report.unit.label or "outcome units"
-    session.out.text(f"RMSE in {unit} on {report.dataset}: mean over members ± sd, and their ensemble's own")
+    session.out.text(f"RMSE in {unit} on {report.dataset}: mean ± sd over members, and the error of the ensemble mean")
     session.out.text(*_bases(report))
     several = len({row.truth for row in report.rows if row.truth}) > 1  # factual and counterfactual queries
     headers = ["setup", *["queries"] * several, "model", "average", "ensemble", f"{report.level:.0%} interval"]
@@ -172,9 +172,9 @@ def _show(session: Session, report: "EvaluationReport") -> None:
         if row.provenance is not None:
             touched.setdefault(row.setup, set()).add(row.provenance.labelled_target_subjects)
     counts = ", ".join(f"{setup} {' or '.join(f'{n:,}' for n in sorted(seen))}" for setup, seen in touched.items())
-    session.out.note(f"labelled target subjects that models were trained or selected on: {counts}")
+    session.out.note(f"labelled target subjects used for training or selection: {counts}")
     if any(row.lower is not None for row in report.rows):
-        session.out.note("the interval resamples test subjects and holds the trained members fixed")
+        session.out.note("interval: bootstrap over test subjects; excludes training variability")
 
 
 def _bases(report: "EvaluationReport") -> list[str]:
@@ -184,7 +184,7 @@ def _bases(report: "EvaluationReport") -> list[str]:
         if row.truth is None or row.subjects is None:
             continue
         queries = " to ".join(f"{n:,}" for n in sorted({min(row.scored), max(row.scored)}))
-        meaning = " (what followed the treatments that were given)" if row.truth == "factual" else ""
+        meaning = " (observed under the treatments given)" if row.truth == "factual" else ""
         subjects = f"{row.subjects:,} subject{'s' * (row.subjects != 1)} of {row.test}"
         lines.append(f"{row.setup}: {row.truth} outcomes{meaning}, {subjects}, {queries} scored queries per step")
     return list(dict.fromkeys(lines))

@@ -42,7 +42,7 @@ def draw_plots(
             try:
                 yield name, figure(folder / f"{name}.png")
             except DataError as error:
-                reporter.note(f"no plot of {name}: {error.problem}")
+                reporter.note(f"skipped plot {name}: {error.problem}")
             task.advance()
 
 

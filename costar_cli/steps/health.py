@@ -74,7 +74,7 @@ def _devices() -> Iterator[Check]:
     try:
         import torch
     except ImportError as error:
-        yield Check("devices", "broken", f"torch cannot be imported: {error}", "install it anew", ExitCode.FAILURE)
+        yield Check("devices", "broken", f"torch cannot be imported: {error}", "reinstall it", ExitCode.FAILURE)
         return
     yield Check("threads", "ok", f"{torch.get_num_threads()} of {os.cpu_count()} cores")
     names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
@@ -87,7 +87,7 @@ def _memory() -> Check:
     memory = psutil.virtual_memory()
     found = f"{memory.available / GIB:.1f} GiB free of {memory.total / GIB:.1f}"
     if memory.available < LEAST_MEMORY_GIB * GIB:
-        return Check("memory", "note", found, "give smaller sizes or a smaller --batch-size")
+        return Check("memory", "note", found, "use smaller sizes or a smaller --batch-size")
     return Check("memory", "ok", found)
 
 
@@ -102,7 +102,7 @@ def _disk(root: Path) -> Check:
 
 def _folder(root: Path) -> Check:
     if not root.exists():
-        return Check("workspace", "ok", f"{root} does not exist yet; `costar simulate tumor` makes it")
+        return Check("workspace", "ok", f"{root} does not exist yet; `costar simulate tumor` creates it")
     if not root.is_dir() or not os.access(root, os.W_OK):
         fix = "choose another folder with --workspace"
         return Check("workspace", "broken", f"{root} cannot be written", fix, ExitCode.STORAGE)
@@ -118,13 +118,13 @@ def _artifacts(workspace: Workspace) -> Iterator[Check]:
         try:
             headers[path] = read_header(path)
         except CostarError as error:
-            fix = "make it again with --overwrite, or remove it"
+            fix = "recreate it with --overwrite, or remove it"
             yield Check(path.name, "broken", error.problem, fix, error.exit_code)
     for path, header in headers.items():
         found = f"{header.kind} {header.digest[:8]}"
         orphan = _orphaned(header.parents, headers, workspace)
         if orphan:
-            yield Check(path.name, "note", f"{found}, made from another {orphan} than the one here")
+            yield Check(path.name, "note", f"{found}, made from a different {orphan}")
         else:
             yield Check(path.name, "readable", found)
     if workspace.runs.is_dir() and any(workspace.runs.glob("*.h5")):

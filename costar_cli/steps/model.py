@@ -60,11 +60,13 @@ class FinetuneFiles:
         kind, fix = "encoder", ""
         default: Path | None = workspace.encoder
         if domain == "target":
-            kind, fix = "model", f"`costar finetune{same}` makes it: the target's model starts from the source's"
+            kind, fix = "model", f"`costar finetune{same}` makes it: the target model starts from the source model"
             default = workspace.model(method, init or "pretrained", "source")
         elif same:
             if start is not None:
-                raise UsageError(f"`{same.strip()}` starts from nothing", where="--start", fix="leave one of them out")
+                raise UsageError(
+                    f"`{same.strip()}` does not use a starting model", where="--start", fix="leave one of them out"
+                )
             default = None
         path = out or workspace.model(method, init or "pretrained", domain)
         return cls(data or workspace.data, start or default, kind, fix, path)
@@ -150,8 +152,8 @@ def _warn_of_other_shape(session: Session) -> None:
     ]
     if differences:
         session.out.warn(
-            f"from scratch, the encoder has another shape than the workspace's pretrained one "
-            f"({'; '.join(differences)}): give `finetune` the `pretrain.encoder` settings of `pretrain` to compare them"
+            f"the encoder to be trained from scratch differs in shape from the workspace's pretrained one "
+            f"({'; '.join(differences)}): use the `pretrain.encoder` settings of `pretrain` for a fair comparison"
         )
 
 
@@ -197,14 +199,14 @@ def name_models(paths: Sequence[Path], workspace: Path) -> dict[str, Path]:
 
     Raises:
         ArtifactError: there is no model.
-        UsageError: a model is given twice.
+        UsageError: a model is given more than once.
     """
     if not paths:
-        raise ArtifactError("there is no model yet", where=str(workspace), fix=MADE_BY["model"])
+        raise ArtifactError("no model found", where=str(workspace), fix=MADE_BY["model"])
     stems = [path.stem for path in paths]
     named = {path.stem if stems.count(path.stem) == 1 else str(path.with_suffix("")): path for path in paths}
     if len(named) < len(paths):
-        raise UsageError("a model is given twice", where="--model", fix="give each model once")
+        raise UsageError("a model is given more than once", where="--model", fix="give each model once")
     return named
 
 
@@ -218,9 +220,9 @@ def load_models(session: Session, headers: dict[str, "Artifact"], named: dict[st
         missing = [words for key, words in _RECORDED.items() if key not in header.meta]
         if missing and "made_with" not in header.meta:
             what = f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not recorded"
-            session.out.warn(f"model `{name}` was made by an older costar: {what}; train it again")
+            session.out.warn(f"model `{name}` was made by an older version of costar: {what}; retrain it")
     device = Runtime.resolve(session.settings[RuntimeConfig]).device
     return [LoadedModel(name, headers[name], load_model(path, device=str(device))) for name, path in named.items()]
 
 
-_RECORDED = {"support": "what its training subjects were given", "validation": "its validation error"}
+_RECORDED = {"support": "what its training subjects received", "validation": "its validation error"}

@@ -199,7 +199,7 @@ class BuildStep:
             return None
         other_run = self._other_run()
         raise MismatchError(
-            f"the output exists, made from other inputs or settings (it holds {a_kind(header.kind)})",
+            f"the output exists and was made from other inputs or settings (it holds {a_kind(header.kind)})",
             where=str(self.path),
             fix=_REPLACE.replace("--overwrite", "--overwrite --fresh") if other_run else _REPLACE,
             details=[*self._differences(header), *other_run],
@@ -225,14 +225,14 @@ class BuildStep:
         from costar_cli.artifact import flatten
 
         changed = [
-            f"{role}: {header.parents.get(role, 'none')[:8]} there, {self.parents.get(role, 'none')[:8]} now"
+            f"{role}: {header.parents.get(role, 'none')[:8]} before, {self.parents.get(role, 'none')[:8]} now"
             for role in sorted(set(header.parents) | set(self.parents))
             if header.parents.get(role) != self.parents.get(role)
         ]
         own = {name: header.meta[name] for name in ("settings", "domain") if name in header.meta}
         there, now = flatten({**header.meta.get("config", {}), **own}), flatten(self.config)
         return changed + [
-            f"{name}: {_shown(there[name])} there, {_shown(now[name])} now"
+            f"{name}: was {_shown(there[name])}, now {_shown(now[name])}"
             for name in sorted(set(there) & set(now))
             if there[name] != now[name]
         ]
@@ -252,7 +252,7 @@ def read_kind(kind: str, path: Path, *, fix: str = "") -> "Artifact":
 
     header = read_header(path)
     if header.kind != kind:
-        problem = f"this file holds {a_kind(header.kind)}, not {a_kind(kind)}"
+        problem = f"the file holds {a_kind(header.kind)}, not {a_kind(kind)}"
         raise ArtifactError(problem, where=str(path), fix=fix)
     return header
 
@@ -265,8 +265,8 @@ def _missing(kind: str, path: Path, fix: str) -> ArtifactError:
     while (near := nearest(path.name, sorted(names))) is not None and not _is_kind(folder / near, kind):
         names.remove(near)
     if near is None:
-        return ArtifactError(f"there is no {kind} yet", where=str(path), fix=fix)
-    return ArtifactError("there is no such file", where=str(path), fix=f"did you mean `{folder / near}`? If not: {fix}")
+        return ArtifactError(f"no {kind} found", where=str(path), fix=fix)
+    return ArtifactError("file not found", where=str(path), fix=f"did you mean `{folder / near}`? If not: {fix}")
 
 
 def _is_kind(path: Path, kind: str) -> bool:

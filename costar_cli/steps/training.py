@@ -86,9 +86,9 @@ def _tell_why_digests_differ(session: Session, before: "Artifact", now: "Artifac
     lines = making_differences(there, here)
     what = f"the digest was {before.digest[:8]} before"
     if lines or not there:
-        session.out.note(f"{what}: {'; '.join(lines) or 'that file does not say with what it was made'}")
+        session.out.note(f"{what}: {'; '.join(lines) or 'that file does not record its environment'}")
     elif len(there) == len(makings_of(now.meta)) == 1 and here["device"] == "cpu":
-        session.out.warn(f"{what}, with the same seed, threads and versions: it should be the same, please report this")
+        session.out.warn(f"{what}, although seed, threads and versions are the same: please report this")
 
 
 def _note_making(session: Session, artifact: "Artifact") -> None:
@@ -100,7 +100,7 @@ def _note_making(session: Session, artifact: "Artifact") -> None:
     here = {name: value for name, value in making_here("", threads or 0).items() if name != "device"}
     lines = making_differences(makings_of(artifact.meta), here | {"threads": threads})
     if lines:
-        session.out.note(f"it was made otherwise ({'; '.join(lines)}): made again here, its digest may be another")
+        session.out.note(f"made in a different environment ({'; '.join(lines)}): remade here, its digest may differ")
 
 
 def _say_up_to_date(session: Session, step: BuildStep, artifact: "Artifact") -> None:
@@ -118,7 +118,7 @@ def show_training(session: Session, artifact: "Artifact", status: str, *next_com
         session.out.table([field.replace("_", " ") for field in _FIELDS], rows, keys=1)
     reference, validation = artifact.meta.get("reference"), artifact.meta.get("validation")
     if reference is not None:
-        session.out.text(f"guessing scores {reference:.4g} on a training batch")
+        session.out.text(f"chance-level loss {reference:.4g} on a training batch")
     if validation is not None:
         session.out.text(_validation_line(validation))
     session.out.next(*next_commands)

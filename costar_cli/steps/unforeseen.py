@@ -74,13 +74,13 @@ def as_costar_error(error: Exception) -> CostarError:
         fix = "free some space, or write elsewhere with --workspace or --out"
         return StorageError(f"cannot read or write: {error.strerror}", where=where, fix=fix)
     if type(error).__name__ == "OutOfMemoryError":
-        return DeviceError("the device has not enough memory", fix="give a smaller --batch-size, or use `--device cpu`")
+        return DeviceError("out of memory on the device", fix="use a smaller --batch-size, or `--device cpu`")
     if isinstance(error, MemoryError):
-        return DeviceError("the machine has not enough memory", fix="give smaller sizes or a smaller --batch-size")
+        return DeviceError("out of memory", fix="use smaller sizes or a smaller --batch-size")
     name = f"{type(error).__name__}: {error}".splitlines()[0][:300]
     if isinstance(error, ImportError):
-        return UnforeseenError(f"a package cannot be imported ({name})", fix="`costar doctor` says what is missing")
+        return UnforeseenError(f"a package cannot be imported ({name})", fix="`costar doctor` shows what is missing")
     return UnforeseenError(
-        f"costar failed in a way that it did not foresee ({name})",
-        fix="`COSTAR_DEBUG=1` shows where; please report it with that text",
+        f"unexpected error ({name})",
+        fix="please report it, with the traceback that `COSTAR_DEBUG=1` shows",
     )

@@ -172,7 +172,7 @@ class Checkpoint:
         if interrupted or time.monotonic() - self._saved_at >= self._seconds:
             self._write(state)
         if interrupted:
-            self._reporter.note(f"progress is saved at epoch {state.epoch + 1}, step {state.step + 1}")
+            self._reporter.note(f"progress saved at epoch {state.epoch + 1}, step {state.step + 1}")
             raise KeyboardInterrupt
 
     @property
@@ -221,7 +221,7 @@ class Checkpoint:
         try:
             artifact = read_artifact(self._path, kind="run-state")
         except ArtifactError as error:
-            reporter.warn(f"the run state is unreadable and is not continued: {error.problem}")
+            reporter.warn(f"ignoring an unreadable run state: {error.problem}")
             return
         meta = artifact.meta
         self.makings = makings_of(meta)
@@ -236,7 +236,7 @@ class Checkpoint:
             records = [MemberRecord(**record) for record in group["records"]]
             self._finished.append(FinishedGroup(group["members"], params, records, saved))
         if longer and self._waiting and self._followed:
-            self._refuse(meta, "a later stage has begun from what the shorter training ended with")
+            self._refuse(meta, "a later stage has already started from the result of the shorter training")
         current = meta["current"]
         if current is not None:
             self._waiting.insert(0, SavedGroup(current, _within(artifact, "current")))
@@ -265,12 +265,14 @@ class Checkpoint:
         before = RunIdentity.from_json(meta)
         lines = [] if before is None else self._identity.differences(before)
         flags = None if before is None else self._identity.flags_of(before)
-        had = f"`{flags}`" if flags else "those it had"
-        unknown = "what differs is unknown: that run was begun by a version of costar that did not record its settings"
+        had = f"`{flags}`" if flags else "its inputs and settings"
+        unknown = (
+            "what differs is unknown: that run was started by a version of costar that did not record its settings"
+        )
         raise MismatchError(
-            "an interrupted run is here that had other inputs or settings",
+            "an interrupted run with other inputs or settings is here",
             where=str(self._path),
-            fix=f"continue it with {had}, or add {START_OVER} to start over",
+            fix=f"to continue it, use {had}; or add {START_OVER} to start over",
             details=[*(lines or [unknown]), *reasons],
         )
 
@@ -278,7 +280,9 @@ class Checkpoint:
         """Note that what goes on here was begun with another number of threads or other versions."""
         if self.makings and (self._waiting or self._finished):
             lines = "; ".join(making_differences(self.makings, making))
-            reporter.note(f"the run was begun otherwise ({lines}): rounding, and so the digest, may be others")
+            reporter.note(
+                f"the run was started in a different environment ({lines}): rounding, and so the digest, may differ"
+            )
 
     def _tell(self, reporter: Reporter, how: str) -> None:
         if self._waiting:

@@ -109,7 +109,7 @@ class FitRun:
         validation = replace(validation, members=tuple(np.where(kept_R, source_R, score_R).tolist()))
         if not kept_R.all():
             mixed = _mixed(fitted.params, start.params, kept_R)
-            said = tuple(f"{warning} (of the members that were adapted)" for warning in fitted.warnings)
+            said = tuple(f"{warning} (adapted members)" for warning in fitted.warnings)
             return Selected(replace(fitted, params=mixed, warnings=said), validation, numbers)
         meta = {key: start.meta.get(key, value) for key, value in fitted.meta.items()}
         own = {name: value[:members] for name, value in start.params.items()}

@@ -177,7 +177,7 @@ def _warnings(start: FittedModel | None, selected: Selected) -> list[str]:
 
 def _kept_note(kept: Sequence[int], members: int) -> str:
     whose = "" if len(kept) == members else f" for member{'s' * (len(kept) > 1)} {', '.join(map(str, kept))}"
-    return f"few-shot does no better than the source's model on validation{whose}: the source's weights are kept"
+    return f"few-shot training does not improve on the source model in validation{whose}: the source weights are kept"
 
 
 def _settings(settings: Config | None, start: FittedModel | None, *, is_source: bool) -> dict[str, Any]:
@@ -216,13 +216,13 @@ def _support(dataset: Dataset, domain: Domain, start: FittedModel | None, report
 def _warn_of_unseen(support: Support, dataset: Dataset, reporter: Reporter) -> None:
     """Name the treatments that no training subject was given."""
     if support.seen is None:
-        reporter.note(f"training subjects were given {UNCHECKED}")
+        reporter.note(f"training subjects received {UNCHECKED}")
     unseen = support.unseen(dataset.schema.treatments)
     plain = [lack.what for lack in unseen if not lack.apart]
-    lacking = [f"no training subject was given {shown(plain)}"] if plain else []
+    lacking = [f"no training subject received {shown(plain)}"] if plain else []
     for what in (*lacking, never_together(unseen, "a training subject")):
         if what:
-            reporter.warn(f"{what}: nothing is learned of it, and `whatif` refuses plans that give it")
+            reporter.warn(f"{what}: its effect cannot be learned, and `whatif` refuses plans that include it")
 
 
 def _init(method: Method, start: FittedModel | None) -> str:

@@ -135,7 +135,7 @@ class Heartbeat:
 
     def _line(self) -> str:
         tasks = [f"{task.title}: {task.state()}" for task in list(self._tasks)]
-        return "; ".join(tasks) or f"at work for {in_words(self._clock() - self._begun)}"
+        return "; ".join(tasks) or f"running for {in_words(self._clock() - self._begun)}"
 
     def _run(self) -> None:
         with suppress(OSError):  # a log that cannot be written stops no work
@@ -144,10 +144,10 @@ class Heartbeat:
 
 
 def describe(metrics: dict[str, float]) -> str:
-    """Return metrics as people read them; `log_n` is what guessing scores, the line to get below."""
+    """Return metrics as people read them; `log_n` is what chance-level loss, the line to get below."""
     shown = [f"{name.replace('_', ' ')} {value:.4g}" for name, value in metrics.items() if name != "log_n"]
     if "log_n" in metrics:
-        shown.append(f"guessing {metrics['log_n']:.4g}")
+        shown.append(f"chance {metrics['log_n']:.4g}")
     return "  ".join(shown)
 
 

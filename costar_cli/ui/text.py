@@ -66,4 +66,4 @@ def _clean(value: Any) -> Any:  # noqa: ANN401 - any value that a workflow retur
         return str(value)
     if hasattr(value, "tolist"):
         return _clean(value.tolist())
-    raise TypeError(f"{type(value).__name__} has no place in a JSON document")
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")

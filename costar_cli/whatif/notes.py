@@ -63,7 +63,7 @@ def _unseen(support: Support, schema: PanelSchema, plans: Sequence[TreatmentPlan
 def lacking(plan: str, lacks: Sequence[Lack], who: str) -> Iterator[str]:
     """Yield what a plan gives that nobody of `who` was given: what was never given at all, then combinations."""
     if plain := [lack.what for lack in lacks if not lack.apart]:
-        yield f"{plan} gives {shown(plain)}, which no {who} was given"
+        yield f"{plan} gives {shown(plain)}, which no {who} received"
     if together := never_together(lacks, f"a {who}"):
         yield f"{plan}: {together}"
 
@@ -125,7 +125,7 @@ def _on_training(
             yield f"model `{answer.label}` was trained on this subject: its error may be smaller than on others"
         elif count := _trained_count(models[answer.label], dataset, location):
             some = f"{count:,} of the {total:,} {location.part} subjects"
-            yield f"model `{answer.label}` was trained on {some}, perhaps on this one"
+            yield f"model `{answer.label}` was trained on {some}, possibly including this one"
         elif _selected_on(models[answer.label], dataset, location):
             yield f"model `{answer.label}` was selected on this subject's part: its error may be smaller than on others"
         elif answer.trained_on_subject is None:
@@ -151,7 +151,7 @@ def _on_unobserved(report: WhatIfReport) -> Iterator[str]:
         seen = np.flatnonzero(np.isfinite(known_T))
         last = f"last observed at {unit} {seen[-1]}" if len(seen) else "never observed before"
         where = f"at the origin, {unit} {history.origin} ({last})"
-        yield f"{outcome.name} was not observed {where}: models read the value that it was filled with"
+        yield f"{outcome.name} was not observed {where}: models use the imputed value"
 
 
 def _on_unseen(dataset: Dataset, models: Mapping[str, FittedModel], plans: Sequence[TreatmentPlan]) -> Iterator[str]:
@@ -159,7 +159,7 @@ def _on_unseen(dataset: Dataset, models: Mapping[str, FittedModel], plans: Seque
     for label, of_plans in unseen_in_plans(models, plans).items():
         for plan, lacks in of_plans.items():
             for words in lacking(f"plan `{plan}`", lacks, f"training subject of model `{label}`"):
-                yield f"{words}: nothing was learned about it"
+                yield f"{words}: its effect was not learned"
     unknown = [label for label, model in models.items() if Support.from_meta(model.meta) is None]
     if not unknown:
         return
@@ -167,14 +167,14 @@ def _on_unseen(dataset: Dataset, models: Mapping[str, FittedModel], plans: Seque
     for plan, lacks in _unseen(anybody, dataset.schema, plans).items():
         for words in lacking(f"plan `{plan}`", lacks, "subject"):
             for label in unknown:
-                yield f"{words}: what the training subjects of model `{label}` were given is not recorded"
+                yield f"{words}: what the training subjects of model `{label}` received is not recorded"
 
 
 def _on_unchecked(models: Mapping[str, FittedModel]) -> Iterator[str]:
     for label, model in models.items():
         support = Support.from_meta(model.meta)
         if support is not None and support.seen is None:
-            yield f"training subjects of model `{label}` were given {UNCHECKED}"
+            yield f"training subjects of model `{label}` received {UNCHECKED}"
 
 
 def _on_stopping(
@@ -195,11 +195,11 @@ def _on_stopping(
 
 def _on_spread(report: WhatIfReport) -> Iterator[str]:
     if any(answer.members > 1 for answer in report.models):
-        meaning = f"where one more member would fall with probability {report.level:g}"
-        yield f"lower and upper show the {ENSEMBLE_SPREAD}, {meaning}; they are no confidence interval"
+        meaning = f"in which a further member would fall with probability {report.level:g}"
+        yield f"lower and upper bound the {ENSEMBLE_SPREAD}, {meaning}; this is not a confidence interval"
     for answer in report.models:
         if answer.members == 1:
-            yield f"model `{answer.label}` has one member: there is no spread to show, and so no interval"
+            yield f"model `{answer.label}` has a single member: no ensemble spread, hence no interval"
 
 
 def _on_range(report: WhatIfReport, dataset: Dataset) -> Iterator[str]:
@@ -210,5 +210,5 @@ def _on_range(report: WhatIfReport, dataset: Dataset) -> Iterator[str]:
         lower = [row["lower"] if row["lower"] is not None else row["estimate"] for row in report.to_rows()
                  if row["outcome"] == outcome.name]  # fmt: skip
         if lowest >= 0 and any(isinstance(value, float) and value < 0 for value in lower):
-            impossible = f"some estimates or lower limits of {outcome.name} are below 0, which the data never are"
-            yield f"{impossible}: shown as the model gives them"
+            impossible = f"some estimates or lower bounds of {outcome.name} are negative, which the data never are"
+            yield f"{impossible}: shown as predicted"

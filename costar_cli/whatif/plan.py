@@ -18,7 +18,7 @@ MAX_STEPS_READ = 1_000
 MAX_NAME_CHARACTERS = 100
 FEW = 6  # alternatives that fit in one line of a message
 SHAPE = 'write {"origin": 30, "plans": {"name": [{"treatment": 1}, {}]}}, or one plan as a list: [{"treatment": 1}, {}]'
-CLASSES = "a dose that the data do not have cannot be asked about: put doses into classes before `costar ingest table`"
+CLASSES = "only doses that occur in the data can be asked about: bin doses before `costar ingest table`"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -69,7 +69,7 @@ def parse_plans(
     plans = _Checker(encoding, horizon, problems).plans(document)
     misshapen = not isinstance(document.get("plans"), JsonObject) or set(document) - {"origin", "plans"}
     fix = SHAPE if misshapen or problems.fix is None else problems.fix
-    problems.raise_any("the plan does not fit the data set", where=where, fix=fix)
+    problems.raise_any("the plan does not match the data set", where=where, fix=fix)
     return PlanRequest(plans, origin)
 
 

@@ -24,7 +24,7 @@ def true_outcomes(
         raise UsageError(
             f"data set `{dataset.name}` holds no simulator's truth for {location.part}",
             where="--truth",
-            fix="leave out --truth: what would have happened is unknown in observed data",
+            fix="omit --truth: counterfactual outcomes are unknown in observed data",
         )
     width = len(dataset.schema.outcomes)
     answers = (answer(dataset, location.part, location.row, origin, plan.values) for plan in plans)

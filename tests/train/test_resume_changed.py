@@ -87,7 +87,7 @@ def test_more_epochs_and_another_setting_are_refused_with_both(tumor_dataset: Da
     with pytest.raises(MismatchError) as caught:
         run_pretrain(tumor_dataset, tmp_path, epochs=9, seed=6)
     assert caught.value.details == ("epochs: was 3, now 9", "seed: was 5, now 6")
-    assert "continue it with `--epochs 3 --seed 5`" in str(caught.value.fix)
+    assert "to continue it, use `--epochs 3 --seed 5`" in str(caught.value.fix)
 
 
 def test_other_inputs_and_another_version_are_named():

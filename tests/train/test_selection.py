@@ -232,7 +232,7 @@ def test_warnings_of_a_fit_are_told_only_of_members_that_it_moved(stays, shifted
     ]
     assert warnings[0] == "what it started from: the source is in doubt"
     said = [warning for warning in warnings if "the fit" in warning]
-    assert said == ([] if all(stays) else ["the fit is in doubt (of the members that were adapted)"])
+    assert said == ([] if all(stays) else ["the fit is in doubt (adapted members)"])
     assert [warning for warning in heard.warnings if "the fit" in warning] == said
 
 

@@ -59,7 +59,7 @@ def test_a_model_that_was_trained_on_the_subject_says_so():
 def test_a_model_trained_on_some_subjects_of_the_part_says_perhaps():
     report = report_of(LinearModel(TUMOR, trained_on={"source/train": 3}), subject=TRAIN_SUBJECT)
     assert report.models[0].trained_on_subject is None
-    assert any("3 of the 4 source/train subjects, perhaps" in note for note in report.notes)
+    assert any("3 of the 4 source/train subjects, possibly" in note for note in report.notes)
 
 
 def test_a_model_that_does_not_say_what_it_was_trained_on_is_unknown_rather_than_untrained():
@@ -87,8 +87,8 @@ def test_a_model_of_another_data_set_is_marked_in_headings_and_facts(parent, sam
 def test_impossible_values_are_shown_and_noted():
     report = report_of(LinearModel(TUMOR, coefficients=(-100.0, -101.0)))
     assert min(column(report.to_rows(), "estimate")) < 0
-    assert any("tumour_volume are below 0" in note for note in report.notes)
-    assert not any("below 0" in note for note in report_of(LinearModel(TUMOR, coefficients=(0.1, 0.1))).notes)
+    assert any("tumour_volume are negative" in note for note in report.notes)
+    assert not any("are negative" in note for note in report_of(LinearModel(TUMOR, coefficients=(0.1, 0.1))).notes)
 
 
 def test_the_history_ends_at_the_origin_and_tells_the_treatments_before_it():

@@ -66,13 +66,13 @@ def test_one_member_has_no_interval_and_says_so():
     for row in report.to_rows() + report.difference_rows():
         assert row["lower"] is row["upper"] is row["level"] is None
         assert row["interval_kind"] == "none (one member)"
-    assert "model `costar` has one member: there is no spread to show, and so no interval" in report.notes
+    assert "model `costar` has a single member: no ensemble spread, hence no interval" in report.notes
 
 
 def test_several_members_are_labelled_as_spread_and_not_as_confidence():
     report = report_of(level=0.8)
     assert {(row["interval_kind"], row["level"]) for row in report.to_rows()} == {("ensemble spread", 0.8)}
-    assert any("no confidence interval" in note and "0.8" in note for note in report.notes)
+    assert any("not a confidence interval" in note and "0.8" in note for note in report.notes)
 
 
 def test_a_row_says_when_what_and_in_which_unit():

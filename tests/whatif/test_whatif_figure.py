@@ -65,7 +65,7 @@ def test_a_huge_spread_of_one_model_does_not_flatten_the_lines_of_another():
     spread = max(np.nanmax(np.abs(report.spread_of(report.models[1], i).upper)) for i in range(2))
     span = np.ptp(np.concatenate([*(line[:, 0] for line in lines), report.history.outcomes[:, 0]]))
     figure = drawn(report)
-    assert "spread goes on beyond the frame" in [text for text, _ in texts(figure)]
+    assert "spread extends beyond the axis" in [text for text, _ in texts(figure)]
     calm, wild = outcome_axes(figure, models)
     on_frame = [[line for line in ax.lines if line.get_linestyle() == "None" and set(line.get_ydata()) <= {low, high}]
                 for ax in (calm, wild)]  # fmt: skip

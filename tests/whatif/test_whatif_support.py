@@ -48,7 +48,7 @@ def test_asked_for_all_the_same_it_is_answered_and_marked():
     assert document["models"]["costar"]["unsupported"] == {"both": ["chemotherapy+radiotherapy"]}
     [warning] = document["warnings"]
     assert warning.startswith("plan `both`: the combination 'chemotherapy+radiotherapy' was never given together to")
-    assert warning.endswith("nothing was learned about it")
+    assert warning.endswith("its effect was not learned")
     supported = report_of(model_with(STAYS), request_of(BOTH), unsupported=True)
     assert not any("training subject" in warning for warning in supported.warnings)
 
@@ -62,8 +62,8 @@ def test_a_treatment_that_nobody_was_given_is_no_matter_of_combination():
 def test_more_combinations_than_are_kept_are_noted_once_as_unchecked():
     notes = report_of(model_with(replace(STAYS, seen=None)), request_of(BOTH)).notes
     [note] = [note for note in notes if "4,096 combinations" in note]
-    assert note.startswith("training subjects of model `costar` were given more than")
-    assert note.endswith("which others nobody was given is not checked")
+    assert note.startswith("training subjects of model `costar` received more than")
+    assert note.endswith("other combinations are not checked")
 
 
 def test_what_training_saw_decides_not_what_the_data_set_holds():
@@ -72,9 +72,9 @@ def test_what_training_saw_decides_not_what_the_data_set_holds():
     never[..., 0] = 1
     panels = {part: replace(panel, treatments=never[: panel.n_subjects]) for part, panel in dataset.panels.items()}
     report = report_of(model_with(STAYS), request_of(BOTH), replace(dataset, panels=panels))
-    assert not any("nothing was learned" in warning for warning in report.warnings)
+    assert not any("was not learned" in warning for warning in report.warnings)
     [unknown] = report_of(model_with(), request_of(BOTH), replace(dataset, panels=panels)).warnings
-    assert "which no subject was given" in unknown
+    assert "which no subject received" in unknown
 
 
 def test_the_data_set_is_asked_only_for_models_whose_training_is_not_recorded():
@@ -85,9 +85,9 @@ def test_the_data_set_is_asked_only_for_models_whose_training_is_not_recorded():
     models = {"new": model_with(STAYS), "old": model_with()}
     given = replace(dataset, panels=panels)
     report = estimate_outcomes(given, models, request_of(BOTH), subject=TEST_SUBJECT)
-    [said] = [line for line in (*report.notes, *report.warnings) if "no subject was given" in line]
-    assert said.startswith("plan `both` gives 'chemotherapy+radiotherapy', which no subject was given")
-    assert said.endswith("model `old` were given is not recorded")
+    [said] = [line for line in (*report.notes, *report.warnings) if "no subject received" in line]
+    assert said.startswith("plan `both` gives 'chemotherapy+radiotherapy', which no subject received")
+    assert said.endswith("model `old` received is not recorded")
 
 
 def test_a_plan_is_read_once_data_and_models_are_known_to_mean_the_same_by_it():
@@ -136,7 +136,7 @@ def test_all_that_makes_an_answer_doubtful_is_warned_of_once_and_is_no_note():
     plans = {"both": [{"chemotherapy": 1, "radiotherapy": 1}, {}]}
     dataset = replace(make_dataset(), digest="ours")
     report = report_of(model, request_of(plans, origin=0), dataset, unsupported=True, reporter=heard)
-    for said in ("another data set", "overlap is low", "nothing was learned", "data on stopping"):
+    for said in ("another data set", "overlap is low", "was not learned", "data on stopping"):
         assert sum(said in warning for warning in report.warnings) == 1
         assert not any(said in note for note in report.notes)
     assert tuple(heard.warnings) == report.warnings == tuple(report.to_json()["warnings"])
