@@ -29,8 +29,8 @@ __all__ = [
 ]
 
 INTERVAL_KIND = (
-    "symmetric studentised bootstrap, over test subjects or the clusters they belong to, of the logarithm of the mean "
-    "RMSE over members, given the trained members"
+    "symmetric studentised bootstrap of the logarithm of the mean RMSE over members, over test subjects or their "
+    "clusters; excludes training variability"
 )
 
 Floats = NDArray[np.float64]
@@ -88,7 +88,7 @@ def caution_about_units(many: Sequence[SquaredErrors]) -> str | None:
     if not FEWEST_UNITS <= fewest.units < ENOUGH_UNITS:
         return None
     percent = next(share for units, share in reversed(_CALLED_DIFFERENT.items()) if units <= fewest.units)
-    often = f"such tests call equal methods different in up to {percent} % of cases instead of 5 %"
+    often = f"such tests find false differences in up to {percent} % of cases instead of 5 %"
     return f"only {_in_words(fewest)}: {often}"
 
 

@@ -165,7 +165,7 @@ def _check_predictions(prediction_RQHY: NDArray[np.floating], queries: Queries, 
         raise TrainingError(
             f"{bad_RQH.sum()} predictions are not finite",
             where=f"first: member {r + 1}, {_place(queries, q, h)}",
-            fix="the model diverged: train it again, with a smaller learning rate or another seed",
+            fix="the model diverged: retrain it with a smaller learning rate or another seed",
         )
 
 

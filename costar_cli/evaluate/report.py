@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 BUDGET_SIGN = "†"
-ABOUT_BUDGET = "stopped by budget: training ended because its epochs or updates ran out, not by patience"
+ABOUT_BUDGET = "stopped by budget: training ended at the limit on epochs or updates, not by early stopping"
 
 # The last one is in old files: no row is published beside other data than the paper's.
 Basis = Literal["ours", "naive", "published, different protocol", "published, different data"]
@@ -205,7 +205,10 @@ class EvaluationReport:
         without = {row.test: row.no_interval for row in self.rows if row.no_interval}
         careful = {row.test: row.caution for row in self.rows if row.caution}
         return [
-            *(f"no interval on {part}: {why} for an interval to keep its level" for part, why in without.items()),
+            *(
+                f"no interval on {part}: {why} for an interval with the stated coverage"
+                for part, why in without.items()
+            ),
             *(f"intervals on {part}: {why}" for part, why in careful.items()),
         ]
 

@@ -51,7 +51,7 @@ class LearningCurve:
     @classmethod
     def _of(cls, title: str, history: Mapping[str, Any], meta: Mapping[str, Any], loss: str) -> Self:
         log_n = history.get("log_n_reference", meta.get("log_n_reference"))
-        named = log_n if isinstance(log_n, Mapping) else {"log N: guessing": log_n}
+        named = log_n if isinstance(log_n, Mapping) else {"log N: chance level": log_n}
         return cls(
             title=title,
             train_loss=history["train_loss"],

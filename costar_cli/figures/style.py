@@ -47,7 +47,7 @@ __all__ = [
     "typeset",
 ]
 
-CUT: Final = "goes on beyond the frame"  # what the marks of `mark_cut` mean
+CUT: Final = "extends beyond the axis"  # what the marks of `mark_cut` mean
 # Okabe & Ito 2008, told apart with every common colour vision deficiency.
 OKABE_ITO: Final = {
     "blue": "#0072B2",

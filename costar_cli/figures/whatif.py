@@ -225,7 +225,7 @@ def _label(
 
 
 def _is_cut(report: WhatIfReport, limits: Sequence[tuple[float, float]]) -> bool:
-    """Return whether a spread goes on beyond the frame."""
+    """Return whether a spread extends beyond the axis."""
     bands = [report.spread_of(model, i) for model in report.models for i in range(len(report.plans))]
     bounds = [bound for band in bands for bound in (band.lower, band.upper) if bound is not None]
     shown = bounds if _has_bands(report) else [bound[-1:] for bound in bounds]

@@ -263,7 +263,7 @@ def model_of(artifact: "Artifact", device: str = "cpu") -> "FittedModel":
         return METHODS[method].load(artifact, device)
     except (KeyError, ValueError, TypeError) as error:
         raise ArtifactError(
-            "the model artifact lacks or garbles something",
+            "the model artifact is incomplete or damaged",
             where=f"{artifact.path}: {error}",
-            fix="train it again with `costar finetune`",
+            fix="retrain it with `costar finetune`",
         ) from error

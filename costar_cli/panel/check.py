@@ -58,7 +58,7 @@ def check_dataset(dataset: Dataset, reporter: Reporter | None = None) -> list[Fi
 
 def _training_part(part: Part, panel: Panel, dataset: Dataset) -> list[Finding]:
     if panel.length.max(initial=0) < 2:
-        fix = "a model learns from one step to the next: give longer series"
+        fix = "models learn from one step to the next: provide longer series"
         return [Finding("error", "no subject has two observed steps", str(part), fix)]
     findings = list(_lengths(part, panel, dataset.horizon))
     findings += _treatments(part, panel, dataset.schema)
@@ -90,11 +90,11 @@ def _targets(part: Part, panel: Panel, schema: PanelSchema) -> Iterator[Finding]
         if not panel.observed_outcomes[:, 1:, i].any():
             problem = f"outcome '{outcome.name}' was never observed after a first step"
             fatal = part == Part("source", "train")
-            fix = "there is nothing to predict" if fatal else "nothing can be learned of it here, nor selected on it"
+            fix = "nothing to predict" if fatal else "it can be neither learned here nor used for selection"
             yield Finding("error" if fatal else "warning", problem, str(part), fix)
         elif share[i] < 1:
             problem = f"outcome '{outcome.name}' was observed at {100 * share[i]:.1f} % of the steps"
-            yield Finding("note", problem, str(part), "the others are no targets, of training or of scores")
+            yield Finding("note", problem, str(part), "the other steps are used neither for training nor for scoring")
 
 
 def _constants(part: Part, panel: Panel, schema: PanelSchema) -> Iterator[Finding]:
@@ -102,12 +102,12 @@ def _constants(part: Part, panel: Panel, schema: PanelSchema) -> Iterator[Findin
     seen = [panel.outcomes[panel.observed_outcomes[..., i], i] for i in range(len(schema.outcomes))]
     constant = [v.name for v, values in zip(schema.outcomes, seen, strict=True) if (values == values[:1]).all()]
     if constant:
-        yield Finding("error", f"outcomes never change: {shown(constant)}", str(part), "there is nothing to predict")
+        yield Finding("error", f"outcomes never change: {shown(constant)}", str(part), "nothing to predict")
     if constant := _constant(panel.covariates[observed], schema.covariates):
-        yield Finding("note", f"covariates never change: {shown(constant)}", str(part), "models learn nothing of them")
+        yield Finding("note", f"covariates never change: {shown(constant)}", str(part), "they carry no information")
     if panel.n_subjects > 1 and (constant := _constant(panel.statics, schema.statics)):
         problem = f"statics are the same for all subjects: {shown(constant)}"
-        yield Finding("note", problem, str(part), "models learn nothing of them")
+        yield Finding("note", problem, str(part), "they carry no information")
 
 
 def _constant(values: NDArray[np.float32], variables: tuple[Variable, ...]) -> list[str]:
@@ -132,7 +132,7 @@ def _treatments(part: Part, panel: Panel, schema: PanelSchema) -> Iterator[Findi
         yield Finding("note", problem, str(part))
     for name in Support.of(panel, schema).absorbing(schema.treatments):
         problem = f"treatment '{name}' never stops once it is started"
-        yield Finding("note", problem, str(part), "nothing can be learned of stopping it")
+        yield Finding("note", problem, str(part), "the effect of stopping it cannot be learned")
 
 
 def _overlap(part: Part, panel: Panel, schema: PanelSchema) -> Iterator[Finding]:
@@ -151,11 +151,11 @@ def _overlap(part: Part, panel: Panel, schema: PanelSchema) -> Iterator[Finding]
             if weak and len(levels) == 2:
                 parts = ", ".join(f"'{level}' where it is {_range(edges, b, outcome)}" for level, b in weak[:3])
                 problem = f"overlap is weak: given '{outcome.name}', treatment '{name}' is almost never {parts}"
-                fix = "counterfactuals there rest on extrapolation, not on data"
+                fix = "counterfactual estimates there are extrapolations"
                 yield Finding("warning", problem, str(part), fix)
             elif weak:
                 problem = f"{len(weak)} combinations of a level of '{name}' and a quintile of '{outcome.name}' are rare"
-                yield Finding("note", problem, str(part), "counterfactuals there rest on extrapolation, not on data")
+                yield Finding("note", problem, str(part), "counterfactual estimates there are extrapolations")
 
 
 def _at_most(given: NDArray[np.int64], size: NDArray[np.int64]) -> NDArray[np.float64]:

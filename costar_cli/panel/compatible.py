@@ -42,9 +42,9 @@ def require_compatible(
         differences.append(f"horizon: model predicts {horizon} steps, data set asks for {dataset.horizon}")
     if differences:
         raise MismatchError(
-            f"{model} does not fit the data set {dataset.name}",
+            f"{model} is incompatible with data set {dataset.name}",
             where=where,
-            fix="train on this data set, or give the one that the model was trained on",
+            fix="train on this data set, or use the one that the model was trained on",
             details=differences,
         )
 

@@ -30,7 +30,7 @@ __all__ = ["PartCounts", "StoredCounts", "count_dataset", "made_from", "read_dat
 KIND = "dataset"
 LEARNED = Part("source", "train")  # the one part that each data set has
 NAME = re.compile(r"[A-Za-z0-9_]{1,64}", re.ASCII)
-REBUILD = "simulate or ingest the data again: costar did not write the file as it is"
+REBUILD = "simulate or ingest the data again: the file is not as costar wrote it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ def count_dataset(path: Path) -> StoredCounts:
         length = lengths.get(f"{part}/panel/length")
         origins = {query_set: shapes.get(f"{part}/queries/{query_set}/origin") for query_set in held["queries"]}
         if length is None or not all(origins.values()):
-            raise ArtifactError("the data set lacks what it lists", where=f"{path}, {part}", fix=REBUILD)
+            raise ArtifactError("the data set lacks parts that it lists", where=f"{path}, {part}", fix=REBUILD)
         queries = {query_set: int(shape[0]) for query_set, shape in origins.items() if shape}
         parts.append(PartCounts(part, len(length), int(length.sum()), queries))
     kept = config.get("kept")
@@ -215,13 +215,13 @@ def _layout(meta: Mapping[str, Any]) -> dict[Part, dict[str, list[str]]]:
     if not isinstance(parts, Mapping) or not parts:
         raise ArtifactError("the data set does not list its parts")
     if odd := set(parts) - {str(part) for part in Part.all()}:
-        raise ArtifactError(f"the data set lists an odd part {min(odd)!r}")
+        raise ArtifactError(f"the data set lists an unknown part {min(odd)!r}")
     for key, groups in parts.items():
         if not isinstance(groups, Mapping) or set(groups) != {"queries", "truth"}:
             raise ArtifactError(f"part {key} does not list its queries and truth")
         for names in groups.values():
             if not isinstance(names, list) or not all(isinstance(n, str) and NAME.fullmatch(n) for n in names):
-                raise ArtifactError(f"part {key} lists odd names")
+                raise ArtifactError(f"part {key} lists invalid names")
     return {part: dict(parts[str(part)]) for part in Part.all() if str(part) in parts}
 
 

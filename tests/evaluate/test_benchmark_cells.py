@@ -89,7 +89,7 @@ def test_methods_are_named_with_commas_or_all_and_come_in_the_papers_order():
     assert [c.label for c in choose_methods("crn-erm", KNOWN)] == ["CRN(ERM)"]
 
 
-@pytest.mark.parametrize(("text", "problem"), [("cnr,coster", "did you mean `crn`"), (" , ", "nothing is named")])
+@pytest.mark.parametrize(("text", "problem"), [("cnr,coster", "did you mean `crn`"), (" , ", "no name given")])
 def test_unknown_methods_are_errors_all_at_once(text, problem):
     with pytest.raises(UsageError, match=problem) as error:
         choose_methods(text, KNOWN)

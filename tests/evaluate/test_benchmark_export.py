@@ -60,7 +60,7 @@ def test_csv_holds_steps_beyond_those_that_tables_show():
 
 
 def test_one_data_set_says_that_deviations_are_over_members_alone(made):
-    assert "± sd over the members of 2 data sets together; data set seeds 10, 11" in to_markdown(made)
+    assert "± sd over the members of 2 data sets; data set seeds 10, 11" in to_markdown(made)
     one = replace(made, seeds=(10,))
     for text in (to_markdown(one), to_latex(one)):
         assert "all trained on one data set" in text
@@ -112,7 +112,7 @@ def footnotes(made, monkeypatch, folder):
 
 def test_every_form_says_how_far_to_trust_tests_of_few_subjects(tmp_path, capsys, monkeypatch):
     few = report(tables([score("costar", noisy_errors(1.0, horizon=6)), score("msm", noisy_errors(1.5, horizon=6))]))
-    why = "only 60 subjects: such tests call equal methods different in up to 10 % of cases instead of 5 %"
+    why = "only 60 subjects: such tests find false differences in up to 10 % of cases instead of 5 %"
     (row,) = read(comparisons_csv(few))
     assert (row["caution"], row["untested"]) == (why, "")
     assert row["p_value"] != ""
@@ -172,7 +172,7 @@ def test_updates_that_learn_no_outcomes_stand_apart_in_every_form(made, capsys):
     markdown = to_markdown(said)
     assert "| 640 + 640 |" in markdown
     assert "| 0 + 480 |" in markdown
-    note = "pdates after the plus: stages that learn no outcomes (pretraining, propensity networks)"
+    note = "pdates after the plus sign: stages that do not learn outcomes (pretraining, propensity networks)"
     assert f"U{note}." in markdown
     show_report(Output("benchmark"), said)
     shown = capsys.readouterr().out
@@ -186,7 +186,7 @@ def stage(name, steps):
 
 def test_gain_is_explained_in_every_form_of_a_table(made, capsys):
     show_report(Output("benchmark"), made)
-    said = "Gain: by how many percent COSTAR's Avg is lower, relative to the larger of the two (within ±100 %)"
+    said = "Gain: percentage by which COSTAR's Avg is lower, relative to the larger of the two (within ±100 %)"
     assert said in capsys.readouterr().out
     assert said in to_markdown(made)
 
@@ -220,7 +220,7 @@ def test_rows_and_cells_that_were_stopped_by_budget_are_marked_in_every_form(mad
     assert "| CRN(ERM) |" in markdown
     assert "640 † |" in markdown
     assert markdown.count("† stopped by budget: ") == 2
-    by_design = "preset quick is bound by it by design: its rows compare methods after equal outcome updates"
+    by_design = "preset quick trains on a fixed budget by design: its rows compare methods after equal outcome updates"
     assert markdown.count(by_design) == 2
     assert latex.count(by_design) == 1
     assert "by design" not in to_markdown(replace(said, preset="paper"))
@@ -260,7 +260,7 @@ def test_latex_is_laid_out_as_the_papers_and_escapes_units(made):
     assert {line.count("&") for line in rows} == {8}
     assert text.startswith("% \\usepackage{booktabs}\n")
     assert (
-        r"Avg: over $\tau=1..6$. Gain: by how many percent COSTAR's Avg is lower, relative to the larger of the two"
+        r"Avg: over $\tau=1..6$. Gain: percentage by which COSTAR's Avg is lower, relative to the larger of the two"
         in text
     )
     assert r"(within $\pm$100 \%)" in text

@@ -29,7 +29,7 @@ def test_few_subjects_have_no_intervals_and_a_warning_once_per_test_part(subject
     assert len(report.warnings) == told
     parts = ("target/test", "source/test")[:told]
     for part, warning in zip(parts, report.warnings, strict=True):
-        assert warning == f"no interval on {part}: 12 subjects, 20 are needed for an interval to keep its level"
+        assert warning == f"no interval on {part}: 12 subjects, 20 are needed for an interval with the stated coverage"
     scored = [row for row in report.rows if row.truth]
     assert {row.lower is None for row in scored} == {subjects < 20 or not bootstrap}
     assert {row.no_interval for row in scored} == {"12 subjects, 20 are needed" if told else None}
@@ -69,7 +69,7 @@ def test_every_form_of_an_evaluation_says_how_far_to_trust_intervals_of_few_subj
     reporter = NullReporter()
     models = [worlds.candidate(worlds.oracle(data, error=worlds.independent_noise(1.0)))]
     report = run_evaluation(data, models, EvaluateConfig(bootstrap=40), reporter=reporter)
-    why = f"such tests call equal methods different in up to {percent} % of cases instead of 5 %"
+    why = f"such tests find false differences in up to {percent} % of cases instead of 5 %"
     why = f"only {subjects} subjects: {why}"
     said = [f"intervals on {part}/test: {why}" for part in ("target", "source")]
     assert [warning for warning in report.warnings if "only" in warning] == said
@@ -106,7 +106,7 @@ def test_a_model_stopped_by_budget_is_marked_in_terminal_and_csv_and_a_closed_fo
     lines = capsys.readouterr().out.splitlines()
     assert sum(line.split()[1:3] == ["a", "†"] for line in lines) == 2
     assert sum("†" in line for line in lines) == 3
-    assert "† stopped by budget: training ended because its epochs or updates ran out, not by patience" in lines
+    assert "† stopped by budget: training ended at the limit on epochs or updates, not by early stopping" in lines
 
 
 def footnotes(report, path, monkeypatch):
@@ -127,7 +127,7 @@ def test_the_figure_says_below_why_there_is_no_interval_and_what_the_sign_means(
     report = run_evaluation(data, [worlds.candidate(worlds.oracle(data), name="a")], EvaluateConfig())
     report = stopped(report, {"a": ("costar", True)})
     written, labels = footnotes(report, tmp_path / "rmse.png", monkeypatch)
-    why = "12 subjects, 20 are needed for an interval to keep its level"
+    why = "12 subjects, 20 are needed for an interval with the stated coverage"
     assert written[:2] == [f"no interval on {part}/test: {why}" for part in ("target", "source")]
     assert written[2].startswith("† stopped by budget")
     assert "a †" in labels

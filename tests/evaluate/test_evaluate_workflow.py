@@ -176,7 +176,7 @@ def test_a_diverged_model_is_a_clear_error_that_names_the_query_set():
 
 def test_foreign_models_are_turned_away_before_anything_is_scored():
     data = worlds.dataset()
-    with pytest.raises(MismatchError, match="model COSTAR does not fit the data set tumor"):
+    with pytest.raises(MismatchError, match="model COSTAR is incompatible with data set tumor"):
         evaluate(data, worlds.candidate(replace(worlds.oracle(data), schema=worlds.schema(outcomes=2))))
 
 

@@ -25,7 +25,7 @@ def test_factual_outcomes_are_called_so_with_their_subjects_and_queries(capsys):
     (line,) = (line for line in lines if line.startswith("supervised: "))
     row = report.row("supervised", "COSTAR")
     assert line == (
-        "supervised: factual outcomes (what followed the treatments that were given), "
+        "supervised: factual outcomes (observed under the treatments given), "
         f"{row.subjects} subjects of source/test, {row.scored[0]} scored queries per step"
     )
 

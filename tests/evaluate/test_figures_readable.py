@@ -89,7 +89,7 @@ def test_an_error_bar_that_is_cut_is_marked_and_the_caption_says_so(drawn, tmp_p
     for made, cut in ((small, False), (wide, True)):
         plot_horizons(report([made]), tmp_path / "h.png")
         assert_readable(drawn.last)
-        assert ("beyond the frame" in " ".join(" ".join(shown(drawn.last)).split())) is cut
+        assert ("beyond the axis" in " ".join(" ".join(shown(drawn.last)).split())) is cut
         (panel,) = drawn.last.axes
         top = panel.get_ylim()[1]
         marks = [line for line in panel.lines if line.get_linestyle() == "None" and set(line.get_ydata()) == {top}]
@@ -209,7 +209,7 @@ def test_a_history_that_would_flatten_what_follows_is_cut_and_marked(drawn, tmp_
         values = np.concatenate([plan.predicted_RH.ravel() for plan in plans])
         assert low < values.min() < values.max() < high
         assert np.ptp(values) > 0.2 * (high - low)
-        assert ("history goes on beyond the frame" in shown(drawn.last)) is cut
+        assert ("history extends beyond the axis" in shown(drawn.last)) is cut
 
 
 def test_bands_of_many_models_have_edges_instead_of_shades(drawn, tmp_path):

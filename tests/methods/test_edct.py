@@ -203,7 +203,7 @@ def test_rollouts_feed_predictions_back(model, dataset):
 
 
 def test_series_too_short_for_a_decoder_are_an_error():
-    with pytest.raises(DataError, match="no subject is long enough to learn 11 predicted steps from"):
+    with pytest.raises(DataError, match="no subject has enough steps to learn 11 predicted steps"):
         fit("edct", ward(horizon=11))
 
 

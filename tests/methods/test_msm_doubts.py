@@ -34,7 +34,7 @@ def test_low_overlap_is_told_with_what_to_do(share, largest, told):
     assert len(doubts) == (told is not None)
     if told:
         assert told in doubts[0]
-        assert "compare it with methods that do not weight" in doubts[0]
+        assert "compare it with an unweighted method" in doubts[0]
 
 
 def test_doubts_reach_whoever_fits_and_the_models_file():

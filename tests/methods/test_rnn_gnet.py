@@ -181,5 +181,5 @@ def test_more_futures_leave_less_noise_and_the_same_mean(dataset, model):
 
 def test_too_few_subjects_to_hold_some_out_are_refused(dataset):
     settings = SETTINGS["gnet"].model_copy(update={"holdout": 0.99})
-    with pytest.raises(DataError, match="leave none of use"):
+    with pytest.raises(DataError, match="too few to both learn from"):
         fit("gnet", dataset, settings=settings)

@@ -47,7 +47,7 @@ def outcome(**fields: object) -> PanelSchema:
 
 
 def differences(data: PanelSchema, **options: object) -> tuple[str, ...]:
-    with pytest.raises(MismatchError, match="model m does not fit the data set ward") as caught:
+    with pytest.raises(MismatchError, match="model m is incompatible with data set ward") as caught:
         require_compatible(dataset(data), SCHEMA, model="model m", **options)
     return caught.value.details
 

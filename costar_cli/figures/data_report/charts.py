@@ -145,7 +145,7 @@ def draw_outcomes(report: DataReport) -> Figure:
             right.set_ylabel(label)
             right.set_xlabel(f"step [{_named(report.step)}]")
             right.xaxis.set_major_locator(MaxNLocator(integer=True))
-        grid[0, 0].set_title("all observed steps, tails in the outer bars")
+        grid[0, 0].set_title("all observed steps; the outer bars include the tails")
         grid[0, 1].set_title("median and quartiles over time")
         grid[0, 0].legend()
     return drawn

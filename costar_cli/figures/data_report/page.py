@@ -63,10 +63,10 @@ def _page(report: DataReport, tables: Sequence[ReportTable], pictures: dict[str,
 
 
 def _findings(findings: Sequence[Finding]) -> Iterator[str]:
-    yield '<p class="quiet">What the check before training says of the training parts. Weak overlap means that a level '
-    yield "is all but never given where the outcome is in some range: answers there rest on extrapolation.</p>"
+    yield '<p class="quiet">Findings of the check before training, on the training parts. Weak overlap means that a '
+    yield "level is hardly ever given in some range of the outcome: estimates there are extrapolations.</p>"
     if not findings:
-        yield "<p>Nothing was found.</p>"
+        yield "<p>No findings.</p>"
         return
     yield "<ul>"
     for finding in findings:

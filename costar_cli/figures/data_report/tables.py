@@ -47,7 +47,7 @@ def _missing(report: DataReport) -> ReportTable:
     )
     note = (
         "Values that were missing and were filled in: with the subject's last value, else with source-train's mean. "
-        "Outcomes that were filled in are no targets."
+        "Filled-in outcomes are not used as targets."
     )
     return ReportTable("Missing values", note, headers, rows)
 
@@ -70,7 +70,7 @@ def _outcomes(report: DataReport) -> ReportTable:
     rows = tuple(
         (o.outcome, o.unit, o.domain, _percent(o.observed), o.mean, o.sd, *o.quantiles) for o in report.outcomes
     )
-    note = "Over the steps where the outcome was observed; no other step is a target of training or scoring."
+    note = "Over the steps where the outcome was observed; other steps are used neither for training nor for scoring."
     return ReportTable("Outcomes", note, ("outcome", "unit", "domain", "observed", *moments), rows)
 
 
@@ -80,7 +80,7 @@ def _shifts(report: DataReport) -> ReportTable:
     more = f" The {MOST_ROWS} largest of {len(report.shifts)}." if len(report.shifts) > MOST_ROWS else ""
     note = (
         "Standardised mean difference: target minus source, in pooled standard deviations, over all observed steps. "
-        f"Beyond ±{LARGE} it is usually thought large.{more}"
+        f"Values beyond ±{LARGE} are usually considered large.{more}"
     )
     return ReportTable("Shift from source to target", note, headers, rows)
 

@@ -30,7 +30,7 @@ class CostarMethod:
         """
         start = task.start
         if start is not None and not isinstance(start, CostarModel):
-            raise MismatchError("the model to start from is of another method", where="--start")
+            raise MismatchError("the model to start from is of a different method", where="--start")
         encoder = _encoder_config(task, start)
         few_shot = start is not None and start.horizon > 0
         hidden = start.hidden if start and few_shot else task.config.hidden
@@ -67,9 +67,9 @@ def _encoder_config(task: FitTask, start: CostarModel | None) -> EncoderConfig:
         return task.config.encoder or EncoderConfig()
     if task.config.encoder not in (None, start.encoder_config):
         raise UsageError(
-            "the encoder is already trained with another shape",
+            "the pretrained encoder has a different shape",
             where="finetune.encoder",
-            fix="leave it out, or use `--from scratch`",
+            fix="omit it, or use `--from scratch`",
         )
     return start.encoder_config
 
@@ -82,7 +82,7 @@ def _decoder(task: FitTask, source: CostarModel | None) -> DecoderName:
         raise MismatchError(
             f"the source's model has the decoder {source.decoder}, not {asked}",
             where="finetune.decoder",
-            fix="leave it out, or train a source model with that decoder",
+            fix="omit it, or train a source model with that decoder",
         )
     return source.decoder
 

@@ -245,5 +245,5 @@ def known_decoder(name: object) -> DecoderName:
     """
     found = next((known for known in _HEADS if known == name), None)
     if found is None:
-        raise ValueError(f"no such decoder: {name!r}")
+        raise ValueError(f"unknown decoder: {name!r}")
     return found

@@ -239,7 +239,7 @@ def _divided(panel: PanelTensors, share: float, stream: Stream) -> tuple[Tensor,
     held_out_K = held_out_K[has_residuals(panel)[held_out_K]]
     if n_held_out >= n_subjects or not len(held_out_K):
         raise DataError(
-            f"{n_subjects} training subjects leave none of use to learn from, or to take residuals from",
+            f"{n_subjects} training subjects are too few to both learn from and draw residuals from",
             where="gnet.holdout",
             fix="G-Net needs more or longer training subjects, or another share to hold out",
         )

@@ -111,13 +111,13 @@ class RecurrentStage(PlainStage, ABC):
 
 def _require_same_shape(stage: str, fresh: Params, start_R: Params) -> None:
     wrong = [
-        f"{name} is {_shape(start_R.get(name))} there, {_shape(value[None])} by the settings"
+        f"{name} is {_shape(start_R.get(name))} in the starting model, {_shape(value[None])} by the settings"
         for name, value in fresh.items()
         if start_R and _shape(start_R.get(name)) != _shape(value[None])
     ]
     if wrong:
         raise UsageError(
-            f"the network of stage `{stage}` has another shape than the one to start from",
+            f"the network of stage `{stage}` differs in shape from the one to start from",
             fix="use the settings of the source model",
             details=wrong,
         )

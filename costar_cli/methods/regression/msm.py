@@ -145,16 +145,16 @@ def low_confidence(meta: Mapping[str, Any], config: MsmConfig) -> Iterator[str]:
     """Yield what may make the estimates wrong: treatment models that are not done, and low overlap."""
     if not meta["treatment_models_converged"]:
         yield (
-            f"MSM's weights are not final: logistic regressions of the treatments did not converge in "
+            f"MSM's weights have not converged: logistic regressions of the treatments did not converge in "
             f"{config.iterations} iterations, so raise `msm.iterations`"
         )
     share, largest = meta["least_effective_share"], meta["largest_weight"]
     if share < LEAST_SHARE or largest > LARGEST_WEIGHT:
         shown = f"{largest:,.0f}" if largest < 1e6 else f"{largest:.0e}"
         yield (
-            "overlap is low: some histories all but decide the treatment (effective share of MSM's weights "
-            f"{share:.2f}, largest {shown}), so compare it with methods that do not weight, such as `ridge`, before "
-            "believing it"
+            "overlap is low: some histories nearly determine the treatment (effective share of MSM's weights "
+            f"{share:.2f}, largest {shown}), so compare it with an unweighted method, such as `ridge`, before relying "
+            "on it"
         )
 
 

@@ -51,7 +51,7 @@ class RidgeModel(LinearModel):
         """
         if "columns.sd" not in self.params:
             raise MismatchError(
-                "the ridge regression to start from does not say how its columns were scaled",
+                "the ridge regression to start from does not record how its columns were scaled",
                 where="--start",
                 fix="fit it again with this version: `costar finetune --method ridge --overwrite`",
             )
@@ -228,5 +228,5 @@ def _or_one(sd_P: Floats) -> Floats:
 
 def _start(task: FitTask) -> RidgeModel | None:
     if task.start is not None and not isinstance(task.start, RidgeModel):
-        raise MismatchError("the model to start from is of another method", where="--start")
+        raise MismatchError("the model to start from is of a different method", where="--start")
     return task.start

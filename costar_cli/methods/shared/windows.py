@@ -136,7 +136,7 @@ class OriginRows:
         windows_N = (panel.length_N - 1 - steps - 1).clamp(min=0)
         if not int(windows_N.sum()):
             raise DataError(
-                f"no subject is long enough to learn {steps + 1} predicted steps from",
+                f"no subject has enough steps to learn {steps + 1} predicted steps",
                 fix=f"a decoder needs a subject with {steps + 3} observed steps in each part; use a shorter horizon",
             )
         self.subject_M = torch.repeat_interleave(windows_N)

@@ -202,7 +202,7 @@ class CtMethod:
         """Train from scratch, or from the source's model (few-shot).
 
         Raises:
-            MismatchError: the model to start from is of another method or shape, or has fewer members than asked for.
+            MismatchError: the model to start from differs in method or shape, or has fewer members than asked for.
         """
         settings = task.settings or self.defaults()
         if not isinstance(settings, CausalTransformerConfig):

@@ -213,7 +213,7 @@ class EdctMethod:
 
         Raises:
             DataError: no subject is long enough to learn the later steps from.
-            MismatchError: the model to start from is of another method or shape, or has fewer members than asked for.
+            MismatchError: the model to start from differs in method or shape, or has fewer members than asked for.
         """
         settings = task.settings or EdctConfig()
         if not isinstance(settings, EdctConfig):

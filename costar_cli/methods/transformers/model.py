@@ -289,9 +289,9 @@ def few_shot_start(task: FitTask, model: type[TransformerModel[Any]], method: st
     differing = _other_shapes(start.settings, settings)
     if differing:
         raise MismatchError(
-            "the source model has networks of another shape than the settings ask for",
+            "the networks of the source model differ in shape from the settings",
             where=f"[{method.replace('-', '_')}]",
-            fix="adapt it with the settings that it was trained with",
+            fix="use the settings that it was trained with",
             details=differing,
         )
     return {name: value[: task.members] for name, value in start.params.items()}
