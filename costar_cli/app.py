@@ -55,7 +55,7 @@ def _version(value: bool) -> None:  # noqa: FBT001 - Typer calls it so
 @app.callback(invoke_without_command=True)
 def root(
     ctx: typer.Context,
-    debug: Annotated[bool, typer.Option("--debug", envvar="COSTAR_DEBUG", help="Show the traceback of errors")] = False,
+    debug: Annotated[bool, typer.Option("--debug", envvar="COSTAR_DEBUG", help="Show tracebacks of errors")] = False,
     version: Annotated[  # noqa: ARG001 - handled by its callback
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit")
     ] = False,
@@ -70,7 +70,7 @@ def root(
         with contextlib.redirect_stdout(sys.stderr):
             sys.stdout.write(ctx.get_help())  # Typer prints it by itself where it draws frames
         raise UsageError(
-            "a verb is needed", fix=f"choose one of {', '.join(cast(TyperGroup, ctx.command).list_commands(ctx))}"
+            "no command given", fix=f"choose one of {', '.join(cast(TyperGroup, ctx.command).list_commands(ctx))}"
         )
 
 
@@ -148,11 +148,13 @@ def _usage_error(error: typer.TyperException) -> UsageError:
     fields: dict[str, Any] = vars(error)
     context = fields.get("ctx")
     command = context.command_path if context is not None else PROGRAM
-    fix = f"`{command} --help` lists what it understands"
+    fix = f"`{command} --help` lists its options"
     if "possibilities" in fields:
-        place = {PROGRAM: "a verb", **{f"{PROGRAM} {maker}": "the name of a data set" for maker in MAKERS}}.get(command)
+        place = {PROGRAM: "the command", **{f"{PROGRAM} {maker}": "the name of a data set" for maker in MAKERS}}.get(
+            command
+        )
         if place and str(fields["option_name"]) in {"--json", "--quiet", "-q"}:
-            return UsageError(f"{fields['option_name']} belongs behind {place}", where=f"`{command}`", fix=fix)
+            return UsageError(f"{fields['option_name']} goes after {place}", where=f"`{command}`", fix=fix)
         near = [f"`{name}`" for name in fields["possibilities"] or ()]
         guess = f"did you mean {' or '.join(near)}? " if near else ""
         return UsageError(f"no such option: {fields['option_name']}", where=f"`{command}`", fix=guess + fix)

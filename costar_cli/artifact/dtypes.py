@@ -48,7 +48,7 @@ def stored_array(array: NDArray[Any]) -> NDArray[Any]:
         return array.astype(array.dtype.newbyteorder("<"), copy=False)
     if array.dtype.kind == "U":
         return np.asarray(np.char.encode(array, "utf-8"), order="C")
-    raise ValueError(f"artifacts do not hold arrays of {array.dtype}")
+    raise ValueError(f"arrays of {array.dtype} cannot be stored in an artifact")
 
 
 def dtype_tag(array: NDArray[Any], stored: NDArray[Any]) -> str:
@@ -66,7 +66,7 @@ def stored_tag(tag: str) -> str:
         return "uint8"
     if tag in NUMBERS or TEXT.fullmatch(tag):
         return tag
-    raise ValueError(f"{tag[:40]!r} is not a type of an artifact")
+    raise ValueError(f"{tag[:40]!r} is not an artifact type")
 
 
 def stored_width(tag: str) -> int:

@@ -69,7 +69,7 @@ def read_file_header(path: Path) -> Header:
         total_bytes = file.seek(0, 2)
     header = _parse(block[:HEADER_BYTES], path)
     if total_bytes < header.total_bytes:
-        raise damaged(f"the file is cut short: {total_bytes:,} of {header.total_bytes:,} bytes", path, kind=header.kind)
+        raise damaged(f"the file is truncated: {total_bytes:,} of {header.total_bytes:,} bytes", path, kind=header.kind)
     if block[HEADER_BYTES:-1] != HDF5_MAGIC or block[-1] not in (2, 3):
         raise damaged("the header is not followed by HDF5 of the expected version", path, kind=header.kind)
     return header
@@ -111,8 +111,8 @@ def _nature(block: bytes) -> str:
 def _other_schema(version: str, path: Path) -> ArtifactError:
     if version_order(version) > 0:
         return ArtifactError(
-            f"the artifact has schema version {version}, newer than this costar reads",
+            f"the artifact has schema version {version}, which is newer than this version of costar reads",
             where=str(path),
             fix="upgrade costar: `pip install --upgrade costar`",
         )
-    return foreign(f"the artifact has schema version {version}, too old for this costar", path)
+    return foreign(f"the artifact has schema version {version}, which this version of costar no longer reads", path)

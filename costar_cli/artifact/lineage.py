@@ -71,7 +71,7 @@ def known_threads(chosen: int | None) -> int | None:
 def making_differences(there: Sequence[Mapping[str, object]], here: Mapping[str, object]) -> list[str]:
     """Return a line for each fact, such as `threads: 2 there, 1 here`, in which what is known here is another."""
     lines = [
-        f"{name}: {making[name]} there, {value} here"
+        f"{name}: was {making[name]}, now {value}"
         for making in there
         for name, value in here.items()
         if value is not None and name in making and making[name] != value

@@ -21,7 +21,7 @@ def damaged(
 ) -> ArtifactError:
     """Return the error for a file that is not what costar wrote."""
     again = f"make it again with `{KINDS[kind].made_by}`" if kind else "make it again"
-    return ArtifactError(problem, where=place(path, name), fix=f"restore a good copy, or {again}", details=details)
+    return ArtifactError(problem, where=place(path, name), fix=f"restore an intact copy, or {again}", details=details)
 
 
 def foreign(problem: str, path: Path) -> ArtifactError:
@@ -85,7 +85,7 @@ def storage_error(error: OSError, path: Path) -> StorageError:
         errno.EROFS: ("the disk is read-only", "write elsewhere"),
         errno.EACCES: ("no permission to write here", "change the permissions of the folder, or write elsewhere"),
         errno.EPERM: ("no permission to write here", "change the permissions of the folder, or write elsewhere"),
-        errno.EISDIR: ("a folder of that name is in the way", "give the path of a file"),
+        errno.EISDIR: ("a folder of that name exists", "give the path of a file"),
         errno.ENOTDIR: ("a part of the path is a file, not a folder", "give the path of a file in a folder"),
         errno.EEXIST: ("a part of the path is a file, not a folder", "give the path of a file in a folder"),
     }

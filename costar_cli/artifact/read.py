@@ -80,19 +80,19 @@ def _read_manifest(member: Member | None, header: Header, path: Path) -> Manifes
     if member is None:
         raise damaged("the manifest is missing", path, kind=header.kind)
     if member.tag != "uint8" or len(member.shape) != 1 or member.raw_bytes > MAX_MANIFEST_BYTES:
-        raise damaged(f"the manifest is not up to {MAX_MANIFEST_BYTES:,} bytes of text", path, kind=header.kind)
+        raise damaged(f"the manifest is not text of at most {MAX_MANIFEST_BYTES:,} bytes", path, kind=header.kind)
     data = np.empty(member.raw_bytes, np.uint8)
     unpack(member, data)
     text = data.tobytes()
     if sha256(text) != header.digest:
-        raise damaged("the manifest is damaged: another digest than in the header", path, "manifest", kind=header.kind)
+        raise damaged("the manifest is damaged: its digest differs from the header", path, "manifest", kind=header.kind)
     try:
         manifest = Manifest.from_bytes(text)
     except ValueError as error:
         raise damaged(f"the manifest is unusable: {error}", path, "manifest", kind=header.kind) from None
     if problems := manifest.problems():
         problem, *details = problems
-        raise damaged(f"the content is not that of its kind: {problem}", path, kind=header.kind, details=details[:20])
+        raise damaged(f"the content does not match its kind: {problem}", path, kind=header.kind, details=details[:20])
     if (manifest.kind, manifest.schema_version) != (header.kind, header.schema_version):
         raise damaged("header and manifest disagree", path, "manifest", kind=header.kind)
     return manifest
@@ -109,7 +109,7 @@ def _check_members(manifest: Manifest, found: dict[str, Member], members: dict[s
             details.append(f"/arrays/{name}: {member.tag} {member.shape}, not {entry.dtype} {tuple(entry.shape)}")
     if details:
         kind = manifest.kind
-        raise damaged("the arrays are not those of the manifest", path, "arrays", kind=kind, details=details[:20])
+        raise damaged("the arrays differ from the manifest", path, "arrays", kind=kind, details=details[:20])
 
 
 def read_artifact(path: PathLike, *, kind: str | None = None, only: Sequence[str] | None = None) -> Artifact:
@@ -174,7 +174,7 @@ def _unpack(opened: OpenArtifact, path: Path, name: str, out: NDArray[np.uint8] 
     place, kind = f"arrays/{name}", opened.header.kind
     with reading(path, place, kind=kind):
         if unpack(opened.members[name], out) != opened.manifest.arrays[name].sha256:
-            raise damaged("the array is damaged: another digest than in the manifest", path, place, kind=kind)
+            raise damaged("the array is damaged: its digest differs from the manifest", path, place, kind=kind)
 
 
 def _artifact(opened: OpenArtifact, path: Path, arrays: Mapping[str, NDArray[Any]]) -> Artifact:

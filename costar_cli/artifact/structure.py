@@ -58,7 +58,7 @@ def check_total(declared_bytes: int, path: Path) -> None:
         raise ArtifactError(
             f"the arrays would take {size} GB of memory, more than the {limit_gb:g} GB allowed",
             where=str(path),
-            fix=f"if you trust the file and have the memory, set {LIMIT_VARIABLE} higher",
+            fix=f"raise {LIMIT_VARIABLE} if you trust the file and have enough memory",
         )
 
 
@@ -215,7 +215,7 @@ def _check_layout(member: Member) -> None:
     if member.chunk[axis + 1 :] != member.shape[axis + 1 :] or any(
         c > n for c, n in zip(member.chunk, member.shape, strict=True)
     ):
-        raise ValueError(f"chunks {member.chunk} are no runs of shape {member.shape}")
+        raise ValueError(f"chunks {member.chunk} are not runs of shape {member.shape}")
     if member.chunk_bytes > MAX_BLOCK_BYTES or member.n_chunks > 1 + member.raw_bytes // MIN_CHUNK_BYTES:
         raise ValueError(f"chunks of {member.chunk_bytes:,} bytes")
     if not member.stored_bytes:
@@ -255,7 +255,7 @@ def _blocks(member: Member) -> Iterator[Bytes]:
             raise ValueError(f"chunk {offset} has {size:,} bytes stored")
         stored_mask, stored = member.dataset.read_direct_chunk(offset)
         if stored_mask != filter_mask or len(stored) != size:
-            raise ValueError(f"chunk {offset} is not what the index says")
+            raise ValueError(f"chunk {offset} does not match the index")
         yield _unfilter(stored, filter_mask, member)[: _valid_bytes(member, offset)]
 
 
@@ -273,7 +273,7 @@ def _chunk_table(member: Member) -> dict[tuple[int, ...], tuple[int, int]]:
 
     member.dataset.chunk_iter(note)
     if len(table) != member.n_chunks:
-        raise ValueError(f"not the {member.n_chunks:,} chunks that its shape needs")
+        raise ValueError(f"not stored in the {member.n_chunks:,} chunks that its shape requires")
     return table
 
 
@@ -299,7 +299,7 @@ def _unfilter(stored: bytes, filter_mask: int, member: Member) -> Bytes:
         except zlib.error as error:
             raise ValueError(f"compressed bytes are damaged: {error}") from None
         if not inflate.eof:
-            raise ValueError("a chunk is cut short, or unpacks to more than it declares")
+            raise ValueError("a chunk is truncated, or unpacks to more than it declares")
     if len(data) != member.chunk_bytes:
         raise ValueError(f"a chunk holds {len(data):,} bytes, not {member.chunk_bytes:,}")
     block = np.frombuffer(data, np.uint8)

@@ -304,7 +304,7 @@ def _apart_from_other_runs(session: Session, step: BuildStep, *, overwrite: bool
     if overwrite:
         with session.workspace.lock():
             if forget_runs(step.run, unless=step.fingerprint):
-                session.reporter.note("an interrupted run of other inputs or settings is forgotten")
+                session.reporter.note("discarded an interrupted run with other inputs or settings")
     try:
         yield
     except MismatchError as error:

@@ -87,7 +87,7 @@ ABLATIONS: Final[tuple[Contender, ...]] = (
 
 
 def choose_methods(wanted: str, known: Sequence[str]) -> list[Contender]:
-    """Return the methods that a text names (`all`, or names with commas), in the order of the tables.
+    """Return the methods that a text names (`all`, or a comma-separated list), in the order of the tables.
 
     Raises:
         UsageError: a name that is not known; all of them at once.
@@ -105,7 +105,7 @@ def choose_setups(wanted: str, possible: Sequence[SetupName]) -> list[SetupName]
     lacking = [name for name in names if name not in possible]
     if wanted.strip() != "all" and lacking:
         raise UsageError(
-            f"{lacking[0]} is not possible with this data set: it lacks the parts",
+            f"{lacking[0]} is not possible with this data set, which lacks the parts for it",
             where="--setups",
             fix=f"choose from {', '.join(possible)}",
         )
@@ -117,7 +117,7 @@ def _chosen(wanted: str, known: Sequence[str], flag: str) -> list[str]:
     names = [name.strip() for name in wanted.split(",") if name.strip()]
     fix = f"`all`, or some of {', '.join(known)}"
     if not names:
-        raise UsageError("nothing is named", where=flag, fix=fix)
+        raise UsageError("no name given", where=flag, fix=fix)
     problems = [_unknown(name, known) for name in names if name not in known and name != "all"]
     if problems:
         raise UsageError(problems[0], where=flag, fix=fix, details=problems[1:])
@@ -131,4 +131,4 @@ def in_order(contenders: Sequence[Contender]) -> list[Contender]:
 
 def _unknown(name: str, known: Sequence[str]) -> str:
     near = nearest(name, known)
-    return f"no such name: {name!r}" + (f", did you mean `{near}`?" if near else "")
+    return f"unknown name: {name!r}" + (f", did you mean `{near}`?" if near else "")

@@ -56,6 +56,6 @@ def choose_data(text: str) -> BenchData:
         fix = f"{guess}choose from {', '.join(simulated)}, or give the file of a data set"
         raise UsageError(f"no such data set: {text!r}", where="DATASET", fix=fix)
     if not path.exists():
-        raise ArtifactError("there is no such file", where=text, fix=MADE_BY["dataset"])
+        raise ArtifactError("file not found", where=text, fix=MADE_BY["dataset"])
     header = read_kind("dataset", path)
     return BenchData(str(header.meta["name"]), path.stem, file=path, parts=tuple(header.meta["parts"]))

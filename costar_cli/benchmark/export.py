@@ -25,7 +25,9 @@ __all__ = [
     "write_report",
 ]
 
-ABOUT_OTHER_UPDATES = "updates after the plus: stages that learn no outcomes (pretraining, propensity networks)"
+ABOUT_OTHER_UPDATES = (
+    "updates after the plus sign: stages that do not learn outcomes (pretraining, propensity networks)"
+)
 
 Record = Mapping[str, object]
 

@@ -201,7 +201,9 @@ class BenchmarkReport:
         """Return what the sign of budgets means, and that some presets are bound by theirs."""
         if self.preset not in BOUND_BY_BUDGET:
             return ABOUT_BUDGET
-        return f"{ABOUT_BUDGET}; preset {self.preset} is bound by it by design: {BOUND_BY_BUDGET[self.preset]}"
+        return (
+            f"{ABOUT_BUDGET}; preset {self.preset} trains on a fixed budget by design: {BOUND_BY_BUDGET[self.preset]}"
+        )
 
     @property
     def has_stopped_rows(self) -> bool:
@@ -213,8 +215,8 @@ class BenchmarkReport:
         """Return what a standard deviation in the tables is over."""
         sets = len(self.seeds)
         if sets == 1:
-            return "sd over the members, all trained on one data set (other data are not in it)"
-        return f"sd over the members of {sets} data sets together"
+            return "sd over the members, all trained on one data set (excludes variation between data sets)"
+        return f"sd over the members of {sets} data sets"
 
     @property
     def averaged(self) -> str:

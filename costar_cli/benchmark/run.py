@@ -44,9 +44,9 @@ def open_bench(out: Output, settings: Settings, data: BenchData, folder: Path) -
     config = settings[BenchmarkConfig]
     if data.simulated is None and config.data_seeds > 1:
         raise UsageError(
-            f"{config.data_seeds} data sets are asked for, but a file holds one",
+            f"{config.data_seeds} data sets requested, but a file holds only one",
             where="--data-seeds",
-            fix=f"leave it out, or name a data set that is simulated: {', '.join(sources())}",
+            fix=f"omit it, or choose a simulated data set: {', '.join(sources())}",
         )
     first = settings[PretrainConfig].seed
     if data.simulated is not None:
@@ -114,11 +114,11 @@ def _contenders(bench: Bench, setups: Sequence[SetupName]) -> list[Contender]:
         raise UsageError(
             "ablations are scored in zero-shot and supervised, as in the paper",
             where="--ablations",
-            fix="leave it out, or add one of these to --setups",
+            fix="omit it, or add one of these to --setups",
         )
     if REFERENCE not in {contender.name for contender in methods}:
         methods.append(Contender(REFERENCE, REFERENCE))
-        bench.reporter.note("ablations are compared with COSTAR: it takes part, too")
+        bench.reporter.note("added COSTAR as reference for the ablations")
     return [*methods, *(ablation for ablation in ABLATIONS if _has_row(bench, ablation))]
 
 
@@ -128,10 +128,10 @@ def _has_row(bench: Bench, ablation: Contender) -> bool:
         same = bool(ablation.changes) and with_values(bench.settings, ablation.changes) == bench.settings
     except ValueError:  # a setting of COSTAR's own encoder, where COSTAR has another one
         architecture = bench.settings[PretrainConfig].encoder.architecture
-        bench.reporter.note(f"{ablation.label} changes nothing with `architecture = {architecture}`: no row of its own")
+        bench.reporter.note(f"{ablation.label} has no effect with `architecture = {architecture}`: skipped")
         return False
     if same:
-        bench.reporter.note(f"{ablation.label} is what COSTAR does with these settings: no row of its own")
+        bench.reporter.note(f"{ablation.label} equals COSTAR with these settings: skipped")
     return not same
 
 
@@ -188,7 +188,7 @@ def _make_cells(
     outcome = Outcome()
     clock = Clock(cells, [cell for cell in cells if states[cell.key] != "done"], ledger)
     if clock.left:
-        bench.reporter.note(f"{clock.left} of {len(cells)} cells to make in {bench.folder}")
+        bench.reporter.note(f"{clock.left} of {len(cells)} cells to run in {bench.folder}")
     with bench.reporter.task("Benchmark", total=len(cells), done=len(cells) - clock.left, unit="cell") as task:
         for cell in cells:
             if missing := [need for need in cell.needs if need in outcome.failed or need in outcome.blocked]:
@@ -258,7 +258,7 @@ def _failure_of_cells(outcome: Outcome, total: int) -> CostarError:
     details = [f"{key}: {error.problem}" + (f" ({error.where})" if error.where else "")
                for key, error in outcome.failed.items()]  # fmt: skip
     if outcome.blocked:
-        details.append(f"{len(outcome.blocked)} more cells need one of these")
+        details.append(f"{len(outcome.blocked)} more cells depend on these")
     return cls(
         f"{len(errors)} of {total} cells failed",
         fix=next((error.fix for error in errors if error.fix), None) or "run the same command to try them again",

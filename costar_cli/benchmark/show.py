@@ -42,7 +42,7 @@ def show_report(out: Output, report: BenchmarkReport) -> None:
     for caution in report.cautions:
         out.warn(caution)
     if any(c.lower for table in report.tables for c in table.comparisons):
-        out.note("intervals and p are about other test subjects, given the members; wins: COSTAR's share, over members")
+        out.note("intervals and p: bootstrap over test subjects; excludes training variability; wins: COSTAR's share")
 
 
 def _show_table(out: Output, table: ResultTable) -> None:

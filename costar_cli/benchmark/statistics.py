@@ -13,8 +13,8 @@ from costar_cli.evaluate.report import PerStep
 __all__ = ["TEST", "Comparison", "compare", "gain_percent", "holm", "share_of_wins"]
 
 TEST = (
-    "two-sided paired studentised bootstrap over test subjects or the clusters they belong to, given the trained "
-    "members, of the difference in mean RMSE; Holm's correction over the rows of a table"
+    "two-sided paired studentised bootstrap of the difference in mean RMSE, over test subjects or their clusters; "
+    "excludes training variability; Holm's correction over the rows of a table"
 )
 
 Floats = NDArray[np.float64]

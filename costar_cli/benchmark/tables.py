@@ -30,7 +30,7 @@ __all__ = [
 TableKind = Literal["methods", "ablations"]
 Mark = Literal["best", "second", ""]
 
-ABOUT_GAIN = "Gain: by how many percent COSTAR's Avg is lower, relative to the larger of the two (within ±100 %)"
+ABOUT_GAIN = "Gain: percentage by which COSTAR's Avg is lower, relative to the larger of the two (within ±100 %)"
 DIGITS = 4  # as the paper prints; values that look the same share their mark
 
 

@@ -40,33 +40,42 @@ def benchmark(
     ],
     methods: Annotated[
         str | None,
-        typer.Option("--methods", metavar=LIST, help="`all`, or names with commas", rich_help_panel=WHAT),
+        typer.Option("--methods", metavar=LIST, help="`all`, or a comma-separated list", rich_help_panel=WHAT),
     ] = None,
     setups: Annotated[
         str | None,
         typer.Option(
             "--setups",
             metavar=LIST,
-            help="`all`, or some of zero-shot, few-shot, supervised with commas",
+            help="`all`, or a comma-separated list of zero-shot, few-shot, supervised",
             rich_help_panel=WHAT,
         ),
     ] = None,
     members: MembersOpt = None,
     data_seeds: Annotated[
         int | None,
-        typer.Option("--data-seeds", "--seeds", help="Data sets to simulate, with seeds in turn", rich_help_panel=WHAT),
+        typer.Option(
+            "--data-seeds",
+            "--seeds",
+            help="Number of data sets to simulate, with consecutive seeds",
+            rich_help_panel=WHAT,
+        ),
     ] = None,
     ablations: Annotated[
         bool | None,
         typer.Option(
-            "--ablations/--no-ablations", help="Also train COSTAR with one choice changed", rich_help_panel=WHAT
+            "--ablations/--no-ablations",
+            help="Also train ablations of COSTAR, each with one component changed",
+            rich_help_panel=WHAT,
         ),
     ] = None,
-    list_cells: Annotated[bool, typer.Option("--list", help="Show the cells and their states; make nothing")] = False,
+    list_cells: Annotated[
+        bool, typer.Option("--list", help="List the cells and their states without running them")
+    ] = False,
     folder: Annotated[
-        Path | None, typer.Option("--folder", help="Folder, if not in the workspace", rich_help_panel=FILES)
+        Path | None, typer.Option("--folder", help="Output folder (default: in the workspace)", rich_help_panel=FILES)
     ] = None,
-    no_plots: Annotated[bool, typer.Option("--no-plots", help="Draw nothing", rich_help_panel=FILES)] = False,
+    no_plots: Annotated[bool, typer.Option("--no-plots", help="Skip the figures", rich_help_panel=FILES)] = False,
     overwrite: OverwriteFlag = False,
     workspace: WorkspaceOpt = DEFAULT_WORKSPACE,
     preset: PresetOpt = None,

@@ -24,7 +24,7 @@ def doctor(
         if check.fix:
             out.note(f"{check.name}: {check.fix}")
     if any(check.status == "readable" for check in checks):
-        out.note("readable files were opened, not read through: `costar verify FILE` checks every byte of one")
+        out.note("files were opened but not read in full: `costar verify FILE` checks every byte")
     broken = [check for check in checks if check.status == "broken"]
     out.done({"checks": [check.to_json() for check in checks]}, status="failed" if broken else "done")
     if broken:

@@ -34,27 +34,30 @@ __all__ = ["evaluate"]
 def evaluate(
     ctx: typer.Context,
     setup: Annotated[
-        SetupName | None, typer.Option("--setup", help="Set-up to score; all that apply by default")
+        SetupName | None, typer.Option("--setup", help="Set-up to score (default: all that apply)")
     ] = None,
     data: DataOpt = None,
     model: ModelsOpt = None,
     out: OutOpt = None,
     csv: Annotated[
-        Path | None, typer.Option("--csv", help="Table to write, if not beside the output", rich_help_panel=FILES)
+        Path | None,
+        typer.Option("--csv", help="CSV file to write (default: next to the output)", rich_help_panel=FILES),
     ] = None,
     plots: Annotated[
-        Path | None, typer.Option("--plots", help="Folder of plots, if not the workspace's", rich_help_panel=FILES)
+        Path | None,
+        typer.Option("--plots", help="Folder for the plots (default: in the workspace)", rich_help_panel=FILES),
     ] = None,
-    no_plots: Annotated[bool, typer.Option("--no-plots", help="Draw nothing", rich_help_panel=FILES)] = False,
+    no_plots: Annotated[bool, typer.Option("--no-plots", help="Skip the figures", rich_help_panel=FILES)] = False,
     overwrite: OverwriteFlag = False,
     workspace: WorkspaceOpt = DEFAULT_WORKSPACE,
     config: ConfigFileOpt = None,
     seed: SeedOpt = None,
     level: Annotated[
-        float | None, typer.Option("--level", help="Level of the bootstrap intervals", rich_help_panel=SETTINGS)
+        float | None,
+        typer.Option("--level", help="Confidence level of the bootstrap intervals", rich_help_panel=SETTINGS),
     ] = None,
     bootstrap: Annotated[
-        int | None, typer.Option("--bootstrap", help="Bootstrap replicates, 0 for none", rich_help_panel=SETTINGS)
+        int | None, typer.Option("--bootstrap", help="Bootstrap replicates (0: none)", rich_help_panel=SETTINGS)
     ] = None,
     device: DeviceOpt = None,
     threads: ThreadsOpt = None,

@@ -45,7 +45,7 @@ def finetune(
     ctx: typer.Context,
     domain: Annotated[
         DomainName,
-        typer.Option("--domain", help="Train on the source, or adapt its model to few target subjects"),
+        typer.Option("--domain", help="Train on the source domain, or adapt its model to few target subjects"),
     ] = "source",
     init: Annotated[
         InitName | None,
@@ -56,7 +56,7 @@ def finetune(
     start: Annotated[
         Path | None,
         typer.Option(
-            "--start", help="Encoder or source model to start from, if not the workspace's", rich_help_panel=FILES
+            "--start", help="Encoder or source model to start from (default: the workspace's)", rich_help_panel=FILES
         ),
     ] = None,
     out: OutOpt = None,
@@ -73,7 +73,7 @@ def finetune(
     learning_rate: LearningRateOpt = None,
     step_weights: Annotated[
         StepWeights | None,
-        typer.Option("--step-weights", help="How much each step counts in the loss", rich_help_panel=TRAINING),
+        typer.Option("--step-weights", help="Weights of the predicted steps in the loss", rich_help_panel=TRAINING),
     ] = None,
     device: DeviceOpt = None,
     precision: PrecisionOpt = None,

@@ -38,14 +38,15 @@ TargetToOpt = Annotated[
 FewShotOpt = Annotated[
     float | None,
     typer.Option(
-        "--few-shot", help="Share of the target's training patients to fine-tune on", rich_help_panel=PATIENTS
+        "--few-shot", help="Share of the target's training patients for few-shot training", rich_help_panel=PATIENTS
     ),
 ]
 MinHoursOpt = Annotated[
-    int | None, typer.Option("--min-hours", help="Shorter stays are left out", rich_help_panel=PATIENTS)
+    int | None,
+    typer.Option("--min-hours", help="Minimum length of a stay; shorter ones are excluded", rich_help_panel=PATIENTS),
 ]
 HoursOpt = Annotated[
-    int | None, typer.Option("--hours", help="Hours kept of each stay, the first ones", rich_help_panel=PATIENTS)
+    int | None, typer.Option("--hours", help="Hours kept from the start of each stay", rich_help_panel=PATIENTS)
 ]
 
 
@@ -53,7 +54,7 @@ def read_extract_digest(session: Session, path: Path) -> dict[str, str]:
     """Return the digest of a file of MIMIC-Extract by its role, and say that it is read.
 
     Raises:
-        DataError: there is no such file.
+        DataError: file not found.
         StorageError: it cannot be read.
     """
     return read_inputs(

@@ -9,12 +9,12 @@ from costar_cli.commands.verb import VerbApp, say_which
 
 __all__ = ["ingest"]
 
-ingest = VerbApp(help="Bring data of your own")
+ingest = VerbApp(help="Import your own data")
 
 
 @ingest.callback(invoke_without_command=True)
 def which(ctx: typer.Context) -> None:
-    """Bring data of your own, as a data set that the other verbs understand."""
+    """Import your own data, as a data set that the other verbs understand."""
     if ctx.invoked_subcommand is None:
         raise say_which(ctx, "ingest")
 

@@ -45,7 +45,7 @@ def mimic(
         bool | None,
         typer.Option(
             "--transfer/--no-transfer",
-            help="Source and target by age; otherwise patients of all ages are the source",
+            help="Split source and target by age; otherwise all patients are the source",
             rich_help_panel=PATIENTS,
         ),
     ] = None,
@@ -56,7 +56,7 @@ def mimic(
     few_shot: FewShotOpt = None,
     patients: Annotated[
         int | None,
-        typer.Option("--patients", help="At most this many patients, drawn at random", rich_help_panel=PATIENTS),
+        typer.Option("--patients", help="Maximum number of patients, drawn at random", rich_help_panel=PATIENTS),
     ] = None,
     min_hours: MinHoursOpt = None,
     hours: HoursOpt = None,

@@ -33,23 +33,23 @@ SCHEMA = Path("schema.toml")
 
 def table(
     ctx: typer.Context,
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="CSV or Parquet: a row per subject and time")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="CSV or Parquet, one row per subject and time")],
     schema: Annotated[
-        Path | None, typer.Option("--schema", help="TOML file: what each column is", rich_help_panel=FILES)
+        Path | None, typer.Option("--schema", help="TOML file that describes each column", rich_help_panel=FILES)
     ] = None,
     statics: Annotated[
-        Path | None, typer.Option("--statics", help="CSV or Parquet: a row per subject", rich_help_panel=FILES)
+        Path | None, typer.Option("--statics", help="CSV or Parquet, one row per subject", rich_help_panel=FILES)
     ] = None,
     queries: Annotated[
         Path | None,
-        typer.Option("--queries", help="CSV or Parquet: plans whose outcomes are known", rich_help_panel=FILES),
+        typer.Option("--queries", help="CSV or Parquet, plans with known outcomes", rich_help_panel=FILES),
     ] = None,
     init: Annotated[
         bool,
-        typer.Option("--init", help="Guess a schema from the files and write it to --out, `schema.toml` by default"),
+        typer.Option("--init", help="Guess a schema from the files and write it to --out (default: `schema.toml`)"),
     ] = False,
     accept_guesses: Annotated[
-        bool, typer.Option("--accept-guesses", help="Take what `--init` guessed, also where it says CHECK")
+        bool, typer.Option("--accept-guesses", help="Accept the guesses of `--init`, including those marked CHECK")
     ] = False,
     seed: SeedOpt = None,
     out: OutOpt = None,
@@ -62,14 +62,14 @@ def table(
     session = open_session(ctx, {}, workspace=workspace, json=json, quiet=quiet)
     if init:
         if schema or queries:
-            raise UsageError("`--init` takes the table and `--statics`", fix="leave --schema and --queries out")
+            raise UsageError("`--init` takes only the table and `--statics`", fix="omit --schema and --queries")
         _init(session, files, statics, out or SCHEMA, overwrite=overwrite)
         return
     if schema is None:
-        fix = f"`costar ingest table {quote(str(files[0]))} --init` guesses one to start from"
-        raise UsageError("a schema is needed", where="--schema", fix=fix)
+        fix = f"`costar ingest table {quote(str(files[0]))} --init` writes a draft to start from"
+        raise UsageError("no schema given", where="--schema", fix=fix)
     if seed is not None and not 0 <= seed < 2**63:
-        raise UsageError(f"{seed} is no seed", where="--seed", fix="give a whole number from 0 on")
+        raise UsageError(f"{seed} is not a valid seed", where="--seed", fix="use a whole number, 0 or larger")
     from costar_cli.datasets.table import TableInputs
     from costar_cli.datasets.table.schema_file import read_schema
 
@@ -128,5 +128,5 @@ def _init(session: Session, files: list[Path], statics: Path | None, path: Path,
     for doubt in guessed.doubts:
         session.out.warn(doubt)
     command = next_command(session.given, "ingest table", *map(str, files), schema=path, statics=statics)
-    session.out.note(f"settle the lines with CHECK in {path}, then: {command}")
+    session.out.note(f"resolve the CHECK lines in {path}, then: {command}")
     session.out.done({"schema": guessed.text, "doubts": list(guessed.doubts)})

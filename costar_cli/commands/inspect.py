@@ -23,14 +23,14 @@ LONGEST_VALUE = 60  # letters of a list among the settings
 
 def inspect(
     ctx: typer.Context,
-    file: Annotated[Path, typer.Argument(help="Artifact to look into")],
+    file: Annotated[Path, typer.Argument(help="Artifact to inspect")],
     report: Annotated[
-        Path | None, typer.Option("--report", help="Describe a data set: HTML page to write, or `-` for tables")
+        Path | None, typer.Option("--report", help="Report on a data set: HTML file to write, or `-` for tables")
     ] = None,
     export: Annotated[
-        Path | None, typer.Option("--export", help="Write a data set as tables with a schema: folder to write to")
+        Path | None, typer.Option("--export", help="Folder to export a data set to, as tables with a schema")
     ] = None,
-    form: Annotated[FormatName, typer.Option("--format", help="What --export writes tables as")] = "parquet",
+    form: Annotated[FormatName, typer.Option("--format", help="Table format of --export")] = "parquet",
     overwrite: OverwriteFlag = False,
     json: JsonFlag = False,
     quiet: QuietFlag = False,

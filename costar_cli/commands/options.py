@@ -67,12 +67,14 @@ FILES, SETTINGS, TRAINING, MACHINE, MESSAGES = "Files", "Settings", "Training", 
 WorkspaceOpt = Annotated[
     Path,
     typer.Option(
-        "--workspace", "-w", envvar="COSTAR_WORKSPACE", help="Folder of this experiment", rich_help_panel=FILES
+        "--workspace", "-w", envvar="COSTAR_WORKSPACE", help="Folder of the experiment", rich_help_panel=FILES
     ),
 ]
-DataOpt = Annotated[Path | None, typer.Option("--data", help="Data set, if not the workspace's", rich_help_panel=FILES)]
+DataOpt = Annotated[
+    Path | None, typer.Option("--data", help="Data set (default: the workspace's)", rich_help_panel=FILES)
+]
 OutOpt = Annotated[
-    Path | None, typer.Option("--out", "-o", help="File to write, if not the workspace's", rich_help_panel=FILES)
+    Path | None, typer.Option("--out", "-o", help="Output file (default: in the workspace)", rich_help_panel=FILES)
 ]
 OverwriteFlag = Annotated[
     bool, typer.Option("--overwrite", help="Replace files made from other inputs or settings", rich_help_panel=FILES)
@@ -97,7 +99,7 @@ ConfigFileOpt = Annotated[
 SeedOpt = Annotated[
     int | None,
     typer.Option(
-        "--seed", help="Seed; the same seed, threads and versions give the same bytes", rich_help_panel=SETTINGS
+        "--seed", help="Random seed; the same seed, threads and versions give identical files", rich_help_panel=SETTINGS
     ),
 ]
 
@@ -105,37 +107,39 @@ HorizonOpt = Annotated[
     int | None, typer.Option("--horizon", help="Steps predicted from an origin", rich_help_panel=SETTINGS)
 ]
 
-EpochsOpt = Annotated[
-    int | None, typer.Option("--epochs", help="Most passes over the training subjects", rich_help_panel=TRAINING)
-]
+EpochsOpt = Annotated[int | None, typer.Option("--epochs", help="Maximum epochs", rich_help_panel=TRAINING)]
 PatienceOpt = Annotated[
     int | None,
     typer.Option(
-        "--patience", help="Epochs without a better validation loss before a member stops", rich_help_panel=TRAINING
+        "--patience", help="Early stopping: epochs without improvement of the validation loss", rich_help_panel=TRAINING
     ),
 ]
 BatchSizeOpt = Annotated[
-    int | None, typer.Option("--batch-size", help="Subjects per step and member", rich_help_panel=TRAINING)
+    int | None,
+    typer.Option("--batch-size", help="Batch size: subjects per optimiser step and member", rich_help_panel=TRAINING),
 ]
 LearningRateOpt = Annotated[
     float | None, typer.Option("--learning-rate", help="Adam's learning rate", rich_help_panel=TRAINING)
 ]
 METHOD_NAMES = OneOf(lambda: METHODS)
 MethodOpt = Annotated[
-    str, typer.Option("--method", parser=METHOD_NAMES, autocompletion=METHOD_NAMES.complete, help="What to train")
+    str, typer.Option("--method", parser=METHOD_NAMES, autocompletion=METHOD_NAMES.complete, help="Method to train")
 ]
 MembersOpt = Annotated[
     int | None, typer.Option("--members", help="Ensemble members to train", rich_help_panel=TRAINING)
 ]
 
-DeviceOpt = Annotated[DeviceName | None, typer.Option("--device", help="Where to compute", rich_help_panel=MACHINE)]
+DeviceOpt = Annotated[DeviceName | None, typer.Option("--device", help="Compute device", rich_help_panel=MACHINE)]
 PrecisionOpt = Annotated[
-    PrecisionName | None, typer.Option("--precision", help="Arithmetic of training", rich_help_panel=MACHINE)
+    PrecisionName | None,
+    typer.Option("--precision", help="Floating-point precision of training", rich_help_panel=MACHINE),
 ]
 ThreadsOpt = Annotated[int | None, typer.Option("--threads", help="CPU threads", rich_help_panel=MACHINE)]
 GroupOpt = Annotated[
     int | None,
-    typer.Option("--group", help="Members that share a step: all on a GPU, one on a CPU", rich_help_panel=MACHINE),
+    typer.Option(
+        "--group", help="Members trained together (default: all on a GPU, one on a CPU)", rich_help_panel=MACHINE
+    ),
 ]
 
 JsonFlag = Annotated[
@@ -146,5 +150,7 @@ QuietFlag = Annotated[
 ]
 ModelsOpt = Annotated[
     list[Path] | None,
-    typer.Option("--model", "-m", help="Model to use, if not the workspace's; may be repeated", rich_help_panel=FILES),
+    typer.Option(
+        "--model", "-m", help="Model to use (default: the workspace's); may be repeated", rich_help_panel=FILES
+    ),
 ]

@@ -22,39 +22,35 @@ __all__ = [
 PANEL = "Panel"
 
 SourceCategoryOpt = Annotated[
-    CategoryName | None, typer.Option("--source-category", help="Items of the source domain", rich_help_panel=PANEL)
+    CategoryName | None, typer.Option("--source-category", help="Category of the source items", rich_help_panel=PANEL)
 ]
 TargetCategoryOpt = Annotated[
-    CategoryName | None, typer.Option("--target-category", help="Items of the target domain", rich_help_panel=PANEL)
+    CategoryName | None, typer.Option("--target-category", help="Category of the target items", rich_help_panel=PANEL)
 ]
 EdgesOpt = Annotated[
     EdgesName | None,
-    typer.Option("--edges", help="Price classes: the paper's, or fitted to source-train", rich_help_panel=PANEL),
+    typer.Option("--edges", help="Price class edges: the paper's, or fitted to source-train", rich_help_panel=PANEL),
 ]
 TrainItemsOpt = Annotated[
-    int | None, typer.Option("--train-items", help="At most this many source items to train on", rich_help_panel=PANEL)
+    int | None, typer.Option("--train-items", help="Maximum source items for training", rich_help_panel=PANEL)
 ]
 ValItemsOpt = Annotated[
-    int | None, typer.Option("--val-items", help="At most this many source items to select on", rich_help_panel=PANEL)
+    int | None, typer.Option("--val-items", help="Maximum source items for validation", rich_help_panel=PANEL)
 ]
 TestItemsOpt = Annotated[
-    int | None, typer.Option("--test-items", help="At most this many source items to test on", rich_help_panel=PANEL)
+    int | None, typer.Option("--test-items", help="Maximum source items for testing", rich_help_panel=PANEL)
 ]
 TargetTrainItemsOpt = Annotated[
     int | None,
-    typer.Option(
-        "--target-train-items", help="At most this many target items for few-shot training", rich_help_panel=PANEL
-    ),
+    typer.Option("--target-train-items", help="Maximum target items for few-shot training", rich_help_panel=PANEL),
 ]
 TargetValItemsOpt = Annotated[
     int | None,
-    typer.Option(
-        "--target-val-items", help="At most this many target items to select on in few-shot", rich_help_panel=PANEL
-    ),
+    typer.Option("--target-val-items", help="Maximum target items for few-shot validation", rich_help_panel=PANEL),
 ]
 TargetTestItemsOpt = Annotated[
     int | None,
-    typer.Option("--target-test-items", help="At most this many target items to test on", rich_help_panel=PANEL),
+    typer.Option("--target-test-items", help="Maximum target items for testing", rich_help_panel=PANEL),
 ]
 
 

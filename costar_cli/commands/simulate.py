@@ -33,7 +33,7 @@ __all__ = ["simulate"]
 
 COHORT = "Cohort"
 
-simulate = VerbApp(help="Make a cohort whose counterfactual outcomes are known")
+simulate = VerbApp(help="Simulate a cohort with known counterfactual outcomes")
 
 
 def _cohort(flag: str, text: str) -> OptionInfo:
@@ -43,7 +43,7 @@ def _cohort(flag: str, text: str) -> OptionInfo:
 
 @simulate.callback(invoke_without_command=True)
 def which(ctx: typer.Context) -> None:
-    """Make a cohort whose counterfactual outcomes are known."""
+    """Simulate a cohort with known counterfactual outcomes."""
     if ctx.invoked_subcommand is None:
         raise say_which(ctx, "simulate")
 
@@ -52,13 +52,15 @@ def which(ctx: typer.Context) -> None:
 def tumor(
     ctx: typer.Context,
     gamma: Annotated[float | None, _cohort("--gamma", "Confounding strength of the source's policy")] = None,
-    target_gamma: Annotated[float | None, _cohort("--target-gamma", "The same for the target's policy")] = None,
-    train: Annotated[int | None, _cohort("--train", "Source patients to train on")] = None,
-    val: Annotated[int | None, _cohort("--val", "Source patients to select on")] = None,
-    test: Annotated[int | None, _cohort("--test", "Source patients to test on")] = None,
+    target_gamma: Annotated[
+        float | None, _cohort("--target-gamma", "Confounding strength of the target's policy")
+    ] = None,
+    train: Annotated[int | None, _cohort("--train", "Source patients for training")] = None,
+    val: Annotated[int | None, _cohort("--val", "Source patients for validation")] = None,
+    test: Annotated[int | None, _cohort("--test", "Source patients for testing")] = None,
     target_train: Annotated[int | None, _cohort("--target-train", "Target patients for few-shot training")] = None,
-    target_val: Annotated[int | None, _cohort("--target-val", "Target patients to select on in few-shot")] = None,
-    target_test: Annotated[int | None, _cohort("--target-test", "Target patients to test on")] = None,
+    target_val: Annotated[int | None, _cohort("--target-val", "Target patients for few-shot validation")] = None,
+    target_test: Annotated[int | None, _cohort("--target-test", "Target patients for testing")] = None,
     steps: Annotated[int | None, _cohort("--steps", "Days simulated per patient")] = None,
     horizon: HorizonOpt = None,
     plans: Annotated[PlansName | None, _cohort("--plans", "Treatment sequences of the test queries")] = None,

@@ -57,9 +57,7 @@ StaysOpt = Annotated[
 ]
 PlansPerOriginOpt = Annotated[
     int | None,
-    typer.Option(
-        "--plans-per-origin", help="Treatment sequences asked about from each origin", rich_help_panel=SIMULATION
-    ),
+    typer.Option("--plans-per-origin", help="Treatment sequences per origin", rich_help_panel=SIMULATION),
 ]
 CenterOpt = Annotated[
     bool | None,
@@ -68,7 +66,7 @@ CenterOpt = Annotated[
 ExportExtractOpt = Annotated[
     Path | None,
     typer.Option(
-        "--export-extract", help="File for the embedded cohort in the form of MIMIC-Extract", rich_help_panel=FILES
+        "--export-extract", help="File to export the embedded cohort to, in MIMIC-Extract format", rich_help_panel=FILES
     ),
 ]
 

@@ -33,7 +33,8 @@ def linear(
         typer.Option("--gamma", help="Confounding strength of the source's policy", rich_help_panel="Cohort"),
     ] = None,
     target_gamma: Annotated[
-        float | None, typer.Option("--target-gamma", help="The same for the target's policy", rich_help_panel="Cohort")
+        float | None,
+        typer.Option("--target-gamma", help="Confounding strength of the target's policy", rich_help_panel="Cohort"),
     ] = None,
     horizon: HorizonOpt = None,
     seed: SeedOpt = None,

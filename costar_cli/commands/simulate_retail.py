@@ -55,7 +55,7 @@ def m5(
         typer.Option(
             "--confounding",
             metavar="NUMBER|observed",
-            help="What sways prices: latent demand, this strongly (0: nothing), or `observed` sales alone",
+            help="Confounding of prices: strength of latent demand (0: none), or `observed` for recorded sales alone",
             rich_help_panel=PANEL,
         ),
     ] = None,
@@ -72,7 +72,9 @@ def m5(
     config: ConfigFileOpt = None,
     export: Annotated[
         Path | None,
-        typer.Option("--export", help="Folder for the world as the CSV files of M5", rich_help_panel=FILES),
+        typer.Option(
+            "--export", help="Folder to export the simulated world to, as CSV files of M5", rich_help_panel=FILES
+        ),
     ] = None,
     out: OutOpt = None,
     overwrite: OverwriteFlag = False,

@@ -33,7 +33,7 @@ _shared = typer.Typer(add_completion=False)
 @_shared.command()
 def _options_of_every_verb(
     debug: bool = typer.Option(
-        False, "--debug", help="Show the traceback of errors", rich_help_panel="Messages",
+        False, "--debug", help="Show tracebacks of errors", rich_help_panel="Messages",
         callback=_set_debug, is_eager=True, expose_value=False,
     ),
 ) -> None:  # fmt: skip
@@ -119,7 +119,7 @@ class Verb(TyperCommand):
             if param.required and not given.get(param.name) and param.value_from_envvar(ctx) is None
         ]
         if missing:
-            fix = f"`{ctx.command_path} --help` lists what it understands"
+            fix = f"`{ctx.command_path} --help` lists its options"
             raise UsageError(f"missing {' and '.join(missing)}", where=f"`{ctx.command_path}`", fix=fix)
 
     def format_help(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # noqa: ANN401

@@ -23,5 +23,5 @@ def verify(
     out = open_output(ctx, json=json, quiet=quiet)
     artifact = verify_artifact(file)
     out.read("file", file, artifact.digest, artifact.kind)
-    out.text(f"{file} is a sound {artifact.kind}", f"digest {artifact.digest}")
+    out.text(f"OK: all checksums match in {file} ({artifact.kind})", f"digest {artifact.digest}")
     out.done({"kind": artifact.kind, "digest": artifact.digest, "schema_version": artifact.schema_version})

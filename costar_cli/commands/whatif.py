@@ -31,25 +31,26 @@ __all__ = ["whatif"]
 def whatif(
     ctx: typer.Context,
     subject: Annotated[
-        str, typer.Option("--subject", "-s", help="Subject by its label, or by number where it has none")
+        str, typer.Option("--subject", "-s", help="Subject: its label, or its number if it has no label")
     ],
-    plan: Annotated[
-        Path, typer.Option("--plan", "-p", help="JSON file of one or several named plans, `-` for standard input")
-    ],
+    plan: Annotated[Path, typer.Option("--plan", "-p", help="JSON file of named plans, or `-` for standard input")],
     origin: Annotated[
-        int | None, typer.Option("--origin", help="Last step that is known; the plan's, or the subject's last one")
+        int | None,
+        typer.Option("--origin", help="Last observed step (default: the plan file's, else the subject's last)"),
     ] = None,
     reference: Annotated[
-        str | None, typer.Option("--reference", help="Plan to compare with; the first by default")
+        str | None, typer.Option("--reference", help="Plan to compare with (default: the first)")
     ] = None,
-    level: Annotated[float, typer.Option("--level", help="Probability between lower and upper")] = 0.9,
-    truth: Annotated[bool, typer.Option("--truth", help="Add the simulator's answer and the error")] = False,
+    level: Annotated[
+        float, typer.Option("--level", help="Nominal probability of the interval between lower and upper")
+    ] = 0.9,
+    truth: Annotated[bool, typer.Option("--truth", help="Add the simulated truth and the errors")] = False,
     unsupported: Annotated[
-        bool, typer.Option("--unsupported", help="Answer plans of treatments that no training subject was given, too")
+        bool, typer.Option("--unsupported", help="Also answer plans with treatments that no training subject received")
     ] = False,
-    csv: Annotated[Path | None, typer.Option("--csv", help="Table to write", rich_help_panel=FILES)] = None,
+    csv: Annotated[Path | None, typer.Option("--csv", help="CSV file to write", rich_help_panel=FILES)] = None,
     plot: Annotated[
-        Path | None, typer.Option("--plot", help="Figure to draw: .png, .svg or .pdf", rich_help_panel=FILES)
+        Path | None, typer.Option("--plot", help="Figure to write: .png, .svg or .pdf", rich_help_panel=FILES)
     ] = None,
     out: OutOpt = None,
     overwrite: OverwriteFlag = False,

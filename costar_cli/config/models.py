@@ -49,7 +49,9 @@ class EncoderConfig(Config):
     layers: int = Field(1, ge=1, le=64, description="Pairs of temporal and feature-wise blocks; blocks of vt and ct")
     heads: int = Field(2, ge=1, le=64, description="Attention heads")
     dropout: float = Field(0.1, ge=0, lt=1, description="Dropout rate, quantised to 1/256")
-    clip_distance: int = Field(15, ge=1, le=1000, description="Relative positions are clipped at this many steps")
+    clip_distance: int = Field(
+        15, ge=1, le=1000, description="Largest relative position; longer distances are clipped to it"
+    )
     pool: Literal["component", "token"] = Field("component", description="Mean of component means, or of all tokens")
     blocks: Literal["both", "temporal", "feature"] = Field("both", description="Which attention blocks a layer has")
     feature_encoding: Literal["tree", "absolute"] = Field("tree", description="Feature positional encoding")
@@ -75,13 +77,15 @@ class EncoderConfig(Config):
 class TrainingConfig(Config):
     """What both training stages share."""
 
-    epochs: int = Field(200, ge=1, le=100_000, description="Most passes over the training subjects")
+    epochs: int = Field(200, ge=1, le=100_000, description="Maximum epochs")
     updates: int | None = Field(
-        None, ge=1, description="Most optimiser steps; epochs are then equal shares of them, whatever the subjects"
+        None,
+        ge=1,
+        description="Maximum optimiser steps; epochs are then equal shares of them, however many the subjects",
     )
-    patience: int = Field(20, ge=1, description="Epochs without a better validation loss before a member stops")
-    batch_size: int = Field(64, ge=1, description="Subjects per step and member")
-    validation_batch_size: int = Field(256, ge=1, description="Subjects per validation step")
+    patience: int = Field(20, ge=1, description="Early stopping: epochs without improvement of the validation loss")
+    batch_size: int = Field(64, ge=1, description="Batch size: subjects per optimiser step and member")
+    validation_batch_size: int = Field(256, ge=1, description="Batch size of validation, in subjects")
     learning_rate: float = Field(1e-3, gt=0, le=1, description="Adam's learning rate")
     seed: int = Field(10, ge=0, lt=2**63, description="Seed of initialisation, shuffling, dropout and augmentation")
 
@@ -92,13 +96,15 @@ class PretrainConfig(TrainingConfig):
     members: int = Field(5, ge=1, le=1000, description="Ensemble members trained together")
     encoder: EncoderConfig = EncoderConfig()
     momentum: float = Field(0.99, ge=0, lt=1, description="Momentum of the key encoder")
-    ssl_loss: Literal["info_nce", "spectral"] = Field("info_nce", description="What pulls two views together")
+    ssl_loss: Literal["info_nce", "spectral"] = Field("info_nce", description="Self-supervised loss")
     spectral_sigma: float = Field(1.0, gt=0, description="Weight of the spectral loss's second term")
     temperature: float = Field(1.0, gt=0, description="Temperature of the contrastive loss")
     components: bool = Field(True, description="Contrast the component representations too")
     augment_probability: float = Field(0.5, ge=0, le=1, description="Probability of each augmentation")
     augment_sigma: float = Field(0.5, ge=0, description="Standard deviation of scale, shift and jitter")
-    augment_granularity: Literal["batch", "sample"] = Field("batch", description="What shares a coin, scale and shift")
+    augment_granularity: Literal["batch", "sample"] = Field(
+        "batch", description="What shares one random draw of each augmentation"
+    )
     max_contrast: int | None = Field(None, ge=2, description="Contrast a random subset of this many positions")
     keep: Literal["last", "best"] = Field("last", description="Which epoch's weights to keep")
 
@@ -106,21 +112,21 @@ class PretrainConfig(TrainingConfig):
 class FinetuneConfig(TrainingConfig):
     """Supervised training of encoder and outcome predictor (spec COSTAR-14 to 18)."""
 
-    members: int | None = Field(None, ge=1, le=1000, description="Ensemble members; all of the encoder's by default")
-    batch_size: int = Field(32, ge=1, description="Subjects per step and member")
+    members: int | None = Field(None, ge=1, le=1000, description="Ensemble members (default: all of the encoder's)")
+    batch_size: int = Field(32, ge=1, description="Batch size: subjects per optimiser step and member")
     hidden: int = Field(128, ge=1, description="Hidden units of the outcome predictor")
     select_on: SelectionName = Field(
         "rolling-origin",
         description="What selects an epoch's weights: the whole model's error over all steps from validation origins, "
         "the same for every method, or the validation loss of the method's own last stage",
     )
-    step_weights: StepWeights = Field("inverse", description="How much each step of the horizon counts in the loss")
+    step_weights: StepWeights = Field("inverse", description="Weights of the predicted steps in the loss")
     decoder: DecoderName | None = Field(
         None,
-        description="How steps are predicted; by default as in the source model, or as suits the treatments",
+        description="Decoder (default: the source model's, or by the kind of treatments)",
     )
     encoder: EncoderConfig | None = Field(
-        None, description="Encoder shape when training from scratch; by default that of `pretrain.encoder`"
+        None, description="Encoder shape when training from scratch (default: `pretrain.encoder`)"
     )
 
 
@@ -128,24 +134,24 @@ class RuntimeConfig(Config):
     """Where and how to compute; changes speed and rounding, not the method."""
 
     device: DeviceName = Field("auto", description="Compute device")
-    precision: PrecisionName = Field("float32", description="Arithmetic of training")
-    group: int | None = Field(None, ge=1, description="Members per step: all on a GPU, one on a CPU")
+    precision: PrecisionName = Field("float32", description="Floating-point precision of training")
+    group: int | None = Field(None, ge=1, description="Members trained together (default: all on a GPU, one on a CPU)")
     threads: int | None = Field(None, ge=1, le=1024, description="CPU threads")
 
 
 class EvaluateConfig(Config):
     """How to score (docs/spec/scores.md)."""
 
-    level: float = Field(0.95, gt=0, lt=1, description="Level of the patient-clustered bootstrap interval")
-    bootstrap: int = Field(1000, ge=0, le=1_000_000, description="Bootstrap replicates, 0 for none")
-    query_batch_size: int = Field(16_384, ge=1, description="Queries per batch: bounds memory")
+    level: float = Field(0.95, gt=0, lt=1, description="Confidence level of the bootstrap intervals")
+    bootstrap: int = Field(1000, ge=0, le=1_000_000, description="Bootstrap replicates (0: none)")
+    query_batch_size: int = Field(16_384, ge=1, description="Queries per batch; limits memory")
     seed: int = Field(0, ge=0, lt=2**63, description="Seed of the bootstrap and of t-SNE")
 
 
 class BenchmarkConfig(Config):
     """What a benchmark compares; how models are trained and scored is said elsewhere."""
 
-    methods: str = Field("all", min_length=1, description="Methods to compare: `all`, or names with commas")
-    setups: str = Field("all", min_length=1, description="Set-ups to score: `all`, or names with commas")
-    data_seeds: int = Field(1, ge=1, le=1000, description="Data sets to simulate, each with its own seed")
-    ablations: bool = Field(False, description="Also train COSTAR with one choice changed at a time")
+    methods: str = Field("all", min_length=1, description="Methods to compare: `all`, or a comma-separated list")
+    setups: str = Field("all", min_length=1, description="Set-ups to score: `all`, or a comma-separated list")
+    data_seeds: int = Field(1, ge=1, le=1000, description="Number of data sets to simulate, with consecutive seeds")
+    ablations: bool = Field(False, description="Also train ablations of COSTAR, each with one component changed")

@@ -149,7 +149,7 @@ def test_too_many_groups_are_refused(path, monkeypatch):
     [
         ((2**40,), {"chunks": (2**18,)}, "nothing stored"),
         ((2**62, 2**62), {"chunks": (1, 2**18)}, ""),
-        ((10**6, 10**6), {"chunks": (100, 1000)}, "no runs"),
+        ((10**6, 10**6), {"chunks": (100, 1000)}, "are not runs"),
         ((2**40,), {}, "in one piece"),
         ((2**31,), {"chunks": (2**31,)}, "chunks of 2,147,483,648 bytes"),
         ((2**24,), {"chunks": (64,)}, "chunks of 64 bytes"),
@@ -164,7 +164,7 @@ def test_absurd_declarations_are_refused(path, shape, options, words):
 
 def test_absurd_text_width_is_refused(path):
     tamper(path, lambda f: f.create_dataset("arrays/evil", (3,), h5py.string_dtype("utf-8", 2**30)))
-    refused(path, "is not a type", "/arrays/evil")
+    refused(path, "is not an artifact type", "/arrays/evil")
 
 
 def zeros(n_chunks: int, stored_chunks: int, chunk: bytes, width: int = 2**18) -> Change:
@@ -214,12 +214,12 @@ def test_writer_stores_uncompressed_what_would_look_like_a_bomb(tmp_path, monkey
     ("stored_chunks", "chunk", "words"),
     [
         (2, zlib.compress(bytes(50_000_000)), "unpacks to more than it declares"),
-        (2, zlib.compress(bytes(2**18))[:-3], "cut short"),
+        (2, zlib.compress(bytes(2**18))[:-3], "a chunk is truncated"),
         (2, zlib.compress(bytes(1000)), "holds 1,000 bytes"),
         (2, b"no zlib", "compressed bytes are damaged"),
         (2, bytes(2**20), "1,048,576 bytes stored"),
-        (1, zlib.compress(bytes(2**18)), "not the 2 chunks"),
-        (2, zlib.compress(bytes(2**18)), "another digest"),
+        (1, zlib.compress(bytes(2**18)), "in the 2 chunks"),
+        (2, zlib.compress(bytes(2**18)), "its digest differs"),
     ],
 )
 def test_chunks_other_than_declared_are_refused(path, stored_chunks, chunk, words):

@@ -45,7 +45,7 @@ def test_a_lost_end_is_reported_with_sizes(tmp_path, raw):
         with pytest.raises(ArtifactError) as caught:
             read_artifact(path)
         if length >= 1024:
-            assert caught.value.problem == f"the file is cut short: {length:,} of {len(data):,} bytes"
+            assert caught.value.problem == f"the file is truncated: {length:,} of {len(data):,} bytes"
 
 
 def test_an_added_end_is_verified(tmp_path, raw):

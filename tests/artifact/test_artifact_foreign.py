@@ -24,7 +24,7 @@ MANIFESTS: dict[str, tuple[bytes, str]] = {
     "infinity": (b'{"meta":1e999}', "inf is not"),
     "lone surrogate": (b'{"meta":"\\ud800"}', "not Unicode"),
     "huge number": (b'{"meta":' + b"9" * 5000 + b"}", "unusable"),
-    "too large": (b" " * (8 * 2**20 + 1), "not up to 8,388,608 bytes"),
+    "too large": (b" " * (8 * 2**20 + 1), "not text of at most 8,388,608 bytes"),
 }
 
 
@@ -41,7 +41,7 @@ EDITS = {
         "uint8 (3000, 6), not uint8 (3000, 7)",
     ),
     "dtype": (lambda m: m["arrays"]["plan"].update(dtype="int8"), "not int8"),
-    "unknown dtype": (lambda m: m["arrays"]["plan"].update(dtype="object"), "'object' is not a type"),
+    "unknown dtype": (lambda m: m["arrays"]["plan"].update(dtype="object"), "'object' is not an artifact type"),
     "negative shape": (lambda m: m["arrays"]["plan"].update(shape=[-1]), "greater than or equal"),
     "bad digest": (lambda m: m["arrays"]["plan"].update(sha256="x"), "pattern"),
     "more in an entry": (lambda m: m["arrays"]["plan"].update(code="x"), "Extra inputs"),
@@ -71,7 +71,7 @@ def test_manifest_of_another_type_is_refused(path):
         f["manifest"] = np.zeros(4, np.float32)
 
     tamper(path, change)
-    refused(path, "not up to")
+    refused(path, "not text of at most")
 
 
 def test_header_that_does_not_fit_is_refused(path):
@@ -80,7 +80,7 @@ def test_header_that_does_not_fit_is_refused(path):
     refused(path, "unknown kind of artifact, 'virus'")
     path.write_bytes(raw)
     reseal(path, digest="0" * 64)
-    refused(path, "another digest than in the header")
+    refused(path, "its digest differs from the header")
     path.write_bytes(raw)
     reseal(path, kind="dataset")
     refused(path, "disagree")
@@ -94,7 +94,7 @@ def test_newer_schema_asks_for_an_upgrade(path):
     for version in ("1.1", "2.0", "10.0"):
         raw = path.read_bytes()
         path.write_bytes(raw.replace(b"schema 1.0\n", f"schema {version}\n".encode(), 1))
-        error = refused(path, f"schema version {version}, newer than this costar reads")
+        error = refused(path, f"schema version {version}, which is newer than this version of costar reads")
         assert "pip install --upgrade costar" in (error.fix or "")
         path.write_bytes(raw)
 
@@ -103,7 +103,7 @@ def test_older_minor_schema_is_read_and_older_major_is_not(path, monkeypatch):
     monkeypatch.setattr("costar_cli.artifact.spec.SCHEMA_VERSION", "1.3")
     assert read_artifact(path).schema_version == "1.0"
     monkeypatch.setattr("costar_cli.artifact.spec.SCHEMA_VERSION", "2.0")
-    refused(path, "too old")
+    refused(path, "no longer reads")
 
 
 @pytest.mark.parametrize(

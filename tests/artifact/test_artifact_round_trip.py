@@ -194,7 +194,7 @@ def test_description_is_json_and_says_what_is_there(tmp_path):
 
 def test_content_that_an_artifact_cannot_hold_is_refused_before_writing(tmp_path):
     path = tmp_path / "a.h5"
-    with pytest.raises(ValueError, match="'x': artifacts do not hold arrays of object"):
+    with pytest.raises(ValueError, match="'x': arrays of object cannot be stored in an artifact"):
         write(path, {"x": np.array([{}], dtype=object)})
     with pytest.raises(ValueError, match="complex128"):
         write(path, {"x": np.array([1j])})

@@ -109,5 +109,5 @@ def test_ablations_work_whatever_tokens_or_architecture_costar_has(call: Callabl
     monkeypatch.setenv("COSTAR_PRETRAIN_ENCODER_ARCHITECTURE", "vt")
     plain, told = list_of(call)
     assert everything - plain == {"encoder-vt", "encoder-temporal", "encoder-feature", "fpe-absolute"}
-    assert "Encoder TB only changes nothing with `architecture = vt`: no row of its own" in told
-    assert "Encoder w/ VT is what COSTAR does with these settings" in told
+    assert "Encoder TB only has no effect with `architecture = vt`: skipped" in told
+    assert "Encoder w/ VT equals COSTAR with these settings" in told

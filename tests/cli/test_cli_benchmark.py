@@ -169,7 +169,7 @@ def test_a_failing_cell_stops_nothing_but_those_that_need_it(
     assert document["error"]["problem"] == "1 of 5 cells failed"
     assert document["error"]["details"] == [
         "ridge/source/10: the loss is not finite (ridge)",
-        "1 more cells need one of these",
+        "1 more cells depend on these",
     ]
     labels = {row["name"] for table in document["result"]["tables"] for row in table["rows"]}
     assert labels == {"last-value"}
@@ -340,7 +340,7 @@ def test_a_file_of_a_data_set_can_be_benchmarked_where_it_lies(data: Path, tmp_p
     ("words", "code", "message"),
     [
         (["tumour"], 2, "did you mean `tumor`"),
-        (["nowhere.h5"], 4, "no such file"),
+        (["nowhere.h5"], 4, "file not found"),
         (["tumor", "--methods", "costr"], 2, "did you mean `costar`"),
         (["tumor", "--setups", "zero"], 2, "zero-shot"),
         (["tumor", "--data-seeds", "0"], 2, "benchmark.data_seeds"),

@@ -61,6 +61,6 @@ def test_data_that_mean_something_else_are_refused_with_all_differences(
     error = run.document["error"]
     assert (run.code, error["type"]) == (ExitCode.MISMATCH, "MismatchError"), run.err
     assert error["details"] == lines
-    assert "does not fit the data set tumor" in error["problem"]
+    assert "is incompatible with data set tumor" in error["problem"]
     assert not (tmp_path / "model.h5").exists()
     assert not (tmp_path / "evaluation.h5").exists()

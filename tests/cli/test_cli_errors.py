@@ -84,7 +84,7 @@ def test_a_doctor_that_finds_a_broken_file_fails_and_says_so_in_its_document(wor
         (["inspect", "a.h5", "b.h5"], "b.h5"),
         (["pretrain", "--config", "nowhere.toml"], "nowhere.toml"),
         (["pretrain", "--epochs", "0"], "at least 1"),
-        (["--quiet", "doctor"], "--quiet belongs behind a verb"),
+        (["--quiet", "doctor"], "--quiet goes after the command"),
     ],
 )
 def test_usage_errors_exit_2_and_name_the_way_out(words: list[str], hint: str, tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_a_model_of_other_variables_exits_5(workspace: Path, plan: Path, call: C
 def test_an_output_made_otherwise_exits_5_and_says_what_differs(workspace: Path) -> None:
     before = (workspace / "data.h5").read_bytes()
     run = run_process("simulate", "tumor", *TINY_COHORT, "--gamma", 3, "-w", workspace, cwd=workspace)
-    check(run, ExitCode.MISMATCH, "gamma: 10.0 there, 3.0 now", "--overwrite")
+    check(run, ExitCode.MISMATCH, "gamma: was 10.0, now 3.0", "--overwrite")
     assert (workspace / "data.h5").read_bytes() == before
 
 

@@ -145,8 +145,8 @@ def test_the_export_is_never_replaced_unasked(icu: Path, stays: Path, call: Call
         (["simulate", "mimic", "--stays", "60"], 3, "too few target patients"),
         (["simulate", "mimic", "--horizon", "30"], 2, "must be above horizon 30"),
         (["simulate", "mimic", "--source-to", "90"], 2, "the age groups of source and target overlap"),
-        (["simulate", "mimic", "--mimic-extract", "none.h5"], 3, "there is no such file"),
-        (["ingest", "mimic", "none.h5"], 3, "there is no such file"),
+        (["simulate", "mimic", "--mimic-extract", "none.h5"], 3, "file not found"),
+        (["ingest", "mimic", "none.h5"], 3, "file not found"),
     ],
 )
 def test_what_cannot_be_done_is_one_clear_error(

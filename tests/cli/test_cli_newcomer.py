@@ -69,7 +69,7 @@ def test_settings_that_a_method_does_not_read_leave_its_model_up_to_date(workspa
         assert call(*make, *few, *more).document["status"] == "up_to_date", method
     changed = call("finetune", "--method", "crn", "-w", workspace, "--epochs", 2, "--members", 1)
     assert changed.code == ExitCode.MISMATCH
-    assert "settings.encoder.epochs: 1 there, 2 now" in changed.err
+    assert "settings.encoder.epochs: was 1, now 2" in changed.err
 
 
 def table_of(steps: int, subjects: int = 30) -> str:
@@ -191,9 +191,9 @@ def test_a_mistyped_file_is_answered_with_the_file_beside_it(workspace: Path, ca
     run = call("finetune", "-w", workspace, "--data", workspace / "dta.h5")
     assert f"did you mean `{workspace / 'data.h5'}`?" in run.err
     run = call("evaluate", "-w", workspace, "--model", workspace / "data.h5")
-    assert "this file holds a dataset, not a model" in run.err
+    assert "the file holds a dataset, not a model" in run.err
     run = call("evaluate", "-w", workspace, "--data", workspace / "encoder.h5")
-    assert "this file holds an encoder, not a dataset" in run.err
+    assert "the file holds an encoder, not a dataset" in run.err
 
 
 def test_a_mistyped_file_is_never_answered_with_a_file_of_another_kind(workspace: Path, call: Call) -> None:
@@ -244,7 +244,7 @@ def test_all_that_is_wrong_with_a_table_is_said_at_once(call: Call) -> None:
     run = call("ingest", "table", "t.csv", "--schema", "s.toml")
     assert run.code == ExitCode.DATA
     assert "has 4 problems" in run.err
-    for problem in ("not numeric", "first 'soon'", "contradicts row", "no known level: 'xnone'"):
+    for problem in ("not numeric", "first 'soon'", "contradicts row", "not levels: 'xnone'"):
         assert problem in run.err, problem
 
 

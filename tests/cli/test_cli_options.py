@@ -157,7 +157,7 @@ def test_without_a_data_set_its_choices_are_listed_with_what_they_are(
 
 def test_json_in_front_of_the_data_set_is_told_where_it_belongs(call: Callable[..., Run]) -> None:
     run = call("simulate", "--json")
-    assert "belongs behind the name of a data set" in run.document["error"]["problem"]
+    assert "goes after the name of a data set" in run.document["error"]["problem"]
 
 
 @pytest.mark.parametrize("words", [["--debug", "verify", "x.h5"], ["verify", "x.h5", "--debug"]])

@@ -162,7 +162,7 @@ def test_a_terminal_gets_colour_and_a_bar_with_loss_and_log_n() -> None:
     assert "[pretrain]" in err
     assert "4/4" in err
     assert "loss 3.5" in err
-    assert "guessing 8.25" in err
+    assert "chance 8.25" in err
     assert "odd [b]one[/b]" in err
 
 
@@ -180,7 +180,7 @@ def test_a_log_file_gets_one_line_per_task_and_none_for_tasks_inside(capsys: pyt
                 inner.advance(5)
             task.advance(loss=2.0, log_n=8.25)
     out, err = capsys.readouterr()
-    assert (out, err) == ("", "note  train: done, 3 of 3 epochs, 0 s, loss 2  guessing 8.25\n")
+    assert (out, err) == ("", "note  train: done, 3 of 3 epochs, 0 s, loss 2  chance 8.25\n")
 
 
 def test_the_last_line_of_a_log_shows_the_last_metrics_alone(capsys: pytest.CaptureFixture[str]) -> None:

@@ -39,7 +39,7 @@ def test_a_log_gets_a_line_at_least_every_30_seconds_with_member_epoch_step_loss
         capsys.readouterr()
     assert all(late - early <= 30 for early, late in pairwise([0.0, *said_at_s, 400.0]))
     assert last == (
-        "progress  finetune: 196 of 400 steps (49%), member 2  epoch 2  training loss so far 0.5  guessing 8.25, "
+        "progress  finetune: 196 of 400 steps (49%), member 2  epoch 2  training loss so far 0.5  chance 8.25, "
         "about 7 min left\n"
     )
     assert EVERY_S + POLL_S < 30

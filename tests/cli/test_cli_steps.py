@@ -122,7 +122,7 @@ def test_a_finished_output_and_an_interrupted_run_of_other_settings_are_refused_
     words = ["pretrain", "--epochs", "2", *ONE, "-w", workspace]
     error = call(*words, "--json").document["error"]
     assert error["exit_code"] == 5
-    assert "epochs: 1 there, 2 now" in error["details"]
+    assert "epochs: was 1, now 2" in error["details"]
     assert f"interrupted run in {state}: epochs: was 9, now 2" in error["details"]
     assert "--overwrite --fresh" in error["fix"]
     assert call(*words, "--overwrite", "--fresh").code == 0
@@ -145,6 +145,6 @@ def test_an_evaluation_at_another_level_says_what_differs(workspace: Path, call:
     assert call("evaluate", "-w", workspace, "--quiet", "--no-plots", "--bootstrap", "50").code == 0
     run = call("evaluate", "-w", workspace, "--no-plots", "--bootstrap", "60", "--level", "0.8", "--json")
     assert run.code == 5
-    assert run.document["error"]["details"] == ["bootstrap: 50 there, 60 now", "level: 0.95 there, 0.8 now"]
+    assert run.document["error"]["details"] == ["bootstrap: was 50, now 60", "level: was 0.95, now 0.8"]
     other = call("evaluate", "-w", workspace, "--no-plots", "--bootstrap", "50", "--setup", "few-shot")
-    assert "  - setups: not set there, few-shot now\n" in other.err
+    assert "  - setups: was not set, now few-shot\n" in other.err

@@ -68,7 +68,7 @@ def test_the_same_tables_are_up_to_date_and_others_are_not_replaced(tmp_path: Pa
     schema.write_text(schema.read_text().replace("horizon = 4", "horizon = 3"))
     run = call(*words)
     assert run.code == ExitCode.MISMATCH
-    assert "schema.horizon: 4 there, 3 now" in run.err
+    assert "schema.horizon: was 4, now 3" in run.err
     assert call(*words, "--overwrite").code == 0
     with Path(table).open("a") as file:
         file.write(
@@ -89,7 +89,7 @@ def test_outcomes_that_were_not_observed_are_no_targets_and_go_to_tables_and_bac
     run = run_process("ingest", "table", "holes.csv", "--schema", "schema.toml", cwd=tmp_path)
     assert run.code == 0, run.err
     [told] = [line for line in run.err.splitlines() if "outcome 'glucose'" in line]
-    assert "missing values; models see what they were filled with, but neither learn to predict it nor are" in told
+    assert "missing values; models see the filled-in values as inputs, but neither learn to predict" in told
     report = call("inspect", "costar-workspace/data.h5", "--report", "-", "--json").document["result"]["report"]
     assert "glucose" in [missing["variable"] for missing in report["missing"]]
     assert {round(outcome["observed"], 1) for outcome in report["outcomes"]} == {0.9}
@@ -138,7 +138,7 @@ def test_guesses_that_nobody_settled_are_refused_with_their_lines(tmp_path: Path
     run = call(*words, "--json")
     assert run.code == ExitCode.USAGE
     error = run.document["error"]
-    assert error["problem"] == "the schema has 3 guesses that nobody has settled"
+    assert error["problem"] == "the schema has 3 unconfirmed guesses"
     assert "`--accept-guesses`" in error["fix"]
     named = [line.partition(": ")[2].partition(" =")[0] for line in error["details"]]
     assert named == ["insulin", "steroid", "glucose"]
@@ -176,9 +176,9 @@ def test_init_of_a_messy_table_warns_and_does_not_suggest_to_ingest_at_once(tmp_
     run = call("ingest", "table", "--init", tmp_path / "messy.csv", "--json")
     assert run.code == 0, run.err
     assert run.document["warnings"] == run.document["result"]["doubts"]
-    assert "date: 1 value is no date ('31.13.2024'): correct it" in run.document["warnings"]
+    assert "date: 1 value is not a date ('31.13.2024'): correct it" in run.document["warnings"]
     assert run.document["next"] == []
-    assert "# CHECK: 1 value is no date" in Path("schema.toml").read_text("utf-8")
+    assert "# CHECK: 1 value is not a date" in Path("schema.toml").read_text("utf-8")
 
 
 def test_a_tumour_data_set_goes_to_tables_and_back_with_the_same_evaluation(
@@ -265,9 +265,9 @@ BAD: list[tuple[str, dict[str, str | bytes | None], list[str], ExitCode, str]] =
     ("no schema file", {"s.toml": None}, [], ExitCode.USAGE, "--init"),
     ("empty table", {"t.csv": ""}, [], ExitCode.DATA, "the file is empty"),
     ("header alone", {"t.csv": GOOD_TABLE.splitlines()[0] + "\n"}, [], ExitCode.DATA, "no rows"),
-    ("binary", {"t.csv": bytes(range(256)) * 20}, [], ExitCode.DATA, "no CSV file"),
+    ("binary", {"t.csv": bytes(range(256)) * 20}, [], ExitCode.DATA, "not a CSV file"),
     ("latin-1", {"t.csv": GOOD_TABLE.replace("type 1", "typé 1").encode("latin-1")}, [], ExitCode.DATA,
-     "no UTF-8 text"),
+     "not UTF-8 text"),
     ("another format", {"t.csv": None, "t.xlsx": b"PK"}, ["t.xlsx"], ExitCode.DATA, "CSV or Parquet"),
     ("parquet that is none", {"t.csv": None, "t.parquet": b"PAR1junkPAR1"}, ["t.parquet"], ExitCode.DATA,
      "cannot be read"),
@@ -294,11 +294,11 @@ BAD: list[tuple[str, dict[str, str | bytes | None], list[str], ExitCode, str]] =
     ("queries of another table", {}, ["t.csv", "--schema", "s.toml", "--queries", "t.csv"], ExitCode.DATA,
      "no column 'origin'"),
     ("init with a schema", {}, ["t.csv", "--init", "--schema", "s.toml"], ExitCode.USAGE,
-     "takes the table and `--statics`"),
+     "takes only the table and `--statics`"),
     ("init of nothing", {}, ["no.csv", "--init", "--out", "x.toml"], ExitCode.DATA, "does not exist"),
-    ("negative seed", {}, ["t.csv", "--schema", "s.toml", "--seed", "-1"], ExitCode.USAGE, "no seed"),
+    ("negative seed", {}, ["t.csv", "--schema", "s.toml", "--seed", "-1"], ExitCode.USAGE, "not a valid seed"),
     ("no folder", {}, ["t.csv", "--schema", "s.toml", "--out", "no/data.h5"], ExitCode.STORAGE, "mkdir"),
-    ("a folder", {}, [".", "--schema", "s.toml"], ExitCode.DATA, "this is no file"),
+    ("a folder", {}, [".", "--schema", "s.toml"], ExitCode.DATA, "this is not a file"),
 ]  # fmt: skip
 
 

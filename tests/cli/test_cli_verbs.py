@@ -147,9 +147,11 @@ def test_a_model_of_an_older_costar_is_said_to_be_one_and_overwrite_evaluates_ag
     runs = [call(*evaluate), call(*evaluate, "--overwrite"), call("whatif", *words, "--subject", 1, "--plan", plan)]
     for run in runs:
         assert run.code == 0, run.err
-        [warning] = [line for line in run.document["warnings"] if "older costar" in line]
-        assert warning.startswith("model `old` was made by an older costar: what its training subjects were given and ")
-        assert warning.endswith("are not recorded; train it again")
+        [warning] = [line for line in run.document["warnings"] if "older version of costar" in line]
+        assert warning.startswith(
+            "model `old` was made by an older version of costar: what its training subjects received and "
+        )
+        assert warning.endswith("are not recorded; retrain it")
     assert [run.document["status"] for run in runs[:2]] == ["done", "done"]
     assert call(*evaluate).document["status"] == "up_to_date"
 
@@ -229,7 +231,7 @@ def test_inspect_shows_identity_lineage_variables_settings_and_arrays(trained: P
 def test_verify_says_that_a_file_is_sound(trained: Path) -> None:
     path = trained / "encoder.h5"
     run = run_process("verify", path, cwd=trained)
-    assert run.out == f"{path} is a sound encoder\ndigest {read_header(path).digest}\n"
+    assert run.out == f"OK: all checksums match in {path} (encoder)\ndigest {read_header(path).digest}\n"
     assert run_process("verify", path, "--json", cwd=trained).document["result"]["kind"] == "encoder"
 
 
@@ -246,7 +248,7 @@ def test_doctor_notes_files_that_do_not_belong_together(workspace: Path, call: C
     run = call("doctor", "-w", workspace)
     assert run.code == 0
     assert "encoder.h5" in run.out
-    assert "made from another dataset than the one here" in run.out
+    assert "made from a different dataset" in run.out
 
 
 def test_doctor_makes_nothing(tmp_path: Path, call: Call) -> None:
@@ -257,6 +259,6 @@ def test_doctor_makes_nothing(tmp_path: Path, call: Call) -> None:
 def test_the_app_runs_under_typers_own_runner(trained: Path) -> None:
     result = CliRunner().invoke(app, ["verify", str(trained / "data.h5")])
     assert result.exit_code == 0
-    assert "is a sound dataset" in result.stdout
+    assert "OK: all checksums match" in result.stdout
     assert result.stderr.startswith("read  ")
     assert CliRunner().invoke(app, ["verify", "--no-such-flag"]).exit_code == 2

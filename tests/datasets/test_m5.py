@@ -66,7 +66,7 @@ def test_a_gap_ends_a_sequence():
     late = YearSequences.of(shop(prices))
     assert (late.first.tolist(), late.length.tolist()) == ([8], [41])
     prices[20] = np.nan
-    with pytest.raises(DataError, match="no item was on sale for 40 full weeks"):
+    with pytest.raises(DataError, match="no item was on sale in one store for 40 full weeks"):
         YearSequences.of(shop(prices))
 
 

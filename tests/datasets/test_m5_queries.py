@@ -189,17 +189,17 @@ def test_questions_without_an_answer_are_errors():
 def test_a_world_that_is_no_longer_the_same_is_noticed():
     data = dataset()
     other = {**data.config, "world": {**data.config["world"], "seed": 11}}
-    with pytest.raises(DataError, match="sells otherwise than the data set says"):
+    with pytest.raises(DataError, match="has other sales than the data set records"):
         m5_truth(replace(data, config=other), TARGET_TEST, 0, 3, np.zeros((1, 1)))
     broken = {**data.config, "world": {**data.config["world"], "change": [0.0]}}
-    with pytest.raises(DataError, match="not as costar writes it"):
+    with pytest.raises(DataError, match="not as costar wrote it"):
         m5_truth(replace(data, config=broken), TARGET_TEST, 0, 3, np.zeros((1, 1)))
     place = {**data.truth[TARGET_TEST], "number": data.truth[TARGET_TEST]["number"] + 10**6}
-    with pytest.raises(DataError, match="not as costar writes it"):
+    with pytest.raises(DataError, match="not as costar wrote it"):
         m5_truth(replace(data, truth={TARGET_TEST: place}), TARGET_TEST, 0, 3, np.zeros((1, 1)))
     early = {**data.truth[SOURCE_TRAIN], "first_week": np.zeros_like(data.truth[SOURCE_TRAIN]["first_week"])}
     late = int(np.argmax(data.truth[SOURCE_TRAIN]["first_week"]))
-    with pytest.raises(DataError, match="sells otherwise"):
+    with pytest.raises(DataError, match="has other sales"):
         m5_truth(replace(data, truth={SOURCE_TRAIN: early}), SOURCE_TRAIN, late, 3, np.zeros((1, 1)))
 
 

@@ -150,8 +150,8 @@ def test_extra_weeks_without_days_stop_a_sequence_at_the_data(files: Path, tmp_p
 
 
 def test_missing_files_are_named_all_at_once(few: Path, tmp_path: Path):
-    assert "no such folder" in problem(tmp_path / "nowhere").problem
-    assert "no such folder" in problem(few / CALENDAR).problem
+    assert "folder not found" in problem(tmp_path / "nowhere").problem
+    assert "folder not found" in problem(few / CALENDAR).problem
     folder = copied(few, tmp_path)
     (folder / PRICES).unlink()
     one = problem(folder)
@@ -185,7 +185,7 @@ CASES = {
         "1 unknown event type: 'Weather'",
     ),
     "a SNAP flag of 2": (CALENDAR, lambda rows: rows.with_columns(snap_TX=pl.lit("2")), "other values than 0 and 1"),
-    "a date that is none": (CALENDAR, lambda rows: rows.with_columns(date=pl.lit("yesterday")), "no dates"),
+    "a date that is none": (CALENDAR, lambda rows: rows.with_columns(date=pl.lit("yesterday")), "not dates"),
     "a day twice": (CALENDAR, lambda rows: pl.concat([rows, rows[5:6]]), "same date as another"),
     "a missing day": (CALENDAR, lambda rows: rows.filter(pl.col("d") != "d_100"), "1 gap between days"),
     "a long week": (
@@ -222,21 +222,29 @@ CASES = {
         "1 item in more than one department, first HOBBIES_1_001",
     ),
     "an item-store twice": (SALES, lambda rows: pl.concat([rows, rows[7:8]]), "same item_id and store_id as another"),
-    "text for units": (SALES, lambda rows: rows.with_columns(d_7=pl.lit("many")), "no numbers, first 'many'"),
-    "negative units": (SALES, lambda rows: rows.with_columns(d_7=pl.lit("-3")), "no whole numbers from 0 up, first -3"),
-    "half units": (SALES, lambda rows: rows.with_columns(d_7=pl.lit("2.5")), "no whole numbers from 0 up, first 2.5"),
+    "text for units": (SALES, lambda rows: rows.with_columns(d_7=pl.lit("many")), "not numbers, first 'many'"),
+    "negative units": (
+        SALES,
+        lambda rows: rows.with_columns(d_7=pl.lit("-3")),
+        "not non-negative whole numbers, first -3",
+    ),
+    "half units": (
+        SALES,
+        lambda rows: rows.with_columns(d_7=pl.lit("2.5")),
+        "not non-negative whole numbers, first 2.5",
+    ),
     "a day beyond the calendar": (SALES, lambda rows: rows.with_columns(d_5000=pl.lit("1")), "1 day that the calendar"),
     "no days": (SALES, lambda rows: rows.select("item_id", "dept_id", "store_id", "state_id"), "no columns of days"),
     "no items": (SALES, lambda rows: rows.head(0), "the sales file has no rows"),
     "a price of nothing": (PRICES, lambda rows: rows.with_columns(sell_price=pl.lit("0")), "not above 0, first 0"),
     "an infinite price": (PRICES, lambda rows: rows.with_columns(sell_price=pl.lit("inf")), "not above 0, first inf"),
-    "text for a price": (PRICES, lambda rows: rows.with_columns(sell_price=pl.lit("$2")), "no numbers, first '$2'"),
+    "text for a price": (PRICES, lambda rows: rows.with_columns(sell_price=pl.lit("$2")), "not numbers, first '$2'"),
     "one price in words": (
         PRICES,
         lambda rows: rows.with_columns(
             sell_price=pl.when(pl.int_range(pl.len()) == 0).then(pl.lit("two")).otherwise("sell_price")
         ),
-        "holds 1 value that is no number, first 'two'",
+        "holds 1 value that is not a number, first 'two'",
     ),
     "a price twice": (PRICES, lambda rows: pl.concat([rows, rows[9:11]]), "4 rows with the same store_id and item_id"),
     "a week beyond the calendar": (

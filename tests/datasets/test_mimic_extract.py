@@ -146,7 +146,7 @@ def test_stay_hours_and_patients_without_each_other_are_left_out_and_told(
     told = reporter.warnings[1:]
     assert f"{cohort.stays.length[0]} stay-hours of patients that /patients does not have" in told[0]
     assert "1 patient without a stay-hour" in told[1]
-    assert "58 stay-hours that /interventions does not have" in told[2]
+    assert "58 stay-hours missing from /interventions" in told[2]
 
 
 def flattened(frame: pd.DataFrame) -> pd.DataFrame:
@@ -252,7 +252,7 @@ def test_interventions_are_not_needed_for_simulated_outcomes(change: Callable[..
 def test_files_that_are_no_hdf5_or_not_there_say_so(tmp_path: Path):
     text = tmp_path / "notes.txt"
     text.write_text("hello")
-    for path, problem in ((text, "the file is not HDF5"), (tmp_path / "none.h5", "there is no such file")):
+    for path, problem in ((text, "the file is not HDF5"), (tmp_path / "none.h5", "file not found")):
         with pytest.raises(DataError, match=problem):
             read_extract(path, NullReporter())
 

@@ -14,14 +14,14 @@ BAD_FILES: list[tuple[str, bytes | None, str, str]] = [
     ("ward.csv", b"", "the file is empty", "header"),
     ("ward.csv", b"\n\n", "the file has no header", "first line"),
     ("ward.csv", b"patient,day,day\n1,2,3\n", "the header names 'day' more than once", "rename"),
-    ("ward.csv", b"patient,\xff\n1,2\n", "no UTF-8 text: byte b'\\xff'", "UTF-8"),
-    ("ward.csv", "patient,day\n1,2\n".encode("utf-16"), "no CSV file: it holds zero bytes", "UTF-8"),
-    ("ward.csv", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "no CSV file: it holds zero bytes", "UTF-8"),
-    ("ward.csv", b'patient,"day\n1,2\n', "the header is no CSV", "UTF-8"),
+    ("ward.csv", b"patient,\xff\n1,2\n", "not UTF-8 text: byte b'\\xff'", "UTF-8"),
+    ("ward.csv", "patient,day\n1,2\n".encode("utf-16"), "not a CSV file: it contains null bytes", "UTF-8"),
+    ("ward.csv", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "not a CSV file: it contains null bytes", "UTF-8"),
+    ("ward.csv", b'patient,"day\n1,2\n', "the header is not valid CSV", "UTF-8"),
     ("ward.csv", b"just some words\nand more\n", "there is no column 'patient'", "it has 'just some words'"),
     ("ward.xlsx", b"PK\x03\x04", "a table is CSV or Parquet, not '.xlsx'", "save it as .csv"),
     ("ward", b"patient,day\n", "a table needs a file ending", "save it as .csv"),
-    ("ward.parquet", b"patient,day\n1,2\n", "this is no Parquet file", "save it again"),
+    ("ward.parquet", b"patient,day\n1,2\n", "this is not a Parquet file", "save it again"),
     ("ward.parquet", b"PAR1" + bytes(60) + b"PAR1", "the Parquet file cannot be read", "save it again"),
     ("ward.parquet", b"PAR1", "the Parquet file cannot be read", "save it again"),
 ]
@@ -47,7 +47,7 @@ def test_names_of_columns_may_hold_what_only_some_call_a_new_line(tmp_path: Path
 
 
 def test_a_folder_is_no_table(tmp_path: Path):
-    assert "this is no file" in problems(tmp_path)[0]
+    assert "this is not a file" in problems(tmp_path)[0]
 
 
 def test_damage_in_the_middle_of_a_file_is_named_with_its_line(tmp_path: Path):
@@ -58,7 +58,7 @@ def test_damage_in_the_middle_of_a_file_is_named_with_its_line(tmp_path: Path):
     assert line.startswith("row 100 of ward.csv: a row with 10 fields under a header of 8")
     path.write_bytes(b"\n".join([*lines[:100], lines[100].replace(b"p", b"\xe9"), *lines[101:]]))
     [line] = problems(path)
-    assert "line 101: this is no UTF-8 text" in line
+    assert "line 101: this is not UTF-8 text" in line
     whole = save(ward(), tmp_path / "ward.parquet").read_bytes()
     path.with_suffix(".parquet").write_bytes(whole[:200] + bytes(300) + whole[500:])
     [line] = problems(path.with_suffix(".parquet"))

@@ -170,7 +170,7 @@ def test_dates_that_can_be_read_in_two_ways_are_asked_about(tmp_path: Path):
     dates = pl.Series(["01/02/2024", "02/02/2024", "03/02/2024", "04/02/2024"])
     guess = guess_schema([save(ward(24, 4).with_columns(day=dates.gather(ward(24, 4)["day"])), tmp_path / "ward.csv")])
     assert parse_schema(tomllib.loads(guess.text)).time.format == "%d/%m/%Y"
-    assert "CHECK: dates read as %d/%m/%Y, but %m/%d/%Y would do, too" in time_line(guess.text)
+    assert "CHECK: dates read as %d/%m/%Y, but %m/%d/%Y would also fit" in time_line(guess.text)
 
 
 def test_what_is_not_found_is_left_to_be_filled_in(tmp_path: Path):
@@ -238,9 +238,9 @@ def test_a_few_bad_cells_do_not_change_what_a_column_is(tmp_path: Path):
     assert (schema.time.step, schema.time.gaps) == ("1d", "error")
     told = dict(doubt.split(": ", 1) for doubt in guess.doubts)
     assert set(told) == {"date", "age", "glucose", "insulin"}
-    assert told["date"].startswith("1 value is no date ('2024-13-45')")
+    assert told["date"].startswith("1 value is not a date ('2024-13-45')")
     assert told["age"].startswith("changes within 1 subject, first P03, which a static must not")
-    assert told["glucose"].startswith("2 values are no numbers ('high', 'error')")
+    assert told["glucose"].startswith("2 values are not numbers ('high', 'error')")
     assert told["insulin"].startswith(
         "guessed by its name: is it given after its row was measured, and is '0' not given?"
     )
@@ -257,7 +257,7 @@ def test_repeated_rows_and_a_missing_subject_leave_the_keys_what_they_are(tmp_pa
     schema = parse_schema(tomllib.loads(guess.text))
     assert (schema.columns["pid"].role, schema.columns["date"].role) == ("subject", "time")
     assert "pid: 1 row without a value" in guess.doubts
-    assert any(doubt.startswith("date: ") and "1 row of a subject and time that stood before" in doubt
+    assert any(doubt.startswith("date: ") and "1 row with the subject and time of an earlier row" in doubt
                for doubt in guess.doubts)  # fmt: skip
 
 

@@ -74,7 +74,7 @@ def test_columns_that_tell_subjects_apart_together_are_named(tmp_path: Path):
     rows = [(store, upc, week, store + upc + week) for store in range(4) for upc in range(5) for week in range(6)]
     frame = pl.DataFrame(rows, schema=["store", "upc", "week", "move"], orient="row")
     guess = guess_schema([save(frame, tmp_path / "move.csv")])
-    assert any("'store', 'upc' tell subjects apart together only" in doubt for doubt in guess.doubts)
+    assert any("'store', 'upc' identify subjects only together" in doubt for doubt in guess.doubts)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_a_static_called_a_treatment_is_told_what_to_do(tmp_path: Path):
     guess = guess_schema([save(frame, tmp_path / "ward.csv")], save(wide, tmp_path / "wide.csv"))
     told = dict(doubt.split(": ", 1) for doubt in guess.doubts)
     assert told["arm"] == (
-        'is this static a drug or an intervention? Say `role = "treatment"` if plans shall vary it; '
+        'is this static a drug or an intervention? Say `role = "treatment"` if plans are to vary it; '
         "keep `static` if it only describes the subject"
     )
     assert "Put its values into at most 50 classes and say" in told["dose_mg"]
@@ -152,6 +152,6 @@ def test_values_of_columns_that_are_left_out_stand_in_parentheses(tmp_path: Path
     status = (pl.int_range(pl.len()) // 6 % 2).alias("status")
     frame = ward().with_columns(status, response=pl.col("sex"), note=pl.lit("same"))
     text = guess_schema([save(frame, tmp_path / "ward.csv")]).text
-    assert "left out since it tells of follow-up, death or dropout (0, 1), which a row may not know yet" in text
+    assert "left out since it tells of follow-up, death or dropout (0, 1), which may not be known yet" in text
     assert "left out since it never changes within a subject (f, m): it may tell of follow-up" in text
     assert "left out since it never changes (same)" in text

@@ -116,7 +116,7 @@ def test_filled_outcomes_are_not_scored_and_are_warned_of(tmp_path: Path):
     answered = queries.origin[:, None] + np.arange(2) + 1
     assert np.array_equal(queries.scored, answered != 3)
     [told] = [warning for warning in listener.warnings if "30 missing values" in warning]
-    assert "neither learn to predict it nor are scored on it" in told
+    assert "neither learn to predict them nor are scored on them" in told
     for panel in dataset.panels.values():
         expected = np.broadcast_to(np.arange(panel.n_steps) != 3, panel.observed.shape)
         assert np.array_equal(panel.outcome_observed[..., 0], expected)

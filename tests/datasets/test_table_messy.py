@@ -57,13 +57,13 @@ CASES: list[tuple[str, Edit, dict[str, Any], str, str, str]] = [
     ("long name", put("patient", 7, "p" * 201), {}, "row 8 of ward.csv", "at most 200 characters", "shorten"),
     ("control character", put("patient", 7, "p\x1b[31m"), {}, "row 8 of ward.csv", "one line", "shorten"),
     ("contradiction", lambda f: pl.concat([f, f[7:8].with_columns(pressure=1.0)]), {},
-     "row 181 of ward.csv, which contradicts row 8", "1 row of a subject and time that another row has", "one row"),
+     "row 181 of ward.csv, which contradicts row 8", "1 row with the subject and time of another row", "one row"),
     ("gap", lambda f: f.filter(pl.int_range(pl.len()) != 8), {},
      "before row 9 of ward.csv", "column 'day': 1 gap between rows of a subject", 'gaps = "fill"'),
-    ("off the steps", put("day", 7, "1.5"), {}, "row 8 of ward.csv", "1 time no whole number of steps",
+    ("off the steps", put("day", 7, "1.5"), {}, "row 8 of ward.csv", "1 time not a whole number of steps",
      "`step` in [time]"),
     ("wrong step", lambda f: f.with_columns(pl.col("day") * 3), {"time": {"step": 2}}, "row 2",
-     "no whole number of steps", "step"),
+     "not a whole number of steps", "step"),
     ("dates as numbers", put("day", 7, "2024-01-01"), {}, "row 8 of ward.csv", "column 'day': 1 value not numeric",
      "numbers"),
     ("no dates", put("day", 7, "monday"), {"time": {"step": "1d"}}, "row 1",
@@ -76,16 +76,16 @@ CASES: list[tuple[str, Edit, dict[str, Any], str, str, str]] = [
     ("late static that may be filled", put("sex", 6, None), {"missing": "fill"}, P02,
      "column 'sex': 1 subject without a value in the first row", "covariate"),
     ("domain changes", put("site", 7, "south"), {}, "subject p02", "1 subject with a domain that changes over time",
-     "decide"),
-    ("unknown level", put("drug", 7, "hgh"), {}, P02, "column 'drug': 1 value of no known level: 'hgh'",
+     "by what does not change"),
+    ("unknown level", put("drug", 7, "hgh"), {}, P02, "column 'drug': 1 value that are not levels: 'hgh'",
      "did you mean 'high'?"),
     ("constant outcome", everywhere("pressure", 80.0), {}, "", "outcome 'pressure' never changes in source-train",
      "predict"),
     ("constant treatment", everywhere("drug", "low"), {"columns": {"drug": {"role": "treatment"}}}, "",
-     "treatment 'drug' never changes in source-train: it is always 'low'", "leave it out"),
+     "treatment 'drug' never changes in source-train: it is always 'low'", "omit it"),
     ("a dose", lambda f: f.with_columns(drug=pl.int_range(pl.len()) / 7), {"columns": {"drug": {"role": "treatment"}}},
      "",
-     "treatment 'drug' has", "put doses into classes"),
+     "treatment 'drug' has", "bin doses first"),
     ("negative count", put("heart rate", 7, "-1"), {"columns": {"heart rate": {"role": "covariate", "kind": "count"}}},
      P02, "1 value negative or fractional", "continuous"),
     ("no binary", put("heart rate", 7, "2"), {"columns": {"heart rate": {"role": "covariate", "kind": "binary"}}},
@@ -104,7 +104,7 @@ CASES: list[tuple[str, Edit, dict[str, Any], str, str, str]] = [
     ("which target", lambda f: f, {"columns": {"site": {"role": "domain"}}}, 'columns."site"',
      "column 'site' holds 'north', 'south': which of them are the target?", "target ="),
     ("no split", everywhere("part", "training set"), {"columns": {"part": {"role": "split"}}}, "subject p01",
-     "column 'part': 'training set' is no split", "train, val, test"),
+     "column 'part': 'training set' is not a split", "train, val, test"),
     ("tiny target", lambda f: f.filter(pl.col("patient").is_in(["p03", "p06"]) | (pl.col("site") == "north")), {},
      "the target domain", "2 subjects cannot fill a val split", "more subjects"),
 ]  # fmt: skip
@@ -158,7 +158,7 @@ def test_a_combination_that_source_train_does_not_have_is_an_error_unless_it_is_
     dataset = ingest(frame, make_schema(columns, treatments={"classes": classes}), folder=tmp_path)
     assert dataset.schema.treatments.classes == ((0, 0), (1, 0), (2, 0), (0, 1), (2, 1))
     [line] = problems(frame, make_schema(columns, treatments={"classes": [["none", 0], ["loww", 0]]}), folder=tmp_path)
-    assert "'loww' is no level" in line
+    assert "'loww' is not a level" in line
 
 
 def test_identical_duplicates_and_empty_rows_are_dropped_with_a_note(tmp_path: Path):
@@ -166,7 +166,7 @@ def test_identical_duplicates_and_empty_rows_are_dropped_with_a_note(tmp_path: P
     listener = Listener()
     dataset = ingest(pl.concat([ward(), ward()[5:8], empty]), folder=tmp_path, listener=listener)
     assert sum(int(panel.length.sum()) for panel in dataset.panels.values()) == 180
-    assert any("3 repeated rows dropped" in note for note in listener.notes)
+    assert any("dropped 3 duplicate rows" in note for note in listener.notes)
     assert any("1 empty row dropped" in note for note in listener.notes)
 
 

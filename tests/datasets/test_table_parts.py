@@ -41,7 +41,7 @@ def test_conditions_may_use_columns_of_no_role_and_leave_out_whom_they_say_nothi
     dataset = ingest(frame, schema, folder=tmp_path, listener=listener)
     assert dataset.find_subject("p02").part.domain == "target"
     assert dataset.find_subject("p20").part.domain == "source"
-    assert "1 subject of neither domain left out" in listener.notes
+    assert "1 subject in neither domain left out" in listener.notes
     [line] = problems(ward(), make_schema(without=("site",), domain={"target": "agee > 3"}), folder=tmp_path)
     assert "there is no column 'agee'" in line
 

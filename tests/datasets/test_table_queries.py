@@ -99,7 +99,7 @@ CASES = [
     ("subjects", lambda f: f.with_columns(patient=pl.lit("x")), "no query is about a subject of the data set"),
     ("origin", lambda f: f.with_columns(origin=pl.lit(17)),
      "queries with an origin that is no time of the subject's rows"),
-    ("level", lambda f: f.with_columns(drug=pl.lit("lo")), "column 'drug': 16 values of no known level: 'lo'"),
+    ("level", lambda f: f.with_columns(drug=pl.lit("lo")), "column 'drug': 16 values that are not levels: 'lo'"),
     ("no plan", lambda f: f.with_columns(drug=pl.lit(None, dtype=pl.String)), "column 'drug': 16 values missing"),
     ("steps", lambda f: f.filter((pl.col("step") > 1) | (pl.col("query") == 1)), "2 where 1 is expected"),
     ("twice", lambda f: pl.concat([f, f[:1]]), "1 where 2 is expected"),

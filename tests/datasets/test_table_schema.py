@@ -54,7 +54,7 @@ CASES = [
     ({**changed(), "domain": {"target": "age > 3"}}, "both say who the target is"),
     ({"name": "w", "columns": {k: v for k, v in COLUMNS.items() if k != "site"}, "domain": {"target": "age >> 3"}},
      "`target = 'age >> 3'`: a column or a constant expected before `>`"),
-    ({**changed(), "time": {"step": "1 hour"}}, "is no duration such as `1h`"),
+    ({**changed(), "time": {"step": "1 hour"}}, "is not a duration such as `1h`"),
     ({**changed(), "time": {"step": -1}}, "step must be above 0"),
     ({**changed(), "time": {"format": "%Y"}}, "`format` belongs to dates"),
     ({**changed(), "split": {"train": 0.9}}, "sum to 1.2"),
@@ -150,7 +150,7 @@ def test_comments_of_init_that_want_something_settled_are_found(lines: list[str]
 def test_a_schema_with_open_guesses_is_refused_unless_they_are_accepted(tmp_path: Path):
     path = tmp_path / "schema.toml"
     path.write_text(f"{SCHEMA}# y = {{}}  # CHECK: left out\n")
-    with pytest.raises(UsageError, match="the schema has 1 guess that nobody has settled") as caught:
+    with pytest.raises(UsageError, match="the schema has 1 unconfirmed guess") as caught:
         read_schema(path)
     assert caught.value.details == ("line 7: # y = {}  # CHECK: left out",)
     assert read_schema(path, accept_guesses=True).name == "ward"

@@ -214,5 +214,5 @@ def _check_size(config: MimicConfig, lengths: dict[Part, NDArray[np.int64]]) -> 
         raise UsageError(
             f"the test patients would have {answers:,} counterfactual answers, more than {MOST_ANSWERS:,}",
             where="plans_per_origin, horizon, stays",
-            fix="ask fewer or shorter plans, or take fewer stays",
+            fix="use fewer or shorter plans, or fewer stays",
         )

@@ -17,15 +17,19 @@ class IcuConfig(Config):
     source_to: float = Field(45.0, ge=0, le=200, description="Source patients are at most this old")
     target_above: float = Field(85.0, ge=0, le=200, description="Target patients are older than this")
     target_to: float | None = Field(None, ge=0, le=200, description="Target patients are at most this old")
-    age_cap: float = Field(91.4, gt=0, le=200, description="Older is this old: MIMIC-III hides ages above 89 near 300")
-    min_hours: int = Field(20, ge=2, le=10_000, description="Shorter stays are left out")
-    hours: int = Field(100, ge=3, le=1_000, description="Hours kept of each stay, the first ones")
+    age_cap: float = Field(
+        91.4, gt=0, le=200, description="Ages above this are set to it: MIMIC-III shifts ages above 89 to about 300"
+    )
+    min_hours: int = Field(20, ge=2, le=10_000, description="Minimum length of a stay; shorter ones are excluded")
+    hours: int = Field(100, ge=3, le=1_000, description="Hours kept from the start of each stay")
     horizon: int = Field(11, ge=2, le=100, description="Hours predicted from an origin (the paper's tau = 1..11)")
-    source_val: float = Field(0.10, gt=0, lt=1, description="Share of the source's patients to select on")
-    source_test: float = Field(0.10, gt=0, lt=1, description="Share of the source's patients to test on")
-    target_val: float = Field(0.10, gt=0, lt=1, description="Share of the target's patients to select on")
-    target_test: float = Field(0.50, gt=0, lt=1, description="Share of the target's patients to test on")
-    few_shot: float = Field(0.10, gt=0, le=1, description="Share of the target's other patients to fine-tune on")
+    source_val: float = Field(0.10, gt=0, lt=1, description="Share of the source patients for validation")
+    source_test: float = Field(0.10, gt=0, lt=1, description="Share of the source patients for testing")
+    target_val: float = Field(0.10, gt=0, lt=1, description="Share of the target patients for validation")
+    target_test: float = Field(0.50, gt=0, lt=1, description="Share of the target patients for testing")
+    few_shot: float = Field(
+        0.10, gt=0, le=1, description="Share of the remaining target patients for few-shot training"
+    )
     seed: int = Field(17, ge=0, lt=2**63, description="Seed of the splits by patient, and of what is simulated")
 
     @model_validator(mode="after")
@@ -48,20 +52,20 @@ class MimicConfig(IcuConfig):
     """Outcomes and treatments simulated on ICU covariates (spec ICU-6 to 16)."""
 
     stays: int = Field(36_000, ge=1, le=99_999, description="ICU stays of the embedded cohort, all ages")
-    plans_per_origin: int = Field(10, ge=1, le=1_000, description="Treatment sequences asked about from each origin")
-    center: bool = Field(True, description="Centre the random functions, which keeps treatments uncertain")
+    plans_per_origin: int = Field(10, ge=1, le=1_000, description="Treatment sequences per origin")
+    center: bool = Field(True, description="Centre the random functions, so that treatments stay uncertain")
 
 
 class MimicFactualConfig(IcuConfig):
     """What was really given and measured in a MIMIC-Extract file (spec ICU-17)."""
 
-    min_hours: int = Field(30, ge=2, le=10_000, description="Shorter stays are left out")
-    hours: int = Field(60, ge=3, le=1_000, description="Hours kept of each stay, the first ones")
+    min_hours: int = Field(30, ge=2, le=10_000, description="Minimum length of a stay; shorter ones are excluded")
+    hours: int = Field(60, ge=3, le=1_000, description="Hours kept from the start of each stay")
     horizon: int = Field(6, ge=2, le=100, description="Hours predicted from an origin (tau = 1..6)")
-    source_val: float = Field(0.15, gt=0, lt=1, description="Share of the source's patients to select on")
-    source_test: float = Field(0.15, gt=0, lt=1, description="Share of the source's patients to test on")
-    transfer: bool = Field(True, description="Source and target by age; otherwise patients of all ages are the source")
-    patients: int = Field(5_000, ge=1, description="At most this many patients, drawn at random")
+    source_val: float = Field(0.15, gt=0, lt=1, description="Share of the source patients for validation")
+    source_test: float = Field(0.15, gt=0, lt=1, description="Share of the source patients for testing")
+    transfer: bool = Field(True, description="Split source and target by age; otherwise all patients are the source")
+    patients: int = Field(5_000, ge=1, description="Maximum number of patients, drawn at random")
 
 
 PROTOCOL: Final = Protocol(  # spec ICU-4, ICU-14
@@ -105,7 +109,7 @@ MIMIC: Final = DataSource(
     ),
     export=Export(
         name="export_extract",
-        help="File for the embedded cohort in the form of MIMIC-Extract",
+        help="File to export the embedded cohort to, in MIMIC-Extract format",
         world="costar_cli.datasets.icu.table:embedded_cohort",
         check="costar_cli.datasets.icu.extract.write:check_extract_path",
         write="costar_cli.datasets.icu.extract.write:write_extract",

@@ -37,9 +37,9 @@ def mimic_truth(
     truth, panel = dataset.truth.get(part, {}), dataset.panels[part]
     if set(truth) != NEEDED:
         raise UsageError(
-            f"there is no simulated truth of {part} in this data set",
+            f"this data set has no simulated truth of {part}",
             where="--truth",
-            fix="ask without it, or use a data set from `costar simulate mimic`",
+            fix="omit --truth, or use a data set from `costar simulate mimic`",
         )
     asked = AskedPlans.of(row, origin, np.asarray(plan_values, dtype=np.bool_), plan_axes=2)
     asked.check_rows(panel.length, part)
@@ -58,7 +58,7 @@ def _check_inside(length: NDArray[np.int64], asked: AskedPlans) -> None:
     beyond = (origin_Q < 0) | (origin_Q + horizon > last_Q)
     if beyond.any():
         origin, latest = int(origin_Q[beyond][0]), int(last_Q[beyond][0]) - horizon
-        problem = f"a plan of {horizon} hours from origin {origin} ends after the stay, where there are no covariates"
+        problem = f"a plan of {horizon} hours from origin {origin} ends after the stay, where covariates are missing"
         shorter = f"give a plan of up to {latest + horizon} hours"
         fix = f"choose an origin from 0 to {latest}" if latest >= 0 else shorter
         raise UsageError(problem, where="--truth", fix=fix)

@@ -41,7 +41,7 @@ def read_columns(path: Path, types: Mapping[str, pl.DataType]) -> pl.DataFrame:
         raise DataError(
             problem,
             where=str(path),
-            fix="give the file as Kaggle has it",
+            fix="use the file as Kaggle provides it",
             details=details if len(missing) > 1 else (),
         )
     lines = pl.scan_csv(path, schema_overrides=dict(types), null_values=NULLS, infer_schema=False)
@@ -103,7 +103,7 @@ def _name_value(path: Path, types: Mapping[str, pl.DataType]) -> None:
 
 
 def _not(n: int, what: str) -> str:
-    return counted(n, f"value that is no {what}", f"values that are no {what}s")
+    return counted(n, f"value that is not a {what}", f"values that are not {what}s")
 
 
 def _word(kind: pl.DataType) -> str:

@@ -22,7 +22,7 @@ def check_export(folder: Path, *, overwrite: bool) -> None:
         MismatchError: files exist and may not be replaced.
     """
     if folder.exists() and not folder.is_dir():
-        raise StorageError("the path exists and is no folder", where=f"--export {folder}", fix="choose another")
+        raise StorageError("the path exists and is not a folder", where=f"--export {folder}", fix="choose another")
     if (there := [name for name in NAMES if (folder / name).exists()]) and not overwrite:
         raise MismatchError(
             f"{shown(there)} exist" if len(there) > 1 else f"{shown(there)} exists",

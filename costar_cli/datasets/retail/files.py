@@ -26,10 +26,10 @@ def m5_files(folder: Path) -> dict[str, Path]:
     """Return the files `calendar`, `sell_prices` and `sales` of a folder: of two sales files, the evaluation one.
 
     Raises:
-        DataError: there is no such folder, or files are missing; all of them at once.
+        DataError: folder not found, or files are missing; all of them at once.
     """
     if not folder.is_dir():
-        raise DataError("there is no such folder", where=str(folder), fix=DOWNLOAD)
+        raise DataError("folder not found", where=str(folder), fix=DOWNLOAD)
     sales = next((name for name in SALES_FILES if (folder / name).is_file()), None)
     files = {"calendar": "calendar.csv", "sell_prices": "sell_prices.csv", "sales": sales}
     missing = [f"{role}: there is no {name or ' or '.join(SALES_FILES)}" for role, name in files.items()
@@ -103,7 +103,7 @@ def _dates(text: pl.Series, path: Path) -> pl.Series:
     bad = dates.is_null() & text.is_not_null()
     if bad.any():
         row = int(bad.arg_true()[0])
-        values = counted(int(bad.sum()), "value that is no date", "values that are no dates")
+        values = counted(int(bad.sum()), "value that is not a date", "values that are not dates")
         problem = f"column 'date' holds {values}, first {text[row]!r}"
         raise DataError(problem, where=f"{path}, row {row + 2}", fix="write dates as 2011-01-29")
     return dates
@@ -181,8 +181,8 @@ def _check_units(daily: NDArray[np.float32], frame: pl.DataFrame, names: list[st
         raise DataError(
             counted(
                 int(wrong.sum()),
-                "number of units that is no whole number from 0 up",
-                "numbers of units that are no whole numbers from 0 up",
+                "number of units that is not a non-negative whole number",
+                "numbers of units that are not non-negative whole numbers",
             )
             + f", first {daily[row, day]:g}",
             where=f"{path}, {item} in {store}, column '{names[int(day)]}'",

@@ -64,7 +64,7 @@ class YearSequences:
         kept = (length >= SHORTEST) & (length <= LONGEST)
         if not kept.any():
             raise DataError(
-                f"no item was on sale for {SHORTEST} full weeks of one year in one store",
+                f"no item was on sale in one store for {SHORTEST} full weeks of a year",
                 where="sales and sell_prices",
                 fix="give at least a year of consecutive weeks",
             )

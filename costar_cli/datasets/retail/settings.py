@@ -11,31 +11,33 @@ __all__ = ["M5", "M5_FILES", "M5Config", "RetailConfig"]
 
 CategoryName = Literal["FOODS", "HOBBIES", "HOUSEHOLD"]
 
-CONFOUNDING: Final = "What sways prices: latent demand, this strongly (0: nothing), or `observed` sales alone"
+CONFOUNDING: Final = (
+    "Confounding of prices: strength of latent demand (0: none), or `observed` for recorded sales alone"
+)
 
 
 class M5Config(Config):
     """The panel of M5: which items are source and target, and how prices become treatments."""
 
-    source_category: CategoryName = Field("FOODS", description="Items of the source domain")
-    target_category: CategoryName = Field("HOUSEHOLD", description="Items of the target domain")
+    source_category: CategoryName = Field("FOODS", description="Category of the source items")
+    target_category: CategoryName = Field("HOUSEHOLD", description="Category of the target items")
     edges: Literal["fixed", "fit"] = Field(
-        "fixed", description="Edges of the price classes: the paper's, or of source-train"
+        "fixed", description="Price class edges: the paper's, or fitted to source-train"
     )
     horizon: int = Field(6, ge=2, le=39, description="Weeks predicted from an origin (the paper's tau = 1..6)")
-    source_test: float = Field(0.10, gt=0, lt=1, description="Share of the source's items to test on")
-    source_val: float = Field(0.10, gt=0, lt=1, description="Share of the source's other items to select on")
-    target_test: float = Field(0.50, gt=0, lt=1, description="Share of the target's items to test on")
-    target_val: float = Field(0.20, gt=0, lt=1, description="Share of the target's other items to select on")
-    few_shot: float = Field(0.10, gt=0, lt=1, description="Share of all target items to fine-tune on")
-    train_items: int | None = Field(None, ge=1, description="At most this many source items to train on")
-    val_items: int | None = Field(None, ge=1, description="At most this many source items to select on")
-    test_items: int | None = Field(None, ge=1, description="At most this many source items to test on")
-    target_train_items: int | None = Field(None, ge=1, description="At most this many target items to fine-tune on")
-    target_val_items: int | None = Field(None, ge=1, description="At most this many target items to select on")
-    target_test_items: int | None = Field(None, ge=1, description="At most this many target items to test on")
+    source_test: float = Field(0.10, gt=0, lt=1, description="Share of the source items for testing")
+    source_val: float = Field(0.10, gt=0, lt=1, description="Share of the remaining source items for validation")
+    target_test: float = Field(0.50, gt=0, lt=1, description="Share of the target items for testing")
+    target_val: float = Field(0.20, gt=0, lt=1, description="Share of the remaining target items for validation")
+    few_shot: float = Field(0.10, gt=0, lt=1, description="Share of all target items for few-shot training")
+    train_items: int | None = Field(None, ge=1, description="Maximum source items for training")
+    val_items: int | None = Field(None, ge=1, description="Maximum source items for validation")
+    test_items: int | None = Field(None, ge=1, description="Maximum source items for testing")
+    target_train_items: int | None = Field(None, ge=1, description="Maximum target items for few-shot training")
+    target_val_items: int | None = Field(None, ge=1, description="Maximum target items for few-shot validation")
+    target_test_items: int | None = Field(None, ge=1, description="Maximum target items for testing")
     seed: int = Field(10, ge=0, lt=2**63, description="Seed of the splits by item, and of what is simulated")
-    few_shot_seed: int | None = Field(None, ge=0, lt=2**63, description="Seed of the few-shot draw, if another")
+    few_shot_seed: int | None = Field(None, ge=0, lt=2**63, description="Seed of the few-shot draw (default: `seed`)")
 
     @model_validator(mode="after")
     def _two_domains(self) -> Self:
@@ -50,9 +52,9 @@ class RetailConfig(M5Config):
     scale: float = Field(0.25, gt=0, le=1, description="Share of M5's 3,049 items; at least 8 per department")
     confounding: Annotated[float, Field(ge=0, le=10)] | Literal["observed"] = Field(1.0, description=CONFOUNDING)
     origins: int = Field(8, ge=1, le=60, description="Origins with counterfactual queries per test sequence")
-    classes: int = Field(5, ge=1, le=20, description="Price classes asked about per origin, other than the factual one")
+    classes: int = Field(5, ge=1, le=20, description="Counterfactual price classes per origin")
     random_plans: int = Field(4, ge=0, le=100, description="Plans per origin with a random price class each week")
-    constant_plans: int = Field(2, ge=0, le=20, description="Plans per origin that keep one price class")
+    constant_plans: int = Field(2, ge=0, le=20, description="Plans per origin with a constant price class")
 
     @model_validator(mode="after")
     def _some_plans(self) -> Self:
@@ -90,7 +92,7 @@ M5: Final = DataSource(
     panel="Panel",
     export=Export(
         name="export",
-        help="Folder for the world as the CSV files of M5",
+        help="Folder to export the simulated world to, as CSV files of M5",
         world="costar_cli.datasets.retail.m5:simulate_world",
         check="costar_cli.datasets.retail.export:check_export",
         write="costar_cli.datasets.retail.export:export_csv",

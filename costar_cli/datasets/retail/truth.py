@@ -141,7 +141,7 @@ def _simulated_again(dataset: Dataset, part: Part, rows: Ints) -> PlanAnswers:
         odd = np.ones(len(row), dtype=np.bool_)
     if odd.any():
         raise DataError(
-            f"simulated again, {panel.names[int(row[odd][0])]} sells otherwise than the data set says",
+            f"simulated again, {panel.names[int(row[odd][0])]} has other sales than the data set records",
             where=f"{part}, truth",
             fix="make the data set again: it comes from another version of costar or numpy",
         )
@@ -158,9 +158,9 @@ def _seed(dataset: Dataset, part: Part) -> WorldSeed:
     place: Any = dataset.truth.get(part, {})
     if set(place) != set(WHERE) or "world" not in dataset.config:
         raise UsageError(
-            f"there is no simulated truth of {part} in this data set",
+            f"this data set has no simulated truth of {part}",
             where="--truth",
-            fix="ask without it, or use a data set from `costar simulate m5`",
+            fix="omit --truth, or use a data set from `costar simulate m5`",
         )
     try:
         seed = WorldSeed.model_validate(dataset.config["world"])
@@ -171,7 +171,7 @@ def _seed(dataset: Dataset, part: Part) -> WorldSeed:
         if any(((place[name] < low) | (place[name] > high)).any() for name, (low, high) in bounds.items()):
             raise ValueError("items or stores that do not exist")
     except (ValidationError, ValueError) as error:
-        problem = f"the truth of {part} is not as costar writes it"
+        problem = f"the truth of {part} is not as costar wrote it"
         raise DataError(problem, where=f"{part}, truth", fix="simulate the data again") from error
     return seed
 

@@ -105,7 +105,9 @@ def check_path(path: Path) -> None:
     if not path.exists():
         raise DataError("the file does not exist", where=str(path), fix="check the path")
     if not path.is_file():
-        raise DataError("this is no file", where=str(path), fix="give the files of a folder one by one: `FOLDER/*.csv`")
+        raise DataError(
+            "this is not a file", where=str(path), fix="give the files of a folder one by one: `FOLDER/*.csv`"
+        )
     if ending not in (*CSV_ENDINGS, *PARQUET_ENDINGS):
         problem = f"a table is CSV or Parquet, not '{path.suffix}'" if ending else "a table needs a file ending"
         raise DataError(problem, where=str(path), fix="save it as .csv or .parquet")
@@ -117,7 +119,7 @@ def _open_parquet(path: Path, names: Collection[str] | None) -> TableFile:
     with path.open("rb") as file:
         if file.read(4) != b"PAR1":
             raise DataError(
-                "this is no Parquet file", where=str(path), fix="name it after what it holds, or save it again"
+                "this is not a Parquet file", where=str(path), fix="name it after what it holds, or save it again"
             )
     command = [sys.executable, "-P", str(Path(__file__).with_name("prove.py")), str(path)]
     asked = json.dumps(None if names is None else list(names))
@@ -134,7 +136,9 @@ def _open_csv(path: Path) -> TableFile:
     with path.open("rb") as file:
         head = file.read(HEAD_BYTES)
     if b"\0" in head:
-        raise DataError("this is no CSV file: it holds zero bytes", where=str(path), fix="save it as CSV in UTF-8")
+        raise DataError(
+            "this is not a CSV file: it contains null bytes", where=str(path), fix="save it as CSV in UTF-8"
+        )
     try:
         text = head.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -148,14 +152,16 @@ def _open_csv(path: Path) -> TableFile:
     try:
         header = next(csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True))
     except (csv.Error, StopIteration) as error:
-        raise DataError(f"the header is no CSV: {error}", where=str(path), fix="save it as CSV in UTF-8") from None
+        raise DataError(
+            f"the header is not valid CSV: {error}", where=str(path), fix="save it as CSV in UTF-8"
+        ) from None
     with collected(path):
         scan = pl.scan_csv(
             path, separator=separator, infer_schema=False, glob=False, row_index_name=ROW, low_memory=True
         )
         types = scan.collect_schema()
     if len(types) != len(header) + 1:
-        raise DataError("the header is no CSV", where=str(path), fix="save it as CSV in UTF-8")
+        raise DataError("the header is not valid CSV", where=str(path), fix="save it as CSV in UTF-8")
     return _with_names(path, scan, header, list(types.values())[1:])
 
 
@@ -186,8 +192,8 @@ def _not_utf8(path: Path) -> DataError:
             except UnicodeDecodeError as error:
                 odd = line[error.start : error.start + 1]
                 where = f"{path}, line {number}"
-                return DataError(f"this is no UTF-8 text: byte {odd!r}", where=where, fix="save it as CSV in UTF-8")
-    return DataError("this is no UTF-8 text", where=str(path), fix="save it as CSV in UTF-8")
+                return DataError(f"this is not UTF-8 text: byte {odd!r}", where=where, fix="save it as CSV in UTF-8")
+    return DataError("this is not UTF-8 text", where=str(path), fix="save it as CSV in UTF-8")
 
 
 def _ragged(path: Path) -> DataError | None:

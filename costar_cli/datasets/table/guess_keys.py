@@ -206,7 +206,7 @@ def doubt_keys(guess: Guess) -> None:
     for name, what in _doubts(guess.sample, guess.subject, guess.time):
         guess.doubt(name, what)
     if guess.time is not None and len(formats := guess.facts(guess.time).date_formats) > 1:
-        guess.doubt(guess.time, f"dates read as {formats[0]}, but {' or '.join(formats[1:])} would do, too")
+        guess.doubt(guess.time, f"dates read as {formats[0]}, but {' or '.join(formats[1:])} would also fit")
 
 
 def _doubts(sample: Sample, subject: str | None, time: str | None) -> Iterator[tuple[str, str]]:
@@ -215,8 +215,8 @@ def _doubts(sample: Sample, subject: str | None, time: str | None) -> Iterator[t
             yield name, f"{counted(missing, 'row')} without a value"
     if subject is None or time is None or not (repeated := sample.repeated(subject, time)):
         return
-    yield time, f"{counted(repeated, 'row')} of a subject and time that stood before"
+    yield time, f"{counted(repeated, 'row')} with the subject and time of an earlier row"
     near = [c.name for c in sample.columns.values() if c.distinct > 1 and _score(c, SUBJECT, SUBJECT_TOO)]
     both = next((pair for pair in combinations(near[:CANDIDATES], 2) if not sample.repeated(*pair, time)), None)
     if both is not None:
-        yield subject, f"{shown(both)} tell subjects apart together only: make one column of them"
+        yield subject, f"{shown(both)} identify subjects only together: combine them into one column"

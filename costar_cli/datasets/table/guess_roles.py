@@ -33,7 +33,7 @@ MOST_CATEGORIES: Final = 20
 MOST_ENDS: Final = 10  # different values of how a follow-up ended
 FEWEST_NUMBERS: Final = 10  # different values of what is rather a measurement than a grade
 ENDS: Final = "follow-up, death or dropout"
-LATER: Final = "which a row may not know yet. Give it a role only if its rows know it"
+LATER: Final = "which may not be known yet at the time of a row. Give it a role only if it is"
 
 
 def find_roles(guess: Guess) -> None:
@@ -58,7 +58,7 @@ def find_roles(guess: Guess) -> None:
         elif column.name != guess.subject and column.name in guess.sample.columns:
             guess.doubt(column.name, "in the statics file, too: keep it in one of the two")
     for name in (*guess.sample.unusable, *guess.wide.unusable):
-        guess.leave_out(name, "is of a type that costar does not read")
+        guess.leave_out(name, "has a type that costar does not read")
     _find_changing(guess, changing, treatments)
     names = [*guess.sample.columns, *guess.wide.columns]
     guess.entries = {name: guess.entries[name] for name in names if name in guess.entries}
@@ -205,7 +205,7 @@ def cells_in_doubt(column: Facts, entry: Mapping[str, object]) -> str:
     if texts or not column.odd:
         return ""
     number = len(column.odd)
-    these, them = (f"1 value is no {what}", "it") if number == 1 else (f"{number:,} values are no {what}s", "them")
+    these, them = (f"1 value is not a {what}", "it") if number == 1 else (f"{number:,} values are not {what}s", "them")
     blank = "" if role == "time" else ", or add the text to `blank` where it means a missing value"
     return f"{these} ({shown(dict.fromkeys(column.odd), 2)}): correct {them}{blank}"
 
@@ -218,7 +218,7 @@ def role_in_doubt(guess: Guess, column: Facts, role: str) -> str:
     if role == "outcome":
         how = "by its name" if column.words & (OUTCOME | OUTCOME_TOO) else "as the numbers that change"
         holes = f', and {counted(column.missing, "value")} missing: correct them, or say `missing = "fill"`'
-        return f"guessed {how}: is it what shall be predicted{holes if column.missing else ''}?"
+        return f"guessed {how}: is it to be predicted{holes if column.missing else ''}?"
     if role == "cluster":
         return "guessed by its name: do subjects that share one resemble each other? Splits keep them together"
     return _other_in_doubt(guess, column, role) if role in ("covariate", "static") else ""
@@ -231,8 +231,8 @@ def _other_in_doubt(guess: Guess, column: Facts, role: str) -> str:
     if role == "static":
         return _unit_in_doubt(guess, column)
     if column.words & OUTCOME:
-        return "named like an outcome: is this what shall be predicted?"
-    return "named like death: does its row know it?" if is_death(column.words) else ""
+        return "named like an outcome: is this to be predicted?"
+    return "named like death: is it known at the time of its row?" if is_death(column.words) else ""
 
 
 def _unit_in_doubt(guess: Guess, column: Facts) -> str:
@@ -251,7 +251,7 @@ def _unit_in_doubt(guess: Guess, column: Facts) -> str:
 
 def _as_treatment(guess: Guess, column: Facts, role: str) -> str:
     """Return what to do with a covariate or static that may be what plans shall vary."""
-    what = 'say `role = "treatment"` if plans shall vary it'
+    what = 'say `role = "treatment"` if plans are to vary it'
     keep = f"keep `{role}` if it only describes the subject" + (" at that time" if role == "covariate" else "")
     if column.name not in guess.sample.columns:
         return f"Copy it into each row of the table and {what}; {keep}"

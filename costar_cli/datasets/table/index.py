@@ -180,13 +180,13 @@ def _without_duplicates(
         differs |= values[name][later].ne_missing(values[name][earlier]).to_numpy()
     if differs.any():
         raise_errors([_contradiction(rows, earlier[differs], later[differs]), *also], what="the table")
-    reporter.note(f"{counted(len(later), 'repeated row')} dropped: each says what another row says")
+    reporter.note(f"dropped {counted(len(later), 'duplicate row')}")
     kept: Ints = order[~repeated]
     return kept
 
 
 def _contradiction(rows: Rows, earlier: Ints, later: Ints) -> Finding:
-    problem = f"{counted(len(later), 'row')} of a subject and time that another row has with other values"
+    problem = f"{counted(len(later), 'row')} with the subject and time of another row but different values"
     where = f"first {rows.place(int(later[0]))}, which contradicts {rows.place(int(earlier[0]))}"
     return Finding("error", problem, where, "keep one row per subject and time")
 
@@ -228,7 +228,7 @@ def _steps(
     off = np.abs(ahead - step) > TOLERANCE
     if off.any():
         at = int(np.flatnonzero(off)[0])
-        problem = f"column '{column}': {counted(int(off.sum()), 'time')} no whole number of steps after the first"
+        problem = f"column '{column}': {counted(int(off.sum()), 'time')} not a whole number of steps after the first"
         fix = 'correct `step` in [time], or count rows as steps with `gaps = "ignore"`'
         return step, [Finding("error", problem, f"first in {rows.place(int(order[at]))}", fix)]
     jump = np.diff(step, prepend=0)

@@ -98,7 +98,7 @@ def _lengths(table: "_QueryTable", groups: Mapping[tuple[Part, str], Ints], hori
         if (steps != steps[0]).any():
             place = table.place(int(table.first[chosen[int((steps != steps[0]).argmax())]]))
             problem = f"queries of set '{name}' on {part} have {steps.min()} to {steps.max()} steps"
-            findings.append(Finding("error", problem, place, "give them one length, or several sets"))
+            findings.append(Finding("error", problem, place, "use one length per set, or several sets"))
         elif steps[0] > min(horizon, LONGEST):
             problem = f"queries of set '{name}' have {steps[0]} steps, more than the horizon of {horizon}"
             findings.append(Finding("error", problem, "", "raise `horizon`, or leave the later steps out"))

@@ -61,9 +61,9 @@ def read_schema(path: Path, *, accept_guesses: bool = False) -> TableSchema:
     except (ValueError, RecursionError) as error:  # also of a number of thousands of digits
         raise UsageError(f"the schema file is not TOML: {error}", where=where, fix=START) from None
     if (lines := open_guesses(text)) and not accept_guesses:
-        guesses = f"{len(lines)} guess that nobody has" if len(lines) == 1 else f"{len(lines)} guesses that nobody has"
+        guesses = "1 unconfirmed guess" if len(lines) == 1 else f"{len(lines)} unconfirmed guesses"
         fix = "correct each line and delete its comment, or add `--accept-guesses`"
-        raise UsageError(f"the schema has {guesses} settled", where=where, fix=fix, details=lines)
+        raise UsageError(f"the schema has {guesses}", where=where, fix=fix, details=lines)
     return parse_schema(tables, where=where)
 
 

@@ -165,9 +165,9 @@ def _patients_and_noise(truth: Mapping[str, NDArray[Any]], part: Part) -> tuple[
     parameters = [field.name for field in fields(tumor.TumorPatients)]
     if set(truth) != {*parameters, "growth_noise", "recovery_uniform"}:
         raise UsageError(
-            f"there is no simulated truth of {part} in this data set",
+            f"this data set has no simulated truth of {part}",
             where="--truth",
-            fix="ask without it, or use a data set from `costar simulate tumor`",
+            fix="omit --truth, or use a data set from `costar simulate tumor`",
         )
     patients = tumor.TumorPatients(**{name: truth[name] for name in parameters})
     return patients, tumor.TumorNoise(growth=truth["growth_noise"], recovery=truth["recovery_uniform"])

@@ -109,7 +109,7 @@ class CrnDecoderConfig(RecurrentConfig):
 class CrnConfig(Config):
     """Counterfactual recurrent network (spec CRN-1 to 4)."""
 
-    alpha: float = Field(1.0, ge=0, description="Weight of balancing at the end of training")
+    alpha: float = Field(1.0, ge=0, description="Weight of the balancing loss at the end of training")
     encoder: CrnEncoderConfig = CrnEncoderConfig()
     decoder: CrnDecoderConfig = CrnDecoderConfig()
 
@@ -145,12 +145,16 @@ class GNetNetworkConfig(RecurrentConfig):
     width: Width = 24
     representation: Representation = 3
     hidden: Hidden = 48
-    components: int = Field(1, ge=1, le=1024, description="Networks that share the outputs, each told the earlier ones")
+    components: int = Field(
+        1, ge=1, le=1024, description="Networks that share the outputs, each given the outputs of the earlier ones"
+    )
 
 
 class GNetConfig(Config):
     """G-Net: g-computation with a recurrent network (spec GNET-1 to 5)."""
 
-    holdout: float = Field(0.1, gt=0, lt=1, description="Share of the training subjects that give only residuals")
+    holdout: float = Field(
+        0.1, gt=0, lt=1, description="Share of the training subjects held out to draw residuals from"
+    )
     samples: int = Field(50, ge=1, le=100_000, description="Simulated futures per query")
     network: GNetNetworkConfig = GNetNetworkConfig()

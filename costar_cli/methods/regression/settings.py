@@ -13,18 +13,16 @@ class MsmConfig(Config):
     """The marginal structural model (spec MSM-1 to 5)."""
 
     plan: Literal["dose", "steps"] = Field(
-        "dose", description="Outcomes depend on how often a plan treats, or on each of its steps"
+        "dose", description="Treatment history in the outcome model: number of treated steps, or one term per step"
     )
-    clip: float = Field(
-        0.01, ge=0, lt=0.5, description="Share of the weights at each end that is moved to the quantile"
-    )
-    iterations: int = Field(100, ge=1, le=100_000, description="Most iterations of a logistic regression")
+    clip: float = Field(0.01, ge=0, lt=0.5, description="Share of the weights truncated at each end")
+    iterations: int = Field(100, ge=1, le=100_000, description="Maximum iterations of a logistic regression")
     most_numbers: int = Field(
-        40_000_000, ge=1_000, description="Numbers in a regression's design; beyond that, a random subset of its rows"
+        40_000_000, ge=1_000, description="Maximum entries of a design matrix; larger ones use a random subset of rows"
     )
 
 
 class RidgeConfig(Config):
     """Ridge regression on the recent window, by empirical risk minimisation."""
 
-    window: int = Field(4, ge=1, le=1_000, description="Steps of the history that the regression sees")
+    window: int = Field(4, ge=1, le=1_000, description="Steps of history used as predictors")

@@ -18,9 +18,11 @@ __all__ = [
     "Width",
 ]
 
-BatchSize = Annotated[int, Field(ge=1, description="Rows (subjects, or origins of a decoder) per step and member")]
+BatchSize = Annotated[
+    int, Field(ge=1, description="Batch size: rows (subjects, or origins of a decoder) per optimiser step and member")
+]
 LearningRate = Annotated[float, Field(gt=0, le=1, description="Adam's learning rate")]
-MaxGradNorm = Annotated[float, Field(gt=0, description="Longest gradient of a member; longer ones are scaled down")]
+MaxGradNorm = Annotated[float, Field(gt=0, description="Gradient clipping: maximum norm per member")]
 Width = Annotated[int, Field(ge=1, le=4096, description="Units of each recurrent layer")]
 Layers = Annotated[int, Field(ge=1, le=64, description="Recurrent layers")]
 Dropout = Annotated[float, Field(ge=0, lt=1, description="Dropout rate, quantised to 1/256")]
@@ -31,8 +33,10 @@ Hidden = Annotated[int, Field(ge=1, le=4096, description="Hidden units of the ne
 class NetworkConfig(Config):
     """One network of a baseline: what differs from the settings that all methods share, None where nothing does."""
 
-    epochs: int | None = Field(None, ge=1, le=100_000, description="Most passes over the rows; None: `finetune`'s")
-    patience: int | None = Field(None, ge=1, description="Epochs without a better loss; None: `finetune`'s")
+    epochs: int | None = Field(None, ge=1, le=100_000, description="Maximum epochs (default: `finetune.epochs`)")
+    patience: int | None = Field(
+        None, ge=1, description="Early stopping: epochs without improvement (default: `finetune.patience`)"
+    )
     batch_size: BatchSize = 128
     learning_rate: LearningRate = 1e-3
 

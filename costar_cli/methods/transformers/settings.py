@@ -25,9 +25,11 @@ Balancing = Literal["reversal", "confusion", "none"]
 TokenWidth = Annotated[int, Field(ge=2, le=4096, description="Width of the tokens, a multiple of heads")]
 Blocks = Annotated[int, Field(ge=1, le=64, description="Transformer blocks")]
 Heads = Annotated[int, Field(ge=1, le=64, description="Attention heads")]
-ClipDistance = Annotated[int, Field(ge=1, le=1000, description="Relative positions are clipped at this many steps")]
+ClipDistance = Annotated[
+    int, Field(ge=1, le=1000, description="Largest relative position; longer distances are clipped to it")
+]
 AlphaMax = Annotated[float, Field(ge=0, description="Weight of the balancing losses at the end of training")]
-Averaging = Annotated[float, Field(ge=0, lt=1, description="Decay of the averaged weights; 0 keeps the last ones")]
+Averaging = Annotated[float, Field(ge=0, lt=1, description="Decay of the moving average of the weights (0: none)")]
 
 
 class TransformerConfig(NetworkConfig):
@@ -120,7 +122,9 @@ class EdctDecoderConfig(NetworkConfig):
 class EdctConfig(Config):
     """Encoder-decoder causal transformer (spec EDCT-1 to 5)."""
 
-    balancing: Balancing = Field("reversal", description="What keeps treatments out of the representation")
+    balancing: Balancing = Field(
+        "reversal", description="Balancing objective: what removes treatment information from the representation"
+    )
     alpha: AlphaMax = 1.0
     averaging: Averaging = 0.0
     encoder: EdctEncoderConfig = EdctEncoderConfig()

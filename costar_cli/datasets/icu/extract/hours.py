@@ -105,7 +105,7 @@ class HourlyTable:
         at = np.minimum(np.searchsorted(mine, theirs), len(mine) - 1)
         found = mine[at] == theirs
         if lost := int((~found).sum()):
-            reporter.warn(f"{counted(lost, 'stay-hour')} that {self.key} does not have: taken as nothing given")
+            reporter.warn(f"{counted(lost, 'stay-hour')} missing from {self.key}: taken as untreated")
         return np.where(found[:, None], np.nan_to_num(self.values[at]), np.float32(0))
 
 

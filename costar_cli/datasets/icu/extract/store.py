@@ -70,7 +70,7 @@ def opened(path: Path) -> Iterator["pd.HDFStore"]:
     import pandas as pd  # noqa: PLC0415 - heavy, and its HDF5 part is optional
 
     if not path.is_file():
-        raise DataError("there is no such file", where=str(path), fix="give MIMIC-Extract's all_hourly_data.h5")
+        raise DataError("file not found", where=str(path), fix="give MIMIC-Extract's all_hourly_data.h5")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
