@@ -104,7 +104,7 @@ def digests_of(files: Mapping[str, Path], expected: str | None = None) -> dict[s
     """Return the digest of each file by its role.
 
     Raises:
-        DataError: there is no such file, and what to do then is known.
+        DataError: file not found, and what to do then is known.
         StorageError: a file cannot be read.
     """
     digests = {}
@@ -113,7 +113,7 @@ def digests_of(files: Mapping[str, Path], expected: str | None = None) -> dict[s
             digests[role] = file_sha256(path)
         except OSError as error:
             if expected and isinstance(error, FileNotFoundError | IsADirectoryError):
-                raise DataError("there is no such file", where=str(path), fix=expected) from None
+                raise DataError("file not found", where=str(path), fix=expected) from None
             raise StorageError(f"the file cannot be read: {error.strerror or error}", where=str(path)) from error
     return digests
 

@@ -69,7 +69,7 @@ def estimate_outcomes(
     models = model if isinstance(model, Mapping) else {model.method: model}
     fitted = {name: one.fitted for name, one in models.items()}
     if not fitted:
-        raise UsageError("there is no model to ask", where="model=")
+        raise UsageError("no model given", where="model=")
     horizon = min(one.horizon for one in fitted.values())
     with reporting(progress) as reporter:
         return ask(

@@ -69,7 +69,7 @@ def predict(
     problems = Problems()
     _check_origin(asked, origin_N, problems)
     check_request({model.method: fitted}, request, level, problems)
-    problems.raise_any("the question does not fit", where="predict", fix=problems.fix)
+    problems.raise_any("the request does not fit", where="predict", fix=problems.fix)
     unseen = unseen_in_plans({model.method: fitted}, request.plans)
     if not unsupported:
         refuse_unseen(unseen)
@@ -194,7 +194,7 @@ def _warnings(
     for of_plans in unseen_in_plans({model.method: model.fitted}, request.plans).values():
         for plan, lacks in of_plans.items():
             for words in lacking(f"plan `{plan}`", lacks, "training subject"):
-                yield f"{words}: nothing was learned about it"
+                yield f"{words}: its effect was not learned"
     yield from _on_stopping(model, request.plans, panel, origin_N)
 
 

@@ -108,7 +108,7 @@ def _check(
 ) -> None:
     problems = Problems()
     if not models:
-        problems.add("there is no model to ask")
+        problems.add("no model given")
     last = int(panel.length[0]) - 1
     if not 0 <= origin <= last:
         problems.add(f"origin {origin} is outside the series of subject {panel.names[0]}: choose 0 to {last}")
@@ -118,7 +118,7 @@ def _check(
         there = f"the plans are {', '.join(map(repr, names))}"
         problems.add(f"there is no plan {reference!r} to compare with{did_you_mean(reference, names)}", fix=there)
     where = "--level" if not 0 < level < 1 and len(problems.lines) == 1 else f"subject {panel.names[0]}"
-    problems.raise_any("the question does not fit", where=where, fix=problems.fix)
+    problems.raise_any("the request does not fit", where=where, fix=problems.fix)
 
 
 def check_request(models: Mapping[str, FittedModel], request: PlanRequest, level: float, problems: Problems) -> None:
@@ -142,8 +142,8 @@ def refuse_unseen(unseen: Unseen) -> None:
     for label, plans in unseen.items():
         for name, lacks in plans.items():
             for words in lacking(f"plan {name!r}", lacks, f"training subject of model {label!r}"):
-                problems.add(words, fix="leave it out, or add --unsupported to see what the model makes of it")
-    problems.raise_any("nothing was learned of these plans", where="--plan", fix=problems.fix)
+                problems.add(words, fix="omit it, or add --unsupported to extrapolate")
+    problems.raise_any("the models have not learned the effects of these plans", where="--plan", fix=problems.fix)
 
 
 def predict_plans(
@@ -172,7 +172,7 @@ def predict_plans(
         name = panel.names[int(odd_NPH.any(axis=(1, 2)).argmax())]
         raise TrainingError(
             f"model `{label}` predicts values that are not finite for subject {name}",
-            fix="train it again, with a lower --learning-rate if it diverged",
+            fix="retrain it, with a lower --learning-rate if it diverged",
         )
     return predicted_RNPHY
 

@@ -126,7 +126,7 @@ def _warn(dataset: Dataset, context: EncodingContext) -> None:
     for name in context.schema.named("outcome"):
         if name in context.filled:
             values = counted(context.filled[name].missing, "missing value")
-            use = "models see what they were filled with, but neither learn to predict it nor are scored on it"
+            use = "models see the filled-in values as inputs, but neither learn to predict them nor are scored on them"
             context.reporter.warn(f"outcome '{name}': {values}; {use}")
     present = {str(part) for part in dataset.panels}
     for part, needed in (

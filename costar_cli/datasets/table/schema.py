@@ -60,7 +60,7 @@ def parse_step(step: float | str) -> Step:
         return Step("number", float(step), "step")
     found = _DURATION.fullmatch(step)
     if not found:
-        raise ValueError(f"step {step!r} is no duration such as `1h`, `1d` or `1w`")
+        raise ValueError(f"step {step!r} is not a duration such as `1h`, `1d` or `1w`")
     count, (scale, size, word) = int(found[1]), _UNITS[found[2]]
     return Step(scale, count * size, word if count == 1 else f"{count} {word}s")
 

@@ -228,7 +228,7 @@ def toml_value(value: object) -> str:
         return f"{{ {inside} }}" if inside else "{}"
     if isinstance(value, Sequence):
         return f"[{', '.join(toml_value(item) for item in value)}]"
-    raise TypeError(f"{type(value).__name__} has no place in TOML")
+    raise TypeError(f"{type(value).__name__} cannot be written as TOML")
 
 
 def toml_row(name: str, value: object) -> str:

@@ -57,10 +57,12 @@ def assign_parts(table: Table, schema: TableSchema, seed: int, reporter: Reporte
     """
     domain = _domains(table, schema)
     if lost := int((domain == "").sum()):
-        reporter.note(f"{counted(lost, 'subject')} of neither domain left out")
+        reporter.note(f"{counted(lost, 'subject')} in neither domain left out")
     for name in DOMAINS if _has_target(schema) else DOMAINS[:1]:
         if not (domain == name).any():
-            raise DataError(f"no subject belongs to the {name} domain", fix="check who the schema says is the target")
+            raise DataError(
+                f"no subject belongs to the {name} domain", fix="check the definition of the target in the schema"
+            )
     split = _splits(table, schema, domain, seed)
     dropped = int(((split == "") & (domain == "target")).sum())
     if dropped:
@@ -89,7 +91,11 @@ def _domains(table: Table, schema: TableSchema) -> Texts:
     target, target_changes = table.whole_subjects(sides.target)
     findings = []
     for wrong, problem, fix in [
-        (source_changes | target_changes, "with a domain that changes over time", "decide by what does not change"),
+        (
+            source_changes | target_changes,
+            "with a domain that changes over time",
+            "define domains by what does not change",
+        ),
         (source & target, "in both domains", "make the two conditions exclude each other"),
     ]:
         if wrong.any():
@@ -167,7 +173,7 @@ def _splits(table: Table, schema: TableSchema, domain: Texts, seed: int) -> Text
             continue
         if text is None or text.lower() not in SPELT:
             who = f"subject {table.keys.subjects.names[i]}"
-            problem = f"column '{name}': " + ("no split" if text is None else f"'{text}' is no split")
+            problem = f"column '{name}': " + ("no split" if text is None else f"'{text}' is not a split")
             raise DataError(problem, where=who, fix=f"use one of {', '.join(SPLITS)}")
         split[i] = SPELT[text.lower()]
     if cluster is not None:

@@ -87,7 +87,7 @@ def _levels(context: EncodingContext, name: str, texts: pl.Series) -> tuple[str,
     seen = texts.filter(pl.Series(context.train_cells)).drop_nulls().value_counts(name="rows")
     if seen.height > MOST_LEVELS:
         problem = f"treatment '{name}' has {seen.height:,} different values in source-train, more than {MOST_LEVELS}"
-        fix = "a treatment has few levels: put doses into classes first"
+        fix = "treatments take few levels: bin doses first"
         context.findings.append(Finding("error", problem, "", fix))
         return ()
     count = _by_number({str(text): int(rows) for text, rows in seen.rows()})
@@ -96,7 +96,7 @@ def _levels(context: EncodingContext, name: str, texts: pl.Series) -> tuple[str,
     if len(count) < 2:
         only = f"it is always '{next(iter(count))}'" if count else "it is always missing"
         problem = f"treatment '{name}' never changes in source-train: {only}"
-        context.findings.append(Finding("error", problem, "", "leave it out: nothing can be learned of it"))
+        context.findings.append(Finding("error", problem, "", "omit it: its effect cannot be learned"))
         return ()
     levels, by_name = guessed_levels(count)
     first = "the first is" if by_name else "the first, the most frequent, is taken as"
@@ -154,9 +154,9 @@ def unknown_level(
     """Say that some values `[M]` of a treatment are no levels, and where the first of them is."""
     odd = texts.filter(pl.Series(unknown)).unique().sort().to_list()
     near = nearest(str(odd[0]), levels)
-    problem = f"column '{name}': {counted(int(unknown.sum()), 'value')} of no known level: {shown(odd)}"
+    problem = f"column '{name}': {counted(int(unknown.sum()), 'value')} that are not levels: {shown(odd)}"
     if are_doses([*levels, *map(str, odd)]):
-        fix = f"known are {shown(levels, 12)}: put doses into a few classes, or list them all in `levels`"
+        fix = f"known are {shown(levels, 12)}: bin doses into a few classes, or list them all in `levels`"
     else:
         fix = f"did you mean '{near}'?" if near else f"it takes {known_levels(levels)}; others belong in `levels`"
     return Finding("error", problem, f"first in {place(int(unknown.argmax()))}", fix)
@@ -195,7 +195,7 @@ def _class(row: Sequence[bool | int | float | str], levels: Sequence[tuple[str, 
         place = find_level(value, known)
         if place is None:
             fix = f"it takes {known_levels(known)}"
-            raise DataError(f"{value!r} is no level of its treatment", where="treatments.classes", fix=fix)
+            raise DataError(f"{value!r} is not a level of its treatment", where="treatments.classes", fix=fix)
         places.append(place)
     return tuple(places)
 
@@ -203,7 +203,7 @@ def _class(row: Sequence[bool | int | float | str], levels: Sequence[tuple[str, 
 def _classless(context: EncodingContext, encoding: TreatmentEncoding, code: Ints, classless: Mask) -> Finding:
     at = int(classless.argmax())
     what = encoding.describe(code[at])
-    problem = f"{counted(int(classless.sum()), 'row')} with a combination of treatments that is no class: {what}"
+    problem = f"{counted(int(classless.sum()), 'row')} with a combination of treatments that is not a class: {what}"
     if context.schema.treatments.classes is None:
         problem += ", which source-train does not have"
     fix = "leave the rows out, or list `classes` in [treatments]"

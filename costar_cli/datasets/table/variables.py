@@ -75,7 +75,7 @@ def encode_variables(
         steady = bool(made) and all(_constant(encoded, train) for encoded in made)
         if steady and role == "outcome":
             problem = f"outcome '{name}' never changes in source-train"
-            context.findings.append(Finding("error", problem, "", "there is nothing to predict"))
+            context.findings.append(Finding("error", problem, "", "nothing to predict"))
         if steady and role != "outcome" and context.schema.constant == "drop":
             context.dropped.append(name)
             continue
