@@ -14,7 +14,7 @@ import typer
 
 from costar_cli import errors
 from costar_cli.app import app
-from costar_cli.commands.examples import EXAMPLES
+from costar_cli.commands.examples import examples_of
 from costar_cli.settings.keys import Key, all_keys
 from costar_cli.settings.presets import PRESETS
 
@@ -27,7 +27,7 @@ INTRODUCTION = """\
 
 ```
 costar simulate tumor --gamma 10            # source gamma; target gamma 0
-costar simulate mimic | m5 | linear         # embedded ICU and retail cohorts, a linear world of known effects
+costar simulate linear | m5 | mimic         # a linear system of known effects, embedded retail and ICU cohorts
 costar ingest table FILE... --schema schema.toml     # your own; also `ingest mimic FILE`, `ingest m5 FOLDER`
 costar pretrain [--members 5]
 costar finetune [--method NAME] [--domain source|target] [--from pretrained|scratch]
@@ -171,7 +171,7 @@ def _exit_codes() -> Iterator[str]:
 def _verb(path: str, command: Any) -> Iterator[str]:  # noqa: ANN401 - Typer's own class
     yield f"### `{path}`\n"
     yield inspect.cleandoc(command.help or "") + "\n"
-    yield "\n".join(["```sh", *EXAMPLES[path.partition(" ")[2]], "```\n"])
+    yield "\n".join(["```sh", *examples_of(path.partition(" ")[2]), "```\n"])
     context = typer.Context(command, info_name=path)
     yield "| option | takes | meaning |"
     yield "|---|---|---|"

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import is_busy, load_before_and_after
+from costar_cli.datasets.registry import sources
 from costar_cli.evaluate.bootstrap import FEWEST_UNITS
 from costar_cli.evaluate.published import published_row, read_published
 from costar_cli.settings.presets import PRESETS
@@ -25,7 +26,8 @@ RESULTS = ROOT / "benchmarks" / "results"
 PAGES = (ROOT / "README.md", ROOT / "docs" / "reproduction.md")
 BLOCK = re.compile(r"(<!-- from benchmarks/results: (?P<name>[a-z ]+) -->\n).*?(\n<!-- end -->)", re.DOTALL)
 SETUPS = ("zero-shot", "few-shot", "supervised")
-QUICK = {"tumor": "tumour", "mimic": "ICU", "m5": "retail"}
+LABELS = {source.name: source.label for source in sources().values()}
+QUICK = {name: LABELS[name] for name in ("tumor", "mimic", "m5")}
 ALPHA = 0.05
 
 Line = dict[str, str]
@@ -88,7 +90,7 @@ def ranks_table() -> Iterator[str]:
     """Yield where COSTAR stands in each quick benchmark, and what cannot be told apart from it."""
     yield "| data | set-up | smallest error | COSTAR's rank | significantly better than COSTAR | not told apart |"
     yield "|---|---|---|---:|---|---|"
-    for data, name in {**QUICK, "linear": "linear system"}.items():
+    for data, name in {**QUICK, "linear": LABELS["linear"]}.items():
         folder = f"benchmark-{data}-quick"
         for setup in SETUPS:
             errors = averages(folder, setup)

@@ -36,7 +36,7 @@ WHAT = "What is compared"
 def benchmark(
     ctx: typer.Context,
     dataset: Annotated[
-        str, typer.Argument(metavar="DATASET", help="tumor, mimic, m5 or linear, or the file of a data set")
+        str, typer.Argument(metavar="DATASET", help="What `costar simulate` calls it, or the file of a data set")
     ],
     methods: Annotated[
         str | None,

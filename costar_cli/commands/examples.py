@@ -3,21 +3,9 @@
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["EXAMPLES"]
+__all__ = ["EXAMPLES", "examples_of"]
 
 EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
-    "simulate tumor": (
-        "costar simulate tumor --gamma 10",
-        "costar simulate tumor --preset quick --workspace demo",
-    ),
-    "simulate linear": ("costar simulate linear --gamma 4 --preset quick",),
-    "simulate m5": ("costar simulate m5 --scale 0.1",),
-    "simulate mimic": (
-        "costar simulate mimic --stays 2000",
-        "costar simulate mimic --mimic-extract all_hourly_data.h5",
-    ),
-    "ingest m5": ("costar ingest m5 m5-forecasting-accuracy",),
-    "ingest mimic": ("costar ingest mimic all_hourly_data.h5 --patients 5000",),
     "ingest table": (
         "costar ingest table visits.csv --init",
         "costar ingest table visits.csv --schema schema.toml --statics patients.csv",
@@ -43,3 +31,12 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "verify": ("costar verify costar-workspace/model.h5",),
     "doctor": ("costar doctor", "costar doctor --workspace demo --json"),
 }
+
+
+def examples_of(path: str) -> tuple[str, ...]:
+    """Return the examples of a verb, `ingest table`; those of a data set come from its entry in the registry."""
+    if path in EXAMPLES:
+        return EXAMPLES[path]
+    from costar_cli.datasets.registry import all_sources
+
+    return next((source.examples for source in all_sources() if f"{source.verb} {source.name}" == path), ())

@@ -1,15 +1,38 @@
-"""`costar ingest`: bring data of your own."""
+"""`costar ingest`: import your own data, from files that costar knows, or from a table with a schema."""
+
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from costar_cli.commands.ingest_icu import mimic
-from costar_cli.commands.ingest_m5 import m5
-from costar_cli.commands.ingest_table import table
+from costar_cli.commands.data_sets import DataSetGroup
+from costar_cli.commands.options import (
+    FILES,
+    JsonFlag,
+    OutOpt,
+    OverwriteFlag,
+    QuietFlag,
+    SeedOpt,
+    WorkspaceOpt,
+)
 from costar_cli.commands.verb import VerbApp, say_which
+from costar_cli.errors import MismatchError, StorageError, UsageError
+from costar_cli.steps.dataset import make_dataset, read_inputs
+from costar_cli.steps.hints import next_command
+from costar_cli.steps.session import Session, open_session
+from costar_cli.workspace import DEFAULT_WORKSPACE
+
+if TYPE_CHECKING:
+    from costar_cli.datasets.table import TableInputs
+    from costar_cli.datasets.table.schema import TableSchema
+    from costar_cli.panel import Dataset
 
 __all__ = ["ingest"]
 
-ingest = VerbApp(help="Import your own data")
+SCHEMA = Path("schema.toml")
+
+ingest = VerbApp(cls=DataSetGroup, help="Import your own data")
 
 
 @ingest.callback(invoke_without_command=True)
@@ -19,6 +42,103 @@ def which(ctx: typer.Context) -> None:
         raise say_which(ctx, "ingest")
 
 
-ingest.command()(m5)
-ingest.command()(mimic)
-ingest.command()(table)
+@ingest.command()
+def table(
+    ctx: typer.Context,
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="CSV or Parquet, one row per subject and time")],
+    schema: Annotated[
+        Path | None, typer.Option("--schema", help="TOML file that describes each column", rich_help_panel=FILES)
+    ] = None,
+    statics: Annotated[
+        Path | None, typer.Option("--statics", help="CSV or Parquet, one row per subject", rich_help_panel=FILES)
+    ] = None,
+    queries: Annotated[
+        Path | None,
+        typer.Option("--queries", help="CSV or Parquet, plans with known outcomes", rich_help_panel=FILES),
+    ] = None,
+    init: Annotated[
+        bool,
+        typer.Option("--init", help="Guess a schema from the files and write it to --out (default: `schema.toml`)"),
+    ] = False,
+    accept_guesses: Annotated[
+        bool, typer.Option("--accept-guesses", help="Accept the guesses of `--init`, including those marked CHECK")
+    ] = False,
+    seed: SeedOpt = None,
+    out: OutOpt = None,
+    overwrite: OverwriteFlag = False,
+    workspace: WorkspaceOpt = DEFAULT_WORKSPACE,
+    json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Read tables of your own, one row per subject and time, as a schema says; `--init` writes one to start from."""
+    session = open_session(ctx, {}, workspace=workspace, json=json, quiet=quiet)
+    if init:
+        if schema or queries:
+            raise UsageError("`--init` takes only the table and `--statics`", fix="omit --schema and --queries")
+        _init(session, files, statics, out or SCHEMA, overwrite=overwrite)
+        return
+    if schema is None:
+        fix = f"`costar ingest table {quote(str(files[0]))} --init` writes a draft to start from"
+        raise UsageError("no schema given", where="--schema", fix=fix)
+    if seed is not None and not 0 <= seed < 2**63:
+        raise UsageError(f"{seed} is not a valid seed", where="--seed", fix="use a whole number, 0 or larger")
+    from costar_cli.datasets.table import TableInputs
+    from costar_cli.datasets.table.schema_file import read_schema
+
+    parsed = read_schema(schema, accept_guesses=accept_guesses)
+    _ingest(session, TableInputs(files, statics, queries), schema, parsed, seed, out, overwrite=overwrite)
+
+
+def _ingest(
+    session: Session,
+    inputs: "TableInputs",
+    schema_path: Path,
+    schema: "TableSchema",
+    seed: int | None,
+    out: Path | None,
+    *,
+    overwrite: bool,
+) -> None:
+    from costar_cli.datasets.table import table_config
+
+    session.out.read("schema", schema_path, kind="toml")
+    digests = _digests(session, inputs)
+
+    def build() -> "Dataset":
+        from costar_cli.datasets.table import ingest_table
+
+        return ingest_table(inputs, schema, session.reporter, seed=seed)
+
+    make_dataset(session, out, build, config=table_config(schema, seed), overwrite=overwrite, parents=digests)
+
+
+def _digests(session: Session, inputs: "TableInputs") -> dict[str, str]:
+    """Return the digest of each input file, and say that it is read."""
+    from costar_cli.datasets.table import check_path
+
+    named = {"table" if i == 0 else f"table-{i + 1}": path for i, path in enumerate(inputs.tables)}
+    named |= {role: path for role, path in (("statics", inputs.statics), ("queries", inputs.queries)) if path}
+    digests: dict[str, str] = {}
+    for role, path in named.items():
+        check_path(path)
+        digests |= read_inputs(session, {role: path})
+    return digests
+
+
+def _init(session: Session, files: list[Path], statics: Path | None, path: Path, *, overwrite: bool) -> None:
+    if path.exists() and not overwrite:
+        raise MismatchError("the file exists", where=str(path), fix="add --overwrite, or write elsewhere with --out")
+    if not path.parent.is_dir():
+        raise StorageError("the folder does not exist", where=str(path.parent), fix=f"`mkdir -p {path.parent}`")
+    from costar_cli.artifact import write_bytes
+    from costar_cli.datasets.table.guess import guess_schema
+
+    guessed = guess_schema(files, statics)
+    write_bytes(path, guessed.text.encode())
+    session.out.wrote("schema", path, kind="toml")
+    session.out.text("", guessed.text.rstrip("\n"))
+    for doubt in guessed.doubts:
+        session.out.warn(doubt)
+    command = next_command(session.given, "ingest table", *map(str, files), schema=path, statics=statics)
+    session.out.note(f"resolve the CHECK lines in {path}, then: {command}")
+    session.out.done({"schema": guessed.text, "doubts": list(guessed.doubts)})

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast, get_args
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
-from costar_cli.commands.examples import EXAMPLES
+from costar_cli.commands.examples import examples_of
 from costar_cli.commands.options import OneOf
 from costar_cli.errors import UsageError
 from costar_cli.ui.output import Output
@@ -125,7 +125,8 @@ class Verb(TyperCommand):
     def format_help(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # noqa: ANN401
         """Write the help: with examples, and with the defaults of settings."""
         path = ctx.command_path.partition(" ")[2]
-        self.epilog = "\n\n".join(["Examples:", *EXAMPLES[path]]) if path in EXAMPLES else None
+        examples = examples_of(path)
+        self.epilog = "\n\n".join(["Examples:", *examples]) if examples else None
         declared, self.params = self.params, [_with_default(path, param) for param in self.params]
         try:
             super().format_help(ctx, formatter)
@@ -157,14 +158,14 @@ def _with_default(path: str, param: Any) -> Any:  # noqa: ANN401 - Typer's own
 def _default_of_setting(path: str, flags: Sequence[str]) -> str:
     """Return what a flag's setting is where nobody sets it, and what the other presets make of it."""
     from costar_cli.settings.keys import all_keys
-    from costar_cli.settings.presets import DEFAULT_PRESET, PRESETS
+    from costar_cli.settings.presets import DEFAULT_PRESET, PRESETS, general_settings
 
     sections = [path.replace(" ", "."), *["finetune"] * (path == "benchmark"), "runtime"]
     keys = {key.section: key for key in all_keys().values() if key.flag in flags}
     key = next((keys[section] for section in sections if section in keys), None)
     if key is None:
         return ""
-    values = {name: values.get(str(key), key.default) for name, values in PRESETS.items()}
+    values = {name: general_settings(name).get(str(key), key.default) for name in PRESETS}
     default = values.pop(DEFAULT_PRESET)
     others = [f"{name} {_text(value)}" for name, value in values.items() if value != default]
     return "" if default is None else "; ".join([_text(default), *others])
@@ -198,7 +199,7 @@ def say_which(ctx: typer.Context, verb: str) -> UsageError:
     commands = cast(TyperGroup, ctx.command).commands
     width = max(map(len, commands))
     details = [f"{name:<{width}}  {_first_line(command.help)}" for name, command in commands.items()]
-    fix = f"for example `{EXAMPLES[f'{verb} {next(iter(commands))}'][0]}`"
+    fix = f"for example `{examples_of(f'{verb} {next(iter(commands))}')[0]}`"
     return UsageError(f"say what to {verb}", where=f"`{ctx.command_path}`", fix=fix, details=details)
 
 

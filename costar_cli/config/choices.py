@@ -4,14 +4,11 @@ from typing import Literal
 
 __all__ = [
     "ArchitectureName",
-    "CategoryName",
     "DecoderName",
     "DeviceName",
     "DomainName",
-    "EdgesName",
     "FormatName",
     "InitName",
-    "PlansName",
     "PrecisionName",
     "PresetName",
     "SelectionName",
@@ -20,14 +17,11 @@ __all__ = [
 ]
 
 ArchitectureName = Literal["costar", "vt", "vt_relative", "ct"]
-CategoryName = Literal["FOODS", "HOBBIES", "HOUSEHOLD"]
 DecoderName = Literal["non_autoregressive", "stepped", "autoregressive", "autoregressive_one_step"]
 DeviceName = Literal["auto", "cpu", "cuda"]
 DomainName = Literal["source", "target"]
-EdgesName = Literal["fixed", "fit"]
 FormatName = Literal["parquet", "csv"]
 InitName = Literal["pretrained", "scratch"]
-PlansName = Literal["sliding", "random"]
 PrecisionName = Literal["float32", "tf32", "bf16", "float64"]
 PresetName = Literal["quick", "default", "paper"]
 SelectionName = Literal["rolling-origin", "own-loss"]

@@ -13,7 +13,7 @@ from costar_cli.plugins import Plugins, load_plugins
 
 __all__ = ["BUILT_IN", "RESERVED_NAMES", "all_sources", "installed", "protocol_of", "sources", "truth_of"]
 
-BUILT_IN: Final = (TUMOR, LINEAR, MIMIC, M5, MIMIC_FILE, M5_FILES)
+BUILT_IN: Final = (TUMOR, LINEAR, M5, MIMIC, M5_FILES, MIMIC_FILE)
 RESERVED_NAMES: Final = tuple(dict.fromkeys(source.dataset for source in BUILT_IN))
 """What no table may be called: presets, truth and published results go by these names."""
 

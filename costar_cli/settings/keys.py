@@ -20,7 +20,7 @@ from costar_cli.config.models import (
 from costar_cli.datasets.registry import all_sources
 from costar_cli.methods.registry import METHODS
 
-__all__ = ["Key", "all_keys", "all_sections", "section_of"]
+__all__ = ["Key", "all_keys", "all_sections", "kinds_of", "section_of"]
 
 _WORDS = {int: "an integer", float: "a number", bool: "true or false", str: "text"}
 
@@ -54,7 +54,7 @@ class Key:
     @property
     def expected(self) -> str:
         """Say what the key accepts, for messages and the reference: `an integer, at least 1`."""
-        kinds, optional = _kinds(self.field.annotation)
+        kinds, optional = kinds_of(self.field.annotation)
         words = [_accepted(kind, self.field.metadata) for kind in kinds]
         return ", or ".join([*words, "nothing"] if optional else words)
 
@@ -98,14 +98,14 @@ def section_of(model: type[Config]) -> str:
 
 def _leaves(section: str, model: type[Config], path: tuple[str, ...]) -> Iterator[Key]:
     for name, field in model.model_fields.items():
-        (kind, *_), _ = _kinds(field.annotation)
+        (kind, *_), _ = kinds_of(field.annotation)
         if isinstance(kind, type) and issubclass(kind, Config):
             yield from _leaves(section, kind, (*path, name))
         else:
             yield Key(section, (*path, name), field)
 
 
-def _kinds(annotation: Any) -> tuple[list[Any], bool]:  # noqa: ANN401 - annotations have no common type
+def kinds_of(annotation: Any) -> tuple[list[Any], bool]:  # noqa: ANN401 - annotations have no common type
     """Return `([int], True)` for `int | None`: what a value may be, and whether it may be nothing."""
     if get_origin(annotation) not in (Union, UnionType):
         return [annotation], False

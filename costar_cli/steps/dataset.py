@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +13,11 @@ from costar_cli.steps.session import Session, read_kind
 from costar_cli.ui.output import Output
 
 if TYPE_CHECKING:
+    from costar_cli.datasets.base import DataSource
     from costar_cli.panel import Dataset
     from costar_cli.panel.report import DataReport
 
-__all__ = ["make_dataset", "read_inputs", "run_export", "run_report"]
+__all__ = ["make_dataset", "make_source", "read_inputs", "run_export", "run_report"]
 
 
 def read_inputs(
@@ -83,6 +85,44 @@ def make_dataset(
     session.out.next(next_command(session.given, "pretrain", data=other_than(path, session.workspace.data)))
     result = {"name": stored.name, "parts": parts, "kept": stored.kept}
     session.out.done(result, status="up_to_date" if current else "done")
+
+
+def make_source(
+    session: Session,
+    source: "DataSource",
+    out: Path | None,
+    *,
+    overwrite: bool,
+    file: Path | None = None,
+    export: Path | None = None,
+) -> None:
+    """Make a data set of the registry as `make_dataset` does, simulated or of a file.
+
+    Args:
+        session: the run, with the data set's settings.
+        source: the data set's entry.
+        out: file to write; None for the workspace's.
+        overwrite: replace files made from something else.
+        file: what to make it of, where not all is simulated.
+        export: where to write the simulated world first, in the form of the real one.
+    """
+    from costar_cli.datasets.base import called
+
+    settings, reporter = session.settings[source.settings], session.reporter
+    kept, parents = settings.model_dump(mode="json"), {}
+    build: Callable[[], Dataset] = partial(source.simulate, settings, reporter)
+    if file is not None and source.input is not None:
+        kept = {name: value for name, value in kept.items() if name not in source.input.idle}
+        files = source.input.inputs(file)
+        parents = read_inputs(session, files, form=source.input.form, expected=source.input.expected)
+        build = partial(called(source.input.make), settings, file, reporter)
+    elif export is not None and source.export is not None and source.make is not None:
+        called(source.export.check)(export, overwrite=overwrite)
+        world = called(source.export.world)(settings, reporter)
+        for role, path in called(source.export.write)(export, world, reporter).items():
+            session.out.wrote(role, path, kind=source.export.form)
+        build = partial(called(source.make), settings, reporter, world)
+    make_dataset(session, out, build, config=kept, overwrite=overwrite, parents=parents)
 
 
 TERMINAL = Path("-")

@@ -6,6 +6,7 @@ import typer
 from cli_world import environment
 
 from costar_cli.app import app
+from costar_cli.datasets.registry import all_sources
 
 FLAGS = Path(__file__).with_name("flags.txt")
 
@@ -37,14 +38,25 @@ def test_the_reference_is_up_to_date(repository: Path) -> None:
 
 
 def test_every_flag_has_help_and_no_two_verbs_disagree_on_what_a_shared_flag_means() -> None:
+    """A data set's own settings mean what their descriptions say: of patients or items, days or weeks."""
     root = typer.main.get_command(app)
+    described = {
+        (f"{source.verb} {source.name}", name): field.description
+        for source in all_sources()
+        for name, field in source.settings.model_fields.items()
+        if name not in {"horizon", "seed"}
+    }
     meanings: dict[str, set[str]] = {}
-    todo = [root]
+    todo = [("", root)]
     while todo:
-        command = todo.pop()
-        todo += getattr(command, "commands", {}).values()
+        path, command = todo.pop()
+        todo += [(f"{path} {name}".strip(), inner) for name, inner in getattr(command, "commands", {}).items()]
         for parameter in command.params:
             assert parameter.help, parameter.name
-            meanings.setdefault(parameter.opts[0], set()).add(parameter.help)
+            if (path, parameter.name) in described:
+                assert parameter.help == described.pop((path, parameter.name))
+            else:
+                meanings.setdefault(parameter.opts[0], set()).add(parameter.help)
+    assert not described, "each setting of a data set is a flag"
     own = {"--level", "file"}  # of the bootstrap, of the ensemble's spread; to look into, to verify
     assert {name for name, texts in meanings.items() if len(texts) > 1} <= own | {"--csv", "--export", "--seed"}

@@ -10,7 +10,7 @@ import typer
 from cli_world import VERBS, Run, run_process
 
 from costar_cli.app import app
-from costar_cli.commands.examples import EXAMPLES
+from costar_cli.commands.examples import EXAMPLES, examples_of
 from costar_cli.errors import ExitCode
 
 NEEDED = {"inspect": ["x.h5"], "verify": ["x.h5"], "benchmark": ["tumor"]}
@@ -111,12 +111,14 @@ def test_help_comes_before_complaints(call: Callable[..., Run]) -> None:
 def test_each_verb_has_an_example_that_parses(verb: str, call: Callable[..., Run], monkeypatch: Any) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     text = call(*verb.split(), "--help").out
-    for example in EXAMPLES[verb]:
+    examples = examples_of(verb)
+    assert examples
+    for example in examples:
         assert example in text
         program, *words = shlex.split(example)
         assert [program, *words[: len(verb.split())]] == ["costar", *verb.split()]
         command_of(verb).make_context(f"costar {verb}", words[len(verb.split()) :])
-    assert set(EXAMPLES) == set(VERBS)
+    assert set(EXAMPLES) <= set(VERBS)
 
 
 def test_defaults_of_settings_are_shown_with_those_of_other_presets(call: Callable[..., Run], monkeypatch: Any) -> None:

@@ -1,5 +1,7 @@
 """What the registry tells of data sets is true of what they make, and all that lists data sets has it from there."""
 
+from pathlib import Path
+
 import pytest
 
 from costar_cli.datasets.base import called
@@ -38,3 +40,14 @@ def test_published_tables_are_about_data_sets_with_a_protocol() -> None:
     published = {row.dataset for table in TABLES for row in read_published(table)}
     assert published == {name for name in RESERVED_NAMES if protocol_of(name)}
     assert truth_of("mimic-factual") is protocol_of("mimic-factual") is truth_of("my table") is None
+
+
+def test_no_other_module_lists_the_data_sets(request: pytest.FixtureRequest) -> None:
+    package = request.config.rootpath / "costar_cli"
+    quoted = {f'"{name}"' for source in BUILT_IN for name in (source.name, source.dataset)}
+    listing = [
+        path.relative_to(package).as_posix()
+        for path in sorted(package.rglob("*.py"))
+        if any(name in path.read_text("utf-8") for name in quoted)
+    ]
+    assert all(Path(path).parts[0] == "datasets" for path in listing), listing
