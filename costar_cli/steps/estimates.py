@@ -120,10 +120,12 @@ def _show(session: Session, report: "WhatIfReport") -> None:
 def _show_model(out: Output, report: "WhatIfReport", model: "ModelAnswer") -> None:
     for outcome in report.schema.outcomes:
         unit = f" ({outcome.unit})" if outcome.unit else ""
-        out.table(*_table(report, model, outcome.name), title=f"{outcome.name}{unit}, by {model.heading}")
+        pair = 1 if report.truth is None else 2  # an estimate and its truth
+        title = f"{outcome.name}{unit}, by {model.heading}"
+        out.table(*_table(report, model, outcome.name), title=title, keys=1, together=pair)
         if len(report.plans) > 1:
             title = f"difference from `{report.reference}`"
-            out.table(*_table(report, model, outcome.name, differences=True), title=title)
+            out.table(*_table(report, model, outcome.name, differences=True), title=title, keys=1, together=pair)
 
 
 def _table(
@@ -212,7 +214,7 @@ def _show_compared(out: Output, report: "WhatIfReport", outcome: str, rows: Rows
         errors = [_rmse([row for row in mine if row["model"] == model]) for model in models]
         table.append(["RMSE", None, *(_number_text(error, decimals) for error in errors), None])
     headings = [model.heading for model in report.models]
-    out.table(["plan", report.schema.step, *headings, *["truth"] * with_truth], table, title=title)
+    out.table(["plan", report.schema.step, *headings, *["truth"] * with_truth], table, title=title, keys=2)
 
 
 def _rmse(rows: Rows) -> float | None:

@@ -68,13 +68,20 @@ class Output:
             _write(sys.stdout, "".join(f"{line}\n" for line in lines))
 
     def table(
-        self, headers: Sequence[str], rows: Sequence[Sequence[object]], title: str = "", *, keys: int = 0
+        self,
+        headers: Sequence[str],
+        rows: Sequence[Sequence[object]],
+        title: str = "",
+        *,
+        keys: int = 0,
+        together: int = 1,
     ) -> None:
         """Print a table of the result for people; nothing under `--json`.
 
-        With `keys`, the number of columns that say what a row is, a table too wide for the terminal is split in blocks.
+        With `keys`, the number of columns that say what a row is, a table too wide for the terminal is split in blocks,
+        where so many columns stay `together`.
         """
-        first, *rest = render_table(headers, rows, width=columns_of(sys.stdout), keys=keys)
+        first, *rest = render_table(headers, rows, width=columns_of(sys.stdout), keys=keys, together=together)
         if title:
             self.text(paint(plain(title), "bold", sys.stdout))
         self.text(paint(first, "dim", sys.stdout), *rest)

@@ -27,7 +27,12 @@ _STYLES: Mapping[Mark, str] = {"best": "bold", "second": "underline", "": ""}
 
 
 def render_table(
-    headers: Sequence[str], rows: Sequence[Sequence[object]], *, width: int | None = None, keys: int = 0
+    headers: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    width: int | None = None,
+    keys: int = 0,
+    together: int = 1,
 ) -> list[str]:
     """Return one line per row under a line of headers; columns of numbers are aligned to the right.
 
@@ -37,6 +42,7 @@ def render_table(
         width: columns of the terminal; None where nothing has to fit.
         keys: how many of the first columns say what a row is. A table of such that does not fit is printed in blocks
             of columns: each begins with the last key, and the others stand above the rows that share them.
+        together: how many columns behind the keys stay in one block, such as an estimate and its truth.
     """
     cells = [[plain(title) for title in headers], *([_cell(value) for value in row] for row in rows)]
     widths = [max(_width(row[column]) for row in cells) for column in range(len(headers))]
@@ -44,8 +50,10 @@ def render_table(
     if not keys or width is None or sum(widths) + GAP * (len(widths) - 1) <= width:
         return [_line(row, widths, right) for row in cells]
     lines: list[str] = []
-    for block in split_columns(widths[keys:], width - widths[keys - 1]):
-        chosen = [keys - 1, *(keys + column for column in block)]
+    starts = range(keys, len(widths), together)
+    groups = [sum(widths[start : start + together]) + GAP * (together - 1) for start in starts]
+    for block in split_columns(groups, width - widths[keys - 1]):
+        chosen = [keys - 1, *(starts[group] + column for group in block for column in range(together))]
         above: list[str] = []
         for row in cells:
             if row is not cells[0] and row[: keys - 1] != above:

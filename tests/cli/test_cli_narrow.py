@@ -1,5 +1,6 @@
 """At 80 columns no table of results wraps or loses a column; in a pipe each row stays one line."""
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -45,6 +46,39 @@ def test_headline_tables_fit_into_80_columns_with_every_column(
         lines = table_lines(run.out)
         assert max(map(len, lines)) <= 80, [line for line in lines if len(line) > 80]
         assert all(any(title in line for line in run.out.splitlines()) for title in expected[verb]), (verb, run.out)
+
+
+def plans_of(folder: Path, number: int) -> Path:
+    path = folder / "plans.json"
+    path.write_text(json.dumps({"plans": {f"a plan with a name {i}": [{}, {}] for i in range(number)}}))
+    return path
+
+
+def test_the_plans_of_a_whatif_fit_into_80_columns_each_beside_its_truth(
+    workspace: Path, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    asked = ["--subject", 1, "--origin", 4, "--plan", plans_of(tmp_path, 6), "--truth"]
+    run = call("whatif", "-w", workspace, *asked)
+    assert run.code == 0, run.err
+    lines = table_lines(run.out)
+    assert max(map(len, lines)) <= 80, [line for line in lines if len(line) > 80]
+    heads = [line for line in lines if line.startswith("day ")]
+    assert sum(head.count("a plan") for head in heads) == 6 + 5  # estimates, and differences from the first
+    assert all(head.count("truth") == head.count("a plan") for head in heads)
+
+
+def test_models_compared_in_a_whatif_fit_into_80_columns(
+    workspace: Path, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    models = [Path(shutil.copy(workspace / "model.h5", tmp_path / f"a model with a name {i}.h5")) for i in range(4)]
+    words = [word for path in models for word in ("--model", path)]
+    run = call("whatif", "-w", workspace, "--subject", 1, "--plan", plans_of(tmp_path, 2), *words)
+    assert run.code == 0, run.err
+    lines = table_lines(run.out)
+    assert max(map(len, lines)) <= 80, [line for line in lines if len(line) > 80]
+    assert all(path.stem in run.out for path in models)
 
 
 def test_blocks_of_columns_hold_every_cell_under_its_header() -> None:
