@@ -25,8 +25,15 @@ from costar_cli.commands.verb import MAKERS, VerbApp, VerbGroup
 from costar_cli.commands.verify import verify
 from costar_cli.commands.whatif import whatif
 from costar_cli.config.nearest import nearest
-from costar_cli.errors import CostarError, ExitCode, UsageError
-from costar_cli.steps.unforeseen import InterruptedRunError, TerminatedRunError, Termination, as_costar_error
+from costar_cli.errors import (
+    CostarError,
+    ExitCode,
+    InterruptedRunError,
+    TerminatedRunError,
+    Termination,
+    UsageError,
+    as_costar_error,
+)
 from costar_cli.ui.output import Output
 
 __all__ = ["app", "main"]

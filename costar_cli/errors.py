@@ -1,8 +1,11 @@
-"""One error for bad input, with the problem, the place and the fix; and the exit codes that scripts tell errors by."""
+"""What costar says when it cannot go on: the problem, the place, the fix, and an exit code that scripts can tell."""
 
+import signal
+import threading
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import ClassVar
+from types import FrameType, TracebackType
+from typing import Any, ClassVar, Self
 
 __all__ = [
     "ArtifactError",
@@ -11,12 +14,19 @@ __all__ = [
     "DataError",
     "DeviceError",
     "ExitCode",
+    "InterruptedRunError",
     "LockedError",
     "MismatchError",
     "StorageError",
+    "TerminatedRunError",
+    "Termination",
     "TrainingError",
+    "UnforeseenError",
     "UsageError",
+    "as_costar_error",
 ]
+
+RESUMABLE = ("pretrain", "finetune", "benchmark")  # verbs that an interruption only pauses
 
 
 class ExitCode(IntEnum):
@@ -125,3 +135,77 @@ class TrainingError(CostarError):
     """Training that diverged."""
 
     exit_code = ExitCode.TRAINING
+
+
+class UnforeseenError(CostarError):
+    """An error that costar did not foresee."""
+
+    exit_code = ExitCode.FAILURE
+
+
+class InterruptedRunError(CostarError):
+    """Ctrl-C."""
+
+    exit_code = ExitCode.INTERRUPTED
+
+
+class TerminatedRunError(CostarError):
+    """SIGTERM, as `kill`, `timeout` and schedulers send it."""
+
+    exit_code = ExitCode.TERMINATED
+
+
+class Termination:
+    """Lets SIGTERM end a run as Ctrl-C does, and remembers that it came.
+
+    Where somebody handles or ignores SIGTERM already, and outside the main thread, nothing changes.
+    """
+
+    def __init__(self) -> None:
+        self.came = False
+        self._installed = False
+
+    def __enter__(self) -> Self:
+        in_main = threading.current_thread() is threading.main_thread()
+        if in_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, self._handle)
+            self._installed = True
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._installed:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    def _handle(self, number: int, frame: FrameType | None) -> Any:  # noqa: ANN401, ARG002 - the signature of a handler
+        self.came = True
+        raise KeyboardInterrupt
+
+    def as_error(self, verb: str) -> CostarError:
+        """Return the error of a run that a signal ended."""
+        fix = "run the same command again; complete files are kept"
+        if verb in RESUMABLE:
+            fix = "run the same command to continue from the last saved step"
+        return TerminatedRunError("terminated", fix=fix) if self.came else InterruptedRunError("interrupted", fix=fix)
+
+
+def as_costar_error(error: Exception) -> CostarError:
+    """Return an error with problem, place and fix."""
+    if isinstance(error, CostarError):
+        return error
+    if isinstance(error, OSError) and error.errno is not None:
+        where = str(error.filename) if error.filename is not None else None
+        fix = "free some space, or write elsewhere with --workspace or --out"
+        return StorageError(f"cannot read or write: {error.strerror}", where=where, fix=fix)
+    if type(error).__name__ == "OutOfMemoryError":
+        return DeviceError("out of memory on the device", fix="use a smaller --batch-size, or `--device cpu`")
+    if isinstance(error, MemoryError):
+        return DeviceError("out of memory", fix="use smaller sizes or a smaller --batch-size")
+    name = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+    if isinstance(error, ImportError):
+        return UnforeseenError(f"a package cannot be imported ({name})", fix="`costar doctor` shows what is missing")
+    return UnforeseenError(
+        f"unexpected error ({name})",
+        fix="please report it, with the traceback that `COSTAR_DEBUG=1` shows",
+    )

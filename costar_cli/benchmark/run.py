@@ -19,14 +19,13 @@ from costar_cli.benchmark.show import show_report
 from costar_cli.config.choices import SetupName
 from costar_cli.config.models import BenchmarkConfig, PretrainConfig, RuntimeConfig
 from costar_cli.datasets.registry import sources
-from costar_cli.errors import CostarError, LockedError, MismatchError, StorageError, UsageError
+from costar_cli.errors import CostarError, LockedError, MismatchError, StorageError, UsageError, as_costar_error
 from costar_cli.evaluate import SETUPS, EvaluationReport
 from costar_cli.methods import METHODS
 from costar_cli.reporting import WORSE_THAN_LAST_VALUE
 from costar_cli.settings.resolve import Settings
 from costar_cli.steps.hints import ASKED, after_loss, next_command
 from costar_cli.steps.session import BuildStep
-from costar_cli.steps.unforeseen import as_costar_error
 from costar_cli.train.runtime import Runtime
 from costar_cli.ui.output import Output
 from costar_cli.ui.text import in_words
