@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from costar_cli.reporting import Reporter
 __all__ = ["EncodesOnce", "Estimator", "Fit", "FitTask", "Fitted", "FittedModel", "LastStage", "Stage", "StepLoss"]
 
 StepLoss = tuple[Tensor, Params]
+ConfigT = TypeVar("ConfigT", bound=Config)
 
 
 class Stage(Protocol):
@@ -176,6 +177,22 @@ class FitTask:
     def tensors(self, part: Part) -> PanelTensors:
         """Return a scaled panel on the device."""
         return PanelTensors.from_panel(self.panels[part], self.scaler, device=self.device, dtype=self.dtype)
+
+    def settings_of(self, kind: type[ConfigT]) -> ConfigT:
+        """Return the method's own settings, which are of this type; its defaults where none were given.
+
+        Raises:
+            TypeError: they are another method's.
+        """
+        if self.settings is None:
+            return kind()
+        if not isinstance(self.settings, kind):
+            raise TypeError(f"these are settings of another method: {type(self.settings).__name__}")
+        return self.settings
+
+    def stage_name(self, name: str) -> str:
+        """Return what progress and random streams call a stage of this fit."""
+        return name if self.domain == "source" else f"{name} on target"
 
     @property
     def train(self) -> Part:

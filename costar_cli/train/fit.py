@@ -16,8 +16,7 @@ from costar_cli.artifact.lineage import Making
 from costar_cli.methods.base import FitTask, Fitted, FittedModel, LastStage, Stage
 from costar_cli.methods.registry import Method
 from costar_cli.methods.shared.members import Params
-from costar_cli.methods.shared.trained import TrainedModel, params_to_arrays
-from costar_cli.panel import Scaler
+from costar_cli.methods.shared.trained import TrainedModel, model_arrays
 from costar_cli.reporting import Reporter
 from costar_cli.train.checkpoint import Checkpoint, stage_checkpoint
 from costar_cli.train.identity import RunIdentity
@@ -25,7 +24,7 @@ from costar_cli.train.loop import Selection, TrainedMembers, train_members
 from costar_cli.train.runtime import Runtime
 from costar_cli.train.selection import Judge, Validation, ValidationWindows
 
-__all__ = ["FitRun", "Selected", "model_arrays"]
+__all__ = ["FitRun", "Selected"]
 
 HISTORY = ("train_loss", "validation_loss", "best_epoch")
 
@@ -167,11 +166,6 @@ class FitRun:
         """Return which members kept the weights that they started from in the only stage, `[R]`."""
         (stage,) = self.stages
         return np.array(stage["history"]["best_epoch"]) < 0
-
-
-def model_arrays(params: Params, scaler: Scaler) -> dict[str, NDArray[np.generic]]:
-    """Return the arrays of a model's or encoder's artifact."""
-    return params_to_arrays(params) | {f"scaler/{name}": value for name, value in scaler.to_arrays().items()}
 
 
 def _mixed(params_R: Params, source_R: Params, kept_R: NDArray[np.bool_]) -> Params:

@@ -12,6 +12,7 @@ from costar_cli.config.models import Config, FinetuneConfig, PretrainConfig, Run
 from costar_cli.methods.base import FitTask, FittedModel
 from costar_cli.methods.costar.pretraining import PretrainStage
 from costar_cli.methods.registry import METHODS, REFERENCE, Method
+from costar_cli.methods.shared.trained import model_arrays
 from costar_cli.panel import Dataset, Domain, Scaler
 from costar_cli.panel.check import check_dataset
 from costar_cli.panel.compatible import other_data, require_compatible, same_data
@@ -20,7 +21,7 @@ from costar_cli.panel.support import UNCHECKED, Support, never_together
 from costar_cli.panel.tensors import PanelTensors
 from costar_cli.reporting import Reporter, warnings_of
 from costar_cli.train.checkpoint import Checkpoint, forget_runs
-from costar_cli.train.fit import FitRun, Selected, model_arrays
+from costar_cli.train.fit import FitRun, Selected
 from costar_cli.train.identity import RunIdentity
 from costar_cli.train.loop import train_members
 from costar_cli.train.runtime import Runtime

@@ -7,10 +7,11 @@ from torch import Tensor
 
 from costar_cli.config.models import Config, FinetuneConfig, RuntimeConfig
 from costar_cli.methods.base import FitTask, FittedModel
+from costar_cli.methods.shared.relative_attention import RelativeTables
 from costar_cli.methods.transformers.ct_network import CtNetwork
 from costar_cli.methods.transformers.model import TransformerModel
 from costar_cli.methods.transformers.settings import CtConfig, CtErmConfig, EdctConfig
-from costar_cli.methods.transformers.units import Attention, FeedForward, Norm, Tables
+from costar_cli.methods.transformers.units import Attention, FeedForward, Norm
 from costar_cli.panel import Dataset, Panel, Queries, Scaler
 from costar_cli.train import Trained
 from tests.fits import fit_method, model_of
@@ -79,7 +80,7 @@ def attended(
     kv_in: Tensor,
     allowed_BQK: Tensor,
     row_QK: Tensor,
-    tables: Tables,
+    tables: RelativeTables,
     factor: Tensor | float = 1.0,
 ) -> Tensor:
     """Return one attention unit, written out (spec NET-7).

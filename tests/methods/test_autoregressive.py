@@ -116,10 +116,9 @@ def first_batch(stage: SupervisedStage) -> tuple[dict[str, Tensor], Tensor, list
 
 def in_double(dataset: Dataset, decoder: str) -> SupervisedStage:
     stage = supervised_stage(dataset, decoder=decoder)
-    for part in stage._parts.values():
-        for name, value in vars(part).items():
-            if isinstance(value, Tensor) and value.is_floating_point():
-                setattr(part, name, value.double())
+    for rows in stage._rows.values():
+        series = {name: getattr(rows.panel, name).double() for name in ("x_NTX", "a_NTA", "y_NTY", "v_NV")}
+        rows.panel = replace(rows.panel, **series)
     return stage
 
 
@@ -137,18 +136,18 @@ def test_kernels_learn_from_true_outcomes_and_not_from_one_step(decoder, learns,
 
 def errors(stage: SupervisedStage, part: str, params: dict[str, Tensor], rows: Tensor, *, taught: bool) -> Tensor:
     """Squared errors `[B*T,H]` of one member without dropout, zero where the answer is not observed; and the mask."""
-    data = stage._parts[part]
+    panel = stage._rows[part].panel
+    windows = stage._rows[part].batch(rows[None], torch.zeros(1, dtype=torch.long))
+    ahead = windows.unrolled(6)
     one = {name: value[:1] for name, value in params.items()}
-    z = encode_members(
-        stage.encoder, submodule(one, ENCODER), data.history_NTS[rows][None], data.statics_NV[rows][None]
-    )
-    plan, answer = (x[rows].flatten(0, 1).transpose(1, 2) for x in (data.plan_NTAH, data.answer_NTYH))
+    history = panel.history_NTS[rows, :-1]
+    z = encode_members(stage.encoder, submodule(one, ENCODER), history[None], panel.v_NV[rows][None])
+    plan, answer, active = (x[0].flatten(0, 1) for x in (ahead.treatment, ahead.target, ahead.active))
     head = stage._make_head().double()
     head.load_state_dict({name: value[0] for name, value in submodule(one, "head.").items()})
     predicted = (
         head(z.z_BTD[0].flatten(0, 1), plan, answer) if taught else in_order(head, z.z_BTD[0].flatten(0, 1), plan)
     )
-    active = data.active_NTH[rows].flatten(0, 1)
     return torch.stack([(predicted - answer).square().sum(dim=-1) * active, active])
 
 

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from costar_cli.config.models import TrainingConfig
 from costar_cli.methods.shared.balancing import (
-    AlphaSchedule,
     BalancingHead,
     masked_mean,
     reverse_gradient,
@@ -18,6 +17,7 @@ from costar_cli.methods.shared.balancing import (
     unknown_treatment,
 )
 from costar_cli.methods.shared.members import call_members, named_params, stack_members
+from costar_cli.methods.shared.stage import AlphaSchedule
 
 
 @pytest.fixture

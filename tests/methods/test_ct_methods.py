@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from costar_cli.config.models import FinetuneConfig
-from costar_cli.errors import MismatchError
+from costar_cli.errors import MismatchError, UsageError
 from costar_cli.methods import METHODS
 from costar_cli.methods.base import LastStage
 from costar_cli.methods.transformers.model import TransformerModel
@@ -114,7 +114,7 @@ def test_few_shot_refuses_other_methods_members_and_shapes(dataset, models):
     with pytest.raises(MismatchError, match="only 2 to start from"):
         fit("ct", dataset, start=models["ct"], domain="target", members=3)
     wider = CtConfig.model_validate({"network": {**CT_SHAPE, "width": 10, "hidden": 7}})
-    with pytest.raises(MismatchError, match="another shape") as error:
+    with pytest.raises(UsageError, match="differ in shape") as error:
         fit("ct", dataset, start=models["ct"], domain="target", settings=wider)
     assert error.value.details == (
         "network.width: the source model has 8, the settings say 10",

@@ -5,9 +5,10 @@ import torch
 
 from costar_cli.methods.registry import METHODS
 from costar_cli.methods.shared.members import call_members, named_params, stack_members
+from costar_cli.methods.shared.relative_attention import RelativeTables
 from costar_cli.methods.transformers.ct_network import CtNetwork
 from costar_cli.methods.transformers.settings import CtConfig, CtErmConfig, CtNetworkConfig
-from costar_cli.methods.transformers.units import Attention, FeedForward, Norm, Tables
+from costar_cli.methods.transformers.units import Attention, FeedForward, Norm
 from costar_cli.settings.presets import preset_settings
 from tests.methods.ct_worlds import CT_SHAPE, attended, causal_rows, fed_forward, literal_ct
 
@@ -115,7 +116,7 @@ def test_members_called_together_equal_members_called_apart(dims):
 @pytest.mark.parametrize("projected", [False, True])
 def test_dropout_thins_probabilities_and_what_passes_the_feed_forward_unit(projected):
     torch.manual_seed(0)
-    attention, tables = Attention(2, 8, 2, 0.25, projected=projected).double(), Tables(9, 4).double()
+    attention, tables = Attention(2, 8, 2, 0.25, projected=projected).double(), RelativeTables(9, 4).double()
     values, sources = torch.randn(2, 2, 3, 7, 8).double().unbind(0)
     mask = (torch.rand(3, 2, 2, 7, 7) > 0.25).double()
     out = attention(values, sources, tables, {"a": mask}, "a")

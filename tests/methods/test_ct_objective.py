@@ -5,9 +5,10 @@ from itertools import pairwise
 import pytest
 import torch
 
-from costar_cli.methods.shared.balancing import AlphaSchedule, treatment_cross_entropy
+from costar_cli.methods.shared.balancing import treatment_cross_entropy
 from costar_cli.methods.shared.dropout import MaskSource
 from costar_cli.methods.shared.members import call_members, stack_members, submodule
+from costar_cli.methods.shared.stage import AlphaSchedule
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.methods.transformers.balancing_objective import (
     TREATMENT,
@@ -22,6 +23,7 @@ from tests.methods.ct_worlds import SETTINGS, task
 from tests.methods.rnn_worlds import ward
 
 ROWS = torch.arange(8)[None]
+ONE = {"member": torch.zeros(1)}
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +59,7 @@ def test_the_game_is_two_losses_each_of_which_sees_the_other_side_as_averaged_co
     masks = _masks(stream, shapes, count)
     alpha = stage.objective.schedule.alpha(state["updates"])
     treatment = stage.network.head.treatment
-    ones = batch.target.active_RBT
+    ones = batch.windows.active
 
     def entropy(weights, representation, target):
         logits = call_members(treatment, submodule(weights, TREATMENT), representation)
@@ -65,11 +67,11 @@ def test_the_game_is_two_losses_each_of_which_sees_the_other_side_as_averaged_co
         return (values * ones).sum() / ones.sum()
 
     representation, outcome = predict_members(stage.network, params, batch.inputs, masks)
-    even = torch.full_like(batch.target.treatment_RBTA, 0.5)
-    squared = ((outcome - batch.target.outcome_RBTY) ** 2).sum(-1)
+    even = torch.full_like(batch.windows.treatment, 0.5)
+    squared = ((outcome - batch.windows.target) ** 2).sum(-1)
     first = (squared * ones).sum() / ones.sum() + alpha * entropy(averages, representation, even)
     averaged, _ = predict_members(stage.network, averages, batch.inputs, masks)
-    second = alpha * entropy(params, averaged, batch.target.treatment_RBTA)
+    second = alpha * entropy(params, averaged, batch.windows.treatment)
 
     torch.testing.assert_close(loss.sum(), (first + second).sum())
     one, two = slopes(first, params), slopes(second, params)
@@ -127,13 +129,13 @@ def test_kept_weights_and_validation_are_those_of_the_averages_with_the_last_ste
         torch.testing.assert_close(kept[name], expected)
     loss, weight = stage.validation_loss(params, state, ROWS, [])
     same, _ = stage.validation_loss(kept, stage.objective.averages.after(state, kept), ROWS, [])
-    target = stage.series["validation"].target(ROWS)
     batch = stage.batch("validation", state, ROWS, [])
+    target, active = batch.windows.target, batch.windows.active
     _, outcome = predict_members(stage.network, kept, batch.inputs, {})
-    by_hand = (((outcome - target.outcome_RBTY) ** 2).sum(-1) * target.active_RBT).sum() / target.active_RBT.sum()
+    by_hand = (((outcome - target) ** 2).sum(-1) * active).sum() / active.sum()
     torch.testing.assert_close(loss.sum(), by_hand)
     torch.testing.assert_close(loss, same)
-    assert float(weight) == float(target.active_RBT.sum())
+    assert float(weight) == float(active.sum())
 
 
 def test_without_decay_the_average_is_the_weights():
@@ -182,7 +184,7 @@ def test_reversal_turns_the_gradient_of_the_guess_around(stage):
         objective = BalancingObjective(balancing, AlphaSchedule(largest, 1, 1), Averages(0.0), "multilabel")
         alpha = objective.schedule.alpha(torch.tensor([100.0]))
         predicted = objective.predict(stage.network, params, {}, batch.inputs, {}, alpha)
-        return slopes(objective.loss(Predicted(*predicted), batch.target, alpha), params), float(alpha)
+        return slopes(objective.loss(Predicted(*predicted), batch.windows, alpha), params), float(alpha)
 
     plain, _ = of("none", 0.0)
     half, alpha = of("reversal", 0.5)
@@ -199,17 +201,17 @@ def test_reversal_turns_the_gradient_of_the_guess_around(stage):
 
 def test_in_training_each_subject_comes_again_without_its_later_covariates(stage):
     rows = torch.arange(40)[None]
-    batch = stage.batch("train", {}, rows, [Stream(7)])
+    batch = stage.batch("train", ONE, rows, [Stream(7)])
     history, _, hidden, _ = batch.inputs
     assert history.shape[1] == 80
     assert torch.equal(history[:, :40], history[:, 40:])
     assert not hidden[:, :40].any()
     splits = hidden.shape[-1] - hidden[0, 40:].sum(-1)
-    lengths = batch.target.active_RBT[0, :40].sum(-1)
+    lengths = batch.windows.active[0, :40].sum(-1)
     assert (splits <= lengths).all()
     assert (splits == 0).any()
     assert len(splits.unique()) > 5
-    again, other = (stage.batch("train", {}, rows, [Stream(key)]).inputs[2] for key in (7, 8))
+    again, other = (stage.batch("train", ONE, rows, [Stream(key)]).inputs[2] for key in (7, 8))
     assert torch.equal(again, hidden)
     assert not torch.equal(other, hidden)
-    assert stage.batch("validation", {}, ROWS, []).inputs[0].shape[1] == 8
+    assert stage.batch("validation", ONE, ROWS, []).inputs[0].shape[1] == 8

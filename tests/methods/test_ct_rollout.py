@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from costar_cli.errors import UsageError
 from costar_cli.methods.base import EncodesOnce
+from costar_cli.methods.shared.members import member_module
 from costar_cli.methods.transformers import model as transformer_model
 from costar_cli.methods.transformers.ct import CtModel
 from costar_cli.methods.transformers.ct_network import CtNetwork
-from costar_cli.methods.transformers.model import MOST_PLANS, TransformerModel, member_network, origin_batches
+from costar_cli.methods.transformers.model import MOST_PLANS, TransformerModel, origin_batches
 from costar_cli.panel import Dataset, Panel, Part, Queries
 from tests.methods.ct_worlds import EXACT, ask, fit
 from tests.methods.rnn_worlds import ward
@@ -42,7 +43,7 @@ def naive(model: CtModel, panel: Panel, queries: Queries) -> np.ndarray:
     dx, da, _, _ = model.schema.dims
     result = np.zeros((model.members, len(queries), queries.horizon, len(model.schema.outcomes)))
     for r in range(model.members):
-        network = member_network(CtNetwork(model.schema.dims, model.settings.network), model.params, r)
+        network = member_module(CtNetwork(model.schema.dims, model.settings.network), model.params, r)
         for q, (subject, origin) in enumerate(zip(queries.subject.tolist(), queries.origin.tolist(), strict=True)):
             steps = origin + queries.horizon
             history = torch.full((1, steps, seen.history_NTS.shape[2]), 77.0, dtype=seen.y_NTY.dtype)

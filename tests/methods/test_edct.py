@@ -7,10 +7,9 @@ import torch
 from costar_cli.errors import DataError
 from costar_cli.methods import METHODS
 from costar_cli.methods.base import LastStage
-from costar_cli.methods.shared.members import submodule
+from costar_cli.methods.shared.members import member_module, submodule
 from costar_cli.methods.transformers.edct import DecoderStage, EdctModel
 from costar_cli.methods.transformers.edct_network import EdctDecoder, EdctEncoder
-from costar_cli.methods.transformers.model import member_network
 from costar_cli.methods.transformers.settings import EdctConfig
 from costar_cli.panel import Dataset
 from costar_cli.settings.presets import preset_settings
@@ -131,17 +130,17 @@ def test_the_decoder_learns_from_every_origin_with_observed_outcomes(decoder_sta
     assert list(zip(rows.subject_M.tolist(), rows.start_M.tolist(), strict=True)) == expected
     assert stage.n_train == len(expected)
     batch = stage.batch("train", {"member": torch.tensor([1.0])}, torch.arange(stage.n_train)[None], [])
-    (memory, hidden, inputs, plan), target = (x[0] for x in batch.inputs), batch.target
-    assert bool(target.active_RBT.all())
+    (memory, hidden, inputs, plan), windows = (x[0] for x in batch.inputs), batch.windows
+    assert bool(windows.active.all())
     for row in range(0, len(expected), 17):
         n, t = expected[row]
         assert hidden[row].tolist() == [1.0] * (memory.shape[1] - t) + [0.0] * t
-        assert torch.equal(memory[row, -t:], rows.initial_RNTD[1, n, :t])
+        assert torch.equal(memory[row, -t:], rows.encoded_RNTD[1, n, :t])
         at = range(t, t + steps)
         known = [torch.cat([panel.a_NTA[n, s - 1], panel.y_NTY[n, s], panel.v_NV[n]]) for s in at]
         assert torch.equal(inputs[row], torch.stack(known))
         assert torch.equal(plan[row], panel.a_NTA[n, t : t + steps])
-        assert torch.equal(target.outcome_RBTY[0, row], panel.y_NTY[n, t + 1 : t + 1 + steps])
+        assert torch.equal(windows.target[0, row], panel.y_NTY[n, t + 1 : t + 1 + steps])
 
 
 def test_each_member_decodes_its_own_representations(decoder_stage):
@@ -157,7 +156,7 @@ def test_each_member_decodes_its_own_representations(decoder_stage):
 def test_the_decoder_walks_as_it_was_trained(model, dataset):
     """A walk fed with observed outcomes gives what the training pass gives for the same origin."""
     panel = model.scaled(dataset.panel("source", "test"))
-    states, steps = model.states(1, panel), dataset.horizon - 1
+    states, steps = model.encode_history(1, panel), dataset.horizon - 1
     begin = states.walks(slice(0, len(panel.v_NV)))
     subjects, origin = torch.tensor([0, 2, 3]), 3
     walk = begin(subjects, origin)
@@ -183,9 +182,9 @@ def test_rollouts_feed_predictions_back(model, dataset):
     queries, seen = ask(dataset, panel, n=14), model.scaled(panel)
     answers = model.rollout(panel, queries)
     sd = model.scaler.outcomes[1]
-    encoder = member_network(EdctEncoder(dataset.schema.dims, SHAPE.encoder), model.params, 0, "encoder.")
-    decoder = member_network(
-        EdctDecoder(dataset.schema.dims, 6, dataset.horizon - 1, SHAPE.decoder), model.params, 0, "decoder."
+    encoder = member_module(EdctEncoder(dataset.schema.dims, SHAPE.encoder), model.params_of("encoder"), 0)
+    decoder = member_module(
+        EdctDecoder(dataset.schema.dims, 6, dataset.horizon - 1, SHAPE.decoder), model.params_of("decoder"), 0
     )
     for q, (n, origin) in enumerate(zip(queries.subject.tolist(), queries.origin.tolist(), strict=True)):
         plan = torch.from_numpy(queries.plan[q]).float()

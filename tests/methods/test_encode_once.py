@@ -42,7 +42,7 @@ def reference(model: CostarModel, states: torch.Tensor, queries: Queries) -> np.
 def test_shared_histories_and_plans_change_no_prediction(
     model, tumor_dataset, monkeypatch, name, threads, batch_size, elements
 ):
-    monkeypatch.setattr(costar_model, "CACHE_ELEMENTS", elements)
+    monkeypatch.setattr(costar_model, "CPU_ELEMENTS", elements)
     panel, queries = tumor_dataset.panels[PART], tumor_dataset.queries[PART][name].take(slice(0, 400))
     queries = queries.take(np.random.default_rng(0).permutation(len(queries)))
     states = model.encode(panel)

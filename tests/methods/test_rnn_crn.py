@@ -7,6 +7,7 @@ import torch
 
 from costar_cli.config.models import FinetuneConfig
 from costar_cli.methods.recurrent.crn import CrnStage, crn_encoder
+from costar_cli.methods.shared.stage import NetworkTraining
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.methods.shared.windows import OriginRows, SubjectRows
 from costar_cli.panel import Dataset
@@ -21,16 +22,15 @@ def dataset() -> Dataset:
 def crn_stage(dataset: Dataset, alpha: float | None) -> CrnStage:
     config, rows = SETTINGS["crn"], SubjectRows(tensors(dataset, dtype=torch.float64))
     shape = config.encoder
-    return CrnStage(
-        "crn encoder",
-        partial(crn_encoder, dataset.schema.dims, config),
-        shape,
-        shape.training(FinetuneConfig()),
+    training = NetworkTraining(
+        name="crn encoder",
+        make=partial(crn_encoder, dataset.schema.dims, config),
+        network=shape,
+        config=shape.training(FinetuneConfig()),
         train=rows,
         validation=rows,
-        alpha=alpha,
-        mode="multilabel",
     )
+    return CrnStage(training, alpha=alpha, mode="multilabel")
 
 
 def gradients(stage: CrnStage, epochs_done: float) -> dict[str, torch.Tensor]:

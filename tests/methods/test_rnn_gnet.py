@@ -1,7 +1,6 @@
 """G-Net: draws that belong to a history, simulated futures, residuals of subjects held out."""
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ import torch
 from costar_cli.errors import DataError
 from costar_cli.methods.recurrent.futures import Draws, Residuals
 from costar_cli.methods.recurrent.gnet import ConditionalHead, GNetModel, gnet_network
-from costar_cli.methods.recurrent.network import member_network
+from costar_cli.methods.shared.members import member_module
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.panel import Dataset
 from tests.methods.rnn_worlds import SETTINGS, ask, fit, tensors, ward
@@ -101,7 +100,7 @@ def test_residuals_are_true_less_predicted_of_the_subjects_held_out(dataset, mod
     length = panel.length_N[held_out] - 2  # with covariates, the last target has none
     assert model.params["residuals.length"].tolist() == [length.tolist()] * 2
     for member in range(2):
-        network = member_network(partial(gnet_network, dims, config), model.params_of("network"), member)
+        network = member_module(gnet_network(dims, config), model.params_of("network"), member)
         for k, n in enumerate(held_out.tolist()):
             x, a, y = panel.x_NTX[n], panel.a_NTA[n], panel.y_NTY[n]
             inputs = torch.cat([a, x, y, panel.v_NV[n].expand(len(y), -1)], dim=-1)[:, None]
@@ -122,7 +121,7 @@ def test_without_noise_a_rollout_is_the_one_step_prediction_repeated(dataset, mo
     for row in range(len(queries)):
         for member in range(2):
             n, origin = int(queries.subject[row]), int(queries.origin[row])
-            network = member_network(silent.makes()["network"], silent.params_of("network"), member)
+            network = member_module(silent.makes()["network"](), silent.params_of("network"), member)
             seen = silent.encode(panel).panel
             x, a, y = (series[n, : origin + 1].clone() for series in (seen.x_NTX, seen.a_NTA, seen.y_NTY))
             for h in range(silent.horizon):
@@ -153,7 +152,7 @@ def test_futures_add_the_residual_of_the_step_that_they_were_predicted_from(data
     rolled = timed.rollout(panel, queries)
     seen = timed.encode(panel).panel
     for row, (n, origin) in enumerate(zip(queries.subject.tolist(), queries.origin.tolist(), strict=True)):
-        network = member_network(timed.makes()["network"], timed.params_of("network"), 1)
+        network = member_module(timed.makes()["network"](), timed.params_of("network"), 1)
         x, a, y = (series[n, : origin + 1].clone() for series in (seen.x_NTX, seen.a_NTA, seen.y_NTY))
         for h in range(timed.horizon):
             a[-1] = torch.from_numpy(queries.plan[row, h])

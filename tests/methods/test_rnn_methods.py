@@ -118,9 +118,9 @@ def test_few_shot_refuses_another_method_another_shape_and_more_members(dataset,
     with pytest.raises(MismatchError, match="3 members were asked for"):
         fit("crn", dataset, start=models["crn"], domain="target", members=3)
     wide = CrnConfig.model_validate({"encoder": {"width": 9, "representation": 5}})
-    with pytest.raises(UsageError, match="another shape") as caught:
+    with pytest.raises(UsageError, match="differ in shape") as caught:
         fit("crn", dataset, start=models["crn"], settings=wide, domain="target")
-    assert "lstm.weight_hh_l0 is 24 x 6 there, 36 x 9 by the settings" in caught.value.details
+    assert "encoder.width: the source model has 6, the settings say 9" in caught.value.details
 
 
 @pytest.mark.parametrize("method", ["rmsn", "crn", "crn-erm"])

@@ -9,8 +9,8 @@ import torch
 
 from costar_cli.errors import UsageError
 from costar_cli.methods.recurrent.model import RecurrentModel
-from costar_cli.methods.recurrent.network import member_network
-from costar_cli.methods.shared.windows import Batch
+from costar_cli.methods.shared.members import member_module
+from costar_cli.methods.shared.windows import Windows
 from costar_cli.panel import Dataset, Panel
 from costar_cli.panel.tensors import PanelTensors
 from tests.methods.rnn_worlds import SETTINGS, ask, fit, ward
@@ -133,13 +133,13 @@ def test_a_rollout_is_what_the_decoder_was_trained_to_do_on_its_own_predictions(
             lived.outcomes[0, origin + 1 : origin + steps + 1] = rolled[member, row]
             seen = PanelTensors.from_panel(lived, model.scaler)
             encoder, decoder = (
-                member_network(model.makes()[name], model.params_of(name), member) for name in ("encoder", "decoder")
+                member_module(model.makes()[name](), model.params_of(name), member) for name in ("encoder", "decoder")
             )
             one, zero = torch.zeros(1, dtype=torch.long), torch.zeros(1, 1, dtype=torch.long)
-            history = Batch.windows(seen, one, zero, zero, origin + 1)
+            history = Windows.of(seen, one, zero, zero, origin + 1).time_first()
             output = encoder.run(encoder.inputs(history.column)[0]).outputs[0, -1]
             known = output if method == "rmsn" else encoder.head.represent(output)
-            window = Batch.windows(seen, one, zero, zero + origin + 1, steps - 1)
+            window = Windows.of(seen, one, zero, zero + origin + 1, steps - 1).time_first()
             outputs = decoder.run(decoder.inputs(window.column)[0], decoder.starting_from(known)).outputs[0]
             given = window.column("treatment")[0]
             found = decoder.head(outputs) if method == "rmsn" else decoder.head(outputs, given).outcomes

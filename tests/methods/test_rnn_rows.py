@@ -31,7 +31,7 @@ def initial(panel, members: int = 2) -> torch.Tensor:
 
 
 def test_a_series_has_what_is_known_and_what_follows_at_each_position(panel):
-    batch = SubjectRows(panel).batch(torch.tensor([[3, 7], [0, 3]]), MEMBERS)
+    batch = SubjectRows(panel).batch(torch.tensor([[3, 7], [0, 3]]), MEMBERS).time_first()
     for r, b, n in ((0, 0, 3), (0, 1, 7), (1, 0, 0), (1, 1, 3)):
         for t in range(panel.y_NTY.shape[1] - 1):
             before = panel.a_NTA[n, t - 1] if t else torch.zeros(2)
@@ -64,11 +64,11 @@ def test_a_window_starts_from_what_the_members_own_encoder_knew_one_step_before(
     known = initial(panel)
     rows = OriginRows(panel, 3, known)
     picked = torch.tensor([[0, 17, 40], [5, 17, 2]])
-    batch = rows.batch(picked, MEMBERS)
+    batch = rows.batch(picked, MEMBERS).time_first()
     for r, member in enumerate(MEMBERS.tolist()):
         for b, row in enumerate(picked[r].tolist()):
             n, t = all_windows(panel, 3)[row]
-            assert torch.equal(batch.initial_RBD[r, b], known[member, n, t - 1])
+            assert torch.equal(batch.encoded_RBD[r, b], known[member, n, t - 1])
             assert torch.equal(batch.column("previous")[r, :, b], panel.a_NTA[n, t - 1 : t + 2])
             assert torch.equal(batch.column("outcomes")[r, :, b], panel.y_NTY[n, t : t + 3])
             assert torch.equal(batch.target[r, :, b], panel.y_NTY[n, t + 1 : t + 4])

@@ -8,6 +8,7 @@ import torch
 
 from costar_cli.methods.shared.members import stack_members
 from costar_cli.methods.shared.streams import Stream
+from costar_cli.methods.shared.windows import Windows
 from costar_cli.panel import Dataset, Scaler
 from tests.train.worlds import pretrain_stage, supervised_stage
 
@@ -59,6 +60,12 @@ def test_guessing_reference_is_the_logarithm_of_the_positions_of_a_mean_batch(tu
     assert pretrain_stage(tumor_dataset).reference(validation=True) == pytest.approx(8 * math.log(held_out.sum()))
 
 
+def windows(stage, part: str) -> Windows:
+    """The steps that follow each origin of each subject."""
+    rows = stage._rows[part]
+    return rows.batch(torch.arange(len(rows))[None], torch.zeros(1, dtype=torch.long)).unrolled(6)
+
+
 def test_uniform_supervised_loss_is_the_masked_squared_error(tumor_dataset: Dataset):
     stage = supervised_stage(tumor_dataset, step_weights="uniform")
     params, _ = start(stage)
@@ -66,25 +73,24 @@ def test_uniform_supervised_loss_is_the_masked_squared_error(tumor_dataset: Data
         for name in ("head.network.2.weight", "head.network.2.bias"):
             params[name].zero_()  # predicts 0 everywhere
     loss, weight = stage.validation_loss(params, {}, torch.arange(12).expand(2, -1), [])
-    train, val = stage._parts["train"], stage._parts["validation"]
-    expected = (val.answer_NTYH.square().sum(2) * val.active_NTH).sum() / val.active_NTH.sum()
+    answers = windows(stage, "validation")
+    expected = (answers.target.square().sum(-1) * answers.active).sum() / answers.active.sum()
     torch.testing.assert_close(loss, expected.expand(2))
-    assert (weight == val.active_NTH.sum()).all()
-    assert train.active_NTH.shape[2] == tumor_dataset.horizon
+    assert (weight == answers.active.sum()).all()
 
 
 def test_targets_are_the_outcomes_after_each_treatment(tumor_dataset: Dataset):
     stage = supervised_stage(tumor_dataset)
-    part, panel = stage._parts["train"], tumor_dataset.panel("source", "train")
+    answers, panel = windows(stage, "train"), tumor_dataset.panel("source", "train")
     scaler = Scaler.fit(panel, tumor_dataset.schema)
     scaled = scaler.scale_outcomes(panel.outcomes)
     row = int((panel.length == panel.length.max()).nonzero()[0][0])
     for origin in (0, 3, 9):
-        plan = part.plan_NTAH[row, origin].T
+        plan = answers.treatment[0, row, origin]
         assert torch.equal(plan, torch.from_numpy(panel.treatments[row, origin : origin + tumor_dataset.horizon]))
-        answer = part.answer_NTYH[row, origin].T.numpy()
+        answer = answers.target[0, row, origin].numpy()
         np.testing.assert_allclose(answer, scaled[row, origin + 1 : origin + 1 + tumor_dataset.horizon], rtol=1e-6)
-    assert part.active_NTH[row].sum() == sum(
+    assert answers.active[0, row].sum() == sum(
         min(tumor_dataset.horizon, int(panel.length[row]) - 1 - t) for t in range(int(panel.length[row]) - 1)
     )
 

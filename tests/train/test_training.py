@@ -68,7 +68,7 @@ def test_members_differ_in_initialisation_order_and_result(tumor_dataset: Datase
 def test_thread_count_changes_rounding_only(threads, tumor_dataset: Dataset, tmp_path: Path, monkeypatch):
     from costar_cli.methods.costar import representation
 
-    monkeypatch.setattr(representation, "CACHE_ELEMENTS", 2_000)  # several microbatches per batch
+    monkeypatch.setattr(representation, "CPU_ELEMENTS", 2_000)  # several microbatches per batch
     before = torch.get_num_threads()
     try:
         runtime = EXACT.model_copy(update={"threads": threads})
@@ -88,7 +88,7 @@ def test_pieces_on_several_threads_give_the_gradient_of_one(monkeypatch, tumor_d
     params = {n: v.requires_grad_() for n, v in stack_members([stage.initial(0)[0]]).items()}
     slopes = []
     for elements in (10**9, 2_000):
-        monkeypatch.setattr(representation, "CACHE_ELEMENTS", elements)
+        monkeypatch.setattr(representation, "CPU_ELEMENTS", elements)
         loss, _ = stage.loss(params, {}, torch.arange(24)[None], [Stream(1)])
         slopes.append(torch.autograd.grad(loss.sum(), list(params.values())))
     for whole, microbatches in zip(*slopes, strict=True):

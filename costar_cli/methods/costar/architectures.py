@@ -8,11 +8,13 @@ from torch import Tensor, nn
 
 from costar_cli.config.choices import ArchitectureName
 from costar_cli.config.models import EncoderConfig
-from costar_cli.methods.costar.attention import AttentionUnit, RelativeTables
+from costar_cli.methods.costar.attention import AttentionUnit
 from costar_cli.methods.costar.encoder import CostarEncoder
 from costar_cli.methods.costar.feed_forward import FeedForward
-from costar_cli.methods.costar.representation import Dims, HistoryEncoder, Representations
+from costar_cli.methods.costar.representation import HistoryEncoder, Representations
 from costar_cli.methods.shared.dropout import Masks, MaskShapes, masked, per_kept
+from costar_cli.methods.shared.members import Dims
+from costar_cli.methods.shared.relative_attention import RelativeTables
 from costar_cli.methods.transformers.ct_network import CtStreams
 from costar_cli.methods.transformers.settings import TransformerConfig
 
@@ -56,7 +58,9 @@ class VanillaEncoder(HistoryEncoder):
         super().__init__(dims, config)
         self.tokens = nn.Linear(sum(dims), config.width)
         has_positions = config.architecture == "vt_relative"
-        self.relative = RelativeTables(config.clip_distance, config.width // config.heads) if has_positions else None
+        self.relative = (
+            RelativeTables(2 * config.clip_distance + 1, config.width // config.heads) if has_positions else None
+        )
         self.layer_list = [VanillaLayer(config) for _ in range(config.layers)]
         self.layers = nn.ModuleList(self.layer_list)
 

@@ -17,20 +17,7 @@ from costar_cli.methods.costar.scalar_attention import (
 from costar_cli.methods.shared.dropout import Dropout, Masks, MaskShapes
 from costar_cli.methods.shared.relative_attention import one_dtype, relative_causal_attention
 
-__all__ = ["AttentionUnit", "FeatureBlock", "RelativeTables", "TemporalBlock"]
-
-
-class RelativeTables(nn.Module):
-    """Trainable keys and values per clipped distance, shared by all layers, heads and features (spec COSTAR-3)."""
-
-    def __init__(self, clip_distance: int, head_width: int) -> None:
-        super().__init__()
-        self.key = nn.Parameter(nn.init.xavier_uniform_(torch.empty(2 * clip_distance + 1, head_width)))
-        self.value = nn.Parameter(nn.init.xavier_uniform_(torch.empty(2 * clip_distance + 1, head_width)))
-
-    def forward(self) -> tuple[Tensor, Tensor]:
-        """Return the key and value tables `[2K+1,n]`."""
-        return self.key, self.value
+__all__ = ["AttentionUnit", "FeatureBlock", "TemporalBlock"]
 
 
 class AttentionUnit(nn.Module):

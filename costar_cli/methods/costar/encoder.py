@@ -7,9 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from costar_cli.config.models import EncoderConfig
-from costar_cli.methods.costar.attention import FeatureBlock, RelativeTables, TemporalBlock
-from costar_cli.methods.costar.representation import Dims, HistoryEncoder, Representations
+from costar_cli.methods.costar.attention import FeatureBlock, TemporalBlock
+from costar_cli.methods.costar.representation import HistoryEncoder, Representations
 from costar_cli.methods.shared.dropout import Dropout, Masks, MaskShapes
+from costar_cli.methods.shared.members import Dims
+from costar_cli.methods.shared.relative_attention import RelativeTables
 
 __all__ = ["CostarEncoder", "FeatureEncoding", "TokenEmbedding", "TokenLayout"]
 
@@ -21,7 +23,7 @@ class TokenLayout:
         dims: numbers of covariates, treatments, outcomes and statics.
     """
 
-    def __init__(self, dims: tuple[int, int, int, int]) -> None:
+    def __init__(self, dims: Dims) -> None:
         self.dims = dims
         self.n_temporal = sum(dims[:3])
         self.n_static = dims[3]
@@ -59,7 +61,7 @@ class FeatureEncoding(nn.Module):
 class TokenEmbedding(nn.Module):
     """Every scalar times one shared vector, plus bias, plus the feature's code (spec COSTAR-1, COSTAR-2)."""
 
-    def __init__(self, dims: tuple[int, int, int, int], config: EncoderConfig) -> None:
+    def __init__(self, dims: Dims, config: EncoderConfig) -> None:
         super().__init__()
         self.layout = TokenLayout(dims)
         self.scalar = nn.Linear(1, config.width)
@@ -100,7 +102,7 @@ class CostarEncoder(HistoryEncoder):
         self.embedding = TokenEmbedding(dims, config)
         self.layout = self.embedding.layout
         temporal = config.blocks != "feature"
-        self.relative = RelativeTables(config.clip_distance, config.width // config.heads) if temporal else None
+        self.relative = RelativeTables(2 * config.clip_distance + 1, config.width // config.heads) if temporal else None
         self.layer_list = [EncoderLayer(config, last=index == config.layers - 1) for index in range(config.layers)]
         self.layers = nn.ModuleList(self.layer_list)
         self.dropout = Dropout(config.dropout)

@@ -1,18 +1,20 @@
 """COSTAR: fine-tune a pretrained encoder with an outcome predictor, in one stage."""
 
-from collections.abc import Sequence
-
 import torch
 
 from costar_cli.artifact import Artifact
 from costar_cli.config.choices import DecoderName
 from costar_cli.config.models import EncoderConfig
 from costar_cli.errors import MismatchError, UsageError
-from costar_cli.methods.base import Fit, FitTask, Fitted, LastStage
+from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.costar.model import CostarModel
 from costar_cli.methods.costar.predictor import decoder_for
+from costar_cli.methods.costar.pretraining import PREDICTOR
 from costar_cli.methods.costar.supervised import SupervisedStage
+from costar_cli.methods.registry import REFERENCE
 from costar_cli.methods.shared.members import Params
+from costar_cli.methods.shared.stage import one_stage
+from costar_cli.methods.shared.trained import model_to_start_from
 
 __all__ = ["COSTAR", "CostarMethod"]
 
@@ -28,18 +30,12 @@ class CostarMethod:
                 decoder.
             UsageError: `config.encoder` contradicts the encoder to start from.
         """
-        start = task.start
-        if start is not None and not isinstance(start, CostarModel):
-            raise MismatchError("the model to start from is of a different method", where="--start")
+        start = model_to_start_from(task, CostarModel, REFERENCE)
         encoder = _encoder_config(task, start)
         few_shot = start is not None and start.horizon > 0
         hidden = start.hidden if start and few_shot else task.config.hidden
         decoder = _decoder(task, start if few_shot else None)
         meta = {"encoder": encoder.model_dump(), "hidden": hidden, "decoder": decoder}
-
-        def complete(params_R: Params, members: Sequence[int]) -> Fitted:  # noqa: ARG001 - one stage has all parameters
-            return Fitted(params_R, dict(meta))
-
         stage = SupervisedStage(
             task.schema.dims,
             task.horizon,
@@ -47,12 +43,11 @@ class CostarMethod:
             encoder,
             train=task.tensors(task.train),
             validation=task.tensors(task.validation),
-            start_R=_start(start, task.members),
+            start_R=_without_predictor(start.params) if start else None,
             drop_last=task.domain == "source",
-            name="finetune" if task.domain == "source" else "finetune on target",
+            name=task.stage_name("finetune"),
         )
-        params = yield LastStage(stage, complete)
-        return complete(params, range(task.members))
+        return (yield from one_stage(task, stage, lambda params_R, _: Fitted(params_R, dict(meta))))
 
     def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> CostarModel:
         """Return the model that an artifact holds."""
@@ -87,13 +82,6 @@ def _decoder(task: FitTask, source: CostarModel | None) -> DecoderName:
     return source.decoder
 
 
-def _start(start: CostarModel | None, members: int) -> Params | None:
-    if start is None:
-        return None
-    if members > start.members:
-        raise MismatchError(
-            f"{members} members were asked for, but there are only {start.members} to start from",
-            where="--members",
-            fix=f"use `--members {start.members}` or fewer, or pretrain more",
-        )
-    return {n: v[:members] for n, v in start.params.items() if not n.startswith("predictor.")}
+def _without_predictor(params: Params) -> Params:
+    """Return the parameters without the predictor that pretraining contrasts with."""
+    return {name: value for name, value in params.items() if not name.startswith(PREDICTOR)}

@@ -3,6 +3,7 @@
 Each history and each plan goes through the head's first layer once.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -18,19 +19,18 @@ from costar_cli.methods.costar.architectures import make_encoder
 from costar_cli.methods.costar.predictor import DEFAULT_DECODER, OutcomePredictor, known_decoder, outcome_head
 from costar_cli.methods.costar.representation import encode_panel
 from costar_cli.methods.costar.supervised import ENCODER, HEAD
-from costar_cli.methods.shared.members import submodule
-from costar_cli.methods.shared.trained import EncodingModel, read_fields, require_horizon
+from costar_cli.methods.shared.members import member_module, submodule
+from costar_cli.methods.shared.trained import AnswerJob, EncodingModel, read_fields
 from costar_cli.panel import Panel, Queries
-from costar_cli.reporting import Reporter
 
-__all__ = ["CostarModel", "answer_queries", "distinct_rows"]
+__all__ = ["CostarModel", "answer_queries", "distinct_rows", "runs"]
 
-CACHE_ELEMENTS = 2**19  # hidden units computed at once on a CPU: fewer cost calls, more overflow the caches (measured)
+CPU_ELEMENTS = 2**19  # hidden units computed at once on a CPU: fewer cost calls, more overflow the caches (measured)
 Indices = NDArray[np.int64]
 
 
 def answer_queries(heads: list[OutcomePredictor], z_RNTD: Tensor, queries: Queries) -> Tensor:
-    """Return the scaled outcomes `[R,Q,tau,dy]` of queries, without gradients.
+    """Return the scaled outcomes `[R,Q,tau,dy]` of queries.
 
     Test sets ask many plans of one history and few plans in all, so both are looked up: queries of one history that
     follow one another share it, and equal plans are found wherever they are.
@@ -41,14 +41,13 @@ def answer_queries(heads: list[OutcomePredictor], z_RNTD: Tensor, queries: Queri
     subject_U, origin_U = (_tensor(a[first_U], z_RNTD.device) for a in (queries.subject, queries.origin))
     plan_PHA = torch.from_numpy(queries.plan[first_P]).to(z_RNTD)
     at = _tensor(history_Q, z_RNTD.device), _tensor(plan_Q, z_RNTD.device)
-    rows = max(1, CACHE_ELEMENTS // (horizon * heads[0].hidden)) if z_RNTD.device.type == "cpu" else n_queries
-    with torch.no_grad():
-        return torch.stack(
-            [
-                torch.cat(list(head.pairs(z_NTD[subject_U, origin_U], plan_PHA, *at, rows=rows)))
-                for head, z_NTD in zip(heads, z_RNTD, strict=True)
-            ]
-        )
+    rows = max(1, CPU_ELEMENTS // (horizon * heads[0].hidden)) if z_RNTD.device.type == "cpu" else n_queries
+    return torch.stack(
+        [
+            torch.cat(list(head.pairs(z_NTD[subject_U, origin_U], plan_PHA, *at, rows=rows)))
+            for head, z_NTD in zip(heads, z_RNTD, strict=True)
+        ]
+    )
 
 
 def runs(*columns_Q: NDArray[np.generic]) -> tuple[Indices, Indices]:
@@ -112,24 +111,12 @@ class CostarModel(EncodingModel[Tensor]):
         encoder = make_encoder(self.schema.dims, self.encoder_config).to(self.device)
         return encode_panel(encoder, submodule(self.params, ENCODER), tensors.history_NTS, tensors.v_NV)
 
-    def answer(
-        self, states: Tensor, queries: Queries, *, batch_size: int = 16_384, reporter: Reporter | None = None
-    ) -> NDArray[np.float32]:
-        """Predict as `rollout` does, on a panel that `encode` has seen.
-
-        Raises:
-            UsageError: the plans are longer than the horizon that the model was trained for.
-        """
-        require_horizon(self.horizon, queries)
+    def jobs(self, states: Tensor, queries: Queries, batch_size: int) -> Iterator[Iterable[AnswerJob]]:
+        """Yield jobs of `batch_size` queries each."""
         heads = [self._head(member) for member in range(self.members)]
-
-        def predict(some: Queries) -> NDArray[np.floating]:
-            return answer_queries(heads, states, some).cpu().numpy()
-
-        return self.in_batches(predict, queries, size=batch_size, device=states.device, reporter=reporter)
+        return self.jobs_of_all_members(lambda some: answer_queries(heads, states, some), queries, batch_size)
 
     def _head(self, member: int) -> OutcomePredictor:
         """Return the outcome predictor with one member's parameters."""
         head = outcome_head(self.schema.dims, self.horizon, self.encoder_config, self.hidden, decoder=self.decoder)
-        head.load_state_dict({n: v[member] for n, v in submodule(self.params, HEAD).items()}, assign=True)
-        return head.requires_grad_(False)
+        return member_module(head, submodule(self.params, HEAD), member)

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from costar_cli.config.choices import DecoderName
 from costar_cli.config.models import EncoderConfig
-from costar_cli.methods.costar.representation import Dims
+from costar_cli.methods.shared.members import Dims
 from costar_cli.panel import TreatmentEncoding
 
 __all__ = [

@@ -1,6 +1,7 @@
 """Self-supervised pretraining in the manner of MoCo-v3: two views, a momentum encoder, contrast over all positions."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -10,11 +11,11 @@ from costar_cli.methods.base import StepLoss
 from costar_cli.methods.costar.architectures import make_encoder
 from costar_cli.methods.costar.contrastive import info_nce, log_n_reference, spectral_loss
 from costar_cli.methods.costar.predictor import contrast_predictor
-from costar_cli.methods.costar.representation import Dims, HistoryEncoder, microbatch_calls
+from costar_cli.methods.costar.representation import HistoryEncoder, microbatch_calls
 from costar_cli.methods.shared.dropout import Masks, MaskSource
-from costar_cli.methods.shared.members import Params, named_params
+from costar_cli.methods.shared.members import Dims, Params
 from costar_cli.methods.shared.microbatches import map_microbatches, start_microbatches
-from costar_cli.methods.shared.stage import PlainStage
+from costar_cli.methods.shared.stage import PlainStage, initial_params
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.panel.tensors import PanelTensors
 
@@ -90,27 +91,27 @@ class PretrainStage(PlainStage):
     def __init__(self, dims: Dims, config: PretrainConfig, train: PanelTensors, validation: PanelTensors) -> None:
         self.config = config
         self.keep = config.keep
-        self.encoder = make_encoder(dims, config.encoder).to(train.v_NV.device)
         self._spectral = config.ssl_loss == "spectral"
-        predictor = nn.Identity() if self._spectral else contrast_predictor(config.encoder.width)
-        self._online = ContrastBranch(self.encoder, predictor, components=config.components)
+        self._make = partial(self._branch, dims)
+        self._online = self._make().to(train.v_NV.device)
+        self.encoder = self._online.encoder
         self._momentum = ContrastBranch(self.encoder, nn.Identity(), components=config.components)
         self._panels = {"train": train, "validation": validation}
         self._history = {name: panel.history_NTS[:, :-1] for name, panel in self._panels.items()}
-        self.n_train = len(train.length_N)
-        self.n_validation = len(validation.length_N)
+        self.n_train, self.n_validation = len(train.length_N), len(validation.length_N)
+
+    def _branch(self, dims: Dims) -> ContrastBranch:
+        """Return a freshly initialised encoder and its predictor."""
+        encoder = make_encoder(dims, self.config.encoder)
+        predictor = nn.Identity() if self._spectral else contrast_predictor(self.config.encoder.width)
+        return ContrastBranch(encoder, predictor, components=self.config.components)
 
     def initial(self, member: int) -> tuple[Params, Params]:
         """Return a fresh member: encoder and predictor, and the momentum encoder as a copy."""
-        seed = Stream(self.config.seed, self.name, "initial", member).torch_seed()
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            fresh = make_encoder(self.encoder.dims, self.config.encoder)
-            params = named_params(fresh, ENCODER)
-            if self._spectral:
-                return params, {}
-            params |= named_params(contrast_predictor(self.config.encoder.width), PREDICTOR)
-        return params, named_params(fresh, ENCODER)
+        params = initial_params(self._make, self.config, self.name, member)
+        if self._spectral:
+            return params, {}
+        return params, {name: value.clone() for name, value in params.items() if name.startswith(ENCODER)}
 
     def loss(self, params_R: Params, state_R: Params, rows_RB: Tensor, streams: Sequence[Stream]) -> StepLoss:
         """Return each member's loss on its mini-batch, and the momentum encoder after this step."""

@@ -1,23 +1,30 @@
 """What training and encoding ask of an encoder, whatever its architecture, and how members encode a batch."""
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from costar_cli.config.models import EncoderConfig
-from costar_cli.methods.shared.dropout import Masks, MaskShapes, MaskSource
-from costar_cli.methods.shared.members import Params, call_members, n_members
-from costar_cli.methods.shared.microbatches import Microbatch, map_microbatches
+from costar_cli.methods.shared.dropout import Masks, MaskShapes, MaskSource, largest_mask
+from costar_cli.methods.shared.members import Dims, Params, call_members, member_module, n_members
+from costar_cli.methods.shared.microbatches import (
+    Microbatch,
+    ToMasks,
+    encode_in_microbatches,
+    map_microbatches,
+    microbatch_size,
+    split_with_masks,
+)
 from costar_cli.methods.shared.streams import Stream
 
-__all__ = ["Dims", "HistoryEncoder", "Representations", "encode_members", "encode_panel", "microbatch_calls"]
+__all__ = ["HistoryEncoder", "Representations", "encode_members", "encode_panel", "microbatch_calls"]
 
-Dims = tuple[int, int, int, int]  # numbers of covariates, treatments, outcomes and statics
+# Of the largest array of a microbatch on a CPU: measured for the tumour encoder (64 rows). Fewer would fit the caches
+# better, but the threads would spend the gain waiting for one another in the interpreter.
+CPU_ELEMENTS = 2_240_000
 
 
 class Representations(NamedTuple):
@@ -63,35 +70,22 @@ class HistoryEncoder(nn.Module, ABC):
         return MaskSource(shapes, rate, streams, device=like.device, dtype=like.dtype, raw=self.takes_bytes)
 
 
-MicrobatchInput = tuple[Tensor, Tensor, Callable[[], dict[str, Tensor]]]
-CACHE_ELEMENTS = 2_240_000  # of the largest array of a microbatch on a CPU: measured for the tumour encoder (64 rows)
-
-
-def samples_per_microbatch(encoder: HistoryEncoder, samples: int, n_steps: int, device: torch.device) -> int:
-    """Return how many samples to encode at once.
-
-    On a CPU as many as measured best, but no fewer microbatches than cores; on a GPU all that fit into 2^28 elements.
-    Fewer would fit the caches better, but the threads would spend the gain waiting for one another in the interpreter.
-    """
-    largest = max(map(math.prod, encoder.mask_shapes(n_steps).values()))
-    if device.type != "cpu":
-        return max(1, 2**28 // largest)
-    return max(1, min(CACHE_ELEMENTS // largest, -(-samples // torch.get_num_threads())))
+def samples_at_once(encoder: HistoryEncoder, samples: int, n_steps: int, device: torch.device) -> int:
+    """Return how many samples to encode at once; on a CPU there are no fewer microbatches than cores."""
+    largest, least = largest_mask(encoder.mask_shapes(n_steps)), torch.get_num_threads()
+    return microbatch_size(largest, samples, device, cpu_elements=CPU_ELEMENTS, least=least)
 
 
 def microbatch_calls(
     encoder: HistoryEncoder, history_RBTS: Tensor, statics_RBV: Tensor, masks: MaskSource | None
 ) -> Iterator[Microbatch]:
     """Yield calls of a module with the encoder's signature on a few samples each, their masks drawn on the way."""
-    size = samples_per_microbatch(encoder, history_RBTS.shape[1], history_RBTS.shape[2], history_RBTS.device)
-    histories, statics = torch.split(history_RBTS, size, dim=1), torch.split(statics_RBV, size, dim=1)
 
-    def microbatch(args: MicrobatchInput, module: nn.Module, params: Params) -> tuple[Tensor, ...]:
-        history, statics, to_masks = args
-        return tuple(call_members(module, params, history, statics, to_masks()))
+    def call(inputs: tuple[Tensor, ...], to_masks: ToMasks, module: nn.Module, params: Params) -> tuple[Tensor, ...]:
+        return tuple(call_members(module, params, *inputs, to_masks()))
 
-    for history, static in zip(histories, statics, strict=True):
-        yield partial(microbatch, (history, static, masks.draw(history.shape[1]) if masks else dict))
+    size = samples_at_once(encoder, history_RBTS.shape[1], history_RBTS.shape[2], history_RBTS.device)
+    return split_with_masks(call, (history_RBTS, statics_RBV), masks, size)
 
 
 def encode_members(
@@ -111,8 +105,13 @@ def encode_members(
 
 def encode_panel(encoder: HistoryEncoder, params_R: Params, history_NTS: Tensor, statics_NV: Tensor) -> Tensor:
     """Return `z [R,N,T,D]` of every subject and step, one member after another, without gradients."""
-    with torch.no_grad():
-        members = [{name: value[r : r + 1] for name, value in params_R.items()} for r in range(n_members(params_R))]
-        return torch.cat(
-            [encode_members(encoder, member, history_NTS[None], statics_NV[None]).z_BTD for member in members]
-        )
+    size = samples_at_once(encoder, len(history_NTS), history_NTS.shape[1], history_NTS.device)
+
+    def encode(history_BTS: Tensor, statics_BV: Tensor) -> tuple[Tensor]:
+        return (encoder(history_BTS, statics_BV).z_BTD,)
+
+    z_RNTD: list[Tensor] = []
+    for member in range(n_members(params_R)):
+        member_module(encoder, params_R, member)
+        z_RNTD += encode_in_microbatches(encode, history_NTS, statics_NV, size=size)
+    return torch.stack(z_RNTD)

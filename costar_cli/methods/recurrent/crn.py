@@ -1,6 +1,6 @@
 """CRN and CRN(ERM): an encoder and a decoder with balanced representations (Bica et al. 2020; spec CRN-1 to 4)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -12,37 +12,40 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from costar_cli.artifact import Artifact
-from costar_cli.config.models import TrainingConfig
-from costar_cli.methods.base import Fit, FitTask, Fitted, LastStage
+from costar_cli.methods.base import Fit, FitTask
 from costar_cli.methods.recurrent.lstm import Masks
-from costar_cli.methods.recurrent.model import Networks, QueryBatch, RecurrentModel, with_prefix
+from costar_cli.methods.recurrent.model import Networks, QueryBatch, RecurrentModel
 from costar_cli.methods.recurrent.network import (
     Make,
     Passed,
     RecurrentNetwork,
-    member_network,
+    RecurrentStage,
     over_members,
     over_subjects,
 )
-from costar_cli.methods.recurrent.settings import CrnConfig, CrnErmConfig, RecurrentConfig
-from costar_cli.methods.recurrent.stage import RecurrentStage, Rows
+from costar_cli.methods.recurrent.settings import CrnConfig, CrnErmConfig
 from costar_cli.methods.shared.balancing import (
-    AlphaSchedule,
     Balanced,
     BalancingHead,
     masked_mean,
     squared_error,
     treatment_cross_entropy,
 )
-from costar_cli.methods.shared.members import Params, of_members
-from costar_cli.methods.shared.windows import Batch, Column, OriginRows, SubjectRows, decoder_training, stage_shares
+from costar_cli.methods.shared.members import Dims, Params, member_module
+from costar_cli.methods.shared.stage import (
+    AlphaSchedule,
+    NetworkTraining,
+    decoder_training,
+    encoder_then_decoder,
+    stage_shares,
+)
+from costar_cli.methods.shared.windows import Column, OriginRows, SubjectRows, Windows
 from costar_cli.panel import Panel, TreatmentMode
 from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["CRN", "CRN_ERM", "CrnMethod", "CrnModel", "CrnStage", "crn_decoder", "crn_encoder"]
 
 AnyCrnConfig = CrnConfig | CrnErmConfig
-Dims = tuple[int, int, int, int]
 
 
 def crn_encoder(dims: Dims, config: AnyCrnConfig) -> RecurrentNetwork:
@@ -64,46 +67,36 @@ class CrnStage(RecurrentStage):
     """Squared error of the outcomes, and treatments that the representation shall not tell (gradient reversal).
 
     Args:
+        training: the network and its rows.
         alpha: weight of balancing at the end of training; None leaves balancing out (ERM).
         mode: how treatments are encoded.
-        others: as in `RecurrentStage`.
     """
 
     def __init__(
-        self,
-        name: str,
-        make: Make,
-        network: RecurrentConfig,
-        training: TrainingConfig,
-        *,
-        train: Rows,
-        validation: Rows,
-        alpha: float | None,
-        mode: TreatmentMode,
-        start_R: Params | None = None,
+        self, training: NetworkTraining[RecurrentNetwork], *, alpha: float | None, mode: TreatmentMode
     ) -> None:
-        super().__init__(name, make, network, training, train=train, validation=validation, start_R=start_R)
-        self._balances, self._mode = alpha is not None, mode
-        self.scheduled = self._balances
-        self._schedule = AlphaSchedule.over(alpha or 0.0, training, self.n_train, drop_last=self.drop_last)
+        super().__init__(training)
+        self.scheduled = alpha is not None
+        self._mode = mode
+        self._schedule = AlphaSchedule.over(alpha or 0.0, self.config, self.n_train, drop_last=self.drop_last)
 
-    def objective(self, params_R: Params, state_R: Params, batch: Batch, masks: Masks) -> Tensor:
+    def objective(self, params_R: Params, state_R: Params, batch: Windows, masks: Masks) -> Tensor:
         """Return squared error, and with balancing cross-entropy, too."""
-        treatment, active = batch.column("treatment"), batch.active
+        treatment, active = batch.treatment, batch.active
         outputs = self.network.run_members(params_R, batch, masks)
         balanced: Balanced = self.network.call_head(
             params_R, outputs, treatment, self._schedule.alpha(state_R["updates"])
         )
         error_R = masked_mean(squared_error(balanced.outcomes, batch.target, batch.observed), batch.weight)
-        if not self._balances:
+        if not self.scheduled:
             return error_R
         return error_R + masked_mean(treatment_cross_entropy(balanced.treatment_logits, treatment, self._mode), active)
 
-    def error(self, params_R: Params, batch: Batch) -> Tensor:
+    def error(self, params_R: Params, batch: Windows) -> Tensor:
         """Return squared errors; treatments do not select."""
         outputs = self.network.run_members(params_R, batch)
         none_R = torch.zeros(len(outputs), dtype=outputs.dtype, device=outputs.device)
-        balanced: Balanced = self.network.call_head(params_R, outputs, batch.column("treatment"), none_R)
+        balanced: Balanced = self.network.call_head(params_R, outputs, batch.treatment, none_R)
         return squared_error(balanced.outcomes, batch.target, batch.observed)
 
 
@@ -121,15 +114,14 @@ class CrnModel(RecurrentModel):
 
     def represent(self, panel: Panel) -> NDArray[np.float32]:
         """Return the balanced representation of every history, `[R,N,T,r]`."""
-        known_R = self.encode(panel).known_R
-        make = self.makes()["encoder"]
-        encoders = [member_network(make, self.params_of("encoder"), r) for r in range(self.members)]
+        known_R, make = self.encode(panel).known_R, self.makes()["encoder"]
+        encoders = [member_module(make(), self.params_of("encoder"), r) for r in range(self.members)]
         found = [_head(encoder).represent(known) for encoder, known in zip(encoders, known_R, strict=True)]
         return torch.stack(found).float().cpu().numpy()
 
     def encode_history(self, network: RecurrentNetwork, panel: PanelTensors) -> Tensor:
         """Return the encoder's outputs at every step."""
-        return over_subjects(network, panel, panel.y_NTY.shape[1], lambda passed: passed.outputs_TBH)
+        return over_subjects(network, panel, panel.y_NTY.shape[1], lambda passed: passed.outputs_TBD)
 
     def predict(self, networks: Networks, asked: QueryBatch) -> Tensor:
         """Return the encoder's outcome after the first treatment, then the decoder's, fed with those before."""
@@ -151,7 +143,7 @@ def _head(network: RecurrentNetwork) -> BalancingHead:
 
 
 def _representation(passed: Passed) -> Tensor:
-    return _head(passed.network).represent(passed.outputs_TBH)
+    return _head(passed.network).represent(passed.outputs_TBD)
 
 
 @dataclass(frozen=True)
@@ -167,57 +159,50 @@ class CrnMethod:
         Raises:
             DataError: no subject is long enough for the decoder.
             MismatchError: what to start from is no CRN of enough members.
-            UsageError: the settings give the networks another shape than what to start from.
+            UsageError: the settings give the networks a different shape than what to start from.
         """
-        config = self._config(task)
-        dims, start = task.schema.dims, CrnModel.start_of(task, self.name)
-        parts = task.tensors(task.train), task.tensors(task.validation)
-        alpha = config.alpha if isinstance(config, CrnConfig) else None
-        stage = partial(CrnStage, alpha=alpha, mode=task.schema.treatments.mode)
-        where = "" if task.domain == "source" else " on target"
+        config: AnyCrnConfig = task.settings_of(CrnConfig) if self.balances else task.settings_of(CrnErmConfig)
+        start, dims = CrnModel.start_of(task, self.name, config), task.schema.dims
         shared = stage_shares(task.config, task.horizon)
+        stage = partial(
+            CrnStage,
+            alpha=config.alpha if isinstance(config, CrnConfig) else None,
+            mode=task.schema.treatments.mode,
+        )
         make = partial(crn_encoder, dims, config)
-        encoder_stage = stage(
-            f"{self.name} encoder{where}",
-            make,
-            config.encoder,
-            config.encoder.training(shared[0]),
-            train=SubjectRows(parts[0]),
-            validation=SubjectRows(parts[1]),
-            start_R=start("encoder"),
-        )
-        if task.horizon == 1:
-            encoder_R = yield LastStage(encoder_stage, lambda params_R, _: Fitted(with_prefix(params_R, "encoder")))
-            return Fitted(with_prefix(encoder_R, "encoder"))
-        encoder_R = yield encoder_stage
-        train, validation = (
-            OriginRows(panel, task.horizon - 1, over_members(make, encoder_R, panel, _representation))
-            for panel in parts
+        panels = task.tensors(task.train), task.tensors(task.validation)
+        encoder = NetworkTraining(
+            name=task.stage_name(f"{self.name} encoder"),
+            make=make,
+            network=config.encoder,
+            config=config.encoder.training(shared[0]),
+            train=SubjectRows(panels[0]),
+            validation=SubjectRows(panels[1]),
+            start_R=start.params_of("encoder") if start else None,
         )
 
-        def complete(decoder_R: Params, members: Sequence[int]) -> Fitted:
-            encoder = with_prefix(of_members(encoder_R, members), "encoder")
-            return Fitted(encoder | with_prefix(decoder_R, "decoder"))
+        def decoder(encoder_R: Params) -> CrnStage:
+            train, validation = (
+                OriginRows(panel, task.horizon - 1, over_members(make, encoder_R, panel, _representation))
+                for panel in panels
+            )
+            return stage(
+                NetworkTraining(
+                    name=task.stage_name(f"{self.name} decoder"),
+                    make=partial(crn_decoder, dims, config),
+                    network=config.decoder,
+                    config=decoder_training(config.decoder, shared[1]),
+                    train=train,
+                    validation=validation,
+                    start_R=start.params_of("decoder") if start else None,
+                )
+            )
 
-        decoder_stage = stage(
-            f"{self.name} decoder{where}",
-            partial(crn_decoder, dims, config),
-            config.decoder,
-            decoder_training(config.decoder, shared[1]),
-            train=train,
-            validation=validation,
-            start_R=start("decoder"),
-        )
-        decoder_R = yield LastStage(decoder_stage, complete)
-        return complete(decoder_R, range(task.members))
+        return (yield from encoder_then_decoder(task, stage(encoder), decoder))
 
     def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> CrnModel:
         """Return the model that an artifact holds."""
         return CrnModel.from_artifact(artifact, device)
-
-    def _config(self, task: FitTask) -> AnyCrnConfig:
-        kind = CrnConfig if self.balances else CrnErmConfig
-        return task.settings if isinstance(task.settings, kind) else kind()
 
 
 CRN, CRN_ERM = CrnMethod(), CrnMethod("crn-erm", balances=False)

@@ -7,7 +7,6 @@ the residual of a subject that the network has not learned from. Their mean is t
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -15,30 +14,22 @@ from torch.nn import functional
 
 from costar_cli.artifact import Artifact
 from costar_cli.errors import DataError
-from costar_cli.methods.base import Fit, FitTask, Fitted, LastStage
+from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.recurrent.futures import Draws, Residuals, has_residuals, known_position, usable_length
 from costar_cli.methods.recurrent.lstm import Masks
-from costar_cli.methods.recurrent.model import (
-    Networks,
-    QueryBatch,
-    RecurrentModel,
-    state_at,
-    states_before,
-    with_prefix,
-)
-from costar_cli.methods.recurrent.network import Make, Passed, RecurrentNetwork, over_members
+from costar_cli.methods.recurrent.model import Networks, QueryBatch, RecurrentModel, state_at, states_before
+from costar_cli.methods.recurrent.network import Make, Passed, RecurrentNetwork, RecurrentStage, over_members
 from costar_cli.methods.recurrent.plan_prefixes import LstmSteps, PlanPrefixes, PrefixState
 from costar_cli.methods.recurrent.settings import GNetConfig
-from costar_cli.methods.recurrent.stage import RecurrentStage
 from costar_cli.methods.shared.balancing import masked_mean, squared_error
-from costar_cli.methods.shared.members import Params
+from costar_cli.methods.shared.members import Dims, Params, with_prefix
+from costar_cli.methods.shared.stage import NetworkTraining, one_stage
 from costar_cli.methods.shared.streams import Stream
-from costar_cli.methods.shared.windows import Batch, Column, SubjectRows
+from costar_cli.methods.shared.windows import Column, SubjectRows, Windows
 from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["GNET", "ConditionalHead", "GNetMethod", "GNetModel", "GNetStage", "gnet_network"]
 
-Dims = tuple[int, int, int, int]
 SELECTION_SAMPLES = 10  # most futures per query while weights are selected: their noise is alike in every epoch
 
 
@@ -90,7 +81,7 @@ def gnet_network(dims: Dims, config: GNetConfig) -> RecurrentNetwork:
 class GNetStage(RecurrentStage):
     """Squared error of the next outcome plus that of the next covariates; the outcome's alone selects."""
 
-    def objective(self, params_R: Params, state_R: Params, batch: Batch, masks: Masks) -> Tensor:
+    def objective(self, params_R: Params, state_R: Params, batch: Windows, masks: Masks) -> Tensor:
         """Return the sum of both errors' means."""
         predicted, target = self._predicted(params_R, batch, masks), batch.target
         n_outcomes = target.shape[-1]
@@ -100,13 +91,13 @@ class GNetStage(RecurrentStage):
         covariates = squared_error(predicted[..., n_outcomes:], batch.next_covariates)
         return error_R + masked_mean(covariates, batch.active_next)
 
-    def error(self, params_R: Params, batch: Batch) -> Tensor:
+    def error(self, params_R: Params, batch: Windows) -> Tensor:
         """Return the squared errors of the outcomes."""
         target = batch.target
         predicted = self._predicted(params_R, batch, None)[..., : target.shape[-1]]
         return squared_error(predicted, target, batch.observed)
 
-    def _predicted(self, params_R: Params, batch: Batch, masks: Masks) -> Tensor:
+    def _predicted(self, params_R: Params, batch: Windows, masks: Masks) -> Tensor:
         predicted: Tensor = self.network.call_head(params_R, self.network.run_members(params_R, batch, masks))
         return predicted
 
@@ -117,7 +108,7 @@ class GNetModel(RecurrentModel):
 
     def makes(self) -> Mapping[str, Make]:
         """Return the network."""
-        return {"network": partial(gnet_network, self.schema.dims, self._config)}
+        return {"network": partial(gnet_network, self.schema.dims, self.settings)}
 
     def encode_history(self, network: RecurrentNetwork, panel: PanelTensors) -> Tensor:
         """Return the state before each step."""
@@ -125,7 +116,7 @@ class GNetModel(RecurrentModel):
 
     def elements_per_query(self, networks: Networks) -> int:
         """Return how many numbers the futures of a query take."""
-        return self._config.samples * super().elements_per_query(networks)
+        return int(self.settings.samples) * super().elements_per_query(networks)
 
     def predict(self, networks: Networks, asked: QueryBatch) -> Tensor:
         """Return the prediction after the first treatment, then means over simulated futures.
@@ -154,7 +145,7 @@ class GNetModel(RecurrentModel):
         seed = int(self.meta["config"]["seed"])
         residuals, origin_K = self.residuals(asked.member), asked.origin_Q[rows_K]
         draws = Draws.of(seed, self._numbers[asked.member], asked.subject_id_Q[rows_K], origin_K)
-        return residuals.at(draws.below(len(residuals.length_K), self._config.samples, step), origin_K + step)
+        return residuals.at(draws.below(len(residuals.length_K), self.settings.samples, step), origin_K + step)
 
     def residuals(self, member: int) -> Residuals:
         """Return what a member draws from: subjects with residuals, without the padding between members."""
@@ -167,10 +158,6 @@ class GNetModel(RecurrentModel):
         """Return the numbers of the members in the ensemble that they are part of, which their draws depend on."""
         numbers: Sequence[int] = (self.meta or {}).get("member_numbers") or range(self.members)
         return numbers
-
-    @property
-    def _config(self) -> GNetConfig:
-        return cast("GNetConfig", self.settings)
 
     def _steps(self, network: RecurrentNetwork) -> LstmSteps:
         """Return what steps along: the futures of a plan share its treatments and the statics."""
@@ -192,11 +179,10 @@ class GNetMethod:
         Raises:
             DataError: there are not two subjects to learn from, or those held out are too short.
             MismatchError: what to start from is no G-Net of enough members.
-            UsageError: the settings give the network another shape than what to start from.
+            UsageError: the settings give the network a different shape than what to start from.
         """
-        config = task.settings if isinstance(task.settings, GNetConfig) else GNetConfig()
-        start = GNetModel.start_of(task, self.name)
-        name = "gnet network" + ("" if task.domain == "source" else " on target")
+        config, name = task.settings_of(GNetConfig), task.stage_name("gnet network")
+        start = GNetModel.start_of(task, self.name, config)
         train, make = task.tensors(task.train), partial(gnet_network, task.schema.dims, config)
         held_out_K, others = _divided(train, config.holdout, Stream(task.config.seed, name, "holdout"))
         held_out = train.take(held_out_K)
@@ -205,18 +191,17 @@ class GNetMethod:
             params = with_prefix(params_R, "network") | with_prefix(_residuals(make, params_R, held_out), "residuals")
             return Fitted(params, {} if len(members) == task.members else {"member_numbers": list(members)})
 
-        stage = GNetStage(
-            name,
-            make,
-            config.network,
-            config.network.training(task.config),
+        training = NetworkTraining(
+            name=name,
+            make=make,
+            network=config.network,
+            config=config.network.training(task.config),
             train=SubjectRows(train, others),
             validation=SubjectRows(task.tensors(task.validation)),
-            start_R=start("network"),
+            start_R=start.params_of("network") if start else None,
         )
         fewer = config.model_copy(update={"samples": min(config.samples, SELECTION_SAMPLES)})
-        params_R = yield LastStage(stage, complete, fewer)
-        return complete(params_R, range(task.members))
+        return (yield from one_stage(task, GNetStage(training), complete, fewer))
 
     def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> GNetModel:
         """Return the model that an artifact holds."""
@@ -257,8 +242,8 @@ def _residuals(make: Make, params_R: Params, panel: PanelTensors) -> Params:
     def read(passed: Passed) -> Tensor:
         batch = passed.batch
         true_TBE = torch.cat([batch.target, batch.next_covariates], dim=-1)[0]
-        usable_TB = batch.at_RTB[0] < length_K[batch.subject_RB[0]]
-        predicted_TBE: Tensor = passed.network.head(passed.outputs_TBH)
+        usable_TB = batch.at[0] < length_K[batch.subject_RB[0]]
+        predicted_TBE: Tensor = passed.network.head(passed.outputs_TBD)
         return (true_TBE - predicted_TBE) * usable_TB[..., None]
 
     value_RKTE = over_members(make, params_R, panel, read)

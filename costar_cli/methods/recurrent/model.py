@@ -1,31 +1,26 @@
 """A trained recurrent method: what is known of every history, and the answers to queries from that."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from costar_cli.artifact import Artifact
-from costar_cli.config.models import Config
-from costar_cli.methods.base import FitTask
 from costar_cli.methods.recurrent.lstm import LstmState
-from costar_cli.methods.recurrent.network import Make, Passed, RecurrentNetwork, member_network, over_subjects
-from costar_cli.methods.shared.members import Params, submodule
-from costar_cli.methods.shared.trained import EncodingModel, model_to_start_from, read_settings, require_horizon
+from costar_cli.methods.recurrent.network import Make, Passed, RecurrentNetwork, over_subjects
+from costar_cli.methods.shared.members import member_module
+from costar_cli.methods.shared.microbatches import microbatch_size
+from costar_cli.methods.shared.trained import AnswerJob, NetworkModel
 from costar_cli.panel import Panel, Queries
 from costar_cli.panel.tensors import PanelTensors
-from costar_cli.reporting import Reporter
 
-__all__ = ["Histories", "QueryBatch", "RecurrentModel", "state_at", "states_before", "with_prefix"]
+__all__ = ["Histories", "Networks", "QueryBatch", "RecurrentModel", "state_at", "states_before"]
 
-CPU_ELEMENTS = 2**20  # gates of the queries that one core answers at once
-GPU_ELEMENTS = 2**27
+CPU_ELEMENTS = 2**20  # gates of the queries that one core answers at once: 4 MiB, what its caches hold
+GPU_ELEMENTS = 2**27  # half of what encoding takes: the states at the origins are gathered beside them
 
 Networks = Mapping[str, RecurrentNetwork]
 
@@ -58,29 +53,8 @@ class QueryBatch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecurrentModel(EncodingModel[Histories]):
+class RecurrentModel(NetworkModel[Histories]):
     """Networks of R members, `params` named `NETWORK.lstm.*` and so on, each `[R,...]`."""
-
-    settings: Config
-
-    @classmethod
-    def from_artifact(cls, artifact: Artifact, device: torch.device | str = "cpu", **own: Any) -> Self:  # noqa: ANN401
-        """Read a model artifact."""
-        return super().from_artifact(artifact, device, settings=read_settings(artifact), **own)
-
-    @classmethod
-    def start_of(cls, task: FitTask, method: str) -> Callable[[str], Params | None]:
-        """Return what tells the parameters that a network starts from: those of `task.start`, or none.
-
-        Raises:
-            MismatchError: it is of another method, or has fewer members than asked for.
-        """
-        start = model_to_start_from(task, cls, method)
-        return start.params_of if start else lambda _: None
-
-    def params_of(self, network: str) -> Params:
-        """Return the parameters of one network, without its name."""
-        return submodule(self.params, f"{network}.")
 
     @abstractmethod
     def makes(self) -> Mapping[str, Make]:
@@ -104,30 +78,28 @@ class RecurrentModel(EncodingModel[Histories]):
         known_R = [self.encode_history(next(iter(networks.values())), tensors) for networks in self._networks_R()]
         return Histories(tensors, torch.from_numpy(panel.subject_id).to(self.device), known_R)
 
-    def answer(
-        self, states: Histories, queries: Queries, *, batch_size: int = 16_384, reporter: Reporter | None = None
-    ) -> NDArray[np.float32]:
-        """Predict as `rollout` does, on a panel that `encode` has seen.
-
-        Raises:
-            UsageError: the plans are longer than the horizon that the model was trained for.
-        """
-        require_horizon(self.horizon, queries)
-        device = states.panel.y_NTY.device
+    def jobs(self, states: Histories, queries: Queries, batch_size: int) -> Iterator[Iterable[AnswerJob]]:
+        """Yield jobs of as many queries as one core's caches, or a GPU's memory, hold."""
         networks_R = self._networks_R()
-        elements = CPU_ELEMENTS if device.type == "cpu" else GPU_ELEMENTS
-        size = max(1, min(batch_size, elements // self.elements_per_query(networks_R[0])))
+        size = microbatch_size(
+            self.elements_per_query(networks_R[0]),
+            batch_size,
+            states.panel.y_NTY.device,
+            cpu_elements=CPU_ELEMENTS,
+            gpu_elements=GPU_ELEMENTS,
+        )
 
-        def predict(some: Queries) -> NDArray[np.floating]:
-            scaled = (self.predict(networks, _query_batch(states, r, some)) for r, networks in enumerate(networks_R))
-            return np.stack([outcomes_QHY.cpu().numpy() for outcomes_QHY in scaled])
+        def predict(some: Queries) -> Tensor:
+            return torch.stack(
+                [self.predict(networks, _query_batch(states, r, some)) for r, networks in enumerate(networks_R)]
+            )
 
-        return self.in_batches(predict, queries, size=size, device=device, reporter=reporter)
+        return self.jobs_of_all_members(predict, queries, size)
 
     def _networks_R(self) -> list[dict[str, RecurrentNetwork]]:
         makes = self.makes()
         return [
-            {name: member_network(make, self.params_of(name), member) for name, make in makes.items()}
+            {name: member_module(make(), self.params_of(name), member) for name, make in makes.items()}
             for member in range(self.members)
         ]
 
@@ -168,8 +140,3 @@ def state_at(known_QD: Tensor, network: RecurrentNetwork) -> LstmState:
     """Return rows of `states_before` as a state."""
     layers_2LQH = known_QD.view(len(known_QD), 2, network.lstm.num_layers, -1).permute(1, 2, 0, 3)
     return LstmState(layers_2LQH[0][None], layers_2LQH[1][None])
-
-
-def with_prefix(params: Params, network: str) -> Params:
-    """Return the parameters of a network under its name."""
-    return {f"{network}.{name}": value for name, value in params.items()}

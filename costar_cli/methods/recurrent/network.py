@@ -1,20 +1,25 @@
-"""A variational LSTM that reads some columns of a series, with a head on its outputs."""
+"""A variational LSTM that reads some columns of a series, with a head on its outputs, and the stage that trains it."""
 
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from costar_cli.methods.recurrent.lstm import LstmPass, LstmState, Masks, variational_lstm
-from costar_cli.methods.shared.members import Params, call_members, n_members, submodule
-from costar_cli.methods.shared.windows import Batch, Column
+from costar_cli.methods.base import StepLoss
+from costar_cli.methods.recurrent.lstm import LstmPass, LstmState, Masks, draw_masks, variational_lstm
+from costar_cli.methods.shared.balancing import masked_mean
+from costar_cli.methods.shared.members import Dims, Params, call_members, member_module, n_members, submodule
+from costar_cli.methods.shared.microbatches import encode_in_microbatches, microbatch_size
+from costar_cli.methods.shared.stage import NetworkStage
+from costar_cli.methods.shared.streams import Stream
+from costar_cli.methods.shared.windows import Column, Windows
 from costar_cli.panel.tensors import PanelTensors
 
-__all__ = ["Make", "Passed", "Read", "RecurrentNetwork", "member_network", "over_members", "over_subjects"]
+__all__ = ["Make", "Passed", "Read", "RecurrentNetwork", "RecurrentStage", "over_members", "over_subjects"]
 
-CPU_ELEMENTS = 2**23  # gates computed at once while a panel is encoded
-GPU_ELEMENTS = 2**28
+CPU_ELEMENTS = 2**23  # gates computed at once while a panel is encoded: a loop over steps needs wide ones to pay
 
 
 class RecurrentNetwork(nn.Module):
@@ -31,7 +36,7 @@ class RecurrentNetwork(nn.Module):
 
     def __init__(
         self,
-        dims: tuple[int, int, int, int],
+        dims: Dims,
         reads: tuple[Column, ...],
         *,
         width: int,
@@ -56,11 +61,11 @@ class RecurrentNetwork(nn.Module):
         """Return the columns that the LSTM reads, side by side."""
         return torch.cat([column(name) for name in self.reads], dim=-1)
 
-    def run_members(self, params_R: Params, batch: Batch, masks: Masks = None) -> Tensor:
-        """Return the outputs `[R,T,B,H]` of members on a batch, differentiable by their parameters."""
+    def run_members(self, params_R: Params, batch: Windows, masks: Masks = None) -> Tensor:
+        """Return the outputs `[R,T,B,D]` of members on a batch, differentiable by their parameters."""
         start = None
-        if batch.initial_RBD is not None:
-            vector_RBD = batch.initial_RBD
+        if batch.encoded_RBD is not None:
+            vector_RBD = batch.encoded_RBD
             if self.adapter is not None:
                 vector_RBD = call_members(self.adapter, submodule(params_R, "adapter."), vector_RBD)
             start = LstmState.both(vector_RBD, self.lstm.num_layers)
@@ -82,7 +87,7 @@ class RecurrentNetwork(nn.Module):
         return variational_lstm(params, inputs_TQI[None], start=start)
 
     def step(self, columns: Mapping[Column, Tensor], state: LstmState) -> tuple[Tensor, LstmState]:
-        """Return this one member's outputs `[Q,H]` for one more position, and the state after it."""
+        """Return this one member's outputs `[Q,D]` for one more position, and the state after it."""
         done = self.run(self.inputs(lambda name: columns[name])[None], state)
         return done.outputs[0, 0], done.last
 
@@ -90,22 +95,15 @@ class RecurrentNetwork(nn.Module):
 Make = Callable[[], RecurrentNetwork]
 
 
-def member_network(make: Make, params_R: Params, member: int) -> RecurrentNetwork:
-    """Return one member's network, without gradients; it shares the memory of the parameters."""
-    network = make()
-    network.load_state_dict({name: value[member] for name, value in params_R.items()}, assign=True)
-    return network.requires_grad_(False)
-
-
 class Passed(NamedTuple):
     """One member's pass over a batch of series: its network, the batch, and what came out (`R = 1`)."""
 
     network: RecurrentNetwork
-    batch: Batch
+    batch: Windows
     done: LstmPass
 
     @property
-    def outputs_TBH(self) -> Tensor:
+    def outputs_TBD(self) -> Tensor:
         """Return the outputs at every position."""
         return self.done.outputs[0]
 
@@ -115,21 +113,52 @@ Read = Callable[[Passed], Tensor]
 
 def over_subjects(network: RecurrentNetwork, panel: PanelTensors, steps: int, read: Read) -> Tensor:
     """Return what can be read, `[T,B,..]`, of one member's pass over the first steps of every series, as `[N,T,..]`."""
-    device = panel.y_NTY.device
-    elements = CPU_ELEMENTS if device.type == "cpu" else GPU_ELEMENTS
-    size = max(1, elements // (steps * network.elements_per_position))
-    member_R = torch.zeros(1, dtype=torch.long, device=device)
-    found = []
-    with torch.no_grad():
-        for subject_B in torch.split(torch.arange(len(panel.length_N), device=device), size):
-            batch = Batch.windows(panel, member_R, subject_B[None], torch.zeros_like(subject_B)[None], steps)
-            done = network.run(network.inputs(batch.column)[0])
-            found.append(read(Passed(network, batch, done)).transpose(0, 1))
-    return torch.cat(found)
+    subject_N = torch.arange(len(panel.length_N), device=panel.y_NTY.device)
+    member_R = torch.zeros(1, dtype=torch.long, device=subject_N.device)
+
+    def encode(subject_B: Tensor) -> tuple[Tensor]:
+        batch = Windows.of(panel, member_R, subject_B[None], torch.zeros_like(subject_B)[None], steps).time_first()
+        done = network.run(network.inputs(batch.column)[0])
+        return (read(Passed(network, batch, done)).transpose(0, 1),)
+
+    largest = steps * network.elements_per_position
+    size = microbatch_size(largest, len(subject_N), subject_N.device, cpu_elements=CPU_ELEMENTS)
+    return encode_in_microbatches(encode, subject_N, size=size)[0]
 
 
 def over_members(make: Make, params_R: Params, panel: PanelTensors, read: Read) -> Tensor:
     """Return what can be read of every member's pass over the positions of a panel, `[R,N,T-1,..]`."""
     steps = panel.y_NTY.shape[1] - 1
-    networks = (member_network(make, params_R, member) for member in range(n_members(params_R)))
+    networks = (member_module(make(), params_R, member) for member in range(n_members(params_R)))
     return torch.stack([over_subjects(network, panel, steps, read) for network in networks])
+
+
+class RecurrentStage(NetworkStage[RecurrentNetwork], ABC):
+    """Trains one network on rows, with the masks of a variational LSTM; methods say what it minimises."""
+
+    @abstractmethod
+    def objective(self, params_R: Params, state_R: Params, batch: Windows, masks: Masks) -> Tensor:
+        """Return what each member minimises, `[R]`."""
+
+    @abstractmethod
+    def error(self, params_R: Params, batch: Windows) -> Tensor:
+        """Return the factual error at every position, `[R,T,B]`, without dropout; its mean is what selects."""
+
+    def weight(self, batch: Windows) -> Tensor:
+        """Return how much that error counts at every position, `[R,T,B]`."""
+        return batch.weight
+
+    def loss(self, params_R: Params, state_R: Params, rows_RB: Tensor, streams: Sequence[Stream]) -> StepLoss:
+        """Return each member's objective on its mini-batch."""
+        batch = self.train.batch(rows_RB, state_R["member"].long()).time_first()
+        masks = draw_masks(self.network.lstm, self.dropout, streams, rows_RB.shape[1], batch.panel.y_NTY)
+        return self.objective(params_R, state_R, batch, masks), state_R | {"updates": state_R["updates"] + 1}
+
+    @torch.no_grad()
+    def validation_loss(
+        self, params_R: Params, state_R: Params, rows_RB: Tensor, streams: Sequence[Stream]
+    ) -> tuple[Tensor, Tensor]:
+        """Return `(error, weight)` of a validation batch."""
+        batch = self.validation.batch(rows_RB, state_R["member"].long()).time_first()
+        weight = self.weight(batch)
+        return masked_mean(self.error(params_R, batch), weight), weight.flatten(1).sum(dim=1)

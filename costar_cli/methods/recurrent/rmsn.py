@@ -14,28 +14,19 @@ from torch import Tensor, nn
 
 from costar_cli.artifact import Artifact
 from costar_cli.config.models import TrainingConfig
-from costar_cli.methods.base import Fit, FitTask, Fitted, LastStage
+from costar_cli.methods.base import Fit, FitTask
 from costar_cli.methods.recurrent.lstm import Masks
-from costar_cli.methods.recurrent.model import (
-    Networks,
-    QueryBatch,
-    RecurrentModel,
-    state_at,
-    states_before,
-    with_prefix,
-)
-from costar_cli.methods.recurrent.network import Make, Passed, RecurrentNetwork, over_members
+from costar_cli.methods.recurrent.model import Networks, QueryBatch, RecurrentModel, state_at, states_before
+from costar_cli.methods.recurrent.network import Make, Passed, RecurrentNetwork, RecurrentStage, over_members
 from costar_cli.methods.recurrent.settings import RmsnConfig, RmsnNetworkConfig
-from costar_cli.methods.recurrent.stage import RecurrentStage, Rows
 from costar_cli.methods.shared.balancing import masked_mean, squared_error, treatment_cross_entropy
 from costar_cli.methods.shared.ipw import TreatmentWeights, log_likelihood
-from costar_cli.methods.shared.members import Params, of_members
-from costar_cli.methods.shared.windows import Batch, Column, OriginRows, SubjectRows, decoder_training, stage_shares
+from costar_cli.methods.shared.members import Dims, Params
+from costar_cli.methods.shared.stage import NetworkTraining, decoder_training, encoder_then_decoder, stage_shares
+from costar_cli.methods.shared.windows import Column, OriginRows, Rows, SubjectRows, Windows
 from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["RMSN", "RmsnMethod", "RmsnModel", "rmsn_networks"]
-
-Dims = tuple[int, int, int, int]
 
 
 def rmsn_networks(dims: Dims, config: RmsnConfig) -> dict[str, Make]:
@@ -59,21 +50,7 @@ def rmsn_networks(dims: Dims, config: RmsnConfig) -> dict[str, Make]:
 class RmsnStage(RecurrentStage):
     """One of the four networks; the gradient of each member is clipped."""
 
-    def __init__(
-        self,
-        name: str,
-        make: Make,
-        network: RmsnNetworkConfig,
-        training: TrainingConfig,
-        *,
-        train: Rows,
-        validation: Rows,
-        start_R: Params | None = None,
-    ) -> None:
-        super().__init__(name, make, network, training, train=train, validation=validation, start_R=start_R)
-        self.max_grad_norm = network.max_grad_norm
-
-    def predicted(self, params_R: Params, batch: Batch, masks: Masks = None) -> Tensor:
+    def predicted(self, params_R: Params, batch: Windows, masks: Masks = None) -> Tensor:
         """Return what the head makes of the outputs at every position."""
         outputs: Tensor = self.network.call_head(params_R, self.network.run_members(params_R, batch, masks))
         return outputs
@@ -82,52 +59,41 @@ class RmsnStage(RecurrentStage):
 class PropensityStage(RmsnStage):
     """Cross-entropy of the treatments, as independent binaries."""
 
-    def objective(self, params_R: Params, state_R: Params, batch: Batch, masks: Masks) -> Tensor:
+    def objective(self, params_R: Params, state_R: Params, batch: Windows, masks: Masks) -> Tensor:
         """Return the mean cross-entropy over active positions."""
         return masked_mean(self._cross_entropy(params_R, batch, masks), batch.active)
 
-    def error(self, params_R: Params, batch: Batch) -> Tensor:
+    def error(self, params_R: Params, batch: Windows) -> Tensor:
         """Return the cross-entropy at every position."""
         return self._cross_entropy(params_R, batch, None)
 
-    def weight(self, batch: Batch) -> Tensor:
+    def weight(self, batch: Windows) -> Tensor:
         """Return 1 where there is a treatment to guess, whether or not its outcome was observed."""
         return batch.active
 
-    def _cross_entropy(self, params_R: Params, batch: Batch, masks: Masks) -> Tensor:
+    def _cross_entropy(self, params_R: Params, batch: Windows, masks: Masks) -> Tensor:
         logits = self.predicted(params_R, batch, masks)
-        return treatment_cross_entropy(logits, batch.column("treatment"), "multilabel")
+        return treatment_cross_entropy(logits, batch.treatment, "multilabel")
 
 
 class OutcomeStage(RmsnStage):
     """Squared error of the outcomes, weighted in training, plain where it selects.
 
     Args:
+        training: the network and its rows.
         weigh: returns the weight `[R,T,B]` of every position of a batch.
-        others: as in `RecurrentStage`.
     """
 
-    def __init__(
-        self,
-        name: str,
-        make: Make,
-        network: RmsnNetworkConfig,
-        training: TrainingConfig,
-        *,
-        train: Rows,
-        validation: Rows,
-        weigh: Callable[[Batch], Tensor],
-        start_R: Params | None = None,
-    ) -> None:
-        super().__init__(name, make, network, training, train=train, validation=validation, start_R=start_R)
+    def __init__(self, training: NetworkTraining[RecurrentNetwork], weigh: Callable[[Windows], Tensor]) -> None:
+        super().__init__(training)
         self._weigh = weigh
 
-    def objective(self, params_R: Params, state_R: Params, batch: Batch, masks: Masks) -> Tensor:
+    def objective(self, params_R: Params, state_R: Params, batch: Windows, masks: Masks) -> Tensor:
         """Return the weighted mean squared error over observed targets."""
         error_RTB = squared_error(self.predicted(params_R, batch, masks), batch.target, batch.observed)
         return masked_mean(self._weigh(batch) * error_RTB, batch.weight)
 
-    def error(self, params_R: Params, batch: Batch) -> Tensor:
+    def error(self, params_R: Params, batch: Windows) -> Tensor:
         """Return squared errors."""
         return squared_error(self.predicted(params_R, batch), batch.target, batch.observed)
 
@@ -182,71 +148,60 @@ class RmsnMethod:
         Raises:
             DataError: no subject is long enough for the decoder.
             MismatchError: what to start from is no RMSN of enough members.
-            UsageError: the settings give the networks another shape than what to start from.
+            UsageError: the settings give the networks a different shape than what to start from.
         """
-        config = task.settings if isinstance(task.settings, RmsnConfig) else RmsnConfig()
-        start, makes = RmsnModel.start_of(task, self.name), rmsn_networks(task.schema.dims, config)
-        train, validation = task.tensors(task.train), task.tensors(task.validation)
-        where = "" if task.domain == "source" else " on target"
-        shared = stage_shares(task.config, task.horizon)
-        series = {"train": SubjectRows(train), "validation": SubjectRows(validation)}
-        fitted: dict[str, Params] = {}
-        for name, shape in (("treatment", config.treatment), ("history", config.history)):
-            fitted[name] = yield PropensityStage(
-                f"rmsn {name} propensity{where}",
-                makes[name],
-                shape,
-                shape.training(shared[0]),
-                **series,
-                start_R=start(name),
+        config = task.settings_of(RmsnConfig)
+        start, makes = RmsnModel.start_of(task, self.name, config), rmsn_networks(task.schema.dims, config)
+        panels = task.tensors(task.train), task.tensors(task.validation)
+        series, shared = [SubjectRows(panel) for panel in panels], stage_shares(task.config, task.horizon)
+
+        def training(
+            name: str, config: TrainingConfig, rows: Sequence[Rows], kind: str = ""
+        ) -> NetworkTraining[RecurrentNetwork]:
+            return NetworkTraining(
+                name=task.stage_name(f"rmsn {name}{kind}"),
+                make=makes[name],
+                network=networks[name],
+                config=config,
+                train=rows[0],
+                validation=rows[1],
+                start_R=start.params_of(name) if start else None,
+            )
+
+        networks: dict[str, RmsnNetworkConfig] = {name: getattr(config, name) for name in makes}
+        propensity: dict[str, Params] = {}
+        for name in ("treatment", "history"):
+            propensity[name] = yield PropensityStage(
+                training(name, networks[name].training(shared[0]), series, " propensity")
             )
         numerator_RNT, denominator_RNT = (
-            over_members(makes[name], fitted[name], train, _log_likelihood) for name in ("treatment", "history")
+            over_members(makes[name], params_R, panels[0], _log_likelihood) for name, params_R in propensity.items()
         )
-        weights = TreatmentWeights(numerator_RNT - denominator_RNT, train)
-
-        def complete(last_R: Params, members: Sequence[int]) -> Fitted:
-            last = "encoder" if task.horizon == 1 else "decoder"
-            parts = {name: of_members(part, members) for name, part in fitted.items()} | {last: last_R}
-            params = {key: value for name, part in parts.items() for key, value in with_prefix(part, name).items()}
-            return Fitted(params, {"weights": weights.described})
-
-        encoder_stage = OutcomeStage(
-            f"rmsn encoder{where}",
-            makes["encoder"],
-            config.encoder,
-            config.encoder.training(shared[0]),
-            **series,
-            weigh=lambda batch: weights.of_steps(batch.member_R, batch.subject_RB),
-            start_R=start("encoder"),
+        weights = TreatmentWeights(numerator_RNT - denominator_RNT, panels[0])
+        encoder = OutcomeStage(
+            training("encoder", config.encoder.training(shared[0]), series),
+            lambda batch: weights.of_steps(batch.member_R, batch.subject_RB),
         )
-        if task.horizon == 1:
-            fitted["encoder"] = yield LastStage(encoder_stage, complete)
-            return complete(fitted["encoder"], range(task.members))
-        fitted["encoder"] = yield encoder_stage
-        rows = [
-            OriginRows(
-                panel,
-                task.horizon - 1,
-                over_members(makes["encoder"], fitted["encoder"], panel, lambda passed: passed.outputs_TBH),
+
+        def decoder(encoder_R: Params) -> OutcomeStage:
+            rows = [
+                OriginRows(
+                    panel,
+                    task.horizon - 1,
+                    over_members(makes["encoder"], encoder_R, panel, lambda passed: passed.outputs_TBD),
+                )
+                for panel in panels
+            ]
+            clipped = weights.clipped_over(rows[0])
+            return OutcomeStage(
+                training("decoder", decoder_training(config.decoder, shared[1]), rows),
+                lambda batch: clipped.take(batch.member_R)(
+                    weights.of_windows(batch.member_R, batch.subject_RB, batch.at[:, 0], rows[0].steps)
+                ),
             )
-            for panel in (train, validation)
-        ]
-        clipped = weights.clipped_over(rows[0])
-        decoder_stage = OutcomeStage(
-            f"rmsn decoder{where}",
-            makes["decoder"],
-            config.decoder,
-            decoder_training(config.decoder, shared[1]),
-            train=rows[0],
-            validation=rows[1],
-            weigh=lambda batch: clipped.take(batch.member_R)(
-                weights.of_windows(batch.member_R, batch.subject_RB, batch.at_RTB[:, 0], rows[0].steps)
-            ),
-            start_R=start("decoder"),
-        )
-        fitted["decoder"] = yield LastStage(decoder_stage, complete)
-        return complete(fitted["decoder"], range(task.members))
+
+        meta = {"weights": weights.described}
+        return (yield from encoder_then_decoder(task, encoder, decoder, before=propensity, meta=meta))
 
     def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> RmsnModel:
         """Return the model that an artifact holds."""
@@ -257,4 +212,4 @@ RMSN = RmsnMethod()
 
 
 def _log_likelihood(passed: Passed) -> Tensor:
-    return log_likelihood(passed.network.head(passed.outputs_TBH), passed.batch.column("treatment")[0])
+    return log_likelihood(passed.network.head(passed.outputs_TBD), passed.batch.treatment[0])

@@ -1,15 +1,15 @@
 """Models with one linear regression per step of the horizon: what the MSM and the ridge anchor share."""
 
 from abc import abstractmethod
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.methods.shared.trained import EncodingModel, require_horizon
+from costar_cli.methods.shared.trained import AnswerJob, EncodingModel
 from costar_cli.panel import Panel, Queries, Scaler
-from costar_cli.reporting import NullReporter, Reporter
 
 __all__ = ["Floats", "HistoryFeatures", "LinearModel", "ScaledSeries", "unpacked_plan"]
 
@@ -63,31 +63,20 @@ class LinearModel(EncodingModel[HistoryFeatures]):
         The weight of plan step j in step h is zero for j > h.
         """
 
-    def answer(
-        self,
-        states: HistoryFeatures,
-        queries: Queries,
-        *,
-        batch_size: int = 16_384,
-        reporter: Reporter | None = None,
-    ) -> NDArray[np.float32]:
-        """Predict as `rollout` does, from what `encode` returned."""
-        require_horizon(self.horizon, queries)
+    def jobs(self, states: HistoryFeatures, queries: Queries, batch_size: int) -> Iterator[Iterable[AnswerJob]]:
+        """Yield jobs of `batch_size` queries each."""
         tau, dy = queries.horizon, len(self.schema.outcomes)
         intercept_RHY, history_RHPY, plan_RHJBY = self.weights()
         of_plan_RBH = plan_RHJBY[:, :tau, :tau].transpose(0, 2, 3, 1, 4).reshape(self.members, -1, tau * dy)
         of_history_RPH = history_RHPY[:, :tau].transpose(0, 2, 1, 3).reshape(self.members, -1, tau * dy)
-        result = np.empty((self.members, len(queries), tau, dy), dtype=np.float32)
-        with (reporter or NullReporter()).task("rollout", total=len(queries), unit="query") as task:
-            for first in range(0, len(queries), batch_size):
-                part = slice(first, first + batch_size)
-                known_QP = states.at(queries.subject[part].astype(np.int64), queries.origin[part].astype(np.int64))
-                planned_QB = self.treatments(queries.plan[part]).reshape(len(known_QP), -1)
-                scaled_RQH = known_QP @ of_history_RPH + planned_QB @ of_plan_RBH
-                scaled_RQHY = scaled_RQH.reshape(self.members, -1, tau, dy) + intercept_RHY[:, None, :tau]
-                result[:, part] = self.scaler.unscale_outcomes(scaled_RQHY)
-                task.advance(len(known_QP))
-        return result
+
+        def predict(some: Queries) -> Floats:
+            known_QP = states.at(some.subject.astype(np.int64), some.origin.astype(np.int64))
+            planned_QB = self.treatments(some.plan).reshape(len(known_QP), -1)
+            scaled_RQH = known_QP @ of_history_RPH + planned_QB @ of_plan_RBH
+            return np.asarray(scaled_RQH.reshape(self.members, -1, tau, dy) + intercept_RHY[:, None, :tau])
+
+        return self.jobs_of_all_members(predict, queries, batch_size)
 
 
 def unpacked_plan(packed: Floats, horizon: int) -> Floats:

@@ -104,7 +104,7 @@ class MsmMethod:
             DataError: no subject has the steps that the last predicted step needs.
         """
         yield from ()
-        config = task.settings if isinstance(task.settings, MsmConfig) else MsmConfig()
+        config = task.settings_of(MsmConfig)
         parts = dict.fromkeys([Part("source", "train"), task.train])
         panel = _joined([task.panels[part] for part in parts])
         features = LagFeatures(panel, task.scaler, task.schema)

@@ -18,6 +18,7 @@ from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.regression.linear import Floats, LinearModel, unpacked_plan
 from costar_cli.methods.regression.ridge_moments import Blocks, StepMoments, WindowFeatures, step_moments
 from costar_cli.methods.regression.settings import RidgeConfig
+from costar_cli.methods.shared.trained import model_to_start_from
 from costar_cli.panel import Panel
 
 __all__ = ["PENALTIES", "RIDGE", "RidgeMethod", "RidgeModel", "WindowFeatures"]
@@ -77,8 +78,7 @@ class RidgeMethod:
             MismatchError: what to start from is no ridge regression, or one without the scales of its columns.
         """
         yield from ()
-        start = _start(task)
-        config = task.settings if isinstance(task.settings, RidgeConfig) else RidgeConfig()
+        start, config = model_to_start_from(task, RidgeModel, "ridge"), task.settings_of(RidgeConfig)
         window = start.window if start else config.window
         masked = any(task.panels[part].outcome_observed is not None for part in (task.train, task.validation))
         features = {
@@ -224,9 +224,3 @@ def _column_scales(train: Sequence[Blocks]) -> tuple[Floats, Floats]:
 def _or_one(sd_P: Floats) -> Floats:
     """Return sds with 1 in place of those of constants."""
     return np.where(sd_P > LEAST_SD, sd_P, 1.0)
-
-
-def _start(task: FitTask) -> RidgeModel | None:
-    if task.start is not None and not isinstance(task.start, RidgeModel):
-        raise MismatchError("the model to start from is of a different method", where="--start")
-    return task.start

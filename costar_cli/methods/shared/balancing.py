@@ -1,19 +1,15 @@
-"""Balanced representations: the head of CRN, EDCT and CT, its losses, and how much it counts (spec NET-10 to 14)."""
+"""Balanced representations: the head of CRN, EDCT and CT, and its losses (spec NET-10 to 13)."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from costar_cli.config.models import TrainingConfig
-from costar_cli.methods.shared.stage import Pace
 from costar_cli.panel import TreatmentMode
 
 __all__ = [
     "LEAST_WEIGHT",
-    "AlphaSchedule",
     "Balanced",
     "BalancingHead",
     "masked_mean",
@@ -131,26 +127,3 @@ def masked_mean(values_R: Tensor, weight_R: Tensor) -> Tensor:
     """
     total_R = (values_R * weight_R).flatten(1).sum(dim=1)
     return total_R / weight_R.flatten(1).sum(dim=1).clamp(min=LEAST_WEIGHT)
-
-
-@dataclass(frozen=True)
-class AlphaSchedule:
-    """The weight of the balancing loss over training: `largest * (2 / (1 + exp(-10 p)) - 1)` (spec NET-14).
-
-    `p` is the share of epochs done, so alpha is 0 during the first epoch and `0.9999 * largest` after the last one.
-    """
-
-    largest: float
-    epochs: int
-    steps_per_epoch: int
-
-    @classmethod
-    def over(cls, largest: float, training: TrainingConfig, n_rows: int, *, drop_last: bool) -> "AlphaSchedule":
-        """Return the schedule of a stage with these settings on so many rows."""
-        pace = Pace.of(training, n_rows, drop_last=drop_last)
-        return cls(largest, pace.epochs, max(pace.steps_per_epoch, 1))
-
-    def alpha(self, updates: Tensor) -> Tensor:
-        """Return alpha at the step that follows this many updates, in their shape."""
-        epochs_done = torch.floor((updates + 0.5) / self.steps_per_epoch)  # the half guards against rounding
-        return self.largest * (2 / (1 + torch.exp(-10 * epochs_done / self.epochs)) - 1)

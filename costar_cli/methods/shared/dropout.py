@@ -18,7 +18,7 @@ from torch import Tensor
 
 from costar_cli.methods.shared.streams import Stream
 
-__all__ = ["MaskShapes", "MaskSource", "Masks", "kept_bytes", "masked", "masked_relu", "per_kept"]
+__all__ = ["MaskShapes", "MaskSource", "Masks", "kept_bytes", "largest_mask", "masked", "masked_relu", "per_kept"]
 
 Masks = Mapping[str, Tensor] | None
 MaskShapes = dict[str, tuple[int, ...]]
@@ -32,6 +32,11 @@ def masked(values: Tensor, masks: Masks, name: str) -> Tensor:
 def kept_bytes(rate: float) -> int:
     """Return how many of the 256 byte values keep an element."""
     return round(256 * (1 - rate))
+
+
+def largest_mask(shapes: MaskShapes) -> int:
+    """Return how many elements the largest mask of one sample has: about those of the largest array it needs."""
+    return max(map(math.prod, shapes.values()))
 
 
 def per_kept(rate: float) -> float:

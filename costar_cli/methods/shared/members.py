@@ -1,16 +1,29 @@
 """The ensemble axis: parameters of R members stacked, and modules called on all of them at once."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.utils._pytree import tree_map
 
-__all__ = ["Params", "call_members", "n_members", "named_params", "of_members", "stack_members", "submodule"]
+__all__ = [
+    "Dims",
+    "Params",
+    "call_members",
+    "member_module",
+    "n_members",
+    "named_params",
+    "of_members",
+    "stack_members",
+    "submodule",
+    "with_prefix",
+]
 
 Params = dict[str, Tensor]
+Dims = tuple[int, int, int, int]  # numbers of covariates, treatments, outcomes and statics
+ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 
 def n_members(params_R: Mapping[str, Tensor]) -> int:
@@ -37,6 +50,18 @@ def of_members(params_R: Mapping[str, Tensor], members: Sequence[int]) -> Params
 def submodule(params: Mapping[str, Tensor], prefix: str) -> Params:
     """Return the parameters under a prefix, without it."""
     return {name.removeprefix(prefix): value for name, value in params.items() if name.startswith(prefix)}
+
+
+def with_prefix(params: Mapping[str, Tensor], module: str) -> Params:
+    """Return the parameters of a module under its name."""
+    return {f"{module}.{name}": value for name, value in params.items()}
+
+
+def member_module(module: ModuleT, params_R: Mapping[str, Tensor], member: int) -> ModuleT:
+    """Return a module with one member's parameters, without gradients; it shares their memory."""
+    own = {name: value[member] for name, value in params_R.items()}
+    module.to(next(iter(own.values())).device).load_state_dict(own, assign=True)
+    return module.requires_grad_(False)
 
 
 def call_members(module: nn.Module, params_R: Params, *args_R: Any) -> Any:  # noqa: ANN401 - any pytree of tensors

@@ -10,7 +10,7 @@ others: large panels then take a fraction of the memory, and up to a third more 
 import copy
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 from typing import Any, TypeVar
@@ -19,14 +19,26 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from costar_cli.methods.shared.dropout import MaskSource
 from costar_cli.methods.shared.members import Params
 
-__all__ = ["Microbatch", "map_microbatches", "on_cores", "start_microbatches"]
+__all__ = [
+    "Microbatch",
+    "ToMasks",
+    "encode_in_microbatches",
+    "map_microbatches",
+    "microbatch_size",
+    "on_cores",
+    "split_with_masks",
+    "start_microbatches",
+]
 
 Microbatch = Callable[[nn.Module, Params], tuple[Tensor, ...]]
+ToMasks = Callable[[], dict[str, Tensor]]  # draws the masks of a microbatch, the same at every call
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+GPU_ELEMENTS = 2**28  # of the largest array of a microbatch: 1 GiB in single precision, so that a few fit any GPU
 KEPT_MICROBATCHES = 12  # of a batch, whose intermediate results (some 150 MB each) wait for the backward pass
 
 
@@ -36,6 +48,58 @@ def on_cores(function: Callable[[Item], Result], items: Iterable[Item], *, devic
     if device.type != "cpu" or n_workers == 1:
         return map(function, items)
     return _workers(n_workers).map(function, items)
+
+
+def microbatch_size(
+    largest: int,
+    samples: int,
+    device: torch.device,
+    *,
+    cpu_elements: int,
+    gpu_elements: int = GPU_ELEMENTS,
+    least: int = 1,
+) -> int:
+    """Return how many samples to compute at once.
+
+    Args:
+        largest: elements of the largest array that one sample needs.
+        samples: how many there are.
+        device: where they are computed.
+        cpu_elements: elements of that array at once on a CPU: what the caches hold, measured for each family.
+        gpu_elements: the same on a GPU: what its memory holds.
+        least: microbatches at least on a CPU, where there are that many samples: cores need work.
+    """
+    if device.type != "cpu":
+        return max(1, min(gpu_elements // largest, samples))
+    return max(1, min(cpu_elements // largest, -(-samples // least)))
+
+
+def split_with_masks(
+    call: Callable[[tuple[Tensor, ...], ToMasks, nn.Module, Params], tuple[Tensor, ...]],
+    inputs_RB: Sequence[Tensor],
+    masks: MaskSource | None,
+    size: int,
+) -> Iterator[Microbatch]:
+    """Yield the call of a module on `size` samples each, their dropout masks drawn on the way; none without masks."""
+    for some in zip(*(torch.split(values, size, dim=1) for values in inputs_RB), strict=True):
+        yield partial(call, some, masks.draw(some[0].shape[1]) if masks else dict)
+
+
+def encode_in_microbatches(
+    encode: Callable[..., tuple[Tensor, ...]], *inputs_N: Tensor, size: int
+) -> tuple[Tensor, ...]:
+    """Return what a function makes of N subjects, `size` at a time and without gradients; its results lead with them.
+
+    The function must change nothing: on a CPU with several threads microbatches run side by side.
+    """
+
+    def call(some: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        with torch.no_grad():
+            return encode(*some)
+
+    some = zip(*(torch.split(values, size) for values in inputs_N), strict=True)
+    parts = on_cores(call, some, device=inputs_N[0].device)
+    return tuple(torch.cat(values) for values in zip(*parts, strict=True))
 
 
 def map_microbatches(

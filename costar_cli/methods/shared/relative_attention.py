@@ -10,11 +10,24 @@ import contextlib
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-__all__ = ["apply_to_groups", "band_of", "relative_causal_attention"]
+__all__ = ["HIDDEN", "RelativeTables", "apply_to_groups", "band_of", "one_dtype", "relative_causal_attention"]
 
-HIDDEN = -1e9  # added to the score of a key that lies in the query's future
+HIDDEN = -1e9  # added to the score of a key that nobody may see, such as one in the query's future
+
+
+class RelativeTables(nn.Module):
+    """Trainable keys and values per clipped distance, `[rows,n]` each (spec NET-6, COSTAR-3)."""
+
+    def __init__(self, rows: int, head_width: int) -> None:
+        super().__init__()
+        self.key = nn.Parameter(nn.init.xavier_uniform_(torch.empty(rows, head_width)))
+        self.value = nn.Parameter(nn.init.xavier_uniform_(torch.empty(rows, head_width)))
+
+    def forward(self) -> tuple[Tensor, Tensor]:
+        """Return keys and values."""
+        return self.key, self.value
 
 
 def one_dtype(device: torch.device) -> contextlib.AbstractContextManager[object]:

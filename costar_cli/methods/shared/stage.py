@@ -1,12 +1,33 @@
-"""What most stages of training share."""
+"""What stages of training share: one way to start, how steps are divided into epochs, and the order of stages."""
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Generic, Self, TypeVar
 
-from costar_cli.config.models import TrainingConfig
-from costar_cli.methods.shared.members import Params
+import torch
+from torch import Tensor, nn
 
-__all__ = ["Pace", "PlainStage"]
+from costar_cli.config.models import Config, FinetuneConfig, TrainingConfig
+from costar_cli.methods.base import Fit, FitTask, Fitted, LastStage, Stage
+from costar_cli.methods.shared.members import Params, named_params, of_members, with_prefix
+from costar_cli.methods.shared.settings import NetworkConfig
+from costar_cli.methods.shared.streams import Stream
+from costar_cli.methods.shared.windows import Rows
+
+__all__ = [
+    "AlphaSchedule",
+    "NetworkStage",
+    "NetworkTraining",
+    "Pace",
+    "PlainStage",
+    "decoder_training",
+    "encoder_then_decoder",
+    "initial_params",
+    "one_stage",
+    "stage_shares",
+]
+
+NetworkT = TypeVar("NetworkT", bound=nn.Module)
 
 
 class PlainStage:
@@ -27,6 +48,129 @@ class PlainStage:
     def reference(self) -> float | None:
         """Return nothing: most losses have no natural reference."""
         return None
+
+
+def initial_params(
+    make: Callable[[], nn.Module], config: TrainingConfig, stage: str, member: int, start_R: Params | None = None
+) -> Params:
+    """Return one member's parameters: freshly drawn from its own stream, or those to start from, where there are any.
+
+    Args:
+        make: returns a freshly initialised network.
+        config: where the seed is.
+        stage: name of the stage, part of the stream's key.
+        member: the member's number.
+        start_R: earlier weights of all or some of the parameters, `[R,...]`.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(Stream(config.seed, stage, "initial", member).torch_seed())
+        fresh = named_params(make())
+    return fresh | {name: value[member].cpu() for name, value in (start_R or {}).items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkTraining(Generic[NetworkT]):
+    """One network of a fit, and what it learns from.
+
+    Attributes:
+        name: what progress and random streams call the stage.
+        make: returns a freshly initialised network.
+        network: settings of the network.
+        config: settings of its training.
+        train: rows to learn from.
+        validation: rows to select on.
+        start_R: parameters to start from, or none.
+    """
+
+    name: str
+    make: Callable[[], NetworkT]
+    network: Any  # each network has settings of its own type
+    config: TrainingConfig
+    train: Rows
+    validation: Rows
+    start_R: Params | None = None
+
+
+class NetworkStage(PlainStage, Generic[NetworkT]):
+    """Trains one network on rows.
+
+    A member's state is its number, since decoders start from what the member's own encoder knows, and the number of
+    its updates.
+    """
+
+    def __init__(self, training: NetworkTraining[NetworkT]) -> None:
+        self.name, self.config = training.name, training.config
+        self.network = training.make().to(training.train.panel.y_NTY.device)
+        self.train, self.validation = training.train, training.validation
+        self.n_train, self.n_validation = len(training.train), len(training.validation)
+        self.dropout: float = training.network.dropout
+        self.max_grad_norm: float | None = getattr(training.network, "max_grad_norm", None)
+        self._make, self._start_R = training.make, training.start_R
+
+    def initial(self, member: int) -> tuple[Params, Params]:
+        """Return a member: freshly drawn parameters, or those to start from."""
+        params = initial_params(self._make, self.config, self.name, member, self._start_R)
+        return params, {"member": torch.tensor(float(member)), "updates": torch.tensor(0.0)}
+
+
+def one_stage(
+    task: FitTask, stage: Stage, complete: Callable[[Params, Sequence[int]], Fitted], settings: Config | None = None
+) -> Fit:
+    """Train the last stage of a fit, and return what the fit ends with; the arguments are those of `LastStage`."""
+    params_R = yield LastStage(stage, complete, settings)
+    return complete(params_R, range(task.members))
+
+
+def encoder_then_decoder(
+    task: FitTask,
+    encoder: Stage,
+    decoder: Callable[[Params], Stage],
+    *,
+    before: Mapping[str, Params] | None = None,
+    meta: Mapping[str, Any] | None = None,
+) -> Fit:
+    """Train an encoder and, where more than one step is predicted, a decoder on what all members' encoders know.
+
+    Args:
+        task: what to fit to.
+        encoder: predicts one step.
+        decoder: returns the stage of the later steps, given the encoders' parameters.
+        before: networks that are already trained, by name.
+        meta: facts that the artifact records.
+    """
+    trained = dict(before or {})
+
+    def complete(last: str) -> Callable[[Params, Sequence[int]], Fitted]:
+        def of(last_R: Params, members: Sequence[int]) -> Fitted:
+            networks = {name: of_members(params_R, members) for name, params_R in trained.items()} | {last: last_R}
+            named = [with_prefix(params_R, name) for name, params_R in networks.items()]
+            return Fitted({name: value for one in named for name, value in one.items()}, dict(meta or {}))
+
+        return of
+
+    if task.horizon == 1:
+        return (yield from one_stage(task, encoder, complete("encoder")))
+    trained["encoder"] = yield encoder
+    return (yield from one_stage(task, decoder(trained["encoder"]), complete("decoder")))
+
+
+def stage_shares(shared: FinetuneConfig, horizon: int) -> tuple[FinetuneConfig, FinetuneConfig]:
+    """Return the settings of an encoder's and of a decoder's stage, which share the updates of one network.
+
+    Where one step is predicted there is no decoder, and the encoder has them all.
+    """
+    if shared.updates is None or horizon == 1:
+        return shared, shared
+    first = max(1, shared.updates // 2)
+    updates = first, max(1, shared.updates - first)
+    encoder, decoder = (shared.model_copy(update={"updates": count}) for count in updates)
+    return encoder, decoder
+
+
+def decoder_training(network: NetworkConfig, shared: FinetuneConfig) -> TrainingConfig:
+    """Return the settings of a decoder's stage; its rows are short, so that many are validated at once."""
+    training = network.training(shared)
+    return training.model_copy(update={"validation_batch_size": max(4096, training.validation_batch_size)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +205,26 @@ class Pace:
     def before(self, epoch: int) -> int:
         """Return how many steps come before an epoch, counted from 0: all of them before the one after the last."""
         return min(epoch * self.steps_per_epoch, self.steps)
+
+
+@dataclass(frozen=True)
+class AlphaSchedule:
+    """The weight of the balancing loss over training: `largest * (2 / (1 + exp(-10 p)) - 1)` (spec NET-14).
+
+    `p` is the share of epochs done, so alpha is 0 during the first epoch and `0.9999 * largest` after the last one.
+    """
+
+    largest: float
+    epochs: int
+    steps_per_epoch: int
+
+    @classmethod
+    def over(cls, largest: float, training: TrainingConfig, n_rows: int, *, drop_last: bool) -> "AlphaSchedule":
+        """Return the schedule of a stage with these settings on so many rows."""
+        pace = Pace.of(training, n_rows, drop_last=drop_last)
+        return cls(largest, pace.epochs, max(pace.steps_per_epoch, 1))
+
+    def alpha(self, updates: Tensor) -> Tensor:
+        """Return alpha at the step that follows this many updates, in their shape."""
+        epochs_done = torch.floor((updates + 0.5) / self.steps_per_epoch)  # the half guards against rounding
+        return self.largest * (2 / (1 + torch.exp(-10 * epochs_done / self.epochs)) - 1)

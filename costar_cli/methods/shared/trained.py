@@ -1,55 +1,69 @@
-"""What trained models share: how they are stored and read, and the rollout of those that encode a panel once."""
+"""What trained models share: how they are stored and read, how they answer queries, and how a fit starts from them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Self, TypeVar
+from functools import partial
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from costar_cli.artifact import Artifact
+from costar_cli.config.models import Config
 from costar_cli.errors import MismatchError, UsageError
 from costar_cli.methods.base import FitTask
 from costar_cli.methods.registry import METHODS
-from costar_cli.methods.shared.members import Params, n_members
+from costar_cli.methods.shared.members import Params, n_members, submodule
 from costar_cli.methods.shared.microbatches import on_cores
 from costar_cli.panel import Panel, PanelSchema, Queries, Scaler
 from costar_cli.panel.tensors import PanelTensors
 from costar_cli.reporting import NullReporter, Reporter
 
 __all__ = [
+    "AnswerJob",
     "EncodingModel",
+    "NetworkModel",
     "TrainedModel",
+    "model_arrays",
     "model_to_start_from",
-    "params_from_arrays",
-    "params_to_arrays",
     "read_fields",
-    "read_settings",
     "require_horizon",
-    "scaler_from_arrays",
 ]
-
-
-def params_to_arrays(params: Params) -> dict[str, NDArray[np.generic]]:
-    """Return the parameters under the names that an artifact uses."""
-    return {f"params/{name}": value.detach().cpu().numpy() for name, value in params.items()}
-
-
-def params_from_arrays(arrays: Mapping[str, NDArray[np.generic]]) -> Params:
-    """Return the parameters that an artifact holds."""
-    prefix = "params/"
-    return {n.removeprefix(prefix): torch.from_numpy(np.array(v)) for n, v in arrays.items() if n.startswith(prefix)}
-
-
-def scaler_from_arrays(arrays: Mapping[str, NDArray[np.generic]]) -> Scaler:
-    """Return the scaler that an artifact holds."""
-    return Scaler(**{name: np.asarray(arrays[f"scaler/{name}"]) for name in ("covariates", "outcomes", "statics")})
-
 
 StatesT = TypeVar("StatesT")
 ModelT = TypeVar("ModelT", bound="EncodingModel[Any]")
+PARAMS = "params/"  # prefix of the parameters in an artifact
+SCALED = ("covariates", "outcomes", "statics")
+SHAPE = ("width", "representation", "hidden", "layers", "heads", "clip_distance", "components")
+
+
+def model_arrays(params: Params, scaler: Scaler) -> dict[str, NDArray[np.generic]]:
+    """Return what a model's or encoder's artifact holds: parameters of all members by name, and the scaler."""
+    arrays: dict[str, NDArray[np.generic]] = {
+        PARAMS + name: value.detach().cpu().numpy() for name, value in params.items()
+    }
+    return arrays | {f"scaler/{name}": value for name, value in scaler.to_arrays().items()}
+
+
+def read_fields(artifact: Artifact, device: torch.device | str) -> dict[str, Any]:
+    """Return the fields of `TrainedModel` that every artifact with parameters has, on a device."""
+    arrays = artifact.arrays
+    return {
+        "params": {
+            name.removeprefix(PARAMS): torch.from_numpy(np.array(value)).to(device)
+            for name, value in arrays.items()
+            if name.startswith(PARAMS)
+        },
+        "schema": PanelSchema.model_validate(artifact.meta["schema"]),
+        "scaler": Scaler(**{name: np.asarray(arrays[f"scaler/{name}"]) for name in SCALED}),
+        "meta": artifact.meta,
+        "digest": artifact.digest,
+        "parents": artifact.parents,
+        "device": device,
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,23 +97,17 @@ class TrainedModel:
         return {str(part): int(count) for part, count in self.meta.get("trained_on", {}).items()}
 
 
-def read_fields(artifact: Artifact, device: torch.device | str) -> dict[str, Any]:
-    """Return the fields of `TrainedModel` that every artifact with parameters has, on a device."""
-    return {
-        "params": {name: value.to(device) for name, value in params_from_arrays(artifact.arrays).items()},
-        "schema": PanelSchema.model_validate(artifact.meta["schema"]),
-        "scaler": scaler_from_arrays(artifact.arrays),
-        "meta": artifact.meta,
-        "digest": artifact.digest,
-        "parents": artifact.parents,
-        "device": device,
-    }
+class AnswerJob(NamedTuple):
+    """Some queries that are answered together.
 
+    `predict` returns the scaled outcomes of `members` and `rows`, as these index `[R,Q,tau,dy]`; a row may occur twice.
+    `answers` counts those to different rows.
+    """
 
-def read_settings(artifact: Artifact) -> Any:  # noqa: ANN401 - each method has its own
-    """Return the settings that a model was trained with, of its method's own type."""
-    settings = METHODS[str(artifact.meta["method"])].settings_class
-    return settings and settings.model_validate(artifact.meta["settings"])
+    members: slice | int
+    rows: slice | NDArray[np.int64]
+    answers: int
+    predict: Callable[[], Tensor | NDArray[np.floating]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,9 +116,12 @@ class EncodingModel(TrainedModel, ABC, Generic[StatesT]):
 
     @abstractmethod
     def encode(self, panel: Panel) -> StatesT:
-        """Return what every member knows of every subject's history at every step."""
+        """Return what every member knows of every subject's history at every step, on the model's device."""
 
     @abstractmethod
+    def jobs(self, states: StatesT, queries: Queries, batch_size: int) -> Iterator[Iterable[AnswerJob]]:
+        """Yield all queries, at most `batch_size` in a job: together those jobs that may be done side by side."""
+
     def answer(
         self, states: StatesT, queries: Queries, *, batch_size: int = 16_384, reporter: Reporter | None = None
     ) -> NDArray[np.float32]:
@@ -119,6 +130,22 @@ class EncodingModel(TrainedModel, ABC, Generic[StatesT]):
         Raises:
             UsageError: the plans are longer than the horizon that the model was trained for.
         """
+        require_horizon(self.horizon, queries)
+        result = np.empty((self.members, len(queries), queries.horizon, len(self.schema.outcomes)), dtype=np.float32)
+
+        def fill(job: AnswerJob) -> int:
+            with torch.no_grad():
+                scaled = job.predict()
+            values = scaled.cpu().numpy() if isinstance(scaled, Tensor) else scaled
+            result[job.members, job.rows] = self.scaler.unscale_outcomes(values)
+            return job.answers
+
+        total = self.members * len(queries)
+        with (reporter or NullReporter()).task("rollout", total=total, unit="query") as task:
+            for together in self.jobs(states, queries, batch_size):
+                for count in on_cores(fill, together, device=torch.device(self.device)):
+                    task.advance(count)
+        return result
 
     def rollout(
         self, panel: Panel, queries: Queries, *, batch_size: int = 16_384, reporter: Reporter | None = None
@@ -141,37 +168,64 @@ class EncodingModel(TrainedModel, ABC, Generic[StatesT]):
         dtype = next(iter(self.params.values())).dtype
         return PanelTensors.from_panel(panel, self.scaler, device=self.device, dtype=dtype)
 
-    def in_batches(
-        self,
-        predict: Callable[[Queries], NDArray[np.floating]],
-        queries: Queries,
-        *,
-        size: int,
-        device: torch.device,
-        reporter: Reporter | None = None,
-    ) -> NDArray[np.float32]:
-        """Return outcomes `[R,Q,tau,dy]` in the units of the data, of scaled ones predicted `size` queries at a time.
+    def jobs_of_all_members(
+        self, predict: Callable[[Queries], Tensor | NDArray[np.floating]], queries: Queries, size: int
+    ) -> Iterator[Iterable[AnswerJob]]:
+        """Yield jobs of `size` consecutive queries each, which all members answer: `predict` returns `[R,Q,tau,dy]`."""
+        parts = [slice(first, min(first + size, len(queries))) for first in range(0, len(queries), size)]
+        yield [
+            AnswerJob(slice(None), rows, self.members * (rows.stop - rows.start), partial(predict, queries.take(rows)))
+            for rows in parts
+        ]
 
-        Args:
-            predict: returns every member's scaled outcomes of queries; called on all cores, without gradients.
-            queries: all queries.
-            size: queries of a batch.
-            device: where predictions are computed.
-            reporter: told how many queries are answered.
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkModel(EncodingModel[StatesT]):
+    """A trained model of a method with settings of its own; `params` are named `NETWORK.*` where there are several."""
+
+    settings: Any  # of the method's own type
+
+    @classmethod
+    def from_artifact(cls, artifact: Artifact, device: torch.device | str = "cpu", **own: Any) -> Self:  # noqa: ANN401
+        """Read a model artifact."""
+        kind = METHODS[str(artifact.meta["method"])].settings_class
+        settings = kind and kind.model_validate(artifact.meta["settings"])
+        return super().from_artifact(artifact, device, settings=settings, **own)
+
+    @classmethod
+    def start_of(cls, task: FitTask, method: str, settings: Config) -> Self | None:
+        """Return the model that a fit starts from, if there is one.
+
+        Raises:
+            MismatchError: it is of a different method, or has fewer members than asked for.
+            UsageError: the settings give its networks a different shape.
         """
-        result = np.empty((self.members, len(queries), queries.horizon, len(self.schema.outcomes)), dtype=np.float32)
+        start = model_to_start_from(task, cls, method)
+        differing = _other_shapes(start.settings, settings) if start else []
+        if differing:
+            raise UsageError(
+                "the networks of the source model differ in shape from the settings",
+                where=f"[{method.replace('-', '_')}]",
+                fix="adapt it with the settings that it was trained with",
+                details=differing,
+            )
+        return start
 
-        def fill(first: int) -> int:
-            part = slice(first, first + size)
-            with torch.no_grad():
-                scaled_RQHY = predict(queries.take(part))
-            result[:, part] = self.scaler.unscale_outcomes(scaled_RQHY)
-            return len(scaled_RQHY[0])
+    def params_of(self, network: str) -> Params:
+        """Return the parameters of one network, without its name."""
+        return submodule(self.params, f"{network}.")
 
-        with (reporter or NullReporter()).task("rollout", total=len(queries), unit="query") as task:
-            for count in on_cores(fill, range(0, len(queries), size), device=device):
-                task.advance(count)
-        return result
+
+def _other_shapes(source: Config, asked: Config) -> list[str]:
+    """Return in words which settings of the networks' shapes differ."""
+    theirs, mine = source.model_dump(), asked.model_dump()
+    return [
+        f"{network}.{key}: the source model has {value}, the settings say {mine[network][key]}"
+        for network, values in theirs.items()
+        if isinstance(values, dict)
+        for key, value in values.items()
+        if key in SHAPE and mine[network][key] != value
+    ]
 
 
 def require_horizon(horizon: int, queries: Queries) -> None:
@@ -191,7 +245,7 @@ def model_to_start_from(task: FitTask, kind: type[ModelT], method: str) -> Model
     """Return the model that a fit starts from, if there is one.
 
     Raises:
-        MismatchError: it is of another method, or has fewer members than asked for.
+        MismatchError: it is of a different method, or has fewer members than asked for.
     """
     start = task.start
     if start is None:

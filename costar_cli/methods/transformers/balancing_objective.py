@@ -14,40 +14,23 @@ from torch import Tensor
 
 from costar_cli.config.models import TrainingConfig
 from costar_cli.methods.shared.balancing import (
-    AlphaSchedule,
     masked_mean,
     reverse_gradient,
     squared_error,
-    target_weight,
     treatment_cross_entropy,
     unknown_treatment,
 )
 from costar_cli.methods.shared.members import Params, call_members, submodule
+from costar_cli.methods.shared.stage import AlphaSchedule
+from costar_cli.methods.shared.windows import Windows
 from costar_cli.methods.transformers.settings import Balancing
 from costar_cli.methods.transformers.units import BalancedNetwork
 from costar_cli.panel import TreatmentMode
 
-__all__ = ["TREATMENT", "Averages", "BalancingObjective", "Predicted", "Target", "predict_members"]
+__all__ = ["TREATMENT", "Averages", "BalancingObjective", "Predicted", "predict_members"]
 
 TREATMENT = "head.treatment."  # the treatment network, W2 and W3
 MEAN = "mean."
-
-
-class Target(NamedTuple):
-    """What a network shall predict: treatments given, outcomes after them, 1 where there are such.
-
-    `observed_RBTY` is 1 where an outcome was observed, 0 where it was filled; None if all were observed.
-    """
-
-    treatment_RBTA: Tensor
-    outcome_RBTY: Tensor
-    active_RBT: Tensor
-    observed_RBTY: Tensor | None = None
-
-    @property
-    def weight_RBT(self) -> Tensor:
-        """Return how much the outcomes of each position count."""
-        return target_weight(self.active_RBT, self.observed_RBTY)
 
 
 class Predicted(NamedTuple):
@@ -152,24 +135,24 @@ class BalancingObjective:
             seen, _ = predict_members(module, averages_R, inputs_R, masks_R)
         return outcome, call_members(treatment, guessing, seen), call_members(treatment, fixed, representation)
 
-    def loss(self, predicted: Predicted, target: Target, alpha_R: Tensor) -> Tensor:
+    def loss(self, predicted: Predicted, windows: Windows, alpha_R: Tensor) -> Tensor:
         """Return each member's loss `[R]` in training."""
-        loss_R = self.error(predicted, target)
+        loss_R = self.error(predicted, windows)
         if predicted.guess_RBTA is None:
             return loss_R
-        guess_R = self._cross_entropy(predicted.guess_RBTA, target.treatment_RBTA, target)
+        guess_R = self._cross_entropy(predicted.guess_RBTA, windows.treatment, windows)
         if predicted.spoiled_RBTA is None:
             return loss_R + guess_R
         unknown = unknown_treatment(predicted.spoiled_RBTA, self.mode)
-        return loss_R + alpha_R * (guess_R + self._cross_entropy(predicted.spoiled_RBTA, unknown, target))
+        return loss_R + alpha_R * (guess_R + self._cross_entropy(predicted.spoiled_RBTA, unknown, windows))
 
-    def error(self, predicted: Predicted, target: Target) -> Tensor:
+    def error(self, predicted: Predicted, windows: Windows) -> Tensor:
         """Return each member's mean squared error `[R]`."""
-        error_RBT = squared_error(predicted.outcome_RBTY, target.outcome_RBTY, target.observed_RBTY)
-        return masked_mean(error_RBT, target.weight_RBT)
+        error_RBT = squared_error(predicted.outcome_RBTY, windows.target, windows.observed)
+        return masked_mean(error_RBT, windows.weight)
 
-    def _cross_entropy(self, logits_RBTA: Tensor, treatment_RBTA: Tensor, target: Target) -> Tensor:
-        return masked_mean(treatment_cross_entropy(logits_RBTA, treatment_RBTA, self.mode), target.active_RBT)
+    def _cross_entropy(self, logits_RBTA: Tensor, treatment_RBTA: Tensor, windows: Windows) -> Tensor:
+        return masked_mean(treatment_cross_entropy(logits_RBTA, treatment_RBTA, self.mode), windows.active)
 
 
 def predict_members(

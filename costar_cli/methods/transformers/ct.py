@@ -9,20 +9,18 @@ import torch
 from torch import Tensor
 
 from costar_cli.artifact import Artifact
-from costar_cli.methods.base import Fit, FitTask, Fitted, LastStage
-from costar_cli.methods.shared.members import Params
+from costar_cli.methods.base import Fit, FitTask, Fitted
+from costar_cli.methods.shared.members import Params, member_module
+from costar_cli.methods.shared.stage import NetworkTraining, one_stage
 from costar_cli.methods.shared.streams import Stream
-from costar_cli.methods.transformers.balancing_objective import BalancingObjective, Target
+from costar_cli.methods.shared.windows import SubjectRows, Windows
+from costar_cli.methods.transformers.balancing_objective import BalancingObjective
 from costar_cli.methods.transformers.ct_network import COVARIATES, KNOWN, CtBlock, CtNetwork
 from costar_cli.methods.transformers.kv_cache import KeyValueCache, Relative, attend, past_and_since
-from costar_cli.methods.transformers.model import (
-    TransformerModel,
-    encode_in_microbatches,
-    few_shot_start,
-    member_network,
-)
+from costar_cli.methods.transformers.model import TransformerModel
 from costar_cli.methods.transformers.settings import CausalTransformerConfig, CtConfig, CtErmConfig
 from costar_cli.methods.transformers.stage import Batch, PartName, SeriesStage
+from costar_cli.methods.transformers.units import encode_series
 from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["CT", "CT_ERM", "CtMethod", "CtModel", "CtStage", "CtStates", "ct_stage", "encode_ct"]
@@ -76,7 +74,7 @@ def encode_ct(network: CtNetwork, history_NTS: Tensor, statics_NV: Tensor) -> Ct
         entrances, representation = network.trace(history_BTS, statics_BV, torch.zeros_like(history_BTS[..., 0]))
         return representation, *(entrance_SBTD.transpose(0, 1) for entrance_SBTD in entrances)
 
-    representation_NTr, *entrances = encode_in_microbatches(encode, network, history_NTS, statics_NV)
+    representation_NTr, *entrances = encode_series(network, encode, history_NTS, statics_NV)
     return CtStates(
         network,
         tuple(entrance_NSTD.transpose(0, 1) for entrance_NSTD in entrances),
@@ -154,41 +152,31 @@ class CtWalk:
 class CtStage(SeriesStage[CtNetwork]):
     """Whole series; in training each comes twice where there are covariates, the copy losing them at a random step."""
 
-    def batch(self, part: PartName, state_R: Params, rows_RB: Tensor, streams: Sequence[Stream]) -> Batch:
+    def inputs(self, part: PartName, windows: Windows, streams: Sequence[Stream]) -> Batch:
         """Return the subjects and, in training, their copies whose covariates are hidden from a split on.
 
         The split is uniform on 0 to the number of active positions, per subject, from the member's stream.
         """
-        series = self.series[part]
-        history, statics, treatment = series.inputs(rows_RB)
-        target = series.target(rows_RB)
-        hidden_RBT = torch.zeros_like(target.active_RBT)
+        active_RBT = windows.active
+        hidden_RBT = torch.zeros_like(active_RBT)
         if part == "train" and self.network.covariates is not None:
-            length_RB = target.active_RBT.sum(dim=-1)
-            u_RB = torch.stack([stream.uniform(rows_RB.shape[1]) for stream in streams]).to(length_RB)
+            length_RB = active_RBT.sum(dim=-1)
+            u_RB = torch.stack([stream.uniform(length_RB.shape[1]) for stream in streams]).to(length_RB)
             split_RB = torch.floor(u_RB * (length_RB + 1))
             step_T = torch.arange(hidden_RBT.shape[-1], device=hidden_RBT.device)
             hidden_RBT = torch.cat([hidden_RBT, (step_T >= split_RB[..., None]).to(hidden_RBT)], dim=1)
-            history, statics, treatment = (twice(values) for values in (history, statics, treatment))
-            treatment_RBTA, outcome_RBTY, active_RBT = map(twice, target[:3])
-            observed_RBTY = None if target.observed_RBTY is None else twice(target.observed_RBTY)
-            target = Target(treatment_RBTA, outcome_RBTY, active_RBT, observed_RBTY)
-        return Batch((history, statics, hidden_RBT, treatment), target)
-
-
-def twice(values_RB: Tensor) -> Tensor:
-    """Return a batch and a copy of it, side by side."""
-    return torch.cat([values_RB, values_RB], dim=1)
+            windows = windows.twice()
+        return Batch((windows.history, windows.statics_RBV, hidden_RBT, windows.treatment), windows)
 
 
 @dataclass(frozen=True)
-class CtModel(TransformerModel[CausalTransformerConfig]):
+class CtModel(TransformerModel):
     """A trained causal transformer."""
 
-    def states(self, member: int, panel: PanelTensors) -> CtStates:
+    def encode_history(self, member: int, panel: PanelTensors) -> CtStates:
         """Return what a member knows of every history of a scaled panel."""
         network = CtNetwork(self.schema.dims, self.settings.network)
-        return encode_ct(member_network(network, self.params, member), panel.history_NTS, panel.v_NV)
+        return encode_ct(member_module(network, self.params, member), panel.history_NTS, panel.v_NV)
 
 
 @dataclass(frozen=True)
@@ -202,14 +190,13 @@ class CtMethod:
         """Train from scratch, or from the source's model (few-shot).
 
         Raises:
-            MismatchError: the model to start from differs in method or shape, or has fewer members than asked for.
+            MismatchError: the model to start from is of a different method, or has fewer members than asked for.
+            UsageError: the settings give the network a different shape than what to start from.
         """
-        settings = task.settings or self.defaults()
-        if not isinstance(settings, CausalTransformerConfig):
-            raise TypeError(f"{self.name} does not take {type(settings).__name__}")
-        stage = ct_stage(task, settings, self.name, few_shot_start(task, CtModel, self.name, settings))
-        params = yield LastStage(stage, lambda params_R, _: Fitted(params_R))
-        return Fitted(params)
+        settings = task.settings_of(self.defaults)
+        start = CtModel.start_of(task, self.name, settings)
+        stage = ct_stage(task, settings, self.name, start.params if start else None)
+        return (yield from one_stage(task, stage, lambda params_R, _: Fitted(params_R)))
 
     def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> CtModel:
         """Return the model that an artifact holds."""
@@ -221,22 +208,18 @@ CT, CT_ERM = CtMethod(), CtMethod("ct-erm", CtErmConfig)
 
 def ct_stage(task: FitTask, settings: CausalTransformerConfig, name: str, start_R: Params | None) -> CtStage:
     """Return the one stage of the fit."""
-    config, train = settings.network.training(task.config), task.tensors(task.train)
     balancing, alpha = settings.balance
-    return CtStage(
-        name if task.domain == "source" else f"{name} on target",
-        config,
-        partial(CtNetwork, task.schema.dims, settings.network),
-        train=train,
-        validation=task.tensors(task.validation),
-        dropout=settings.network.dropout,
-        objective=BalancingObjective.over(
-            config,
-            len(train.length_N),
-            balancing=balancing,
-            alpha=alpha,
-            averaging=settings.averaging,
-            mode=task.schema.treatments.mode,
-        ),
+    training = NetworkTraining(
+        name=task.stage_name(name),
+        make=partial(CtNetwork, task.schema.dims, settings.network),
+        network=settings.network,
+        config=settings.network.training(task.config),
+        train=SubjectRows(task.tensors(task.train)),
+        validation=SubjectRows(task.tensors(task.validation)),
         start_R=start_R,
+    )
+    mode = task.schema.treatments.mode
+    return CtStage(
+        training,
+        partial(BalancingObjective.over, balancing=balancing, alpha=alpha, averaging=settings.averaging, mode=mode),
     )

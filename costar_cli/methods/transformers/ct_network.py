@@ -5,8 +5,10 @@ from torch import Tensor, nn
 
 from costar_cli.methods.shared.balancing import BalancingHead
 from costar_cli.methods.shared.dropout import Masks, MaskShapes, masked, per_kept
+from costar_cli.methods.shared.members import Dims
+from costar_cli.methods.shared.relative_attention import RelativeTables
 from costar_cli.methods.transformers.settings import TransformerConfig
-from costar_cli.methods.transformers.units import Attention, BalancedNetwork, FeedForward, Tables
+from costar_cli.methods.transformers.units import Attention, BalancedNetwork, FeedForward
 
 __all__ = ["COVARIATES", "KNOWN", "CtBlock", "CtNetwork", "CtStreams"]
 
@@ -48,7 +50,13 @@ class CtBlock(nn.Module):
         }
 
     def forward(
-        self, streams_SBTD: Tensor, static_BD: Tensor, tables: Tables, hidden_BT: Tensor | None, masks: Masks, name: str
+        self,
+        streams_SBTD: Tensor,
+        static_BD: Tensor,
+        tables: RelativeTables,
+        hidden_BT: Tensor | None,
+        masks: Masks,
+        name: str,
     ) -> Tensor:
         """Return the streams after the block; `hidden_BT` is 1 where nobody may see the covariates, if anywhere."""
         own_SBTD = self.own(streams_SBTD, streams_SBTD, tables, masks, f"{name}.own")
@@ -70,7 +78,7 @@ class CtStreams(nn.Module):
         config: shape of the network.
     """
 
-    def __init__(self, dims: tuple[int, int, int, int], config: TransformerConfig) -> None:
+    def __init__(self, dims: Dims, config: TransformerConfig) -> None:
         super().__init__()
         self.dims, self.config = dims, config
         n_covariates, n_treatments, n_outcomes, n_statics = dims
@@ -80,7 +88,7 @@ class CtStreams(nn.Module):
         self.covariates = nn.Linear(n_covariates, width) if n_covariates else None
         self.statics = nn.Linear(n_statics, width) if n_statics else None
         self.streams = 3 if n_covariates else 2
-        self.tables = Tables(2 * config.clip_distance + 1, width // config.heads)
+        self.tables = RelativeTables(2 * config.clip_distance + 1, width // config.heads)
         self.block_list = [CtBlock(self.streams, config) for _ in range(config.layers)]
         self.blocks = nn.ModuleList(self.block_list)
 
@@ -123,7 +131,7 @@ class CtStreams(nn.Module):
 class CtNetwork(CtStreams, BalancedNetwork):
     """Streams, L blocks, their mean, balancing head (spec CT-1 to 4)."""
 
-    def __init__(self, dims: tuple[int, int, int, int], config: TransformerConfig) -> None:
+    def __init__(self, dims: Dims, config: TransformerConfig) -> None:
         super().__init__(dims, config)
         self.head = BalancingHead(
             config.width, config.representation, config.hidden, n_treatments=dims[1], n_outcomes=dims[2]

@@ -3,29 +3,25 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from costar_cli.artifact import Artifact
-from costar_cli.config.models import TrainingConfig
-from costar_cli.methods.base import Fit, FitTask, Fitted, LastStage
-from costar_cli.methods.shared.members import Params, n_members, of_members, submodule
+from costar_cli.methods.base import Fit, FitTask
+from costar_cli.methods.shared.members import Dims, Params, member_module, n_members
+from costar_cli.methods.shared.relative_attention import RelativeTables
+from costar_cli.methods.shared.stage import NetworkTraining, decoder_training, encoder_then_decoder, stage_shares
 from costar_cli.methods.shared.streams import Stream
-from costar_cli.methods.shared.windows import Batch as Windows
-from costar_cli.methods.shared.windows import OriginRows, decoder_training, stage_shares
-from costar_cli.methods.transformers.balancing_objective import BalancingObjective, Target
+from costar_cli.methods.shared.windows import OriginRows, SubjectRows, Windows
+from costar_cli.methods.transformers.balancing_objective import BalancingObjective
 from costar_cli.methods.transformers.edct_network import EdctDecoder, EdctEncoder
 from costar_cli.methods.transformers.kv_cache import KeyValueCache, Relative, attend
-from costar_cli.methods.transformers.model import (
-    TransformerModel,
-    encode_in_microbatches,
-    few_shot_start,
-    member_network,
-)
+from costar_cli.methods.transformers.model import TransformerModel
 from costar_cli.methods.transformers.settings import EdctConfig
-from costar_cli.methods.transformers.stage import BalancedStage, Batch, PartName, SeriesStage
-from costar_cli.methods.transformers.units import Tables
+from costar_cli.methods.transformers.stage import BalancedStage, Batch, MakeObjective, PartName, SeriesStage
+from costar_cli.methods.transformers.units import encode_series
 from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["EDCT", "DecoderStage", "EdctMethod", "EdctModel", "EdctStates", "encode_edct"]
@@ -69,7 +65,7 @@ def encode_edct(encoder: EdctEncoder, history_NTS: Tensor, statics_NV: Tensor) -
     def encode(history_BTS: Tensor, statics_BV: Tensor) -> tuple[Tensor, ...]:
         return (encoder.represent(history_BTS, statics_BV),)
 
-    (representation_NTr,) = encode_in_microbatches(encode, encoder, history_NTS, statics_NV)
+    (representation_NTr,) = encode_series(encoder, encode, history_NTS, statics_NV)
     return representation_NTr
 
 
@@ -108,98 +104,57 @@ class EdctWalk:
         return decoder.head.outcomes(decoder.head.represent(tokens[0]), treatment_MGA)
 
 
-def _rows(tables: Tables, *, nearest: int, count: int, zero_row: int) -> Relative:
+def _rows(tables: RelativeTables, *, nearest: int, count: int, zero_row: int) -> Relative:
     keys, values = tables()
     return Relative.at(keys, values, nearest, count, zero_row)
-
-
-ENCODER, DECODER = "encoder.", "decoder."
 
 
 class DecoderStage(BalancedStage[EdctDecoder]):
     """Every origin's next steps, with observed outcomes as inputs and the encoder's representations as memory.
 
-    Args:
-        name: what progress and random streams call the stage.
-        config: settings of the training.
-        make: returns a freshly initialised decoder.
-        rows: the origins of both parts, each with all members' representations `[R,N,T,r]`.
-        dropout: rate of every mask.
-        objective: what balances, and how weights are averaged.
-        start_R: parameters to start from, or none.
+    Its rows are `OriginRows`; the rest is as in `BalancedStage`.
     """
 
-    def __init__(
-        self,
-        name: str,
-        config: TrainingConfig,
-        make: Callable[[], EdctDecoder],
-        rows: dict[PartName, OriginRows],
-        *,
-        dropout: float,
-        objective: BalancingObjective,
-        start_R: Params | None = None,
-    ) -> None:
-        self.rows = rows
-        self.longest: dict[PartName, int] = {part: int(origins.start_M.max()) for part, origins in rows.items()}
-        super().__init__(
-            name,
-            config,
-            make,
-            dropout=dropout,
-            objective=objective,
-            n_steps=self.longest["train"],
-            device=rows["train"].initial_RNTD.device,
-            start_R=start_R,
-        )
+    def __init__(self, training: NetworkTraining[EdctDecoder], objective: MakeObjective) -> None:
+        self.rows: dict[PartName, OriginRows] = {
+            "train": cast("OriginRows", training.train),
+            "validation": cast("OriginRows", training.validation),
+        }
+        self.longest: dict[PartName, int] = {part: int(rows.start_M.max()) for part, rows in self.rows.items()}
+        super().__init__(training, objective, self.longest["train"])
 
-    @property
-    def n_train(self) -> int:
-        """Return the number of training origins."""
-        return len(self.rows["train"])
-
-    @property
-    def n_validation(self) -> int:
-        """Return the number of validation origins."""
-        return len(self.rows["validation"])
-
-    def initial(self, member: int) -> tuple[Params, Params]:
-        """Return a member, whose state says which one it is: each has representations of its own."""
-        params, state = super().initial(member)
-        return params, state | {"member": torch.full_like(state["updates"], member)}
-
-    def batch(self, part: PartName, state_R: Params, rows_RB: Tensor, streams: Sequence[Stream]) -> Batch:
-        """Return origins: their memory, right-aligned, and the P steps after their next one."""
-        rows, member_R = self.rows[part], state_R["member"].long()
-        subject_RB, start_RB = rows.subject_M[rows_RB], rows.start_M[rows_RB]
+    def inputs(self, part: PartName, windows: Windows, streams: Sequence[Stream]) -> Batch:
+        """Return origins: their memory, right-aligned, and the steps of the plan after their next one."""
+        subject_RB, start_RB = windows.subject_RB, windows.at[..., 0]
         step_RBW = start_RB[..., None] + torch.arange(-self.longest[part], 0, device=start_RB.device)
-        memory_RBWr = rows.initial_RNTD[member_R[:, None, None], subject_RB[..., None], step_RBW.clamp(min=0)]
-        windows = Windows.windows(rows.panel, member_R, subject_RB, start_RB, rows.steps)
-        previous, outcomes, statics = (windows.column(name) for name in ("previous", "outcomes", "statics"))
-        inputs_RBJI = torch.cat([previous, outcomes, statics], dim=-1).transpose(1, 2)
-        plan_RBJA = windows.column("treatment").transpose(1, 2)
-        observed = windows.observed
-        target = Target(
-            plan_RBJA,
-            windows.target.transpose(1, 2),
-            windows.active.transpose(1, 2),
-            None if observed is None else observed.transpose(1, 2),
-        )
-        return Batch((memory_RBWr, (step_RBW < 0).to(memory_RBWr), inputs_RBJI, plan_RBJA), target)
+        of_member = windows.member_R[:, None, None], subject_RB[..., None], step_RBW.clamp(min=0)
+        memory_RBWr = self.rows[part].encoded_RNTD[of_member]
+        read = [windows.column("previous"), windows.column("outcomes"), windows.column("statics")]
+        hidden_RBW = (step_RBW < 0).to(memory_RBWr)
+        return Batch((memory_RBWr, hidden_RBW, torch.cat(read, dim=-1), windows.treatment), windows)
 
 
 @dataclass(frozen=True)
-class EdctModel(TransformerModel[EdctConfig]):
+class EdctModel(TransformerModel):
     """A trained encoder-decoder transformer; `params` hold `encoder.*` and `decoder.*`."""
 
-    def states(self, member: int, panel: PanelTensors) -> EdctStates:
+    def encode_history(self, member: int, panel: PanelTensors) -> EdctStates:
         """Return what a member knows of every history of a scaled panel."""
-        encoder = member_network(_encoder(self.schema.dims, self.settings), self.params, member, ENCODER)
-        decoder = None
-        if self.horizon > 1:
-            network = _decoder(self.schema.dims, self.settings, self.horizon)
-            decoder = member_network(network, self.params, member, DECODER)
+        makes = edct_networks(self.schema.dims, self.settings, self.horizon)
+        encoder = member_module(makes[0](), self.params_of("encoder"), member)
+        decoder = member_module(makes[1](), self.params_of("decoder"), member) if self.horizon > 1 else None
         return EdctStates(encoder, decoder, encode_edct(encoder, panel.history_NTS, panel.v_NV), panel.v_NV)
+
+
+def edct_networks(
+    dims: Dims, settings: EdctConfig, horizon: int
+) -> tuple[Callable[[], EdctEncoder], Callable[[], EdctDecoder]]:
+    """Return what makes the encoder, and the decoder of the steps after the first."""
+    width = settings.encoder.representation
+    return (
+        partial(EdctEncoder, dims, settings.encoder),
+        partial(EdctDecoder, dims, width, horizon - 1, settings.decoder),
+    )
 
 
 @dataclass(frozen=True)
@@ -213,48 +168,47 @@ class EdctMethod:
 
         Raises:
             DataError: no subject is long enough to learn the later steps from.
-            MismatchError: the model to start from differs in method or shape, or has fewer members than asked for.
+            MismatchError: the model to start from is of a different method, or has fewer members than asked for.
+            UsageError: the settings give the networks a different shape than what to start from.
         """
-        settings = task.settings or EdctConfig()
-        if not isinstance(settings, EdctConfig):
-            raise TypeError(f"{self.name} does not take {type(settings).__name__}")
-        start_R = few_shot_start(task, EdctModel, self.name, settings) or {}
-        where = "" if task.domain == "source" else " on target"
-        dims, panels = task.schema.dims, (task.tensors(task.train), task.tensors(task.validation))
-        shared = stage_shares(task.config, task.horizon)
-        config = settings.encoder.training(shared[0])
-        encoder_stage = SeriesStage(
-            f"{self.name} encoder{where}",
-            config,
-            partial(_encoder, dims, settings),
-            train=panels[0],
-            validation=panels[1],
-            dropout=settings.encoder.dropout,
-            objective=_objective(task, settings, config, len(panels[0].length_N)),
-            start_R=submodule(start_R, ENCODER),
+        settings = task.settings_of(EdctConfig)
+        start, shared = EdctModel.start_of(task, self.name, settings), stage_shares(task.config, task.horizon)
+        make_encoder, make_decoder = edct_networks(task.schema.dims, settings, task.horizon)
+        panels = task.tensors(task.train), task.tensors(task.validation)
+        objective = partial(
+            BalancingObjective.over,
+            balancing=settings.balancing,
+            alpha=settings.alpha,
+            averaging=settings.averaging,
+            mode=task.schema.treatments.mode,
         )
-        if task.horizon == 1:
-            encoder_R = yield LastStage(encoder_stage, lambda params_R, _: _fitted(params_R))
-            return _fitted(encoder_R)
-        encoder_R = yield encoder_stage
-        rows: dict[PartName, OriginRows] = {
-            "train": _origins(panels[0], encoder_R, dims, settings, task.horizon),
-            "validation": _origins(panels[1], encoder_R, dims, settings, task.horizon),
-        }
-        config = decoder_training(settings.decoder, shared[1])
-        decoder_stage = DecoderStage(
-            f"{self.name} decoder{where}",
-            config,
-            partial(_decoder, dims, settings, task.horizon),
-            rows,
-            dropout=settings.decoder.dropout,
-            objective=_objective(task, settings, config, len(rows["train"])),
-            start_R=submodule(start_R, DECODER),
+        encoder = NetworkTraining(
+            name=task.stage_name(f"{self.name} encoder"),
+            make=make_encoder,
+            network=settings.encoder,
+            config=settings.encoder.training(shared[0]),
+            train=SubjectRows(panels[0]),
+            validation=SubjectRows(panels[1]),
+            start_R=start.params_of("encoder") if start else None,
         )
-        decoder_R = yield LastStage(
-            decoder_stage, lambda params_R, members: _fitted(of_members(encoder_R, members), params_R)
-        )
-        return _fitted(encoder_R, decoder_R)
+
+        def decoder(encoder_R: Params) -> DecoderStage:
+            train, validation = (
+                OriginRows(panel, task.horizon - 1, _representations(panel, make_encoder, encoder_R))
+                for panel in panels
+            )
+            training = NetworkTraining(
+                name=task.stage_name(f"{self.name} decoder"),
+                make=make_decoder,
+                network=settings.decoder,
+                config=decoder_training(settings.decoder, shared[1]),
+                train=train,
+                validation=validation,
+                start_R=start.params_of("decoder") if start else None,
+            )
+            return DecoderStage(training, objective)
+
+        return (yield from encoder_then_decoder(task, SeriesStage(encoder, objective), decoder))
 
     def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> EdctModel:
         """Return the model that an artifact holds."""
@@ -264,34 +218,7 @@ class EdctMethod:
 EDCT = EdctMethod()
 
 
-def _fitted(encoder_R: Params, decoder_R: Params | None = None) -> Fitted:
-    params = {ENCODER + name: value for name, value in encoder_R.items()}
-    return Fitted(params | {DECODER + name: value for name, value in (decoder_R or {}).items()})
-
-
-def _encoder(dims: tuple[int, int, int, int], settings: EdctConfig) -> EdctEncoder:
-    return EdctEncoder(dims, settings.encoder)
-
-
-def _decoder(dims: tuple[int, int, int, int], settings: EdctConfig, horizon: int) -> EdctDecoder:
-    return EdctDecoder(dims, settings.encoder.representation, horizon - 1, settings.decoder)
-
-
-def _objective(task: FitTask, settings: EdctConfig, config: TrainingConfig, n_rows: int) -> BalancingObjective:
-    return BalancingObjective.over(
-        config,
-        n_rows,
-        balancing=settings.balancing,
-        alpha=settings.alpha,
-        averaging=settings.averaging,
-        mode=task.schema.treatments.mode,
-    )
-
-
-def _origins(
-    panel: PanelTensors, encoder_R: Params, dims: tuple[int, int, int, int], settings: EdctConfig, horizon: int
-) -> OriginRows:
-    """Return a panel's origins with the representations by all members."""
-    members = [member_network(_encoder(dims, settings), encoder_R, r) for r in range(n_members(encoder_R))]
-    representations = [encode_edct(encoder, panel.history_NTS[:, :-1], panel.v_NV) for encoder in members]
-    return OriginRows(panel, horizon - 1, torch.stack(representations))
+def _representations(panel: PanelTensors, make: Callable[[], EdctEncoder], encoder_R: Params) -> Tensor:
+    """Return what all members' encoders know at every position of a panel, `[R,N,T-1,r]`."""
+    encoders = [member_module(make(), encoder_R, member) for member in range(n_members(encoder_R))]
+    return torch.stack([encode_edct(encoder, panel.history_NTS[:, :-1], panel.v_NV) for encoder in encoders])

@@ -5,9 +5,11 @@ from torch import Tensor, nn
 
 from costar_cli.methods.shared.balancing import BalancingHead
 from costar_cli.methods.shared.dropout import Masks, MaskShapes, masked, per_kept
+from costar_cli.methods.shared.members import Dims
+from costar_cli.methods.shared.relative_attention import RelativeTables
 from costar_cli.methods.transformers.plan_attention import look_back, short_causal_attention
 from costar_cli.methods.transformers.settings import EdctDecoderConfig, EdctEncoderConfig
-from costar_cli.methods.transformers.units import Attention, BalancedNetwork, FeedForward, Tables
+from costar_cli.methods.transformers.units import Attention, BalancedNetwork, FeedForward
 
 __all__ = ["DecoderBlock", "EdctDecoder", "EdctEncoder"]
 
@@ -27,7 +29,7 @@ class EncoderBlock(nn.Module):
         own = self.own.mask_shapes(f"{name}.own", n_steps, n_steps)
         return own | self.feed_forward.mask_shapes(name, n_steps)
 
-    def forward(self, tokens_1BTD: Tensor, tables: Tables, masks: Masks, name: str) -> Tensor:
+    def forward(self, tokens_1BTD: Tensor, tables: RelativeTables, masks: Masks, name: str) -> Tensor:
         """Return the tokens after the block."""
         own = self.own(tokens_1BTD, tokens_1BTD, tables, masks, f"{name}.own")
         return self.feed_forward(own, masks, name)  # type: ignore[no-any-return]
@@ -41,12 +43,12 @@ class EdctEncoder(BalancedNetwork):
         config: shape of the network.
     """
 
-    def __init__(self, dims: tuple[int, int, int, int], config: EdctEncoderConfig) -> None:
+    def __init__(self, dims: Dims, config: EdctEncoderConfig) -> None:
         super().__init__()
         _, n_treatments, n_outcomes, _ = dims
         self.config = config
         self.embedding = nn.Linear(sum(dims), config.width)
-        self.tables = Tables(2 * config.clip_distance + 1, config.width // config.heads)
+        self.tables = RelativeTables(2 * config.clip_distance + 1, config.width // config.heads)
         self.block_list = [EncoderBlock(config) for _ in range(config.layers)]
         self.blocks = nn.ModuleList(self.block_list)
         self.head = BalancingHead(
@@ -98,7 +100,7 @@ class DecoderBlock(nn.Module):
         tokens_1BJD: Tensor,
         memory_BWr: Tensor,
         hidden_BW: Tensor,
-        tables: tuple[Tables, Tables],
+        tables: tuple[RelativeTables, RelativeTables],
         masks: Masks,
         name: str,
     ) -> Tensor:
@@ -107,7 +109,7 @@ class DecoderBlock(nn.Module):
         looked_back = self._look_back(own, memory_BWr, hidden_BW, tables[1], masks, f"{name}.cross")
         return self.feed_forward(looked_back, masks, name)  # type: ignore[no-any-return]
 
-    def _own(self, tokens_1BJD: Tensor, tables: Tables, masks: Masks, name: str) -> Tensor:
+    def _own(self, tokens_1BJD: Tensor, tables: RelativeTables, masks: Masks, name: str) -> Tensor:
         """Return causal self-attention over the J steps of the plan."""
         steps = tokens_1BJD.shape[2]
         if steps**2 * tokens_1BJD.shape[3] // self.own.heads > SHORT:
@@ -121,7 +123,7 @@ class DecoderBlock(nn.Module):
         return self.own.finish((o_BJhn if masks is None else o_BJhn * self.own.per_kept)[None], tokens_1BJD)
 
     def _look_back(
-        self, own_1BJD: Tensor, memory_BWr: Tensor, hidden_BW: Tensor, tables: Tables, masks: Masks, name: str
+        self, own_1BJD: Tensor, memory_BWr: Tensor, hidden_BW: Tensor, tables: RelativeTables, masks: Masks, name: str
     ) -> Tensor:
         """Return cross-attention to all W steps of memory, the youngest of which is the origin.
 
@@ -150,7 +152,7 @@ def _side_by_side(weight_hnr: Tensor) -> Tensor:
     return (weight_hnr[:, :, None] * same_hh[:, None, :, None]).flatten(2).flatten(0, 1)
 
 
-def _rows_back(tables: Tables, steps: int, n_history: int, device: torch.device) -> Tensor:
+def _rows_back(tables: RelativeTables, steps: int, n_history: int, device: torch.device) -> Tensor:
     """Return the row `[E]` of each distance at which a step of the plan may find one of the nearest of the history."""
     clip_distance = len(tables.key) - 1
     farthest = steps + min(clip_distance, n_history) - 2
@@ -167,13 +169,13 @@ class EdctDecoder(BalancedNetwork):
         config: shape of the network.
     """
 
-    def __init__(self, dims: tuple[int, int, int, int], width: int, steps: int, config: EdctDecoderConfig) -> None:
+    def __init__(self, dims: Dims, width: int, steps: int, config: EdctDecoderConfig) -> None:
         super().__init__()
         _, n_treatments, n_outcomes, n_statics = dims
         self.config, self.steps, self.width = config, steps, width
         self.embedding = nn.Linear(n_treatments + n_outcomes + n_statics, width)
-        self.own_tables = Tables(2 * steps + 1, width // config.heads)
-        self.cross_tables = Tables(config.clip_distance + 1, width // config.heads)
+        self.own_tables = RelativeTables(2 * steps + 1, width // config.heads)
+        self.cross_tables = RelativeTables(config.clip_distance + 1, width // config.heads)
         self.block_list = [DecoderBlock(width, config) for _ in range(config.layers)]
         self.blocks = nn.ModuleList(self.block_list)
         self.head = BalancingHead(

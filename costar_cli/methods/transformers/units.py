@@ -6,6 +6,7 @@ step, and what is computed at it is never used.
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import TypeVar
 
 import torch
@@ -13,23 +14,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from costar_cli.methods.shared.balancing import BalancingHead
-from costar_cli.methods.shared.dropout import Masks, MaskShapes, masked, masked_relu, per_kept
-from costar_cli.methods.shared.relative_attention import relative_causal_attention
+from costar_cli.methods.shared.dropout import Masks, MaskShapes, largest_mask, masked, masked_relu, per_kept
+from costar_cli.methods.shared.microbatches import encode_in_microbatches, microbatch_size
+from costar_cli.methods.shared.relative_attention import HIDDEN, RelativeTables, relative_causal_attention
 
-__all__ = [
-    "HIDDEN",
-    "Affine",
-    "Attention",
-    "BalancedNetwork",
-    "FeedForward",
-    "NetworkT",
-    "Norm",
-    "Tables",
-    "samples_at_once",
-]
+__all__ = ["Affine", "Attention", "BalancedNetwork", "FeedForward", "NetworkT", "Norm", "encode_series"]
 
 EPSILON = 1e-12
-HIDDEN = -1e9  # added to the score of a key that nobody may see
 
 
 class Affine(nn.Module):
@@ -67,19 +58,6 @@ class Norm(nn.Module):
         shape = (-1, *[1] * (values.ndim - 2), values.shape[-1])
         normal = functional.layer_norm(values, values.shape[-1:], eps=EPSILON)
         return torch.addcmul(self.bias[units].view(shape), normal, (self.gain[units] * self.ratio).view(shape))
-
-
-class Tables(nn.Module):
-    """Trainable keys and values per clipped distance, `[rows,n]` each (spec NET-6)."""
-
-    def __init__(self, rows: int, head_width: int) -> None:
-        super().__init__()
-        self.key = nn.Parameter(nn.init.xavier_uniform_(torch.empty(rows, head_width)))
-        self.value = nn.Parameter(nn.init.xavier_uniform_(torch.empty(rows, head_width)))
-
-    def forward(self) -> tuple[Tensor, Tensor]:
-        """Return keys and values."""
-        return self.key, self.value
 
 
 class Attention(nn.Module):
@@ -127,7 +105,7 @@ class Attention(nn.Module):
         self,
         queries_UBTD: Tensor,
         sources_UBTD: Tensor,
-        tables: Tables,
+        tables: RelativeTables,
         masks: Masks,
         name: str,
         hidden_BUT: Tensor | None = None,
@@ -193,8 +171,7 @@ class FeedForward(nn.Module):
         return self.norm(masked(out, units_first, f"{name}.outer") + values, units)  # type: ignore[no-any-return]
 
 
-CPU_ELEMENTS = 1_500_000  # of the largest mask of what is computed at once (measured: more overflow the caches)
-GPU_ELEMENTS = 2**28
+CPU_ELEMENTS = 1_500_000  # of the largest mask of a microbatch: measured, more overflow a core's caches
 
 
 class BalancedNetwork(nn.Module, ABC):
@@ -210,7 +187,10 @@ class BalancedNetwork(nn.Module, ABC):
 NetworkT = TypeVar("NetworkT", bound=BalancedNetwork)
 
 
-def samples_at_once(network: BalancedNetwork, n_steps: int, device: torch.device) -> int:
-    """Return how many samples to compute at once: few on a CPU, many on a GPU."""
-    largest = max(map(math.prod, network.mask_shapes(n_steps).values()))
-    return max(1, (CPU_ELEMENTS if device.type == "cpu" else GPU_ELEMENTS) // largest)
+def encode_series(
+    network: BalancedNetwork, encode: Callable[..., tuple[Tensor, ...]], *inputs_N: Tensor
+) -> tuple[Tensor, ...]:
+    """Return what a function makes of N series `[N,T,..]` with the network, without gradients."""
+    largest = largest_mask(network.mask_shapes(inputs_N[0].shape[1]))
+    size = microbatch_size(largest, len(inputs_N[0]), inputs_N[0].device, cpu_elements=CPU_ELEMENTS)
+    return encode_in_microbatches(encode, *inputs_N, size=size)
