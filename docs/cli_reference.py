@@ -14,7 +14,7 @@ import typer
 
 from costar_cli import errors
 from costar_cli.app import app
-from costar_cli.commands.examples import examples_of
+from costar_cli.commands.verb import described, examples_of
 from costar_cli.settings.keys import Key, all_keys
 from costar_cli.settings.presets import PRESETS
 
@@ -177,7 +177,7 @@ def _verb(path: str, command: Any) -> Iterator[str]:  # noqa: ANN401 - Typer's o
     yield "|---|---|---|"
     for parameter in command.params:
         if parameter.name != "help":
-            yield _option(parameter, context)
+            yield _option(described(path.partition(" ")[2], parameter), context)
     yield ""
 
 

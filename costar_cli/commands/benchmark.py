@@ -20,6 +20,7 @@ from costar_cli.commands.options import (
     SeedOpt,
     ThreadsOpt,
     WorkspaceOpt,
+    setting,
 )
 from costar_cli.commands.verb import LIST
 from costar_cli.steps.session import open_output, repeated_flags
@@ -38,37 +39,11 @@ def benchmark(
     dataset: Annotated[
         str, typer.Argument(metavar="DATASET", help="What `costar simulate` calls it, or the file of a data set")
     ],
-    methods: Annotated[
-        str | None,
-        typer.Option("--methods", metavar=LIST, help="`all`, or a comma-separated list", rich_help_panel=WHAT),
-    ] = None,
-    setups: Annotated[
-        str | None,
-        typer.Option(
-            "--setups",
-            metavar=LIST,
-            help="`all`, or a comma-separated list of zero-shot, few-shot, supervised",
-            rich_help_panel=WHAT,
-        ),
-    ] = None,
+    methods: Annotated[str | None, setting("--methods", panel=WHAT, metavar=LIST)] = None,
+    setups: Annotated[str | None, setting("--setups", panel=WHAT, metavar=LIST)] = None,
     members: MembersOpt = None,
-    data_seeds: Annotated[
-        int | None,
-        typer.Option(
-            "--data-seeds",
-            "--seeds",
-            help="Number of data sets to simulate, with consecutive seeds",
-            rich_help_panel=WHAT,
-        ),
-    ] = None,
-    ablations: Annotated[
-        bool | None,
-        typer.Option(
-            "--ablations/--no-ablations",
-            help="Also train ablations of COSTAR, each with one component changed",
-            rich_help_panel=WHAT,
-        ),
-    ] = None,
+    data_seeds: Annotated[int | None, setting("--data-seeds", "--seeds", panel=WHAT)] = None,
+    ablations: Annotated[bool | None, setting("--ablations/--no-ablations", panel=WHAT)] = None,
     list_cells: Annotated[
         bool, typer.Option("--list", help="List the cells and their states without running them")
     ] = False,

@@ -19,6 +19,7 @@ from costar_cli.commands.options import (
     SeedOpt,
     ThreadsOpt,
     WorkspaceOpt,
+    setting,
 )
 from costar_cli.config.choices import SetupName
 from costar_cli.steps.evaluation import EvaluationFiles, run_evaluate
@@ -52,13 +53,8 @@ def evaluate(
     workspace: WorkspaceOpt = DEFAULT_WORKSPACE,
     config: ConfigFileOpt = None,
     seed: SeedOpt = None,
-    level: Annotated[
-        float | None,
-        typer.Option("--level", help="Confidence level of the bootstrap intervals", rich_help_panel=SETTINGS),
-    ] = None,
-    bootstrap: Annotated[
-        int | None, typer.Option("--bootstrap", help="Bootstrap replicates (0: none)", rich_help_panel=SETTINGS)
-    ] = None,
+    level: Annotated[float | None, setting("--level", panel=SETTINGS)] = None,
+    bootstrap: Annotated[int | None, setting("--bootstrap", panel=SETTINGS)] = None,
     device: DeviceOpt = None,
     threads: ThreadsOpt = None,
     json: JsonFlag = False,

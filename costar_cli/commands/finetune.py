@@ -28,6 +28,7 @@ from costar_cli.commands.options import (
     SeedOpt,
     ThreadsOpt,
     WorkspaceOpt,
+    setting,
 )
 from costar_cli.config.choices import DomainName, InitName, StepWeights
 from costar_cli.methods.registry import REFERENCE
@@ -71,10 +72,7 @@ def finetune(
     patience: PatienceOpt = None,
     batch_size: BatchSizeOpt = None,
     learning_rate: LearningRateOpt = None,
-    step_weights: Annotated[
-        StepWeights | None,
-        typer.Option("--step-weights", help="Weights of the predicted steps in the loss", rich_help_panel=TRAINING),
-    ] = None,
+    step_weights: Annotated[StepWeights | None, setting("--step-weights", panel=TRAINING)] = None,
     device: DeviceOpt = None,
     precision: PrecisionOpt = None,
     threads: ThreadsOpt = None,

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer.models import OptionInfo
 
 from costar_cli.config.choices import DeviceName, PrecisionName, PresetName
 from costar_cli.methods.registry import METHODS
@@ -33,6 +34,7 @@ __all__ = [
     "SeedOpt",
     "ThreadsOpt",
     "WorkspaceOpt",
+    "setting",
 ]
 
 
@@ -60,6 +62,15 @@ class OneOf:
     def complete(self, incomplete: str) -> list[str]:
         """Return the choices that begin so, for the shell's completion."""
         return [name for name in self._names() if name.startswith(incomplete)]
+
+
+def setting(*flags: str, panel: str, metavar: str | None = None) -> OptionInfo:
+    """Return the option of a setting, whose help is the setting's own description.
+
+    It is read when help is shown (`commands.verb.described`): no other run pays for the settings of all verbs.
+    """
+    option: OptionInfo = typer.Option(*flags, metavar=metavar, rich_help_panel=panel)
+    return option
 
 
 FILES, SETTINGS, TRAINING, MACHINE, MESSAGES = "Files", "Settings", "Training", "Machine", "Messages"
@@ -107,40 +118,20 @@ HorizonOpt = Annotated[
     int | None, typer.Option("--horizon", help="Steps predicted from an origin", rich_help_panel=SETTINGS)
 ]
 
-EpochsOpt = Annotated[int | None, typer.Option("--epochs", help="Maximum epochs", rich_help_panel=TRAINING)]
-PatienceOpt = Annotated[
-    int | None,
-    typer.Option(
-        "--patience", help="Early stopping: epochs without improvement of the validation loss", rich_help_panel=TRAINING
-    ),
-]
-BatchSizeOpt = Annotated[
-    int | None,
-    typer.Option("--batch-size", help="Batch size: subjects per optimiser step and member", rich_help_panel=TRAINING),
-]
-LearningRateOpt = Annotated[
-    float | None, typer.Option("--learning-rate", help="Adam's learning rate", rich_help_panel=TRAINING)
-]
+EpochsOpt = Annotated[int | None, setting("--epochs", panel=TRAINING)]
+PatienceOpt = Annotated[int | None, setting("--patience", panel=TRAINING)]
+BatchSizeOpt = Annotated[int | None, setting("--batch-size", panel=TRAINING)]
+LearningRateOpt = Annotated[float | None, setting("--learning-rate", panel=TRAINING)]
 METHOD_NAMES = OneOf(lambda: METHODS)
 MethodOpt = Annotated[
     str, typer.Option("--method", parser=METHOD_NAMES, autocompletion=METHOD_NAMES.complete, help="Method to train")
 ]
-MembersOpt = Annotated[
-    int | None, typer.Option("--members", help="Ensemble members to train", rich_help_panel=TRAINING)
-]
+MembersOpt = Annotated[int | None, setting("--members", panel=TRAINING)]
 
-DeviceOpt = Annotated[DeviceName | None, typer.Option("--device", help="Compute device", rich_help_panel=MACHINE)]
-PrecisionOpt = Annotated[
-    PrecisionName | None,
-    typer.Option("--precision", help="Floating-point precision of training", rich_help_panel=MACHINE),
-]
-ThreadsOpt = Annotated[int | None, typer.Option("--threads", help="CPU threads", rich_help_panel=MACHINE)]
-GroupOpt = Annotated[
-    int | None,
-    typer.Option(
-        "--group", help="Members trained together (default: all on a GPU, one on a CPU)", rich_help_panel=MACHINE
-    ),
-]
+DeviceOpt = Annotated[DeviceName | None, setting("--device", panel=MACHINE)]
+PrecisionOpt = Annotated[PrecisionName | None, setting("--precision", panel=MACHINE)]
+ThreadsOpt = Annotated[int | None, setting("--threads", panel=MACHINE)]
+GroupOpt = Annotated[int | None, setting("--group", panel=MACHINE)]
 
 JsonFlag = Annotated[
     bool, typer.Option("--json", help="Print exactly one JSON document, also on failure", rich_help_panel=MESSAGES)

@@ -1,19 +1,21 @@
 """How every verb reads its command line: one value per option, all that is missing at once, help with examples."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from shlex import quote
-from typing import Any, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, get_args
 
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
-from costar_cli.commands.examples import examples_of
 from costar_cli.commands.options import OneOf
 from costar_cli.errors import UsageError
 from costar_cli.ui.output import Output
 
-__all__ = ["LIST", "MAKERS", "Verb", "VerbApp", "VerbGroup", "say_which"]
+if TYPE_CHECKING:
+    from costar_cli.settings.keys import Key
+
+__all__ = ["EXAMPLES", "LIST", "MAKERS", "Verb", "VerbApp", "VerbGroup", "described", "examples_of", "say_which"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -127,7 +129,7 @@ class Verb(TyperCommand):
         path = ctx.command_path.partition(" ")[2]
         examples = examples_of(path)
         self.epilog = "\n\n".join(["Examples:", *examples]) if examples else None
-        declared, self.params = self.params, [_with_default(path, param) for param in self.params]
+        declared, self.params = self.params, [_with_default(path, described(path, param)) for param in self.params]
         try:
             super().format_help(ctx, formatter)
         finally:
@@ -143,11 +145,21 @@ def _once(params: Sequence[TyperOption], given: dict[str, Any]) -> str:
     return "; ".join(fixes)
 
 
+def described(path: str, param: Any) -> Any:  # noqa: ANN401 - Typer's own
+    """Return a parameter of a verb, `ingest table`, with its help: that of a setting is the setting's description."""
+    if not isinstance(param, TyperOption) or param.help:
+        return param
+    shown, key = copy(param), _setting(path, param.opts)
+    shown.help = key.field.description if key else None
+    return shown
+
+
 def _with_default(path: str, param: Any) -> Any:  # noqa: ANN401 - Typer's own
     """Return the parameter as the help shows it: a setting's default in the place of none."""
-    text = ""
+    key = None
     if isinstance(param, TyperOption) and param.default is None and not param.is_flag:
-        text = _default_of_setting(path, param.opts)
+        key = _setting(path, param.opts)
+    text = _default_text(key) if key else ""
     if not text:
         return param
     shown = copy(param)
@@ -155,16 +167,19 @@ def _with_default(path: str, param: Any) -> Any:  # noqa: ANN401 - Typer's own
     return shown
 
 
-def _default_of_setting(path: str, flags: Sequence[str]) -> str:
-    """Return what a flag's setting is where nobody sets it, and what the other presets make of it."""
+def _setting(path: str, flags: Sequence[str]) -> "Key | None":
+    """Return the setting that a flag of a verb sets, None for other flags."""
     from costar_cli.settings.keys import all_keys
-    from costar_cli.settings.presets import DEFAULT_PRESET, PRESETS, general_settings
 
     sections = [path.replace(" ", "."), *["finetune"] * (path == "benchmark"), "runtime"]
     keys = {key.section: key for key in all_keys().values() if key.flag in flags}
-    key = next((keys[section] for section in sections if section in keys), None)
-    if key is None:
-        return ""
+    return next((keys[section] for section in sections if section in keys), None)
+
+
+def _default_text(key: "Key") -> str:
+    """Return what a setting is where nobody sets it, and what the other presets make of it."""
+    from costar_cli.settings.presets import DEFAULT_PRESET, PRESETS, general_settings
+
     values = {name: general_settings(name).get(str(key), key.default) for name in PRESETS}
     default = values.pop(DEFAULT_PRESET)
     others = [f"{name} {_text(value)}" for name, value in values.items() if value != default]
@@ -205,3 +220,40 @@ def say_which(ctx: typer.Context, verb: str) -> UsageError:
 
 def _first_line(text: str | None) -> str:
     return (text or "").strip().splitlines()[0].rstrip(".")
+
+
+EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
+    "ingest table": (
+        "costar ingest table visits.csv --init",
+        "costar ingest table visits.csv --schema schema.toml --statics patients.csv",
+    ),
+    "pretrain": ("costar pretrain --members 5", "costar pretrain --preset quick --workspace demo"),
+    "finetune": (
+        "costar finetune",
+        "costar finetune --method crn --domain target",
+    ),
+    "evaluate": ("costar evaluate", "costar evaluate --setup few-shot --csv scores.csv"),
+    "whatif": (
+        "costar whatif --subject 12 --plan plan.json",
+        "costar whatif --subject 12 --plan plan.json --truth --plot whatif.png",
+    ),
+    "benchmark": (
+        "costar benchmark tumor --methods all --members 5",
+        "costar benchmark tumor --preset quick --methods costar,crn --list",
+    ),
+    "inspect": (
+        "costar inspect costar-workspace/model.h5",
+        "costar inspect costar-workspace/data.h5 --report data.html",
+    ),
+    "verify": ("costar verify costar-workspace/model.h5",),
+    "doctor": ("costar doctor", "costar doctor --workspace demo --json"),
+}
+
+
+def examples_of(path: str) -> tuple[str, ...]:
+    """Return the examples of a verb, `ingest table`; those of a data set come from its entry in the registry."""
+    if path in EXAMPLES:
+        return EXAMPLES[path]
+    from costar_cli.datasets.registry import all_sources
+
+    return next((source.examples for source in all_sources() if f"{source.verb} {source.name}" == path), ())

@@ -112,7 +112,12 @@ class PretrainConfig(TrainingConfig):
 class FinetuneConfig(TrainingConfig):
     """Supervised training of encoder and outcome predictor (spec COSTAR-14 to 18)."""
 
-    members: int | None = Field(None, ge=1, le=1000, description="Ensemble members (default: all of the encoder's)")
+    members: int | None = Field(
+        None,
+        ge=1,
+        le=1000,
+        description="Ensemble members trained together; as many as the encoder has, where there is one",
+    )
     batch_size: int = Field(32, ge=1, description="Batch size: subjects per optimiser step and member")
     hidden: int = Field(128, ge=1, description="Hidden units of the outcome predictor")
     select_on: SelectionName = Field(
@@ -152,6 +157,10 @@ class BenchmarkConfig(Config):
     """What a benchmark compares; how models are trained and scored is said elsewhere."""
 
     methods: str = Field("all", min_length=1, description="Methods to compare: `all`, or a comma-separated list")
-    setups: str = Field("all", min_length=1, description="Set-ups to score: `all`, or a comma-separated list")
+    setups: str = Field(
+        "all",
+        min_length=1,
+        description="Set-ups to score: `all`, or a comma-separated list of zero-shot, few-shot, supervised",
+    )
     data_seeds: int = Field(1, ge=1, le=1000, description="Number of data sets to simulate, with consecutive seeds")
     ablations: bool = Field(False, description="Also train ablations of COSTAR, each with one component changed")

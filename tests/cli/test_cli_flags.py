@@ -6,7 +6,9 @@ import typer
 from cli_world import environment
 
 from costar_cli.app import app
+from costar_cli.commands.verb import described
 from costar_cli.datasets.registry import all_sources
+from costar_cli.settings.keys import all_keys
 
 FLAGS = Path(__file__).with_name("flags.txt")
 
@@ -40,7 +42,7 @@ def test_the_reference_is_up_to_date(repository: Path) -> None:
 def test_every_flag_has_help_and_no_two_verbs_disagree_on_what_a_shared_flag_means() -> None:
     """A data set's own settings mean what their descriptions say: of patients or items, days or weeks."""
     root = typer.main.get_command(app)
-    described = {
+    settings = {
         (f"{source.verb} {source.name}", name): field.description
         for source in all_sources()
         for name, field in source.settings.model_fields.items()
@@ -52,11 +54,23 @@ def test_every_flag_has_help_and_no_two_verbs_disagree_on_what_a_shared_flag_mea
         path, command = todo.pop()
         todo += [(f"{path} {name}".strip(), inner) for name, inner in getattr(command, "commands", {}).items()]
         for parameter in command.params:
-            assert parameter.help, parameter.name
-            if (path, parameter.name) in described:
-                assert parameter.help == described.pop((path, parameter.name))
+            text = described(path, parameter).help
+            assert text, parameter.name
+            if (path, parameter.name) in settings:
+                assert text == settings.pop((path, parameter.name))
             else:
-                meanings.setdefault(parameter.opts[0], set()).add(parameter.help)
-    assert not described, "each setting of a data set is a flag"
-    own = {"--level", "file"}  # of the bootstrap, of the ensemble's spread; to look into, to verify
+                meanings.setdefault(parameter.opts[0], set()).add(text)
+    assert not settings, "each setting of a data set is a flag"
+    # Of the bootstrap, of the ensemble's spread; to look into, to verify; of encoders, of models that may follow one.
+    own = {"--level", "file", "--members"}
     assert {name for name, texts in meanings.items() if len(texts) > 1} <= own | {"--csv", "--export", "--seed"}
+
+
+def test_the_help_of_a_flag_that_sets_a_setting_is_the_settings_description() -> None:
+    root = typer.main.get_command(app)
+    for verb, section in (("pretrain", "pretrain"), ("finetune", "finetune"), ("evaluate", "evaluate")):
+        for parameter in root.commands[verb].params:  # type: ignore[attr-defined]
+            key = all_keys().get(f"{section}.{parameter.name}") or all_keys().get(f"runtime.{parameter.name}")
+            if key is not None and parameter.name != "seed":  # what it promises is the same for every verb
+                assert parameter.help is None, f"`{verb} {parameter.opts[0]}` has a text of its own"
+                assert described(verb, parameter).help == key.field.description
