@@ -24,7 +24,7 @@ from costar_cli.commands.simulate import simulate
 from costar_cli.commands.verb import MAKERS, VerbApp, VerbGroup
 from costar_cli.commands.verify import verify
 from costar_cli.commands.whatif import whatif
-from costar_cli.config.nearest import nearest
+from costar_cli.config.nearest import did_you_mean
 from costar_cli.errors import (
     CostarError,
     ExitCode,
@@ -166,13 +166,13 @@ def _usage_error(error: typer.TyperException) -> UsageError:
         guess = f"did you mean {' or '.join(near)}? " if near else ""
         return UsageError(f"no such option: {fields['option_name']}", where=f"`{command}`", fix=guess + fix)
     choice = _nearest_choice(error.format_message())
-    if choice is not None:
-        fix = f"did you mean `{choice}`? {fix}"
+    if choice:
+        fix = f"{choice} {fix}"
     problem = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
     return UsageError(problem[:1].lower() + problem[1:], where=f"`{command}`", fix=fix)
 
 
-def _nearest_choice(message: str) -> str | None:
-    """Return which of an option's choices is nearest to the value that Typer complains of."""
+def _nearest_choice(message: str) -> str:
+    """Say which of an option's choices is nearest to the value that Typer complains of."""
     value, found, choices = message.partition("' is not one of ")
-    return nearest(value.rpartition("'")[2], re.findall(r"'([^']+)'", choices)) if found else None
+    return did_you_mean(value.rpartition("'")[2], re.findall(r"'([^']+)'", choices)) if found else ""

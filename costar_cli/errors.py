@@ -2,7 +2,7 @@
 
 import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from types import FrameType, TracebackType
 from typing import Any, ClassVar, Self
@@ -24,6 +24,9 @@ __all__ = [
     "UnforeseenError",
     "UsageError",
     "as_costar_error",
+    "complaint",
+    "complaints",
+    "key_path",
 ]
 
 RESUMABLE = ("pretrain", "finetune", "benchmark")  # verbs that an interruption only pauses
@@ -72,6 +75,13 @@ class CostarError(Exception):
         lines = [self.problem, *(f"  - {detail}" for detail in self.details)]
         named = (("where", self.where), ("fix", self.fix))
         return "\n".join([*lines, *(f"  {name}: {text}" for name, text in named if text)])
+
+    @classmethod
+    def of(cls, problems: Sequence[str], several: str, *, where: str | None = None, fix: str | None = None) -> Self:
+        """Return one error of all problems: a single one is the error itself, more are its details."""
+        if len(problems) == 1:
+            return cls(problems[0], where=where, fix=fix)
+        return cls(several, where=where, fix=fix, details=problems)
 
     def to_json(self) -> dict[str, object]:
         """Return the error as the `error` member of a `--json` document."""
@@ -209,3 +219,19 @@ def as_costar_error(error: Exception) -> CostarError:
         f"unexpected error ({name})",
         fix="please report it, with the traceback that `COSTAR_DEBUG=1` shows",
     )
+
+
+def key_path(parts: Iterable[object]) -> str:
+    """Return where a key is, as TOML writes it: `columns."heart rate".kind`."""
+    return ".".join(part if part.replace("_", "a").replace("-", "a").isalnum() else f'"{part}"'
+                    for part in map(str, parts))  # fmt: skip
+
+
+def complaint(item: Mapping[str, Any]) -> str:
+    """Return what pydantic has to say of one value, without its prefix."""
+    return str(item["msg"]).removeprefix("Value error, ")
+
+
+def complaints(items: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return pydantic's errors in a line each, behind the key: `schema.outcomes: at least one outcome`."""
+    return [f"{path}: {complaint(item)}" if (path := key_path(item["loc"])) else complaint(item) for item in items]

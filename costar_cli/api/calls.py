@@ -11,7 +11,7 @@ from typing import Any, get_args
 import numpy as np
 
 from costar_cli.config.choices import PresetName
-from costar_cli.config.nearest import nearest
+from costar_cli.config.nearest import did_you_mean
 from costar_cli.errors import CostarWarning, UsageError
 from costar_cli.reporting import NullReporter, Reporter, Task
 from costar_cli.settings.resolve import Settings, resolve
@@ -31,11 +31,9 @@ def one_of(value: str, known: Iterable[str], argument: str, what: str) -> None:
     """
     names = list(known)
     if value not in names:
-        near = nearest(value, names) if isinstance(value, str) else None
-        guess = f"did you mean {near!r}? " if near else ""
-        raise UsageError(
-            f"there is no {what} {value!r}", where=f"{argument}=", fix=f"{guess}choose from {', '.join(names)}"
-        )
+        guess = did_you_mean(str(value), names, quoted=True)
+        fix = f"{guess} choose from {', '.join(names)}".strip()
+        raise UsageError(f"there is no {what} {value!r}", where=f"{argument}=", fix=fix)
 
 
 def resolved(

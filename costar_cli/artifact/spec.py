@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from costar_cli.artifact.digest import canonical_json, parse_json
 from costar_cli.artifact.dtypes import stored_tag
+from costar_cli.errors import complaint
 
 __all__ = [
     "KINDS",
@@ -181,7 +182,7 @@ class Manifest(BaseModel):
             return cls.model_validate(parse_json(data))
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
-            raise ValueError(f"{'/'.join(str(part) for part in first['loc'])[:200]}: {first['msg']}") from None
+            raise ValueError(f"{'/'.join(str(part) for part in first['loc'])[:200]}: {complaint(first)}") from None
 
     def problems(self) -> list[str]:
         """Return in words what is not as the kind's spec wants it."""

@@ -6,7 +6,7 @@ from typing import Final
 
 from costar_cli.config.choices import ArchitectureName, InitName, SetupName
 from costar_cli.config.models import TOKEN_SETTINGS, EncoderConfig
-from costar_cli.config.nearest import nearest
+from costar_cli.config.nearest import did_you_mean
 from costar_cli.errors import UsageError
 from costar_cli.evaluate.setups import SETUPS
 from costar_cli.methods.registry import METHODS, REFERENCE
@@ -130,5 +130,4 @@ def in_order(contenders: Sequence[Contender]) -> list[Contender]:
 
 
 def _unknown(name: str, known: Sequence[str]) -> str:
-    near = nearest(name, known)
-    return f"unknown name: {name!r}" + (f", did you mean `{near}`?" if near else "")
+    return f"unknown name: {name!r}{did_you_mean(name, known, lead=', ')}"

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from costar_cli.config.choices import SetupName
-from costar_cli.config.nearest import nearest
+from costar_cli.config.nearest import did_you_mean
 from costar_cli.datasets.base import DataSource
 from costar_cli.datasets.registry import sources
 from costar_cli.errors import ArtifactError, UsageError
@@ -51,9 +51,8 @@ def choose_data(text: str) -> BenchData:
         return BenchData(simulated[text].dataset, text, simulated=simulated[text])
     path = Path(text)
     if not path.exists() and path.suffix != ".h5":
-        near = nearest(text, simulated)
-        guess = f"did you mean `{near}`? " if near else ""
-        fix = f"{guess}choose from {', '.join(simulated)}, or give the file of a data set"
+        choices = f"choose from {', '.join(simulated)}, or give the file of a data set"
+        fix = f"{did_you_mean(text, simulated)} {choices}".strip()
         raise UsageError(f"no such data set: {text!r}", where="DATASET", fix=fix)
     if not path.exists():
         raise ArtifactError("file not found", where=text, fix=MADE_BY["dataset"])

@@ -4,13 +4,22 @@ import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
-__all__ = ["nearest", "nearest_by_edits", "nearly", "spelt_otherwise"]
+__all__ = ["did_you_mean", "nearest", "nearest_by_edits", "nearly", "spelt_otherwise"]
 
 LONGEST = 100  # characters that are compared
 LEAST_PREFIX = 3
 FEWEST_LETTERS = 3  # of a name that may be mistyped: one edit of a shorter one is another name
 _NUMBER = re.compile(r"[-+]?[\d.,]+")
 _LEADING_ZEROS = re.compile(r"(?<![\d.,])0+(?=\d)")
+
+
+def did_you_mean(name: str, known: Iterable[str], *, lead: str = "", quoted: bool = False) -> str:
+    """Return `did you mean ...?` for the nearest known name, behind `lead`; nothing where all are far.
+
+    Names of costar's own stand in backticks; `quoted` is for those that people gave, which may hold anything.
+    """
+    near = nearest(name, known)
+    return "" if near is None else f"{lead}did you mean {repr(near) if quoted else f'`{near}`'}?"
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -1,18 +1,36 @@
 """The panel: N subjects over T steps, each series stored once, unshifted and unscaled (spec PANEL-1 to 2)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.errors import DataError
 
-__all__ = ["Panel"]
+__all__ = ["Arrays", "Panel", "require_shapes"]
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
+Arrays = Mapping[str, tuple[NDArray[Any] | None, tuple[int | None, ...]]]  # with the shapes that they should have
+
+
+def require_shapes(what: str, arrays: Mapping[str, tuple[NDArray[np.generic] | None, tuple[int | None, ...]]]) -> None:
+    """Check the shapes of arrays that belong together; an array that is None is absent, an axis of None has any length.
+
+    Raises:
+        DataError: naming every array of another shape.
+    """
+    wrong = [
+        f"{name} has {array.shape}, expected ({', '.join('any' if n is None else str(n) for n in shape)})"
+        for name, (array, shape) in arrays.items()
+        if array is not None
+        and (array.ndim != len(shape) or any(n not in (None, size) for n, size in zip(shape, array.shape, strict=True)))
+    ]
+    if wrong:
+        raise DataError(f"the arrays of {what} disagree in shape", details=wrong)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,27 +61,19 @@ class Panel:
     outcome_observed: Bools | None = None
 
     def __post_init__(self) -> None:
-        axes = {"covariates": 3, "treatments": 3, "outcomes": 3, "statics": 2, "length": 1, "subject_id": 1}
-        ndim = {name: getattr(self, name).ndim for name in axes}
-        flat = [f"{name} has {ndim[name]} axes, expected {want}" for name, want in axes.items() if ndim[name] != want]
-        if flat:
-            raise DataError("the arrays of a panel have the wrong number of axes", details=flat)
-        n, t = self.outcomes.shape[:2]
-        shapes = {
-            "covariates": (self.covariates.shape[:2], (n, t)),
-            "treatments": (self.treatments.shape[:2], (n, t)),
-            "statics": (self.statics.shape[:1], (n,)),
-            "length": (self.length.shape, (n,)),
-            "subject_id": (self.subject_id.shape, (n,)),
+        n, t, dy = (*self.outcomes.shape, 0, 0, 0)[:3]
+        shapes: dict[str, tuple[int | None, ...]] = {
+            "covariates": (n, t, None),
+            "treatments": (n, t, None),
+            "outcomes": (n, t, dy),
+            "statics": (n, None),
+            "length": (n,),
+            "subject_id": (n,),
+            "label": (n,),
+            "cluster": (n,),
+            "outcome_observed": (n, t, dy),
         }
-        for name in ("label", "cluster"):
-            if (values := getattr(self, name)) is not None:
-                shapes[name] = (values.shape, (n,))
-        if self.outcome_observed is not None:
-            shapes["outcome_observed"] = (self.outcome_observed.shape, self.outcomes.shape)
-        wrong = [f"{name} has {got}, expected {want}" for name, (got, want) in shapes.items() if got != want]
-        if wrong:
-            raise DataError("the arrays of a panel disagree in shape", details=wrong)
+        require_shapes("a panel", {name: (getattr(self, name), shape) for name, shape in shapes.items()})
         if n and (self.length.min() < 1 or self.length.max() > t):
             raise DataError(f"lengths must be between 1 and {t}")
         if self.outcome_observed is not None and (self.outcome_observed | ~self.observed[..., None]).all():

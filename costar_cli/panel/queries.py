@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.errors import DataError
-from costar_cli.panel.panel import Panel
+from costar_cli.panel.panel import Arrays, Panel, require_shapes
 
 __all__ = ["Queries", "rolling_origin"]
 
@@ -32,17 +32,17 @@ class Queries:
     scored: NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
-        if self.plan.ndim != 3:
-            raise DataError(f"query plans have shape {self.plan.shape}, expected (queries, steps, treatments)")
-        q, tau = self.plan.shape[:2]
-        if self.subject.shape != (q,) or self.origin.shape != (q,):
-            raise DataError("the arrays of a query set disagree in length")
         if (self.outcomes is None) != (self.scored is None):
             raise DataError("a query set has both outcomes and scored steps, or neither")
-        if self.outcomes is not None and (self.outcomes.ndim != 3 or self.outcomes.shape[:2] != (q, tau)):
-            raise DataError(f"query outcomes have shape {self.outcomes.shape}, expected ({q}, {tau}, dy)")
-        if self.scored is not None and self.scored.shape != (q, tau):
-            raise DataError(f"query scores have shape {self.scored.shape}, expected ({q}, {tau})")
+        q, tau, da = (*self.plan.shape, 0, 0, 0)[:3]
+        arrays: Arrays = {
+            "plan": (self.plan, (q, tau, da)),
+            "subject": (self.subject, (q,)),
+            "origin": (self.origin, (q,)),
+            "outcomes": (self.outcomes, (q, tau, None)),
+            "scored": (self.scored, (q, tau)),
+        }
+        require_shapes("a query set", arrays)
 
     def __len__(self) -> int:
         return int(self.subject.shape[0])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from costar_cli.artifact import Artifact, content_digest, describe, fingerprint, read_artifact, write_artifact
-from costar_cli.errors import ArtifactError, DataError
+from costar_cli.errors import ArtifactError, DataError, complaints
 from costar_cli.panel.dataset import Dataset, Part
 from costar_cli.panel.findings import not_finite, not_finite_answers, panel_problems, query_problems, raise_errors
 from costar_cli.panel.panel import Panel
@@ -234,8 +234,7 @@ def _meta(meta: Mapping[str, Any]) -> tuple[str, PanelSchema, int, Mapping[str, 
     try:
         return name, PanelSchema.model_validate(meta.get("schema")), horizon, config
     except ValidationError as error:
-        problems = [f"{'.'.join(str(step) for step in e['loc'])}: {e['msg']}" for e in error.errors()]
-        raise ArtifactError("the schema of the data set is not valid", details=problems) from error
+        raise ArtifactError("the schema of the data set is not valid", details=complaints(error.errors())) from error
 
 
 @contextmanager

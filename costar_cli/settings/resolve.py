@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from costar_cli.config.choices import PresetName
 from costar_cli.config.models import Config, FinetuneConfig
 from costar_cli.datasets.registry import installed
-from costar_cli.errors import UsageError
+from costar_cli.errors import UsageError, complaint
 from costar_cli.methods.registry import METHODS
 from costar_cli.settings.keys import all_keys, all_sections, section_of
 from costar_cli.settings.presets import DEFAULT_PRESET
@@ -165,11 +165,9 @@ def _explain(section: str, item: Any, origins: Mapping[str, str]) -> str:  # noq
     """Describe settings that are valid one by one but not together."""
     table = ".".join((section, *map(str, item["loc"])))
     given = {origin for name, origin in origins.items() if name.startswith(table) and origin != "default"}
-    return f"[{table}] ({', '.join(sorted(given)) or 'default'}): {item['msg'].removeprefix('Value error, ')}"
+    return f"[{table}] ({', '.join(sorted(given)) or 'default'}): {complaint(item)}"
 
 
 def _refuse(problems: list[str]) -> None:
     fix = "`docs/cli.md` lists every setting with what it accepts"
-    if len(problems) == 1:
-        raise UsageError(problems[0], fix=fix)
-    raise UsageError(f"{len(problems)} settings are not valid", fix=fix, details=problems)
+    raise UsageError.of(problems, f"{len(problems)} settings are not valid", fix=fix)

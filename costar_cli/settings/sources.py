@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from costar_cli.config.choices import PresetName
 from costar_cli.config.models import Config
-from costar_cli.config.nearest import nearest, nearest_by_edits
+from costar_cli.config.nearest import did_you_mean, nearest, nearest_by_edits
 from costar_cli.errors import UsageError
 from costar_cli.settings.keys import all_keys, all_sections, section_of
 from costar_cli.settings.presets import preset_settings
@@ -62,7 +62,7 @@ def from_arguments(arguments: Mapping[str, object], sections: Sequence[str]) -> 
             home = home or next((section for section in sections if _is_table(f"{section}.{name}")), None)
             if home is None:
                 known = [path for section in sections for path in _inside(section)]
-                source.problems.append(f"`{name}=`: no such setting{_suggestion(name, known)}")
+                source.problems.append(f"`{name}=`: no such setting{did_you_mean(name, known, lead=', ')}")
             else:
                 _read_tables(source, {home: {name: value}}, f"`{name}=`")
     return source
@@ -146,12 +146,6 @@ def _endings() -> dict[str, list[str]]:
     return {e: ["_".join(words) for words in found if len(words) == fewest[e]] for e, found in endings.items()}
 
 
-def _suggestion(name: str, known: Iterable[str]) -> str:
-    """Return `, did you mean ...?` for the nearest known name, or nothing."""
-    near = nearest(name, known)
-    return f", did you mean `{near}`?" if near else ""
-
-
 def _read_preset(source: Source, tables: dict[str, Any], path: Path) -> None:
     name = tables.pop("preset", None)
     if name in get_args(PresetName):
@@ -185,5 +179,5 @@ def _unknown(name: str) -> str:
     table, _, leaf = name.rpartition(".")
     siblings = list(_inside(table))
     if table and siblings:
-        return f"no such setting{_suggestion(leaf, siblings)}"
-    return f"no such section{_suggestion(name, all_sections())}"
+        return f"no such setting{did_you_mean(leaf, siblings, lead=', ')}"
+    return f"no such section{did_you_mean(name, all_sections(), lead=', ')}"

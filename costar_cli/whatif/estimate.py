@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from costar_cli.config.nearest import did_you_mean
 from costar_cli.errors import TrainingError
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset, Location, Panel, Queries, TreatmentEncoding
@@ -15,7 +16,7 @@ from costar_cli.whatif.notes import Unseen, lacking, notes_on, trained_on_subjec
 from costar_cli.whatif.plan import PlanRequest, TreatmentPlan
 from costar_cli.whatif.report import ModelAnswer, SubjectHistory, WhatIfReport
 from costar_cli.whatif.truth import true_outcomes
-from costar_cli.whatif.untrusted import Problems, did_you_mean
+from costar_cli.whatif.untrusted import Problems
 
 __all__ = ["check_request", "estimate_outcomes", "predict_plans", "refuse_unseen"]
 
@@ -116,7 +117,8 @@ def _check(
     names = [plan.name for plan in request.plans]
     if reference is not None and reference not in names:
         there = f"the plans are {', '.join(map(repr, names))}"
-        problems.add(f"there is no plan {reference!r} to compare with{did_you_mean(reference, names)}", fix=there)
+        near = did_you_mean(reference, names, lead="; ", quoted=True)
+        problems.add(f"there is no plan {reference!r} to compare with{near}", fix=there)
     where = "--level" if not 0 < level < 1 and len(problems.lines) == 1 else f"subject {panel.names[0]}"
     problems.raise_any("the request does not fit", where=where, fix=problems.fix)
 

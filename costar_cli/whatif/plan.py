@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from costar_cli.config.nearest import did_you_mean
 from costar_cli.errors import UsageError
 from costar_cli.panel import TreatmentEncoding
 from costar_cli.panel.levels import are_doses, find_level, known_levels
-from costar_cli.whatif.untrusted import JsonObject, Problems, did_you_mean, parse_json, read_bounded, shown
+from costar_cli.whatif.untrusted import JsonObject, Problems, parse_json, read_bounded, shown
 
 __all__ = ["MAX_PLANS", "PlanRequest", "TreatmentPlan", "parse_plans", "read_plans"]
 
@@ -83,7 +84,7 @@ def _origin(document: JsonObject, problems: Problems) -> int | None:
     for key in document.repeated:
         problems.add(f"{shown(key)} is written more than once")
     for key in sorted(set(document) - {"origin", "plans"}):
-        hint = "" if problems.full else did_you_mean(key, ("origin", "plans"))
+        hint = "" if problems.full else did_you_mean(key, ("origin", "plans"), lead="; ", quoted=True)
         problems.add(f"unknown key {shown(key)}{hint}")
     origin = document.get("origin")
     if origin is None or (isinstance(origin, int) and not isinstance(origin, bool)):
@@ -166,7 +167,7 @@ class _Checker:
         return None
 
     def hint(self, name: str, known: tuple[str, ...]) -> str:
-        return "" if self.problems.full else did_you_mean(name, known)
+        return "" if self.problems.full else did_you_mean(name, known, lead="; ", quoted=True)
 
     def check_combination(self, values: list[int], where: str, number: int) -> None:
         classes = self.encoding.classes

@@ -4,14 +4,12 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
-from costar_cli.config.nearest import nearest
 from costar_cli.errors import StorageError, UsageError
 
-__all__ = ["MAX_BYTES", "MAX_DEPTH", "JsonObject", "Problems", "did_you_mean", "parse_json", "read_bounded", "shown"]
+__all__ = ["MAX_BYTES", "MAX_DEPTH", "JsonObject", "Problems", "parse_json", "read_bounded", "shown"]
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 16
@@ -139,17 +137,9 @@ class Problems:
             UsageError: there was a problem; a single one is the error itself, several are its details.
         """
         lines = self.lines
-        if len(lines) == 1:
-            raise UsageError(lines[0], where=where, fix=fix)
         if lines:
             count = len(self._steps) + self._left_out
-            raise UsageError(f"{summary}: {count:,} problems", where=where, fix=fix, details=lines)
-
-
-def did_you_mean(name: str, known: Sequence[str]) -> str:
-    """Return `; did you mean 'x'?`, or nothing when no known name is close."""
-    near = nearest(name, known)
-    return f"; did you mean {near!r}?" if near else ""
+            raise UsageError.of(lines, f"{summary}: {count:,} problems", where=where, fix=fix)
 
 
 def _line(where: str, problem: str, steps: list[int]) -> str:

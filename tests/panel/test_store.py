@@ -229,7 +229,7 @@ def array_forgeries() -> list:
         (f"{queries}/plan", lambda x: x * 0 + 9, queries, "classes beyond the 4"),
         (f"{queries}/plan", lambda x: x * 0 + 255, queries, "treatments that the schema does not encode"),
         (f"{queries}/plan", lambda x: np.repeat(x, 2, axis=1), queries, "expected"),
-        (f"{queries}/plan", lambda x: x[1:], queries, "disagree in length"),
+        (f"{queries}/plan", lambda x: x[1:], queries, "disagree in shape"),
         (f"{queries}/scored", lambda x: None, queries, "scored is missing"),
         (f"{queries}/outcomes", lambda x: None, queries, "outcomes is missing"),
         (f"{queries}/subject", lambda x: x - 1, queries, "about rows outside"),

@@ -1,11 +1,11 @@
 """Reading the columns of one CSV file, with errors that name file, column, row and value (polars)."""
 
-import difflib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import polars as pl
 
+from costar_cli.config.nearest import did_you_mean
 from costar_cli.errors import DataError
 from costar_cli.panel.findings import counted, shown
 
@@ -111,8 +111,8 @@ def _word(kind: pl.DataType) -> str:
 
 
 def _near(name: str, present: list[str]) -> str:
-    near = difflib.get_close_matches(name, present, n=1)
-    return f" (did you mean '{near[0]}'?)" if near else ""
+    guess = did_you_mean(name, present, quoted=True)
+    return f" ({guess})" if guess else ""
 
 
 def _first_line(error: Exception) -> str:

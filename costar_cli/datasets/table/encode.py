@@ -13,7 +13,7 @@ from costar_cli.datasets.table.index import Ints
 from costar_cli.datasets.table.schema import TableSchema
 from costar_cli.datasets.table.treatments import encode_treatments
 from costar_cli.datasets.table.variables import Encoded, encode_variables
-from costar_cli.errors import DataError
+from costar_cli.errors import DataError, complaint
 from costar_cli.panel.dataset import Part
 from costar_cli.panel.findings import shown
 from costar_cli.panel.panel import Panel
@@ -84,7 +84,7 @@ def encode_table(context: EncodingContext) -> EncodedTable:
             error_unit=_error_unit(schema, len(outcomes), units),
         )
     except ValidationError as error:
-        problem = str(error.errors()[0]["msg"]).removeprefix("Value error, ")
+        problem = complaint(error.errors()[0])
         raise DataError(problem, where="the schema", fix="rename the columns in the file") from None
     if context.dropped:
         context.reporter.warn(f"left out, since they never change in source-train: {shown(context.dropped, 12)}")

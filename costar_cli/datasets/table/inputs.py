@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from costar_cli.config.nearest import did_you_mean
 from costar_cli.datasets.table.context import Table
 from costar_cli.datasets.table.files import TableFile, open_files
 from costar_cli.datasets.table.index import Ints, Keys, read_keys
@@ -121,8 +121,7 @@ def _reading(schema: TableSchema, name: str) -> Reading:
 def no_column(name: str, table: TableFile, wide: TableFile | None = None) -> Finding:
     """Say that a column is not there, with the nearest one that is."""
     known = [*table.columns, *(wide.columns if wide else ())]
-    near = get_close_matches(name, known, n=1)
-    hint = f"did you mean '{near[0]}'?" if near else f"it has {shown(table.columns, 8)}"
+    hint = did_you_mean(name, known, quoted=True) or f"it has {shown(table.columns, 8)}"
     return Finding("error", f"there is no column '{name}'", table.name, hint)
 
 

@@ -10,10 +10,10 @@ from typing import Any, Final, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from costar_cli.config.nearest import nearest
+from costar_cli.config.nearest import did_you_mean
 from costar_cli.datasets.registry import RESERVED_NAMES
 from costar_cli.datasets.table.schema import ColumnSchema, TableSchema
-from costar_cli.errors import UsageError
+from costar_cli.errors import UsageError, complaint, key_path
 
 __all__ = ["CHECK", "key_path", "open_guesses", "parse_schema", "read_schema", "toml_key", "toml_row", "toml_value"]
 
@@ -91,17 +91,9 @@ def parse_schema(tables: Mapping[str, Any], *, where: str = "schema") -> TableSc
         problems += _schema_problems(schema)
     if problems:
         fix = "`docs/data-own.md` lists every key with what it accepts"
-        if len(problems) == 1:
-            raise UsageError(problems[0], where=where, fix=fix)
-        raise UsageError(f"the schema has {len(problems)} problems", where=where, fix=fix, details=problems)
+        raise UsageError.of(problems, f"the schema has {len(problems)} problems", where=where, fix=fix)
     assert schema is not None  # noqa: S101 - there would be a problem
     return schema
-
-
-def key_path(parts: tuple[object, ...]) -> str:
-    """Return where a key is, as TOML writes it: `columns."heart rate".kind`."""
-    return ".".join(part if str(part).replace("_", "a").replace("-", "a").isalnum() else f'"{part}"'
-                    for part in map(str, parts))  # fmt: skip
 
 
 def _role_problems(tables: Mapping[str, Any]) -> Iterator[str]:
@@ -152,14 +144,17 @@ def _explain(item: Mapping[str, Any]) -> str:
     """Describe one of pydantic's errors in the words of the schema."""
     loc = tuple(part for part in item["loc"] if part not in _UNION_BRANCHES)
     where, given, kind = key_path(loc), item.get("input"), item["type"]
-    message = str(item["msg"]).removeprefix("Value error, ")
+    message = complaint(item)
     if loc[-1:] == ("[key]",):
         return f"{key_path(loc[:-1])}: a column's name is one line of at most 200 characters without space around it"
     if kind == "literal_error":
         words = [word.strip("'") for word in str(item["ctx"]["expected"]).replace(" or ", ", ").split(", ")]
-        return f"{where} = {_shown(given)}: expected one of {', '.join(words)}{_suggestion(str(given), words)}"
+        return (
+            f"{where} = {_shown(given)}: expected one of {', '.join(words)}{did_you_mean(str(given), words, lead=', ')}"
+        )
+    near = did_you_mean(str(loc[-1]), _known_keys(loc), lead=", ") if loc else ""
     texts = {
-        "extra_forbidden": f"{where}: no such key{_suggestion(str(loc[-1]), _known_keys(loc)) if loc else ''}",
+        "extra_forbidden": f"{where}: no such key{near}",
         "missing": f"{where} is missing",
         "value_error": f"{where or 'schema'}: {message}",
         "model_type": f"{where}: expected a table{_column_hint(loc)}, not {_shown(given)}",
@@ -193,11 +188,6 @@ def _known_keys(loc: tuple[object, ...]) -> list[str]:
         kinds = [field.annotation, *get_args(field.annotation)]
         model = next(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel))
     return list(model.model_fields)
-
-
-def _suggestion(word: str, known: list[str]) -> str:
-    near = nearest(word, known)
-    return f", did you mean `{near}`?" if near else ""
 
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)

@@ -6,11 +6,12 @@ from typing import Final
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
-from costar_cli.config.nearest import nearest
+from costar_cli.config.nearest import did_you_mean
 from costar_cli.datasets.table.context import EncodingContext, Mask
 from costar_cli.datasets.table.index import Ints
-from costar_cli.errors import DataError
+from costar_cli.errors import DataError, complaint
 from costar_cli.panel.findings import Finding, counted, raise_errors, shown
 from costar_cli.panel.levels import are_doses, as_number, find_level, known_levels, known_reference
 from costar_cli.panel.schema import TreatmentEncoding
@@ -153,12 +154,12 @@ def unknown_level(
 ) -> Finding:
     """Say that some values `[M]` of a treatment are no levels, and where the first of them is."""
     odd = texts.filter(pl.Series(unknown)).unique().sort().to_list()
-    near = nearest(str(odd[0]), levels)
     problem = f"column '{name}': {counted(int(unknown.sum()), 'value')} that are not levels: {shown(odd)}"
     if are_doses([*levels, *map(str, odd)]):
         fix = f"known are {shown(levels, 12)}: bin doses into a few classes, or list them all in `levels`"
     else:
-        fix = f"did you mean '{near}'?" if near else f"it takes {known_levels(levels)}; others belong in `levels`"
+        near = did_you_mean(str(odd[0]), levels, quoted=True)
+        fix = near or f"it takes {known_levels(levels)}; others belong in `levels`"
     return Finding("error", problem, f"first in {place(int(unknown.argmax()))}", fix)
 
 
@@ -184,9 +185,10 @@ def _encoding(
             raise DataError(problem, fix="give fewer treatments or levels")
     try:
         return TreatmentEncoding(mode=mode, names=tuple(names), levels=tuple(levels), classes=classes)
-    except ValueError as error:
-        problem = str(error).split("Value error, ")[-1].split(" [type=")[0]
-        raise DataError(problem, where="treatments", fix="correct `levels` and `classes`") from None
+    except ValidationError as error:
+        raise DataError(
+            complaint(error.errors()[0]), where="treatments", fix="correct `levels` and `classes`"
+        ) from None
 
 
 def _class(row: Sequence[bool | int | float | str], levels: Sequence[tuple[str, ...]]) -> tuple[int, ...]:

@@ -1,6 +1,5 @@
 """Covariates, outcomes and statics as numbers: missing values filled, categories as 0/1 columns, masks beside them."""
 
-import difflib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -10,6 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from costar_cli.config.nearest import did_you_mean
 from costar_cli.datasets.table.context import EncodingContext, Filled, Mask
 from costar_cli.datasets.table.index import Ints
 from costar_cli.datasets.table.schema import ColumnSchema
@@ -180,13 +180,13 @@ def _codes(texts: pl.Series, labels: tuple[str, ...]) -> Ints:
 def _unseen(column: _Column, categories: tuple[str, ...], unseen: Mask) -> Finding:
     at = int(unseen.argmax())
     texts = column.data.filter(pl.Series(unseen)).unique().sort().to_list()
-    near = difflib.get_close_matches(str(texts[0]), categories, n=1)
-    known = f"did you mean '{near[0]}'? " if near else ""
+    guess = did_you_mean(str(texts[0]), categories, quoted=True)
     problem = (
         f"column '{column.name}': {counted(int(unseen.sum()), 'value')} that source-train does not have: {shown(texts)}"
     )
     where = f"first in {column.place(at)}"
-    return Finding("error", problem, where, f'{known}correct them, or declare `unseen = "other"` or `categories`')
+    fix = f'{guess} correct them, or declare `unseen = "other"` or `categories`'.strip()
+    return Finding("error", problem, where, fix)
 
 
 def _ordered(labels: Iterable[object]) -> list[str]:
