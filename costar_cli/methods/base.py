@@ -1,4 +1,9 @@
-"""What every estimator of counterfactual outcomes offers: how it is fitted, and how a fitted one answers."""
+"""What every estimator of counterfactual outcomes offers: how it is fitted, and how a fitted one answers.
+
+Arrays carry their axes in their names: `R` members, `N` subjects, `T` steps, `B` rows of a batch, `Q` queries, `H`
+steps of the horizon, `D` width of a model, `F` feature tokens; `X`, `A`, `Y`, `V` covariates, treatments, outcomes and
+statics. Letters of one module are in its docstring; the legend of all is in docs/spec/README.md.
+"""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -85,9 +85,9 @@ def test_likelihood_is_that_of_what_was_given_and_treatments_multiply():
 def test_a_treatment_that_all_or_none_received_has_no_model():
     features, given = np.arange(6.0)[:, None], np.array([[1, 0, 1]] * 5 + [[1, 0, 0]], dtype=bool)
     models = fit_logistic(features, given, iterations=100)
-    assert models.fitted_B.tolist() == [False, False, True]
-    assert not models.coef_BP[:2].any()
-    assert not models.intercept_B[:2].any()
+    assert models.fitted_L.tolist() == [False, False, True]
+    assert not models.coef_LP[:2].any()
+    assert not models.intercept_L[:2].any()
 
 
 def test_weights_of_a_window_are_products_and_clipping_moves_both_ends_to_the_quantiles():

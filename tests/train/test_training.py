@@ -184,7 +184,7 @@ def test_finetuning_refuses_what_does_not_fit(tumor_dataset: Dataset, tmp_path: 
     with pytest.raises(MismatchError, match="the encoder to start from does not fit") as caught:
         run_finetune(tumor_dataset, tmp_path, start=other)
     assert caught.value.details == ("statics: model has none, data set has patient_type",)
-    with pytest.raises(UsageError, match="another shape"):
+    with pytest.raises(UsageError, match="different shape"):
         run_finetune(
             tumor_dataset, tmp_path, start=encoder, encoder=encoder.encoder_config.model_copy(update={"width": 16})
         )

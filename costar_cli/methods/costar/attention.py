@@ -38,14 +38,14 @@ class AttentionUnit(nn.Module):
         return weight.view(self.qkv.weight.shape), (self.qkv.bias.view(3, -1) * scale).flatten()
 
     def project(self, tokens: Tensor) -> Tensor:
-        """Return `[..., 3, H, n]` with queries already divided by `sqrt(n)`."""
+        """Return `[..., 3, h, n]` with queries already divided by `sqrt(n)`."""
         projected = functional.linear(tokens, *self.scaled())
         return projected.view(*tokens.shape[:-1], 3, self.heads, self.head_width)
 
-    def project_affine(self, token_XD: Tensor) -> tuple[Tensor, ...]:
-        """Return queries, keys and values `[1+F,H,n]` of tokens given as slope (first row, no bias) and offsets."""
+    def project_affine(self, token_ZD: Tensor) -> tuple[Tensor, ...]:
+        """Return queries, keys and values `[1+F,h,n]` of tokens given as slope (first row, no bias) and offsets."""
         weight, bias = self.scaled()
-        projected = torch.cat([token_XD[:1] @ weight.T, functional.linear(token_XD[1:], weight, bias)])
+        projected = torch.cat([token_ZD[:1] @ weight.T, functional.linear(token_ZD[1:], weight, bias)])
         return projected.view(-1, 3, self.heads, self.head_width).unbind(1)
 
     def over_time(self, tokens_GTD: Tensor, tables: tuple[Tensor, Tensor], drawn: Tensor | None) -> Tensor:
@@ -54,10 +54,10 @@ class AttentionUnit(nn.Module):
         Args:
             tokens_GTD: G series.
             tables: relative keys and values.
-            drawn: bytes of the dropout mask, `[...,H,T,T]` for G leading entries, or none.
+            drawn: bytes of the dropout mask, `[...,h,T,T]` for G leading entries, or none.
         """
-        qkv = self.project(tokens_GTD)  # [G, T, 3, H, n]
-        q, k, v = qkv.permute(2, 0, 3, 1, 4).flatten(1, 2).unbind(0)  # each [GH, T, n]
+        qkv = self.project(tokens_GTD)  # [G, T, 3, h, n]
+        q, k, v = qkv.permute(2, 0, 3, 1, 4).flatten(1, 2).unbind(0)  # each [Gh, T, n]
         key_table, value_table = tables
         mask_MTT = None
         if drawn is not None:
@@ -132,26 +132,26 @@ class TemporalBlock(nn.Module):
     def forward_scalars(
         self,
         series_BFT: Tensor,
-        token_XD: Tensor,
+        token_ZD: Tensor,
         statics_BVD: Tensor,
         tables: tuple[Tensor, Tensor],
         masks: Masks,
         name: str,
     ) -> tuple[Tensor, Tensor]:
-        """Return the same for the tokens of the first layer, given as scalars with `token_XD`, their slope and offsets.
+        """Return the same for the tokens of the first layer, given as scalars with `token_ZD`, their slope and offsets.
 
         `scalar_attention` tells why this is cheaper. It computes with the features first.
         """
         n_steps = series_BFT.shape[2]
         drawn = None if masks is None else masks[f"{name}.attention"]
-        with one_dtype(token_XD.device):
-            series_BFT = series_BFT.to(token_XD.dtype)
-            q_XHn, k_XHn, v_XHn = self.unit.project_affine(token_XD)
-            coefficients = score_coefficients(q_XHn, k_XHn[0], near_band(tables[0], n_steps))
+        with one_dtype(token_ZD.device):
+            series_BFT = series_BFT.to(token_ZD.dtype)
+            q_Zhn, k_Zhn, v_Zhn = self.unit.project_affine(token_ZD)
+            coefficients = score_coefficients(q_Zhn, k_Zhn[0], near_band(tables[0], n_steps))
             summary_FBTC = scalar_attention_summary(series_BFT, coefficients, drawn, self.unit.dropout.keep)
             scale = 1.0 if masks is None else self.unit.dropout.per_kept
             weights_FCD = summary_weights(
-                v_XHn[0] * scale, (v_XHn[1:] + tables[1][0]) * scale, near_band(tables[1], n_steps) * scale, token_XD
+                v_Zhn[0] * scale, (v_Zhn[1:] + tables[1][0]) * scale, near_band(tables[1], n_steps) * scale, token_ZD
             )
             sum_FMD = torch.bmm(summary_FBTC.flatten(1, 2), weights_FCD)
         series_FBTD = self.unit.norm(sum_FMD.view(*summary_FBTC.shape[:3], -1))
@@ -167,15 +167,15 @@ class TemporalBlock(nn.Module):
 class FeatureBlock(nn.Module):
     """Attention over features within each step, statics as further keys, then feed-forward (spec COSTAR-5)."""
 
-    head_mask: Tensor  # [H, 1, D]: which columns belong to which head
+    head_mask: Tensor  # [h, 1, D]: which columns belong to which head
 
     def __init__(self, config: EncoderConfig, *, last: bool) -> None:
         super().__init__()
         self.unit = AttentionUnit(config)
         self.feed_forward = FeedForward(config)
         head_of_column = torch.arange(config.width) // self.unit.head_width
-        mask_H1D = (head_of_column == torch.arange(config.heads)[:, None, None]).float()
-        self.register_buffer("head_mask", mask_H1D, persistent=False)
+        mask_h1D = (head_of_column == torch.arange(config.heads)[:, None, None]).float()
+        self.register_buffer("head_mask", mask_h1D, persistent=False)
         self.last = last  # nothing reads the statics after the last layer: they are not pooled
 
     def mask_shapes(self, name: str, n_steps: int, layout: tuple[int, int]) -> MaskShapes:
@@ -201,20 +201,20 @@ class FeatureBlock(nn.Module):
         kv = torch.cat([kv, kv_V[:, None].expand(-1, n_steps, -1, -1)], dim=2).flatten(0, 1)
         k, v = torch.split(kv, width, dim=-1)
         # Heads by masking instead of splitting: a few more products, but no copies and no tiny matrices.
-        q_PMD = (q[:, :, None] * self.head_mask).flatten(2, 3).flatten(0, 1)  # P = B * T, M = H * F
+        q_PMD = (q[:, :, None] * self.head_mask).flatten(2, 3).flatten(0, 1)  # P = B * T, M = h * F
         score_BTMK = dots_of_rows(q_PMD, k).view(batch, n_steps, q_PMD.shape[1], -1)
         p = softmax_of_short_rows(score_BTMK)
         if masks is not None:
             p = p * self.unit.dropout.factors(masks[f"{name}.attention"], p.dtype)
-        o_BTHFD = torch.bmm(p.flatten(0, 1), v).view(batch, n_steps, -1, n_temporal, width)
+        o_BThFD = torch.bmm(p.flatten(0, 1), v).view(batch, n_steps, -1, n_temporal, width)
         own_columns = self.head_mask if masks is None else self.head_mask * self.unit.dropout.per_kept
-        o_BTFD = (o_BTHFD * own_columns).sum(dim=2)
+        o_BTFD = (o_BThFD * own_columns).sum(dim=2)
         series_BTFD = self.feed_forward(self.unit.norm(o_BTFD + series_BTFD), masks, f"{name}.series")
         if self.last:
             return series_BTFD, statics_BVD
         k_V, v_V = torch.split(kv_V, width, dim=-1)
-        q_BHVD = q_V[:, None] * self.head_mask
-        p_V = torch.softmax(q_BHVD @ k_V[:, None].transpose(-1, -2), -1)
+        q_BhVD = q_V[:, None] * self.head_mask
+        p_V = torch.softmax(q_BhVD @ k_V[:, None].transpose(-1, -2), -1)
         if masks is not None:
             p_V = p_V * self.unit.dropout.factors(masks[f"{name}.static_attention"], p_V.dtype)
         o_BVD = (p_V @ v_V[:, None] * own_columns).sum(dim=1)

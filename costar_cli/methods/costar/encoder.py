@@ -71,9 +71,9 @@ class TokenEmbedding(nn.Module):
         """Return `[1+F,D]`: the slope that all tokens share, then the offset of each, statics last."""
         return torch.cat([self.scalar.weight.T, self.scalar.bias + self.feature()])
 
-    def forward(self, scalars: Tensor, token_XD: Tensor) -> Tensor:
+    def forward(self, scalars: Tensor, token_ZD: Tensor) -> Tensor:
         """Return the tokens `[...,F,D]` of scalars `[...,F]` with the rows of `affine` that belong to them."""
-        return scalars[..., None] * token_XD[0] + token_XD[1:]
+        return scalars[..., None] * token_ZD[0] + token_ZD[1:]
 
 
 class EncoderLayer(nn.Module):
@@ -129,16 +129,16 @@ class CostarEncoder(HistoryEncoder):
         Gradients flow to the parameters and statics, not to the history.
         """
         masks = masks or None
-        token_XD, n = self.embedding.affine(), 1 + self.layout.n_temporal
-        statics = self.embedding(statics_BV, torch.cat([token_XD[:1], token_XD[n:]]))
+        token_ZD, n = self.embedding.affine(), 1 + self.layout.n_temporal
+        statics = self.embedding(statics_BV, torch.cat([token_ZD[:1], token_ZD[n:]]))
         tables = None if self.relative is None else self.relative()
-        series = history_BTS if tables is not None else self.embedding(history_BTS, token_XD[:n])
+        series = history_BTS if tables is not None else self.embedding(history_BTS, token_ZD[:n])
         for index, layer in enumerate(self.layer_list):
             if layer.temporal is not None and tables is not None:
                 name, by_feature = f"{index}.temporal", series.transpose(1, 2)
                 if index == 0:
                     series, statics = layer.temporal.forward_scalars(
-                        by_feature, token_XD[:n], statics, tables, masks, name
+                        by_feature, token_ZD[:n], statics, tables, masks, name
                     )
                 else:
                     series, statics = layer.temporal(by_feature.contiguous(), statics, tables, masks, name)

@@ -35,7 +35,7 @@ class LayerNorm(nn.Module):
         return functional.layer_norm(u, u.shape[-1:], self.gain * self.ratio, self.bias, EPSILON)
 
 
-ROWS = 4_096  # of the hidden layer held at once on a CPU; measured
+ROWS = 4_096  # of the hidden layer, the widest array of an encoder, held at once on a CPU: measured (decision 52)
 
 
 class FeedForward(nn.Module):
@@ -134,7 +134,7 @@ class Hidden:
     """The hidden layer `drop(relu(W1 u))`, without the factor of the dropout, slice by slice in memory that is reused.
 
     Args:
-        u: `[X,...,D]`; slices are cut along X.
+        u: `[...,D]`; slices are cut along the first axis.
         w1: weight.
         b1: bias.
         drawn: bytes of the mask, in the shape of the layer, or none.
@@ -148,7 +148,7 @@ class Hidden:
         self.buffers = u.new_empty(2, min(self._size, max(1, len(u))) * self._per_row, len(b1))
 
     def slices(self) -> Iterator[tuple[slice, int]]:
-        """Yield slices of X, each with the number of positions in it."""
+        """Yield slices of the first axis, each with the number of positions in it."""
         for first in range(0, len(self._u), self._size):
             stop = min(first + self._size, len(self._u))
             yield slice(first, stop), (stop - first) * self._per_row

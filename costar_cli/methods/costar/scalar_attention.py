@@ -6,8 +6,14 @@ row (which softmax ignores) the score of query t and key u is `s_u (s_t a_h + c_
 `sum p s`, `sum p` and the probabilities of the near steps (the band of `relative_attention`): a matrix product with
 coefficients that depend on the parameters alone. Only elementwise work on the T x T probabilities remains.
 
+Why so: in this layer, tokens, queries, keys and values cost more to build than the attention itself, and most of that
+is memory traffic (decision 30). Later layers have vectors for tokens and take `over_time`.
+
 That work is done a tile at a time, a few samples and a block of queries with the keys that they may see, in buffers
 that are used again for the next one.
+
+Letters beside the legend's: `Z` the slope and the offsets of tokens, `1 + F`; `W` near keys; `K` what a query is
+multiplied with, `1 + W`; `h` heads, `n` head width; `Q`, `S` queries and keys of a tile; `G` groups, 1 or the members.
 """
 
 import math
@@ -22,8 +28,8 @@ from costar_cli.methods.shared.relative_attention import HIDDEN, apply_to_groups
 
 __all__ = ["near_band", "scalar_attention_summary", "score_coefficients", "summary_weights"]
 
-TILE_ELEMENTS = 2**19  # of a buffer; measured
-BLOCK = 32  # queries of a tile: the keys beyond them are left out
+TILE_ELEMENTS = 2**19  # of a buffer: 2 MiB, of which two stay in a core's caches; more overflow them (measured)
+BLOCK = 32  # queries of a tile: keys beyond the last of them are left out, nearly half of all pairs of long series
 LANES = 16  # rows are padded to a multiple of this: vectorised kernels are slow on what is left over
 
 
@@ -34,44 +40,44 @@ def near_band(table: Tensor, n_steps: int) -> Tensor:
     return table[clip_distance - width + 1 : clip_distance + 1] - table[0]
 
 
-def score_coefficients(query_XHn: Tensor, key_Hn: Tensor, key_band_Wn: Tensor) -> Tensor:
-    """Return `[1+F,H,1+W]`: scores of the slope (first row) and the offsets of queries with key slope and near keys."""
-    keys_HKn = torch.cat([key_Hn[:, None], key_band_Wn.expand(key_Hn.shape[0], -1, -1)], dim=1)
-    return torch.einsum("xhn,hkn->xhk", query_XHn, keys_HKn)
+def score_coefficients(query_Zhn: Tensor, key_hn: Tensor, key_band_Wn: Tensor) -> Tensor:
+    """Return `[1+F,h,1+W]`: scores of the slope (first row) and the offsets of queries with key slope and near keys."""
+    keys_hKn = torch.cat([key_hn[:, None], key_band_Wn.expand(key_hn.shape[0], -1, -1)], dim=1)
+    return torch.einsum("xhn,hkn->xhk", query_Zhn, keys_hKn)
 
 
-def summary_weights(value_Hn: Tensor, offset_FHn: Tensor, value_band_Wn: Tensor, token_XD: Tensor) -> Tensor:
-    """Return `[F,H(2+W)+2,D]`, which turn summaries into attention output plus token.
+def summary_weights(value_hn: Tensor, offset_Fhn: Tensor, value_band_Wn: Tensor, token_ZD: Tensor) -> Tensor:
+    """Return `[F,h(2+W)+2,D]`, which turn summaries into attention output plus token.
 
     Args:
-        value_Hn: what `sum p s` is multiplied with.
-        offset_FHn: what `sum p` is multiplied with.
+        value_hn: what `sum p s` is multiplied with.
+        offset_Fhn: what `sum p` is multiplied with.
         value_band_Wn: relative values of the near steps.
-        token_XD: slope of the tokens, then their offsets, `[1+F,D]`.
+        token_ZD: slope of the tokens, then their offsets, `[1+F,D]`.
     """
-    n_features, heads, n = offset_FHn.shape
+    n_features, heads, n = offset_Fhn.shape
     lead = (n_features, heads, -1, n)
-    own_FHKn = torch.cat([value_Hn[:, None].expand(lead), offset_FHn[:, :, None], value_band_Wn.expand(lead)], dim=2)
-    heads_HH = torch.eye(heads, dtype=value_Hn.dtype, device=value_Hn.device)
-    rows_FCD = (own_FHKn[:, :, :, None] * heads_HH[:, None, :, None]).reshape(n_features, -1, heads * n)
-    tokens_F2D = torch.stack([token_XD[:1].expand(n_features, -1), token_XD[1:]], dim=1)
+    own_FhKn = torch.cat([value_hn[:, None].expand(lead), offset_Fhn[:, :, None], value_band_Wn.expand(lead)], dim=2)
+    heads_hh = torch.eye(heads, dtype=value_hn.dtype, device=value_hn.device)
+    rows_FCD = (own_FhKn[:, :, :, None] * heads_hh[:, None, :, None]).reshape(n_features, -1, heads * n)
+    tokens_F2D = torch.stack([token_ZD[:1].expand(n_features, -1), token_ZD[1:]], dim=1)
     return torch.cat([rows_FCD, tokens_F2D], dim=1)
 
 
 def scalar_attention_summary(
-    series_BFT: Tensor, coefficients_XHK: Tensor, drawn_BFHTT: Tensor | None, keep: int
+    series_BFT: Tensor, coefficients_ZhK: Tensor, drawn_BFhTT: Tensor | None, keep: int
 ) -> Tensor:
-    """Return `[F,B,T,H(2+W)+2]`: per head `sum p s`, `sum p` and near probabilities, then the scalar and one.
+    """Return `[F,B,T,h(2+W)+2]`: per head `sum p s`, `sum p` and near probabilities, then the scalar and one.
 
     Args:
         series_BFT: the scalars; they get no gradient.
-        coefficients_XHK: `score_coefficients`.
-        drawn_BFHTT: a random byte for each attention probability, or none (evaluation).
+        coefficients_ZhK: `score_coefficients`.
+        drawn_BFhTT: a random byte for each attention probability, or none (evaluation).
         keep: bytes below this keep their probability, the others drop it.
     """
-    drawn = None if drawn_BFHTT is None else drawn_BFHTT[None]
+    drawn = None if drawn_BFhTT is None else drawn_BFhTT[None]
     output: Tensor = _ScalarAttention.apply(  # type: ignore[no-untyped-call]
-        series_BFT[None], coefficients_XHK[None], drawn, keep, torch.is_grad_enabled()
+        series_BFT[None], coefficients_ZhK[None], drawn, keep, torch.is_grad_enabled()
     )[0]
     return output[0]
 
@@ -90,20 +96,20 @@ class Tile(NamedTuple):
         return slice(max(self.first, 1), self.stop)
 
 
-def near_of(tile_GBFHQS: Tensor, width: int, first: int) -> Tensor:
-    """Return the view `[G,B,F,H,Q,W]` of the last W keys up to each query, without the first query of all.
+def near_of(tile_GBFhQS: Tensor, width: int, first: int) -> Tensor:
+    """Return the view `[G,B,F,h,Q,W]` of the last W keys up to each query, without the first query of all.
 
     Where such a key lies before the first step, the view reaches into the hidden end of the row before.
     """
-    *lead, n_queries, keys = tile_GBFHQS.shape
+    *lead, n_queries, keys = tile_GBFhQS.shape
     skipped = int(first == 0)
     begin = skipped * (keys + 1) + first - width + 1
-    strides = (*tile_GBFHQS.stride()[:-2], keys + 1, 1)
-    return tile_GBFHQS.as_strided((*lead, n_queries - skipped, width), strides, tile_GBFHQS.storage_offset() + begin)
+    strides = (*tile_GBFhQS.stride()[:-2], keys + 1, 1)
+    return tile_GBFhQS.as_strided((*lead, n_queries - skipped, width), strides, tile_GBFhQS.storage_offset() + begin)
 
 
 def by_head(summary: Tensor, heads: int) -> Tensor:
-    """Return the view `[G,B,F,H,T,2+W]` of `[G,F,B,T,H(2+W)+2]`, without the scalar and one."""
+    """Return the view `[G,B,F,h,T,2+W]` of `[G,F,B,T,h(2+W)+2]`, without the scalar and one."""
     own = summary[..., :-2]
     return own.view(*own.shape[:-1], heads, -1).permute(0, 2, 1, 4, 3, 5)
 
@@ -115,8 +121,8 @@ class Tiles:
 
     Args:
         series: `[G,B,F,T]`.
-        coefficients: `[G,1+F,H,1+W]`.
-        drawn: bytes `[G,B,F,H,T,T]`, or none.
+        coefficients: `[G,1+F,h,1+W]`.
+        drawn: bytes `[G,B,F,h,T,T]`, or none.
         keep: bytes below this keep their probability.
     """
 
@@ -149,7 +155,7 @@ class Tiles:
                 yield Tile(slice(sample, min(sample + size, self.batch)), first, stop, keys)
 
     def _queries(self, coefficients: Tensor) -> Tensor:
-        """Return `[G,B,F,H,T,1+W]`: what each query multiplies the key's scalar with, then its scores of near steps."""
+        """Return `[G,B,F,h,T,1+W]`: what each query multiplies the key's scalar with, then its scores of near steps."""
         slope, offset = coefficients[:, :1].expand_as(coefficients[:, 1:]), coefficients[:, 1:]
         pairs = torch.stack([slope, offset], dim=2)[:, None].expand(-1, self.batch, -1, -1, -1, -1)
         rows = self.key_and_one[..., : self.n_steps].flatten(0, 2).transpose(1, 2)
@@ -160,7 +166,7 @@ class Tiles:
         return self._buffers[index, : math.prod(shape)].view(shape)
 
     def probabilities(self, tile: Tile) -> Tensor:
-        """Return the probabilities `[G,b,F,H,Q,S]` of a tile, in buffer 0; those of hidden keys are zero."""
+        """Return the probabilities `[G,b,F,h,Q,S]` of a tile, in buffer 0; those of hidden keys are zero."""
         slope = self._query[:, tile.samples, :, :, tile.first : tile.stop, :1]
         score = self._buffer(0, *slope.shape[:-1], tile.keys)
         torch.addcmul(self._hidden[tile.first : tile.stop, : tile.keys], slope, self._keys(tile), out=score)
@@ -185,7 +191,7 @@ class Tiles:
         return result
 
     def key_sums(self, values: Tensor, tile: Tile, n: int) -> Tensor:
-        """Return the sums over keys of values times scalar (and of values, if n is 2), `[G,b,F,n,H,Q]`."""
+        """Return the sums over keys of values times scalar (and of values, if n is 2), `[G,b,F,n,h,Q]`."""
         g, b, f, h, q, s = values.shape
         rows = self.key_and_one[:, tile.samples, :, :n, :s].reshape(-1, n, s)
         return torch.bmm(rows, values.view(-1, h * q, s).transpose(1, 2)).view(g, b, f, n, h, q)

@@ -20,22 +20,22 @@ Masks = dict[str, Tensor] | None
 
 
 class LstmState(NamedTuple):
-    """What an LSTM carries from step to step: `hidden` and `cell`, each `[R,L,B,H]` with L layers."""
+    """What an LSTM carries from step to step: `hidden` and `cell`, each `[R,l,B,D]` with l layers."""
 
     hidden: Tensor
     cell: Tensor
 
     @classmethod
-    def both(cls, vector_RBH: Tensor, layers: int) -> Self:
+    def both(cls, vector_RBD: Tensor, layers: int) -> Self:
         """Return a state in which one vector is the hidden state and the cell of every layer."""
-        stacked = vector_RBH[:, None].expand(-1, layers, -1, -1)
+        stacked = vector_RBD[:, None].expand(-1, layers, -1, -1)
         return cls(stacked, stacked)
 
 
 class LstmPass(NamedTuple):
     """What a pass over T steps gives: the outputs of the last layer, and the states of every layer after each step.
 
-    `outputs [R,T,B,H]`; `hidden` and `cell` hold one `[R,T,B,H]` per layer. No gradient flows through these two.
+    `outputs [R,T,B,D]`; `hidden` and `cell` hold one `[R,T,B,D]` per layer. No gradient flows through these two.
     """
 
     outputs: Tensor
@@ -49,12 +49,12 @@ class LstmPass(NamedTuple):
 
 
 def n_layers(params_R: Params) -> int:
-    """Return L of the parameters of an LSTM."""
+    """Return l of the parameters of an LSTM."""
     return sum(name.startswith("weight_hh_l") for name in params_R)
 
 
 def draw_masks(lstm: nn.LSTM, rate: float, streams: Sequence[Stream], batch: int, like: Tensor) -> Masks:
-    """Return masks `[R,B,H]` for a batch, scaled by 1/keep: of the output, hidden state and cell of every layer."""
+    """Return masks `[R,B,D]` for a batch, scaled by 1/keep: of the output, hidden state and cell of every layer."""
     width = (lstm.hidden_size,)
     shapes: MaskShapes = {
         f"{part}_l{k}": width for k in range(lstm.num_layers) for part in ("output", "hidden", "cell")
@@ -80,9 +80,9 @@ def variational_lstm(
     rows, width = inputs_RTBI.shape[2], params_R["weight_hh_l0"].shape[-1]
     outputs, hiddens, cells = inputs_RTBI, [], []
     for k in range(n_layers(params_R)):
-        weight_RHG = params_R[f"weight_ih_l{k}"].transpose(1, 2)
+        weight_RDG = params_R[f"weight_ih_l{k}"].transpose(1, 2)
         bias_R1G = (params_R[f"bias_ih_l{k}"] + params_R[f"bias_hh_l{k}"])[:, None]
-        gates_RMG = torch.baddbmm(bias_R1G, outputs.flatten(1, 2), weight_RHG).to(bias_R1G)  # autocast ends here
+        gates_RMG = torch.baddbmm(bias_R1G, outputs.flatten(1, 2), weight_RDG).to(bias_R1G)  # autocast ends here
         gates_RTBG = gates_RMG.view(*outputs.shape[:3], -1)
         zeros = gates_RTBG.new_zeros(len(gates_RTBG), rows, width)
         state = (zeros, zeros) if start is None else (start.hidden[:, k].to(zeros), start.cell[:, k].to(zeros))
@@ -94,8 +94,8 @@ def variational_lstm(
     return LstmPass(outputs, tuple(hiddens), tuple(cells))
 
 
-def _recurrence(gates_RTBG: Tensor, weight_RGH: Tensor, *rest: Tensor | None) -> tuple[Tensor, Tensor]:
-    result: tuple[Tensor, Tensor] = _Recurrence.apply(gates_RTBG, weight_RGH, *rest)  # type: ignore[no-untyped-call]
+def _recurrence(gates_RTBG: Tensor, weight_RGD: Tensor, *rest: Tensor | None) -> tuple[Tensor, Tensor]:
+    result: tuple[Tensor, Tensor] = _Recurrence.apply(gates_RTBG, weight_RGD, *rest)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -111,38 +111,38 @@ class _Recurrence(torch.autograd.Function):
     def forward(
         ctx: Any,  # noqa: ANN401
         gates_RTBG: Tensor,
-        weight_RGH: Tensor,
-        hidden_RBH: Tensor,
-        cell_RBH: Tensor,
-        keep_hidden_RBH: Tensor | None,
-        keep_cell_RBH: Tensor | None,
+        weight_RGD: Tensor,
+        hidden_RBD: Tensor,
+        cell_RBD: Tensor,
+        keep_hidden_RBD: Tensor | None,
+        keep_cell_RBD: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         with torch.autocast(gates_RTBG.device.type, enabled=False):
             steps = gates_RTBG.shape[1]
-            width = weight_RGH.shape[-1]
+            width = weight_RGD.shape[-1]
             activations = gates_RTBG.new_empty(*gates_RTBG.shape[:-1], 4, width)
             hiddens, cells = (gates_RTBG.new_empty(*gates_RTBG.shape[:-1], width) for _ in range(2))
-            weight_RHG = weight_RGH.transpose(1, 2)
-            hidden, cell = hidden_RBH, cell_RBH
+            weight_RDG = weight_RGD.transpose(1, 2)
+            hidden, cell = hidden_RBD, cell_RBD
             for t in range(steps):
-                gates = torch.baddbmm(gates_RTBG[:, t], hidden, weight_RHG).view(*hidden.shape[:-1], 4, width)
+                gates = torch.baddbmm(gates_RTBG[:, t], hidden, weight_RDG).view(*hidden.shape[:-1], 4, width)
                 i, f, g, o = torch.sigmoid(gates, out=activations[:, t]).unbind(-2)
                 torch.tanh(gates[..., 2, :], out=g)
                 cell = torch.addcmul(f * cell, i, g, out=cells[:, t])
                 hidden = torch.mul(o, torch.tanh(cell), out=hiddens[:, t])
-                if keep_hidden_RBH is not None and keep_cell_RBH is not None:
-                    hidden, cell = hidden * keep_hidden_RBH, cell * keep_cell_RBH
+                if keep_hidden_RBD is not None and keep_cell_RBD is not None:
+                    hidden, cell = hidden * keep_hidden_RBD, cell * keep_cell_RBD
         ctx.save_for_backward(
-            activations, hiddens, cells, weight_RGH, hidden_RBH, cell_RBH, keep_hidden_RBH, keep_cell_RBH
+            activations, hiddens, cells, weight_RGD, hidden_RBD, cell_RBD, keep_hidden_RBD, keep_cell_RBD
         )
         ctx.mark_non_differentiable(cells)
         return hiddens, cells
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
-        activations, hiddens, cells, weight_RGH, hidden_RBH, cell_RBH, keep_hidden, keep_cell = ctx.saved_tensors
-        before_hidden = _before(hiddens, hidden_RBH, keep_hidden)
-        before_cell = _before(cells, cell_RBH, keep_cell)
+        activations, hiddens, cells, weight_RGD, hidden_RBD, cell_RBD, keep_hidden, keep_cell = ctx.saved_tensors
+        before_hidden = _before(hiddens, hidden_RBD, keep_hidden)
+        before_cell = _before(cells, cell_RBD, keep_cell)
         i, f, g, o = activations.unbind(-2)
         tanh_cell = torch.tanh(cells)
         cell_per_hidden = o * (1 - tanh_cell.square())
@@ -151,20 +151,20 @@ class _Recurrence(torch.autograd.Function):
         slopes = torch.stack(
             [g * i * (1 - i), before_cell * f * (1 - f), i * (1 - g.square()), tanh_cell * o * (1 - o)], dim=-2
         )
-        to_hidden, to_cell = torch.zeros_like(hidden_RBH), torch.zeros_like(cell_RBH)
+        to_hidden, to_cell = torch.zeros_like(hidden_RBD), torch.zeros_like(cell_RBD)
         for t in reversed(range(slopes.shape[1])):
             grad_hidden = grads[0][:, t] + (to_hidden if keep_hidden is None else to_hidden * keep_hidden)
             grad_cell = torch.addcmul(to_cell, grad_hidden, cell_per_hidden[:, t])
             slopes[:, t, :, :3].mul_(grad_cell[:, :, None])
             slopes[:, t, :, 3].mul_(grad_hidden)
-            to_hidden = torch.bmm(slopes[:, t].flatten(-2), weight_RGH)
+            to_hidden = torch.bmm(slopes[:, t].flatten(-2), weight_RGD)
             to_cell = grad_cell * (cell_per_cell if t else f)[:, t]  # the start was not masked
         gates_RTBG = slopes.flatten(-2)
         weight = torch.bmm(gates_RTBG.flatten(1, 2).transpose(1, 2), before_hidden.flatten(1, 2))
         return gates_RTBG, weight, to_hidden, to_cell, None, None
 
 
-def _before(values_RTBH: Tensor, start_RBH: Tensor, keep_RBH: Tensor | None) -> Tensor:
+def _before(values_RTBD: Tensor, start_RBD: Tensor, keep_RBD: Tensor | None) -> Tensor:
     """Return what each step started from: the given start, then the carried values of the step before."""
-    carried = values_RTBH[:, :-1] if keep_RBH is None else values_RTBH[:, :-1] * keep_RBH[:, None]
-    return torch.cat([start_RBH[:, None], carried], dim=1)
+    carried = values_RTBD[:, :-1] if keep_RBD is None else values_RTBD[:, :-1] * keep_RBD[:, None]
+    return torch.cat([start_RBD[:, None], carried], dim=1)

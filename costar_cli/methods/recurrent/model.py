@@ -121,7 +121,7 @@ def _query_batch(states: Histories, member: int, queries: Queries) -> QueryBatch
 
 
 def states_before(network: RecurrentNetwork, panel: PanelTensors) -> Tensor:
-    """Return the state of every layer before each step, `[N,T,2*L*H]`, zeros before the first.
+    """Return the state of every layer before each step, `[N,T,2*l*D]`, zeros before the first.
 
     For networks that read the treatment of the step: at an origin that treatment is the plan's, so the state before it
     is as far as the history goes.
@@ -138,5 +138,5 @@ def states_before(network: RecurrentNetwork, panel: PanelTensors) -> Tensor:
 
 def state_at(known_QD: Tensor, network: RecurrentNetwork) -> LstmState:
     """Return rows of `states_before` as a state."""
-    layers_2LQH = known_QD.view(len(known_QD), 2, network.lstm.num_layers, -1).permute(1, 2, 0, 3)
-    return LstmState(layers_2LQH[0][None], layers_2LQH[1][None])
+    layers_2lQD = known_QD.view(len(known_QD), 2, network.lstm.num_layers, -1).permute(1, 2, 0, 3)
+    return LstmState(layers_2lQD[0][None], layers_2lQD[1][None])

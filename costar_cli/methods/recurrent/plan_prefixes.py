@@ -59,7 +59,7 @@ def _numbered(rows_QI: Tensor) -> Tensor:
 
 
 class PrefixState(NamedTuple):
-    """Hidden state and cell of every layer, each `[K,S,H]`; `S` is 1 where all futures are still the same."""
+    """Hidden state and cell of every layer, each `[K,S,D]`; `S` is 1 where all futures are still the same."""
 
     hidden: tuple[Tensor, ...]
     cell: tuple[Tensor, ...]
@@ -89,7 +89,7 @@ class LstmSteps:
         self.shared_IG, self.own_IG = weight_IG[shared], weight_IG[own]
 
     def _layer(self, lstm: nn.LSTM, k: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return weights of inputs `[I,G]` and of the hidden state `[H,G]`, and biases `[G]`.
+        """Return weights of inputs `[I,G]` and of the hidden state `[D,G]`, and biases `[G]`.
 
         With `tanh(x) = 2 sigmoid(2x) - 1` the cell's gate needs no other activation than the rest.
         """
@@ -112,30 +112,30 @@ class LstmSteps:
         shared_KG = torch.addmm(self.layers[0][2], shared_KI, self.shared_IG)
         hiddens: list[Tensor] = []
         cells: list[Tensor] = []
-        for k, (weight_IG, weight_HG, bias_G) in enumerate(self.layers):
+        for k, (weight_IG, weight_DG, bias_G) in enumerate(self.layers):
             if k == 0:
-                gates_KSG = _part(_added(gates_PSG, state.hidden[0], weight_HG), parent_K).add_(shared_KG[:, None])
+                gates_KSG = _part(_added(gates_PSG, state.hidden[0], weight_DG), parent_K).add_(shared_KG[:, None])
             else:
                 gates_KSG = torch.matmul(hiddens[-1], weight_IG).add_(bias_G)
-                gates_KSG += _part(state.hidden[k] @ weight_HG, parent_K)
+                gates_KSG += _part(state.hidden[k] @ weight_DG, parent_K)
             hidden, cell = self._cell(gates_KSG, _part(state.cell[k], parent_K))
             hiddens.append(hidden)
             cells.append(cell)
         return PrefixState(tuple(hiddens), tuple(cells))
 
-    def _cell(self, gates_KSG: Tensor, cell_KSH: Tensor) -> tuple[Tensor, Tensor]:
+    def _cell(self, gates_KSG: Tensor, cell_KSD: Tensor) -> tuple[Tensor, Tensor]:
         """Return hidden state and cell; the gates are overwritten."""
-        i, f, g, o = gates_KSG.sigmoid_().view(*cell_KSH.shape[:1], -1, 4, self.width).unbind(-2)
-        cell = torch.addcmul(f * cell_KSH, i, g.mul_(2).sub_(1))
+        i, f, g, o = gates_KSG.sigmoid_().view(*cell_KSD.shape[:1], -1, 4, self.width).unbind(-2)
+        cell = torch.addcmul(f * cell_KSD, i, g.mul_(2).sub_(1))
         return torch.tanh(cell).mul_(o), cell
 
 
-def _added(gates_PSG: Tensor, hidden_PSH: Tensor, weight_HG: Tensor) -> Tensor:
+def _added(gates_PSG: Tensor, hidden_PSD: Tensor, weight_DG: Tensor) -> Tensor:
     """Return the gates with what the hidden state adds to them, in place."""
-    if hidden_PSH.shape[1] == gates_PSG.shape[1]:
-        gates_PSG.flatten(0, 1).addmm_(hidden_PSH.flatten(0, 1), weight_HG)
+    if hidden_PSD.shape[1] == gates_PSG.shape[1]:
+        gates_PSG.flatten(0, 1).addmm_(hidden_PSD.flatten(0, 1), weight_DG)
         return gates_PSG
-    return gates_PSG.add_(hidden_PSH @ weight_HG)
+    return gates_PSG.add_(hidden_PSD @ weight_DG)
 
 
 def _part(values_P: Tensor, parent_K: Tensor) -> Tensor:

@@ -54,11 +54,11 @@ class LinearModel(EncodingModel[HistoryFeatures]):
 
     @abstractmethod
     def treatments(self, encoded: NDArray[np.generic]) -> Floats:
-        """Return the treatments `[...,B]` that the regressions see of encoded ones `[...,da]`."""
+        """Return the treatments `[...,L]` that the regressions see of encoded ones `[...,da]`."""
 
     @abstractmethod
     def weights(self) -> tuple[Floats, Floats, Floats]:
-        """Return intercepts `[R,H,Y]`, and weights of the history `[R,H,P,Y]` and of the plan's steps `[R,H,H,B,Y]`.
+        """Return intercepts `[R,H,Y]`, and weights of the history `[R,H,P,Y]` and of the plan's steps `[R,H,H,L,Y]`.
 
         The weight of plan step j in step h is zero for j > h.
         """
@@ -66,21 +66,21 @@ class LinearModel(EncodingModel[HistoryFeatures]):
     def jobs(self, states: HistoryFeatures, queries: Queries, batch_size: int) -> Iterator[Iterable[AnswerJob]]:
         """Yield jobs of `batch_size` queries each."""
         tau, dy = queries.horizon, len(self.schema.outcomes)
-        intercept_RHY, history_RHPY, plan_RHJBY = self.weights()
-        of_plan_RBH = plan_RHJBY[:, :tau, :tau].transpose(0, 2, 3, 1, 4).reshape(self.members, -1, tau * dy)
+        intercept_RHY, history_RHPY, plan_RHJLY = self.weights()
+        of_plan_RLH = plan_RHJLY[:, :tau, :tau].transpose(0, 2, 3, 1, 4).reshape(self.members, -1, tau * dy)
         of_history_RPH = history_RHPY[:, :tau].transpose(0, 2, 1, 3).reshape(self.members, -1, tau * dy)
 
         def predict(some: Queries) -> Floats:
             known_QP = states.at(some.subject.astype(np.int64), some.origin.astype(np.int64))
-            planned_QB = self.treatments(some.plan).reshape(len(known_QP), -1)
-            scaled_RQH = known_QP @ of_history_RPH + planned_QB @ of_plan_RBH
+            planned_QL = self.treatments(some.plan).reshape(len(known_QP), -1)
+            scaled_RQH = known_QP @ of_history_RPH + planned_QL @ of_plan_RLH
             return np.asarray(scaled_RQH.reshape(self.members, -1, tau, dy) + intercept_RHY[:, None, :tau])
 
         return self.jobs_of_all_members(predict, queries, batch_size)
 
 
 def unpacked_plan(packed: Floats, horizon: int) -> Floats:
-    """Return weights `[R,H,H,B,Y]` of plan step j in step h, of those stored for j <= h only, `[R,H(H+1)/2,B,Y]`."""
-    plan_RHJBY = np.zeros((len(packed), horizon, horizon, *packed.shape[2:]))
-    plan_RHJBY[:, *np.tril_indices(horizon)] = packed
-    return plan_RHJBY
+    """Return weights `[R,H,H,L,Y]` of plan step j in step h, of those stored for j <= h only, `[R,H(H+1)/2,L,Y]`."""
+    plan_RHJLY = np.zeros((len(packed), horizon, horizon, *packed.shape[2:]))
+    plan_RHJLY[:, *np.tril_indices(horizon)] = packed
+    return plan_RHJLY

@@ -22,18 +22,18 @@ RANK = 1e-10  # of the largest eigenvalue: directions with less variance are no 
 class LogisticModels:
     """One logistic regression per binary treatment: `intercept [B]`, `coef [B,P]`; zeros where none could be fitted."""
 
-    intercept_B: Floats
-    coef_BP: Floats
-    fitted_B: NDArray[np.bool_]
+    intercept_L: Floats
+    coef_LP: Floats
+    fitted_L: NDArray[np.bool_]
     converged: bool = True
 
-    def log_likelihood(self, features_MP: Floats, given_MB: NDArray[np.bool_]) -> Floats:
+    def log_likelihood(self, features_MP: Floats, given_ML: NDArray[np.bool_]) -> Floats:
         """Return the logarithm `[M]` of the probability that all treatments are what they were."""
-        logit_MB = features_MP @ self.coef_BP.T + self.intercept_B
-        return np.asarray(log_expit(np.where(given_MB, logit_MB, -logit_MB)).sum(axis=1))
+        logit_ML = features_MP @ self.coef_LP.T + self.intercept_L
+        return np.asarray(log_expit(np.where(given_ML, logit_ML, -logit_ML)).sum(axis=1))
 
 
-def fit_logistic(features_MP: Floats, given_MB: NDArray[np.bool_], *, iterations: int) -> LogisticModels:
+def fit_logistic(features_MP: Floats, given_ML: NDArray[np.bool_], *, iterations: int) -> LogisticModels:
     """Fit one unpenalised logistic regression per treatment.
 
     Features are rotated and scaled to uncorrelated ones first: the maximum is the same, and is found in a few
@@ -42,36 +42,36 @@ def fit_logistic(features_MP: Floats, given_MB: NDArray[np.bool_], *, iterations
 
     Args:
         features_MP: features of each decision.
-        given_MB: treatments given.
+        given_ML: treatments given.
         iterations: most iterations of the optimiser.
     """
     from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415  # a second to import, needed here alone
     from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
 
-    n_labels, n_features = given_MB.shape[1], features_MP.shape[1]
-    intercept_B, coef_BP = np.zeros(n_labels), np.zeros((n_labels, n_features))
-    fitted_B = np.asarray(given_MB.any(axis=0) & ~given_MB.all(axis=0))
+    n_labels, n_features = given_ML.shape[1], features_MP.shape[1]
+    intercept_L, coef_LP = np.zeros(n_labels), np.zeros((n_labels, n_features))
+    fitted_L = np.asarray(given_ML.any(axis=0) & ~given_ML.all(axis=0))
     mean_P, axes_PK = whitening(features_MP)
-    if not fitted_B.any():
-        return LogisticModels(intercept_B, coef_BP, fitted_B)
+    if not fitted_L.any():
+        return LogisticModels(intercept_L, coef_LP, fitted_L)
     if not axes_PK.shape[1]:
-        share_B = given_MB.mean(axis=0)
-        intercept_B[fitted_B] = np.log(share_B[fitted_B] / (1 - share_B[fitted_B]))
-        return LogisticModels(intercept_B, coef_BP, fitted_B)
+        share_L = given_ML.mean(axis=0)
+        intercept_L[fitted_L] = np.log(share_L[fitted_L] / (1 - share_L[fitted_L]))
+        return LogisticModels(intercept_L, coef_LP, fitted_L)
     white_MK = (features_MP - mean_P) @ axes_PK
 
     def fit(label: int) -> tuple[int, LogisticRegression]:
         with one_thread("openmp"):  # a setting of each thread
             model = LogisticRegression(C=np.inf, max_iter=iterations, tol=1e-6)
-            return label, model.fit(white_MK, given_MB[:, label])
+            return label, model.fit(white_MK, given_ML[:, label])
 
     with warnings.catch_warnings(record=True) as caught, one_thread("blas"):
         warnings.simplefilter("always", ConvergenceWarning)
-        for label, model in on_cores(fit, np.flatnonzero(fitted_B).tolist(), device=torch.device("cpu")):
-            coef_BP[label] = axes_PK @ model.coef_[0]
-            intercept_B[label] = model.intercept_[0] - mean_P @ coef_BP[label]
+        for label, model in on_cores(fit, np.flatnonzero(fitted_L).tolist(), device=torch.device("cpu")):
+            coef_LP[label] = axes_PK @ model.coef_[0]
+            intercept_L[label] = model.intercept_[0] - mean_P @ coef_LP[label]
     converged = not any(issubclass(warning.category, ConvergenceWarning) for warning in caught)
-    return LogisticModels(intercept_B, coef_BP, fitted_B, converged)
+    return LogisticModels(intercept_L, coef_LP, fitted_L, converged)
 
 
 def one_thread(api: Literal["blas", "openmp"]) -> AbstractContextManager[object]:

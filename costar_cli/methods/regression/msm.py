@@ -30,7 +30,7 @@ LEAST_SHARE, LARGEST_WEIGHT = 0.2, 1_000.0  # beyond either of them, overlap is 
 
 
 def binary_treatments(encoding: TreatmentEncoding, encoded: NDArray[np.generic]) -> Floats:
-    """Return one binary column per level other than the reference, `[...,B]`, of encoded treatments `[...,da]`.
+    """Return one binary column per level other than the reference, `[...,L]`, of encoded treatments `[...,da]`.
 
     Two treatments that are on or off give two columns, whether they are encoded as such or as four classes.
     """
@@ -47,15 +47,15 @@ class LagFeatures:
 
     def __init__(self, panel: Panel, scaler: Scaler, schema: PanelSchema) -> None:
         self.series = ScaledSeries.of(panel, scaler)
-        self.given_NTB = binary_treatments(schema.treatments, panel.treatments) * panel.observed[..., None]
-        before = np.zeros((panel.n_subjects, 1, self.given_NTB.shape[2]))
-        self._dose_NTB = np.concatenate([before, self.given_NTB.cumsum(axis=1)], axis=1)
+        self.given_NTL = binary_treatments(schema.treatments, panel.treatments) * panel.observed[..., None]
+        before = np.zeros((panel.n_subjects, 1, self.given_NTL.shape[2]))
+        self._dose_NTL = np.concatenate([before, self.given_NTL.cumsum(axis=1)], axis=1)
 
     @property
     def width(self) -> int:
         """Return P."""
         x, y = self.series.x_NTX.shape[2], self.series.y_NTY.shape[2]
-        return int(self.given_NTB.shape[2] + (LAG + 1) * (x + y) + self.series.v_NV.shape[1])
+        return int(self.given_NTL.shape[2] + (LAG + 1) * (x + y) + self.series.v_NV.shape[1])
 
     def at(self, subject: NDArray[np.integer], origin: NDArray[np.integer]) -> Floats:
         """Return the features `[M,P]` of histories; treatments at and after the origin are not among them."""
@@ -65,10 +65,10 @@ class LagFeatures:
         return np.concatenate([self.doses(subject, origin), *recent, v[subject]], axis=1)
 
     def doses(self, subject: NDArray[np.integer], origin: NDArray[np.integer], stop: int | None = None) -> Floats:
-        """Return how often each treatment was given, `[M,B]`: before the origin, or over `stop` steps from it on."""
+        """Return how often each treatment was given, `[M,L]`: before the origin, or over `stop` steps from it on."""
         if stop is None:
-            return np.asarray(self._dose_NTB[subject, origin])
-        return np.asarray(self._dose_NTB[subject, origin + stop] - self._dose_NTB[subject, origin])
+            return np.asarray(self._dose_NTL[subject, origin])
+        return np.asarray(self._dose_NTL[subject, origin + stop] - self._dose_NTL[subject, origin])
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class MsmModel(LinearModel):
         return LagFeatures(panel, self.scaler, self.schema)
 
     def treatments(self, encoded: NDArray[np.generic]) -> Floats:
-        """Return the binary treatments `[...,B]`."""
+        """Return the binary treatments `[...,L]`."""
         return binary_treatments(self.schema.treatments, encoded)
 
     def weights(self) -> tuple[Floats, Floats, Floats]:
@@ -114,10 +114,10 @@ class MsmMethod:
         steps = [decisions.fit_outcomes(log_ratio_NT, h) for h in range(task.horizon)]
         outcome = {name: [step[name] for step, _ in steps] for name in ("intercept", "history", "plan")}
         arrays = {
-            "numerator.intercept": numerator.intercept_B,
-            "numerator.weight": numerator.coef_BP,
-            "denominator.intercept": denominator.intercept_B,
-            "denominator.weight": denominator.coef_BP,
+            "numerator.intercept": numerator.intercept_L,
+            "numerator.weight": numerator.coef_LP,
+            "denominator.intercept": denominator.intercept_L,
+            "denominator.weight": denominator.coef_LP,
             "outcome.intercept": np.stack(outcome["intercept"]),
             "outcome.history": np.stack(outcome["history"]),
             "outcome.plan": np.concatenate(outcome["plan"]),
@@ -164,16 +164,16 @@ class _Decisions:
     def __init__(self, features: LagFeatures, panel: Panel, config: MsmConfig, seed: int) -> None:
         self.features, self.config, self._seed = features, config, seed
         self.observed_NTY = panel.outcome_observed  # None where no outcome was filled
-        step_T = np.arange(features.given_NTB.shape[1])
+        step_T = np.arange(features.given_NTL.shape[1])
         self.decided_NT = (step_T >= LAG) & (step_T < panel.length[:, None] - 1)
 
     def fit_treatments(self) -> tuple[LogisticModels, LogisticModels]:
         """Return the models of the numerator, which knows the doses, and of the denominator, which knows all."""
         subject_M, step_M = self._rows(0)
-        known_MP, given_MB = self.features.at(subject_M, step_M), self.features.given_NTB[subject_M, step_M] > 0
-        doses_MB = known_MP[:, : given_MB.shape[1]]
+        known_MP, given_ML = self.features.at(subject_M, step_M), self.features.given_NTL[subject_M, step_M] > 0
+        doses_ML = known_MP[:, : given_ML.shape[1]]
         most = self.config.iterations
-        return fit_logistic(doses_MB, given_MB, iterations=most), fit_logistic(known_MP, given_MB, iterations=most)
+        return fit_logistic(doses_ML, given_ML, iterations=most), fit_logistic(known_MP, given_ML, iterations=most)
 
     def log_ratios(self, numerator: LogisticModels, denominator: LogisticModels) -> Floats:
         """Return the logarithm `[N,T]` of each decision's stabilised weight; 0 where there was no decision."""
@@ -181,9 +181,9 @@ class _Decisions:
         subject, step = np.nonzero(self.decided_NT)
         for first in range(0, len(subject), CHUNK_ROWS):
             at = subject[first : first + CHUNK_ROWS], step[first : first + CHUNK_ROWS]
-            known_MP, given_MB = self.features.at(*at), self.features.given_NTB[at] > 0
-            above_M = numerator.log_likelihood(known_MP[:, : given_MB.shape[1]], given_MB)
-            log_ratio_NT[at] = above_M - denominator.log_likelihood(known_MP, given_MB)
+            known_MP, given_ML = self.features.at(*at), self.features.given_NTL[at] > 0
+            above_M = numerator.log_likelihood(known_MP[:, : given_ML.shape[1]], given_ML)
+            log_ratio_NT[at] = above_M - denominator.log_likelihood(known_MP, given_ML)
         return log_ratio_NT
 
     def fit_outcomes(self, log_ratio_NT: Floats, h: int) -> tuple[dict[str, Floats], dict[str, float]]:
@@ -198,19 +198,19 @@ class _Decisions:
             )
         raw_M = cumulative_weights(log_ratio_NT, subject_M, origin_M, h)
         weight_M = clip_to_quantiles(raw_M, self.config.clip)
-        planned_MKB = self._planned(subject_M, origin_M, h)
-        design = np.concatenate([self.features.at(subject_M, origin_M), planned_MKB.reshape(len(raw_M), -1)], axis=1)
+        planned_MKL = self._planned(subject_M, origin_M, h)
+        design = np.concatenate([self.features.at(subject_M, origin_M), planned_MKL.reshape(len(raw_M), -1)], axis=1)
         answer_MY = self.features.series.y_NTY[subject_M, origin_M + h + 1]
         coef_PY, intercept_Y = _weighted_regression(design, answer_MY, weight_M, observed_MY)
-        width, shape = self.features.width, (*planned_MKB.shape[1:], answer_MY.shape[1])
+        width, shape = self.features.width, (*planned_MKL.shape[1:], answer_MY.shape[1])
         fitted = {"history": coef_PY[:width], "plan": coef_PY[width:].reshape(shape)}
         return fitted | {"intercept": intercept_Y}, dict(describe_weights(raw_M, weight_M))
 
     def _planned(self, subject_M: NDArray[np.intp], origin_M: NDArray[np.intp], h: int) -> Floats:
-        """Return the treatments of h + 1 steps from the origin: their doses `[M,1,B]`, or each of them `[M,h+1,B]`."""
+        """Return the treatments of h + 1 steps from the origin: their doses `[M,1,L]`, or each of them `[M,h+1,L]`."""
         if self.config.plan == "dose":
             return self.features.doses(subject_M, origin_M, h + 1)[:, None]
-        return np.asarray(self.features.given_NTB[subject_M[:, None], origin_M[:, None] + np.arange(h + 1)])
+        return np.asarray(self.features.given_NTL[subject_M[:, None], origin_M[:, None] + np.arange(h + 1)])
 
     def _rows(self, h: int, answered_NT: NDArray[np.bool_] | None = None) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Return the origins from which h + 1 decisions follow, a random subset of them where there are too many.

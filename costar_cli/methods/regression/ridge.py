@@ -132,8 +132,8 @@ class _Prior:
     @classmethod
     def of(cls, model: RidgeModel, h: int) -> "_Prior":
         """Return step h of a model: the history, and the plan up to that step."""
-        intercept_RHY, history_RHPY, plan_RHJBY = model.weights()
-        planned = plan_RHJBY[0, h, : h + 1]
+        intercept_RHY, history_RHPY, plan_RHJLY = model.weights()
+        planned = plan_RHJLY[0, h, : h + 1]
         weight_PY = np.concatenate([history_RHPY[0, h], planned.reshape(-1, planned.shape[-1])])
         mean_C, sd_C = model.column_scales()
         return cls(intercept_RHY[0, h], weight_PY, mean_C[: len(weight_PY)], sd_C[: len(weight_PY)])

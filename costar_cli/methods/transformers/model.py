@@ -23,7 +23,7 @@ __all__ = ["MOST_PLANS", "MemberStates", "OriginBatch", "TransformerModel", "Wal
 
 CPU_ELEMENTS = 2**21  # of what one batch keeps of its prefixes: 8 MiB, about what the caches hold
 GPU_ELEMENTS = 2**27
-CHUNK = 16  # batches' worth of prefixes that are kept at once
+CHUNK = 16  # batches' worth of prefixes that are kept at once: enough for all cores, 128 MiB in single precision
 MOST_PLANS = 16  # side by side; a history with more plans is asked more than once
 Indices = NDArray[np.int64]
 

@@ -66,7 +66,7 @@ class Attention(nn.Module):
     Args:
         units: U.
         width: D.
-        heads: H; head width n = D / H.
+        heads: h; head width n = D / h.
         dropout: rate on the attention probabilities.
         projected: whether an affine map follows the heads (EDCT's encoder).
     """
@@ -81,17 +81,17 @@ class Attention(nn.Module):
         self.per_kept = per_kept(dropout)
 
     def queries(self, values: Tensor, units: slice | list[int] = slice(None)) -> Tensor:
-        """Return queries `[U,...,H,n]` of `[U,...,D]`, divided by `sqrt(n)`."""
+        """Return queries `[U,...,h,n]` of `[U,...,D]`, divided by `sqrt(n)`."""
         scale = (values.shape[-1] // self.heads) ** -0.5
         return self.query(values, units, weight_by=scale, bias_by=scale).unflatten(-1, (self.heads, -1))  # type: ignore[no-any-return]
 
     def keys_values(self, values: Tensor, units: slice | list[int] = slice(None)) -> tuple[Tensor, Tensor]:
-        """Return keys and values, each `[U,...,H,n]`, of `[U,...,D]`."""
+        """Return keys and values, each `[U,...,h,n]`, of `[U,...,D]`."""
         k, v = self.key_value(values, units).unflatten(-1, (2, self.heads, -1)).unbind(-3)
         return k, v
 
     def finish(self, attended: Tensor, residual: Tensor, units: slice | list[int] = slice(None)) -> Tensor:
-        """Return the unit's output `[U,...,D]` from what the heads attended to, `[U,...,H,n]`."""
+        """Return the unit's output `[U,...,D]` from what the heads attended to, `[U,...,h,n]`."""
         together = attended.flatten(-2)
         if self.output is not None:
             together = self.output(together, units)
@@ -122,15 +122,15 @@ class Attention(nn.Module):
                 all hidden attends to nothing.
         """
         q, k, v = (
-            values.permute(1, 0, 3, 2, 4).flatten(0, 2)  # [BUH, T, n]
+            values.permute(1, 0, 3, 2, 4).flatten(0, 2)  # [BUh, T, n]
             for values in (self.queries(queries_UBTD), *self.keys_values(sources_UBTD))
         )
         key_table, value_table = tables()
         mask_MTT = None
         if hidden_BUT is not None:
             # One more coordinate, 1 in every query: the key's is what is added to its score.
-            added_BUHT = (hidden_BUT * HIDDEN)[:, :, None].expand(-1, -1, self.heads, -1)
-            added_MT1 = added_BUHT.flatten(0, 2)[..., None].to(k.dtype)
+            added_BUhT = (hidden_BUT * HIDDEN)[:, :, None].expand(-1, -1, self.heads, -1)
+            added_MT1 = added_BUhT.flatten(0, 2)[..., None].to(k.dtype)
             q, k = torch.cat([q, torch.ones_like(added_MT1)], dim=-1), torch.cat([k, added_MT1], dim=-1)
             key_table = functional.pad(key_table, (0, 1))
         if masks is not None:
@@ -138,10 +138,10 @@ class Attention(nn.Module):
             v, value_table = v * self.per_kept, value_table * self.per_kept
         o_MTn = relative_causal_attention(q, k, v, key_table, value_table, mask_MTT)
         units, batch = queries_UBTD.shape[:2]
-        o_BUHTn = o_MTn.view(batch, units, self.heads, *o_MTn.shape[1:])
+        o_BUhTn = o_MTn.view(batch, units, self.heads, *o_MTn.shape[1:])
         if hidden_BUT is not None:
-            o_BUHTn = o_BUHTn * (1 - hidden_BUT[:, :, :1])[..., None, None].to(o_BUHTn.dtype)
-        return self.finish(o_BUHTn.permute(1, 0, 3, 2, 4), queries_UBTD)
+            o_BUhTn = o_BUhTn * (1 - hidden_BUT[:, :, :1])[..., None, None].to(o_BUhTn.dtype)
+        return self.finish(o_BUhTn.permute(1, 0, 3, 2, 4), queries_UBTD)
 
 
 class FeedForward(nn.Module):
