@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from costar_cli.commands.data_sets import DataSetGroup
 from costar_cli.commands.options import (
     FILES,
     JsonFlag,
@@ -16,6 +15,7 @@ from costar_cli.commands.options import (
     SeedOpt,
     WorkspaceOpt,
 )
+from costar_cli.commands.simulate import DataSetGroup
 from costar_cli.commands.verb import VerbApp, say_which
 from costar_cli.errors import MismatchError, StorageError, UsageError
 from costar_cli.steps.dataset import make_dataset, read_inputs

@@ -23,6 +23,29 @@ VERBS = ["simulate tumor", "simulate mimic", "simulate m5", "simulate linear", "
 VERBS += ["ingest table", "pretrain", "finetune", "evaluate", "whatif"]
 VERBS += ["benchmark", "inspect", "verify", "doctor"]
 
+WARD = """
+name = "ward"
+horizon = {horizon}
+
+[columns]
+patient = {{ role = "subject" }}
+day = {{ role = "time" }}
+{more}
+pressure = {{ role = "outcome" }}
+drug = {{ role = "treatment", levels = ["none", "drug"] }}
+"""
+
+
+def write_ward(folder: Path, lines: list[str], *, horizon: int, more: str = "") -> list[str]:
+    """Write a ward's table, whose first line names its columns, and its schema; return the command that ingests it.
+
+    `more` is the schema of a further column.
+    """
+    table, schema = folder / "t.csv", folder / "s.toml"
+    table.write_text("\n".join(lines) + "\n", "utf-8")
+    schema.write_text(WARD.format(horizon=horizon, more=more), "utf-8")
+    return ["ingest", "table", str(table), "--schema", str(schema)]
+
 
 @dataclass(frozen=True)
 class Run:

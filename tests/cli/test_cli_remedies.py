@@ -6,7 +6,7 @@ from shlex import split
 from types import SimpleNamespace
 
 import pytest
-from cli_world import Run
+from cli_world import Run, write_ward
 
 from costar_cli.config.models import FinetuneConfig
 from costar_cli.methods.registry import METHODS
@@ -21,26 +21,13 @@ Call = Callable[..., Run]
 IDLE = ["--epochs", "1", "--members", "1", "--threads", "1", "--learning-rate", "1e-9"]
 
 
-SCHEMA = """
-name = "ward"
-horizon = 3
-
-[columns]
-patient = { role = "subject" }
-day = { role = "time" }
-pressure = { role = "outcome" }
-drug = { role = "treatment", levels = ["none", "drug"] }
-"""
-
-
 @pytest.fixture
 def lost(tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> Run:
     """A COSTAR that has learned nothing of patients whose pressure never changes."""
     monkeypatch.chdir(tmp_path)
     rows = [f"{n},{day},{n * 7 % 11 + 1},{'drug' if (n + day) % 3 else 'none'}" for n in range(40) for day in range(9)]
-    Path("t.csv").write_text("\n".join(["patient,day,pressure,drug", *rows]) + "\n")
-    Path("s.toml").write_text(SCHEMA)
-    assert call("ingest", "table", "t.csv", "--schema", "s.toml", "-w", "idle").code == 0
+    ingest = write_ward(Path(), ["patient,day,pressure,drug", *rows], horizon=3)
+    assert call(*ingest, "-w", "idle").code == 0
     return call("finetune", "--from", "scratch", "-w", "idle", *IDLE, "--json")
 
 

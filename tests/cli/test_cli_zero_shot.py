@@ -6,24 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli_world import Run
+from cli_world import Run, write_ward
 
 from costar_cli.app import main
 from costar_cli.artifact import read_header
 
 Call = Callable[..., Run]
-
-SCHEMA = """
-name = "ward"
-horizon = 2
-
-[columns]
-patient = { role = "subject" }
-day = { role = "time" }
-site = { role = "domain", target = "south" }
-pressure = { role = "outcome" }
-drug = { role = "treatment", levels = ["none", "drug"] }
-"""
 
 
 @pytest.fixture(scope="module")
@@ -38,10 +26,9 @@ def opposite(tmp_path_factory: pytest.TempPathFactory) -> Path:
             given = (3 * n + day * day) % 5 < 2
             rows.append(f"p{n},{day},{site},{level:.1f},{'drug' if given else 'none'}")
             level += pressure * given + 0.3 * ((n + day) % 3 - 1)
-    (folder / "t.csv").write_text("\n".join(rows) + "\n")
-    (folder / "s.toml").write_text(SCHEMA)
+    ingest = write_ward(folder, rows, horizon=2, more='site = { role = "domain", target = "south" }')
     place = ["--workspace", str(folder / "w"), "--quiet"]
-    assert main(["ingest", "table", str(folder / "t.csv"), "--schema", str(folder / "s.toml"), *place]) == 0
+    assert main([*ingest, *place]) == 0
     assert main(["finetune", "--method", "ridge", "--threads", "1", *place]) == 0
     (folder / "plan.json").write_text(json.dumps([{"drug": "drug"}, {}]))
     return folder

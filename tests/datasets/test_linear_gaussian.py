@@ -99,7 +99,7 @@ def test_questions_outside_the_panel_are_refused():
     data = simulated()
     with pytest.raises(UsageError, match="rows of target/test go from 0 to 7"):
         linear_gaussian_truth(data, TEST, 8, 0, [[1]])
-    with pytest.raises(UsageError, match="outside its series"):
+    with pytest.raises(UsageError, match="origin 14 is outside the series"):
         linear_gaussian_truth(data, TEST, 0, 14, [[1]])
     with pytest.raises(UsageError, match="counterfactual answers"):
         simulate_linear(LinearGaussianConfig(test=1_000_000, origins=100, steps=200), NullReporter())

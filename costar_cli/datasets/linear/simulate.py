@@ -7,6 +7,7 @@ A method that finds the law scores an error of zero (spec LINEAR-3, LINEAR-5).
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from costar_cli.datasets.asked_plans import AskedPlans
 from costar_cli.datasets.linear.settings import LinearGaussianConfig
 from costar_cli.errors import UsageError
 from costar_cli.panel.dataset import Dataset, Part
@@ -78,19 +79,11 @@ def linear_gaussian_truth(
         UsageError: a subject or origin is outside what the panel covers.
     """
     panel, plan = dataset.panels[part], np.asarray(plan_values)[..., 0]
-    single = plan.ndim == 1 and np.ndim(row) == 0 and np.ndim(origin) == 0
-    plan_QH = np.atleast_2d(plan)
-    n_queries = max(len(plan_QH), np.size(row), np.size(origin))
-    plan_QH = np.broadcast_to(plan_QH, (n_queries, plan_QH.shape[1]))
-    row_Q = np.broadcast_to(np.asarray(row, dtype=np.int64), (n_queries,))
-    origin_Q = np.broadcast_to(np.asarray(origin, dtype=np.int64), (n_queries,))
-    if ((row_Q < 0) | (row_Q >= panel.n_subjects)).any():
-        raise UsageError(f"rows of {part} go from 0 to {panel.n_subjects - 1}")
-    if ((origin_Q < 0) | (origin_Q >= panel.length[row_Q])).any():
-        raise UsageError("an origin is outside its series", fix=f"choose one from 0 to {int(panel.length.min()) - 1}")
+    asked = AskedPlans.of(row, origin, plan, plan_axes=1)
+    asked.check_rows(panel.length, part)
+    asked.check_origins(panel.length)
     law = _law(LinearGaussianConfig.model_validate(dict(dataset.config)), part)
-    expected_QH = _expected(law, panel, row_Q, origin_Q, plan_QH)
-    return expected_QH[0] if single else expected_QH
+    return asked.shaped(_expected(law, panel, asked.row_Q, asked.origin_Q, asked.plan_QH))
 
 
 def _law(config: LinearGaussianConfig, part: Part) -> LinearGaussian:

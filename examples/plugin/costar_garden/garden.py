@@ -55,7 +55,8 @@ def garden_truth(dataset: Dataset, part: Part, row: int, origin: int, plan_value
     config, panel = GardenConfig.model_validate(dict(dataset.config)), dataset.panels[part]
     plan_1H = np.asarray(plan_values, dtype=np.float64)[None, :, 0]
     rain_1D = np.asarray(dataset.truth[part]["rain"][[row]], dtype=np.float64)
-    return _followed(config, panel.outcomes[[row], origin, 0], plan_1H, rain_1D[:, origin:])[0]
+    (moisture_H,) = _followed(config, panel.outcomes[[row], origin, 0], plan_1H, rain_1D[:, origin:])
+    return np.asarray(moisture_H)
 
 
 def _beds(config: GardenConfig, gamma: float, rng: np.random.Generator, *, first_id: int) -> tuple[Panel, Floats]:
