@@ -5,7 +5,7 @@ Everything that lists methods reads `METHODS`: choices and help, settings, table
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -53,6 +53,8 @@ class Method:
         learns_from_source: adapting to the target needs the source's training subjects again.
         reads: those of the settings that all methods share, by name, on which its model depends; None for all. As long
             as these, its own settings and the data are the same, a model is up to date.
+        presets: what `quick`, `default` and `paper` change in its own settings, `{"quick": {"network.epochs": 3}}`;
+            those of costar's own methods are in `settings/presets/`.
         order: its place in tables, from the simplest to the newest; the reference closes them.
         suggested: its place among the methods to try where another one loses to the last value; None for never.
     """
@@ -64,6 +66,7 @@ class Method:
     closed_form: bool = False
     learns_from_source: bool = False
     reads: Collection[str] | None = None
+    presets: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     order: int = 100
     suggested: int | None = None
 
@@ -127,6 +130,24 @@ class Method:
             yield "its settings are no subclass of `costar_cli.config.models.Config`"
         elif lacking := [name for name, field in settings.model_fields.items() if field.is_required()]:
             yield f"its setting `{lacking[0]}` has no default"
+        else:
+            for preset, values in self.presets.items():
+                try:
+                    settings.model_validate(_nested(values))
+                except ValueError as error:
+                    yield f"its preset `{preset}` is not valid: {' '.join(str(error).split())}"
+
+
+def _nested(values: Mapping[str, object]) -> dict[str, Any]:
+    """Return `{"network": {"epochs": 3}}` of `{"network.epochs": 3}`."""
+    nested: dict[str, Any] = {}
+    for name, value in values.items():
+        *path, last = name.split(".")
+        table = nested
+        for part in path:
+            table = table.setdefault(part, {})
+        table[last] = value
+    return nested
 
 
 def _imported(reference: str) -> Any:  # noqa: ANN401 - whatever stands there
@@ -197,17 +218,13 @@ class Methods(Mapping[str, Method]):
     """
 
     @cached_property
-    def _plugins(self) -> Plugins[Method]:
+    def installed(self) -> Plugins[Method]:
+        """Return what the entry points `costar.methods` of installed packages add, and what of it cannot be used."""
         return load_plugins("costar.methods", Method, {method.name for method in _BUILT_IN}, Method.problems)
 
     @cached_property
     def _by_name(self) -> dict[str, Method]:
-        return {method.name: method for method in (*_BUILT_IN, *self._plugins.found)}
-
-    @property
-    def problems(self) -> tuple[str, ...]:
-        """Return what is wrong with entries of installed packages that cannot be used."""
-        return self._plugins.problems
+        return {method.name: method for method in (*_BUILT_IN, *self.installed.found)}
 
     def __getitem__(self, name: str) -> Method:
         return self._by_name[name]

@@ -93,7 +93,8 @@ def resolve(
     configs = _build(values, origins, problems)
     if problems:
         _refuse(problems)
-    warnings = [*installed().problems, *METHODS.problems, *(text for source in sources for text in source.warnings)]
+    left_out = [*installed().problems, *METHODS.installed.problems]
+    warnings = [*left_out, *(warning for source in sources for warning in source.warnings)]
     return Settings(configs, origins, name, tuple(warnings))
 
 

@@ -42,6 +42,7 @@ def check_all(workspace: Workspace) -> list[Check]:
     return [
         _python(),
         *_packages(),
+        *_plugins(),
         *_devices(),
         _memory(),
         _disk(workspace.root),
@@ -68,6 +69,17 @@ def _packages() -> Iterator[Check]:
         except PackageNotFoundError:
             fix = f"`{sys.executable} -m pip install '{line}'`"
             yield Check(name, "broken", "not installed", fix, ExitCode.FAILURE)
+
+
+def _plugins() -> Iterator[Check]:
+    """Say what installed packages add, and which of it is left out."""
+    from costar_cli.datasets.registry import installed
+    from costar_cli.methods.registry import METHODS
+
+    for kind, plugins in (("data set", installed()), ("method", METHODS.installed)):
+        yield from (Check(f"{kind} {added.name}", "ok", "added by an installed package") for added in plugins.found)
+        for problem in plugins.problems:
+            yield Check(f"added {kind}", "note", problem, "upgrade or remove the package")
 
 
 def _devices() -> Iterator[Check]:

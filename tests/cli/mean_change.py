@@ -71,5 +71,6 @@ MEAN_CHANGE = Method(
     settings=MeanChangeConfig,
     closed_form=True,
     reads=("domain",),
+    presets={"quick": {"share": 0.75}},
     order=1,
 )

@@ -22,6 +22,9 @@ COMMANDS = {  # in this order
     "more epochs": [*FINETUNE, "--epochs", "7", "--json"],
     "other share": [*FINETUNE, "--config", "half.toml"],
     "no share": [*FINETUNE, "--config", "twice.toml"],
+    "quick": [*FINETUNE, "--preset", "quick", "--out", "quick.h5"],
+    "quick model": ["inspect", "quick.h5", "--json"],
+    "doctor": ["doctor"],
     "evaluate": ["evaluate", "--no-plots", "--json"],
     "whatif": ["whatif", "--subject", "0", "--plan", "plan.json", "--csv", "answers.csv"],
     "inspect": ["inspect", "costar-workspace/model-mean-change.h5", "--json"],
@@ -91,6 +94,14 @@ def test_its_own_settings_make_it_another_model_and_those_that_it_does_not_read_
     assert runs["more epochs"].document["status"] == "up_to_date"
     assert runs["other share"].code != 0
     assert "mean_change.share = 2.0 (twice.toml): expected a number, at least 0, at most 1" in runs["no share"].err
+
+
+def test_presets_set_what_its_package_says(runs: dict[str, Run]) -> None:
+    assert runs["quick model"].document["result"]["meta"]["settings"] == {"share": 0.75}
+
+
+def test_doctor_tells_of_it(runs: dict[str, Run]) -> None:
+    assert "method mean-change" in runs["doctor"].out
 
 
 def test_it_is_evaluated_under_its_label_beside_the_last_value(runs: dict[str, Run]) -> None:

@@ -8,9 +8,13 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 from costar_cli.config.choices import PresetName
+from costar_cli.methods.registry import METHODS, Method
+
+if TYPE_CHECKING:
+    from costar_cli.datasets.base import DataSource
 
 __all__ = ["DEFAULT_PRESET", "EVERY", "PRESETS", "general_settings", "preset_settings", "read_preset"]
 
@@ -46,15 +50,12 @@ PRESETS: Final[Mapping[PresetName, Mapping[str, object]]] = {
 
 
 def general_settings(name: PresetName) -> Values:
-    """Return what a preset sets whatever the data, the settings of installed packages' data sets included."""
+    """Return what a preset sets whatever the data, the settings that installed packages add included."""
     from costar_cli.datasets.registry import installed  # noqa: PLC0415 - pydantic, which `costar --help` does without
 
-    added = {
-        f"{source.section}.{key}": value
-        for source in installed().found
-        for key, value in source.presets.get(name, {}).items()
-    }
-    return {**PRESETS[name], **added}
+    added: list[DataSource | Method] = [*installed().found, *METHODS.values()]
+    values = {f"{one.section}.{key}": value for one in added for key, value in one.presets.get(name, {}).items()}
+    return {**PRESETS[name], **values}
 
 
 def preset_settings(name: PresetName, dataset: str | None = None) -> dict[str, tuple[object, str]]:
