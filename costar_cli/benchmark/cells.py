@@ -7,8 +7,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from costar_cli.benchmark.contenders import REFERENCE, Contender
-from costar_cli.benchmark.data import BenchData
+from costar_cli.benchmark.contenders import REFERENCE, BenchData, Contender
 from costar_cli.config.choices import DomainName
 from costar_cli.errors import ArtifactError, MismatchError
 from costar_cli.reporting import WORSE_THAN_LAST_VALUE, Task

@@ -1,17 +1,33 @@
-"""Who takes part in a benchmark: the methods, and COSTAR with one choice changed; an ablation is one line here."""
+"""What a benchmark compares, on which data: methods, set-ups, and COSTAR with one choice changed, a line each here."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from costar_cli.config.choices import ArchitectureName, InitName, SetupName
 from costar_cli.config.models import TOKEN_SETTINGS, EncoderConfig
 from costar_cli.config.nearest import did_you_mean
-from costar_cli.errors import UsageError
+from costar_cli.datasets.base import DataSource
+from costar_cli.datasets.registry import sources
+from costar_cli.errors import ArtifactError, UsageError
 from costar_cli.evaluate.setups import SETUPS
 from costar_cli.methods.registry import METHODS, REFERENCE
+from costar_cli.steps.session import MADE_BY, read_kind
 
-__all__ = ["ABLATIONS", "REFERENCE", "Contender", "choose_methods", "choose_setups", "in_order"]
+if TYPE_CHECKING:
+    from costar_cli.steps.session import Flags
+
+__all__ = [
+    "ABLATIONS",
+    "REFERENCE",
+    "BenchData",
+    "Contender",
+    "choose_data",
+    "choose_methods",
+    "choose_setups",
+    "in_order",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,3 +147,46 @@ def in_order(contenders: Sequence[Contender]) -> list[Contender]:
 
 def _unknown(name: str, known: Sequence[str]) -> str:
     return f"unknown name: {name!r}{did_you_mean(name, known, lead=', ')}"
+
+
+@dataclass(frozen=True)
+class BenchData:
+    """The data set of a benchmark: one that is simulated, or the file of one. `name` is what it calls itself."""
+
+    name: str
+    stem: str
+    simulated: DataSource | None = None
+    file: Path | None = None
+    parts: tuple[str, ...] | None = None
+
+    def flags(self, seed: int | None) -> "Flags":
+        """Return the flags of the data set's own settings."""
+        return {self.simulated.settings: {"seed": seed}} if self.simulated else {}
+
+    @property
+    def setups(self) -> list[SetupName]:
+        """Return the set-ups that the data set has the parts for."""
+        from costar_cli.evaluate import SETUPS
+
+        return [name for name, setup in SETUPS.items() if self.parts is None or setup.parts <= set(self.parts)]
+
+
+def choose_data(text: str) -> BenchData:
+    """Return the data set that a word names, or the one in a file.
+
+    Raises:
+        UsageError: neither.
+        ArtifactError: the file holds no data set.
+    """
+    simulated = sources()
+    if text in simulated:
+        return BenchData(simulated[text].dataset, text, simulated=simulated[text])
+    path = Path(text)
+    if not path.exists() and path.suffix != ".h5":
+        choices = f"choose from {', '.join(simulated)}, or give the file of a data set"
+        fix = f"{did_you_mean(text, simulated)} {choices}".strip()
+        raise UsageError(f"no such data set: {text!r}", where="DATASET", fix=fix)
+    if not path.exists():
+        raise ArtifactError("file not found", where=text, fix=MADE_BY["dataset"])
+    header = read_kind("dataset", path)
+    return BenchData(str(header.meta["name"]), path.stem, file=path, parts=tuple(header.meta["parts"]))

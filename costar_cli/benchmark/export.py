@@ -8,7 +8,7 @@ from pathlib import Path
 from costar_cli.artifact import write_bytes
 from costar_cli.benchmark.report import BenchmarkReport, CellCost
 from costar_cli.benchmark.statistics import TEST, Comparison
-from costar_cli.benchmark.tables import ABOUT_GAIN, DIGITS, Mark, ResultRow, ResultTable, marks
+from costar_cli.benchmark.tables import ABOUT_GAIN, DIGITS, Mark, ResultRow, ResultTable, ranked_cells
 from costar_cli.evaluate.report import BUDGET_SIGN, PerStep, with_budget_sign
 from costar_cli.ui.output import Output
 from costar_cli.ui.text import dump_json
@@ -285,23 +285,11 @@ def _latex_table(report: BenchmarkReport, table: ResultTable) -> list[str]:
 
 def _cells(rows: Sequence[ResultRow], steps: int, *, pm: str = "±") -> list[list[tuple[str, Mark]]]:
     """Return each row's cells, one per step and the average, with their marks."""
-    columns: list[int | None] = [*range(steps), None]
-    marked = [marks(rows, column) for column in columns]
-    return [
-        [(_spread(row, column, pm), mark[i]) for column, mark in zip(columns, marked, strict=True)]
-        for i, row in enumerate(rows)
-    ]
+    return [[(_spread(mean, sd, pm), mark) for mean, sd, mark in cells] for cells in ranked_cells(rows, steps)]
 
 
-def _spread(row: ResultRow, step: int | None, pm: str) -> str:
-    mean, sd = (_value(values, step) for values in (row.mean, row.sd))
+def _spread(mean: float | None, sd: float | None, pm: str) -> str:
     return _number(mean) if mean is None or sd is None else f"{_number(mean)}{pm}{_number(sd)}"
-
-
-def _value(values: PerStep | None, step: int | None) -> float | None:
-    if values is None:
-        return None
-    return values.average if step is None else _at(values, step)
 
 
 def _number(value: float | None) -> str:

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from costar_cli.artifact import read_header
 from costar_cli.benchmark.cells import Bench, BenchReporter, Cell, Piece, State, plan_cells, with_values
-from costar_cli.benchmark.contenders import ABLATIONS, REFERENCE, Contender, choose_methods, choose_setups
-from costar_cli.benchmark.data import BenchData
+from costar_cli.benchmark.contenders import ABLATIONS, REFERENCE, BenchData, Contender, choose_methods, choose_setups
 from costar_cli.benchmark.export import write_report
 from costar_cli.benchmark.ledger import Clock, Ledger, Meter, give_memory_back
 from costar_cli.benchmark.report import Evaluations, Outcome, build_report, read_evaluations

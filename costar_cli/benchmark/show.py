@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from costar_cli.benchmark.export import ABOUT_OTHER_UPDATES, interval_text, updates_text
 from costar_cli.benchmark.report import BenchmarkReport, CellCost
 from costar_cli.benchmark.statistics import Comparison
-from costar_cli.benchmark.tables import ABOUT_GAIN, ResultRow, ResultTable, marks
+from costar_cli.benchmark.tables import ABOUT_GAIN, ResultRow, ResultTable, ranked_cells
 from costar_cli.evaluate.report import BUDGET_SIGN, with_budget_sign
 from costar_cli.ui.output import Output
 from costar_cli.ui.tables import Cell, legend, show_styled
@@ -54,23 +54,12 @@ def _show_table(out: Output, table: ResultTable) -> None:
 
 
 def _rows(rows: Sequence[ResultRow], steps: int) -> list[list[Cell | str | None]]:
-
-    columns: list[int | None] = [*range(steps), None]
-    marked = [marks(rows, column) for column in columns]
     shown: list[list[Cell | str | None]] = []
-    for i, row in enumerate(rows):
-        cells = [_cell(row, column, mark[i]) for column, mark in zip(columns, marked, strict=True)]
+    for row, ranked in zip(rows, ranked_cells(rows, steps), strict=True):
+        cells = [Cell(_number(mean), _number(sd), mark) for mean, sd, mark in ranked]
         gain = None if row.gain_percent is None else f"{row.gain_percent:.1f}%"
         shown.append([row.marked_label, *cells, gain, None if row.runs is None else str(row.runs)])
     return shown
-
-
-def _cell(row: ResultRow, column: int | None, mark: str) -> Cell:
-    mean, sd = (
-        None if values is None else values.average if column is None else values.steps[column]
-        for values in (row.mean, row.sd)
-    )
-    return Cell(_number(mean), "" if sd is None else _number(sd), mark)  # type: ignore[arg-type]
 
 
 def _show_comparisons(out: Output, comparisons: Sequence[Comparison], level: float) -> None:

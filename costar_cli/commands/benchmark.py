@@ -67,7 +67,7 @@ def benchmark(
 
     Every cell (data set, method, domain) is kept: interrupted, the same command continues.
     """
-    from costar_cli.benchmark.data import choose_data
+    from costar_cli.benchmark.contenders import choose_data
     from costar_cli.benchmark.run import open_bench, run_benchmark
     from costar_cli.config.models import BenchmarkConfig, EvaluateConfig, FinetuneConfig, PretrainConfig, RuntimeConfig
     from costar_cli.settings.resolve import resolve

@@ -1,4 +1,4 @@
-"""A table on its way to a panel: what was read, laid out along the cells, and what its encoding shares and finds."""
+"""A table on its way to a panel: as it was read, what its encoding shares and finds, and as numbers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -13,9 +13,10 @@ from costar_cli.datasets.table.parse import Reading, Rows
 from costar_cli.datasets.table.schema import TableSchema
 from costar_cli.panel.dataset import Part
 from costar_cli.panel.findings import Finding, counted
+from costar_cli.panel.schema import PanelSchema
 from costar_cli.reporting import Reporter
 
-__all__ = ["EncodingContext", "Filled", "Mask", "Table"]
+__all__ = ["EncodedTable", "EncodingContext", "Filled", "Mask", "Table"]
 
 Mask = NDArray[np.bool_]
 
@@ -167,6 +168,41 @@ class EncodingContext:
         """Return the cells `[M]` of source-train."""
         cells: Mask = self.train[self.table.keys.subject]
         return cells
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class EncodedTable:
+    """A table as numbers, and what they are: by cell `[M]` or by subject `[N]`, of all parts together.
+
+    Args:
+        table: the table as it was read: who its subjects are, and where each cell comes from.
+        part: the number `[N]` of each subject's part in `Part.all()`.
+        schema: what the columns became.
+        covariates: `[M,dx]`.
+        treatments: `[M,da]`.
+        outcomes: `[M,dy]`.
+        statics: `[N,dv]`.
+        cluster: `[N]`, where there are clusters.
+        outcome_observed: which outcomes `[M,dy]` were not filled.
+    """
+
+    table: Table
+    part: Ints
+    schema: PanelSchema
+    covariates: NDArray[np.float32]
+    treatments: NDArray[np.float32]
+    outcomes: NDArray[np.float32]
+    statics: NDArray[np.float32]
+    cluster: Ints | None
+    outcome_observed: Mask
+
+    @property
+    def place(self) -> Ints:
+        """Return the row `[N]` of each subject in the panel of its part, where subjects keep their order."""
+        place = np.zeros(len(self.part), dtype=np.int64)
+        for number in range(len(Part.all())):
+            place[self.part == number] = np.arange(int((self.part == number).sum()))
+        return place
 
 
 def _gathered(values: pl.Series, rows: Ints) -> pl.Series:

@@ -8,8 +8,18 @@ from typing import Final
 
 import polars as pl
 
-from costar_cli.datasets.table.guess_words import STATIC, SUBJECT, SUBJECT_TOO, TIME, TIME_TOO, is_death, is_follow_up
-from costar_cli.datasets.table.profile import Facts, Sample, few
+from costar_cli.datasets.table.profile import (
+    STATIC,
+    SUBJECT,
+    SUBJECT_TOO,
+    TIME,
+    TIME_TOO,
+    Facts,
+    Sample,
+    few,
+    is_death,
+    is_follow_up,
+)
 from costar_cli.panel.findings import counted, shown
 
 __all__ = ["Guess", "Spacing", "doubt_keys", "find_keys", "find_steps", "ordered"]

@@ -6,7 +6,7 @@ from typing import Final
 import polars as pl
 
 from costar_cli.datasets.table.guess_keys import Guess, ordered
-from costar_cli.datasets.table.guess_words import (
+from costar_cli.datasets.table.profile import (
     DOMAIN,
     LAST,
     OUTCOME,
@@ -15,13 +15,15 @@ from costar_cli.datasets.table.guess_words import (
     STATIC,
     TIME,
     TREATMENT,
+    Facts,
+    Sample,
+    few,
     is_cluster,
     is_death,
     is_follow_up,
     is_remedy,
     is_site,
 )
-from costar_cli.datasets.table.profile import Facts, Sample, few
 from costar_cli.datasets.table.splits import SPELT
 from costar_cli.datasets.table.treatments import MOST_LEVELS, guessed_levels
 from costar_cli.panel.findings import counted, shown

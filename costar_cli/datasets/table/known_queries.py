@@ -10,8 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from costar_cli.datasets.table.context import Mask, Table
-from costar_cli.datasets.table.encode import EncodedTable
+from costar_cli.datasets.table.context import EncodedTable, Mask, Table
 from costar_cli.datasets.table.files import open_files
 from costar_cli.datasets.table.index import Ints, Subjects
 from costar_cli.datasets.table.inputs import no_column
