@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from costar_cli.api.data import ingest, read_dataset, simulate
+    from costar_cli.api.data import ingest, read_dataset, read_table, simulate
     from costar_cli.api.estimates import estimate_outcomes
     from costar_cli.api.model import Encoder, Model, load_model
     from costar_cli.api.scores import evaluate_models
@@ -29,6 +29,7 @@ __all__ = [
     "load_model",
     "pretrain",
     "read_dataset",
+    "read_table",
     "simulate",
 ]
 
@@ -47,6 +48,7 @@ _HOMES = {  # the module of each name
     "load_model": "api.model",
     "pretrain": "api.training",
     "read_dataset": "api.data",
+    "read_table": "api.data",
     "simulate": "api.data",
 }
 

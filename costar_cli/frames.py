@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     Frame: TypeAlias = pd.DataFrame | pl.DataFrame
 
-__all__ = ["FrameName", "columns_of", "frame_name", "is_frame", "make_frame"]
+__all__ = ["FrameName", "as_polars", "columns_of", "frame_name", "is_frame", "make_frame"]
 
 FrameName = Literal["pandas", "polars"]
 LIBRARIES: tuple[FrameName, ...] = ("pandas", "polars")
@@ -63,6 +63,36 @@ def columns_of(frame: Any) -> dict[str, list[Any]]:  # noqa: ANN401 - what both 
         name: [None if hole else value for value, hole in zip(frame[column].tolist(), missing[column], strict=True)]
         for name, column in zip(names, frame.columns, strict=True)
     }
+
+
+def as_polars(frame: Any) -> "pl.DataFrame":  # noqa: ANN401 - a frame of either library
+    """Return a frame of polars with the columns of a frame of either library.
+
+    Of pandas, numbers and dates keep their types; other columns are text, as a CSV file would have them.
+
+    Raises:
+        UsageError: two columns have the same name.
+    """
+    import polars as pl  # noqa: PLC0415 - only where it is asked for
+
+    if _library(frame) == "polars":
+        return frame  # type: ignore[no-any-return]
+    columns = columns_of(frame)
+    kinds = [getattr(dtype, "kind", "O") for dtype in frame.dtypes]
+    return pl.DataFrame(
+        [_series(name, cells, kind) for (name, cells), kind in zip(columns.items(), kinds, strict=True)]
+    )
+
+
+def _series(name: str, cells: list[Any], kind: str) -> "pl.Series":
+    import polars as pl  # noqa: PLC0415
+
+    if kind in "biufM":  # booleans, numbers, dates
+        return pl.Series(name, cells, strict=False)
+    if all(isinstance(cell, bool | int | float | None) for cell in cells):  # numbers that pandas keeps as objects
+        return pl.Series(name, cells, strict=False)
+    texts = [None if cell is None else cell if isinstance(cell, str) else str(cell) for cell in cells]
+    return pl.Series(name, texts, dtype=pl.String)
 
 
 def _library(value: object) -> str:

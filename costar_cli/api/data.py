@@ -1,23 +1,28 @@
 """Data sets of the Python API: simulated, read from costar's files, or made of files, tables and frames."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from costar_cli.api.calls import PathLikeText, Progress, one_of, reporting, resolved
 from costar_cli.artifact import file_sha256
+from costar_cli.artifact.digest import sha256
 from costar_cli.config.choices import PresetName
 from costar_cli.datasets.base import called
 from costar_cli.datasets.registry import sources
 from costar_cli.errors import DataError, StorageError, UsageError
+from costar_cli.frames import as_polars, is_frame
 from costar_cli.panel.dataset import Dataset
 from costar_cli.panel.store import made_from
 from costar_cli.panel.store import read_dataset as read_stored
 
 if TYPE_CHECKING:
     from costar_cli.datasets.base import DataSource
+    from costar_cli.datasets.table.files import TableFile
+    from costar_cli.frames import Frame
 
-__all__ = ["ingest", "read_dataset", "simulate"]
+__all__ = ["ingest", "read_dataset", "read_table", "simulate"]
 
 
 def simulate(
@@ -98,6 +103,83 @@ def _made(
         dataset = called(source.input.make)(chosen, Path(file), reporter)
         kept = {name: value for name, value in recorded.items() if name not in source.input.idle}
         return made_from(dataset, config=kept, parents=parents)
+
+
+def read_table(
+    tables: "PathLikeText | Frame | Sequence[PathLikeText | Frame]",
+    *,
+    schema: "PathLikeText | Mapping[str, object]",
+    statics: "PathLikeText | Frame | None" = None,
+    queries: "PathLikeText | Frame | None" = None,
+    seed: int | None = None,
+    accept_guesses: bool = False,
+    progress: Progress = False,
+) -> Dataset:
+    """Make a data set of your own tables, as `costar ingest table` does.
+
+    Args:
+        tables: CSV or Parquet files, or frames of pandas or polars, one or several, with a row per subject and time.
+        schema: a TOML file that says what each column is, or the same as a dictionary (`docs/data-own.md`).
+        statics: a table with a row per subject.
+        queries: a table of plans whose outcomes are known.
+        seed: seed of the split; the schema's by default.
+        accept_guesses: take what `costar ingest table --init` guessed and nobody has settled.
+        progress: True for progress on stderr, or a `Reporter`.
+
+    Raises:
+        UsageError: a schema that is not understood.
+        DataError: tables that cannot be used; the message names columns, rows and fixes, as many at once as possible.
+    """
+    from costar_cli.datasets.table import TableInputs, ingest_table, table_config
+    from costar_cli.datasets.table.schema_file import parse_schema, read_schema
+
+    if seed is not None and not 0 <= seed < 2**63:
+        raise UsageError(f"{seed} is no seed", where="seed=", fix="give a whole number from 0 on")
+    if isinstance(schema, Mapping):
+        parsed = parse_schema(schema, where="schema=")
+    else:
+        parsed = read_schema(Path(schema), accept_guesses=accept_guesses)
+    several = list(tables) if isinstance(tables, list | tuple) else [tables]
+    names = ["the frame" if len(several) == 1 else f"frame {i}" for i in range(1, len(several) + 1)]
+    inputs = TableInputs(
+        [_table(table, name) for table, name in zip(several, names, strict=True)],
+        None if statics is None else _table(statics, "the statics"),
+        None if queries is None else _table(queries, "the queries"),
+    )
+    with reporting(progress) as reporter:
+        parents = {role: _digest(file) for role, file in inputs.by_role.items()}
+        dataset = ingest_table(inputs, parsed, reporter, seed=seed)
+        return made_from(dataset, config=table_config(parsed, seed), parents=parents)
+
+
+def _table(table: object, name: str) -> "Path | TableFile":
+    """Return a file, or a frame as one.
+
+    Raises:
+        UsageError: it is neither.
+        DataError: there is no such file.
+    """
+    from costar_cli.datasets.table import check_path
+    from costar_cli.datasets.table.files import frame_as_file
+
+    if isinstance(table, str | PathLike):
+        path = Path(table)
+        check_path(path)
+        return path
+    if is_frame(table):
+        return frame_as_file(as_polars(table), name)
+    raise UsageError(
+        f"cannot read a table from {type(table).__name__}", fix="give a path, or a frame of pandas or polars"
+    )
+
+
+def _digest(file: "Path | TableFile") -> str:
+    """Return the digest of a file, of a frame that of its content as CSV."""
+    from costar_cli.datasets.table.files import ROW
+
+    if isinstance(file, Path):
+        return digests_of({"table": file})["table"]
+    return sha256(file.scan.collect().drop(ROW).write_csv().encode())
 
 
 def digests_of(files: Mapping[str, Path], expected: str | None = None) -> dict[str, str]:

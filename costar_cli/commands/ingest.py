@@ -116,10 +116,8 @@ def _digests(session: Session, inputs: "TableInputs") -> dict[str, str]:
     """Return the digest of each input file, and say that it is read."""
     from costar_cli.datasets.table import check_path
 
-    named = {"table" if i == 0 else f"table-{i + 1}": path for i, path in enumerate(inputs.tables)}
-    named |= {role: path for role, path in (("statics", inputs.statics), ("queries", inputs.queries)) if path}
     digests: dict[str, str] = {}
-    for role, path in named.items():
+    for role, path in inputs.paths.items():
         check_path(path)
         digests |= read_inputs(session, {role: path})
     return digests

@@ -1,4 +1,4 @@
-"""Table files as lazy scans: CSV and Parquet that anybody may have written, bounded and checked (polars)."""
+"""Tables as lazy scans: CSV and Parquet that anybody may have written, bounded and checked, and frames (polars)."""
 
 import csv
 import io
@@ -16,7 +16,7 @@ import polars as pl
 from costar_cli.errors import CostarError, DataError
 from costar_cli.panel.findings import Finding, counted, raise_errors, shown
 
-__all__ = ["TableFile", "check_path", "collected", "open_files"]
+__all__ = ["TableFile", "check_path", "collected", "frame_as_file", "open_files"]
 
 ROW: Final = "__costar_row__"
 HEAD_BYTES: Final = 1 << 20
@@ -50,15 +50,24 @@ class TableFile:
         return found.item() if found.height else None
 
 
+def frame_as_file(frame: pl.DataFrame, name: str) -> TableFile:
+    """Return a frame as a file of that name would be opened.
+
+    Raises:
+        DataError: two columns are called alike but for the space around them.
+    """
+    return _with_names(Path(name), frame.with_row_index(ROW).lazy(), frame.columns, frame.dtypes)
+
+
 def open_files(
-    paths: Sequence[Path], what: str = "the table", *, names: Collection[str] | None = None
+    paths: Sequence[Path | TableFile], what: str = "the table", *, names: Collection[str] | None = None
 ) -> list[TableFile]:
     """Open CSV files (`.csv`, `.tsv`, `.txt`) and Parquet files (`.parquet`, `.pq`).
 
     Of CSV files only the head is read. Parquet files are first read by another process, which a damaged one may end.
 
     Args:
-        paths: the files.
+        paths: the files; those that are open already are taken as they are.
         what: what messages call them together.
         names: the columns that will be read; all by default.
 
@@ -67,6 +76,9 @@ def open_files(
     """
     files, findings = [], []
     for path in paths:
+        if isinstance(path, TableFile):
+            files.append(path)
+            continue
         try:
             check_path(path)
             files.append(_open_parquet(path, names) if _is_parquet(path) else _open_csv(path))
@@ -174,6 +186,8 @@ def _with_names(path: Path, scan: pl.LazyFrame, header: list[str], types: list[p
 
 
 def _unreadable(path: Path, problem: str) -> DataError:
+    if not path.exists():
+        return DataError(f"the frame cannot be read: {problem.splitlines()[0][:200]}", where=path.name)
     if _is_parquet(path):
         reason = problem.splitlines()[0][:200] if problem else "damaged"
         return DataError(f"the Parquet file cannot be read: {reason}", where=str(path), fix="save it again")

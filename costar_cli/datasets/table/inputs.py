@@ -29,9 +29,20 @@ PER_SUBJECT: Final = ("static", "domain", "split", "cluster")  # roles that a st
 class TableInputs:
     """The files of a data set: the long table's, and perhaps one of statics and one of known queries."""
 
-    tables: Sequence[Path]
-    statics: Path | None = None
-    queries: Path | None = None
+    tables: Sequence[Path | TableFile]
+    statics: Path | TableFile | None = None
+    queries: Path | TableFile | None = None
+
+    @property
+    def by_role(self) -> dict[str, Path | TableFile]:
+        """Return the files by what each is to the data set: `table`, `table-2`, `statics`, `queries`."""
+        named = {"table" if i == 0 else f"table-{i + 1}": file for i, file in enumerate(self.tables)}
+        return named | {role: file for role, file in (("statics", self.statics), ("queries", self.queries)) if file}
+
+    @property
+    def paths(self) -> dict[str, Path]:
+        """Return the paths of those that are files on disk, by role."""
+        return {role: file for role, file in self.by_role.items() if isinstance(file, Path)}
 
 
 def read_table(inputs: TableInputs, schema: TableSchema, reporter: Reporter) -> Table:

@@ -11,7 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from costar_cli.datasets.table.context import EncodedTable, Mask, Table
-from costar_cli.datasets.table.files import open_files
+from costar_cli.datasets.table.files import TableFile, open_files
 from costar_cli.datasets.table.index import Ints, Subjects
 from costar_cli.datasets.table.inputs import no_column
 from costar_cli.datasets.table.parse import Reading, Rows, read_rows, unreadable
@@ -32,7 +32,7 @@ LONGEST: Final = 1_000  # steps of a query
 
 
 def read_queries(
-    path: Path, schema: TableSchema, encoded: EncodedTable, reporter: Reporter
+    path: Path | TableFile, schema: TableSchema, encoded: EncodedTable, reporter: Reporter
 ) -> dict[Part, dict[str, Queries]]:
     """Return the query sets of a file, by part and name.
 
