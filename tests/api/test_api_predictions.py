@@ -171,13 +171,13 @@ def test_a_question_that_does_not_fit_is_refused(dataset, model):
             lambda: model.predict(twice, PLANS, subject="patient", time="day"),
             "two rows of one time",
         ),
-        (lambda: costar.estimate_outcomes({}, dataset, PLANS, subject=1), "no model to ask"),
+        (lambda: costar.estimate_outcomes({}, dataset, PLANS, subject=1), "no model given"),
     ]
     for call, problem in wrong:
         with pytest.raises(UsageError, match=problem):
             call()
     linear = costar.simulate("linear", preset="quick", train=4, val=2, test=2, target_val=2, target_test=2)
-    with pytest.raises(MismatchError, match="does not fit the data set"):
+    with pytest.raises(MismatchError, match="incompatible with data set"):
         model.predict(linear, PLANS)
 
 
