@@ -18,11 +18,10 @@ from costar_cli.panel.findings import counted
 from costar_cli.panel.panel import Panel
 from costar_cli.panel.support import Support
 from costar_cli.reporting import warnings_of
-from costar_cli.whatif.estimate import check_request, predict_plans, refuse_unseen
+from costar_cli.whatif.estimate import check_request, predict_plans, refuse_unseen, true_outcomes
 from costar_cli.whatif.notes import lacking, unseen_in_plans
 from costar_cli.whatif.plan import PlanRequest, TreatmentPlan
 from costar_cli.whatif.report import interval_kind, spread
-from costar_cli.whatif.truth import true_outcomes
 from costar_cli.whatif.untrusted import Problems
 
 if TYPE_CHECKING:

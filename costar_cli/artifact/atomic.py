@@ -5,6 +5,7 @@ fault on close, HDF5 1.14 and 2.0). So `Sink` keeps the first error, swallows wh
 the error once HDF5 has closed. For the same reason Ctrl-C waits: Python could raise it inside a call from HDF5.
 """
 
+import errno
 import io
 import os
 import secrets
@@ -22,7 +23,7 @@ from costar_cli.errors import StorageError
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
-__all__ = ["Sink", "TempFile", "interrupts_deferred", "replacing", "write_bytes"]
+__all__ = ["Sink", "TempFile", "interrupts_deferred", "replacing", "storage_error", "write_bytes"]
 
 OPEN_FILES_ARE_BUSY = os.name == "nt"  # Windows neither moves nor removes a file that somebody has open
 BINARY = getattr(os, "O_BINARY", 0)  # Windows would write other line ends
@@ -75,7 +76,25 @@ def write_bytes(path: Path, data: bytes) -> None:
         with replacing(path) as file, os.fdopen(os.dup(file.fd), "wb") as out:
             out.write(data)
     except OSError as error:
-        raise StorageError(f"cannot write `{path}`: {error.strerror or error}", fix="choose another path") from error
+        raise storage_error(error, path) from error
+
+
+def storage_error(error: OSError, path: Path) -> StorageError:
+    """Return the error for a file that cannot be written."""
+    reasons = {
+        errno.ENOSPC: ("the disk is full", "free some space, or write elsewhere"),
+        errno.EDQUOT: ("the disk quota is used up", "free some space, or write elsewhere"),
+        errno.EFBIG: ("the file is larger than the system allows", "raise `ulimit -f`, or write elsewhere"),
+        errno.EROFS: ("the disk is read-only", "write elsewhere"),
+        errno.EACCES: ("no permission to write here", "change the permissions of the folder, or write elsewhere"),
+        errno.EPERM: ("no permission to write here", "change the permissions of the folder, or write elsewhere"),
+        errno.EISDIR: ("a folder of that name exists", "give the path of a file"),
+        errno.ENOTDIR: ("a part of the path is a file, not a folder", "give the path of a file in a folder"),
+        errno.EEXIST: ("a part of the path is a file, not a folder", "give the path of a file in a folder"),
+    }
+    fallback = (f"the file cannot be written: {error.strerror or error}", "write elsewhere")
+    problem, fix = reasons.get(error.errno or 0, fallback)
+    return StorageError(problem, where=str(path), fix=fix)
 
 
 def _remove_abandoned(folder: Path, stem: str) -> None:

@@ -1,14 +1,13 @@
 """How the reader says what is wrong with a file: problem, file and group, fix."""
 
-import errno
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from costar_cli.artifact.spec import KINDS, a_kind
-from costar_cli.errors import ArtifactError, CostarError, MismatchError, StorageError
+from costar_cli.errors import ArtifactError, CostarError
 
-__all__ = ["damaged", "exists", "foreign", "place", "reading", "storage_error", "wrong_kind"]
+__all__ = ["damaged", "foreign", "place", "reading", "wrong_kind"]
 
 
 def place(path: Path, name: str = "") -> str:
@@ -36,11 +35,6 @@ def wrong_kind(found: str, wanted: str, path: Path) -> ArtifactError:
         where=str(path),
         fix=f"`{KINDS[wanted].made_by}` makes {a_kind(wanted)}",
     )
-
-
-def exists(path: Path) -> MismatchError:
-    """Return the error for output that would replace a file."""
-    return MismatchError("the file exists", where=str(path), fix="`--overwrite` replaces it")
 
 
 @contextmanager
@@ -74,24 +68,6 @@ def _file_error(error: OSError, path: Path, kind: str | None) -> ArtifactError |
     if error.filename is not None:  # from the system, not from HDF5
         return ArtifactError(f"the file cannot be read: {error.strerror}", where=str(path), fix="check the path")
     return None
-
-
-def storage_error(error: OSError, path: Path) -> StorageError:
-    """Return the error for a file that cannot be written."""
-    reasons = {
-        errno.ENOSPC: ("the disk is full", "free some space, or write elsewhere"),
-        errno.EDQUOT: ("the disk quota is used up", "free some space, or write elsewhere"),
-        errno.EFBIG: ("the file is larger than the system allows", "raise `ulimit -f`, or write elsewhere"),
-        errno.EROFS: ("the disk is read-only", "write elsewhere"),
-        errno.EACCES: ("no permission to write here", "change the permissions of the folder, or write elsewhere"),
-        errno.EPERM: ("no permission to write here", "change the permissions of the folder, or write elsewhere"),
-        errno.EISDIR: ("a folder of that name exists", "give the path of a file"),
-        errno.ENOTDIR: ("a part of the path is a file, not a folder", "give the path of a file in a folder"),
-        errno.EEXIST: ("a part of the path is a file, not a folder", "give the path of a file in a folder"),
-    }
-    fallback = (f"the file cannot be written: {error.strerror or error}", "write elsewhere")
-    problem, fix = reasons.get(error.errno or 0, fallback)
-    return StorageError(problem, where=str(path), fix=fix)
 
 
 def _brief(error: BaseException) -> str:

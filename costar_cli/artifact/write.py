@@ -12,15 +12,15 @@ import numpy as np
 from h5py import h5f, h5fd, h5g, h5p, h5s
 from numpy.typing import NDArray
 
-from costar_cli.artifact.atomic import Sink, TempFile, interrupts_deferred, replacing, write_all
+from costar_cli.artifact.atomic import Sink, TempFile, interrupts_deferred, replacing, storage_error, write_all
 from costar_cli.artifact.digest import array_sha256, sha256
 from costar_cli.artifact.dtypes import dtype_tag, stored_array
 from costar_cli.artifact.header import HEADER_BYTES, Header, body_sha256
 from costar_cli.artifact.lineage import software_versions
-from costar_cli.artifact.problems import exists, storage_error
 from costar_cli.artifact.read import Artifact, verify_artifact
 from costar_cli.artifact.spec import MAX_MANIFEST_BYTES, SCHEMA_VERSION, ArrayEntry, Manifest
 from costar_cli.artifact.structure import check_total, looks_like_bomb
+from costar_cli.errors import MismatchError
 
 __all__ = ["chunk_shape", "content_digest", "write_artifact", "write_hdf5"]
 
@@ -101,7 +101,7 @@ def _refuse_existing(target: Path, *, overwrite: bool) -> None:
     if target.is_dir():
         raise storage_error(IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR)), target)
     if not overwrite and os.path.lexists(target):
-        raise exists(target)
+        raise MismatchError("the file exists", where=str(target), fix="`--overwrite` replaces it")
 
 
 def _content(

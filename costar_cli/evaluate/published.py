@@ -1,4 +1,4 @@
-"""The published tables (spec SCORE-13), shipped with the package: printed values, and what they average."""
+"""The published tables (spec SCORE-13)."""
 
 import csv
 from collections.abc import Mapping
@@ -14,13 +14,11 @@ from costar_cli.methods.registry import METHODS
 __all__ = [
     "TABLES",
     "PublishedRow",
-    "Recomputed",
     "Table",
     "is_published_data",
     "paper_truth",
     "published_row",
     "read_published",
-    "read_recomputed",
 ]
 
 Table = Literal["zero_shot", "few_shot", "supervised", "ablation"]
@@ -60,7 +58,7 @@ def is_published_data(dataset: str, config: Mapping[str, Any]) -> bool:
 class PublishedRow:
     """A printed row; None where the table prints a bound (`>20`) or nothing.
 
-    `average` and `gain_percent` are as printed, whatever steps they rest on (see `average_over`).
+    `average` is as printed, whatever steps it rests on (see `average_over`).
     """
 
     table: Table
@@ -70,45 +68,18 @@ class PublishedRow:
     sd: tuple[float | None, ...]
     average: float | None
     average_sd: float | None
-    gain_percent: float | None
-    printed: Mapping[str, str]
 
     def average_over(self, first: int, last: int) -> float | None:
         """Return the mean of the printed means over tau = first..last, None if one of them is not a number."""
         values = [value for value in self.mean[first - 1 : last] if value is not None]
         return sum(values) / len(values) if len(values) == last - first + 1 else None
 
-    def gain_of(self, reference: "PublishedRow") -> float | None:
-        """Return by how many percent of the larger average over tau = 1..6 that of `reference` is lower."""
-        average, lower = self.average_over(1, 6), reference.average_over(1, 6)
-        return None if average is None or lower is None else 100 * (average - lower) / max(average, lower)
-
-
-@dataclass(frozen=True, slots=True)
-class Recomputed:
-    """What was recomputed from a printed row; `reported_basis` is `1-6`, `2-6` or `1-5`."""
-
-    table: Table
-    dataset: str
-    row: str
-    average: float
-    average_tau1_6: float
-    average_tau2_6: float
-    reported_basis: str
-    gain_percent: float | None
-    gain_tau1_6_percent: float | None
-
 
 @cache
 def read_published(table: Table) -> tuple[PublishedRow, ...]:
     """Return the rows of a published table, in print order."""
-    return tuple(_published(table, line) for line in _lines(table))
-
-
-@cache
-def read_recomputed() -> tuple[Recomputed, ...]:
-    """Return the recomputed averages and gains of every row that prints numbers."""
-    return tuple(_recomputed(line) for line in _lines("recomputed"))
+    text = (files("costar_cli.evaluate") / "published" / f"{table}.csv").read_text(encoding="utf-8")
+    return tuple(_published(table, line) for line in csv.DictReader(text.splitlines()))
 
 
 def published_row(dataset: str, setup: str, method: str) -> PublishedRow | None:
@@ -116,11 +87,6 @@ def published_row(dataset: str, setup: str, method: str) -> PublishedRow | None:
     table = TABLE_OF_SETUP.get(setup)
     rows = read_published(table) if table else ()
     return next((row for row in rows if (row.dataset, row.row) == (dataset, METHODS.label(method))), None)
-
-
-def _lines(name: str) -> list[dict[str, str]]:
-    source = files("costar_cli.evaluate") / "published" / f"{name}.csv"
-    return list(csv.DictReader(source.read_text(encoding="utf-8").splitlines()))
 
 
 def _published(table: Table, line: Mapping[str, str]) -> PublishedRow:
@@ -132,23 +98,6 @@ def _published(table: Table, line: Mapping[str, str]) -> PublishedRow:
         sd=tuple(_number(line[f"tau{tau}_std"]) for tau in STEPS),
         average=_number(line["avg"]),
         average_sd=_number(line["avg_std"]),
-        gain_percent=_number(line["gain"]),
-        printed=dict(line),
-    )
-
-
-def _recomputed(line: Mapping[str, str]) -> Recomputed:
-    table = next(name for name in TABLES if name == line["table"])
-    return Recomputed(
-        table=table,
-        dataset=line["dataset"],
-        row=line["row"],
-        average=float(line["avg_reported"]),
-        average_tau1_6=float(line["avg_tau1_6"]),
-        average_tau2_6=float(line["avg_tau2_6"]),
-        reported_basis=line["reported_basis"],
-        gain_percent=_number(line["gain_reported"]),
-        gain_tau1_6_percent=_number(line["gain_tau1_6"]),
     )
 
 

@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.config.nearest import did_you_mean
-from costar_cli.errors import TrainingError
+from costar_cli.datasets.registry import truth_of
+from costar_cli.errors import TrainingError, UsageError
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset, Location, Panel, Queries, TreatmentEncoding
 from costar_cli.panel.compatible import require_compatible, same_data
@@ -15,10 +16,9 @@ from costar_cli.reporting import NullReporter, Reporter
 from costar_cli.whatif.notes import Unseen, lacking, notes_on, trained_on_subject, unseen_in_plans, warnings_on
 from costar_cli.whatif.plan import PlanRequest, TreatmentPlan
 from costar_cli.whatif.report import ModelAnswer, SubjectHistory, WhatIfReport
-from costar_cli.whatif.truth import true_outcomes
 from costar_cli.whatif.untrusted import Problems
 
-__all__ = ["check_request", "estimate_outcomes", "predict_plans", "refuse_unseen"]
+__all__ = ["check_request", "estimate_outcomes", "predict_plans", "refuse_unseen", "true_outcomes"]
 
 Floats = NDArray[np.float64]
 
@@ -211,3 +211,25 @@ def _observed(panel: Panel, origin: int, plan: TreatmentPlan, encoding: Treatmen
     same = np.logical_and.accumulate((given == plan.values[:steps]).all(axis=1))
     observed[:steps][same] = _known(panel)[origin + 1 : origin + 1 + steps][same]
     return observed
+
+
+def true_outcomes(
+    dataset: Dataset, location: Location, origin: int, plans: tuple[TreatmentPlan, ...]
+) -> tuple[NDArray[np.float64], ...]:
+    """Return the outcomes `[steps,dy]` that the simulator gives under each plan.
+
+    Raises:
+        UsageError: the data set was observed, not simulated.
+    """
+    answer = truth_of(dataset.name)
+    if answer is None or not dataset.truth.get(location.part):
+        raise UsageError(
+            f"data set `{dataset.name}` holds no simulator's truth for {location.part}",
+            where="--truth",
+            fix="omit --truth: counterfactual outcomes are unknown in observed data",
+        )
+    width = len(dataset.schema.outcomes)
+    answers = (answer(dataset, location.part, location.row, origin, plan.values) for plan in plans)
+    return tuple(
+        np.asarray(y, dtype=np.float64).reshape(len(plan), width) for y, plan in zip(answers, plans, strict=True)
+    )

@@ -25,7 +25,7 @@ from costar_cli.panel import Part
 from costar_cli.panel.schema import step_axis, step_word, steps_axis
 from costar_cli.steps.estimates import _show
 from costar_cli.ui.output import Output
-from costar_cli.whatif import PlanRequest, TreatmentPlan, truth
+from costar_cli.whatif import PlanRequest, TreatmentPlan
 
 
 def simulated(dataset, part, row, origin, values):
@@ -34,7 +34,7 @@ def simulated(dataset, part, row, origin, values):
 
 @pytest.fixture
 def known_truth(monkeypatch):
-    monkeypatch.setattr(truth, "truth_of", lambda _: simulated)
+    monkeypatch.setattr("costar_cli.whatif.estimate.truth_of", lambda _: simulated)
 
 
 def test_the_origin_of_the_call_wins_over_the_files_and_the_last_step_is_the_default():

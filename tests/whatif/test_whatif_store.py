@@ -41,8 +41,9 @@ def test_a_second_write_replaces_the_first_and_leaves_no_scraps(tmp_path, report
 
 
 def test_a_missing_folder_is_a_storage_error(tmp_path, report):
-    with pytest.raises(StorageError, match="cannot write"):
+    with pytest.raises(StorageError, match="cannot be written: No such file") as caught:
         write_csv(tmp_path / "none" / "estimates.csv", report)
+    assert caught.value.where == str(tmp_path / "none" / "estimates.csv")
 
 
 def test_the_artifact_holds_every_members_prediction(tmp_path, report):

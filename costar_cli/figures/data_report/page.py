@@ -1,14 +1,14 @@
-"""A data report as one HTML page: no scripts, nothing loaded from elsewhere, every text escaped."""
+"""A data report as tables, and as one HTML page: no scripts, nothing loaded from elsewhere, every text escaped."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import Final
 
-from costar_cli.figures.data_report.tables import ReportTable, report_tables
 from costar_cli.panel.findings import Finding, counted
-from costar_cli.panel.report import DataReport
+from costar_cli.panel.report import DataReport, LevelUse
 
-__all__ = ["report_page"]
+__all__ = ["ReportTable", "report_page", "report_tables"]
 
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 OVERLAP: Final = "Overlap and other findings"
@@ -28,6 +28,94 @@ li { margin: .35rem 0; } .tag { font-size: .78rem; font-weight: 600; padding: .0
   margin-right: .5rem; color: #fff; }
 .error { background: #b00020; } .warning { background: #b35900; } .note { background: #5a6b7b; }
 """
+
+LARGE = 0.25  # standardised differences beyond are usually thought to matter
+MOST_ROWS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class ReportTable:
+    """A table with its title, and a sentence on how to read it."""
+
+    title: str
+    note: str
+    headers: tuple[str, ...]
+    rows: tuple[tuple[object, ...], ...]
+
+
+def report_tables(report: DataReport) -> list[ReportTable]:
+    """Return the tables that have rows, in the order of a reader's questions."""
+    made = [_parts(report), _missing(report), _treatments(report), _outcomes(report), _shifts(report)]
+    return [table for table in made if table.rows]
+
+
+def _parts(report: DataReport) -> ReportTable:
+    names = list(dict.fromkeys(name for part in report.parts for name in part.queries))
+    headers = ("part", "subjects", "steps", "shortest", "median", "longest", *names)
+    rows = tuple(
+        (p.part, p.subjects, p.steps, p.shortest, p.median, p.longest, *(p.queries.get(name) for name in names))
+        for p in report.parts
+    )
+    note = f"Lengths in steps of one {report.step}; further columns count queries."
+    return ReportTable("Subjects and lengths", note, headers, rows)
+
+
+def _missing(report: DataReport) -> ReportTable:
+    parts = list(dict.fromkeys(part for missing in report.missing for part in missing.by_part))
+    headers = ("variable", "missing", "from the past", "from source-train", *parts)
+    rows = tuple(
+        (m.variable, _percent(m.share), m.carried, m.learned, *(_percent(m.by_part.get(part)) for part in parts))
+        for m in report.missing
+    )
+    note = (
+        "Values that were missing and were filled in: with the subject's last value, else with source-train's mean. "
+        "Filled-in outcomes are not used as targets."
+    )
+    return ReportTable("Missing values", note, headers, rows)
+
+
+def _treatments(report: DataReport) -> ReportTable:
+    domains = list(dict.fromkeys(use.domain for use in report.treatments))
+    by_level: dict[tuple[str, str], dict[str, LevelUse]] = {}
+    for use in report.treatments:
+        by_level.setdefault((use.treatment, use.level), {})[use.domain] = use
+    rows = tuple(
+        (treatment, level, *(_percent(uses[domain].share) if domain in uses else None for domain in domains))
+        for (treatment, level), uses in by_level.items()
+    )
+    note = "Share of the decisions (steps that have a next one) with each level; the first level is the reference."
+    return ReportTable("Treatments", note, ("treatment", "level", *domains), rows)
+
+
+def _outcomes(report: DataReport) -> ReportTable:
+    moments = ("mean", "sd", "minimum", "5 %", "25 %", "median", "75 %", "95 %", "maximum")
+    rows = tuple(
+        (o.outcome, o.unit, o.domain, _percent(o.observed), o.mean, o.sd, *o.quantiles) for o in report.outcomes
+    )
+    note = "Over the steps where the outcome was observed; other steps are used neither for training nor for scoring."
+    return ReportTable("Outcomes", note, ("outcome", "unit", "domain", "observed", *moments), rows)
+
+
+def _shifts(report: DataReport) -> ReportTable:
+    headers = ("variable", "role", "source mean", "source sd", "target mean", "target sd", "difference")
+    rows = tuple(_shift_rows(report))
+    more = f" The {MOST_ROWS} largest of {len(report.shifts)}." if len(report.shifts) > MOST_ROWS else ""
+    note = (
+        "Standardised mean difference: target minus source, in pooled standard deviations, over all observed steps. "
+        f"Values beyond ±{LARGE} are usually considered large.{more}"
+    )
+    return ReportTable("Shift from source to target", note, headers, rows)
+
+
+def _shift_rows(report: DataReport) -> Iterator[tuple[object, ...]]:
+    for shift in report.shifts[:MOST_ROWS]:
+        difference = "not defined" if shift.difference is None else f"{shift.difference:+.2f}"
+        moments = (shift.source_mean, shift.source_sd, shift.target_mean, shift.target_sd)
+        yield (shift.variable, shift.role, *moments, difference)
+
+
+def _percent(share: float | None) -> str | None:
+    return None if share is None else f"{100 * share:.1f} %"
 
 
 def report_page(report: DataReport) -> str:
