@@ -6,15 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.panel.dataset import Dataset, Part
-from costar_cli.panel.findings import (
-    Finding,
-    not_finite,
-    not_finite_answers,
-    panel_problems,
-    query_problems,
-    raise_errors,
-    shown,
-)
+from costar_cli.panel.findings import Finding, broken_invariants, raise_errors, shown
 from costar_cli.panel.panel import Panel
 from costar_cli.panel.schema import PanelSchema, Variable
 from costar_cli.panel.support import Decisions, Support
@@ -35,14 +27,8 @@ def check_dataset(dataset: Dataset, reporter: Reporter | None = None) -> list[Fi
     Raises:
         DataError: values that are not finite, broken invariants, or an outcome that never changes; all at once.
     """
+    raise_errors(broken_invariants(dataset), what="the data set")
     findings: list[Finding] = []
-    for part, panel in dataset.panels.items():
-        broken = panel_problems(panel, dataset.schema, str(part))
-        findings += broken or not_finite(panel, dataset.schema, str(part))
-        for name, queries in dataset.queries.get(part, {}).items():
-            findings += query_problems(queries, panel, dataset.schema, f"{part}, {name}")
-            findings += not_finite_answers(queries, f"{part}, {name}")
-    raise_errors(findings, what="the data set")
     for part, panel in dataset.panels.items():
         if part.split == "train":
             findings += _training_part(part, panel, dataset)

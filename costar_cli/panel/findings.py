@@ -8,12 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.errors import DataError
+from costar_cli.panel.dataset import Dataset
 from costar_cli.panel.panel import Panel
 from costar_cli.panel.queries import Queries
 from costar_cli.panel.schema import PanelSchema, TreatmentEncoding, Variable
 
 __all__ = [
     "Finding",
+    "broken_invariants",
     "counted",
     "not_finite",
     "not_finite_answers",
@@ -81,6 +83,18 @@ def shown(names: Iterable[object], limit: int = 5) -> str:
 def counted(n: int, one: str, many: str | None = None) -> str:
     """Return a number with its noun: `1 row`, `14 rows`; `many` is the plural where it is not `one` with an s."""
     return f"{n} {one}" if n == 1 else f"{n} {many or one + 's'}"
+
+
+def broken_invariants(dataset: Dataset) -> list[Finding]:
+    """Return an error for everything in a data set that is not finite or breaks an invariant."""
+    findings = []
+    for part, panel in dataset.panels.items():
+        broken = panel_problems(panel, dataset.schema, str(part))
+        findings += broken or not_finite(panel, dataset.schema, str(part))
+        for name, queries in dataset.queries.get(part, {}).items():
+            findings += query_problems(queries, panel, dataset.schema, f"{part}, {name}")
+            findings += not_finite_answers(queries, f"{part}, {name}")
+    return findings
 
 
 def panel_problems(panel: Panel, schema: PanelSchema, where: str = "panel") -> list[Finding]:

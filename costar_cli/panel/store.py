@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from costar_cli.artifact import Artifact, content_digest, describe, fingerprint, read_artifact, write_artifact
 from costar_cli.errors import ArtifactError, DataError, complaints
 from costar_cli.panel.dataset import Dataset, Part
-from costar_cli.panel.findings import not_finite, not_finite_answers, panel_problems, query_problems, raise_errors
+from costar_cli.panel.findings import broken_invariants, not_finite, not_finite_answers, raise_errors
 from costar_cli.panel.panel import Panel
 from costar_cli.panel.queries import Queries
 from costar_cli.panel.schema import PanelSchema
@@ -194,19 +194,13 @@ def _check(dataset: Dataset) -> None:
     """Check what a reader would reject."""
     if LEARNED not in dataset.panels:
         raise DataError(f"the data set has no {LEARNED} subjects", fix="models learn from them: give some")
-    findings = []
     for part, panel in dataset.panels.items():
         queries, truth = dataset.queries.get(part, {}), dataset.truth.get(part, {})
         if odd := [name for name in (*queries, *truth) if not NAME.fullmatch(name)]:
             raise DataError(f"query sets and truth need names like `one_step`, not {odd[0]!r}", where=str(part))
         if short := [name for name, values in truth.items() if values.shape[:1] != (panel.n_subjects,)]:
             raise DataError(f"truth '{short[0]}' does not have one row per subject", where=str(part))
-        broken = panel_problems(panel, dataset.schema, f"{part}/panel")
-        findings += broken or not_finite(panel, dataset.schema, f"{part}/panel")
-        for name, asked in queries.items():
-            findings += query_problems(asked, panel, dataset.schema, f"{part}/queries/{name}")
-            findings += not_finite_answers(asked, f"{part}/queries/{name}")
-    raise_errors(findings, what="the data set")
+    raise_errors(broken_invariants(dataset), what="the data set")
 
 
 def _layout(meta: Mapping[str, Any]) -> dict[Part, dict[str, list[str]]]:
