@@ -24,7 +24,6 @@ __all__ = [
     "BenchmarkReport",
     "CellCost",
     "Failure",
-    "ModelSize",
     "Outcome",
     "build_report",
     "measure_model",
@@ -38,62 +37,6 @@ BOUND_BY_BUDGET = {
     "quick": "its rows compare methods after equal outcome updates, not at convergence",
     "default": "its rows compare methods after equal epochs, not at convergence",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class ModelSize:
-    """How large a model is and how long it was trained: parameters of one member, epochs and updates of each stage.
-
-    Both are by the stage's name and the mean over members; `updates` are optimiser steps. `by_budget` names the stages
-    in which a member's training ended because they ran out. A model in closed form has no stages.
-    """
-
-    parameters: int
-    epochs: dict[str, float]
-    updates: dict[str, float]
-    by_budget: tuple[str, ...] = ()
-
-    @property
-    def total_epochs(self) -> float | None:
-        """Return the epochs of all stages together, None for a model in closed form."""
-        return sum(self.epochs.values()) if self.epochs else None
-
-    @property
-    def total_updates(self) -> float | None:
-        """Return the updates of all stages together, None for a model in closed form or of an older version."""
-        return sum(self.updates.values()) if self.updates else None
-
-    @property
-    def outcome_updates(self) -> float | None:
-        """Return the updates of the stages that learn outcomes."""
-        return sum(n for stage, n in self.updates.items() if not is_auxiliary(stage)) if self.updates else None
-
-    @property
-    def other_updates(self) -> float | None:
-        """Return the updates of the other stages: pretraining, propensity networks."""
-        return sum(n for stage, n in self.updates.items() if is_auxiliary(stage)) if self.updates else None
-
-
-def is_auxiliary(stage: str) -> bool:
-    """Return whether a stage, by its name, learns no outcomes: COSTAR's pretraining, RMSN's propensity networks."""
-    return not {"pretrain", "propensity"}.isdisjoint(stage.split())
-
-
-def measure_model(described: Mapping[str, Any]) -> ModelSize:
-    """Return the size of a model or encoder from what `costar inspect` knows of its file."""
-    arrays, meta = described["arrays"], described["meta"]
-    learned = [a for a in arrays if a["name"].startswith("params/") and not a["name"].startswith(KEPT_DATA)]
-    stages = meta.get("stages", [{"name": "pretrain", "history": meta["history"]}])
-    return ModelSize(
-        parameters=sum(int(np.prod(array["shape"][1:])) for array in learned),
-        epochs={str(stage["name"]): _epochs(stage["history"]) for stage in stages},
-        updates={str(stage["name"]): float(np.mean(stage["steps"])) for stage in stages if "steps" in stage},
-        by_budget=tuple(str(stage["name"]) for stage in stages if "budget" in stage.get("ended_by", ())),
-    )
-
-
-def _epochs(history: Mapping[str, Sequence[Sequence[float]]]) -> float:
-    return float(np.mean([len(losses) for losses in history["train_loss"]]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +74,8 @@ class CellCost:
     @classmethod
     def of(cls, cell: Cell, records: Sequence[Record], described: Mapping[str, Any]) -> "CellCost":
         """Return a cell's costs from the records of its artifacts and what `describe` tells of its model, if any."""
-        size, meta = (measure_model(described), described["meta"]) if described else (None, {})
-        walls = [record.wall_s for record in records]
+        size = measure_model(described) if described else {"parameters": None, "epochs": None}
+        meta = described.get("meta", {})
         memories = [record.memory_mb for record in records if record.memory_mb is not None]
         device_memories = [record.device_memory_mb for record in records if record.device_memory_mb is not None]
         return cls(
@@ -141,22 +84,47 @@ class CellCost:
             label=cell.contender.label if cell.contender else "data set",
             seed=cell.seed,
             role=cell.role,
-            wall_s=sum(walls) if walls else None,
+            wall_s=sum(record.wall_s for record in records) if records else None,
             partial=any(record.partial for record in records),
             memory_mb=max(memories, default=None),
             device_memory_mb=max(device_memories, default=None),
             device=meta.get("device"),
             members=meta.get("members"),
-            parameters=size.parameters if size else None,
-            epochs=size.total_epochs if size else None,
-            stages=size.epochs if size else {},
             warnings=tuple(meta.get("warnings", ())),
-            updates=size.total_updates if size else None,
-            stage_updates=size.updates if size else {},
-            stopped_by_budget=bool(size.by_budget) if size and size.updates else None,
-            outcome_updates=size.outcome_updates if size else None,
-            other_updates=size.other_updates if size else None,
+            **size,
         )
+
+
+def measure_model(described: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how large a model or encoder is, and how long it was trained: the fields of `CellCost` that say so.
+
+    Parameters are those of one member; epochs and updates of a stage are the mean over members. A model in closed form
+    has no stages, and older files do not tell updates.
+
+    Args:
+        described: what `costar inspect` knows of its file.
+    """
+    arrays, meta = described["arrays"], described["meta"]
+    learned = [a for a in arrays if a["name"].startswith("params/") and not a["name"].startswith(KEPT_DATA)]
+    stages = meta.get("stages", [{"name": "pretrain", "history": meta["history"]}])
+    epochs = {str(s["name"]): float(np.mean([len(losses) for losses in s["history"]["train_loss"]])) for s in stages}
+    updates = {str(s["name"]): float(np.mean(s["steps"])) for s in stages if "steps" in s}
+    other = {name: steps for name, steps in updates.items() if is_auxiliary(name)}
+    return {
+        "parameters": sum(int(np.prod(array["shape"][1:])) for array in learned),
+        "epochs": sum(epochs.values()) if epochs else None,
+        "stages": epochs,
+        "updates": sum(updates.values()) if updates else None,
+        "stage_updates": updates,
+        "outcome_updates": sum(n for name, n in updates.items() if name not in other) if updates else None,
+        "other_updates": sum(other.values()) if updates else None,
+        "stopped_by_budget": any("budget" in s.get("ended_by", ()) for s in stages) if updates else None,
+    }
+
+
+def is_auxiliary(stage: str) -> bool:
+    """Return whether a stage, by its name, learns no outcomes: COSTAR's pretraining, RMSN's propensity networks."""
+    return not {"pretrain", "propensity"}.isdisjoint(stage.split())
 
 
 @dataclass(frozen=True, slots=True)

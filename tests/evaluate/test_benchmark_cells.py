@@ -185,8 +185,8 @@ def test_size_of_a_model_counts_one_members_parameters_but_no_residuals_and_ever
         "meta": {"history": history, "stages": [{"name": "encoder", "history": history}] * 1},
     }
     size = measure_model(described)
-    assert (size.parameters, size.epochs, size.total_epochs) == (17, {"encoder": 2.5}, 2.5)
+    assert (size["parameters"], size["stages"], size["epochs"]) == (17, {"encoder": 2.5}, 2.5)
     described["meta"]["stages"] = []
-    assert measure_model(described).total_epochs is None
+    assert measure_model(described)["epochs"] is None
     del described["meta"]["stages"]  # an encoder
-    assert measure_model(described).epochs == {"pretrain": 2.5}
+    assert measure_model(described)["stages"] == {"pretrain": 2.5}

@@ -159,12 +159,8 @@ def test_updates_that_learn_no_outcomes_stand_apart_in_every_form(made, capsys):
         "model": measure_model({"arrays": [], "meta": meta | {"history": {}}}),
         "encoder": measure_model({"arrays": [], "meta": {"stages": [stage("pretrain", 480)], "history": {}}}),
     }
-    assert [(size.outcome_updates, size.other_updates) for size in sizes.values()] == [(640, 640), (0, 480)]
-    costs = [
-        replace(made.costs[0], role=role, updates=size.total_updates, outcome_updates=size.outcome_updates,
-                other_updates=size.other_updates)
-        for role, size in sizes.items()
-    ]  # fmt: skip
+    assert [(size["outcome_updates"], size["other_updates"]) for size in sizes.values()] == [(640, 640), (0, 480)]
+    costs = [replace(made.costs[0], role=role, **size) for role, size in sizes.items()]
     said = replace(made, costs=tuple(costs))
     cells = [(cell["outcome_updates"], cell["other_updates"], cell["updates"]) for cell in read(cells_csv(said))]
     assert cells == [("640.0", "640.0", "1280.0"), ("0", "480.0", "480.0")]
