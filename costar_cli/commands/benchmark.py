@@ -1,6 +1,5 @@
 """`costar benchmark`: the paper's tables, ours beside the published ones."""
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,7 +22,7 @@ from costar_cli.commands.options import (
     setting,
 )
 from costar_cli.commands.verb import LIST
-from costar_cli.steps.session import open_output, repeated_flags
+from costar_cli.steps.session import open_output, open_settings, repeated_flags
 from costar_cli.workspace import DEFAULT_WORKSPACE
 
 if TYPE_CHECKING:
@@ -70,7 +69,6 @@ def benchmark(
     from costar_cli.benchmark.contenders import choose_data
     from costar_cli.benchmark.run import open_bench, run_benchmark
     from costar_cli.config.models import BenchmarkConfig, EvaluateConfig, FinetuneConfig, PretrainConfig, RuntimeConfig
-    from costar_cli.settings.resolve import resolve
 
     out = open_output(ctx, json=json, quiet=quiet, workspace=workspace)
     data = choose_data(dataset)
@@ -82,9 +80,6 @@ def benchmark(
         RuntimeConfig: {"device": device, "precision": precision, "threads": threads, "group": group},
         **data.flags(seed),
     }
-    settings = resolve(flags, preset=preset, file=config, environ=os.environ, dataset=data.name)
-    for warning in settings.warnings:
-        out.warn(warning)
-    out.config(settings.describe(flags))
+    settings = open_settings(out, flags, preset=preset, config=config, dataset=data.name)
     bench = open_bench(out, settings, data, folder or workspace / "benchmark" / f"{data.stem}-{settings.preset}")
     run_benchmark(out, bench, overwrite=overwrite, plots=not no_plots, list_only=list_cells, given=repeated_flags(ctx))

@@ -25,9 +25,8 @@ from costar_cli.commands.options import (
     ThreadsOpt,
     WorkspaceOpt,
 )
-from costar_cli.steps.hints import next_command, other_than
 from costar_cli.steps.session import open_session
-from costar_cli.steps.training import make_encoder, plan_encoder, show_training
+from costar_cli.steps.training import run_pretrain
 from costar_cli.workspace import DEFAULT_WORKSPACE, Workspace
 
 if TYPE_CHECKING:
@@ -74,7 +73,4 @@ def pretrain(
     session = open_session(
         ctx, flags, workspace=workspace, json=json, quiet=quiet, preset=preset, config=config, data=source
     )
-    step = plan_encoder(session, source, out or place.encoder)
-    artifact, status = make_encoder(session, source, step, overwrite=overwrite, fresh=fresh)
-    files = {"data": other_than(source, place.data), "start": other_than(step.path, place.encoder)}
-    show_training(session, artifact, status, next_command(session.given, "finetune", **files))
+    run_pretrain(session, source, out or place.encoder, overwrite=overwrite, fresh=fresh)

@@ -30,6 +30,7 @@ __all__ = [
     "Session",
     "open_output",
     "open_session",
+    "open_settings",
     "read_kind",
     "repeated_flags",
 ]
@@ -68,14 +69,26 @@ def open_session(
     Raises:
         UsageError: settings that are not valid, all of them at once.
     """
+    out = open_output(ctx, json=json, quiet=quiet, workspace=workspace)
+    settings = open_settings(out, flags, preset=preset, config=config, dataset=_dataset_name(data))
+    return Session(out, Workspace(workspace), settings, OutputReporter(out).watch(), repeated_flags(ctx))
+
+
+def open_settings(
+    out: Output, flags: "Flags", *, preset: PresetName | None, config: Path | None, dataset: str | None
+) -> "Settings":
+    """Resolve the settings of a verb, pass on what is to be said of them, and record them.
+
+    Raises:
+        UsageError: settings that are not valid, all of them at once.
+    """
     from costar_cli.settings.resolve import resolve
 
-    out = open_output(ctx, json=json, quiet=quiet, workspace=workspace)
-    settings = resolve(flags, preset=preset, file=config, environ=os.environ, dataset=_dataset_name(data))
+    settings = resolve(flags, preset=preset, file=config, environ=os.environ, dataset=dataset)
     for warning in settings.warnings:
         out.warn(warning)
     out.config(settings.describe(flags))
-    return Session(out, Workspace(workspace), settings, OutputReporter(out).watch(), repeated_flags(ctx))
+    return settings
 
 
 def repeated_flags(ctx: typer.Context) -> dict[str, str]:

@@ -6,13 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 from costar_cli.errors import ArtifactError
 from costar_cli.reporting import warnings_of
+from costar_cli.steps.hints import next_command, other_than
 from costar_cli.steps.session import BuildStep, Session
 
 if TYPE_CHECKING:
     from costar_cli.artifact import Artifact
     from costar_cli.train import Trained
 
-__all__ = ["make_encoder", "make_trained", "plan_encoder", "show_training"]
+__all__ = ["make_encoder", "make_trained", "plan_encoder", "run_pretrain", "show_training"]
+
+
+def run_pretrain(session: Session, data: Path, path: Path, *, overwrite: bool, fresh: bool) -> None:
+    """Make an encoder, or see that it is up to date, and say so."""
+    step, place = plan_encoder(session, data, path), session.workspace
+    artifact, status = make_encoder(session, data, step, overwrite=overwrite, fresh=fresh)
+    files = {"data": other_than(data, place.data), "start": other_than(path, place.encoder)}
+    show_training(session, artifact, status, next_command(session.given, "finetune", **files))
 
 
 def plan_encoder(session: Session, data: Path, path: Path) -> BuildStep:
