@@ -45,8 +45,7 @@ class MeanChange:
     def fit(self, task: FitTask) -> Fit:
         """Average the changes over all steps from all origins; there are no stages to train."""
         yield from ()
-        panel = task.panels[task.train]
-        share = task.settings.share if isinstance(task.settings, MeanChangeConfig) else 1.0
+        panel, share = task.panels[task.train], task.settings_of(MeanChangeConfig).share
         change_HY = [share * _mean_change(panel, steps) for steps in range(1, task.horizon + 1)]
         return Fitted({"change": torch.from_numpy(np.stack(change_HY)[None])})
 

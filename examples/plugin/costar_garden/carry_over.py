@@ -53,7 +53,7 @@ class CarryOver:
         panel = task.panels[task.train]
         row, step = np.nonzero(np.arange(panel.n_steps - 1) < panel.length[:, None] - 1)
         design = _design(panel.outcomes[row, step].astype(np.float64), panel.treatments[row, step].astype(np.float64))
-        penalty = task.settings.penalty if isinstance(task.settings, CarryOverConfig) else 0.0
+        penalty = task.settings_of(CarryOverConfig).penalty
         normal = design.T @ design + penalty * len(design) * np.eye(design.shape[1])
         coefficients_CY = np.linalg.solve(normal, design.T @ panel.outcomes[row, step + 1].astype(np.float64))
         return Fitted({"coefficients": torch.from_numpy(coefficients_CY)[None]})
