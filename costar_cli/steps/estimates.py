@@ -76,11 +76,11 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
     named = name_models(models or _default_models(session.workspace, domain), session.workspace.root)
     headers = {name: session.read("model", path, role=name) for name, path in named.items()}
     loaded = load_models(session, headers, named)
-    horizon = min(one.model.horizon for one in loaded)
+    horizon = min(model.horizon for model in loaded.values())
     place = "standard input" if str(question.plan) == "-" else str(question.plan)
     report = ask(
         dataset,
-        {one.name: one.model for one in loaded},
+        loaded,
         lambda: parse_plans(document, dataset.schema.treatments, horizon=horizon, where=place),
         subject=question.subject,
         origin=question.origin,
@@ -91,7 +91,7 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
         reporter=session.reporter,
     )
     _show(session, report)
-    digests = {"dataset": dataset.digest} | {f"model/{one.name}": one.header.digest for one in loaded}
+    digests = {"dataset": dataset.digest} | {f"model/{name}": model.digest for name, model in loaded.items()}
     _write(session, question, report, digests, document)
     session.out.done(report.to_json())
 

@@ -1,6 +1,6 @@
 """The body of `costar evaluate`: files in, report out."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -11,13 +11,14 @@ from costar_cli.config.choices import SetupName
 from costar_cli.errors import ArtifactError, DataError
 from costar_cli.reporting import Reporter
 from costar_cli.steps.hints import ASKED, instead_of_losers, next_command, other_than
-from costar_cli.steps.model import LoadedModel, load_models, name_models
+from costar_cli.steps.model import load_models, name_models
 from costar_cli.steps.session import BuildStep, Session
 
 if TYPE_CHECKING:
     from costar_cli.artifact import Artifact
     from costar_cli.evaluate import EvaluationReport, PerStep
     from costar_cli.figures.learning import LearningCurve
+    from costar_cli.methods.base import FittedModel
     from costar_cli.panel import Dataset
 
 __all__ = ["EvaluationFiles", "EvaluationInputs", "make_report", "plan_report", "run_evaluate"]
@@ -65,8 +66,8 @@ class EvaluationInputs:
         return read_dataset(self._path, truth=False, parts=tests)
 
     @cached_property
-    def models(self) -> list[LoadedModel]:
-        """Return the models, on the device of the settings."""
+    def models(self) -> dict[str, "FittedModel"]:
+        """Return the models by name, on the device of the settings."""
         return load_models(self._session, self._headers, self._named)
 
 
@@ -116,7 +117,7 @@ def make_report(
     from costar_cli.evaluate import named_candidates, run_evaluation
     from costar_cli.evaluate.store import write_evaluation
 
-    candidates = named_candidates({one.name: one.model for one in inputs.models})
+    candidates = named_candidates(inputs.models)
     config = session.settings[EvaluateConfig]
     report = run_evaluation(inputs.dataset, candidates, config, setups=setups, reporter=session.reporter)
     artifact = write_evaluation(
@@ -210,7 +211,7 @@ def _draw_plots(
     folder: Path,
     report: "EvaluationReport",
     dataset: "Dataset",
-    models: Sequence[LoadedModel],
+    models: Mapping[str, "FittedModel"],
     encoder: Path,
     reporter: Reporter,
 ) -> Iterator[tuple[str, Path]]:
@@ -221,10 +222,11 @@ def _draw_plots(
     with reporter.task("Drawing", total=4, unit="figure") as task:
         yield "rmse", plot_rmse(report, folder / "rmse.png")
         task.advance()
+        called, first = next(iter(models.items()))
         draw: dict[str, Callable[[Path], Path]] = {
             "learning": lambda path: plot_learning(_curves(models, encoder), path),
-            "trajectories": lambda path: _trajectories(models[0], dataset, path),
-            "representations": lambda path: _representations(models[0], dataset, path),
+            "trajectories": lambda path: _trajectories(first, dataset, path),
+            "representations": lambda path: _representations(called, first, dataset, path),
         }
         for name, figure in draw.items():
             try:
@@ -234,13 +236,13 @@ def _draw_plots(
             task.advance()
 
 
-def _curves(models: Sequence[LoadedModel], encoder: Path) -> list["LearningCurve"]:
+def _curves(models: Mapping[str, "FittedModel"], encoder: Path) -> list["LearningCurve"]:
     """Return the history of every model, and of the workspace's encoder where a model started from it."""
     from costar_cli.artifact import read_header
     from costar_cli.figures.learning import LearningCurve
 
     curves = []
-    parents = {model.header.parents.get("encoder") for model in models}
+    parents = {model.parents.get("encoder") for model in models.values()}
     try:
         header = read_header(encoder) if encoder.exists() else None
     except ArtifactError:
@@ -249,28 +251,28 @@ def _curves(models: Sequence[LoadedModel], encoder: Path) -> list["LearningCurve
         curve = LearningCurve.from_meta("pretraining", header.meta, loss="contrastive loss")
         keeps_last = header.meta["config"].get("keep") == "last"
         curves.append(replace(curve, best_epoch=()) if keeps_last else curve)
-    stages = (LearningCurve.of_stages(model.name, model.header.meta, loss="loss") for model in models)
+    stages = (LearningCurve.of_stages(name, model.meta, loss="loss") for name, model in models.items())
     return [*curves, *chain.from_iterable(stages)]
 
 
-def _trajectories(loaded: LoadedModel, dataset: "Dataset", path: Path) -> Path:
+def _trajectories(model: "FittedModel", dataset: "Dataset", path: Path) -> Path:
     from costar_cli.evaluate.examples import choose_examples
     from costar_cli.figures.trajectories import plot_trajectories
 
     part = next((part for part, sets in dataset.queries.items() if "sequence" in sets), None)
     if part is None:
         raise DataError("the data set has no treatment sequences")
-    examples = choose_examples(loaded.model, dataset.panels[part], dataset.queries[part]["sequence"])
+    examples = choose_examples(model, dataset.panels[part], dataset.queries[part]["sequence"])
     return plot_trajectories(examples, path)
 
 
-def _representations(loaded: LoadedModel, dataset: "Dataset", path: Path) -> Path:
+def _representations(name: str, model: "FittedModel", dataset: "Dataset", path: Path) -> Path:
     """Draw the first member's representations of some test subjects at every step before the last."""
     import numpy as np
 
     from costar_cli.figures.embedding import plot_representations
 
-    represent = getattr(loaded.model, "represent", None)
+    represent = getattr(model, "represent", None)
     if represent is None:
         raise DataError("the method has no representations")
     part, whole = next(iter(dataset.panels.items()))
@@ -279,8 +281,8 @@ def _representations(loaded: LoadedModel, dataset: "Dataset", path: Path) -> Pat
     at = np.arange(panel.n_steps) < panel.length[:, None] - 1
     given = [encoding.describe(values) for values in encoding.decode(panel.treatments[at])]
     label = f"{outcome.name} ({outcome.unit})" if outcome.unit else outcome.name
-    member = ", member 1" if loaded.header.meta["members"] > 1 else ""
-    title = f"{loaded.name}{member}: histories of {panel.n_subjects:,} subjects of {part}"
+    member = ", member 1" if model.members > 1 else ""
+    title = f"{name}{member}: histories of {panel.n_subjects:,} subjects of {part}"
     return plot_representations(
         represent(panel)[0][at], given, panel.outcomes[at][:, 0], path, outcome_label=label, title=title
     )

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FinetuneFiles",
-    "LoadedModel",
     "ModelPlan",
     "load_models",
     "make_model",
@@ -185,15 +184,6 @@ def _train(session: Session, plan: ModelPlan, *, fresh: bool) -> "Trained":
     return plan.fit.run(dataset, start, checkpoint=plan.step.run, reporter=session.reporter, fresh=fresh)
 
 
-@dataclass(frozen=True)
-class LoadedModel:
-    """A model, the header of its file, and a name that is its own among the models of this run."""
-
-    name: str
-    header: "Artifact"
-    model: "FittedModel"
-
-
 def name_models(paths: Sequence[Path], workspace: Path) -> dict[str, Path]:
     """Return models by name: the file's name, with its folder where two files are called alike.
 
@@ -210,8 +200,8 @@ def name_models(paths: Sequence[Path], workspace: Path) -> dict[str, Path]:
     return named
 
 
-def load_models(session: Session, headers: dict[str, "Artifact"], named: dict[str, Path]) -> list[LoadedModel]:
-    """Load models onto the device that the settings ask for, and warn of those that record less than today's do."""
+def load_models(session: Session, headers: dict[str, "Artifact"], named: dict[str, Path]) -> dict[str, "FittedModel"]:
+    """Load models onto the device of the settings, by name, and warn of those that record less than today's do."""
     from costar_cli.config.models import RuntimeConfig
     from costar_cli.methods import load_model
     from costar_cli.train.runtime import Runtime
@@ -222,7 +212,7 @@ def load_models(session: Session, headers: dict[str, "Artifact"], named: dict[st
             what = f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not recorded"
             session.out.warn(f"model `{name}` was made by an older version of costar: {what}; retrain it")
     device = Runtime.resolve(session.settings[RuntimeConfig]).device
-    return [LoadedModel(name, headers[name], load_model(path, device=str(device))) for name, path in named.items()]
+    return {name: load_model(path, device=str(device)) for name, path in named.items()}
 
 
 _RECORDED = {"support": "what its training subjects received", "validation": "its validation error"}
