@@ -32,14 +32,8 @@ from costar_cli.methods.shared.balancing import (
     treatment_cross_entropy,
 )
 from costar_cli.methods.shared.members import Dims, Params, member_module
-from costar_cli.methods.shared.stage import (
-    AlphaSchedule,
-    NetworkTraining,
-    decoder_training,
-    encoder_then_decoder,
-    stage_shares,
-)
-from costar_cli.methods.shared.windows import Column, OriginRows, SubjectRows, Windows
+from costar_cli.methods.shared.stage import AlphaSchedule, NetworkTraining, encoder_then_decoder
+from costar_cli.methods.shared.windows import Column, Windows
 from costar_cli.panel import Panel, TreatmentMode
 from costar_cli.panel.tensors import PanelTensors
 
@@ -61,6 +55,11 @@ def crn_decoder(dims: Dims, config: AnyCrnConfig) -> RecurrentNetwork:
     shape, width = config.decoder, config.encoder.representation
     head = BalancingHead(width, shape.representation, shape.hidden, n_treatments=dims[1], n_outcomes=dims[2])
     return RecurrentNetwork(dims, ("previous", "outcomes", "statics"), width=width, layers=shape.layers, head=head)
+
+
+def crn_networks(dims: Dims, config: AnyCrnConfig) -> dict[str, Make]:
+    """Return what makes the encoder and the decoder."""
+    return {"encoder": partial(crn_encoder, dims, config), "decoder": partial(crn_decoder, dims, config)}
 
 
 class CrnStage(RecurrentStage):
@@ -105,12 +104,9 @@ class CrnModel(RecurrentModel):
     """A fitted CRN; what it knows of a history is the output of the encoder's LSTM."""
 
     def makes(self) -> Mapping[str, Make]:
-        """Return both networks."""
-        config = cast("AnyCrnConfig", self.settings)
-        makes: dict[str, Make] = {"encoder": partial(crn_encoder, self.schema.dims, config)}
-        if self.horizon > 1:
-            makes["decoder"] = partial(crn_decoder, self.schema.dims, config)
-        return makes
+        """Return the encoder, and the decoder if there is one."""
+        makes = crn_networks(self.schema.dims, self.settings)
+        return makes if self.horizon > 1 else {"encoder": makes["encoder"]}
 
     def represent(self, panel: Panel) -> NDArray[np.float32]:
         """Return the balanced representation of every history, `[R,N,T,r]`."""
@@ -162,43 +158,20 @@ class CrnMethod:
             UsageError: the settings give the networks a different shape than what to start from.
         """
         config: AnyCrnConfig = task.settings_of(CrnConfig) if self.balances else task.settings_of(CrnErmConfig)
-        start, dims = CrnModel.start_of(task, self.name, config), task.schema.dims
-        shared = stage_shares(task.config, task.horizon)
-        stage = partial(
-            CrnStage,
-            alpha=config.alpha if isinstance(config, CrnConfig) else None,
-            mode=task.schema.treatments.mode,
-        )
-        make = partial(crn_encoder, dims, config)
-        panels = task.tensors(task.train), task.tensors(task.validation)
-        encoder = NetworkTraining(
-            name=task.stage_name(f"{self.name} encoder"),
-            make=make,
-            network=config.encoder,
-            config=config.encoder.training(shared[0]),
-            train=SubjectRows(panels[0]),
-            validation=SubjectRows(panels[1]),
-            start_R=start.params_of("encoder") if start else None,
-        )
-
-        def decoder(encoder_R: Params) -> CrnStage:
-            train, validation = (
-                OriginRows(panel, task.horizon - 1, over_members(make, encoder_R, panel, _representation))
-                for panel in panels
+        makes = crn_networks(task.schema.dims, config)
+        alpha = config.alpha if isinstance(config, CrnConfig) else None
+        return (
+            yield from encoder_then_decoder(
+                task,
+                self.name,
+                config,
+                makes,
+                [task.tensors(task.train), task.tensors(task.validation)],
+                stage=lambda _, training: CrnStage(training, alpha=alpha, mode=task.schema.treatments.mode),
+                encode=lambda panel, encoder_R: over_members(makes["encoder"], encoder_R, panel, _representation),
+                start=CrnModel.start_of(task, self.name, config),
             )
-            return stage(
-                NetworkTraining(
-                    name=task.stage_name(f"{self.name} decoder"),
-                    make=partial(crn_decoder, dims, config),
-                    network=config.decoder,
-                    config=decoder_training(config.decoder, shared[1]),
-                    train=train,
-                    validation=validation,
-                    start_R=start.params_of("decoder") if start else None,
-                )
-            )
-
-        return (yield from encoder_then_decoder(task, stage(encoder), decoder))
+        )
 
     def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> CrnModel:
         """Return the model that an artifact holds."""

@@ -4,7 +4,7 @@ Two propensity networks give each step the weight that it would have had if trea
 encoder and a decoder are trained on outcomes so weighted.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import cast
@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from costar_cli.artifact import Artifact
-from costar_cli.config.models import TrainingConfig
 from costar_cli.methods.base import Fit, FitTask
 from costar_cli.methods.recurrent.lstm import Masks
 from costar_cli.methods.recurrent.model import Networks, QueryBatch, RecurrentModel, state_at, states_before
@@ -22,8 +21,8 @@ from costar_cli.methods.recurrent.settings import RmsnConfig, RmsnNetworkConfig
 from costar_cli.methods.shared.balancing import masked_mean, squared_error, treatment_cross_entropy
 from costar_cli.methods.shared.ipw import TreatmentWeights, log_likelihood
 from costar_cli.methods.shared.members import Dims, Params
-from costar_cli.methods.shared.stage import NetworkTraining, decoder_training, encoder_then_decoder, stage_shares
-from costar_cli.methods.shared.windows import Column, OriginRows, Rows, SubjectRows, Windows
+from costar_cli.methods.shared.stage import NetworkTraining, encoder_then_decoder, stage_shares
+from costar_cli.methods.shared.windows import Column, OriginRows, SubjectRows, Windows
 from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["RMSN", "RmsnMethod", "RmsnModel", "rmsn_networks"]
@@ -154,54 +153,37 @@ class RmsnMethod:
         start, makes = RmsnModel.start_of(task, self.name, config), rmsn_networks(task.schema.dims, config)
         panels = task.tensors(task.train), task.tensors(task.validation)
         series, shared = [SubjectRows(panel) for panel in panels], stage_shares(task.config, task.horizon)
-
-        def training(
-            name: str, config: TrainingConfig, rows: Sequence[Rows], kind: str = ""
-        ) -> NetworkTraining[RecurrentNetwork]:
-            return NetworkTraining(
-                name=task.stage_name(f"rmsn {name}{kind}"),
-                make=makes[name],
-                network=networks[name],
-                config=config,
-                train=rows[0],
-                validation=rows[1],
-                start_R=start.params_of(name) if start else None,
-            )
-
-        networks: dict[str, RmsnNetworkConfig] = {name: getattr(config, name) for name in makes}
         propensity: dict[str, Params] = {}
-        for name in ("treatment", "history"):
+        for name, network in (("treatment", config.treatment), ("history", config.history)):
             propensity[name] = yield PropensityStage(
-                training(name, networks[name].training(shared[0]), series, " propensity")
+                NetworkTraining(
+                    name=task.stage_name(f"rmsn {name} propensity"),
+                    make=makes[name],
+                    network=network,
+                    config=network.training(shared[0]),
+                    train=series[0],
+                    validation=series[1],
+                    start_R=start.params_of(name) if start else None,
+                )
             )
         numerator_RNT, denominator_RNT = (
             over_members(makes[name], params_R, panels[0], _log_likelihood) for name, params_R in propensity.items()
         )
         weights = TreatmentWeights(numerator_RNT - denominator_RNT, panels[0])
-        encoder = OutcomeStage(
-            training("encoder", config.encoder.training(shared[0]), series),
-            lambda batch: weights.of_steps(batch.member_R, batch.subject_RB),
-        )
-
-        def decoder(encoder_R: Params) -> OutcomeStage:
-            rows = [
-                OriginRows(
-                    panel,
-                    task.horizon - 1,
-                    over_members(makes["encoder"], encoder_R, panel, lambda passed: passed.outputs_TBD),
-                )
-                for panel in panels
-            ]
-            clipped = weights.clipped_over(rows[0])
-            return OutcomeStage(
-                training("decoder", decoder_training(config.decoder, shared[1]), rows),
-                lambda batch: clipped.take(batch.member_R)(
-                    weights.of_windows(batch.member_R, batch.subject_RB, batch.at[:, 0], rows[0].steps)
-                ),
+        return (
+            yield from encoder_then_decoder(
+                task,
+                self.name,
+                config,
+                makes,
+                panels,
+                stage=partial(_weighted_stage, weights),
+                encode=lambda panel, encoder_R: over_members(makes["encoder"], encoder_R, panel, _outputs),
+                start=start,
+                before=propensity,
+                meta={"weights": weights.described},
             )
-
-        meta = {"weights": weights.described}
-        return (yield from encoder_then_decoder(task, encoder, decoder, before=propensity, meta=meta))
+        )
 
     def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> RmsnModel:
         """Return the model that an artifact holds."""
@@ -213,3 +195,21 @@ RMSN = RmsnMethod()
 
 def _log_likelihood(passed: Passed) -> Tensor:
     return log_likelihood(passed.network.head(passed.outputs_TBD), passed.batch.treatment[0])
+
+
+def _outputs(passed: Passed) -> Tensor:
+    return passed.outputs_TBD
+
+
+def _weighted_stage(weights: TreatmentWeights, name: str, training: NetworkTraining[RecurrentNetwork]) -> OutcomeStage:
+    """Return the stage of the encoder, on weighted steps, or of the decoder, on weighted windows."""
+    if name == "encoder":
+        return OutcomeStage(training, lambda batch: weights.of_steps(batch.member_R, batch.subject_RB))
+    rows = cast("OriginRows", training.train)
+    clipped = weights.clipped_over(rows)
+
+    def weigh(batch: Windows) -> Tensor:
+        raw = weights.of_windows(batch.member_R, batch.subject_RB, batch.at[:, 0], rows.steps)
+        return clipped.take(batch.member_R)(raw)
+
+    return OutcomeStage(training, weigh)

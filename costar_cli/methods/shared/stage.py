@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, Self, TypeVar
 
 import torch
@@ -12,7 +13,9 @@ from costar_cli.methods.base import Fit, FitTask, Fitted, LastStage, Stage
 from costar_cli.methods.shared.members import Params, named_params, of_members, with_prefix
 from costar_cli.methods.shared.settings import NetworkConfig
 from costar_cli.methods.shared.streams import Stream
-from costar_cli.methods.shared.windows import Rows
+from costar_cli.methods.shared.trained import NetworkModel
+from costar_cli.methods.shared.windows import OriginRows, Rows, SubjectRows
+from costar_cli.panel.tensors import PanelTensors
 
 __all__ = [
     "AlphaSchedule",
@@ -123,9 +126,14 @@ def one_stage(
 
 def encoder_then_decoder(
     task: FitTask,
-    encoder: Stage,
-    decoder: Callable[[Params], Stage],
+    method: str,
+    settings: Any,  # noqa: ANN401 - of the method's own type, with those of both networks
+    makes: Mapping[str, Callable[[], NetworkT]],
+    panels: Sequence[PanelTensors],
     *,
+    stage: Callable[[str, NetworkTraining[NetworkT]], Stage],
+    encode: Callable[[PanelTensors, Params], Tensor],
+    start: NetworkModel[Any] | None,
     before: Mapping[str, Params] | None = None,
     meta: Mapping[str, Any] | None = None,
 ) -> Fit:
@@ -133,25 +141,45 @@ def encoder_then_decoder(
 
     Args:
         task: what to fit to.
-        encoder: predicts one step.
-        decoder: returns the stage of the later steps, given the encoders' parameters.
+        method: the method's name, with which the names of both stages begin.
+        settings: settings of both networks, `encoder` and `decoder`.
+        makes: what makes each network, by name.
+        panels: those to learn from and to select on.
+        stage: returns the stage of a network, `encoder` or `decoder`.
+        encode: returns what all encoders know at every position of a panel, `[R,N,T-1,D]`, given their parameters.
+        start: the model to start from, or none.
         before: networks that are already trained, by name.
         meta: facts that the artifact records.
+
+    Raises:
+        DataError: no subject is long enough for the decoder.
     """
-    trained = dict(before or {})
+    trained, shared = dict(before or {}), stage_shares(task.config, task.horizon)
 
-    def complete(last: str) -> Callable[[Params, Sequence[int]], Fitted]:
-        def of(last_R: Params, members: Sequence[int]) -> Fitted:
-            networks = {name: of_members(params_R, members) for name, params_R in trained.items()} | {last: last_R}
-            named = [with_prefix(params_R, name) for name, params_R in networks.items()]
-            return Fitted({name: value for one in named for name, value in one.items()}, dict(meta or {}))
+    def make_stage(name: str, config: TrainingConfig, rows: Sequence[Rows]) -> Stage:
+        training = NetworkTraining(
+            name=task.stage_name(f"{method} {name}"),
+            make=makes[name],
+            network=getattr(settings, name),
+            config=config,
+            train=rows[0],
+            validation=rows[1],
+            start_R=start.params_of(name) if start else None,
+        )
+        return stage(name, training)
 
-        return of
+    def complete(last: str, last_R: Params, members: Sequence[int]) -> Fitted:
+        networks = {name: of_members(params_R, members) for name, params_R in trained.items()} | {last: last_R}
+        named = [with_prefix(params_R, name) for name, params_R in networks.items()]
+        return Fitted({name: value for one in named for name, value in one.items()}, dict(meta or {}))
 
+    encoder = make_stage("encoder", settings.encoder.training(shared[0]), [SubjectRows(panel) for panel in panels])
     if task.horizon == 1:
-        return (yield from one_stage(task, encoder, complete("encoder")))
+        return (yield from one_stage(task, encoder, partial(complete, "encoder")))
     trained["encoder"] = yield encoder
-    return (yield from one_stage(task, decoder(trained["encoder"]), complete("decoder")))
+    windows = [OriginRows(panel, task.horizon - 1, encode(panel, trained["encoder"])) for panel in panels]
+    decoder = make_stage("decoder", decoder_training(settings.decoder, shared[1]), windows)
+    return (yield from one_stage(task, decoder, partial(complete, "decoder")))
 
 
 def stage_shares(shared: FinetuneConfig, horizon: int) -> tuple[FinetuneConfig, FinetuneConfig]:

@@ -3,18 +3,18 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from costar_cli.artifact import Artifact
-from costar_cli.methods.base import Fit, FitTask
+from costar_cli.methods.base import Fit, FitTask, Stage
 from costar_cli.methods.shared.members import Dims, Params, member_module, n_members
 from costar_cli.methods.shared.relative_attention import RelativeTables
-from costar_cli.methods.shared.stage import NetworkTraining, decoder_training, encoder_then_decoder, stage_shares
+from costar_cli.methods.shared.stage import NetworkTraining, encoder_then_decoder
 from costar_cli.methods.shared.streams import Stream
-from costar_cli.methods.shared.windows import OriginRows, SubjectRows, Windows
+from costar_cli.methods.shared.windows import OriginRows, Windows
 from costar_cli.methods.transformers.balancing_objective import BalancingObjective
 from costar_cli.methods.transformers.edct_network import EdctDecoder, EdctEncoder
 from costar_cli.methods.transformers.kv_cache import KeyValueCache, Relative, attend
@@ -141,20 +141,18 @@ class EdctModel(TransformerModel):
     def encode_history(self, member: int, panel: PanelTensors) -> EdctStates:
         """Return what a member knows of every history of a scaled panel."""
         makes = edct_networks(self.schema.dims, self.settings, self.horizon)
-        encoder = member_module(makes[0](), self.params_of("encoder"), member)
-        decoder = member_module(makes[1](), self.params_of("decoder"), member) if self.horizon > 1 else None
+        encoder = member_module(makes["encoder"](), self.params_of("encoder"), member)
+        decoder = member_module(makes["decoder"](), self.params_of("decoder"), member) if self.horizon > 1 else None
         return EdctStates(encoder, decoder, encode_edct(encoder, panel.history_NTS, panel.v_NV), panel.v_NV)
 
 
-def edct_networks(
-    dims: Dims, settings: EdctConfig, horizon: int
-) -> tuple[Callable[[], EdctEncoder], Callable[[], EdctDecoder]]:
+def edct_networks(dims: Dims, settings: EdctConfig, horizon: int) -> dict[str, Callable[[], Any]]:
     """Return what makes the encoder, and the decoder of the steps after the first."""
     width = settings.encoder.representation
-    return (
-        partial(EdctEncoder, dims, settings.encoder),
-        partial(EdctDecoder, dims, width, horizon - 1, settings.decoder),
-    )
+    return {
+        "encoder": partial(EdctEncoder, dims, settings.encoder),
+        "decoder": partial(EdctDecoder, dims, width, horizon - 1, settings.decoder),
+    }
 
 
 @dataclass(frozen=True)
@@ -172,9 +170,7 @@ class EdctMethod:
             UsageError: the settings give the networks a different shape than what to start from.
         """
         settings = task.settings_of(EdctConfig)
-        start, shared = EdctModel.start_of(task, self.name, settings), stage_shares(task.config, task.horizon)
-        make_encoder, make_decoder = edct_networks(task.schema.dims, settings, task.horizon)
-        panels = task.tensors(task.train), task.tensors(task.validation)
+        makes = edct_networks(task.schema.dims, settings, task.horizon)
         objective = partial(
             BalancingObjective.over,
             balancing=settings.balancing,
@@ -182,33 +178,22 @@ class EdctMethod:
             averaging=settings.averaging,
             mode=task.schema.treatments.mode,
         )
-        encoder = NetworkTraining(
-            name=task.stage_name(f"{self.name} encoder"),
-            make=make_encoder,
-            network=settings.encoder,
-            config=settings.encoder.training(shared[0]),
-            train=SubjectRows(panels[0]),
-            validation=SubjectRows(panels[1]),
-            start_R=start.params_of("encoder") if start else None,
+
+        def stage(name: str, training: NetworkTraining[Any]) -> Stage:
+            return SeriesStage(training, objective) if name == "encoder" else DecoderStage(training, objective)
+
+        return (
+            yield from encoder_then_decoder(
+                task,
+                self.name,
+                settings,
+                makes,
+                [task.tensors(task.train), task.tensors(task.validation)],
+                stage=stage,
+                encode=partial(_representations, makes["encoder"]),
+                start=EdctModel.start_of(task, self.name, settings),
+            )
         )
-
-        def decoder(encoder_R: Params) -> DecoderStage:
-            train, validation = (
-                OriginRows(panel, task.horizon - 1, _representations(panel, make_encoder, encoder_R))
-                for panel in panels
-            )
-            training = NetworkTraining(
-                name=task.stage_name(f"{self.name} decoder"),
-                make=make_decoder,
-                network=settings.decoder,
-                config=decoder_training(settings.decoder, shared[1]),
-                train=train,
-                validation=validation,
-                start_R=start.params_of("decoder") if start else None,
-            )
-            return DecoderStage(training, objective)
-
-        return (yield from encoder_then_decoder(task, SeriesStage(encoder, objective), decoder))
 
     def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> EdctModel:
         """Return the model that an artifact holds."""
@@ -218,7 +203,7 @@ class EdctMethod:
 EDCT = EdctMethod()
 
 
-def _representations(panel: PanelTensors, make: Callable[[], EdctEncoder], encoder_R: Params) -> Tensor:
+def _representations(make: Callable[[], EdctEncoder], panel: PanelTensors, encoder_R: Params) -> Tensor:
     """Return what all members' encoders know at every position of a panel, `[R,N,T-1,r]`."""
     encoders = [member_module(make(), encoder_R, member) for member in range(n_members(encoder_R))]
     return torch.stack([encode_edct(encoder, panel.history_NTS[:, :-1], panel.v_NV) for encoder in encoders])
