@@ -186,7 +186,7 @@ def digests_of(files: Mapping[str, Path], expected: str | None = None) -> dict[s
     """Return the digest of each file by its role.
 
     Raises:
-        DataError: file not found, and what to do then is known.
+        DataError: the file is missing, and what to do then is known.
         StorageError: a file cannot be read.
     """
     digests = {}
@@ -204,6 +204,6 @@ def read_dataset(path: PathLikeText) -> Dataset:
     """Read a data set that `costar simulate`, `costar ingest` or `Dataset.save` wrote.
 
     Raises:
-        ArtifactError: file not found, or it is no sound data set.
+        ArtifactError: the file is missing, or is not a valid data set.
     """
     return read_stored(Path(path))

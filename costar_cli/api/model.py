@@ -161,7 +161,7 @@ def load_model(path: PathLikeText, *, device: DeviceName = "auto") -> Model:
         device: where it answers: `cpu`, `cuda`, or `auto` for a GPU where there is one.
 
     Raises:
-        ArtifactError: file not found, it holds no model, or one of a method that this version does not know.
+        ArtifactError: the file is missing, holds no model, or one of a method that this version does not know.
         DeviceError: there is no such device.
     """
     one_of(device, get_args(DeviceName), "device", "device")

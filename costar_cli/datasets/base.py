@@ -43,7 +43,7 @@ class InputFile:
         metavar: what stands for it in the help.
         files: `(path) -> {role: file}` for a folder; by default the file itself.
         form: what kind of file it is; by its ending, if empty.
-        expected: what to do where file not found.
+        expected: what to do where there is no such file.
         stands_for: what would be simulated, in the words of messages.
         idle: settings that say nothing where the file is given.
     """

@@ -29,10 +29,10 @@ def read_inputs(
         session: the run.
         files: the files, by role.
         form: what kind of file each is; by its ending, if not given.
-        expected: how to put it right where file not found.
+        expected: how to put it right where there is no such file.
 
     Raises:
-        DataError: file not found, and what to do then is known.
+        DataError: the file is missing, and what to do then is known.
         StorageError: a file cannot be read.
     """
     from costar_cli.api.data import digests_of

@@ -30,7 +30,7 @@ def read_bounded(path: Path, *, flag: str) -> bytes:
     """Return the content of a file of at most `MAX_BYTES`, or of standard input for `-`; `flag` names it to the user.
 
     Raises:
-        UsageError: file not found, it is a folder, empty, or too large.
+        UsageError: the file is missing, a folder, empty, or too large.
         StorageError: it cannot be read.
     """
     name = "standard input" if str(path) == "-" else f"`{path}`"

@@ -8,7 +8,11 @@ from pathlib import Path
 from tests.cli.cli_world import REPOSITORY
 
 README = REPOSITORY / "README.md"
-PAGES = [README, REPOSITORY / "CHANGELOG.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
+PAGES = [
+    README,
+    *(REPOSITORY / name for name in ("CHANGELOG.md", "CONTRIBUTING.md")),
+    *sorted((REPOSITORY / "docs").rglob("*.md")),
+]
 PAGES += sorted((REPOSITORY / "examples").glob("*.md"))
 
 RUNNABLE = re.compile(

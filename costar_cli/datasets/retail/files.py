@@ -26,7 +26,7 @@ def m5_files(folder: Path) -> dict[str, Path]:
     """Return the files `calendar`, `sell_prices` and `sales` of a folder: of two sales files, the evaluation one.
 
     Raises:
-        DataError: folder not found, or files are missing; all of them at once.
+        DataError: the folder or files are missing; all of them at once.
     """
     if not folder.is_dir():
         raise DataError("folder not found", where=str(folder), fix=DOWNLOAD)
