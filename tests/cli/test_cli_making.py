@@ -35,22 +35,22 @@ def test_an_up_to_date_file_of_other_threads_or_versions_stays_so_and_says_it(
     made: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     same = call(*TRAIN, "--threads", 1)
-    assert "made otherwise" not in same.err
+    assert "different environment" not in same.err
     other = call(*TRAIN, "--threads", 2)
     assert other.out.startswith("up to date")
-    assert "threads: 1 there, 2 here" in other.err
+    assert "threads: was 1, now 2" in other.err
     newer = {**lineage.software_versions(), "torch": "99.0"}
     monkeypatch.setattr(lineage, "software_versions", lambda: newer)
     later = call(*TRAIN, "--threads", 1)
     assert later.out.startswith("up to date")
-    assert "there, 99.0 here" in later.err
+    assert "now 99.0" in later.err
 
 
 def test_made_again_with_other_threads_a_file_of_another_digest_says_why(made: Path, call: Call) -> None:
     before = read_header(made).digest
     run = call(*TRAIN, "--threads", 2, "--fresh")
     assert (run.code, read_header(made).digest != before) == (0, True)
-    assert f"the digest was {before[:8]} before: threads: 1 there, 2 here" in run.err
+    assert f"the digest was {before[:8]} before: threads: was 1, now 2" in run.err
 
 
 def test_another_digest_of_the_same_threads_and_versions_is_a_warning(made: Path, call: Call) -> None:

@@ -155,7 +155,7 @@ def test_a_fit_of_several_stages_gets_longer_in_its_first_one_only(tumor_dataset
     assert (tmp_path / "second" / "run.1.h5").exists()
     with pytest.raises(MismatchError) as caught:
         fit(tumor_dataset, "rmsn", 4, tmp_path / "second")
-    assert "a later stage has begun" in caught.value.details[-1]
+    assert "a later stage has already started" in caught.value.details[-1]
 
 
 def test_fresh_forgets_the_states_of_all_stages(tumor_dataset: Dataset, tmp_path: Path, monkeypatch):
@@ -179,4 +179,4 @@ def test_a_run_goes_on_with_other_threads_and_its_file_tells_both(tumor_dataset:
     finally:
         torch.set_num_threads(before)
     assert [making["threads"] for making in trained.meta["made_with"]] == [1, 2]
-    assert any("threads: 1 there, 2 here" in note for note in notes)
+    assert any("threads: was 1, now 2" in note for note in notes)
