@@ -60,4 +60,4 @@ def test_another_digest_of_the_same_threads_and_versions_is_a_warning(made: Path
         made, kind="encoder", arrays=dict(artifact.arrays), meta=meta, parents=artifact.parents, overwrite=True
     )
     run = call(*TRAIN, "--threads", 1, "--fresh", "--json")
-    assert any("same seed, threads and versions" in warning for warning in run.document["warnings"])
+    assert any("seed, threads and versions are the same" in warning for warning in run.document["warnings"])
