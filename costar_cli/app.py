@@ -20,6 +20,7 @@ from costar_cli.commands.finetune import finetune
 from costar_cli.commands.ingest import ingest
 from costar_cli.commands.inspect import inspect
 from costar_cli.commands.pretrain import pretrain
+from costar_cli.commands.settings import settings
 from costar_cli.commands.simulate import simulate
 from costar_cli.commands.verb import MAKERS, VerbApp, VerbGroup
 from costar_cli.commands.verify import verify
@@ -39,7 +40,7 @@ from costar_cli.ui.output import Output
 __all__ = ["app", "main"]
 
 PROGRAM = "costar"
-VERBS = (pretrain, finetune, evaluate, whatif, benchmark, inspect, verify, doctor)
+VERBS = (pretrain, finetune, evaluate, whatif, benchmark, inspect, verify, settings, doctor)
 
 
 class CostarGroup(VerbGroup):

@@ -34,7 +34,7 @@ costar finetune [--method NAME] [--domain source|target] [--from pretrained|scra
 costar evaluate [--setup zero-shot|few-shot|supervised]
 costar whatif --subject 12 --plan plan.json
 costar benchmark tumor --methods all --members 5     # the paper's tables, ours beside the published
-costar inspect FILE   costar verify FILE   costar doctor
+costar inspect FILE   costar verify FILE   costar settings [NAME]   costar doctor
 ```
 
 ## The workspace

@@ -40,7 +40,7 @@ def simulate(
         preset: `quick`, `default` or `paper`.
         config: a TOML file of settings; arguments overrule it.
         progress: True for progress on stderr, or a `Reporter`.
-        **settings: settings of the data set, such as `gamma=10`, `train=1_000` or `seed=1`; `docs/cli.md` lists them.
+        **settings: settings of the data set, such as `gamma=10` or `train=1_000` (`costar settings` lists them);
             `mimic_extract=path` makes `mimic` of that file.
 
     Raises:
@@ -69,7 +69,7 @@ def ingest(
         preset: `quick`, `default` or `paper`.
         config: a TOML file of settings; arguments overrule it.
         progress: True for progress on stderr, or a `Reporter`.
-        **settings: settings of the data set; `docs/cli.md` lists them.
+        **settings: settings of the data set; `costar settings` lists them.
 
     Raises:
         UsageError: no such data set, an unknown setting, or a value that is not valid.

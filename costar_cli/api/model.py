@@ -109,7 +109,7 @@ class Model(_Learned):
 
         Args:
             data: a data set; a panel of its kind; or a frame of pandas or polars with a row per subject and step, its
-                columns called as the model's (see `docs/python.md`).
+                columns called as the model's.
             plans: named plans, `{"chemo": [{"chemotherapy": 1}, {}]}`; one plan, a list of steps; a document as in
                 `plan.json`; or the path of one. Every subject is asked about under each of them.
             subjects: of a data set, the subjects to ask about; all by default.

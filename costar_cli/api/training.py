@@ -91,7 +91,7 @@ def fit(
         progress: True for progress on stderr, or a `Reporter`.
         checkpoints: a folder in which an interrupted run is kept, so that the same call continues it; none by default.
         **settings: settings of `finetune` and `runtime` and of the method, such as `epochs=3` or `threads=1`; those of
-            another section as a table, such as `pretrain={"epochs": 3}`. `docs/cli.md` lists them.
+            another section as a table, such as `pretrain={"epochs": 3}`. `costar settings` lists them.
 
     Raises:
         UsageError: an unknown method or setting, a value that is not valid, or choices that contradict each other.

@@ -246,6 +246,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "costar inspect costar-workspace/data.h5 --report data.html",
     ),
     "verify": ("costar verify costar-workspace/model.h5",),
+    "settings": ("costar settings pretrain.encoder", "costar settings schema"),
     "doctor": ("costar doctor", "costar doctor --workspace demo --json"),
 }
 

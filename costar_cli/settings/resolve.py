@@ -170,5 +170,5 @@ def _explain(section: str, item: Any, origins: Mapping[str, str]) -> str:  # noq
 
 
 def _refuse(problems: list[str]) -> None:
-    fix = "`docs/cli.md` lists every setting with what it accepts"
+    fix = "`costar settings` lists every setting with what it accepts"
     raise UsageError.of(problems, f"{len(problems)} settings are not valid", fix=fix)

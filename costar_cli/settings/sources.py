@@ -129,7 +129,7 @@ def _meant(name: str) -> str:
     ending, full = name.removeprefix("COSTAR_"), _endings()
     near = nearest_by_edits(ending, full) or nearest(ending, [name for name, found in full.items() if name in found])
     if near is None:
-        return "`docs/cli.md` lists the settings"
+        return "`costar settings` lists them"
     *others, last = [f"`COSTAR_{found}`" for found in full[near][:MOST_MEANT]]
     return f"did you mean {', '.join(others)}{' or ' if others else ''}{last}?"
 

@@ -21,7 +21,7 @@ TINY_COHORT = [
 ]
 VERBS = ["simulate tumor", "simulate mimic", "simulate m5", "simulate linear", "ingest mimic", "ingest m5"]
 VERBS += ["ingest table", "pretrain", "finetune", "evaluate", "whatif"]
-VERBS += ["benchmark", "inspect", "verify", "doctor"]
+VERBS += ["benchmark", "inspect", "verify", "settings", "doctor"]
 
 WARD = """
 name = "ward"

@@ -227,7 +227,7 @@ def test_variables_that_only_look_like_ours_are_warned_about_and_ignored() -> No
 )
 def test_only_a_variable_that_is_nearly_one_of_ours_is_offered_as_what_was_meant(name: str, meant: str) -> None:
     [warning] = resolve({}, environ={name: "1"}).warnings
-    what = f"did you mean {meant}?" if meant else "`docs/cli.md` lists the settings"
+    what = f"did you mean {meant}?" if meant else "`costar settings` lists them"
     assert warning == f"environment variable {name} is not a setting and is ignored; {what}"
 
 

@@ -43,11 +43,13 @@ def words_of(name: str, trained: Path, folder: Path) -> list[object]:
         "benchmark": ["benchmark", trained / "data.h5", "--methods", "last-value,ridge", "--no-plots", "-w", folder],
         "inspect": ["inspect", trained / "model.h5"],
         "verify": ["verify", trained / "model.h5"],
+        "settings": ["settings", "pretrain"],
         "doctor": ["doctor", *place],
     }[name]
 
 
-NAMES = ["simulate.tumor", "pretrain", "finetune", "evaluate", "whatif", "benchmark", "inspect", "verify", "doctor"]
+NAMES = ["simulate.tumor", "pretrain", "finetune", "evaluate", "whatif", "benchmark", "inspect", "verify", "settings"]
+NAMES += ["doctor"]
 
 
 def paths(value: Any, here: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

@@ -40,7 +40,7 @@ def test_help_lists_the_verbs_in_the_order_of_use(tmp_path: Path) -> None:
     listed = re.findall(r"^│ (\w+) ", text, re.MULTILINE)
     assert listed == [
         "simulate", "ingest", "pretrain", "finetune", "evaluate", "whatif", "benchmark", "inspect", "verify",
-        "doctor",
+        "settings", "doctor",
     ]  # fmt: skip
 
 

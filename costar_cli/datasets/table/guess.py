@@ -77,7 +77,7 @@ def _not_found(guess: Guess) -> list[str]:
 
 def _schema_lines(guess: Guess, files: str) -> Iterator[str]:
     """Yield the lines of the file."""
-    yield f"# Guessed from {_comment(files)}. docs/data-own.md explains the keys."
+    yield f"# Guessed from {_comment(files)}. `costar settings schema` explains the keys."
     yield "# Read every line. Where it says CHECK, correct it and delete the comment: until then `costar ingest table`"
     yield "# rejects the schema, unless you add --accept-guesses."
     yield f"name = {toml_value(_name(guess.sample.name))}"

@@ -90,7 +90,7 @@ def parse_schema(tables: Mapping[str, Any], *, where: str = "schema") -> TableSc
     if schema is not None:
         problems += _schema_problems(schema)
     if problems:
-        fix = "`docs/data-own.md` lists every key with what it accepts"
+        fix = "`costar settings schema` lists every key with what it accepts"
         raise UsageError.of(problems, f"the schema has {len(problems)} problems", where=where, fix=fix)
     assert schema is not None  # noqa: S101 - there would be a problem
     return schema
