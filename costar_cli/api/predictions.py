@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from costar_cli.frames import FrameName, frame_name, is_frame, make_frame
 from costar_cli.panel.compatible import other_data, require_compatible
 from costar_cli.panel.dataset import Dataset, Location
 from costar_cli.panel.findings import counted
-from costar_cli.panel.panel import Panel
+from costar_cli.panel.panel import Panel, join_panels
 from costar_cli.panel.support import Support
 from costar_cli.reporting import warnings_of
 from costar_cli.whatif.estimate import check_request, predict_plans, refuse_unseen, true_outcomes
@@ -134,29 +134,8 @@ def _of_dataset(dataset: Dataset, subjects: Iterable[int | str] | None, part: st
     rows = {one: np.array([place.row for place in places if place.part == one]) for one in parts}
     panels = {one: dataset.panels[one].take(chosen) for one, chosen in rows.items() if len(chosen)}
     order = [place for one in panels for place in places if place.part == one]
-    panel = _joined(list(panels.values()))
+    panel = join_panels(list(panels.values()))
     return _Asked(panel, _names(panel), order)
-
-
-def _joined(panels: Sequence[Panel]) -> Panel:
-    """Return several panels as one, padded to the longest."""
-    steps = max(panel.n_steps for panel in panels)
-
-    def series(name: str) -> NDArray[Any]:
-        arrays = [np.asarray(getattr(panel, name)) for panel in panels]
-        return np.concatenate([np.pad(a, ((0, 0), (0, steps - a.shape[1]), (0, 0))) for a in arrays])
-
-    labelled = any(panel.label is not None for panel in panels)
-    return Panel(
-        covariates=series("covariates"),
-        treatments=series("treatments"),
-        outcomes=series("outcomes"),
-        statics=np.concatenate([panel.statics for panel in panels]),
-        length=np.concatenate([panel.length for panel in panels]),
-        subject_id=np.concatenate([panel.subject_id for panel in panels]),
-        label=np.concatenate([np.array(panel.names) for panel in panels]) if labelled else None,
-        outcome_observed=series("observed_outcomes"),
-    )
 
 
 def _names(panel: Panel) -> list[object]:

@@ -1,6 +1,6 @@
 """The panel: N subjects over T steps, each series stored once, unshifted and unscaled (spec PANEL-1 to 2)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from costar_cli.errors import DataError
 
-__all__ = ["Arrays", "Panel", "require_shapes"]
+__all__ = ["Arrays", "Panel", "join_panels", "require_shapes"]
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float32]
@@ -120,3 +120,24 @@ class Panel:
             cluster=None if self.cluster is None else self.cluster[rows],
             outcome_observed=None if self.outcome_observed is None else self.outcome_observed[rows],
         )
+
+
+def join_panels(panels: Sequence[Panel]) -> Panel:
+    """Return the subjects of several panels as one, padded to the longest; clusters are left out."""
+    steps = max(panel.n_steps for panel in panels)
+
+    def series(name: str) -> NDArray[Any]:
+        arrays = [np.asarray(getattr(panel, name)) for panel in panels]
+        return np.concatenate([np.pad(a, ((0, 0), (0, steps - a.shape[1]), (0, 0))) for a in arrays])
+
+    labelled = any(panel.label is not None for panel in panels)
+    return Panel(
+        covariates=series("covariates"),
+        treatments=series("treatments"),
+        outcomes=series("outcomes"),
+        statics=np.concatenate([panel.statics for panel in panels]),
+        length=np.concatenate([panel.length for panel in panels]),
+        subject_id=np.concatenate([panel.subject_id for panel in panels]),
+        label=np.concatenate([np.array(panel.names) for panel in panels]) if labelled else None,
+        outcome_observed=series("observed_outcomes"),
+    )

@@ -4,7 +4,7 @@ In closed form: one logistic regression per treatment for what was given, with t
 the whole recent history (denominator); then one weighted linear regression per step of the horizon.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from costar_cli.methods.regression.settings import MsmConfig
 from costar_cli.methods.shared.ipw import clip_to_quantiles, cumulative_weights, describe_weights
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.panel import Panel, PanelSchema, Part, Scaler, TreatmentEncoding
+from costar_cli.panel.panel import join_panels
 
 __all__ = ["MSM", "MsmMethod", "MsmModel", "binary_treatments", "low_confidence"]
 
@@ -106,7 +107,7 @@ class MsmMethod:
         yield from ()
         config = task.settings_of(MsmConfig)
         parts = dict.fromkeys([Part("source", "train"), task.train])
-        panel = _joined([task.panels[part] for part in parts])
+        panel = join_panels([task.panels[part] for part in parts])
         features = LagFeatures(panel, task.scaler, task.schema)
         decisions = _Decisions(features, panel, config, task.config.seed)
         numerator, denominator = decisions.fit_treatments()
@@ -247,19 +248,3 @@ def _weighted_regression(
             for answer_M, rows_M in zip(answer_MY.T, observed_MY.T, strict=True)
         ]
     return np.stack([model.coef_ for model in models], axis=1), np.array([model.intercept_ for model in models])
-
-
-def _joined(panels: Sequence[Panel]) -> Panel:
-    """Return the subjects of several panels in one, padded to the longest."""
-    steps = max(panel.n_steps for panel in panels)
-    series = {
-        name: np.concatenate(
-            [np.pad(getattr(panel, name), ((0, 0), (0, steps - panel.n_steps), (0, 0))) for panel in panels]
-        )
-        for name in ("covariates", "treatments", "outcomes")
-    }
-    flat = {
-        name: np.concatenate([getattr(panel, name) for panel in panels]) for name in ("statics", "length", "subject_id")
-    }
-    masks = [np.pad(panel.observed_outcomes, ((0, 0), (0, steps - panel.n_steps), (0, 0))) for panel in panels]
-    return Panel(**series, **flat, outcome_observed=np.concatenate(masks))
