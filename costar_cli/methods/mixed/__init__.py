@@ -1,0 +1,1 @@
+"""Mixed-effects growth model: growth per step, with effects of treatment that differ between subjects."""

@@ -1,0 +1,55 @@
+"""Covariates' own equations, with which they are forecast: one pooled linear regression each (spec MIXED-7)."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from costar_cli.methods.mixed.law import Floats, Series
+
+__all__ = ["CovariateEquations", "covariate_columns", "fit_covariates"]
+
+PENALTY: Final = 1e-4  # per transition, on columns of variance near one: doses and exposures may be the same column
+
+
+@dataclass(frozen=True)
+class CovariateEquations:
+    """The change of each covariate in a step, `weight [G,X]`, and the covariance `[X,X]` of what it leaves over.
+
+    `low` and `high [X]` bound forecasts: half a range beyond what source-train showed. All in sds of source-train.
+    """
+
+    weight: Floats
+    residual: Floats
+    low: Floats
+    high: Floats
+
+
+def covariate_columns(x: Floats, scaled_y: Floats, dose: Floats, exposure: Floats) -> Floats:
+    """Return the columns `[...,G]`: one, covariates, outcomes, and each factor's dose and exposures."""
+    return np.concatenate([np.ones((*x.shape[:-1], 1)), x, scaled_y, dose, exposure], axis=-1)
+
+
+def fit_covariates(series: Series, scaled_NTY: Floats, exposure_NTE: Floats, bounds: Series) -> CovariateEquations:
+    """Fit every covariate's equation to all transitions of the training subjects.
+
+    Args:
+        series: the subjects to learn from.
+        scaled_NTY: their outcomes, standardised.
+        exposure_NTE: their exposures after each step's dose, those of all outcomes.
+        bounds: the source's training subjects.
+    """
+    inside_NT = np.arange(1, series.x_NTX.shape[1]) < series.length_N[:, None]
+    all_NTG = covariate_columns(series.x_NTX, scaled_NTY, series.dose_NTK, exposure_NTE)
+    known_MG = all_NTG[:, :-1][inside_NT]
+    change_MX = (series.x_NTX[:, 1:] - series.x_NTX[:, :-1])[inside_NT]
+    gram_GG = known_MG.T @ known_MG / len(known_MG)
+    ridge_G = np.full(len(gram_GG), PENALTY)
+    ridge_G[0] = 0
+    weight_GX = np.linalg.solve(gram_GG + np.diag(ridge_G), known_MG.T @ change_MX / len(known_MG))
+    rest_MX = change_MX - known_MG @ weight_GX
+    there_MX = bounds.x_NTX[np.arange(bounds.x_NTX.shape[1]) < bounds.length_N[:, None]]
+    low_X, high_X = there_MX.min(axis=0), there_MX.max(axis=0)
+    room_X = 0.5 * (high_X - low_X)
+    residual_XX: Floats = np.asarray(rest_MX.T @ rest_MX / len(rest_MX), dtype=np.float64)
+    return CovariateEquations(np.asarray(weight_GX, dtype=np.float64), residual_XX, low_X - room_X, high_X + room_X)

@@ -1,0 +1,257 @@
+"""The law of one outcome: what grows in a step, and the columns on which growth depends (spec MIXED-1 to 4)."""
+
+from dataclasses import dataclass
+from typing import Final, Literal, Self, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.panel import Panel, Scaler, TreatmentEncoding
+
+__all__ = [
+    "Basis",
+    "Design",
+    "Floats",
+    "GrowthLaw",
+    "Series",
+    "carried",
+    "dose_names",
+    "dose_table",
+    "may_be_relative",
+]
+
+Floats = NDArray[np.float64]
+Basis = Literal["log", "raw", "both"]
+
+SHIFT: Final = 1e-8  # of an sd, added to positive outcomes; a larger one ruins the intervals of small outcomes
+LEVEL_UNIT: Final = 4.0  # the logarithm of a level is divided by this, so that it is of the size of other columns
+LARGEST: Final = 5.0  # change per step, in units of the scale; larger ones are left out and never predicted
+RETURNS: Final = 0.05  # share of zeros that are followed by a positive value, beyond which zeros are no end
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A panel in double precision: outcomes `[N,T,Y]` in their units, the rest standardised, doses `[N,T,K]`.
+
+    `seen_NTY` says which outcomes were observed, not filled.
+    """
+
+    y_NTY: Floats
+    x_NTX: Floats
+    v_NV: Floats
+    dose_NTK: Floats
+    length_N: NDArray[np.int64]
+    seen_NTY: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, panel: Panel, scaler: Scaler, encoding: TreatmentEncoding) -> Self:
+        """Scale a panel; doses are those of treatment factors, whatever the encoding."""
+        there_NT1 = panel.observed[..., None]
+        return cls(
+            panel.outcomes.astype(np.float64),
+            np.where(there_NT1, (panel.covariates - scaler.covariates[0]) / scaler.covariates[1], 0.0),
+            (panel.statics - scaler.statics[0]) / scaler.statics[1],
+            panel.treatments.astype(np.float64) @ dose_table(encoding),
+            panel.length,
+            panel.observed_outcomes,
+        )
+
+    def take(self, rows_M: NDArray[np.int64]) -> "Series":
+        """Return some subjects."""
+        return Series(
+            self.y_NTY[rows_M],
+            self.x_NTX[rows_M],
+            self.v_NV[rows_M],
+            self.dose_NTK[rows_M],
+            self.length_N[rows_M],
+            self.seen_NTY[rows_M],
+        )
+
+
+def dose_table(encoding: TreatmentEncoding) -> Floats:
+    """Return the doses `[da,K]` of each encoded column: one factor per level of a treatment but the reference.
+
+    Treatments that are encoded as classes are decoded: two that are on or off are two factors, not four classes.
+    """
+    unit = np.eye(encoding.width)
+    values = encoding.decode(unit)
+    factors = [values[:, i] == level for i, levels in enumerate(encoding.levels) for level in range(1, len(levels))]
+    return np.stack(factors, axis=-1).astype(np.float64)
+
+
+def dose_names(encoding: TreatmentEncoding) -> list[str]:
+    """Return what each factor is called: the treatment, with the level where it has more than two."""
+    return [
+        name if len(levels) == 2 else f"{name}={level}"
+        for name, levels in zip(encoding.names, encoding.levels, strict=True)
+        for level in levels[1:]
+    ]
+
+
+def carried(dose_NTK: Floats, decay_CK: Floats) -> Floats:
+    """Return the exposures `[N,T,CK]` after each step's dose: `e_t = decay * e_(t-1) + dose_t`."""
+    n, steps, _ = dose_NTK.shape
+    exposure_NTJ = np.zeros((n, steps, decay_CK.size))
+    decay_J, carried_NJ = decay_CK.reshape(-1), np.zeros((n, decay_CK.size))
+    for step in range(steps):
+        carried_NJ = decay_J * carried_NJ + np.tile(dose_NTK[:, step], (1, len(decay_CK)))
+        exposure_NTJ[:, step] = carried_NJ
+    return exposure_NTJ
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """The transitions of one outcome: columns at step t, the response that follows, and which of them count.
+
+    Shapes: `level_NTB` (a column of ones and the levels), `link_NTF` (covariates and other outcomes, standardised),
+    `dose_NTK`, `response_NT`, `counted_NT` (1 or 0), `log_scale_NT` (what turns densities of responses into those of
+    outcomes). There are T - 1 transitions.
+    """
+
+    level_NTB: Floats
+    link_NTF: Floats
+    dose_NTK: Floats
+    v_NV: Floats
+    response_NT: Floats
+    counted_NT: Floats
+    log_scale_NT: Floats
+
+    @property
+    def n(self) -> int:
+        """Return how many transitions count."""
+        return int(self.counted_NT.sum())
+
+
+@dataclass(frozen=True)
+class GrowthLaw:
+    """The form of one outcome's growth, and what it learnt of the source's training subjects.
+
+    Attributes:
+        outcome: its column.
+        relative: a step changes the outcome by a share of its level; otherwise by an amount.
+        basis: whether growth depends on the logarithm of the level, on the level, or on both.
+        linked: whether covariates and the other outcomes act on growth.
+        mean, sd: of the outcome, among observed values.
+        low, high: bounds of what is predicted, unless a series already is beyond them; `high` of a relative law is the
+            largest value of source-train, at which series end.
+    """
+
+    outcome: int
+    relative: bool
+    basis: Basis
+    linked: bool
+    mean: float
+    sd: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, series: Series, outcome: int, *, relative: bool, basis: Basis, linked: bool) -> Self:
+        """Take scale and bounds from observed outcomes."""
+        seen_M = series.y_NTY[series.seen_NTY[..., outcome], outcome]
+        low, high = float(seen_M.min()), float(seen_M.max())
+        if not relative:
+            room = 0.5 * (high - low)
+            low, high = (max(low - room, 0.0) if low >= 0 else low - room), high + room
+        sd = float(seen_M.std())
+        return cls(outcome, relative, basis, linked, float(seen_M.mean()), sd or 1.0, 0.0 if relative else low, high)
+
+    @classmethod
+    def choices(cls, series: Series, outcome: int, *, relative: bool) -> list[Self]:
+        """Return the laws that the likelihood chooses from."""
+        forms: list[tuple[bool, Basis]] = [(True, basis) for basis in get_args(Basis)] if relative else []
+        return [
+            cls.of(series, outcome, relative=is_relative, basis=basis, linked=False)
+            for is_relative, basis in [*forms, (False, "raw")]
+        ]
+
+    @property
+    def shift(self) -> float:
+        """Return what is added to positive outcomes before they divide or have a logarithm."""
+        return SHIFT * self.sd
+
+    @property
+    def levels(self) -> tuple[Literal["log", "raw"], ...]:
+        """Return the level columns."""
+        return ("log", "raw") if self.basis == "both" else (self.basis,)
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Return the smallest and largest change per step, in units of the scale."""
+        return (-1.0 if self.relative else -LARGEST), LARGEST
+
+    def scale(self, y: Floats) -> Floats:
+        """Return the unit of a change from y."""
+        return np.maximum(y, 0) + self.shift if self.relative else np.full_like(y, self.sd)
+
+    def level(self, y: Floats) -> list[Floats]:
+        """Return the level columns of y."""
+        columns = {
+            "log": lambda: np.log(np.maximum(y, 0) / self.sd + SHIFT) / LEVEL_UNIT,
+            "raw": lambda: (y - self.mean) / self.sd,
+        }
+        return [columns[name]() for name in self.levels]
+
+    def slope(self, y: Floats) -> list[Floats]:
+        """Return the derivatives of the level columns by y."""
+        columns = {
+            "log": lambda: 1 / (np.maximum(y, 0) + self.shift) / LEVEL_UNIT,
+            "raw": lambda: np.full_like(y, 1 / self.sd),
+        }
+        return [columns[name]() for name in self.levels]
+
+    def next(self, y: Floats, growth: Floats, low: Floats, high: Floats) -> Floats:
+        """Return y after a step, within bounds."""
+        return np.clip(y + self.scale(y) * np.clip(growth, *self.limits), low, high)
+
+    def links(self, y_NTY: Floats, x_NTX: Floats, mean_Y: Floats, sd_Y: Floats) -> Floats:
+        """Return the columns `[...,F]` of covariates and of the other outcomes, none where they do not act."""
+        if not self.linked:
+            return np.zeros((*y_NTY.shape[:-1], 0))
+        others = [o for o in range(y_NTY.shape[-1]) if o != self.outcome]
+        return np.concatenate([x_NTX, ((y_NTY - mean_Y) / sd_Y)[..., others]], axis=-1)
+
+    def design(self, series: Series, mean_Y: Floats, sd_Y: Floats, *, filled_too: bool = False) -> Design:
+        """Return the transitions of a panel's subjects.
+
+        Args:
+            series: the panel.
+            mean_Y: of outcomes, for the columns of the others.
+            sd_Y: likewise.
+            filled_too: also count transitions from or to an outcome that was filled: in histories both are the same.
+        """
+        y_NT = series.y_NTY[..., self.outcome]
+        now_NT, then_NT = y_NT[:, :-1], y_NT[:, 1:]
+        inside_NT = np.arange(1, y_NT.shape[1]) < series.length_N[:, None]
+        if not filled_too:
+            seen_NT = series.seen_NTY[..., self.outcome]
+            inside_NT = inside_NT & seen_NT[:, :-1] & seen_NT[:, 1:]
+        now_NT, then_NT = np.where(inside_NT, now_NT, self.mean), np.where(inside_NT, then_NT, self.mean)
+        scale_NT = self.scale(now_NT)
+        response_NT = (then_NT - now_NT) / scale_NT
+        counted_NT = inside_NT & (np.abs(response_NT) < LARGEST)
+        if self.relative:
+            counted_NT &= (now_NT > 10 * self.shift) & (then_NT > 0) & (then_NT < self.high)
+        links_NTF = self.links(series.y_NTY[:, :-1], series.x_NTX[:, :-1], mean_Y, sd_Y)
+        return Design(
+            np.stack([np.ones_like(now_NT), *self.level(now_NT)], axis=-1),
+            np.where(inside_NT[..., None], links_NTF, 0.0),
+            series.dose_NTK[:, :-1],
+            series.v_NV,
+            np.where(counted_NT, response_NT, 0.0),
+            counted_NT.astype(np.float64),
+            np.where(counted_NT, np.log(scale_NT), 0.0),
+        )
+
+
+def may_be_relative(series: Series, outcome: int) -> tuple[bool, float]:
+    """Return whether an outcome can grow by shares of its level, and the share of its zeros from which it returns.
+
+    It can where it is never negative and where zeros, if there are any, last: nothing grows out of zero.
+    """
+    y_NT, seen_NT = series.y_NTY[..., outcome], series.seen_NTY[..., outcome]
+    if y_NT[seen_NT].min() < 0 or y_NT[seen_NT].max() <= 0:
+        return False, 0.0
+    zero_NT = seen_NT[:, :-1] & seen_NT[:, 1:] & (y_NT[:, :-1] <= 0)
+    returns = float((zero_NT & (y_NT[:, 1:] > 0)).sum() / max(zero_NT.sum(), 1))
+    return returns <= RETURNS, returns

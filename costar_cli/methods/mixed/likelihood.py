@@ -1,0 +1,285 @@
+"""The exact marginal likelihood of growth with random effects, and its maximum (spec MIXED-5 to 6)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from costar_cli.methods.mixed.law import Design, Floats, carried
+
+__all__ = ["ARRAYS", "Effects", "effects_from", "log_likelihood", "maximise", "start_values"]
+
+ARRAYS: Final = ("mean", "spread", "decay", "hidden", "bias", "output")
+START_DECAY: Final = 0.31
+MOST_CORRELATED: Final = 12  # random effects; with more of them, they are independent of each other
+HISTORY: Final = 30  # of L-BFGS
+ENOUGH: Final = 1e-5  # change of the log-likelihood in an iteration, below which it is done
+FLAT: Final = 1e-4  # gradient per transition at which an optimiser that cannot go on is done
+LEAST_NOISE: Final = 1e-6  # of the response's variance: responses without any noise have no likelihood
+UNSEEN: Final = 1 / 16  # mean square that stands for that of a column of zeros: its effect is a guess, and wide
+
+
+@dataclass(frozen=True)
+class Effects:
+    """What the likelihood learnt of one outcome.
+
+    Attributes:
+        mean: of the effects `[P]`: of ones and levels, of exposures, of links.
+        spread: Cholesky-like factor `[Z,Z]` of the covariance between subjects; links, the last columns, are the same
+            for all.
+        noise: sd of a response.
+        decay: of exposures per step `[C,K]`.
+        hidden, bias, output: what the statics say: `output @ tanh(hidden @ v + bias)` is added to the first Z means.
+        log_likelihood: of the responses.
+        converged: the optimiser says so.
+        iterations: that it took.
+    """
+
+    mean: Floats
+    spread: Floats
+    noise: float
+    decay: Floats
+    hidden: Floats
+    bias: Floats
+    output: Floats
+    log_likelihood: float = float("nan")
+    converged: bool = True
+    iterations: int = 0
+
+    @property
+    def n_random(self) -> int:
+        """Return Z."""
+        return len(self.spread)
+
+    def means(self, v_NV: Floats) -> Floats:
+        """Return the expected effects of subjects `[N,P]` before anything is known but their statics."""
+        of_statics = np.tanh(v_NV @ self.hidden.T + self.bias) @ self.output.T
+        rest = np.zeros((len(v_NV), len(self.mean) - self.n_random))
+        return np.asarray(self.mean + np.concatenate([of_statics, rest], axis=1))
+
+
+def effects_from(read: Callable[[str], Any]) -> Effects:
+    """Return the effects whose arrays a function returns by name."""
+    return Effects(
+        read("mean"), read("spread"), float(read("noise")), read("decay"), read("hidden"), read("bias"), read("output")
+    )
+
+
+def columns(design: Design, decay_CK: Floats) -> Floats:
+    """Return the columns `[N,T,P]` of the transitions."""
+    return np.concatenate([design.level_NTB, carried(design.dose_NTK, decay_CK), design.link_NTF], axis=-1)
+
+
+def start_values(design: Design, *, carry_overs: int, hidden: int) -> Effects:
+    """Return pooled least squares, and effects that spread as far as half of the residual allows (spec MIXED-6)."""
+    factors, n_statics = design.dose_NTK.shape[-1], design.v_NV.shape[1]
+    decay_CK = np.array([START_DECAY, 0.9])[:carry_overs, None].repeat(factors, axis=1)
+    counted_NT = design.counted_NT > 0
+    phi_MP, response_M = columns(design, decay_CK)[counted_NT], design.response_NT[counted_NT]
+    gram_PP = _gram(phi_MP)
+    mean_P = np.linalg.solve(gram_PP, phi_MP.T @ response_M / len(response_M))
+    residual = max(float(np.var(response_M - phi_MP @ mean_P)), LEAST_NOISE * float(np.var(response_M)), 1e-12)
+    n_random = design.level_NTB.shape[-1] + decay_CK.size
+    inverse_ZZ = np.linalg.inv(gram_PP[:n_random, :n_random])
+    spread_ZZ = np.linalg.cholesky(residual * inverse_ZZ / 4)
+    if n_random > MOST_CORRELATED:
+        spread_ZZ = np.diag(np.sqrt(residual / np.diag(gram_PP)[:n_random]) / 2)
+    rng = np.random.default_rng(0)  # nothing else is random: the first layer only has to look in different directions
+    return Effects(
+        np.asarray(mean_P, dtype=np.float64),
+        np.asarray(spread_ZZ, dtype=np.float64),
+        float(np.sqrt(residual) / 2),
+        decay_CK,
+        rng.normal(size=(hidden, n_statics)) / max(n_statics, 1) ** 0.5,
+        rng.uniform(-1, 1, size=hidden),
+        np.zeros((n_random, hidden)),
+    )
+
+
+def _gram(phi_MP: Floats) -> Floats:
+    """Return mean products `[P,P]` of columns; a column of zeros gets a square that leaves its effect wide."""
+    gram_PP = phi_MP.T @ phi_MP / len(phi_MP)
+    square_P = np.diag(gram_PP)
+    gram_PP += np.diag(np.where(square_P > 0, 1e-8 * square_P, UNSEEN))
+    return np.asarray(gram_PP, dtype=np.float64)
+
+
+def _tensor(values: Floats) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(values))
+
+
+@dataclass(frozen=True)
+class _Space:
+    """Coordinates in which columns are uncorrelated with variance one: the optimiser's steps are then of one size."""
+
+    of_mean_PP: Tensor
+    of_random_ZZ: Tensor
+    noise: float
+    least_noise: float
+    diagonal: bool
+    shapes: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, design: Design, effects: Effects) -> "_Space":
+        """Return the coordinates at some effects."""
+        counted_NT = design.counted_NT > 0
+        gram_PP = _gram(columns(design, effects.decay)[counted_NT])
+        response_M, z = design.response_NT[counted_NT], effects.n_random
+        unit = 2 * effects.noise
+        of_mean, of_random = (unit * np.linalg.inv(np.linalg.cholesky(gram)).T for gram in (gram_PP, gram_PP[:z, :z]))
+        diagonal = z > MOST_CORRELATED
+        n_spread = z if diagonal else z * (z + 1) // 2
+        shapes = (
+            effects.mean.shape, effects.decay.shape, effects.hidden.shape, effects.bias.shape, effects.output.shape,
+            (n_spread,), (),
+        )  # fmt: skip
+        if diagonal:
+            of_random = np.diag(unit / np.sqrt(np.diag(gram_PP)[:z]))
+        least = max(LEAST_NOISE * float(np.var(response_M)), 1e-16)
+        return cls(_tensor(of_mean), _tensor(of_random), unit, least, diagonal, shapes)
+
+    def pack(self, effects: Effects) -> Floats:
+        """Return effects as one vector."""
+        mean, random = self.of_mean_PP.numpy(), self.of_random_ZZ.numpy()
+        whitened = np.linalg.solve(random, effects.spread)
+        if self.diagonal:
+            spread = np.diag(whitened)
+        else:
+            square = whitened @ whitened.T
+            spread = np.linalg.cholesky(square + 1e-12 * np.eye(len(square)))[np.tril_indices(len(square))]
+        decay = effects.decay.clip(1e-6, 1 - 1e-6)
+        noise = max(effects.noise**2 - self.least_noise, 1e-3 * effects.noise**2) ** 0.5
+        values = (
+            np.linalg.solve(mean, effects.mean), np.log(decay / (1 - decay)), effects.hidden, effects.bias,
+            np.linalg.solve(random, effects.output), spread, np.log(noise / self.noise),
+        )  # fmt: skip
+        return np.concatenate([np.ravel(value) for value in values])
+
+    def unpack(self, vector: Tensor) -> dict[str, Tensor]:
+        """Return the effects that a vector means, in the units of the columns."""
+        sizes = [int(np.prod(shape)) for shape in self.shapes]
+        mean, decay, hidden, bias, output, spread, noise = (
+            value.reshape(shape) for value, shape in zip(torch.split(vector, sizes), self.shapes, strict=True)
+        )
+        z = len(self.of_random_ZZ)
+        if self.diagonal:
+            factor = torch.diag(spread)
+        else:
+            row, column = (torch.from_numpy(index) for index in np.tril_indices(z))
+            factor = torch.zeros(z, z, dtype=torch.float64).index_put((row, column), spread)
+        return {
+            "mean": self.of_mean_PP @ mean,
+            "decay": torch.sigmoid(decay),
+            "hidden": hidden,
+            "bias": bias,
+            "output": self.of_random_ZZ @ output,
+            "spread": self.of_random_ZZ @ factor,
+            "variance": (2 * noise).exp() * self.noise**2 + self.least_noise,
+        }
+
+
+@dataclass(frozen=True)
+class _Tensors:
+    """A design on the CPU, with the lags between its steps."""
+
+    level_NTB: Tensor
+    link_NTF: Tensor
+    dose_KNT: Tensor
+    v_NV: Tensor
+    response_NT: Tensor
+    counted_NT: Tensor
+    lag_TT: Tensor
+
+    @classmethod
+    def of(cls, design: Design) -> "_Tensors":
+        """Put a design into tensors; subjects without a transition are left out."""
+        rows = design.counted_NT.any(axis=1)
+        last = int(np.flatnonzero(design.counted_NT.any(axis=0)).max(initial=0)) + 1
+        step_T = torch.arange(last)
+
+        return cls(
+            _tensor(design.level_NTB[rows, :last]),
+            _tensor(design.link_NTF[rows, :last]),
+            _tensor(design.dose_NTK[rows, :last].transpose(2, 0, 1)),
+            _tensor(design.v_NV[rows]),
+            _tensor(design.response_NT[rows, :last]),
+            _tensor(design.counted_NT[rows, :last]),
+            (step_T[None, :] - step_T[:, None]).double(),
+        )
+
+    def exposures(self, decay_CK: Tensor) -> Tensor:
+        """Return `[N,T,CK]`, each the doses so far times the decay to the power of their lag."""
+        decay_J = decay_CK.reshape(-1)
+        power_JTT = torch.where(self.lag_TT >= 0, decay_J[:, None, None] ** self.lag_TT.clamp(min=0), 0.0)
+        dose_JNT = self.dose_KNT.repeat(len(decay_CK), 1, 1)
+        return (dose_JNT @ power_JTT).permute(1, 2, 0)
+
+    def log_likelihood(self, effects: dict[str, Tensor]) -> Tensor:
+        """Return the logarithm of the density of all responses, the random effects integrated out (spec MIXED-5)."""
+        counted_NT1 = self.counted_NT[..., None]
+        random_NTZ = torch.cat([self.level_NTB, self.exposures(effects["decay"])], dim=-1) * counted_NT1
+        z, variance, spread_ZZ = random_NTZ.shape[-1], effects["variance"], effects["spread"]
+        statics_NZ = torch.tanh(self.v_NV @ effects["hidden"].T + effects["bias"]) @ effects["output"].T
+        expected_NT = (random_NTZ @ (effects["mean"][:z] + statics_NZ)[..., None])[..., 0]
+        residual_NT = self.response_NT - expected_NT - (self.link_NTF @ effects["mean"][z:]) * self.counted_NT
+        spread_NTZ = random_NTZ @ spread_ZZ
+        inner_NZZ = torch.eye(z, dtype=torch.float64) + spread_NTZ.mT @ spread_NTZ / variance
+        factor_NZZ = torch.linalg.cholesky(inner_NZZ)
+        explained_NZ1 = torch.linalg.solve_triangular(
+            factor_NZZ, spread_NTZ.mT @ residual_NT[..., None] / variance, upper=False
+        )
+        n = self.counted_NT.sum()
+        half_log_det = factor_NZZ.diagonal(dim1=-2, dim2=-1).log().sum()
+        squares = (residual_NT**2).sum() / variance - (explained_NZ1**2).sum()
+        log_density: Tensor = -0.5 * (n * (2 * np.pi * variance).log() + squares) - half_log_det
+        return log_density
+
+
+def log_likelihood(design: Design, effects: Effects) -> float:
+    """Return the logarithm of the density of the outcomes of a design, in their units."""
+    values = {name: torch.from_numpy(np.asarray(getattr(effects, name))) for name in ARRAYS}
+    values["variance"] = torch.tensor(effects.noise**2, dtype=torch.float64)
+    with torch.no_grad():
+        return float(_Tensors.of(design).log_likelihood(values)) - float(design.log_scale_NT.sum())
+
+
+def maximise(design: Design, start: Effects, *, iterations: int) -> Effects:
+    """Return the effects of the largest likelihood, by L-BFGS from a start.
+
+    The result says whether it converged. Weights of what the statics say have a normal prior, with which their sum is
+    of the size of the residuals: without it, few subjects would fit anything.
+    """
+    from scipy.optimize import minimize  # noqa: PLC0415  # half a second to import, needed here alone
+
+    space, tensors, n = _Space.of(design, start), _Tensors.of(design), max(design.n, 1)
+
+    def objective(vector: Any) -> tuple[float, Any]:  # noqa: ANN401
+        given = torch.from_numpy(vector).requires_grad_()
+        effects = space.unpack(given)
+        try:
+            likelihood = tensors.log_likelihood(effects)
+        except RuntimeError:  # a step so long that nothing is left of the precision
+            return np.inf, np.zeros_like(vector)
+        output = torch.linalg.solve(space.of_random_ZZ, effects["output"])
+        weights = (effects["hidden"] ** 2).sum() + len(effects["hidden"]) * (output**2).sum()
+        loss = (-likelihood + 0.5 * weights) / n
+        (slope,) = torch.autograd.grad(loss, given)
+        return float(loss.detach()), slope.numpy()
+
+    enough = max(1e-9, ENOUGH / n)
+    options = {"maxcor": HISTORY, "maxiter": iterations, "maxfun": 2 * iterations, "ftol": enough, "gtol": 1e-6}
+    run: Any = minimize  # whose types know no function that returns its gradient, too
+    found = run(objective, space.pack(start), jac=True, method="L-BFGS-B", options=options)
+    with torch.no_grad():
+        values = {name: value.numpy() for name, value in space.unpack(torch.from_numpy(found.x)).items()}
+    values["noise"] = np.sqrt(values["variance"])
+    effects = effects_from(values.__getitem__)
+    return replace(
+        effects,
+        log_likelihood=log_likelihood(design, effects),
+        converged=bool(found.success or (np.abs(found.jac).max() < FLAT and found.nit < iterations)),
+        iterations=int(found.nit),
+    )
