@@ -22,7 +22,19 @@ from costar_cli.panel import Domain, Panel, PanelSchema, Part, Queries, Scaler
 from costar_cli.panel.tensors import PanelTensors
 from costar_cli.reporting import Reporter
 
-__all__ = ["EncodesOnce", "Estimator", "Fit", "FitTask", "Fitted", "FittedModel", "LastStage", "Stage", "StepLoss"]
+__all__ = [
+    "EncodesOnce",
+    "Estimator",
+    "Fit",
+    "FitTask",
+    "Fitted",
+    "FittedModel",
+    "LastStage",
+    "PredictiveDistribution",
+    "PredictsDistribution",
+    "Stage",
+    "StepLoss",
+]
 
 StepLoss = tuple[Tensor, Params]
 ConfigT = TypeVar("ConfigT", bound=Config)
@@ -157,6 +169,32 @@ class EncodesOnce(Protocol):
         reporter: Reporter | None = None,
     ) -> NDArray[np.float32]:
         """Predict as `rollout` does; `queries.subject` counts the rows of the encoded panel."""
+
+
+@dataclass(frozen=True, slots=True)
+class PredictiveDistribution:
+    """Predicted outcomes with their standard deviation, `[R,Q,tau,dy]` each, in the units of the data.
+
+    `sd_parameter` is what is not known of the subjects' own parameters, `sd_noise` what chance adds after the origin;
+    the two are independent, so that their squares add up.
+    """
+
+    mean: NDArray[np.float32]
+    sd_parameter: NDArray[np.float32]
+    sd_noise: NDArray[np.float32]
+
+    @property
+    def sd(self) -> NDArray[np.float32]:
+        """Return the standard deviation of an outcome."""
+        return np.hypot(self.sd_parameter, self.sd_noise)
+
+
+@runtime_checkable
+class PredictsDistribution(Protocol):
+    """A `FittedModel` that knows how far outcomes may be from its predictions. Optional."""
+
+    def predict_distribution(self, panel: Panel, queries: Queries) -> PredictiveDistribution:
+        """Predict as `rollout` does, with the standard deviation of each outcome."""
 
 
 @dataclass(frozen=True)

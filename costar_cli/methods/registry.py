@@ -201,6 +201,17 @@ _BUILT_IN: Final[Sequence[Method]] = (
         suggested=1,
     ),
     Method(
+        name="mixed",
+        label="Mixed effects",
+        estimator="costar_cli.methods.mixed.method:MIXED",
+        settings="costar_cli.methods.mixed.settings:MixedConfig",
+        closed_form=True,
+        learns_from_source=True,
+        reads=OF_CLOSED_FORMS,
+        order=11,
+        suggested=10,
+    ),
+    Method(
         name=LAST_VALUE,
         label="Last value carried forward",
         estimator="costar_cli.methods.regression.naive:LAST_VALUE",

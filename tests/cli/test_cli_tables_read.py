@@ -115,7 +115,7 @@ def test_a_data_set_that_is_up_to_date_is_counted_without_reading_it(
 
 
 def test_closed_form_methods_are_the_same_cells_whatever_the_members(tmp_path: Path, trained: Path, call: Call) -> None:
-    assert {name for name, method in METHODS.items() if method.closed_form} == {"msm", "ridge", "last-value"}
+    assert {name for name, method in METHODS.items() if method.closed_form} == {"msm", "ridge", "mixed", "last-value"}
     words = ["finetune", "--data", trained / "data.h5", "--method", "last-value", "-w", tmp_path, "--json"]
     assert call(*words, "--members", "2").document["status"] == "done"
     assert call(*words, "--members", "7").document["status"] == "up_to_date"

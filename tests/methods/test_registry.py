@@ -28,7 +28,10 @@ def run(code: str) -> str:
     [
         ("methods.registry", ("torch", "numpy", "h5py", "pydantic")),
         ("settings.resolve", ("torch", "h5py")),
-        *((f"methods.{folder}.settings", ("torch", "h5py")) for folder in ("recurrent", "regression", "transformers")),
+        *(
+            (f"methods.{folder}.settings", ("torch", "h5py"))
+            for folder in ("mixed", "recurrent", "regression", "transformers")
+        ),
     ],
 )
 def test_facts_and_settings_load_no_implementation(module: str, heavy: tuple[str, ...]) -> None:
@@ -50,7 +53,7 @@ def test_every_entry_leads_to_its_implementation_and_settings(name: str) -> None
 
 def test_the_order_of_tables_is_the_papers_with_anchors_first_and_the_reference_last() -> None:
     assert sorted(METHODS, key=METHODS.place) == [
-        LAST_VALUE, "ridge", "msm", "rmsn", "crn-erm", "crn", "ct-erm", "ct", "edct", "gnet", REFERENCE,
+        LAST_VALUE, "ridge", "msm", "rmsn", "crn-erm", "crn", "ct-erm", "ct", "edct", "gnet", "mixed", REFERENCE,
     ]  # fmt: skip
     assert METHODS.place("edct") < METHODS.place("forest") < METHODS.place(REFERENCE)
 

@@ -40,7 +40,7 @@ def fit_covariates(series: Series, scaled_NTY: Floats, exposure_NTE: Floats, bou
         bounds: the source's training subjects.
     """
     inside_NT = np.arange(1, series.x_NTX.shape[1]) < series.length_N[:, None]
-    all_NTG = covariate_columns(series.x_NTX, scaled_NTY, series.dose_NTK, exposure_NTE)
+    all_NTG = covariate_columns(series.x_NTX, scaled_NTY, series.dose_NTL, exposure_NTE)
     known_MG = all_NTG[:, :-1][inside_NT]
     change_MX = (series.x_NTX[:, 1:] - series.x_NTX[:, :-1])[inside_NT]
     gram_GG = known_MG.T @ known_MG / len(known_MG)

@@ -31,7 +31,7 @@ RETURNS: Final = 0.05  # share of zeros that are followed by a positive value, b
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A panel in double precision: outcomes `[N,T,Y]` in their units, the rest standardised, doses `[N,T,K]`.
+    """A panel in double precision: outcomes `[N,T,Y]` in their units, the rest standardised, doses `[N,T,L]`.
 
     `seen_NTY` says which outcomes were observed, not filled.
     """
@@ -39,7 +39,7 @@ class Series:
     y_NTY: Floats
     x_NTX: Floats
     v_NV: Floats
-    dose_NTK: Floats
+    dose_NTL: Floats
     length_N: NDArray[np.int64]
     seen_NTY: NDArray[np.bool_]
 
@@ -62,14 +62,14 @@ class Series:
             self.y_NTY[rows_M],
             self.x_NTX[rows_M],
             self.v_NV[rows_M],
-            self.dose_NTK[rows_M],
+            self.dose_NTL[rows_M],
             self.length_N[rows_M],
             self.seen_NTY[rows_M],
         )
 
 
 def dose_table(encoding: TreatmentEncoding) -> Floats:
-    """Return the doses `[da,K]` of each encoded column: one factor per level of a treatment but the reference.
+    """Return the doses `[da,L]` of each encoded column: one factor per level of a treatment but the reference.
 
     Treatments that are encoded as classes are decoded: two that are on or off are two factors, not four classes.
     """
@@ -88,13 +88,13 @@ def dose_names(encoding: TreatmentEncoding) -> list[str]:
     ]
 
 
-def carried(dose_NTK: Floats, decay_CK: Floats) -> Floats:
-    """Return the exposures `[N,T,CK]` after each step's dose: `e_t = decay * e_(t-1) + dose_t`."""
-    n, steps, _ = dose_NTK.shape
-    exposure_NTJ = np.zeros((n, steps, decay_CK.size))
-    decay_J, carried_NJ = decay_CK.reshape(-1), np.zeros((n, decay_CK.size))
+def carried(dose_NTL: Floats, decay_CL: Floats) -> Floats:
+    """Return the exposures `[N,T,CL]` after each step's dose: `e_t = decay * e_(t-1) + dose_t`."""
+    n, steps, _ = dose_NTL.shape
+    exposure_NTJ = np.zeros((n, steps, decay_CL.size))
+    decay_J, carried_NJ = decay_CL.reshape(-1), np.zeros((n, decay_CL.size))
     for step in range(steps):
-        carried_NJ = decay_J * carried_NJ + np.tile(dose_NTK[:, step], (1, len(decay_CK)))
+        carried_NJ = decay_J * carried_NJ + np.tile(dose_NTL[:, step], (1, len(decay_CL)))
         exposure_NTJ[:, step] = carried_NJ
     return exposure_NTJ
 
@@ -104,13 +104,13 @@ class Design:
     """The transitions of one outcome: columns at step t, the response that follows, and which of them count.
 
     Shapes: `level_NTB` (a column of ones and the levels), `link_NTF` (covariates and other outcomes, standardised),
-    `dose_NTK`, `response_NT`, `counted_NT` (1 or 0), `log_scale_NT` (what turns densities of responses into those of
+    `dose_NTL`, `response_NT`, `counted_NT` (1 or 0), `log_scale_NT` (what turns densities of responses into those of
     outcomes). There are T - 1 transitions.
     """
 
     level_NTB: Floats
     link_NTF: Floats
-    dose_NTK: Floats
+    dose_NTL: Floats
     v_NV: Floats
     response_NT: Floats
     counted_NT: Floats
@@ -236,7 +236,7 @@ class GrowthLaw:
         return Design(
             np.stack([np.ones_like(now_NT), *self.level(now_NT)], axis=-1),
             np.where(inside_NT[..., None], links_NTF, 0.0),
-            series.dose_NTK[:, :-1],
+            series.dose_NTL[:, :-1],
             series.v_NV,
             np.where(counted_NT, response_NT, 0.0),
             counted_NT.astype(np.float64),

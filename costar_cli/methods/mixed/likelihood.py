@@ -31,7 +31,7 @@ class Effects:
         spread: Cholesky-like factor `[Z,Z]` of the covariance between subjects; links, the last columns, are the same
             for all.
         noise: sd of a response.
-        decay: of exposures per step `[C,K]`.
+        decay: of exposures per step `[C,L]`.
         hidden, bias, output: what the statics say: `output @ tanh(hidden @ v + bias)` is added to the first Z means.
         log_likelihood: of the responses.
         converged: the optimiser says so.
@@ -68,21 +68,21 @@ def effects_from(read: Callable[[str], Any]) -> Effects:
     )
 
 
-def columns(design: Design, decay_CK: Floats) -> Floats:
+def columns(design: Design, decay_CL: Floats) -> Floats:
     """Return the columns `[N,T,P]` of the transitions."""
-    return np.concatenate([design.level_NTB, carried(design.dose_NTK, decay_CK), design.link_NTF], axis=-1)
+    return np.concatenate([design.level_NTB, carried(design.dose_NTL, decay_CL), design.link_NTF], axis=-1)
 
 
 def start_values(design: Design, *, carry_overs: int, hidden: int) -> Effects:
     """Return pooled least squares, and effects that spread as far as half of the residual allows (spec MIXED-6)."""
-    factors, n_statics = design.dose_NTK.shape[-1], design.v_NV.shape[1]
-    decay_CK = np.array([START_DECAY, 0.9])[:carry_overs, None].repeat(factors, axis=1)
+    factors, n_statics = design.dose_NTL.shape[-1], design.v_NV.shape[1]
+    decay_CL = np.array([START_DECAY, 0.9])[:carry_overs, None].repeat(factors, axis=1)
     counted_NT = design.counted_NT > 0
-    phi_MP, response_M = columns(design, decay_CK)[counted_NT], design.response_NT[counted_NT]
+    phi_MP, response_M = columns(design, decay_CL)[counted_NT], design.response_NT[counted_NT]
     gram_PP = _gram(phi_MP)
     mean_P = np.linalg.solve(gram_PP, phi_MP.T @ response_M / len(response_M))
     residual = max(float(np.var(response_M - phi_MP @ mean_P)), LEAST_NOISE * float(np.var(response_M)), 1e-12)
-    n_random = design.level_NTB.shape[-1] + decay_CK.size
+    n_random = design.level_NTB.shape[-1] + decay_CL.size
     inverse_ZZ = np.linalg.inv(gram_PP[:n_random, :n_random])
     spread_ZZ = np.linalg.cholesky(residual * inverse_ZZ / 4)
     if n_random > MOST_CORRELATED:
@@ -92,7 +92,7 @@ def start_values(design: Design, *, carry_overs: int, hidden: int) -> Effects:
         np.asarray(mean_P, dtype=np.float64),
         np.asarray(spread_ZZ, dtype=np.float64),
         float(np.sqrt(residual) / 2),
-        decay_CK,
+        decay_CL,
         rng.normal(size=(hidden, n_statics)) / max(n_statics, 1) ** 0.5,
         rng.uniform(-1, 1, size=hidden),
         np.zeros((n_random, hidden)),
@@ -187,7 +187,7 @@ class _Tensors:
 
     level_NTB: Tensor
     link_NTF: Tensor
-    dose_KNT: Tensor
+    dose_LNT: Tensor
     v_NV: Tensor
     response_NT: Tensor
     counted_NT: Tensor
@@ -203,18 +203,18 @@ class _Tensors:
         return cls(
             _tensor(design.level_NTB[rows, :last]),
             _tensor(design.link_NTF[rows, :last]),
-            _tensor(design.dose_NTK[rows, :last].transpose(2, 0, 1)),
+            _tensor(design.dose_NTL[rows, :last].transpose(2, 0, 1)),
             _tensor(design.v_NV[rows]),
             _tensor(design.response_NT[rows, :last]),
             _tensor(design.counted_NT[rows, :last]),
             (step_T[None, :] - step_T[:, None]).double(),
         )
 
-    def exposures(self, decay_CK: Tensor) -> Tensor:
-        """Return `[N,T,CK]`, each the doses so far times the decay to the power of their lag."""
-        decay_J = decay_CK.reshape(-1)
+    def exposures(self, decay_CL: Tensor) -> Tensor:
+        """Return `[N,T,CL]`, each the doses so far times the decay to the power of their lag."""
+        decay_J = decay_CL.reshape(-1)
         power_JTT = torch.where(self.lag_TT >= 0, decay_J[:, None, None] ** self.lag_TT.clamp(min=0), 0.0)
-        dose_JNT = self.dose_KNT.repeat(len(decay_CK), 1, 1)
+        dose_JNT = self.dose_LNT.repeat(len(decay_CL), 1, 1)
         return (dose_JNT @ power_JTT).permute(1, 2, 0)
 
     def log_likelihood(self, effects: dict[str, Tensor]) -> Tensor:

@@ -1,0 +1,99 @@
+"""What the growth model learnt, in words and in the units of the data."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from costar_cli.methods.mixed.law import LEVEL_UNIT, Floats, GrowthLaw, Series, dose_names
+from costar_cli.methods.mixed.likelihood import Effects
+from costar_cli.panel import PanelSchema
+from costar_cli.panel.schema import step_word
+
+__all__ = ["explain"]
+
+NINETY: Final = 1.645  # sds on each side of the mean that hold 90 % of subjects
+LONGEST: Final = 1_000  # steps of a half-life, beyond which nothing is lost
+SHORTEST: Final = 0.05  # share that is left a step later, below which there is no carry-over to speak of
+
+
+def explain(
+    schema: PanelSchema, laws: Sequence[GrowthLaw], effects: Sequence[Effects], series: Series
+) -> list[dict[str, str]]:
+    """Return one row per thing that was learnt: of which outcome, what it is, its typical value, that of subjects.
+
+    `subjects` is the range of 90 % of the subjects, from what their statics say and from the spread beyond that.
+    """
+    rows = []
+    for law, found in zip(laws, effects, strict=True):
+        outcome = schema.outcomes[law.outcome]
+        words = _Words(law, found, series, outcome.unit, step_word(schema.step))
+        rows += [{"outcome": outcome.name, **row} for row in words.rows(dose_names(schema.treatments))]
+    return rows
+
+
+class _Words:
+    """One outcome's effects in words."""
+
+    def __init__(self, law: GrowthLaw, effects: Effects, series: Series, unit: str, step: str) -> None:
+        self.law, self.effects, self.unit, self.step = law, effects, unit, step
+        means_NP = effects.means(series.v_NV)
+        z = effects.n_random
+        self.mean_P = means_NP.mean(axis=0)
+        self.covariance_ZZ = np.cov(means_NP[:, :z].T, ddof=0).reshape(z, z) + effects.spread @ effects.spread.T
+        seen_M = series.y_NTY[series.seen_NTY[..., law.outcome], law.outcome]
+        self.usual = float(np.median(seen_M[seen_M > 0] if law.relative else seen_M))
+
+    def rows(self, names: Sequence[str]) -> Iterator[dict[str, str]]:
+        """Yield what was learnt, each with its typical value and that of 90 % of the subjects."""
+        law, n_levels = self.law, len(self.law.levels)
+        at_usual_Z = np.zeros(self.effects.n_random)
+        at_usual_Z[0] = 1
+        at_usual_Z[1 : 1 + n_levels] = [float(column) for column in law.level(np.array(self.usual))]
+        yield self._row(f"growth per {self.step} without treatment, at {self._number(self.usual)}", at_usual_Z)
+        more = {"log": ("at twice the level", np.log(2) / LEVEL_UNIT), "raw": (f"per {self._number(law.sd)} more", 1.0)}
+        for i, name in enumerate(law.levels):
+            what, change = more[name]
+            yield self._row(f"growth {what}, in addition", self._unit(1 + i, change))
+        for j in range(self.effects.decay.size):
+            c, k = divmod(j, len(names))
+            number = f", carry-over {c + 1}" if len(self.effects.decay) > 1 else ""
+            row = self._row(f"{names[k]}{number}, in the first {self.step}", self._unit(1 + n_levels + j, 1.0))
+            yield row | {"carry_over": self._carry_over(float(self.effects.decay[c, k]))}
+        noise = self._change(self.effects.noise).lstrip("+")
+        yield {"what": f"chance per {self.step}", "typical": f"sd {noise}", "subjects": "", "carry_over": ""}
+        if law.linked:
+            yield {
+                "what": "covariates and other outcomes",
+                "typical": "act on growth",
+                "subjects": "",
+                "carry_over": "",
+            }
+
+    def _row(self, what: str, weights_Z: Floats) -> dict[str, str]:
+        typical = float(weights_Z @ self.mean_P[: len(weights_Z)])
+        sd = max(float(weights_Z @ self.covariance_ZZ @ weights_Z), 0.0) ** 0.5
+        low, high = self._change(typical - NINETY * sd), self._change(typical + NINETY * sd)
+        return {"what": what, "typical": self._change(typical), "subjects": f"{low} to {high}", "carry_over": ""}
+
+    def _unit(self, column: int, value: float) -> Floats:
+        weights_Z = np.zeros(self.effects.n_random)
+        weights_Z[column] = value
+        return weights_Z
+
+    def _change(self, growth: float) -> str:
+        """Return a change per step: a share of the level in percent, or an amount."""
+        if self.law.relative:
+            return f"{100 * growth:+.3g} %"
+        return f"{self.law.sd * growth:+.3g} {self.unit}".rstrip()
+
+    def _number(self, value: float) -> str:
+        return f"{value:.3g} {self.unit}".rstrip()
+
+    def _carry_over(self, decay: float) -> str:
+        if decay < SHORTEST:
+            return "none"
+        half_life = np.log(0.5) / np.log(min(decay, 1 - 1e-9))
+        return (
+            f"half-life {half_life:.2g} {self.step}{'' if half_life == 1 else 's'}" if half_life < 1000 else "lasting"
+        )

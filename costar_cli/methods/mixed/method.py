@@ -1,0 +1,170 @@
+"""The fit of the mixed-effects growth model: laws are chosen, then their likelihood maximised (spec MIXED-4 to 8)."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from costar_cli.artifact import Artifact
+from costar_cli.errors import DataError
+from costar_cli.methods.base import Fit, FitTask, Fitted
+from costar_cli.methods.mixed.covariates import fit_covariates
+from costar_cli.methods.mixed.explain import explain
+from costar_cli.methods.mixed.law import Design, Floats, GrowthLaw, Series, carried, dose_names, may_be_relative
+from costar_cli.methods.mixed.likelihood import Effects, log_likelihood, maximise, start_values
+from costar_cli.methods.mixed.model import MixedModel, effects_params, equations_params
+from costar_cli.methods.mixed.settings import MixedConfig
+from costar_cli.methods.shared.trained import model_to_start_from
+from costar_cli.panel import PanelSchema, Part
+from costar_cli.panel.panel import join_panels
+
+__all__ = ["MIXED", "MixedMethod"]
+
+CHOOSING_SUBJECTS: Final = 200  # on which laws are compared: four to eight fits, of which one counts
+CHOOSING_ITERATIONS: Final = 80
+
+
+class MixedMethod:
+    """The mixed-effects growth model; few-shot refits it to both domains' subjects, from the source's solution."""
+
+    def fit(self, task: FitTask) -> Fit:
+        """Choose each outcome's law on source-train, then maximise its likelihood.
+
+        Raises:
+            DataError: an outcome has no transition that can be learned from.
+            MismatchError: what to start from is of another method.
+        """
+        yield from ()
+        start = model_to_start_from(task, MixedModel, "mixed")
+        config = task.settings if isinstance(task.settings, MixedConfig) else MixedConfig()
+        encoding = task.schema.treatments
+        source_panel = task.panels[Part("source", "train")]
+        source = Series.of(source_panel, task.scaler, encoding)
+        learnt = source
+        if task.domain == "target":
+            learnt = Series.of(join_panels([source_panel, task.panels[task.train]]), task.scaler, encoding)
+        fit = _Fit(source, learnt, config, task.schema)
+        laws = (
+            start.laws if start else [fit.choose(o, source_panel.subject_id) for o in range(len(task.schema.outcomes))]
+        )
+        effects = [fit.maximise(law, start.effects[law.outcome] if start else None) for law in laws]
+        params: dict[str, torch.Tensor] = {}
+        for law, found in zip(laws, effects, strict=True):
+            params |= effects_params(found, law.outcome)
+        params |= fit.covariates(laws, effects)
+        meta: dict[str, Any] = {
+            "laws": [asdict(law) for law in laws],
+            "converged": [found.converged for found in effects],
+            "iterations": [found.iterations for found in effects],
+            "log_likelihood": [found.log_likelihood for found in effects],
+            "learnt": explain(task.schema, laws, effects, learnt),
+        }
+        return Fitted(params, meta, tuple(fit.doubts(laws, effects)))
+
+    def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> MixedModel:
+        """Return the model that an artifact holds; it computes on the CPU."""
+        return MixedModel.from_artifact(artifact)
+
+
+class _Fit:
+    """The subjects to learn from, and what is done with them; laws are chosen, and bounds taken, of the source's."""
+
+    def __init__(self, source: Series, learnt: Series, config: MixedConfig, schema: PanelSchema) -> None:
+        self.source, self.learnt, self.config, self.schema = source, learnt, config, schema
+        plain = [
+            GrowthLaw.of(source, o, relative=False, basis="raw", linked=False) for o in range(len(schema.outcomes))
+        ]
+        self.mean_Y, self.sd_Y = np.array([law.mean for law in plain]), np.array([law.sd for law in plain])
+
+    def choose(self, outcome: int, subject_id: NDArray[np.int64]) -> GrowthLaw:
+        """Return the law under which the outcomes are most likely, less half a log(n) per parameter (spec MIXED-4)."""
+        in_order = np.argsort(subject_id, kind="stable")
+        some = in_order[np.unique(np.linspace(0, len(in_order) - 1, CHOOSING_SUBJECTS).round().astype(np.int64))]
+        series = self.source.take(some)
+        laws = GrowthLaw.choices(self.source, outcome, relative=may_be_relative(self.source, outcome)[0])
+        law = laws[self._likeliest(series, laws)] if len(laws) > 1 else laws[0]
+        n_links = self.source.x_NTX.shape[-1] + len(self.sd_Y) - 1
+        if self.config.covariates == "none" or not n_links:
+            return law
+        choices = law, replace(law, linked=True)
+        return choices[self._likeliest(series, choices)]
+
+    def _likeliest(self, series: Series, laws: Sequence[GrowthLaw]) -> int:
+        """Return which law is the likeliest of the transitions that count under all of them."""
+        designs = [law.design(series, self.mean_Y, self.sd_Y) for law in laws]
+        counted_NT = np.prod([design.counted_NT for design in designs], axis=0)
+        if not counted_NT.any():
+            return len(laws) - 1
+        scores = []
+        for design in designs:
+            same = replace(
+                design,
+                counted_NT=counted_NT,
+                response_NT=design.response_NT * counted_NT,
+                log_scale_NT=design.log_scale_NT * counted_NT,
+            )
+            found = maximise(same, self._start(same), iterations=min(CHOOSING_ITERATIONS, self.config.iterations))
+            z = found.n_random
+            n_parameters = len(found.mean) + z * (z + 1) / 2 + found.decay.size + 1
+            scores.append(log_likelihood(same, found) - 0.5 * np.log(counted_NT.sum()) * n_parameters)
+        return int(np.argmax(scores))
+
+    def maximise(self, law: GrowthLaw, start: Effects | None) -> Effects:
+        """Return what the subjects say of an outcome."""
+        design = law.design(self.learnt, self.mean_Y, self.sd_Y)
+        if not design.n:
+            name = self.schema.outcomes[law.outcome].name
+            raise DataError(
+                f"outcome '{name}' has no two observed steps in a row that a growth model can learn from",
+                fix="give longer series, or choose another method",
+            )
+        return maximise(design, start or self._start(design), iterations=self.config.iterations)
+
+    def _start(self, design: Design) -> Effects:
+        return start_values(design, carry_overs=self.config.carry_overs, hidden=self.config.hidden)
+
+    def covariates(self, laws: Sequence[GrowthLaw], effects: Sequence[Effects]) -> dict[str, torch.Tensor]:
+        """Return the covariates' equations, where covariates act on an outcome."""
+        if not any(law.linked for law in laws) or not self.learnt.x_NTX.shape[-1]:
+            return {}
+        exposures: list[Floats] = [carried(self.learnt.dose_NTL, found.decay) for found in effects]
+        scaled_NTY = (self.learnt.y_NTY - self.mean_Y) / self.sd_Y
+        return equations_params(
+            fit_covariates(self.learnt, scaled_NTY, np.concatenate(exposures, axis=-1), self.source)
+        )
+
+    def doubts(self, laws: Sequence[GrowthLaw], effects: Sequence[Effects]) -> Iterator[str]:
+        """Yield what may make the estimates wrong."""
+        inside_NT1 = (np.arange(1, self.learnt.dose_NTL.shape[1]) < self.learnt.length_N[:, None])[..., None]
+        given_L = (self.learnt.dose_NTL[:, :-1] * inside_NT1).any(axis=(0, 1))
+        for name in np.array(dose_names(self.schema.treatments))[~given_L]:
+            yield (
+                f"no training subject was given `{name}` before an observed step: its effect is not identified, "
+                "estimates under it assume none on average and are widely uncertain"
+            )
+        for law, found in zip(laws, effects, strict=True):
+            name = self.schema.outcomes[law.outcome].name
+            _, returns = may_be_relative(self.source, law.outcome)
+            if returns and not law.relative:
+                yield (
+                    f"outcome '{name}' is never negative and comes back from {100 * returns:.0f} % of its zeros: "
+                    "shares of a level say nothing of zeros, so that amounts are modelled, with the same spread at "
+                    "every level"
+                )
+            if not found.converged:
+                yield (
+                    f"the likelihood of '{name}' did not converge in {found.iterations} iterations: its estimates are "
+                    "not final, so raise `mixed.iterations` or choose another method"
+                )
+            several = int((law.design(self.learnt, self.mean_Y, self.sd_Y).counted_NT.sum(axis=1) > 1).sum())
+            if several <= found.n_random:
+                yield (
+                    f"only {several} subjects have two or more steps of '{name}' to learn from, against "
+                    f"{found.n_random} effects that differ between subjects: their spread is a guess"
+                )
+
+
+MIXED = MixedMethod()

@@ -1,0 +1,320 @@
+"""The fitted growth model: what a history says of its subject's effects, and rollouts of them (spec MIXED-8 to 9)."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from costar_cli.methods.base import PredictiveDistribution
+from costar_cli.methods.mixed.covariates import CovariateEquations, covariate_columns
+from costar_cli.methods.mixed.law import Floats, GrowthLaw, Series, carried, dose_table
+from costar_cli.methods.mixed.likelihood import ARRAYS, Effects, effects_from
+from costar_cli.methods.shared.trained import AnswerJob, EncodingModel
+from costar_cli.panel import Panel, Queries
+
+__all__ = ["Histories", "MixedModel", "effects_of", "effects_params", "equations_of", "equations_params"]
+
+SUBJECTS: Final = 512  # whose histories are summed at once: their cross products take most of the memory
+DISTRIBUTED: Final = 2_048  # queries whose derivatives are held at once
+
+
+def effects_params(effects: Effects, outcome: int) -> dict[str, Tensor]:
+    """Return the arrays of an outcome's effects that an artifact stores, with the axis of members."""
+    values = {name: getattr(effects, name) for name in ARRAYS} | {"noise": np.array(effects.noise)}
+    return {f"outcome{outcome}.{name}": torch.from_numpy(np.array(value))[None] for name, value in values.items()}
+
+
+def effects_of(params: Mapping[str, Tensor], outcome: int) -> Effects:
+    """Return an outcome's effects from the arrays of an artifact."""
+    return effects_from(lambda name: params[f"outcome{outcome}.{name}"][0].double().cpu().numpy())
+
+
+def equations_params(equations: CovariateEquations) -> dict[str, Tensor]:
+    """Return the arrays of the covariates' equations that an artifact stores, with the axis of members."""
+    return {f"covariates.{name}": torch.from_numpy(np.array(value))[None] for name, value in vars(equations).items()}
+
+
+def equations_of(params: Mapping[str, Tensor]) -> CovariateEquations | None:
+    """Return the covariates' equations from the arrays of an artifact, None where it has none."""
+    own = {name: value for name, value in params.items() if name.startswith("covariates.")}
+    if not own:
+        return None
+    return CovariateEquations(**{name.partition(".")[2]: v[0].double().cpu().numpy() for name, v in own.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class Histories:
+    """What the model knows at every step of every subject; the rows of all arrays are M = N T subjects and steps.
+
+    `effects` holds the expected effects `[P,M]` of each outcome, `exposure` what is left of earlier doses `[CL,M]`,
+    before the step's own.
+    """
+
+    steps: int
+    y_YM: Floats
+    x_XM: Floats
+    effects: list[Floats]
+    exposure: list[Floats]
+
+
+@dataclass(frozen=True)
+class _Posterior:
+    """Prefix sums of one outcome's transitions, and what they say of a subject's effects (spec MIXED-8)."""
+
+    effects: Effects
+    prior_NP: Floats
+    spread_NTZ1: Floats  # sums of spread' phi (r - phi' prior)
+    gram_NTZZ: Floats  # sums of spread' phi phi' spread
+
+    def at(self, row_M: NDArray[np.integer], step_M: NDArray[np.integer]) -> tuple[Floats, Floats]:
+        """Return expected effects `[M,P]`, and the factor `[M,Z,Z]` of their covariance, from steps before `step`."""
+        variance, z = self.effects.noise**2, self.effects.n_random
+        precision_MZZ = np.eye(z) + self.gram_NTZZ[row_M, step_M] / variance
+        factor_MZZ = np.linalg.inv(np.linalg.cholesky(precision_MZZ))  # inverse precision = factor' factor
+        summed_MZ1 = self.spread_NTZ1[row_M, step_M][..., None] / variance
+        coordinates_MZ = (factor_MZZ.swapaxes(1, 2) @ (factor_MZZ @ summed_MZ1))[..., 0]
+        mean_MP = self.prior_NP[row_M].copy()
+        mean_MP[:, :z] += coordinates_MZ @ self.effects.spread.T
+        return mean_MP, self.effects.spread @ factor_MZZ.swapaxes(1, 2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixedModel(EncodingModel[Histories]):
+    """A fitted mixed-effects growth model; one member, as nothing in it is random."""
+
+    @cached_property
+    def laws(self) -> list[GrowthLaw]:
+        """Return the law of each outcome."""
+        return [GrowthLaw(**law) for law in self.meta["laws"]]
+
+    @cached_property
+    def effects(self) -> list[Effects]:
+        """Return what was learnt of each outcome."""
+        return [effects_of(self.params, outcome) for outcome in range(len(self.laws))]
+
+    @cached_property
+    def equations(self) -> CovariateEquations | None:
+        """Return the equations with which covariates are forecast, None where they act on nothing."""
+        return equations_of(self.params)
+
+    def encode(self, panel: Panel) -> Histories:
+        """Return every subject's expected effects at every step, each from the steps before it."""
+        chunks = [
+            self._encode(self._series(panel, rows_M))
+            for rows_M in np.split(np.arange(panel.n_subjects), range(SUBJECTS, panel.n_subjects, SUBJECTS))
+        ]
+
+        def join(name: str) -> Any:  # noqa: ANN401
+            values = [getattr(chunk, name) for chunk in chunks]
+            if isinstance(values[0], list):
+                return [np.concatenate(parts, axis=1) for parts in zip(*values, strict=True)]
+            return np.concatenate(values, axis=1)
+
+        names = ("y_YM", "x_XM", "effects", "exposure")
+        return Histories(panel.n_steps, **{name: join(name) for name in names})
+
+    def jobs(self, states: Histories, queries: Queries, batch_size: int) -> Iterator[Iterable[AnswerJob]]:
+        """Yield jobs of `batch_size` queries each."""
+        return self.jobs_of_all_members(lambda some: self._predict(states, some), queries, batch_size)
+
+    def _predict(self, states: Histories, queries: Queries) -> Floats:
+        """Return the scaled outcomes `[1,Q,tau,Y]` under the expected effects."""
+        start, effects = self._begin(states, queries)
+        y_QHY = np.stack([step.after.y_YQ.T for step in self._steps(start, self._doses(queries), effects)], axis=1)
+        return np.asarray((y_QHY - self.scaler.outcomes[0]) / self.scaler.outcomes[1])[None]
+
+    def _begin(self, states: Histories, queries: Queries) -> "tuple[_State, list[Floats]]":
+        """Return where the rollouts of queries begin, and the expected effects `[P,Q]` of each outcome."""
+        at_Q = queries.subject.astype(np.int64) * states.steps + queries.origin
+        start = _State(
+            np.take(states.y_YM, at_Q, axis=1),
+            np.take(states.x_XM, at_Q, axis=1),
+            [np.take(values, at_Q, axis=1) for values in states.exposure],
+        )
+        return start, [np.take(values, at_Q, axis=1) for values in states.effects]
+
+    def _doses(self, queries: Queries) -> Floats:
+        """Return the plans' doses `[tau,L,Q]`."""
+        table = dose_table(self.schema.treatments).astype(np.float32)
+        return (queries.plan.astype(np.float32) @ table).astype(np.float64).transpose(1, 2, 0)
+
+    def predict_distribution(self, panel: Panel, queries: Queries) -> PredictiveDistribution:
+        """Predict mean and standard deviation, by the derivatives of the rollout (spec MIXED-9).
+
+        The share of the parameters is what is not known of the subject's own effects; the share of the noise is what
+        happens to it, and to its covariates, between the origin and the step. What is not known of the means and
+        spreads of all subjects is left out.
+
+        Raises:
+            UsageError: the plans are longer than the horizon that the model was trained for.
+        """
+        mean = self.rollout(panel, queries)
+        parameter, noise = np.empty_like(mean), np.empty_like(mean)
+        for first in range(0, len(queries), DISTRIBUTED):
+            part = slice(first, first + DISTRIBUTED)
+            parameter[0, part], noise[0, part] = self._spread(panel, queries.take(part))
+        return PredictiveDistribution(mean, parameter, noise)
+
+    def posterior(
+        self, panel: Panel, subject: NDArray[np.integer], origin: NDArray[np.integer]
+    ) -> list[tuple[Floats, Floats]]:
+        """Return each outcome's expected effects `[M,P]` of histories, and the covariance `[M,Z,Z]` of the random ones.
+
+        Effects are of a column of ones, the levels, the exposures, and what covariates do, in this order.
+        """
+        return [
+            (mean_MP, factor_MZZ @ factor_MZZ.swapaxes(1, 2))
+            for mean_MP, factor_MZZ in self._posteriors(panel, subject, origin)
+        ]
+
+    def _posteriors(
+        self, panel: Panel, subject: NDArray[np.integer], origin: NDArray[np.integer]
+    ) -> Iterator[tuple[Floats, Floats]]:
+        subjects, row_M = np.unique(subject, return_inverse=True)
+        series = self._series(panel, subjects.astype(np.int64))
+        for law, effects in zip(self.laws, self.effects, strict=True):
+            yield self._sums(series, law, effects).at(row_M, origin.astype(np.int64))
+
+    def _series(self, panel: Panel, rows_M: NDArray[np.int64]) -> Series:
+        return Series.of(panel.take(rows_M), self.scaler, self.schema.treatments)
+
+    @property
+    def _moments(self) -> tuple[Floats, Floats]:
+        return np.array([law.mean for law in self.laws]), np.array([law.sd for law in self.laws])
+
+    def _sums(self, series: Series, law: GrowthLaw, effects: Effects) -> _Posterior:
+        design = law.design(series, *self._moments, filled_too=True)
+        exposure_NTJ = carried(design.dose_NTL, effects.decay)
+        random_NTZ = np.concatenate([design.level_NTB, exposure_NTJ], axis=-1) * design.counted_NT[..., None]
+        prior_NP, z = effects.means(series.v_NV), effects.n_random
+        expected_NT = np.einsum("ntz,nz->nt", random_NTZ, prior_NP[:, :z])
+        expected_NT += (design.link_NTF @ effects.mean[z:]) * design.counted_NT
+        turned_NTZ = random_NTZ @ effects.spread
+        summed_NTZ = (turned_NTZ * (design.response_NT - expected_NT)[..., None]).cumsum(axis=1)
+        gram_NTZZ = (turned_NTZ[..., None] * turned_NTZ[..., None, :]).cumsum(axis=1)
+        before = [(0, 0), (1, 0), (0, 0)]
+        return _Posterior(effects, prior_NP, np.pad(summed_NTZ, before), np.pad(gram_NTZZ, [*before, (0, 0)]))
+
+    def _encode(self, series: Series) -> Histories:
+        n, steps, _ = series.y_NTY.shape
+        row_M, step_M = np.repeat(np.arange(n), steps), np.tile(np.arange(steps), n)
+        effects, exposures = [], []
+        for law, learnt in zip(self.laws, self.effects, strict=True):
+            mean_MP, _ = self._sums(series, law, learnt).at(row_M, step_M)
+            effects.append(np.ascontiguousarray(mean_MP.T))
+            after_NTJ = carried(series.dose_NTL, learnt.decay)
+            before_NTJ = np.concatenate([np.zeros_like(after_NTJ[:, :1]), after_NTJ[:, :-1]], axis=1)
+            exposures.append(np.ascontiguousarray(before_NTJ.reshape(n * steps, -1).T))
+        flat_YM, flat_XM = (values.reshape(n * steps, -1).T.copy() for values in (series.y_NTY, series.x_NTX))
+        return Histories(steps, flat_YM, flat_XM, effects, exposures)
+
+    def _steps(self, state: "_State", dose_HLQ: Floats, effects: list[Floats]) -> "Iterator[_Step]":
+        """Yield each step of a rollout under some effects `[P,Q]` of each outcome."""
+        mean_Y, sd_Y = self._moments
+        reached_YQ = state.y_YQ  # a series that already is beyond the bounds may stay there
+        lows = [np.minimum(law.low, reached_YQ[law.outcome]) for law in self.laws]
+        highs = [np.maximum(law.high, reached_YQ[law.outcome]) for law in self.laws]
+        for dose_LQ in dose_HLQ:
+            exposures = [
+                learnt.decay.reshape(-1, 1) * carried_JQ + np.tile(dose_LQ, (len(learnt.decay), 1))
+                for learnt, carried_JQ in zip(self.effects, state.exposure, strict=True)
+            ]
+            columns, growths, y_YQ = [], [], np.empty_like(state.y_YQ)
+            for law, exposure_JQ, effects_PQ in zip(self.laws, exposures, effects, strict=True):
+                y_Q = state.y_YQ[law.outcome]
+                phi = [*law.level(y_Q), *exposure_JQ]
+                if law.linked:
+                    phi += list(law.links(state.y_YQ.T, state.x_XQ.T, mean_Y, sd_Y).T)
+                growth_Q = effects_PQ[0].copy()
+                for column_Q, effect_Q in zip(phi, effects_PQ[1:], strict=True):
+                    growth_Q += column_Q * effect_Q
+                y_YQ[law.outcome] = law.next(y_Q, growth_Q, lows[law.outcome], highs[law.outcome])
+                columns.append(phi)
+                growths.append(growth_Q)
+            x_XQ = state.x_XQ
+            if self.equations is not None:
+                scaled_QY = (state.y_YQ.T - mean_Y) / sd_Y
+                known_QG = covariate_columns(x_XQ.T, scaled_QY, dose_LQ.T, np.concatenate(exposures).T)
+                x_XQ = x_XQ + (known_QG @ self.equations.weight).T
+                x_XQ = np.clip(x_XQ, self.equations.low[:, None], self.equations.high[:, None])
+            after = _State(y_YQ, x_XQ, exposures)
+            yield _Step(state, after, columns, growths)
+            state = after
+
+    def _spread(self, panel: Panel, queries: Queries) -> tuple[Floats, Floats]:
+        """Return the sds `[Q,tau,Y]` that parameters and noise share."""
+        subjects, row_Q = np.unique(queries.subject, return_inverse=True)
+        states = self.encode(panel.take(subjects.astype(np.int64)))
+        start, effects = self._begin(states, replace(queries, subject=row_Q.astype(np.int32)))
+        factors = [factor_QZZ for _, factor_QZZ in self._posteriors(panel, queries.subject, queries.origin)]
+        n_state, q = len(self.laws) + (len(start.x_XQ) if self.equations else 0), len(queries)
+        first_Y = np.cumsum([0, *(factor.shape[1] for factor in factors)])
+        by_effect_QSZ, covariance_QSS = np.zeros((q, n_state, first_Y[-1])), np.zeros((q, n_state, n_state))
+        parameter, noise = (np.empty((q, queries.horizon, len(self.laws))) for _ in range(2))
+        for h, step in enumerate(self._steps(start, self._doses(queries), effects)):
+            slope_QSS = self._slopes(step, effects, n_state)
+            by_effect_QSZ = slope_QSS @ by_effect_QSZ
+            covariance_QSS = slope_QSS @ covariance_QSS @ slope_QSS.swapaxes(1, 2)
+            for law, learnt, columns, factor_QZZ in zip(self.laws, self.effects, step.columns, factors, strict=True):
+                o, scale_Q = law.outcome, law.scale(step.before.y_YQ[law.outcome])
+                random_QZ = np.stack([np.ones(q), *columns[: learnt.n_random - 1]], axis=1)
+                own = slice(first_Y[o], first_Y[o + 1])
+                by_effect_QSZ[:, o, own] += scale_Q[:, None] * (random_QZ[:, None] @ factor_QZZ)[:, 0]
+                covariance_QSS[:, o, o] += (scale_Q * learnt.noise) ** 2
+            if self.equations is not None:
+                covariance_QSS[:, len(self.laws) :, len(self.laws) :] += self.equations.residual
+            n = len(self.laws)
+            parameter[:, h] = np.sqrt((by_effect_QSZ[:, :n] ** 2).sum(axis=2))
+            noise[:, h] = np.sqrt(np.diagonal(covariance_QSS, axis1=1, axis2=2)[:, :n].clip(min=0))
+        return parameter, noise
+
+    def _slopes(self, step: "_Step", effects: list[Floats], n_state: int) -> Floats:
+        """Return the derivatives `[Q,S,S]` of the state after a step, outcomes then covariates, by that before it."""
+        q, n = step.before.y_YQ.shape[1], len(self.laws)
+        slope_QSS, sd_Y = np.zeros((q, n_state, n_state)), self._moments[1]
+        for law, learnt, effects_PQ, growth_Q in zip(self.laws, self.effects, effects, step.growth, strict=True):
+            o, y_Q = law.outcome, step.before.y_YQ[law.outcome]
+            scale_Q, (low, high) = law.scale(y_Q), law.limits
+            moves_Q = (growth_Q > low) & (growth_Q < high)
+            of_levels_Q = sum(
+                (slope * effect for slope, effect in zip(law.slope(y_Q), effects_PQ[1:], strict=False)), np.zeros(q)
+            )
+            own_Q = 1 + scale_Q * of_levels_Q * moves_Q
+            if law.relative:
+                own_Q = np.maximum(own_Q + np.clip(growth_Q, low, high), 0)
+            slope_QSS[:, o, o] = own_Q
+            if law.linked:
+                others = [*range(n, n_state), *(other for other in range(n) if other != o)]
+                units = np.concatenate([np.ones(n_state - n), sd_Y[[other for other in range(n) if other != o]]])
+                for other, unit, effect_Q in zip(others, units, effects_PQ[learnt.n_random :], strict=True):
+                    slope_QSS[:, o, other] = scale_Q * effect_Q / unit * moves_Q
+        if self.equations is not None:
+            weight_XG = self.equations.weight.T
+            x = n_state - n
+            slope_QSS[:, n:, n:] = np.eye(x) + weight_XG[:, 1 : 1 + x]
+            slope_QSS[:, n:, :n] = weight_XG[:, 1 + x : 1 + x + n] / sd_Y
+        return slope_QSS
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """Where a rollout stands: outcomes `[Y,Q]`, covariates `[X,Q]`, and what is left of doses `[CL,Q]` per outcome."""
+
+    y_YQ: Floats
+    x_XQ: Floats
+    exposure: list[Floats]
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A step of a rollout: where it began and ended, with the columns and the growth of each outcome."""
+
+    before: _State
+    after: _State
+    columns: list[list[Floats]]
+    growth: list[Floats]

@@ -1,0 +1,405 @@
+"""The mixed-effects growth model: its likelihood, what it recovers, its bands, its laws, and bad input."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+
+from costar_cli.config.models import FinetuneConfig
+from costar_cli.datasets.tumor.settings import TumorConfig
+from costar_cli.datasets.tumor.simulate import simulate_tumor
+from costar_cli.methods.base import PredictsDistribution
+from costar_cli.methods.mixed.law import Basis, GrowthLaw, Series, carried, dose_names, dose_table
+from costar_cli.methods.mixed.likelihood import columns, log_likelihood, maximise, start_values
+from costar_cli.methods.mixed.model import MixedModel
+from costar_cli.methods.mixed.settings import MixedConfig
+from costar_cli.panel import Dataset, Panel, PanelSchema, Part, Queries, Scaler, TreatmentEncoding, Variable
+from costar_cli.reporting import NullReporter
+from costar_cli.train import Trained
+from tests.fits import fit_method, model_of
+from tests.methods.linear_worlds import answer, linear_data, random_dataset
+
+TRAIN, TEST = Part("source", "train"), Part("source", "test")
+DECAY, NOISE, SPREAD = 0.6, 0.02, 0.04
+MEANS = {"growth": 0.05, "level": -0.06, "drug": -0.12, "ray": -0.2}
+
+
+def fit(dataset: Dataset, *, start: MixedModel | None = None, domain: str = "source", **settings: object) -> Trained:
+    config = FinetuneConfig(epochs=1)
+    return fit_method(dataset, "mixed", MixedConfig(**settings), config, start=start, domain=domain)
+
+
+def fitted(dataset: Dataset, **settings: object) -> MixedModel:
+    model = model_of(fit(dataset, **settings))
+    assert isinstance(model, MixedModel)
+    return model
+
+
+def grown(n: int, steps: int, *, relative: bool, seed: int, plan: np.ndarray | None = None) -> Panel:
+    """Series that follow the law: one drug with carry-over, one without, effects that differ between subjects."""
+    rng = np.random.default_rng(seed)
+    dose_NT2 = rng.integers(2, size=(n, steps, 2)).astype(float)
+    exposure_NT2 = carried(dose_NT2, np.array([[DECAY, 0.0]]))
+    effects_N4 = np.array(list(MEANS.values())) + SPREAD * rng.normal(size=(n, 4)) * [1, 0.5, 1, 1]
+    y_NT = np.empty((n, steps))
+    y_NT[:, 0] = np.exp(rng.normal(size=n)) if relative else rng.normal(size=n)
+    for t in range(steps - 1):
+        level_N = np.log(y_NT[:, t]) / 4 if relative else y_NT[:, t]
+        phi_N4 = np.stack([np.ones(n), level_N, *exposure_NT2[:, t].T], axis=1)
+        growth_N = (phi_N4 * effects_N4).sum(axis=1) + NOISE * rng.normal(size=n)
+        y_NT[:, t + 1] = y_NT[:, t] + growth_N * (y_NT[:, t] if relative else 1)
+    classes_NTA = np.eye(4)[(dose_NT2 @ [1, 2]).astype(int)]
+    return Panel(
+        covariates=np.zeros((n, steps, 0), np.float32),
+        treatments=classes_NTA.astype(np.float32),
+        outcomes=y_NT[..., None].astype(np.float32),
+        statics=np.zeros((n, 0), np.float32),
+        length=np.full(n, steps),
+        subject_id=np.arange(n) + 10_000 * seed,
+    )
+
+
+SCHEMA = PanelSchema(
+    outcomes=(Variable(name="size", unit="cm3"),),
+    treatments=TreatmentEncoding(
+        mode="multiclass",
+        names=("drug", "ray"),
+        levels=(("off", "on"), ("off", "on")),
+        classes=((0, 0), (1, 0), (0, 1), (1, 1)),
+    ),
+    step="day",
+)
+
+
+@cache
+def world(*, relative: bool = True, n: int = 120, steps: int = 30) -> Dataset:
+    panels = {
+        part: grown(n if part == TRAIN else 20, steps, relative=relative, seed=i) for i, part in enumerate(Part.all())
+    }
+    return Dataset("grown", SCHEMA, 4, panels)
+
+
+@cache
+def model(*, relative: bool = True) -> MixedModel:
+    return fitted(world(relative=relative))
+
+
+def asked(panel: Panel, n: int, *, horizon: int = 4, seed: int = 0, origin: int | None = None) -> Queries:
+    rng = np.random.default_rng(seed)
+    plan = np.eye(panel.treatments.shape[-1], dtype=np.uint8)[
+        rng.integers(panel.treatments.shape[-1], size=(n, horizon))
+    ]
+    subject = rng.integers(panel.n_subjects, size=n)
+    at = rng.integers(panel.length[subject]) if origin is None else np.full(n, origin)
+    return Queries(subject.astype(np.int32), at.astype(np.int16), plan)
+
+
+def changed(dataset: Dataset, change) -> Dataset:
+    return replace(dataset, panels={part: change(panel) for part, panel in dataset.panels.items()})
+
+
+def test_the_marginal_likelihood_is_the_density_of_all_responses_of_a_subject():
+    """Effects integrated out, the responses of a subject are jointly normal."""
+    panel = grown(6, 8, relative=True, seed=3)
+    series = Series.of(
+        replace(panel, length=np.array([8, 7, 6, 5, 3, 2])), Scaler.fit(panel, SCHEMA), SCHEMA.treatments
+    )
+    law = GrowthLaw.of(series, 0, relative=True, basis="both", linked=False)
+    design = law.design(series, np.zeros(1), np.ones(1))
+    effects = replace(start_values(design, carry_overs=2, hidden=3), decay=np.array([[0.4, 0.7], [0.8, 0.95]]))
+    expected, phi_NTP = 0.0, columns(design, effects.decay)
+    for phi_TP, response_T, counted_T, v_V in zip(
+        phi_NTP, design.response_NT, design.counted_NT > 0, design.v_NV, strict=True
+    ):
+        chosen_MP = phi_TP[counted_T]
+        spread_MZ = chosen_MP[:, : effects.n_random] @ effects.spread
+        covariance = spread_MZ @ spread_MZ.T + effects.noise**2 * np.eye(len(chosen_MP))
+        mean = chosen_MP @ effects.means(v_V[None])[0]
+        expected += multivariate_normal(mean, covariance).logpdf(response_T[counted_T])
+    expected -= design.log_scale_NT.sum()
+    assert log_likelihood(design, effects) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("relative", [True, False], ids=["relative", "amounts"])
+def test_the_law_and_its_parameters_are_recovered(relative):
+    found = model(relative=relative)
+    (law,), (effects,) = found.laws, found.effects
+    assert law.relative == relative
+    assert law.basis == ("log" if relative else "raw")
+    unit = 1.0 if relative else 1 / law.sd
+    assert effects.noise == pytest.approx(NOISE * unit, rel=0.05)
+    assert effects.decay[0] == pytest.approx([DECAY, 0.0], abs=0.05)
+    drug, ray = effects.mean[2:]
+    assert [drug, ray] == pytest.approx([MEANS["drug"] * unit, MEANS["ray"] * unit], rel=0.15)
+    sd_Z = np.sqrt(np.diag(effects.spread @ effects.spread.T))
+    assert sd_Z[2:] == pytest.approx([SPREAD * unit] * 2, rel=0.25)
+    assert found.meta["converged"] == [True]
+
+
+def test_the_basis_is_chosen_by_the_likelihood_and_the_tumours_law_is_found():
+    settings = {"train": 150, "val": 10, "test": 10, "target_train": 5, "target_val": 5, "target_test": 5, "steps": 40}
+    dataset = simulate_tumor(TumorConfig(gamma=10.0, seed=3, **settings), NullReporter())
+    found = fitted(dataset)
+    (law,), (effects,) = found.laws, found.effects
+    assert (law.relative, law.basis) == (True, "log")
+    names = dose_names(dataset.schema.treatments)
+    assert effects.decay[0, names.index("chemotherapy")] == pytest.approx(0.5, abs=0.03)  # spec TUMOR-4
+    assert effects.decay[0, names.index("radiotherapy")] == pytest.approx(0, abs=0.03)
+    assert effects.noise == pytest.approx(0.01, rel=0.05)
+
+
+@pytest.mark.parametrize("relative", [True, False], ids=["relative", "amounts"])
+def test_bands_equal_draws_of_effects_and_noise(relative):
+    found, panel = model(relative=relative), world(relative=relative).panels[TEST]
+    assert isinstance(found, PredictsDistribution)
+    queries = asked(panel, 5, seed=1, origin=12)
+    predicted = found.predict_distribution(panel, queries)
+    np.testing.assert_array_equal(predicted.mean, found.rollout(panel, queries))
+    for noisy, expected in ((False, predicted.sd_parameter), (True, predicted.sd)):
+        drawn = draws(found, panel, queries, noisy=noisy)
+        np.testing.assert_allclose(drawn.std(axis=0), expected[0, ..., 0], rtol=0.06)
+        np.testing.assert_allclose(drawn.mean(axis=0), predicted.mean[0, ..., 0], rtol=0.02, atol=0.01)
+
+
+def draws(found: MixedModel, panel: Panel, queries: Queries, *, noisy: bool, n: int = 4_000) -> np.ndarray:
+    """Outcomes `[n,Q,H]` of the one outcome, step by step, of effects drawn from their posterior."""
+    rng = np.random.default_rng(0)
+    (law,), (effects,) = found.laws, found.effects
+    ((mean_QP, covariance_QZZ),) = found.posterior(panel, queries.subject, queries.origin)
+    table, result = dose_table(found.schema.treatments), np.empty((n, len(queries), queries.horizon))
+    for q in range(len(queries)):
+        effects_nP = rng.multivariate_normal(mean_QP[q], covariance_QZZ[q], size=n)
+        origin = int(queries.origin[q])
+        past_TL = panel.treatments[queries.subject[q], :origin].astype(float) @ table
+        y_n = np.full(n, float(panel.outcomes[queries.subject[q], origin, 0]))
+        doses_TL = np.concatenate([past_TL, queries.plan[q] @ table])
+        exposure_TJ = carried(doses_TL[None], effects.decay)[0]
+        for h in range(queries.horizon):
+            phi = [np.ones(n), *law.level(y_n), *(np.full(n, e) for e in exposure_TJ[origin + h])]
+            growth_n = sum(column * effect for column, effect in zip(phi, effects_nP.T, strict=True))
+            growth_n = growth_n + (effects.noise * rng.normal(size=n) if noisy else 0)
+            y_n = y_n + law.scale(y_n) * growth_n
+            result[:, q, h] = y_n
+    return result
+
+
+def test_bands_of_a_linear_system_with_covariates_equal_draws():
+    data = linear_data(train=300, steps=12, horizon=4)
+    found, panel = fitted(data), data.panels[TEST]
+    assert found.laws[0].linked
+    queries = Queries(np.arange(5, dtype=np.int32), np.full(5, 5, np.int16), np.ones((5, 4, 1), np.uint8))
+    predicted = found.predict_distribution(panel, queries)
+    law = data.truth  # the simulator's own noise: outcomes and covariates of sd 0.5 a step
+    assert law is not None
+    weights, transition, noise = np.array([0.8, 0.4]), np.array([[0.7, 0.2], [-0.1, 0.6]]), 0.5
+    step = np.zeros((3, 3))
+    step[:2, :2], step[2, :2], step[2, 2] = transition, weights, 0.5
+    covariance, expected = np.zeros((3, 3)), []
+    for _ in range(4):
+        covariance = step @ covariance @ step.T + noise**2 * np.eye(3)
+        expected.append(covariance[2, 2] ** 0.5)
+    np.testing.assert_allclose(predicted.sd_noise[0, 0, :, 0], expected, rtol=0.06)
+
+
+def test_covariates_that_mediate_are_forecast():
+    """Holding them, or leaving them out, would miss what earlier treatment does through them."""
+    data = linear_data(gamma=1.0, train=600, steps=12, horizon=4)
+    panel, found = data.panels[Part("source", "val")], fitted(data)
+    effect = answer(found, panel, origin=5, plan=[1] * 4) - answer(found, panel, origin=5, plan=[0] * 4)
+    from simulators.linear_gaussian import LinearGaussian
+
+    assert effect == pytest.approx(LinearGaussian().total_effect(4), rel=0.08)
+    assert not fitted(data, covariates="none").laws[0].linked
+
+
+def test_what_covers_90_percent_does_so_under_plans_that_nobody_followed():
+    data = world()
+    panel, found = grown(400, 30, relative=True, seed=77), model()
+    queries = Queries(
+        np.arange(400, dtype=np.int32), np.full(400, 20, np.int16), panel.treatments[:, 20:24].astype(np.uint8)
+    )
+    predicted = found.predict_distribution(panel, queries)
+    away = np.abs(panel.outcomes[:, 21:25] - predicted.mean[0]) / predicted.sd[0]
+    assert (away < 1.645).mean(axis=(0, 2)) == pytest.approx([0.9] * 4, abs=0.05)
+    assert data.horizon == 4
+
+
+def test_the_order_of_subjects_does_not_matter():
+    data = world(n=60, steps=15)
+    turned = replace(data, panels={**data.panels, TRAIN: data.panels[TRAIN].take(np.arange(60)[::-1])})
+    panel, found = data.panels[TEST], [fitted(dataset) for dataset in (data, turned)]
+    first, second = (one.rollout(panel, asked(panel, 40)) for one in found)
+    np.testing.assert_allclose(first, second, rtol=2e-3)
+
+
+def test_missing_outcomes_are_skipped_and_the_law_is_still_found():
+    rng = np.random.default_rng(0)
+
+    def holed(panel: Panel) -> Panel:
+        seen = rng.random(panel.outcomes.shape) < 0.8
+        return replace(panel, outcomes=np.where(seen, panel.outcomes, 99).astype(np.float32), outcome_observed=seen)
+
+    found = fitted(changed(world(), holed))
+    assert found.effects[0].decay[0] == pytest.approx([DECAY, 0.0], abs=0.05)
+    assert found.effects[0].noise == pytest.approx(NOISE, rel=0.1)
+    assert found.laws[0].high < 99
+
+
+def test_few_shot_refits_both_domains_from_the_sources_solution():
+    data = world()
+    source = model()
+    target = {part: panel for part, panel in world(n=60).panels.items() if part.domain == "target"}
+    few = fit(replace(data, panels={**data.panels, **target}), start=source, domain="target")
+    if not few.meta["kept_source_members"]:
+        assert few.meta["laws"] == source.meta["laws"]
+    assert sum(few.meta["iterations"]) <= sum(source.meta["iterations"])
+
+
+def test_predictions_stay_within_what_source_train_showed():
+    found, panel = model(), world().panels[TEST]
+    high = found.laws[0].high
+    queries = asked(panel, 50, seed=4)
+    near = replace(panel, outcomes=np.full_like(panel.outcomes, high * 0.999))
+    assert found.rollout(near, queries).max() <= high * (1 + 1e-6)
+    beyond = replace(panel, outcomes=np.full_like(panel.outcomes, high * 2))
+    assert found.rollout(beyond, queries).max() <= 2 * high * (1 + 1e-6)
+    gone = replace(panel, outcomes=np.zeros_like(panel.outcomes))
+    assert np.abs(found.rollout(gone, queries)).max() < 1e-6
+
+
+def test_factors_are_decoded_whether_treatments_are_classes_or_binary():
+    classes = SCHEMA.treatments
+    assert dose_table(classes).tolist() == [[0, 0], [1, 0], [0, 1], [1, 1]]
+    binary = TreatmentEncoding(mode="multilabel", names=classes.names, levels=classes.levels)
+    assert dose_table(binary).tolist() == [[1, 0], [0, 1]]
+    price = TreatmentEncoding(
+        mode="multiclass", names=("price",), levels=(("usual", "low", "high"),), classes=((0,), (1,), (2,))
+    )
+    assert dose_names(price) == ["price=low", "price=high"]
+    assert dose_table(price).tolist() == [[0, 0], [1, 0], [0, 1]]
+
+
+# Bad input: a warning or an error by name, and finite answers.
+
+
+def warnings_of(trained: Trained) -> str:
+    return " | ".join(trained.meta.get("warnings", []))
+
+
+def finite(trained: Trained, dataset: Dataset, *, n: int = 30) -> MixedModel:
+    found, panel = model_of(trained), dataset.panels[TEST]
+    assert isinstance(found, MixedModel)
+    predicted = found.predict_distribution(panel, asked(panel, n, horizon=dataset.horizon))
+    for values in (predicted.mean, predicted.sd_parameter, predicted.sd_noise):
+        assert np.isfinite(values).all()
+    return found
+
+
+def test_zeros_that_are_no_end_rule_out_relative_growth_and_are_named():
+    rng = np.random.default_rng(0)
+    data = changed(
+        world(n=60, steps=12),
+        lambda p: replace(p, outcomes=(p.outcomes * (rng.random(p.outcomes.shape) < 0.7)).astype(np.float32)),
+    )
+    trained = fit(data)
+    assert "outcome 'size' is never negative and comes back from" in warnings_of(trained)
+    assert not finite(trained, data).laws[0].relative
+
+
+def test_a_single_zero_at_the_end_is_learned_around():
+    def extinct(panel: Panel) -> Panel:
+        outcomes = panel.outcomes.copy()
+        outcomes[0, 8:] = 0
+        return replace(panel, outcomes=outcomes)
+
+    data = changed(world(n=60, steps=12), extinct)
+    trained = fit(data)
+    assert finite(trained, data).laws[0].relative
+    assert "zeros" not in warnings_of(trained)
+
+
+def test_a_treatment_that_nobody_was_given_has_no_effect_on_average_and_a_wide_band():
+    def never(panel: Panel) -> Panel:
+        dose = panel.treatments @ dose_table(SCHEMA.treatments)
+        return replace(panel, treatments=np.eye(4, dtype=np.float32)[dose[..., 0].astype(int)])
+
+    data = changed(world(n=60, steps=12), never)
+    trained = fit(data)
+    assert "no training subject was given `ray`" in warnings_of(trained)
+    found, panel = finite(trained, data), data.panels[TEST]
+    plans = np.zeros((2, 1, 4), np.uint8)
+    plans[0, 0, 0] = plans[1, 0, 2] = 1  # nothing, or the unknown treatment
+    predicted = found.predict_distribution(panel, Queries(np.zeros(2, np.int32), np.array([6, 6], np.int16), plans))
+    nothing, unknown = predicted.sd[0, :, 0, 0]
+    assert predicted.mean[0, 0] == pytest.approx(predicted.mean[0, 1], rel=1e-3)
+    assert unknown > 2 * nothing
+
+
+def test_subjects_of_one_step_are_no_hindrance_in_training_or_answers():
+    def short(panel: Panel) -> Panel:
+        length = np.where(np.arange(panel.n_subjects) % 3 == 0, 1, panel.length)
+        there = (np.arange(panel.n_steps) < length[:, None])[..., None]
+        return replace(panel, length=length, outcomes=panel.outcomes * there, treatments=panel.treatments * there)
+
+    data = changed(world(n=60, steps=12), short)
+    found, panel = finite(fit(data), data), data.panels[TEST]
+    start = Queries(np.zeros(1, np.int32), np.zeros(1, np.int16), np.eye(4, dtype=np.uint8)[None, :2])
+    predicted = found.predict_distribution(panel, start)
+    later = found.predict_distribution(
+        panel, replace(start, subject=np.ones(1, np.int32), origin=np.array([9], np.int16))
+    )
+    share = [p.sd_parameter[0, 0, 0, 0] / p.mean[0, 0, 0, 0] for p in (predicted, later)]
+    assert share[0] > 1.5 * share[1]  # nothing is known of a subject without a step
+
+
+def test_few_subjects_are_said_to_leave_the_spread_a_guess():
+    data = world(n=60, steps=12)
+    data = replace(data, panels={**data.panels, TRAIN: data.panels[TRAIN].take(np.arange(3))})
+    trained = fit(data)
+    assert "only 3 subjects have two or more steps of 'size'" in warnings_of(trained)
+    finite(trained, data)
+
+
+def test_a_likelihood_that_does_not_converge_says_so():
+    trained = fit(world(n=60, steps=12), iterations=2)
+    assert "the likelihood of 'size' did not converge in 2 iterations" in warnings_of(trained)
+    assert trained.meta["converged"] == [False]
+
+
+def test_negative_outcomes_many_treatments_and_two_carry_overs_are_answered():
+    data = random_dataset((2, 7, 2, 1), one_hot=False, horizon=3, n=50)
+    data = changed(data, lambda p: replace(p, outcomes=-p.outcomes))
+    found = finite(fit(data, carry_overs=2, iterations=40), data)
+    assert found.effects[0].n_random == 2 + 14
+    assert np.count_nonzero(found.effects[0].spread) == 16  # so many effects are independent of each other
+
+
+def test_what_was_learnt_is_told_in_words_and_units():
+    rows = {row["what"]: row for row in model().meta["learnt"]}
+    drug, ray = rows["drug, in the first day"], rows["ray, in the first day"]
+    assert drug["typical"].startswith("-1")
+    assert drug["typical"].endswith(" %")
+    assert drug["carry_over"] == "half-life 1.4 days"
+    assert ray["carry_over"] == "none"
+    low, high = (float(end.removesuffix(" %")) for end in drug["subjects"].split(" to "))
+    assert high - low == pytest.approx(100 * 2 * 1.645 * SPREAD, rel=0.3)
+    assert rows["chance per day"]["typical"].startswith("sd 2")
+
+
+@pytest.mark.parametrize("basis", ["log", "raw", "both"])
+@pytest.mark.parametrize("relative", [True, False], ids=["relative", "amounts"])
+def test_slopes_are_derivatives_of_levels(basis: Basis, relative):
+    law = GrowthLaw(0, relative, basis, linked=False, mean=3.0, sd=2.0, low=0.0, high=9.0)
+    y, small = np.array([0.5, 2.0, 7.0]), 1e-6
+    for slope, above, below in zip(law.slope(y), law.level(y + small), law.level(y - small), strict=True):
+        np.testing.assert_allclose(slope, (above - below) / (2 * small), rtol=1e-6)
+
+
+def test_the_optimiser_ends_higher_than_it_starts():
+    panel = grown(40, 12, relative=True, seed=5)
+    series = Series.of(panel, Scaler.fit(panel, SCHEMA), SCHEMA.treatments)
+    design = GrowthLaw.of(series, 0, relative=True, basis="log", linked=False).design(series, np.zeros(1), np.ones(1))
+    start = start_values(design, carry_overs=1, hidden=4)
+    assert maximise(design, start, iterations=200).log_likelihood > log_likelihood(design, start) + 10
