@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-__all__ = ["WORSE_THAN_LAST_VALUE", "NullReporter", "Reporter", "Task", "warnings_of"]
+__all__ = ["WORSE_THAN_LAST_VALUE", "NullReporter", "NullTask", "Reporter", "Task", "warnings_of"]
 
 WORSE_THAN_LAST_VALUE = "worse than the last value carried forward"
 
@@ -31,7 +31,9 @@ class Reporter(Protocol):
         """Say something that may make a result wrong; also recorded in `--json` documents."""
 
 
-class _NullTask:
+class NullTask:
+    """A task that ignores reports."""
+
     def advance(self, units: int = 1, **metrics: float) -> None:
         """Ignore the report."""
 
@@ -45,7 +47,7 @@ class NullReporter:
     @contextmanager
     def task(self, title: str, *, total: int | None = None, done: int = 0, unit: str = "step") -> Iterator[Task]:
         """Yield a task that ignores reports."""
-        yield _NullTask()
+        yield NullTask()
 
     def note(self, message: str) -> None:
         """Ignore the note."""

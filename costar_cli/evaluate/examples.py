@@ -46,10 +46,9 @@ def choose_examples(
     *,
     subjects: int = 3,
     plans: int = 4,
-    outcome: int = 0,
     seed: int = 0,
 ) -> list[Example]:
-    """Draw example subjects at random and forecast several plans of each from one origin.
+    """Draw example subjects at random and forecast the first outcome under several plans of each, from one origin.
 
     Origins where one can see something come first (a tumour that is gone shows nothing): those with some history, in
     the tenth where the answers differ most between plans, and of these in the fifth where they differ most against the
@@ -62,14 +61,14 @@ def choose_examples(
     if not groups:
         raise DataError("no subject has two plans from one origin to compare")
     long_enough = np.array([queries.origin[rows[0]] >= _FEWEST_STEPS for rows in groups])
-    telling = long_enough & _largest(np.array([_spread(queries, rows, outcome) for rows in groups]), long_enough, 0.1)
-    visible = telling & _largest(np.array([_visible(panel, queries, rows, outcome) for rows in groups]), telling, 0.2)
+    telling = long_enough & _largest(np.array([_spread(queries, rows) for rows in groups]), long_enough, 0.1)
+    visible = telling & _largest(np.array([_visible(panel, queries, rows) for rows in groups]), telling, 0.2)
     random = np.random.default_rng(seed).random(len(groups))
     chosen: dict[int, NDArray[np.int64]] = {}
     for g in np.lexsort((random, ~long_enough, ~telling, ~visible)):
         chosen.setdefault(int(queries.subject[groups[g][0]]), groups[g])
     picked = list(chosen.values())[:subjects]
-    return [_example(model, panel, queries.take(_some(rows, plans)), outcome) for rows in picked]
+    return [_example(model, panel, queries.take(_some(rows, plans))) for rows in picked]
 
 
 def describe_plan(schema: PanelSchema, plan_HA: NDArray[np.integer], origin: int) -> str:
@@ -114,16 +113,16 @@ def _largest(values: NDArray[np.float64], among: NDArray[np.bool_], share: float
     return values >= least
 
 
-def _spread(queries: Queries, rows: NDArray[np.int64], outcome: int) -> float:
+def _spread(queries: Queries, rows: NDArray[np.int64]) -> float:
     """Return how far the last answers of the plans lie apart."""
-    return 0.0 if queries.outcomes is None else float(np.ptp(queries.outcomes[rows, -1, outcome]))
+    return 0.0 if queries.outcomes is None else float(np.ptp(queries.outcomes[rows, -1, 0]))
 
 
-def _visible(panel: Panel, queries: Queries, rows: NDArray[np.int64], outcome: int) -> float:
+def _visible(panel: Panel, queries: Queries, rows: NDArray[np.int64]) -> float:
     """Return the spread as a share of the range of the history that a figure shows."""
     stop = int(queries.origin[rows[0]]) + 1
-    history = panel.outcomes[queries.subject[rows[0]], max(0, stop - HISTORY_STEPS) : stop, outcome]
-    return _spread(queries, rows, outcome) / (float(np.ptp(history)) + 1e-9)
+    history = panel.outcomes[queries.subject[rows[0]], max(0, stop - HISTORY_STEPS) : stop, 0]
+    return _spread(queries, rows) / (float(np.ptp(history)) + 1e-9)
 
 
 def _some(rows: NDArray[np.int64], plans: int) -> NDArray[np.int64]:
@@ -131,20 +130,20 @@ def _some(rows: NDArray[np.int64], plans: int) -> NDArray[np.int64]:
     return rows[np.unique(np.linspace(0, len(rows) - 1, min(plans, len(rows))).round().astype(np.int64))]
 
 
-def _example(model: FittedModel, panel: Panel, queries: Queries, outcome: int) -> Example:
+def _example(model: FittedModel, panel: Panel, queries: Queries) -> Example:
     row, origin = int(queries.subject[0]), int(queries.origin[0])
     alone = panel.take(np.array([row]))
     asked = replace(queries, subject=np.zeros_like(queries.subject), outcomes=None, scored=None)
-    predicted_RQH = model.rollout(alone, asked)[..., outcome]
-    truth = None if queries.outcomes is None else queries.outcomes[..., outcome]
-    variable = model.schema.outcomes[outcome]
+    predicted_RQH = model.rollout(alone, asked)[..., 0]
+    truth = None if queries.outcomes is None else queries.outcomes[..., 0]
+    variable = model.schema.outcomes[0]
     return Example(
         subject=f"subject {alone.names[0]}",
         outcome=variable.name,
         unit=variable.unit,
         step=model.schema.step,
         origin=origin,
-        history=alone.outcomes[0, : origin + 1, outcome],
+        history=alone.outcomes[0, : origin + 1, 0],
         plans=tuple(
             PlanForecast(
                 describe_plan(model.schema, plan, origin), predicted_RQH[:, q], None if truth is None else truth[q]

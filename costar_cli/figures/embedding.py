@@ -15,6 +15,7 @@ from costar_cli.figures.style import COLOURS, GREY, LIGHT_GREY, figure, label_li
 __all__ = ["embed", "plot_representations"]
 
 _MOST_POINTS = 750
+_SEED = 0  # of the thinning and of t-SNE: the same map each time
 _ITERATIONS = 500  # 1,500 points and 1,000 iterations take four times as long, and show the same groups
 _FEWEST_POINTS = 10
 _WIDTH_IN = 8.2
@@ -32,7 +33,6 @@ def plot_representations(
     *,
     outcome_label: str,
     title: str = "",
-    seed: int = 0,
 ) -> Path:
     """Draw the t-SNE map of representations twice: by treatment, and by outcome.
 
@@ -43,10 +43,9 @@ def plot_representations(
         path: PNG file to write.
         outcome_label: name and unit of the outcome.
         title: whose representations of whom, above both maps.
-        seed: seed of the thinning and of t-SNE.
     """
-    rows = _thin(len(z_MD), seed)
-    map_M2 = embed(z_MD[rows], seed=seed)
+    rows = _thin(len(z_MD))
+    map_M2 = embed(z_MD[rows])
     groups = _groups(np.asarray(treatment_M)[rows])
     columns = min(_MOST_COLUMNS, legend_columns([label for label, _, _ in groups], _WIDTH_IN))
     above_in = 0.3 if title else 0.0
@@ -64,7 +63,7 @@ def plot_representations(
         return save(drawn, path)
 
 
-def embed(z_MD: NDArray[np.floating], *, seed: int) -> NDArray[np.float64]:
+def embed(z_MD: NDArray[np.floating]) -> NDArray[np.float64]:
     """Return the t-SNE map `[M,2]` of standardised representations.
 
     Raises:
@@ -79,21 +78,25 @@ def embed(z_MD: NDArray[np.floating], *, seed: int) -> NDArray[np.float64]:
     if not np.isfinite(z_MD).all():
         raise DataError("the representations are not finite")
     centred = z_MD.astype(np.float64) - z_MD.mean(axis=0)
-    start = PCA(n_components=2, random_state=seed).fit_transform(centred)
+    start = PCA(n_components=2, random_state=_SEED).fit_transform(centred)
     spread = float(start[:, 0].std()) or 1.0
     perplexity = min(30.0, (len(centred) - 1) / 3)
     tsne = TSNE(
-        perplexity=perplexity, init=1e-4 * start / spread, learning_rate="auto", max_iter=_ITERATIONS, random_state=seed
+        perplexity=perplexity,
+        init=1e-4 * start / spread,
+        learning_rate="auto",
+        max_iter=_ITERATIONS,
+        random_state=_SEED,
     )
     with threadpool_limits(1):  # spinning OpenMP threads triple the time on a busy machine
         points: NDArray[np.float64] = tsne.fit_transform(centred).astype(np.float64)
     return points
 
 
-def _thin(points: int, seed: int) -> NDArray[np.int64]:
+def _thin(points: int) -> NDArray[np.int64]:
     if points <= _MOST_POINTS:
         return np.arange(points)
-    return np.sort(np.random.default_rng(seed).choice(points, size=_MOST_POINTS, replace=False))
+    return np.sort(np.random.default_rng(_SEED).choice(points, size=_MOST_POINTS, replace=False))
 
 
 def _groups(treatment_M: NDArray[np.str_]) -> list[tuple[str, str, NDArray[np.bool_]]]:

@@ -18,7 +18,6 @@ def require_compatible(
     model: str,
     horizon: int | None = None,
     exactly: bool = False,
-    where: str | None = None,
 ) -> None:
     """Raise unless a model's numbers mean what those of the data set mean.
 
@@ -32,7 +31,6 @@ def require_compatible(
         horizon: the most steps that the model predicts, which the data set's horizon must not exceed; None if that
             does not matter.
         exactly: the two horizons must be equal.
-        where: the flag or file that names the model.
 
     Raises:
         MismatchError: listing every difference, one per line.
@@ -43,7 +41,6 @@ def require_compatible(
     if differences:
         raise MismatchError(
             f"{model} is incompatible with data set {dataset.name}",
-            where=where,
             fix="train on this data set, or use the one that the model was trained on",
             details=differences,
         )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Self
 
-from costar_cli.reporting import Task
+from costar_cli.reporting import NullTask, Task
 from costar_cli.ui.output import Output
 from costar_cli.ui.text import in_words, is_interactive
 
@@ -187,7 +187,7 @@ class OutputReporter:
     def task(self, title: str, *, total: int | None = None, done: int = 0, unit: str = "step") -> Iterator[Task]:
         """Show a task while the context lasts; tasks inside tasks share the screen."""
         if self._out.quiet:
-            yield _SilentTask()
+            yield NullTask()
         elif is_interactive(sys.stderr):
             with self._bar(title, total, done, unit) as task:
                 yield task
@@ -211,11 +211,6 @@ class OutputReporter:
                 self._live = None
             else:
                 progress.remove_task(row)
-
-
-class _SilentTask:
-    def advance(self, units: int = 1, **metrics: float) -> None:
-        """Say nothing."""
 
 
 class _BarTask:
