@@ -3,7 +3,8 @@
 Defaults are the paper's tumour settings (spec SIZE-1); `settings/presets` holds what differs per preset.
 """
 
-from typing import Literal, Self
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -26,6 +27,7 @@ __all__ = [
     "PretrainConfig",
     "RuntimeConfig",
     "TrainingConfig",
+    "settings_problems",
 ]
 
 TOKEN_SETTINGS = ("pool", "blocks", "feature_encoding")  # of COSTAR's own encoder alone
@@ -35,6 +37,38 @@ class Config(BaseModel):
     """The base of every configuration: immutable, unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+def settings_problems(settings: Any, presets: Mapping[str, Mapping[str, object]]) -> Iterator[str]:  # noqa: ANN401
+    """Yield what is wrong with settings that somebody else wrote, which would be wrong in every run of costar.
+
+    Args:
+        settings: what should be their class.
+        presets: values by preset and by name, `network.epochs`.
+    """
+    if not (isinstance(settings, type) and issubclass(settings, Config)):
+        yield "its settings are no subclass of `costar_cli.config.models.Config`"
+    elif lacking := [name for name, field in settings.model_fields.items() if field.is_required()]:
+        yield f"its setting `{lacking[0]}` has no default"
+    else:
+        for preset, values in {"": {}, **presets}.items():
+            try:
+                settings.model_validate(_nested(values), strict=True)
+            except ValueError as error:
+                what = f"its preset `{preset}` is" if preset else "its defaults together are"
+                yield f"{what} not valid: {' '.join(str(error).split())}"
+
+
+def _nested(values: Mapping[str, object]) -> dict[str, Any]:
+    """Return `{"network": {"epochs": 3}}` of `{"network.epochs": 3}`."""
+    nested: dict[str, Any] = {}
+    for name, value in values.items():
+        *path, last = name.split(".")
+        table = nested
+        for part in path:
+            table = table.setdefault(part, {})
+        table[last] = value
+    return nested
 
 
 class EncoderConfig(Config):

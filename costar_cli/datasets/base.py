@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
-from costar_cli.config.models import Config
+from costar_cli.config.models import Config, settings_problems
 from costar_cli.reporting import Reporter
 
 if TYPE_CHECKING:
@@ -160,13 +160,12 @@ class DataSource:
         """Yield what is wrong with an entry that somebody else wrote."""
         if not self.name.replace("-", "").isalnum() or not self.name.isascii() or self.name != self.name.lower():
             yield f"the name {self.name!r} is not made of small letters, digits and `-`"
-        fields = self.settings.model_fields  # of anything but a class of settings, an AttributeError that says so
-        if taken := sorted(OPTIONS_OF_VERBS & set(fields)):
+        if wrong := next(settings_problems(self.settings, self.presets), None):
+            yield wrong
+        elif taken := sorted(OPTIONS_OF_VERBS & set(self.settings.model_fields)):
             yield f"its setting `{taken[0]}` is called like an option of every verb"
-        if "seed" not in fields:
+        elif "seed" not in self.settings.model_fields:
             yield "its settings have no `seed`, which says what is drawn"
-        if unknown := sorted({key for values in self.presets.values() for key in values} - set(fields)):
-            yield f"its presets set `{unknown[0]}`, which is no setting"
         if self.make is None:
             yield "it lacks `make`"
 

@@ -117,37 +117,14 @@ class Method:
 
     def problems(self) -> Iterator[str]:
         """Yield what is wrong with an entry that somebody else wrote."""
-        from costar_cli.config.models import Config  # noqa: PLC0415 - pydantic takes a while, `--help` needs none
+        from costar_cli.config.models import settings_problems  # noqa: PLC0415 - pydantic takes a while
 
         if not _NAME.fullmatch(self.name):
             yield f"the name {self.name!r} is not made of small letters, digits and `-`"
         if self.section in {*RESERVED, *(method.section for method in _BUILT_IN)}:
             yield f"settings `{self.section}` are something else's"
-        settings: Any = self.settings_class  # whatever somebody wrote
-        if settings is None:
-            return
-        if not (isinstance(settings, type) and issubclass(settings, Config)):
-            yield "its settings are no subclass of `costar_cli.config.models.Config`"
-        elif lacking := [name for name, field in settings.model_fields.items() if field.is_required()]:
-            yield f"its setting `{lacking[0]}` has no default"
-        else:
-            for preset, values in self.presets.items():
-                try:
-                    settings.model_validate(_nested(values))
-                except ValueError as error:
-                    yield f"its preset `{preset}` is not valid: {' '.join(str(error).split())}"
-
-
-def _nested(values: Mapping[str, object]) -> dict[str, Any]:
-    """Return `{"network": {"epochs": 3}}` of `{"network.epochs": 3}`."""
-    nested: dict[str, Any] = {}
-    for name, value in values.items():
-        *path, last = name.split(".")
-        table = nested
-        for part in path:
-            table = table.setdefault(part, {})
-        table[last] = value
-    return nested
+        if self.settings_class is not None:
+            yield from settings_problems(self.settings_class, self.presets)
 
 
 def _imported(reference: str) -> Any:  # noqa: ANN401 - whatever stands there

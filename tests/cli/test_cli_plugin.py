@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
 from cli_world import REPOSITORY, Run, environment
@@ -88,16 +89,20 @@ class Settings(Config):
 class Clashing(Settings):
     out: int = 0
 
+class Demanding(Settings):
+    path: str
+
 def entry(name, settings=Settings, **facts):
     return DataSource(name=name, label=name, summary="Simulate.", settings=settings, make=print, **facts)
 
 TUMOR, CLASHING, SEEDLESS = entry("tumor"), entry("clashing", Clashing), entry("seedless", Config)
+DEMANDING, HASTY = entry("demanding", Demanding), entry("hasty", presets={"default": {"seed": "1"}})
 IMPOSTOR, WRONG, SOUND = entry("impostor", dataset="mimic"), 3, entry("sound")
 """
 
 
 def test_what_cannot_be_used_costs_one_warning_and_breaks_nothing(tmp_path: Path) -> None:
-    names = ("tumor", "clashing", "seedless", "impostor", "wrong", "sound")
+    names = ("tumor", "clashing", "seedless", "demanding", "hasty", "impostor", "wrong", "sound")
     entries = {name: f"bad_data:{name.upper()}" for name in names} | {"absent": "nowhere:IT"}
     install(tmp_path / "place", "costar-bad", {"costar.datasets": entries}, bad_data=BAD)
     costar = runner(tmp_path / "place", tmp_path)
@@ -107,11 +112,14 @@ def test_what_cannot_be_used_costs_one_warning_and_breaks_nothing(tmp_path: Path
     assert [warning.partition(" of package costar-bad 1.0 is left out: ")[::2] for warning in warned] == [
         ("data set `absent`", "ModuleNotFoundError: No module named 'nowhere'"),
         ("data set `clashing`", "its setting `out` is called like an option of every verb"),
+        ("data set `demanding`", "its setting `path` has no default"),
+        ("data set `hasty`", ANY),
         ("data set `impostor`", "its files would be called `mimic`, which is a data set of costar's own"),
         ("data set `seedless`", "its settings have no `seed`, which says what is drawn"),
         ("data set `tumor`", "the name is taken"),
         ("data set `wrong`", "`bad_data:WRONG` is of class int, not DataSource"),
     ]
+    assert "its preset `default` is not valid: 1 validation error" in warned[3]
     refused = clashing.document["error"]
     assert (refused["exit_code"], refused["problem"]) == (2, warned[1])
     assert "sound" in unnamed.err
