@@ -122,15 +122,18 @@ def read_keys(
     Raises:
         DataError: rows without subject or time, rows that contradict each other, times off the steps, gaps.
     """
-    wrong = [*findings, *_unusable(rows, subject, time)]
-    if wrong:
+    if wrong := [*findings, *_unusable(rows, subject, time)]:
         known = _usable_rows(rows, subject, time)
-        raise_errors([*wrong, *_contradictions(known, subject, time), *also], what="the table")
-    subjects = number_subjects(rows.series(subject))
-    code = subjects.rows_of(rows.series(subject))
-    when = rows.series(time).to_numpy()
-    order = np.lexsort((np.arange(rows.height), when, code)).astype(np.int64)
-    order = _without_duplicates(rows, order, code, when, reporter, also)
+        raise_errors(
+            [*wrong, *_contradictions(known, *_repeats(*_in_order(known, subject, time)[1:])), *also], what="the table"
+        )
+    subjects, code, when, order = _in_order(rows, subject, time)
+    later, earlier = _repeats(code, when, order)
+    if contradictions := _contradictions(rows, later, earlier):
+        raise_errors([*contradictions, *also], what="the table")
+    if len(later):
+        reporter.note(f"dropped {counted(len(later), 'duplicate row')}")
+        order = order[~np.isin(order, later)]
     code, when = code[order], when[order]
     first = np.concatenate([[True], code[1:] != code[:-1]])
     start = np.flatnonzero(first)[np.cumsum(first) - 1]
@@ -165,30 +168,32 @@ def _unusable(rows: Rows, subject: Reading, time: Reading) -> list[Finding]:
     return findings
 
 
-def _without_duplicates(
-    rows: Rows, order: Ints, code: Ints, when: Times, reporter: Reporter, also: Sequence[Finding]
-) -> Ints:
-    """Return the order without repeated rows that say the same."""
+def _in_order(rows: Rows, subject: Reading, time: Reading) -> tuple[Subjects, Ints, Times, Ints]:
+    """Return the subjects; of each row its subject's number and its time; and the rows in the order of both."""
+    names, when = rows.series(subject), rows.series(time).to_numpy()
+    subjects = number_subjects(names)
+    code = subjects.rows_of(names)
+    return subjects, code, when, np.lexsort((np.arange(rows.height), when, code)).astype(np.int64)
+
+
+def _repeats(code: Ints, when: Times, order: Ints) -> tuple[Ints, Ints]:
+    """Return the rows whose subject and time an earlier row has, too, and the rows before them."""
     same = (code[order][1:] == code[order][:-1]) & (when[order][1:] == when[order][:-1])
-    if not same.any():
-        return order
-    repeated = np.concatenate([[False], same])
-    later, earlier = order[repeated], order[np.flatnonzero(repeated) - 1]
+    return order[1:][same], order[:-1][same]
+
+
+def _contradictions(rows: Rows, later: Ints, earlier: Ints) -> list[Finding]:
+    """Return that repeated rows say something else than those before them, if some do."""
     values = rows.frame.drop("file", "row")
     differs = np.zeros(len(later), dtype=bool)
     for name in values.columns:
         differs |= values[name][later].ne_missing(values[name][earlier]).to_numpy()
-    if differs.any():
-        raise_errors([_contradiction(rows, earlier[differs], later[differs]), *also], what="the table")
-    reporter.note(f"dropped {counted(len(later), 'duplicate row')}")
-    kept: Ints = order[~repeated]
-    return kept
-
-
-def _contradiction(rows: Rows, earlier: Ints, later: Ints) -> Finding:
+    if not differs.any():
+        return []
+    later, earlier = later[differs], earlier[differs]
     problem = f"{counted(len(later), 'row')} with the subject and time of another row but different values"
     where = f"first {rows.place(int(later[0]))}, which contradicts {rows.place(int(earlier[0]))}"
-    return Finding("error", problem, where, "keep one row per subject and time")
+    return [Finding("error", problem, where, "keep one row per subject and time")]
 
 
 def _usable_rows(rows: Rows, subject: Reading, time: Reading) -> Rows:
@@ -197,22 +202,6 @@ def _usable_rows(rows: Rows, subject: Reading, time: Reading) -> Rows:
     known = rows.series(subject).is_not_null() & when.is_not_null()
     known &= when.is_not_nan() if when.dtype.is_float() else when != UNREADABLE
     return replace(rows, frame=rows.frame.filter(known))
-
-
-def _contradictions(rows: Rows, subject: Reading, time: Reading) -> list[Finding]:
-    """Return that rows of one subject and time differ, if some do: the same as `_without_duplicates` stops at."""
-    key = [rows.series(subject), rows.series(time)]
-    frame = rows.frame.with_columns(series.alias(name) for series, name in zip(key, ("who", "when"), strict=True))
-    frame = frame.with_row_index("at").sort("who", "when", maintain_order=True)
-    same = (frame["who"] == frame["who"].shift()) & (frame["when"] == frame["when"].shift())
-    values = frame.select(rows.index.values())
-    differs = pl.select(pl.any_horizontal(values[name].ne_missing(values[name].shift()) for name in values.columns))
-    wrong = same.fill_null(value=False) & differs.to_series()
-    if not wrong.any():
-        return []
-    later = np.flatnonzero(wrong.to_numpy())
-    at = frame["at"].to_numpy().astype(np.int64)
-    return [_contradiction(rows, at[later - 1], at[later])]
 
 
 def _steps(
