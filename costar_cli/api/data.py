@@ -1,14 +1,17 @@
 """Data sets of the Python API: simulated, read from costar's files, or made of files, tables and frames."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from costar_cli.api.calls import PathLikeText, Progress, one_of, reporting, resolved
 from costar_cli.artifact import file_sha256
 from costar_cli.artifact.digest import sha256
 from costar_cli.config.choices import PresetName
+from costar_cli.config.models import Config
 from costar_cli.datasets.base import called
 from costar_cli.datasets.registry import sources
 from costar_cli.errors import DataError, StorageError, UsageError
@@ -16,13 +19,14 @@ from costar_cli.frames import as_polars, is_frame
 from costar_cli.panel.dataset import Dataset
 from costar_cli.panel.store import made_from
 from costar_cli.panel.store import read_dataset as read_stored
+from costar_cli.reporting import Reporter
 
 if TYPE_CHECKING:
     from costar_cli.datasets.base import DataSource
     from costar_cli.datasets.table.files import TableFile
     from costar_cli.frames import Frame
 
-__all__ = ["ingest", "read_dataset", "read_table", "simulate"]
+__all__ = ["DataPlan", "digests_of", "ingest", "plan_data", "read_dataset", "read_table", "simulate"]
 
 
 def simulate(
@@ -89,20 +93,37 @@ def _made(
 ) -> Dataset:
     """Return the data set of a source, of a file where one is given."""
     chosen = resolved(settings, [source.section], preset=preset, config=config).configs[source.section]
-    recorded = chosen.model_dump(mode="json")
-    with reporting(progress) as reporter:
-        if source.input is None or file is None:
-            return made_from(source.simulate(chosen, reporter), config=recorded)
+    path = None
+    if source.input is not None and file is not None:
         where = f"{source.input.name}="
-        if not isinstance(file, str | Path):
+        if not isinstance(file, str | PathLike):
             raise UsageError(f"a path is needed, not {type(file).__name__}", where=where)
         if idle := [name for name in source.input.idle if name in settings]:
-            problem = f"`{idle[0]}` says nothing where a file is given"
+            problem = f"`{idle[0]}` is about {source.input.stands_for}"
             raise UsageError(problem, where=where, fix="leave one of them out")
-        parents = digests_of(source.input.inputs(Path(file)), source.input.expected)
-        dataset = called(source.input.make)(chosen, Path(file), reporter)
-        kept = {name: value for name, value in recorded.items() if name not in source.input.idle}
-        return made_from(dataset, config=kept, parents=parents)
+        path = Path(file)
+    with reporting(progress) as reporter:
+        plan = plan_data(source, chosen, path, reporter)
+        parents = digests_of(plan.files, source.input.expected if source.input else None)
+        return made_from(plan.build(), config=plan.config, parents=parents)
+
+
+@dataclass(frozen=True)
+class DataPlan:
+    """A data set to make: the settings that make it this one, the files that it is read from, and making it."""
+
+    config: Mapping[str, Any]
+    files: Mapping[str, Path]
+    build: Callable[[], Dataset]
+
+
+def plan_data(source: "DataSource", settings: Config, file: Path | None, reporter: Reporter) -> DataPlan:
+    """Return what a data set of the registry is made from: simulated, or of a file where one is given."""
+    config = settings.model_dump(mode="json")
+    if file is None or source.input is None:
+        return DataPlan(config, {}, partial(source.simulate, settings, reporter))
+    kept = {name: value for name, value in config.items() if name not in source.input.idle}
+    return DataPlan(kept, source.input.inputs(file), partial(called(source.input.make), settings, file, reporter))
 
 
 def read_table(

@@ -106,23 +106,21 @@ def make_source(
         file: what to make it of, where not all is simulated.
         export: where to write the simulated world first, in the form of the real one.
     """
+    from costar_cli.api.data import plan_data
     from costar_cli.datasets.base import called
 
     settings, reporter = session.settings[source.settings], session.reporter
-    kept, parents = settings.model_dump(mode="json"), {}
-    build: Callable[[], Dataset] = partial(source.simulate, settings, reporter)
+    plan, parents = plan_data(source, settings, file, reporter), {}
+    build = plan.build
     if file is not None and source.input is not None:
-        kept = {name: value for name, value in kept.items() if name not in source.input.idle}
-        files = source.input.inputs(file)
-        parents = read_inputs(session, files, form=source.input.form, expected=source.input.expected)
-        build = partial(called(source.input.make), settings, file, reporter)
+        parents = read_inputs(session, plan.files, form=source.input.form, expected=source.input.expected)
     elif export is not None and source.export is not None and source.make is not None:
         called(source.export.check)(export, overwrite=overwrite)
         world = called(source.export.world)(settings, reporter)
         for role, path in called(source.export.write)(export, world, reporter).items():
             session.out.wrote(role, path, kind=source.export.form)
         build = partial(called(source.make), settings, reporter, world)
-    make_dataset(session, out, build, config=kept, overwrite=overwrite, parents=parents)
+    make_dataset(session, out, build, config=plan.config, overwrite=overwrite, parents=parents)
 
 
 TERMINAL = Path("-")

@@ -163,3 +163,21 @@ def test_no_name_of_the_api_is_that_of_a_module():
     assert modules & set(costar.__all__) == set()
     with pytest.raises(AttributeError, match="no attribute 'fitt'"):
         costar.fitt  # noqa: B018
+
+
+def test_files_in_a_known_form_are_ingested_as_by_the_command_line(tmp_path):
+    items = {"train_items": 1, "val_items": 1, "test_items": 1}
+    items |= {"target_train_items": 1, "target_val_items": 1, "target_test_items": 1}
+    world = ["--scale", "0.01", "--preset", "quick", "--export", str(tmp_path / "m5"), *flags(items)]
+    assert main(["simulate", "m5", *world, "--out", str(tmp_path / "world.h5"), "--quiet"]) == 0
+    asked = ["--preset", "quick", *flags(items), "--out", str(tmp_path / "data.h5"), "--quiet"]
+    assert main(["ingest", "m5", str(tmp_path / "m5"), *asked]) == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", costar.CostarWarning)
+        ingested = costar.ingest("m5", tmp_path / "m5", preset="quick", **items)
+    assert ingested.digest == read_header(tmp_path / "data.h5").digest
+    assert set(ingested.parents) == set(read_header(tmp_path / "data.h5").parents) != set()
+    with pytest.raises(UsageError, match=r"no data set 'M5'[\s\S]*did you mean 'm5'"):
+        costar.ingest("M5", tmp_path)
+    with pytest.raises(UsageError, match="`stays` is about the embedded cohort"):
+        costar.simulate("mimic", mimic_extract=tmp_path / "x.h5", stays=10)
