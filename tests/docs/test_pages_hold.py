@@ -91,6 +91,13 @@ def test_decisions_are_numbered_and_dated() -> None:
         assert text.count(f"**{part}.**") == len(records)
 
 
+def test_the_index_of_decisions_has_each_once_under_its_title() -> None:
+    text = (REPOSITORY / "docs" / "decisions.md").read_text("utf-8")
+    index = text.partition("\n## ")[0]
+    listed = re.findall(r"\[(\d+) ([^\]]+)\]\(#\1-", index)
+    assert sorted(listed, key=lambda entry: int(entry[0])) == re.findall(r"^## (\d+)\. (.+)$", text, re.MULTILINE)
+
+
 def test_pictures_are_small_and_used() -> None:
     pictures = list((REPOSITORY / "docs" / "img").iterdir())
     text = "".join(page.read_text("utf-8") for page in PAGES)
