@@ -33,7 +33,7 @@ __all__ = [
     "simulate",
 ]
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.2.0"
 
 _HOMES = {  # the module of each name
     "CostarError": "errors",

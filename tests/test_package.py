@@ -42,7 +42,7 @@ def test_wheel_holds_packages_types_and_published_tables_but_no_tests(wheel: Pat
         "costar_cli/schemas/documents.json",
     ):
         assert expected in names
-    assert len([name for name in names if name.endswith(".csv")]) == 5
+    assert len([name for name in names if name.endswith(".csv")]) == 4
     presets = {name for name in names if name.startswith("costar_cli/settings/presets/") and name.endswith(".toml")}
     assert presets == {path.relative_to(ROOT).as_posix() for path in ROOT.glob("costar_cli/settings/presets/*.toml")}
 
@@ -64,6 +64,29 @@ def test_the_citation_names_the_licence_and_the_version_of_the_package():
     lines = (ROOT / "CITATION.cff").read_text("utf-8").splitlines()
     assert f"version: {project['version']}" in lines
     assert f"license: {project['license']}" in lines
+
+
+def test_the_metadata_names_systems_and_versions_of_python() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    classifiers = project["classifiers"]
+    for system in ("MacOS", "Microsoft :: Windows", "POSIX :: Linux"):
+        assert f"Operating System :: {system}" in classifiers
+    lowest = project["requires-python"].removeprefix(">=")
+    assert f"Programming Language :: Python :: {lowest}" in classifiers
+    assert project["authors"] == [{"name": "costar developers"}]
+    assert (ROOT / "costar_cli" / "py.typed").is_file()
+    assert "Typing :: Typed" in classifiers
+
+
+def test_the_changelog_has_the_version_of_the_package() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+    text = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    assert f"\n## [{version}] - 2" in text
+    assert f'__version__ = "{version}"' in (ROOT / "costar_cli" / "__init__.py").read_text("utf-8")
+    for part in text.split("\n### ")[1:]:
+        lines = [line for line in part.splitlines()[1:] if line.startswith("- ")]
+        breaking = [line.startswith("- Breaking:") for line in lines]
+        assert breaking == sorted(breaking, reverse=True), part[:20]
 
 
 @pytest.mark.slow
