@@ -192,7 +192,7 @@ def test_few_shot_of_hospital_stays_is_no_worse_than_zero_shot():
 
 def test_only_a_ridge_regression_can_be_adapted(data):
     other = model_of(fit(data, "msm"))
-    with pytest.raises(MismatchError, match="another method"):
+    with pytest.raises(MismatchError, match="of method msm, not ridge"):
         fit(data, "ridge", domain="target", start=other)
 
 

@@ -1,8 +1,5 @@
 """COSTAR: fine-tune a pretrained encoder with an outcome predictor, in one stage."""
 
-import torch
-
-from costar_cli.artifact import Artifact
 from costar_cli.config.choices import DecoderName
 from costar_cli.config.models import EncoderConfig
 from costar_cli.errors import MismatchError, UsageError
@@ -14,13 +11,15 @@ from costar_cli.methods.costar.supervised import SupervisedStage
 from costar_cli.methods.registry import REFERENCE
 from costar_cli.methods.shared.members import Params
 from costar_cli.methods.shared.stage import one_stage
-from costar_cli.methods.shared.trained import model_to_start_from
+from costar_cli.methods.shared.trained import ReadsModels, model_to_start_from
 
 __all__ = ["COSTAR", "CostarMethod"]
 
 
-class CostarMethod:
+class CostarMethod(ReadsModels):
     """Encoder and outcome predictor trained together on every origin (spec COSTAR-17, COSTAR-18)."""
+
+    model = CostarModel
 
     def fit(self, task: FitTask) -> Fit:
         """Train from a pretrained encoder, from the source's model (few-shot), or from scratch.
@@ -48,10 +47,6 @@ class CostarMethod:
             name=task.stage_name("finetune"),
         )
         return (yield from one_stage(task, stage, lambda params_R, _: Fitted(params_R, dict(meta))))
-
-    def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> CostarModel:
-        """Return the model that an artifact holds."""
-        return CostarModel.from_artifact(artifact, device)
 
 
 COSTAR = CostarMethod()

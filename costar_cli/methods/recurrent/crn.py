@@ -11,7 +11,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from costar_cli.artifact import Artifact
 from costar_cli.methods.base import Fit, FitTask
 from costar_cli.methods.recurrent.lstm import Masks
 from costar_cli.methods.recurrent.model import Networks, QueryBatch, RecurrentModel
@@ -33,6 +32,7 @@ from costar_cli.methods.shared.balancing import (
 )
 from costar_cli.methods.shared.members import Dims, Params, member_module
 from costar_cli.methods.shared.stage import AlphaSchedule, NetworkTraining, encoder_then_decoder
+from costar_cli.methods.shared.trained import ReadsModels
 from costar_cli.methods.shared.windows import Column, Windows
 from costar_cli.panel import Panel, TreatmentMode
 from costar_cli.panel.tensors import PanelTensors
@@ -143,8 +143,10 @@ def _representation(passed: Passed) -> Tensor:
 
 
 @dataclass(frozen=True)
-class CrnMethod:
+class CrnMethod(ReadsModels):
     """CRN, or CRN(ERM), which does not balance (spec CRN-1 to 4)."""
+
+    model = CrnModel
 
     name: str = "crn"
     balances: bool = True
@@ -172,10 +174,6 @@ class CrnMethod:
                 start=CrnModel.start_of(task, self.name, config),
             )
         )
-
-    def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> CrnModel:
-        """Return the model that an artifact holds."""
-        return CrnModel.from_artifact(artifact, device)
 
 
 CRN, CRN_ERM = CrnMethod(), CrnMethod("crn-erm", balances=False)

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from costar_cli.artifact import Artifact
 from costar_cli.errors import DataError
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.recurrent.futures import Draws, Residuals, has_residuals, known_position, usable_length
@@ -25,6 +24,7 @@ from costar_cli.methods.shared.balancing import masked_mean, squared_error
 from costar_cli.methods.shared.members import Dims, Params, with_prefix
 from costar_cli.methods.shared.stage import NetworkTraining, one_stage
 from costar_cli.methods.shared.streams import Stream
+from costar_cli.methods.shared.trained import ReadsModels
 from costar_cli.methods.shared.windows import Column, SubjectRows, Windows
 from costar_cli.panel.tensors import PanelTensors
 
@@ -168,8 +168,10 @@ class GNetModel(RecurrentModel):
 
 
 @dataclass(frozen=True)
-class GNetMethod:
+class GNetMethod(ReadsModels):
     """G-computation with a recurrent network (spec GNET-1 to 5)."""
+
+    model = GNetModel
 
     name: str = "gnet"
 
@@ -202,10 +204,6 @@ class GNetMethod:
         )
         fewer = config.model_copy(update={"samples": min(config.samples, SELECTION_SAMPLES)})
         return (yield from one_stage(task, GNetStage(training), complete, fewer))
-
-    def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> GNetModel:
-        """Return the model that an artifact holds."""
-        return GNetModel.from_artifact(artifact, device)
 
 
 GNET = GNetMethod()

@@ -12,7 +12,6 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from costar_cli.artifact import Artifact
 from costar_cli.methods.base import Fit, FitTask
 from costar_cli.methods.recurrent.lstm import Masks
 from costar_cli.methods.recurrent.model import Networks, QueryBatch, RecurrentModel, state_at, states_before
@@ -22,6 +21,7 @@ from costar_cli.methods.shared.balancing import masked_mean, squared_error, trea
 from costar_cli.methods.shared.ipw import TreatmentWeights, log_likelihood
 from costar_cli.methods.shared.members import Dims, Params
 from costar_cli.methods.shared.stage import NetworkTraining, encoder_then_decoder, stage_shares
+from costar_cli.methods.shared.trained import ReadsModels
 from costar_cli.methods.shared.windows import Column, OriginRows, SubjectRows, Windows
 from costar_cli.panel.tensors import PanelTensors
 
@@ -136,8 +136,10 @@ class RmsnModel(RecurrentModel):
 
 
 @dataclass(frozen=True)
-class RmsnMethod:
+class RmsnMethod(ReadsModels):
     """The recurrent marginal structural network (spec RMSN-1 to 6)."""
+
+    model = RmsnModel
 
     name: str = "rmsn"
 
@@ -184,10 +186,6 @@ class RmsnMethod:
                 meta={"weights": weights.described},
             )
         )
-
-    def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> RmsnModel:
-        """Return the model that an artifact holds."""
-        return RmsnModel.from_artifact(artifact, device)
 
 
 RMSN = RmsnMethod()

@@ -3,11 +3,13 @@
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from costar_cli.artifact import Artifact
 from costar_cli.methods.shared.trained import AnswerJob, EncodingModel
 from costar_cli.panel import Panel, Queries, Scaler
 
@@ -47,6 +49,11 @@ class LinearModel(EncodingModel[HistoryFeatures]):
 
     `params` lead with the member axis and are in units of standardised outcomes.
     """
+
+    @classmethod
+    def from_artifact(cls, artifact: Artifact, device: torch.device | str = "cpu", **own: Any) -> Self:  # noqa: ANN401, ARG003
+        """Read a model artifact; the model computes on the CPU, whatever the device of networks."""
+        return super().from_artifact(artifact, "cpu", **own)
 
     @abstractmethod
     def encode(self, panel: Panel) -> HistoryFeatures:

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from costar_cli.artifact import Artifact
 from costar_cli.errors import DataError
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.regression.linear import Floats, LinearModel, ScaledSeries, unpacked_plan
@@ -20,6 +19,7 @@ from costar_cli.methods.regression.logistic import LogisticModels, fit_logistic,
 from costar_cli.methods.regression.settings import MsmConfig
 from costar_cli.methods.shared.ipw import clip_to_quantiles, cumulative_weights, describe_weights
 from costar_cli.methods.shared.streams import Stream
+from costar_cli.methods.shared.trained import ReadsModels
 from costar_cli.panel import Panel, PanelSchema, Part, Scaler, TreatmentEncoding
 from costar_cli.panel.panel import join_panels
 
@@ -95,8 +95,10 @@ class MsmModel(LinearModel):
         return intercept, history, given_HJ[:, :, None, None] * plan[:, :, None]
 
 
-class MsmMethod:
+class MsmMethod(ReadsModels):
     """The marginal structural model; few-shot refits it with the target's subjects added."""
+
+    model = MsmModel
 
     def fit(self, task: FitTask) -> Fit:
         """Fit treatment models, then outcome models; there are no stages to train.
@@ -133,10 +135,6 @@ class MsmMethod:
         }
         params = {name: torch.from_numpy(values[None]) for name, values in arrays.items()}
         return Fitted(params, meta, tuple(low_confidence(meta, config)))
-
-    def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> MsmModel:
-        """Return the model that an artifact holds; it computes on the CPU."""
-        return MsmModel.from_artifact(artifact)
 
 
 MSM = MsmMethod()

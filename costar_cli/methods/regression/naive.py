@@ -6,10 +6,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from costar_cli.artifact import Artifact
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.shared.members import Params
-from costar_cli.methods.shared.trained import TrainedModel, require_horizon
+from costar_cli.methods.shared.trained import ReadsModels, TrainedModel, require_horizon
 from costar_cli.panel import Panel, Queries
 from costar_cli.reporting import Reporter
 
@@ -41,17 +40,15 @@ class LastValue(TrainedModel):
         return np.broadcast_to(last_QY[None, :, None, :], shape)
 
 
-class LastValueMethod:
+class LastValueMethod(ReadsModels):
     """The last value carried forward: a method without parameters."""
+
+    model = LastValue
 
     def fit(self, task: FitTask) -> Fit:
         """Learn nothing."""
         yield from ()
         return Fitted(_no_params())
-
-    def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> LastValue:
-        """Return the model of the data set on which the artifact was made."""
-        return LastValue.from_artifact(artifact)
 
 
 LAST_VALUE = LastValueMethod()

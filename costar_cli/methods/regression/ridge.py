@@ -12,13 +12,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from costar_cli.artifact import Artifact
 from costar_cli.errors import DataError, MismatchError
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.regression.linear import Floats, LinearModel, unpacked_plan
 from costar_cli.methods.regression.ridge_moments import Blocks, StepMoments, WindowFeatures, step_moments
 from costar_cli.methods.regression.settings import RidgeConfig
-from costar_cli.methods.shared.trained import model_to_start_from
+from costar_cli.methods.shared.trained import ReadsModels, model_to_start_from
 from costar_cli.panel import Panel
 
 __all__ = ["PENALTIES", "RIDGE", "RidgeMethod", "RidgeModel", "WindowFeatures"]
@@ -65,8 +64,10 @@ class RidgeModel(LinearModel):
         return intercept, history, unpacked_plan(packed, self.horizon)
 
 
-class RidgeMethod:
+class RidgeMethod(ReadsModels):
     """The ridge anchor; few-shot shrinks towards the source's model instead of zero."""
+
+    model = RidgeModel
 
     def fit(self, task: FitTask) -> Fit:
         """Fit each step for every penalty, and keep the one with the smallest factual error on the validation part.
@@ -102,10 +103,6 @@ class RidgeMethod:
         }
         meta = {"window": window, "penalties": [step.penalty for step in steps]}
         return Fitted({name: torch.from_numpy(values[None]) for name, values in arrays.items()}, meta)
-
-    def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> RidgeModel:
-        """Return the model that an artifact holds; it computes on the CPU."""
-        return RidgeModel.from_artifact(artifact)
 
 
 RIDGE = RidgeMethod()

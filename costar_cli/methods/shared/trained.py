@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Generic, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor
 from costar_cli.artifact import Artifact
 from costar_cli.config.models import Config
 from costar_cli.errors import MismatchError, UsageError
-from costar_cli.methods.base import FitTask
+from costar_cli.methods.base import FitTask, FittedModel
 from costar_cli.methods.registry import METHODS
 from costar_cli.methods.shared.members import Params, n_members, submodule
 from costar_cli.methods.shared.microbatches import on_cores
@@ -26,6 +26,7 @@ __all__ = [
     "AnswerJob",
     "EncodingModel",
     "NetworkModel",
+    "ReadsModels",
     "TrainedModel",
     "model_arrays",
     "model_to_start_from",
@@ -95,6 +96,17 @@ class TrainedModel:
     def trained_on(self) -> Mapping[str, int]:
         """Return the number of labelled subjects per part that were at hand in training."""
         return {str(part): int(count) for part, count in self.meta.get("trained_on", {}).items()}
+
+
+class ReadsModels:
+    """What the estimators of this package share: their models are read from artifacts by the class of the model."""
+
+    model: ClassVar[type[Any]]
+
+    def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> FittedModel:
+        """Return the model that an artifact holds; closed forms compute on the CPU."""
+        model: FittedModel = self.model.from_artifact(artifact, device)
+        return model
 
 
 class AnswerJob(NamedTuple):

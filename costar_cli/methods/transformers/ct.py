@@ -8,11 +8,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from costar_cli.artifact import Artifact
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.shared.members import Params, member_module
 from costar_cli.methods.shared.stage import NetworkTraining, one_stage
 from costar_cli.methods.shared.streams import Stream
+from costar_cli.methods.shared.trained import ReadsModels
 from costar_cli.methods.shared.windows import SubjectRows, Windows
 from costar_cli.methods.transformers.balancing_objective import BalancingObjective
 from costar_cli.methods.transformers.ct_network import COVARIATES, KNOWN, CtBlock, CtNetwork
@@ -180,8 +180,10 @@ class CtModel(TransformerModel):
 
 
 @dataclass(frozen=True)
-class CtMethod:
+class CtMethod(ReadsModels):
     """The causal transformer: one network on streams of treatments, outcomes and covariates (spec CT-1 to 7)."""
+
+    model = CtModel
 
     name: str = "ct"
     defaults: type[CausalTransformerConfig] = CtConfig
@@ -197,10 +199,6 @@ class CtMethod:
         start = CtModel.start_of(task, self.name, settings)
         stage = ct_stage(task, settings, self.name, start.params if start else None)
         return (yield from one_stage(task, stage, lambda params_R, _: Fitted(params_R)))
-
-    def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> CtModel:
-        """Return the model that an artifact holds."""
-        return CtModel.from_artifact(artifact, device)
 
 
 CT, CT_ERM = CtMethod(), CtMethod("ct-erm", CtErmConfig)

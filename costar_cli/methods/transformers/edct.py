@@ -8,12 +8,12 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from costar_cli.artifact import Artifact
 from costar_cli.methods.base import Fit, FitTask, Stage
 from costar_cli.methods.shared.members import Dims, Params, member_module, n_members
 from costar_cli.methods.shared.relative_attention import RelativeTables
 from costar_cli.methods.shared.stage import NetworkTraining, encoder_then_decoder
 from costar_cli.methods.shared.streams import Stream
+from costar_cli.methods.shared.trained import ReadsModels
 from costar_cli.methods.shared.windows import OriginRows, Windows
 from costar_cli.methods.transformers.balancing_objective import BalancingObjective
 from costar_cli.methods.transformers.edct_network import EdctDecoder, EdctEncoder
@@ -156,8 +156,10 @@ def edct_networks(dims: Dims, settings: EdctConfig, horizon: int) -> dict[str, C
 
 
 @dataclass(frozen=True)
-class EdctMethod:
+class EdctMethod(ReadsModels):
     """The encoder-decoder causal transformer (spec EDCT-1 to 5)."""
+
+    model = EdctModel
 
     name: str = "edct"
 
@@ -194,10 +196,6 @@ class EdctMethod:
                 start=EdctModel.start_of(task, self.name, settings),
             )
         )
-
-    def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> EdctModel:
-        """Return the model that an artifact holds."""
-        return EdctModel.from_artifact(artifact, device)
 
 
 EDCT = EdctMethod()
