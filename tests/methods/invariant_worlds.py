@@ -115,7 +115,7 @@ def fit(
         encoder = EncoderConfig(width=8, heads=2, clip_distance=4, **shape)
     values = {"epochs": 2, "patience": 2, "batch_size": 8, "hidden": 16, "seed": 5, "members": 2, "encoder": encoder}
     config = FinetuneConfig(**{**values, **own, **changes})
-    settings = METHODS[method].default_settings()
+    settings = registered(method).default_settings()
     if not dropout:
         config, settings = without_dropout(config), settings and without_dropout(settings)
     path.mkdir(exist_ok=True)

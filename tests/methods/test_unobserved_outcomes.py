@@ -61,7 +61,7 @@ def changed(dataset: Dataset, *, observed: bool) -> Dataset:
 
 
 def train(dataset: Dataset, method: str) -> Trained:
-    settings = METHODS[method].default_settings()
+    settings = METHODS[method.partition(",")[0]].default_settings()
     if isinstance(settings, GNetConfig):
         settings = settings.model_copy(update={"holdout": 0.4})
     config = FinetuneConfig(

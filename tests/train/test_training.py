@@ -181,7 +181,7 @@ def test_finetuning_refuses_what_does_not_fit(tumor_dataset: Dataset, tmp_path: 
     with pytest.raises(MismatchError, match="only 2 to start from"):
         run_finetune(tumor_dataset, tmp_path, start=encoder, members=3)
     other = replace(encoder, schema=encoder.schema.model_copy(update={"statics": ()}))
-    with pytest.raises(MismatchError, match="the encoder to start from does not fit") as caught:
+    with pytest.raises(MismatchError, match="the encoder to start from is incompatible") as caught:
         run_finetune(tumor_dataset, tmp_path, start=other)
     assert caught.value.details == ("statics: model has none, data set has patient_type",)
     with pytest.raises(UsageError, match="different shape"):
