@@ -155,7 +155,7 @@ def read_table(
     from costar_cli.datasets.table.schema_file import parse_schema, read_schema
 
     if seed is not None and not 0 <= seed < 2**63:
-        raise UsageError(f"{seed} is no seed", where="seed=", fix="give a whole number from 0 on")
+        raise UsageError(f"{seed} is not a valid seed", where="seed=", fix="use a whole number, 0 or larger")
     if isinstance(schema, Mapping):
         parsed = parse_schema(schema, where="schema=")
     else:

@@ -241,7 +241,7 @@ class _Table:
             except (TypeError, ValueError):
                 made[row] = math.inf
             if not math.isfinite(made[row]):
-                problem = f"column '{name}': {cell!r} is no number"
+                problem = f"column '{name}': {cell!r} is not a number"
                 self._add(Finding("error", problem, _place(self.order[row]), "give numbers"))
                 break
         return made

@@ -142,7 +142,7 @@ def test_an_outcome_that_was_not_observed_is_the_last_one(dataset, model):
         (lambda t: t.drop(columns="patient_type"), "no column 'patient_type'"),
         (lambda t: t.rename(columns={"tumour_volume": "tumor_volume"}), "did you mean 'tumor_volume'"),
         (lambda t: t.assign(patient_type=range(len(t))), "changes within a subject"),
-        (lambda t: t.assign(tumour_volume="large"), "'large' is no number"),
+        (lambda t: t.assign(tumour_volume="large"), "'large' is not a number"),
         (lambda t: t.assign(chemotherapy="perhaps"), r"'chemotherapy' cannot be 'perhaps'; it takes"),
         (lambda t: t.assign(patient_type=None), r"'patient_type': \d+ values missing, and none was in training"),
         (lambda t: t.iloc[:0], "the frame has no rows"),

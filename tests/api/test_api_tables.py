@@ -82,7 +82,7 @@ def test_the_whole_way_from_a_frame_to_an_answer(own):
     [
         (lambda: read(Path("nowhere.csv")), DataError, r"does not exist[\s\S]*nowhere.csv"),
         (lambda: read([[1, 2]]), UsageError, "cannot read a table from list"),
-        (lambda: read(TABLE, seed=-1), UsageError, "-1 is no seed"),
+        (lambda: read(TABLE, seed=-1), UsageError, "-1 is not a valid seed"),
         (lambda: read(TABLE, schema={"name": "x"}), UsageError, "columns is missing"),
         (lambda: read(pd.read_csv(TABLE).drop(columns="carbs")), DataError, r"no column 'carbs'[\s\S]*the frame"),
         (lambda: read(pd.read_csv(TABLE).assign(carbs="much")), DataError, r"'much'[\s\S]*row 1 of the frame"),

@@ -98,7 +98,7 @@ def test_queries_about_others_are_left_out_with_a_warning(tested: list[str], tmp
 CASES = [
     ("subjects", lambda f: f.with_columns(patient=pl.lit("x")), "no query is about a subject of the data set"),
     ("origin", lambda f: f.with_columns(origin=pl.lit(17)),
-     "queries with an origin that is no time of the subject's rows"),
+     "queries whose origin is not a time of the subject's rows"),
     ("level", lambda f: f.with_columns(drug=pl.lit("lo")), "column 'drug': 16 values that are not levels: 'lo'"),
     ("no plan", lambda f: f.with_columns(drug=pl.lit(None, dtype=pl.String)), "column 'drug': 16 values missing"),
     ("steps", lambda f: f.filter((pl.col("step") > 1) | (pl.col("query") == 1)), "2 where 1 is expected"),

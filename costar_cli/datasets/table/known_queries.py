@@ -242,7 +242,7 @@ def _origins(table: _QueryTable, about: Table, who: Ints, gone: Mask) -> tuple[I
         return origin, []
     at = int(lost.argmax())
     queries = counted(int(lost.sum()), "query", "queries")
-    problem = f"{queries} with an origin that is no time of the subject's rows"
+    problem = f"{queries} whose origin is not a time of the subject's rows"
     fix = "the origin is the time of the last known row, as in the table"
     return origin, [Finding("error", problem, table.place(int(table.first[at])), fix)]
 
