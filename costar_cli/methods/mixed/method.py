@@ -14,11 +14,12 @@ from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.mixed.covariates import fit_covariates
 from costar_cli.methods.mixed.explain import explain
 from costar_cli.methods.mixed.law import Design, Floats, GrowthLaw, Series, carried, dose_names, may_be_relative
-from costar_cli.methods.mixed.likelihood import Effects, log_likelihood, maximise, start_values
+from costar_cli.methods.mixed.likelihood import Effects, maximise, start_values
 from costar_cli.methods.mixed.model import MixedModel, effects_params, equations_params
 from costar_cli.methods.mixed.settings import MixedConfig
 from costar_cli.methods.shared.trained import model_to_start_from
 from costar_cli.panel import PanelSchema, Part
+from costar_cli.panel.findings import shown
 from costar_cli.panel.panel import join_panels
 
 __all__ = ["MIXED", "MixedMethod"]
@@ -47,10 +48,13 @@ class MixedMethod:
         if task.domain == "target":
             learnt = Series.of(join_panels([source_panel, task.panels[task.train]]), task.scaler, encoding)
         fit = _Fit(source, learnt, config, task.schema)
-        laws = (
-            start.laws if start else [fit.choose(o, source_panel.subject_id) for o in range(len(task.schema.outcomes))]
+        begun: list[tuple[GrowthLaw, Effects | None]] = (
+            list(zip(start.laws, start.effects, strict=True))
+            if start
+            else [fit.choose(o, source_panel.subject_id) for o in range(len(task.schema.outcomes))]
         )
-        effects = [fit.maximise(law, start.effects[law.outcome] if start else None) for law in laws]
+        laws = [law for law, _ in begun]
+        effects = [fit.maximise(law, first) for law, first in begun]
         params: dict[str, torch.Tensor] = {}
         for law, found in zip(laws, effects, strict=True):
             params |= effects_params(found, law.outcome)
@@ -79,27 +83,29 @@ class _Fit:
         ]
         self.mean_Y, self.sd_Y = np.array([law.mean for law in plain]), np.array([law.sd for law in plain])
 
-    def choose(self, outcome: int, subject_id: NDArray[np.int64]) -> GrowthLaw:
-        """Return the law under which the outcomes are most likely, less half a log(n) per parameter (spec MIXED-4)."""
+    def choose(self, outcome: int, subject_id: NDArray[np.int64]) -> tuple[GrowthLaw, Effects | None]:
+        """Return the law under which the outcomes are most likely, less half a log(n) per parameter (spec MIXED-4).
+
+        Beside it, what some subjects say under it: the whole fit starts there.
+        """
         in_order = np.argsort(subject_id, kind="stable")
         some = in_order[np.unique(np.linspace(0, len(in_order) - 1, CHOOSING_SUBJECTS).round().astype(np.int64))]
         series = self.source.take(some)
         laws = GrowthLaw.choices(self.source, outcome, relative=may_be_relative(self.source, outcome)[0])
-        law = laws[self._likeliest(series, laws)] if len(laws) > 1 else laws[0]
+        law, found = self._likeliest(series, laws)
         n_links = self.source.x_NTX.shape[-1] + len(self.sd_Y) - 1
         if self.config.covariates == "none" or not n_links:
-            return law
-        choices = law, replace(law, linked=True)
-        return choices[self._likeliest(series, choices)]
+            return law, found
+        return self._likeliest(series, (law, replace(law, linked=True)))
 
-    def _likeliest(self, series: Series, laws: Sequence[GrowthLaw]) -> int:
-        """Return which law is the likeliest of the transitions that count under all of them."""
+    def _likeliest(self, series: Series, laws: Sequence[GrowthLaw]) -> tuple[GrowthLaw, Effects | None]:
+        """Return the likeliest law of the transitions that count under all of them, and what these say under it."""
         designs = [law.design(series, self.mean_Y, self.sd_Y) for law in laws]
         counted_NT = np.prod([design.counted_NT for design in designs], axis=0)
         if not counted_NT.any():
-            return len(laws) - 1
-        scores = []
-        for design in designs:
+            return laws[-1], None
+        best: tuple[float, GrowthLaw, Effects] | None = None
+        for law, design in zip(laws, designs, strict=True):
             same = replace(
                 design,
                 counted_NT=counted_NT,
@@ -109,8 +115,11 @@ class _Fit:
             found = maximise(same, self._start(same), iterations=min(CHOOSING_ITERATIONS, self.config.iterations))
             z = found.n_random
             n_parameters = len(found.mean) + z * (z + 1) / 2 + found.decay.size + 1
-            scores.append(log_likelihood(same, found) - 0.5 * np.log(counted_NT.sum()) * n_parameters)
-        return int(np.argmax(scores))
+            score = found.log_likelihood - 0.5 * np.log(counted_NT.sum()) * n_parameters
+            if best is None or score > best[0]:
+                best = score, law, found
+        assert best is not None  # noqa: S101 - there is a law at least
+        return best[1:]
 
     def maximise(self, law: GrowthLaw, start: Effects | None) -> Effects:
         """Return what the subjects say of an outcome."""
@@ -140,10 +149,12 @@ class _Fit:
         """Yield what may make the estimates wrong."""
         inside_NT1 = (np.arange(1, self.learnt.dose_NTL.shape[1]) < self.learnt.length_N[:, None])[..., None]
         given_L = (self.learnt.dose_NTL[:, :-1] * inside_NT1).any(axis=(0, 1))
-        for name in np.array(dose_names(self.schema.treatments))[~given_L]:
+        if never := [
+            name for name, given in zip(dose_names(self.schema.treatments), given_L, strict=True) if not given
+        ]:
             yield (
-                f"no training subject was given `{name}` before an observed step: its effect is not identified, "
-                "estimates under it assume none on average and are widely uncertain"
+                f"no training subject was given {shown(never)} before an observed step: effects that are not "
+                "identified are taken to be none on average, and widely uncertain"
             )
         for law, found in zip(laws, effects, strict=True):
             name = self.schema.outcomes[law.outcome].name
