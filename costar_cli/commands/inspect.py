@@ -18,6 +18,7 @@ from costar_cli.ui.text import plain
 __all__ = ["inspect"]
 
 MOST_LEVELS = 6  # of a treatment that are shown in its cell
+LEARNT = {"what": "what", "typical": "typical", "subjects": "90 % of subjects", "carry_over": "carry-over"}
 LONGEST_VALUE = 60  # letters of a list among the settings
 
 
@@ -54,6 +55,7 @@ def inspect(
     _show_identity(out, content)
     _show_variables(out, content["meta"].get("schema"))
     _show_support(out, content["meta"])
+    _show_learnt(out, content["meta"].get("learnt"))
     settings = flatten(content["config"])
     if settings:
         out.text("")
@@ -147,6 +149,16 @@ def _show_support(out: Output, meta: Mapping[str, Any]) -> None:
     if rows:
         out.text("")
         out.table(["in training", "treatments"], rows, title="support")
+
+
+def _show_learnt(out: Output, learnt: object) -> None:
+    """Print what a model learnt, in words, as far as the file, which may be anybody's, says it as costar does."""
+    rows = [row for row in learnt if isinstance(row, Mapping)] if isinstance(learnt, list) else []
+    for outcome in dict.fromkeys(str(row.get("outcome")) for row in rows):
+        own = [row for row in rows if str(row.get("outcome")) == outcome]
+        cells: list[list[object]] = [[row.get(name) or "" for name in LEARNT] for row in own]
+        out.text("")
+        out.table(list(LEARNT.values()), cells, title=f"what the model learnt of {outcome}")
 
 
 def _levels(labels: Sequence[object]) -> str:

@@ -14,6 +14,7 @@ __all__ = ["explain"]
 
 NINETY: Final = 1.645  # sds on each side of the mean that hold 90 % of subjects
 LONGEST: Final = 1_000  # steps of a half-life, beyond which nothing is lost
+SMALL: Final = 0.01  # of an sd, below which a level that only shrinks is not worth an example
 SHORTEST: Final = 0.05  # share that is left a step later, below which there is no carry-over to speak of
 
 
@@ -42,11 +43,13 @@ class _Words:
         self.mean_P = means_NP.mean(axis=0)
         self.covariance_ZZ = np.cov(means_NP[:, :z].T, ddof=0).reshape(z, z) + effects.spread @ effects.spread.T
         seen_M = series.y_NTY[series.seen_NTY[..., law.outcome], law.outcome]
-        self.usual = float(np.median(seen_M[seen_M > 0] if law.relative else seen_M))
+        self.usual = float(np.median(seen_M[seen_M > SMALL * law.sd] if law.relative else seen_M))
 
     def rows(self, names: Sequence[str]) -> Iterator[dict[str, str]]:
         """Yield what was learnt, each with its typical value and that of 90 % of the subjects."""
         law, n_levels = self.law, len(self.law.levels)
+        how = "in % of the level" if law.relative else "in amounts"
+        yield {"what": f"change per {self.step}", "typical": how, "subjects": "", "carry_over": ""}
         at_usual_Z = np.zeros(self.effects.n_random)
         at_usual_Z[0] = 1
         at_usual_Z[1 : 1 + n_levels] = [float(column) for column in law.level(np.array(self.usual))]
@@ -94,6 +97,7 @@ class _Words:
         if decay < SHORTEST:
             return "none"
         half_life = np.log(0.5) / np.log(min(decay, 1 - 1e-9))
-        return (
-            f"half-life {half_life:.2g} {self.step}{'' if half_life == 1 else 's'}" if half_life < 1000 else "lasting"
-        )
+        if half_life >= LONGEST:
+            return "lasting"
+        number = f"{half_life:.2g}"
+        return f"half-life {number} {self.step}{'' if number == '1' else 's'}"
