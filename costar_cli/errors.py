@@ -165,6 +165,10 @@ class TerminatedRunError(CostarError):
     exit_code = ExitCode.TERMINATED
 
 
+class _TerminationInterrupt(KeyboardInterrupt):
+    """What SIGTERM raises: after a plain KeyboardInterrupt out of C code, Python would end itself by SIGINT."""
+
+
 class Termination:
     """Lets SIGTERM end a run as Ctrl-C does, and remembers that it came.
 
@@ -190,7 +194,7 @@ class Termination:
 
     def _handle(self, number: int, frame: FrameType | None) -> Any:  # noqa: ANN401, ARG002 - the signature of a handler
         self.came = True
-        raise KeyboardInterrupt
+        raise _TerminationInterrupt
 
     def as_error(self, verb: str) -> CostarError:
         """Return the error of a run that a signal ended."""

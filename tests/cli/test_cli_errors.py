@@ -267,6 +267,17 @@ def test_a_sigterm_that_is_ignored_stays_ignored(tmp_path: Path, monkeypatch: py
     assert done.returncode == 0
 
 
+def test_a_sigterm_in_code_that_c_runs_exits_143(tmp_path: Path) -> None:
+    """A plain KeyboardInterrupt that leaves code run from C, as imports and `exec` do, ends `python -m` by SIGINT."""
+    (tmp_path / "stopped.py").write_text(
+        "from costar_cli import app\n"
+        "app._run = lambda *_: exec('import signal; signal.raise_signal(signal.SIGTERM)') or 0\n"
+        "raise SystemExit(app.main(['doctor']))"
+    )
+    done = subprocess.run([sys.executable, "-m", "stopped"], cwd=tmp_path, env=environment(), check=False)
+    assert done.returncode == ExitCode.TERMINATED
+
+
 @pytest.mark.parametrize(
     ("raised", "code", "words"),
     [
