@@ -270,6 +270,24 @@ def test_predictions_stay_within_what_source_train_showed():
     assert np.abs(found.rollout(gone, queries)).max() < 1e-6
 
 
+def test_statics_beyond_those_learnt_from_say_no_more_than_the_last_one_there():
+    rng = np.random.default_rng(0)
+
+    def aged(panel: Panel) -> Panel:
+        return replace(panel, statics=rng.uniform(20, 50, size=(panel.n_subjects, 1)).astype(np.float32))
+
+    schema = SCHEMA.model_copy(update={"statics": (Variable(name="age", unit="years"),)})
+    found = fitted(replace(changed(world(n=60, steps=12), aged), schema=schema))
+    panel = aged(world(n=60, steps=12).panels[TEST])
+    start = Queries(
+        np.arange(20, dtype=np.int32), np.zeros(20, np.int16), np.eye(4, dtype=np.uint8)[None, :4].repeat(20, 0)
+    )
+    oldest, older = (found.rollout(replace(panel, statics=np.full_like(panel.statics, age)), start) for age in (50, 90))
+    youngest = found.rollout(replace(panel, statics=np.full_like(panel.statics, 20)), start)
+    np.testing.assert_allclose(older, oldest, rtol=0.01)
+    assert np.abs(youngest - oldest).max() > 0
+
+
 def test_factors_are_decoded_whether_treatments_are_classes_or_binary():
     classes = SCHEMA.treatments
     assert dose_table(classes).tolist() == [[0, 0], [1, 0], [0, 1], [1, 1]]

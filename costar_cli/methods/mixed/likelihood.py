@@ -12,7 +12,7 @@ from costar_cli.methods.mixed.law import Design, Floats, carried
 
 __all__ = ["ARRAYS", "Effects", "effects_from", "log_likelihood", "maximise", "start_values"]
 
-ARRAYS: Final = ("mean", "spread", "decay", "hidden", "bias", "output")
+ARRAYS: Final = ("mean", "spread", "decay", "hidden", "bias", "output", "reach")
 START_DECAY: Final = 0.31
 MOST_CORRELATED: Final = 12  # random effects; with more of them, they are independent of each other
 HISTORY: Final = 30  # of L-BFGS
@@ -33,6 +33,7 @@ class Effects:
         noise: sd of a response.
         decay: of exposures per step `[C,L]`.
         hidden, bias, output: what the statics say: `output @ tanh(hidden @ v + bias)` is added to the first Z means.
+        reach: smallest and largest statics `[2,V]` of the subjects learnt from: beyond them, statics say no more.
         log_likelihood: of the responses.
         converged: the optimiser says so.
         iterations: that it took.
@@ -45,6 +46,7 @@ class Effects:
     hidden: Floats
     bias: Floats
     output: Floats
+    reach: Floats
     log_likelihood: float = float("nan")
     converged: bool = True
     iterations: int = 0
@@ -56,7 +58,7 @@ class Effects:
 
     def means(self, v_NV: Floats) -> Floats:
         """Return the expected effects of subjects `[N,P]` before anything is known but their statics."""
-        of_statics = np.tanh(v_NV @ self.hidden.T + self.bias) @ self.output.T
+        of_statics = np.tanh(v_NV.clip(*self.reach) @ self.hidden.T + self.bias) @ self.output.T
         rest = np.zeros((len(v_NV), len(self.mean) - self.n_random))
         return np.asarray(self.mean + np.concatenate([of_statics, rest], axis=1))
 
@@ -64,8 +66,9 @@ class Effects:
 def effects_from(read: Callable[[str], Any]) -> Effects:
     """Return the effects whose arrays a function returns by name."""
     return Effects(
-        read("mean"), read("spread"), float(read("noise")), read("decay"), read("hidden"), read("bias"), read("output")
-    )
+        read("mean"), read("spread"), float(read("noise")), read("decay"), read("hidden"), read("bias"), read("output"),
+        read("reach"),
+    )  # fmt: skip
 
 
 def columns(design: Design, decay_CL: Floats) -> Floats:
@@ -96,7 +99,12 @@ def start_values(design: Design, *, carry_overs: int, hidden: int) -> Effects:
         rng.normal(size=(hidden, n_statics)) / max(n_statics, 1) ** 0.5,
         rng.uniform(-1, 1, size=hidden),
         np.zeros((n_random, hidden)),
+        _reach(design),
     )
+
+
+def _reach(design: Design) -> Floats:
+    return np.stack([design.v_NV.min(axis=0), design.v_NV.max(axis=0)])
 
 
 def _gram(phi_MP: Floats) -> Floats:
@@ -275,7 +283,7 @@ def maximise(design: Design, start: Effects, *, iterations: int) -> Effects:
     found = run(objective, space.pack(start), jac=True, method="L-BFGS-B", options=options)
     with torch.no_grad():
         values = {name: value.numpy() for name, value in space.unpack(torch.from_numpy(found.x)).items()}
-    values["noise"] = np.sqrt(values["variance"])
+    values |= {"noise": np.sqrt(values["variance"]), "reach": _reach(design)}
     effects = effects_from(values.__getitem__)
     return replace(
         effects,
