@@ -7,7 +7,9 @@ import pytest
 from cli_world import Run
 
 from costar_cli.app import main
-from costar_cli.artifact import read_header
+from costar_cli.artifact import read_artifact, read_header, write_artifact
+from costar_cli.errors import ArtifactError
+from costar_cli.methods import load_model
 
 Call = Callable[..., Run]
 
@@ -53,14 +55,20 @@ def test_inspect_tells_in_words_and_units_what_was_learnt(made: Path, call: Call
 def test_a_file_that_says_something_else_there_is_inspected_all_the_same(
     made: Path, tmp_path: Path, call: Call
 ) -> None:
-    from costar_cli.artifact import read_artifact, write_artifact
-
     content = read_artifact(made / "model-mixed.h5", kind="model")
     for other in ("words", [1, {"what": None}], {"a": 1}):
         path = tmp_path / f"{type(other).__name__}.h5"
         meta = {**content.meta, "learnt": other}
         write_artifact(path, kind="model", arrays=content.arrays, meta=meta, parents=content.parents)
         assert call("inspect", path).code == 0
+
+
+def test_a_file_that_lacks_something_is_refused_when_it_is_read(made: Path, tmp_path: Path) -> None:
+    content = read_artifact(made / "model-mixed.h5", kind="model")
+    arrays = {name: values for name, values in content.arrays.items() if name != "params/outcome0.decay"}
+    write_artifact(tmp_path / "m.h5", kind="model", arrays=arrays, meta=content.meta, parents=content.parents)
+    with pytest.raises(ArtifactError, match="incomplete or damaged"):
+        load_model(tmp_path / "m.h5")
 
 
 def test_it_is_evaluated_and_is_far_better_than_the_last_value(made: Path, call: Call) -> None:

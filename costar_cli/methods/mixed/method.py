@@ -70,7 +70,9 @@ class MixedMethod:
 
     def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> MixedModel:
         """Return the model that an artifact holds; it computes on the CPU."""
-        return MixedModel.from_artifact(artifact)
+        model = MixedModel.from_artifact(artifact)
+        _ = model.laws, model.effects, model.equations  # what a file lacks is said now, not in the middle of an answer
+        return model
 
 
 class _Fit:
