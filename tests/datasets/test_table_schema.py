@@ -17,7 +17,7 @@ def told(tables: dict) -> list[str]:
     with pytest.raises(UsageError) as caught:
         parse_schema(tables)
     assert caught.value.exit_code == 2
-    assert "data-own.md" in caught.value.fix
+    assert "costar settings schema" in caught.value.fix
     return list(caught.value.details) or [caught.value.problem]
 
 
