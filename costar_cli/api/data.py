@@ -40,7 +40,7 @@ def simulate(
     """Simulate a data set whose counterfactual outcomes are known, as `costar simulate NAME` does.
 
     Args:
-        name: `tumor`, `linear`, `mimic`, `m5`, or one that an installed package adds.
+        name: one that `costar simulate` lists.
         preset: `quick`, `default` or `paper`.
         config: a TOML file of settings; arguments overrule it.
         progress: True for progress on stderr, or a `Reporter`.
@@ -68,7 +68,7 @@ def ingest(
     """Make a data set of files in a known form, as `costar ingest NAME PATH` does; `read_table` takes any tables.
 
     Args:
-        name: `mimic` or `m5`, or one that an installed package adds.
+        name: one that `costar ingest` lists, other than `table`.
         path: MIMIC-Extract's `all_hourly_data.h5`, or the folder of Kaggle's M5 files.
         preset: `quick`, `default` or `paper`.
         config: a TOML file of settings; arguments overrule it.

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import get_args
 
 from costar_cli.api.calls import PathLikeText, Progress, one_of, reporting, resolved
 from costar_cli.api.fitting import plan_fit, plan_pretraining
@@ -131,9 +132,9 @@ def _forget(folder: Path) -> None:
 def _check_choices(method: str, domain: str, init: str | None, start: object) -> None:
     """Check the arguments that are no settings, and that they go together."""
     one_of(method, METHODS, "method", "method")
-    one_of(domain, ("source", "target"), "domain", "domain")
+    one_of(domain, get_args(DomainName), "domain", "domain")
     if init is not None:
-        one_of(init, ("pretrained", "scratch"), "init", "way to start")
+        one_of(init, get_args(InitName), "init", "way to start")
     if start is not None and not isinstance(start, Encoder | Model):
         raise UsageError(
             f"cannot start from {type(start).__name__}", where="start=", fix="give what `pretrain` or `fit` returned"
