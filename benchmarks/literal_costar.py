@@ -1,7 +1,8 @@
 """The yardstick: COSTAR's pretraining step written down as spec COSTAR-1 to 11 read, with no thought for speed.
 
 One member, eager: every token attends with gathered relative vectors, `nn.Dropout` everywhere, statics broadcast to
-every step, N x N logits and log-softmax. `tests/methods/test_literal.py` holds it against the fast encoder.
+every step, N x N logits and log-softmax. `tests/benchmarks/test_yardsticks.py` holds it against the
+fast encoder.
 """
 
 import copy

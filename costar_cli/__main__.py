@@ -1,4 +1,4 @@
-"""`python -m costar_cli`: the same as `costar`, and torchrun's door."""
+"""`python -m costar_cli`: the same as `costar`."""
 
 import sys
 

@@ -71,7 +71,7 @@ class Meter:
 
 
 def give_memory_back() -> None:
-    """Return freed memory to the system, which training keeps for reuse (train/allocator.py).
+    """Return freed memory to the system, which training keeps for reuse (`keep_freed_memory`, train/runtime.py).
 
     What one cell leaves behind would otherwise count as the next one's, as far as the C library can tell.
     """

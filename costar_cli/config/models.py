@@ -1,6 +1,7 @@
-"""Every setting of the five verbs: its default, its bounds, and what it does.
+"""The base class of settings, and those that verbs and all methods share: defaults, bounds, and what each does.
 
-Defaults are the paper's tumour settings (spec SIZE-1); `settings/presets` holds what differs per preset.
+Methods and data sets have settings of their own beside their code. Defaults are the paper's for tumours (spec SIZE-1);
+`settings/presets` holds what differs per preset.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,1 +1,1 @@
-"""Where data come from: one module or folder per data set, each making a `Dataset` that knows its truth."""
+"""Where data come from: a folder per data set, simulated or read, and one for tables; each makes a `Dataset`."""

@@ -12,6 +12,7 @@ from tests.cli.cli_world import REPOSITORY
 from tests.docs.pages import FENCED, LINK, PAGES, README, REFERENCE, anchors, commands
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(REPOSITORY).as_posix())
+IN_CODE = re.compile(r"(?<![\w./])(?:[a-z_-]+/)+[\w*]+\.(?:py|md|toml|csv)\b")  # paths in docstrings, comments and text
 
 
 def flags() -> dict[str, set[str]]:
@@ -62,6 +63,19 @@ def test_files_and_tests_that_are_named_exist(page: Path) -> None:
         texts = [file.read_text("utf-8") for file in files if file.is_file()]
         if not files or (match["name"] and not any(f"def {match['name']}(" in text for text in texts)):
             missing.append(match[0])
+    assert missing == []
+
+
+def test_files_that_code_names_exist() -> None:
+    """From the repository's root, from the package's, or from the file's own folder."""
+    folders = [REPOSITORY / name for name in ("costar_cli", "simulators", "benchmarks")]
+    missing = [
+        f"{file.relative_to(REPOSITORY).as_posix()}: {name}"
+        for folder in folders
+        for file in sorted(folder.rglob("*.py"))
+        for name in IN_CODE.findall(file.read_text("utf-8"))
+        if not any(list(base.glob(name)) for base in (REPOSITORY, REPOSITORY / "costar_cli", file.parent))
+    ]
     assert missing == []
 
 

@@ -1,4 +1,4 @@
-"""The tumour growth cohort as a data set; the only module besides `commands` that knows `simulators.tumor`."""
+"""The tumour growth cohort as a data set: its panels, its queries, and the truth of any plan."""
 
 from collections.abc import Mapping
 from dataclasses import fields
