@@ -4,9 +4,31 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-__all__ = ["WORSE_THAN_LAST_VALUE", "NullReporter", "NullTask", "Reporter", "Task", "warnings_of"]
+__all__ = [
+    "WORSE_THAN_LAST_VALUE",
+    "NullReporter",
+    "NullTask",
+    "Reporter",
+    "Task",
+    "both_errors",
+    "is_worse",
+    "warnings_of",
+]
 
 WORSE_THAN_LAST_VALUE = "worse than the last value carried forward"
+ROUNDING = 1e-6  # relative; errors of predictions in float32 that are closer than this are equal
+
+
+def is_worse(error: float, rival: float) -> bool:
+    """Return whether an error is larger than another, by more than float32 rounds."""
+    return error > rival * (1 + ROUNDING)
+
+
+def both_errors(error: float, rival: float) -> str:
+    """Return two errors in words, with three decimals or as many more as it takes to tell them apart."""
+    shown = ((f"{error:.{digits}f}", f"{rival:.{digits}f}") for digits in range(3, 18))
+    own, other = next((pair for pair in shown if pair[0] != pair[1]), (f"{error:.3f}", f"{rival:.3f}"))
+    return f"{own} against {other}"
 
 
 class Task(Protocol):

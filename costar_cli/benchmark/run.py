@@ -21,7 +21,7 @@ from costar_cli.datasets.registry import sources
 from costar_cli.errors import CostarError, LockedError, MismatchError, StorageError, UsageError, as_costar_error
 from costar_cli.evaluate import SETUPS, EvaluationReport
 from costar_cli.methods import METHODS
-from costar_cli.reporting import WORSE_THAN_LAST_VALUE
+from costar_cli.reporting import WORSE_THAN_LAST_VALUE, both_errors, is_worse
 from costar_cli.settings.resolve import Settings
 from costar_cli.steps.hints import ASKED, after_loss, next_command
 from costar_cli.steps.session import BuildStep
@@ -267,12 +267,10 @@ def _failure_of_cells(outcome: Outcome, total: int) -> CostarError:
 def _warn_of_losses(bench: Bench, evaluations: Evaluations) -> None:
     """Warn once of each cell whose model loses to the last value carried forward, in any set-up or on validation."""
     for cell, report in evaluations.items():
-        lost = [
-            f"{row.setup} {row.mean.average:.3f} against {naive.mean.average:.3f}" for row, naive in report.losers()
-        ]
+        lost = [f"{row.setup} {errors}" for row, errors in report.losers()]
         validation = read_header(bench.pieces(cell)[0].path).meta.get("validation")
-        if validation and validation["score"] > validation["last_value"]:
-            lost.append(f"validation {validation['score']:.3f} against {validation['last_value']:.3f}")
+        if validation and is_worse(validation["score"], validation["last_value"]):
+            lost.append(f"validation {both_errors(validation['score'], validation['last_value'])}")
         if lost:
             bench.reporter.warn_of_loss(f"{cell}: {WORSE_THAN_LAST_VALUE} in {', '.join(lost)}")
 

@@ -17,6 +17,7 @@ from costar_cli.evaluate.score import Truth
 from costar_cli.evaluate.setups import SetupName
 from costar_cli.frames import FrameName, frame_name, make_frame
 from costar_cli.methods.registry import LAST_VALUE, METHODS
+from costar_cli.reporting import both_errors, is_worse
 
 if TYPE_CHECKING:
     from costar_cli.frames import Frame
@@ -212,10 +213,15 @@ class EvaluationReport:
             *(f"intervals on {part}: {why}" for part, why in careful.items()),
         ]
 
-    def losers(self) -> list[tuple[ReportRow, ReportRow]]:
-        """Return our rows whose average error is larger than that of the last value carried forward, each with its."""
-        rivals = [(row, self._last_value_beside(row)) for row in self.rows]
-        return [(row, rival) for row, rival in rivals if rival is not None and _worse(row, rival)]
+    def losers(self) -> list[tuple[ReportRow, str]]:
+        """Return our rows that lose to the last value carried forward on average, each with both errors in words."""
+        rivals = ((row, self._last_value_beside(row)) for row in self.rows)
+        averages = ((row, row.mean.average, rival.mean.average) for row, rival in rivals if rival is not None)
+        return [
+            (row, both_errors(own, other))
+            for row, own, other in averages
+            if own is not None and other is not None and is_worse(own, other)
+        ]
 
     def _last_value_beside(self, row: ReportRow) -> ReportRow | None:
         """Return the row of the last value carried forward that one of ours is compared with."""
@@ -317,7 +323,7 @@ def with_budget_sign(label: str, stopped_by_budget: bool | None) -> str:  # noqa
 
 def _worse(row: ReportRow, rival: ReportRow) -> bool:
     own, other = row.mean.average, rival.mean.average
-    return own is not None and other is not None and own > other
+    return own is not None and other is not None and is_worse(own, other)
 
 
 def _together(row: ReportRow, other: ReportRow) -> bool:

@@ -175,11 +175,7 @@ def _warnings(dataset: Dataset, jobs: Sequence[Job]) -> list[str]:
 
 def _losses(report: EvaluationReport) -> list[str]:
     """Return a warning for each row whose error is larger than that of the last value carried forward."""
-    return [
-        f"{row.label} in {row.setup}: {WORSE_THAN_LAST_VALUE} "
-        f"({row.mean.average:.3f} against {naive_row.mean.average:.3f})"
-        for row, naive_row in report.losers()
-    ]
+    return [f"{row.label} in {row.setup}: {WORSE_THAN_LAST_VALUE} ({errors})" for row, errors in report.losers()]
 
 
 def _provenance(candidate: Candidate, dataset: Dataset) -> Provenance:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from costar_cli.config.choices import DomainName, InitName
 from costar_cli.errors import ArtifactError, CostarError, UsageError
+from costar_cli.reporting import is_worse
 from costar_cli.steps.hints import after_loss, next_command, other_than
 from costar_cli.steps.session import MADE_BY, BuildStep, Session
 from costar_cli.steps.training import make_trained, show_training
@@ -103,7 +104,7 @@ def run_finetune(
         more = [next_command(session.given, "finetune", *chosen, "--domain", "target", data=data, start=start)]
     evaluate = next_command(session.given, "evaluate", data=data, model=other_than(files.out, *place.models()))
     validation = artifact.meta.get("validation")
-    if validation is not None and validation["score"] > validation["last_value"]:
+    if validation is not None and is_worse(validation["score"], validation["last_value"]):
         start_file = other_than(files.start, place.encoder, *place.models()) if files.start else None
         again = {"data": data, "start": start_file, "out": other_than(files.out, *place.models())}
         show_training(session, artifact, status, *after_loss(session, artifact.meta, again))

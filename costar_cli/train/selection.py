@@ -12,7 +12,7 @@ from costar_cli.methods.regression.naive import LastValue
 from costar_cli.methods.shared.members import Params
 from costar_cli.panel import Panel, Queries, Scaler
 from costar_cli.panel.queries import rolling_origin
-from costar_cli.reporting import WORSE_THAN_LAST_VALUE
+from costar_cli.reporting import WORSE_THAN_LAST_VALUE, both_errors, is_worse
 
 __all__ = ["MOST_WINDOWS", "Judge", "Validation", "ValidationWindows"]
 
@@ -113,9 +113,9 @@ class Validation:
     @property
     def warning(self) -> str | None:
         """Return what to say of a model that loses to the last value."""
-        if self.score <= self.last_value:
+        if not is_worse(self.score, self.last_value):
             return None
-        return f"{WORSE_THAN_LAST_VALUE} on validation ({self.score:.3f} against {self.last_value:.3f})"
+        return f"{WORSE_THAN_LAST_VALUE} on validation ({both_errors(self.score, self.last_value)})"
 
     def to_meta(self) -> dict[str, object]:
         """Return what the model's file tells."""

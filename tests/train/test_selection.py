@@ -18,11 +18,11 @@ from costar_cli.methods.recurrent.settings import (
 )
 from costar_cli.methods.regression.naive import LastValue
 from costar_cli.panel import Dataset, Panel, Part, Scaler
-from costar_cli.reporting import NullReporter
+from costar_cli.reporting import NullReporter, both_errors
 from costar_cli.train import fit as fit_module
 from costar_cli.train import loop
 from costar_cli.train.group import MemberRecord
-from costar_cli.train.selection import ValidationWindows
+from costar_cli.train.selection import Validation, ValidationWindows
 from tests.fits import KilledError, die_at_step, fit_method, model_of
 from tests.methods.linear_worlds import linear_data, random_dataset
 from tests.train.worlds import EXACT, close, same
@@ -282,11 +282,19 @@ def test_a_model_that_loses_to_the_last_value_on_validation_says_so(tumor_datase
     lost = fit_method(replace(tumor_dataset, panels=still, queries={}), "costar", None, idle).meta
     validation = lost["validation"]
     assert validation["score"] > validation["last_value"]
-    said = f"({validation['score']:.3f} against {validation['last_value']:.3f})"
+    said = f"({both_errors(validation['score'], validation['last_value'])})"
     assert f"worse than the last value carried forward on validation {said}" in lost["warnings"]
     won = fit_method(tumor_dataset, "ridge", None, CONFIG).meta
     assert won["validation"]["score"] < won["validation"]["last_value"]
     assert "warnings" not in won
+
+
+def test_errors_that_differ_by_rounding_are_equal_and_others_are_shown_apart() -> None:
+    lost = Validation((1.44841,), last_value=1.44838, windows=9, horizon=2)
+    assert lost.warning == "worse than the last value carried forward on validation (1.44841 against 1.44838)"
+    assert replace(lost, members=(1.5,)).warning.endswith("(1.500 against 1.448)")
+    assert replace(lost, members=(1.44838 * (1 + 5e-7),)).warning is None
+    assert replace(lost, members=(1.44838 * (1 + 2e-6),)).warning.endswith("(1.448383 against 1.448380)")
 
 
 def test_predictions_that_overflow_score_worse_than_any(tumor_dataset: Dataset):
