@@ -80,7 +80,7 @@ def finetune(
     json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Train encoder and outcome predictor on labelled subjects.
+    """Fit a method to labelled subjects.
 
     Interrupted, the same command continues where it stopped.
     """
