@@ -1,4 +1,4 @@
-"""What every function of the Python API does with its arguments: settings, choices, and who hears of progress."""
+"""What every function of the Python API does with its arguments: settings, choices, and reports of progress."""
 
 import sys
 import warnings
@@ -94,7 +94,7 @@ def _is_ours(names: Mapping[str, Any]) -> bool:
 
 @contextmanager
 def reporting(progress: Progress) -> Iterator[Reporter]:
-    """Yield who hears of progress.
+    """Yield the reporter that receives progress, notes and warnings.
 
     Args:
         progress: False for nobody, True for bars or lines on stderr; warnings are Python's then. Or a reporter of the

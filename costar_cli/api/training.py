@@ -147,7 +147,7 @@ def _check_choices(method: str, domain: str, init: str | None, start: object) ->
             raise UsageError("the target model starts from the source model", where="start=", fix=fix)
     elif start is not None and (method != "costar" or init == "scratch"):
         what = '`init="scratch"`' if method == "costar" else method
-        raise UsageError(f"{what} starts from nothing", where="start=", fix="leave one of them out")
+        raise UsageError(f"{what} takes nothing to start from", where="start=", fix="leave one of them out")
     elif isinstance(start, Model):
         raise UsageError(
             "the source's model starts from an encoder", where="start=", fix="give what `pretrain` returned"

@@ -124,7 +124,7 @@ def survey(root: Any, path: Path, kind: str) -> dict[str, Member]:  # noqa: ANN4
 
 
 def looks_like_bomb(root: Any, path: Path, kind: str) -> bool:  # noqa: ANN401 - h5py has no types
-    """Return whether a sound file compresses so well that `survey` would refuse it."""
+    """Return whether an undamaged file compresses so well that `survey` would refuse it."""
     return is_bomb(*totals(member for _, member in _walk(root, path, kind)))
 
 

@@ -1,4 +1,4 @@
-"""Scoring: one metric, the paper's set-ups, honest intervals, and the published tables beside ours."""
+"""Scoring: one metric, the paper's set-ups, bootstrap intervals, and the published tables beside ours."""
 
 from costar_cli.evaluate.bootstrap import Interval, PairedDifference, bootstrap_interval, paired_difference
 from costar_cli.evaluate.metrics import SquaredErrors

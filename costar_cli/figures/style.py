@@ -175,7 +175,7 @@ def spread_apart(wanted: Sequence[float], gap: float, *, low: float, high: float
 
 @contextmanager
 def figure(width_in: float, height_in: float) -> Iterator[Figure]:
-    """Give a figure in the house style; nothing global changes, and no window is ever opened."""
+    """Yield a figure with costar's style; no global state changes, and no window is opened."""
     with mpl.rc_context(STYLE):
         yield Figure(figsize=(width_in, height_in), layout="constrained")
 

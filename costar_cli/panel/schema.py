@@ -60,7 +60,7 @@ class TreatmentEncoding(BaseModel):
         if any(len(levels) < 2 or len(set(levels)) < len(levels) for levels in self.levels):
             raise ValueError("a treatment needs two or more levels, each named once")
         if (self.mode == "multiclass") != bool(self.classes):
-            raise ValueError("classes belong to multiclass treatments")
+            raise ValueError("multiclass treatments need `classes`, and no others take them")
         if self.mode == "multilabel" and any(len(levels) != 2 for levels in self.levels):
             raise ValueError("multilabel treatments are binary")
         if any(len(row) != len(self.names) for row in self.classes):

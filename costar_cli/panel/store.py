@@ -102,7 +102,7 @@ def read_dataset(
     """Read a data set, or the parts of it that a verb needs; what is left out is neither read nor hashed.
 
     Raises:
-        ArtifactError: the file is not a sound data set; the message names the group.
+        ArtifactError: the file is not a valid data set; the message names the group.
         DataError: the data set has none of a wanted part, or values that are not finite.
     """
     groups = ["panel", *(["queries"] if queries else []), *(["truth"] if truth else [])]
@@ -193,7 +193,7 @@ def _content(dataset: Dataset) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]
 def _check(dataset: Dataset) -> None:
     """Check what a reader would reject."""
     if LEARNED not in dataset.panels:
-        raise DataError(f"the data set has no {LEARNED} subjects", fix="models learn from them: give some")
+        raise DataError(f"the data set has no {LEARNED} subjects", fix="add some: models are trained on them")
     for part, panel in dataset.panels.items():
         queries, truth = dataset.queries.get(part, {}), dataset.truth.get(part, {})
         if odd := [name for name in (*queries, *truth) if not NAME.fullmatch(name)]:

@@ -1,4 +1,4 @@
-"""Progress of workflows: a live bar where a person watches, signs of life at least every 30 seconds in a log."""
+"""Progress of workflows: a live bar on a terminal, otherwise a line at least every 30 seconds."""
 
 import sys
 import threading
@@ -170,7 +170,7 @@ class OutputReporter:
         self._heartbeat = Heartbeat(out, clock=clock)
 
     def watch(self) -> Self:
-        """Give signs of life until the verb ends, where nobody sees a bar."""
+        """Write a line every 30 seconds until the verb ends, where stderr is not a terminal."""
         if not self._out.quiet and not is_interactive(sys.stderr):
             self._heartbeat.start()
         return self

@@ -1,4 +1,4 @@
-"""The data set survives a file; a file that is not a sound data set is refused, with the name of the group."""
+"""The data set survives a file; a file that is not a valid data set is refused, with the name of the group."""
 
 import tempfile
 from dataclasses import replace

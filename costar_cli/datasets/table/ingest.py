@@ -50,7 +50,7 @@ def ingest_table(inputs: TableInputs, schema: TableSchema, reporter: Reporter, *
         part = assign_parts(table, schema, schema.split.seed if seed is None else seed, reporter)
         context = EncodingContext(table.keep(part >= 0), part[part >= 0], schema, reporter)
         if not context.train.any():
-            raise DataError("no subject is in source/train", fix="models learn from them: check splits and domains")
+            raise DataError("no subject is in source/train", fix="models are trained on them: check splits and domains")
         task.advance()
         encoded = _encode(context)
         task.advance()

@@ -82,7 +82,7 @@ def read_rows(files: Sequence[TableFile], readings: Iterable[Reading], blank: Se
     Args:
         files: files that all have the columns.
         readings: which columns, and how.
-        blank: texts that stand for a missing value, beside nothing at all.
+        blank: texts that stand for a missing value, as an empty cell does.
 
     Raises:
         DataError: a file cannot be read, a column is of an unusable type, or there is too much to hold.

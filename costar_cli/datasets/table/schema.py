@@ -100,8 +100,9 @@ class ColumnSchema(Section):
     unit: str = Field("", max_length=60, description="Unit of a covariate, static or outcome")
     missing: Literal["error", "fill"] | None = Field(
         None,
-        description="What a missing value is. `fill`: the subject's last value, then source-train's mean, with a 0/1 "
-        "column `NAME_observed`; of a treatment, its reference level. Covariates and statics: the table's `missing`; "
+        description="How a missing value is treated. `error`: it is refused; `fill`: the subject's "
+        "last value, then source-train's mean, with a 0/1 column `NAME_observed`; of a treatment, its reference level. "
+        "Covariates and statics: the table's `missing`; "
         "outcomes and treatments: `error`",
     )
     indicator: bool = Field(True, description="Whether a filled column gets the 0/1 column `NAME_observed`")
@@ -112,7 +113,8 @@ class ColumnSchema(Section):
         None, min_length=1, description="Categories in order; by default those of source-train, sorted"
     )
     unseen: Literal["error", "other"] = Field(
-        "error", description="What a category beyond those is; `other` makes a column for it"
+        "error",
+        description="How a category that is not in `categories` is treated: refused, or given to a column `other`",
     )
     levels: list[Scalar] | None = Field(
         None, min_length=2, description="Levels of a treatment, the reference first; guessed by default"
@@ -163,7 +165,7 @@ class TimeSchema(Section):
     step: int | float | str = Field(
         1, description="One step: a number for times that are numbers, or `1h`, `2d` (s, min, h, d, w, mo, y) for dates"
     )
-    unit: str = Field("", max_length=60, description="What results call a step; by default the word for `step`")
+    unit: str = Field("", max_length=60, description="Name of a step in results; by default that of the unit in `step`")
     format: str = Field("", max_length=60, description="How dates are written, for example `%d.%m.%Y`; ISO by default")
     gaps: Literal["error", "fill", "ignore"] = Field(
         "error", description="`fill`: steps without a row are missing values; `ignore`: each row is the next step"
@@ -184,7 +186,7 @@ class TimeSchema(Section):
 
 
 class DomainSchema(Section):
-    """Who belongs to the source and who to the target, where no column says so."""
+    """Which subjects belong to the source and which to the target, unless a column has the role `domain`."""
 
     source: str | None = Field(None, description="Condition of the source, for example `age < 65`; by default the rest")
     target: str | None = Field(None, description="Condition of the target, for example `age >= 85`")
@@ -222,7 +224,7 @@ class Fractions(Section):
 
 
 class SplitSchema(Fractions):
-    """How subjects are split, where no column says so; both domains alike unless the target has its own shares."""
+    """How subjects are split, unless a column has the role `split`; the target may have its own shares."""
 
     seed: int = Field(0, ge=0, lt=2**63, description="Seed of the draw; `--seed` overrides it")
     target: Fractions | None = Field(None, description="Shares in the target domain")
@@ -254,23 +256,31 @@ class TreatmentsSchema(Section):
 
 
 class QueriesSchema(Section):
-    """What the test parts are asked, and what a file of known queries calls its columns."""
+    """The queries of the test parts, and the columns of a file of known queries."""
 
     rolling_origin: bool | None = Field(
-        None, description="Ask every origin of the test subjects what came next; by default unless `--queries` is given"
+        None,
+        description="Whether every step of the test subjects is an origin whose observed "
+        "continuation is predicted; by default unless `--queries` is given",
     )
-    set: Line = Field("set", description="Column of the query set's name, where there is one")
+    set: Line = Field("set", description="Column with the name of the query set, if there is one")
     query: Line = Field("query", description="Column that tells several queries of one subject and origin apart")
     origin: Line = Field("origin", description="Column of the time of the last known row")
-    step: Line = Field("step", description="Column of the step: 1 is given at the origin and shows one step later")
-    scored: Line = Field("scored", description="Column of 0/1, whether the answer counts; by default where it is known")
+    step: Line = Field(
+        "step",
+        description="Column of the step; the treatment of step 1 is given at the origin, "
+        "and its outcome is one step later",
+    )
+    scored: Line = Field(
+        "scored", description="Column of 0/1: whether the outcome is scored; by default wherever it is known"
+    )
 
 
 class ErrorUnitSchema(Section):
     """The unit in which errors are reported: RMSE times `factor`."""
 
-    factor: float = Field(1.0, gt=0, description="What the RMSE is multiplied by")
-    label: str = Field("", max_length=60, description="What the unit is called")
+    factor: float = Field(1.0, gt=0, description="Factor by which the RMSE is multiplied")
+    label: str = Field("", max_length=60, description="Name of the unit")
     space: Literal["original", "standardized"] = Field(
         "original", description="`standardized` divides each outcome by its sd in source-train"
     )
@@ -284,18 +294,25 @@ class TableSchema(Section):
     min_length: int = Field(2, ge=1, le=32_767, description="Subjects with fewer steps are left out")
     max_length: int | None = Field(None, ge=1, le=32_767, description="Later steps of a subject are left out")
     missing: Literal["error", "fill"] = Field(
-        "error", description="What missing covariates and statics are, where the column does not say"
+        "error", description="How missing covariates and statics are treated, unless the column has its own `missing`"
     )
     blank: list[str] = Field(
-        ["NA", "NaN", "null"], description="What stands for a missing value beside nothing, in any case"
+        ["NA", "NaN", "null"],
+        description="Texts that stand for a missing value, in upper or lower case; an empty cell always does",
     )
-    constant: Literal["drop", "keep"] = Field("drop", description="Covariates and statics that never change")
+    constant: Literal["drop", "keep"] = Field(
+        "drop", description="How covariates and statics that never change in source-train are treated"
+    )
     columns: dict[Line, ColumnSchema] = Field(description="Each column that is used, by its name in the file")
     time: TimeSchema = Field(TimeSchema(), description="How times become steps")
-    domain: DomainSchema = Field(DomainSchema(), description="Who belongs to the target, where no column says so")
-    split: SplitSchema = Field(SplitSchema(), description="How subjects are split, where no column says so")
+    domain: DomainSchema = Field(
+        DomainSchema(), description="Which subjects belong to the target, unless a column has the role `domain`"
+    )
+    split: SplitSchema = Field(
+        SplitSchema(), description="How subjects are split, unless a column has the role `split`"
+    )
     treatments: TreatmentsSchema = Field(TreatmentsSchema(), description="How several treatments are combined")
-    queries: QueriesSchema = Field(QueriesSchema(), description="What the test parts are asked")
+    queries: QueriesSchema = Field(QueriesSchema(), description="Queries of the test parts")
     error_unit: ErrorUnitSchema | None = Field(
         None, description="By default the outcome's unit; with several outcomes, standard deviations"
     )
