@@ -51,8 +51,9 @@ class Method:
         settings: the class of the settings that it alone has, or where that is; None where it has none.
         closed_form: the fit has no randomness and no epochs, so that one member is all there is.
         learns_from_source: adapting to the target needs the source's training subjects again.
-        reads: those of the settings that all methods share, by name, on which its model depends; None for all. As long
-            as these, its own settings and the data are the same, a model is up to date.
+        reads: those of the settings that all methods share, by name, on which its model depends; None for all, or for
+            `domain` alone where the fit is in closed form. As long as these, its own settings and the data are the
+            same, a model is up to date.
         presets: what `quick`, `default` and `paper` change in its own settings, `{"quick": {"network.epochs": 3}}`;
             those of costar's own methods are in `settings/presets/`.
         order: its place in tables, from the simplest to the newest; the reference closes them.
@@ -86,7 +87,8 @@ class Method:
 
     def shared_settings(self, shared: Mapping[str, Any]) -> dict[str, Any]:
         """Return those of the settings of all methods, by name, on which its model depends."""
-        return {name: value for name, value in shared.items() if self.reads is None or name in self.reads}
+        reads = OF_CLOSED_FORMS if self.reads is None and self.closed_form else self.reads
+        return {name: value for name, value in shared.items() if reads is None or name in reads}
 
     @cached_property
     def loaded(self) -> "Estimator":
@@ -173,7 +175,6 @@ _BUILT_IN: Final[Sequence[Method]] = (
         estimator="costar_cli.methods.regression.ridge:RIDGE",
         settings="costar_cli.methods.regression.settings:RidgeConfig",
         closed_form=True,
-        reads=OF_CLOSED_FORMS,
         order=2,
         suggested=1,
     ),
@@ -184,7 +185,6 @@ _BUILT_IN: Final[Sequence[Method]] = (
         settings="costar_cli.methods.mixed.settings:MixedConfig",
         closed_form=True,
         learns_from_source=True,
-        reads=OF_CLOSED_FORMS,
         order=11,
         suggested=10,
     ),
@@ -193,7 +193,6 @@ _BUILT_IN: Final[Sequence[Method]] = (
         label="Last value carried forward",
         estimator="costar_cli.methods.regression.naive:LAST_VALUE",
         closed_form=True,
-        reads=OF_CLOSED_FORMS,
         order=1,
     ),
 )

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,7 +31,7 @@ def run(code: str) -> str:
         ("settings.resolve", ("torch", "h5py")),
         *(
             (f"methods.{folder}.settings", ("torch", "h5py"))
-            for folder in ("mixed", "recurrent", "regression", "transformers")
+            for folder in sorted(path.parent.name for path in (PACKAGE / "methods").glob("*/settings.py"))
         ),
     ],
 )
@@ -63,6 +64,25 @@ def test_methods_are_listed_nowhere_else() -> None:
     quoted = re.compile(rf"""["']({names})["']""")
     elsewhere = [path for path in PACKAGE.rglob("*.py") if not path.is_relative_to(PACKAGE / "methods")]
     assert [path for path in elsewhere if quoted.search(path.read_text("utf-8"))] == []
+
+
+def test_import_contracts_keep_every_family_apart_from_the_others_and_from_what_they_share() -> None:
+    """The contracts of `pyproject.toml`, which `make lint` checks, name every family."""
+    families = {path.parent.name for path in (PACKAGE / "methods").glob("*/__init__.py")} - {"shared"}
+    settings = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
+    contracts = {contract["name"]: contract for contract in settings["contracts"]}
+    modules = {f"costar_cli.methods.{family}" for family in families}
+    assert set(contracts["Families of methods do not know each other"]["modules"]) == modules
+    assert set(contracts["What methods share knows none of them"]["forbidden_modules"]) == modules
+
+
+def test_a_model_in_closed_form_depends_on_no_shared_setting_but_the_domain_unless_it_says_so() -> None:
+    shared = {"domain": "source", "seed": 10, "members": 5, "epochs": 200}
+    forest = Method(name="forest", label="Forest", estimator="forest:FOREST")
+    assert forest.shared_settings(shared) == shared
+    assert replace(forest, closed_form=True).shared_settings(shared) == {"domain": "source"}
+    seeded = replace(forest, closed_form=True, reads=("domain", "seed"))
+    assert seeded.shared_settings(shared) == {"domain": "source", "seed": 10}
 
 
 def test_what_sections_variables_and_files_mean_already_is_reserved() -> None:
