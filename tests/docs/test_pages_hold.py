@@ -7,6 +7,7 @@ import pytest
 import typer
 
 from costar_cli.app import app
+from costar_cli.methods.registry import METHODS
 from costar_cli.settings.keys import all_keys
 from tests.cli.cli_world import REPOSITORY
 from tests.docs.pages import FENCED, LINK, PAGES, README, REFERENCE, anchors, commands
@@ -94,6 +95,17 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
         found = (page.parent / match["target"] for match in LINK.finditer(page.read_text("utf-8")))
         todo += [target for path in found if (target := path.resolve()) in PAGES and target not in reached]
     assert set(PAGES) - reached == set()
+
+
+@pytest.mark.parametrize("method", sorted(set(METHODS) - {"costar"}))
+def test_pages_that_list_methods_name_each(method: str) -> None:
+    """The README by name; the index by a link to a page that says how to call it."""
+    section = README.read_text("utf-8").partition("\n## Data and methods\n")[2].partition("\n## ")[0]
+    assert f"`{method}`" in section
+    index = REPOSITORY / "docs" / "index.md"
+    pages = re.findall(r"\]\((methods/\w+\.md)\)", index.read_text("utf-8"))
+    texts = [(index.parent / page).read_text("utf-8") for page in pages]
+    assert any(re.search(rf"--method\s{method}(?![\w-])", text) for text in texts)
 
 
 def test_decisions_are_numbered_and_dated() -> None:
