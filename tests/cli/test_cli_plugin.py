@@ -52,7 +52,7 @@ def test_the_example_package_goes_through_the_verbs(tmp_path: Path) -> None:
         "simulate garden --gamma 2 --preset quick --json",
         "finetune --method carry-over --json",
         "evaluate --no-plots --json",
-        "whatif --subject 110 --plan source/plan.json --origin 6 --truth --json",
+        "whatif --subject 110 --plan source/plan-garden.json --origin 6 --truth --json",
         "benchmark garden --methods carry-over --list --json",
         "simulate garden --help",
         "simulate",

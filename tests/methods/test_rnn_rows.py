@@ -75,5 +75,5 @@ def test_a_window_starts_from_what_the_members_own_encoder_knew_one_step_before(
 
 
 def test_series_that_are_all_too_short_are_refused(panel):
-    with pytest.raises(DataError, match="no subject is long enough to learn 12 predicted steps"):
+    with pytest.raises(DataError, match="no subject has enough steps to learn 12 predicted steps"):
         OriginRows(panel, 11, initial(panel))
