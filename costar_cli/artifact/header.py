@@ -113,6 +113,6 @@ def _other_schema(version: str, path: Path) -> ArtifactError:
         return ArtifactError(
             f"the artifact has schema version {version}, which is newer than this version of costar reads",
             where=str(path),
-            fix="upgrade costar: `pip install --upgrade costar`",
+            fix="install a newer costar",
         )
     return foreign(f"the artifact has schema version {version}, which this version of costar no longer reads", path)

@@ -265,7 +265,7 @@ def test_without_pytables_the_extra_is_named(written: Path, monkeypatch: pytest.
     ):
         with pytest.raises(UsageError, match="need PyTables") as caught:
             attempt()
-        assert caught.value.fix == "`pip install 'costar[mimic]'`"
+        assert caught.value.fix == "`pip install '.[mimic]'` in a copy of costar's repository"
 
 
 def test_exports_replace_nothing_unasked_and_leave_nothing_behind(

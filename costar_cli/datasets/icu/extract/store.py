@@ -51,7 +51,8 @@ def require_pytables() -> None:
     """
     if find_spec("tables") is None:
         raise UsageError(
-            "files of MIMIC-Extract need PyTables, which is not installed", fix="`pip install 'costar[mimic]'`"
+            "files of MIMIC-Extract need PyTables, which is not installed",
+            fix="`pip install '.[mimic]'` in a copy of costar's repository",
         )
 
 
