@@ -6,9 +6,11 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+import costar_cli
 from costar_cli import __version__
 from costar_cli.errors import CostarError, ExitCode
 from costar_cli.workspace import Workspace
@@ -42,6 +44,7 @@ def check_all(workspace: Workspace) -> list[Check]:
     return [
         _python(),
         *_packages(),
+        _simulators(),
         *_plugins(),
         *_devices(),
         _memory(),
@@ -69,6 +72,20 @@ def _packages() -> Iterator[Check]:
         except PackageNotFoundError:
             fix = f"`{sys.executable} -m pip install '{line}'`"
             yield Check(name, "broken", "not installed", fix, ExitCode.FAILURE)
+
+
+def _simulators() -> Check:
+    """Check that the package `simulators` is the one installed beside `costar_cli`, and not another of that name."""
+    spec = find_spec("simulators")
+    places = [Path(place).resolve() for place in (spec.submodule_search_locations or ())] if spec else []
+    if Path(costar_cli.__path__[0]).resolve().with_name("simulators") in places:
+        return Check("simulators", "ok", "costar's own")
+    if not places:
+        found, fix = "not installed", "install costar again"
+    else:
+        found = f"{places[0]} is another package than costar's"
+        fix = "remove or rename it, or use an environment without it"
+    return Check("simulators", "broken", found, fix, ExitCode.FAILURE)
 
 
 def _plugins() -> Iterator[Check]:

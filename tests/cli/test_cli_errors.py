@@ -71,6 +71,16 @@ def test_a_doctor_that_finds_a_broken_file_fails_and_says_so_in_its_document(wor
     assert [check["name"] for check in broken] == ["model.h5"]
 
 
+def test_doctor_names_another_package_called_simulators(tmp_path: Path) -> None:
+    other = tmp_path / "other" / "simulators"
+    other.mkdir(parents=True)
+    (other / "__init__.py").touch()
+    run = run_process("doctor", "--json", cwd=tmp_path, env={"PYTHONPATH": str(other.parent)})
+    assert run.code == ExitCode.FAILURE
+    (check,) = (check for check in run.document["result"]["checks"] if check["status"] == "broken")
+    assert (check["name"], check["found"]) == ("simulators", f"{other} is another package than costar's")
+
+
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
