@@ -252,7 +252,9 @@ class FitTask:
 class Fitted:
     """What a fit ends with: the parameters of all members, `[R,...]` by name, and facts that `load` needs.
 
-    `warnings` are what may make its answers wrong, in sentences.
+    There is at least one tensor, and each leads with the member axis: R is `task.members`, 1 where the fit is in closed
+    form. A method that learns nothing returns an empty one, `torch.zeros(1, 0)`. `warnings` are what may make its
+    answers wrong, in sentences.
     """
 
     params: Params

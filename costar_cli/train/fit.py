@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from costar_cli.artifact import Artifact
 from costar_cli.artifact.lineage import Making
+from costar_cli.errors import UsageError
 from costar_cli.methods.base import FitTask, Fitted, FittedModel, LastStage, Stage
 from costar_cli.methods.registry import Method
 from costar_cli.methods.shared.members import Params
@@ -76,7 +77,11 @@ class FitRun:
         return len(self.stages) == 1 and self.task.config.select_on == "own-loss"
 
     def fit(self) -> Fitted:
-        """Return what the fit ends with; `history` is then that of the last stage."""
+        """Return what the fit ends with; `history` is then that of the last stage.
+
+        Raises:
+            UsageError: its parameters are not those of all members; an error of the method, not of who runs it.
+        """
         stages = self.method.fit(self.task)
         try:
             step = next(stages)
@@ -85,6 +90,7 @@ class FitRun:
                 step = stages.send({name: v.to(self.runtime.device) for name, v in trained.params.items()})
         except StopIteration as end:
             fitted: Fitted = end.value
+            _check_params(fitted.params, self.task.members, self.method.name)
             return fitted
 
     def select(self, fitted: Fitted) -> Selected:
@@ -166,6 +172,19 @@ class FitRun:
         """Return which members kept the weights that they started from in the only stage, `[R]`."""
         (stage,) = self.stages
         return np.array(stage["history"]["best_epoch"]) < 0
+
+
+def _check_params(params_R: Params, members: int, method: str) -> None:
+    """Check that parameters are tensors of all members, as models are stored and read."""
+    if not params_R:
+        fix = "return at least one tensor that leads with the member axis"
+        raise UsageError(f"the fit of {method} returned no parameters", where="Fitted.params", fix=fix)
+    for name, value in params_R.items():
+        shape = list(value.shape) if isinstance(value, Tensor) else None
+        if shape is None or shape[:1] != [members]:
+            what = f"a parameter of type {type(value).__name__}" if shape is None else f"a tensor of shape {shape}"
+            fix = f"return a tensor [{members},...] that leads with the member axis"
+            raise UsageError(f"the fit of {method} returned {what}", where=f"Fitted.params[{name!r}]", fix=fix)
 
 
 def _mixed(params_R: Params, source_R: Params, kept_R: NDArray[np.bool_]) -> Params:

@@ -1,7 +1,7 @@
 """Training runs: members, seeds, early stopping, kept weights, divergence."""
 
 import contextlib
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +12,10 @@ from costar_cli.artifact import write_artifact
 from costar_cli.config.models import RuntimeConfig
 from costar_cli.errors import DataError, DeviceError, MismatchError, TrainingError, UsageError
 from costar_cli.evaluate import Candidate
+from costar_cli.methods.base import Fitted
 from costar_cli.methods.costar.pretraining import PretrainStage
 from costar_cli.methods.costar.supervised import SupervisedStage
+from costar_cli.methods.registry import Method
 from costar_cli.panel import Dataset
 from costar_cli.reporting import NullReporter
 from costar_cli.train import RunIdentity, Runtime, loop
@@ -57,6 +59,40 @@ def test_members_trained_together_equal_members_trained_apart(run, tumor_dataset
     close(together.arrays, apart.arrays)
     close(pairs.arrays, apart.arrays)
     np.testing.assert_allclose(together.meta["history"]["train_loss"], apart.meta["history"]["train_loss"], rtol=1e-4)
+
+
+@dataclass(frozen=True)
+class Returning:
+    """A method whose fit ends with these parameters."""
+
+    params: dict[str, object]
+
+    def fit(self, task):
+        yield from ()
+        return Fitted(self.params)
+
+
+@pytest.mark.parametrize(
+    ("params", "problem", "fix"),
+    [
+        ({}, "the fit of forest returned no parameters", "return at least one tensor that leads with the member axis"),
+        (
+            {"a": torch.zeros(1, 2), "b": torch.zeros(3, 1)},
+            "the fit of forest returned a tensor of shape [3, 1]",
+            "[1,",
+        ),
+        ({"a": torch.tensor(3.0)}, "the fit of forest returned a tensor of shape []", "return a tensor [1,...]"),
+        ({"a": np.zeros((1, 2))}, "the fit of forest returned a parameter of type ndarray", "return a tensor [1,...]"),
+    ],
+)
+def test_a_fit_without_a_tensor_of_all_members_says_what_to_return(
+    params, problem: str, fix: str, tumor_dataset: Dataset, tmp_path: Path
+):
+    method = Method(name="forest", label="Forest", estimator=Returning(params), closed_form=True)
+    with pytest.raises(UsageError) as error:
+        run_finetune(tumor_dataset, tmp_path, method=method)
+    assert error.value.problem == problem
+    assert fix in error.value.fix
 
 
 def test_members_differ_in_initialisation_order_and_result(tumor_dataset: Dataset, tmp_path: Path):

@@ -69,10 +69,11 @@ def run_finetune(
     runtime: RuntimeConfig | None = None,
     **changes: object,
 ) -> Trained:
-    domain = changes.pop("domain", "source")
+    domain, method = changes.pop("domain", "source"), changes.pop("method", None)
     config = FINETUNE.model_copy(update={"encoder": None if start else ENCODER, **changes})
     run = {"checkpoint": path / "finetune.h5", "identity": identity_of(config), "reporter": NullReporter()}
-    return finetune(dataset, config, runtime or RuntimeConfig(device="cpu"), domain=domain, start=start, **run)
+    where = {"domain": domain, "start": start, "method": method}
+    return finetune(dataset, config, runtime or RuntimeConfig(device="cpu"), **where, **run)
 
 
 def as_model(trained: Trained, digest: str = "d") -> CostarModel:
