@@ -3,6 +3,7 @@
 import ast
 import re
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -11,6 +12,9 @@ from tests.docs.pages import FENCED, REFERENCE
 
 TEXT = (REPOSITORY / "CONTRIBUTING.md").read_text("utf-8")
 PLAIN = FENCED.sub("", TEXT)
+
+
+EXAMPLE = re.compile(r"```python\n(?P<text>.*?)^ *```", re.DOTALL | re.MULTILINE)
 
 
 def section(title: str) -> str:
@@ -36,16 +40,21 @@ def test_every_name_in_code_is_found_in_a_file_that_the_section_names(title: str
     assert sorted(name for name, pattern in patterns.items() if not re.search(pattern, code)) == []
 
 
-def test_the_example_of_a_method_is_python_with_the_functions_of_an_estimator() -> None:
-    (example,) = (match["text"] for match in re.finditer(r"```python\n(?P<text>.*?)```", TEXT, re.DOTALL))
-    lines = [line.removeprefix("   ") for line in example.splitlines()]
-    (shown,) = (node for node in ast.parse("\n".join(lines)).body if isinstance(node, ast.ClassDef))
+def functions(text: str) -> dict[str, str]:
+    return {
+        node.name: ast.unparse(node.args) for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)
+    }
+
+
+def test_examples_of_a_method_are_python_with_the_functions_of_an_estimator() -> None:
     base = ast.parse((REPOSITORY / "costar_cli" / "methods" / "base.py").read_text("utf-8"))
     (estimator,) = (node for node in base.body if isinstance(node, ast.ClassDef) and node.name == "Estimator")
-    functions = [
-        {f.name: ast.unparse(f.args) for f in c.body if isinstance(f, ast.FunctionDef)} for c in (shown, estimator)
-    ]
-    assert functions[0] == functions[1]
+    protocol = functions(ast.unparse(estimator))
+    staged, closed = (dedent(match["text"]) for match in EXAMPLE.finditer(TEXT))
+    assert functions(staged) == protocol
+    assert functions(closed) == {"fit": protocol["fit"]}
+    for example in (staged, closed):
+        assert any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(ast.parse(example)))
 
 
 def test_commands_and_targets_exist() -> None:
