@@ -51,7 +51,12 @@ FIGURES = {
 }
 
 
-@pytest.mark.parametrize("name", all_benchmarks.BENCHMARKS)
+LONG = ("pretrain_step", "rollouts", "scoring")  # half a minute each
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in all_benchmarks.BENCHMARKS]
+)
 def test_quick_run_writes_and_prints_one_document(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

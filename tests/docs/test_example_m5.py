@@ -22,6 +22,7 @@ SMALL = {
 }  # fmt: skip
 
 
+@pytest.mark.slow  # the same verbs run on a smaller panel in tests/cli/test_cli_m5.py
 @pytest.mark.timeout(600)  # six processes; seconds each on a free machine
 def test_the_script_goes_from_a_catalogue_to_a_what_if_with_truth(tmp_path: Path, repository: Path) -> None:
     done = run_script("m5.sh", cwd=tmp_path, **SMALL)
