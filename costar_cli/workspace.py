@@ -9,6 +9,7 @@ from pathlib import Path
 
 from costar_cli.config.choices import DomainName, InitName
 from costar_cli.errors import LockedError, StorageError
+from costar_cli.methods.registry import REFERENCE
 
 __all__ = ["DEFAULT_WORKSPACE", "Workspace"]
 
@@ -65,10 +66,10 @@ class Workspace:
         """Return the folder of plots."""
         return self.root / "plots"
 
-    def model(self, method: str = "costar", init: InitName = "pretrained", domain: DomainName = "source") -> Path:
+    def model(self, method: str = REFERENCE, init: InitName = "pretrained", domain: DomainName = "source") -> Path:
         """Return a model's file: `model.h5`, `model-scratch-target.h5`, `model-crn.h5`."""
         parts = ["model"]
-        if method != "costar":
+        if method != REFERENCE:
             parts.append(method)
         if init == "scratch":
             parts.append("scratch")

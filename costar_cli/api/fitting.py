@@ -14,7 +14,7 @@ from costar_cli.config.models import (
     RuntimeConfig,
     TrainingConfig,
 )
-from costar_cli.methods.registry import METHODS, REFERENCE
+from costar_cli.methods.registry import METHODS
 from costar_cli.panel.dataset import Dataset, Part
 from costar_cli.reporting import Reporter
 from costar_cli.settings.resolve import Settings, method_settings
@@ -67,7 +67,7 @@ class FitPlan:
     def identity(self) -> dict[str, Any]:
         """Return what makes the model that model, beside its parents."""
         identity = {**_identity(self.config, self.runtime), "domain": self.domain}
-        if self.method == REFERENCE:
+        if METHODS[self.method].pretrained:
             return identity
         own = self.settings.model_dump(mode="json") if self.settings else {}
         read = METHODS[self.method].shared_settings(identity)  # others do not make it another model
@@ -124,7 +124,7 @@ def plan_fit(settings: Settings, method: str, domain: DomainName, *, dataset: st
     if start is not None:
         parents[start.kind] = start.digest
         config = _follow(settings, config, start)
-    elif method == REFERENCE:
+    elif METHODS[method].pretrained:
         config = config.model_copy(update={"encoder": pretrained_shape(settings)})
     own = method_settings(settings, method, config)
     return FitPlan(method, domain, config, settings[RuntimeConfig], own, parents)

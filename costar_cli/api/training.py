@@ -107,7 +107,7 @@ def fit(
     chosen = resolved(given, sections, preset=preset, config=config, dataset=dataset.name)
     with reporting(progress) as reporter, _folder(checkpoints) as folder:
         begin = start.artifact if start is not None else None
-        if begin is None and method == "costar" and init != "scratch":
+        if begin is None and METHODS[method].pretrained and init != "scratch":
             begin = _pretrained(dataset, chosen, folder, reporter)
         elif begin is not None and (warning := other_data(f"the {begin.kind}", begin.parents, dataset.digest)):
             reporter.warn(warning)
@@ -139,14 +139,15 @@ def _check_choices(method: str, domain: str, init: str | None, start: object) ->
         raise UsageError(
             f"cannot start from {type(start).__name__}", where="start=", fix="give what `pretrain` or `fit` returned"
         )
-    if method != "costar" and init is not None:
+    pretrained = METHODS[method].pretrained
+    if not pretrained and init is not None:
         raise UsageError(f"only COSTAR is pretrained, {method} is not", where="init=", fix="leave it out")
     if domain == "target":
         if not isinstance(start, Model):
             fix = '`source = fit(dataset, ...)`, then `fit(dataset, ..., domain="target", start=source)`'
             raise UsageError("the target model starts from the source model", where="start=", fix=fix)
-    elif start is not None and (method != "costar" or init == "scratch"):
-        what = '`init="scratch"`' if method == "costar" else method
+    elif start is not None and (not pretrained or init == "scratch"):
+        what = '`init="scratch"`' if pretrained else method
         raise UsageError(f"{what} takes nothing to start from", where="start=", fix="leave one of them out")
     elif isinstance(start, Model):
         raise UsageError(

@@ -58,7 +58,7 @@ class Contender:
     @property
     def is_pretrained(self) -> bool:
         """Return whether it starts from a pretrained encoder."""
-        return self.method == REFERENCE and self.init == "pretrained"
+        return METHODS[self.method].pretrained and self.init == "pretrained"
 
     @property
     def own_encoder(self) -> bool:

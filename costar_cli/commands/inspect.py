@@ -68,7 +68,7 @@ def inspect(
 def _settings_used(content: Mapping[str, Any]) -> object:
     """Return the settings that made the artifact; those that a baseline does not read are left out of its model's."""
     config, method = content["config"], content["meta"].get("method")
-    if content["kind"] != "model" or method == "costar" or not isinstance(config, Mapping):
+    if content["kind"] != "model" or not isinstance(config, Mapping):
         return config
     from costar_cli.methods.registry import METHODS
 

@@ -51,6 +51,7 @@ class Method:
         settings: the class of the settings that it alone has, or where that is; None where it has none.
         closed_form: the fit has no randomness and no epochs, so that one member is all there is.
         learns_from_source: adapting to the target needs the source's training subjects again.
+        pretrained: it can start from the encoder that `costar pretrain` makes; it has no settings but the shared ones.
         reads: those of the settings that all methods share, by name, on which its model depends; None for all, or for
             `domain` alone where the fit is in closed form. As long as these, its own settings and the data are the
             same, a model is up to date.
@@ -66,6 +67,7 @@ class Method:
     settings: "type[Config] | str | None" = None
     closed_form: bool = False
     learns_from_source: bool = False
+    pretrained: bool = False
     reads: Collection[str] | None = None
     presets: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     order: int = 100
@@ -150,7 +152,7 @@ def _network(name: str, label: str, where: str, settings: str, *, order: int, su
 
 
 _BUILT_IN: Final[Sequence[Method]] = (
-    Method(name=REFERENCE, label="COSTAR", estimator="costar_cli.methods.costar.method:COSTAR"),
+    Method(name=REFERENCE, label="COSTAR", estimator="costar_cli.methods.costar.method:COSTAR", pretrained=True),
     Method(
         name="msm",
         label="MSM",

@@ -7,7 +7,7 @@ from pathlib import Path
 from shlex import join
 from typing import TYPE_CHECKING, Any, Final
 
-from costar_cli.methods.registry import METHODS
+from costar_cli.methods.registry import METHODS, REFERENCE
 from costar_cli.steps.session import Session
 
 if TYPE_CHECKING:
@@ -120,8 +120,8 @@ def train_longer(session: Session, meta: Mapping[str, Any], files: Mapping[str, 
     if not ended or session.settings.is_chosen("finetune.updates"):
         return []
     method, domain = str(meta["method"]), str(meta.get("domain", "source"))
-    words = ["--method", method] if method != "costar" else []
-    words += ["--from", "scratch"] if method == "costar" and meta.get("init") == "scratch" else []
+    words = ["--method", method] if method != REFERENCE else []
+    words += ["--from", "scratch"] if meta.get("init") == "scratch" else []
     words += ["--domain", domain] if domain != "source" else []
     nearest = _nearest_settings(session, meta)
     words += [*_preset(session, nearest), *_repeated(nearest, meta)]

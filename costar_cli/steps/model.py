@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from costar_cli.config.choices import DomainName, InitName
 from costar_cli.errors import ArtifactError, CostarError, UsageError
+from costar_cli.methods.registry import METHODS, REFERENCE
 from costar_cli.reporting import is_worse
 from costar_cli.steps.hints import after_loss, next_command, other_than
 from costar_cli.steps.session import MADE_BY, BuildStep, Session
@@ -54,9 +55,9 @@ class FinetuneFiles:
         out: Path | None,
     ) -> Self:
         """Return the files given, and the workspace's for the rest."""
-        if method != "costar" and init is not None:
+        if init is not None and not METHODS[method].pretrained:
             raise UsageError(f"only COSTAR is pretrained, {method} is not", where="--from", fix="leave it out")
-        same = (" --from scratch" if init == "scratch" else "") + (f" --method {method}" if method != "costar" else "")
+        same = (" --from scratch" if init == "scratch" else "") + (f" --method {method}" if method != REFERENCE else "")
         kind, fix = "encoder", ""
         default: Path | None = workspace.encoder
         if domain == "target":
@@ -99,7 +100,7 @@ def run_finetune(
     data = other_than(files.data, place.data)
     more = []
     if domain == "source" and plan.has_target:
-        chosen = (["--method", method] if method != "costar" else []) + (["--from", init] if init else [])
+        chosen = (["--method", method] if method != REFERENCE else []) + (["--from", init] if init else [])
         start = other_than(files.out, place.model(method, init or "pretrained"))
         more = [next_command(session.given, "finetune", *chosen, "--domain", "target", data=data, start=start)]
     evaluate = next_command(session.given, "evaluate", data=data, model=other_than(files.out, *place.models()))
@@ -125,7 +126,7 @@ def plan_model(session: Session, files: FinetuneFiles, method: str, domain: Doma
     if files.start is not None:
         start = session.read(files.start_kind, files.start, fix=files.start_fix)
         _warn_of_other_data(session, start, header.digest)
-    elif method == "costar":
+    elif METHODS[method].pretrained:
         _warn_of_other_shape(session)
     fit = plan_fit(session.settings, method, domain, dataset=header.digest, start=start)
     step = session.step("model", files.out, parents=fit.parents, config=fit.identity)

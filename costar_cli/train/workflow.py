@@ -228,7 +228,7 @@ def _warn_of_unseen(support: Support, dataset: Dataset, reporter: Reporter) -> N
 
 def _init(method: Method, start: FittedModel | None) -> str:
     """Return where the weights started; `none` for methods that have no pretraining."""
-    if method.name != REFERENCE:
+    if not method.pretrained:
         return "none"
     return "scratch" if start is None else str(start.meta.get("init", "pretrained"))
 
