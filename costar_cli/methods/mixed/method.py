@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from costar_cli.artifact import Artifact
 from costar_cli.errors import DataError
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.mixed.covariates import fit_covariates
@@ -17,7 +16,7 @@ from costar_cli.methods.mixed.law import Design, Floats, GrowthLaw, Series, carr
 from costar_cli.methods.mixed.likelihood import Effects, maximise, start_values
 from costar_cli.methods.mixed.model import MixedModel, effects_params, equations_params
 from costar_cli.methods.mixed.settings import MixedConfig
-from costar_cli.methods.shared.trained import model_to_start_from
+from costar_cli.methods.shared.trained import ReadsModels, model_to_start_from
 from costar_cli.panel import PanelSchema, Part
 from costar_cli.panel.findings import shown
 from costar_cli.panel.panel import join_panels
@@ -28,8 +27,10 @@ CHOOSING_SUBJECTS: Final = 200  # on which laws are compared: four to eight fits
 CHOOSING_ITERATIONS: Final = 80
 
 
-class MixedMethod:
+class MixedMethod(ReadsModels):
     """The mixed-effects growth model; few-shot refits it to both domains' subjects, from the source's solution."""
+
+    model = MixedModel
 
     def fit(self, task: FitTask) -> Fit:
         """Choose each outcome's law on source-train, then maximise its likelihood.
@@ -40,39 +41,33 @@ class MixedMethod:
         """
         yield from ()
         start = model_to_start_from(task, MixedModel, "mixed")
-        config = task.settings if isinstance(task.settings, MixedConfig) else MixedConfig()
         encoding = task.schema.treatments
         source_panel = task.panels[Part("source", "train")]
         source = Series.of(source_panel, task.scaler, encoding)
         learnt = source
         if task.domain == "target":
             learnt = Series.of(join_panels([source_panel, task.panels[task.train]]), task.scaler, encoding)
-        fit = _Fit(source, learnt, config, task.schema)
+        fit = _Fit(source, learnt, task.settings_of(MixedConfig), task.schema)
         begun: list[tuple[GrowthLaw, Effects | None]] = (
             list(zip(start.laws, start.effects, strict=True))
             if start
             else [fit.choose(o, source_panel.subject_id) for o in range(len(task.schema.outcomes))]
         )
         laws = [law for law, _ in begun]
-        effects = [fit.maximise(law, first) for law, first in begun]
+        found = [fit.maximise(law, first) for law, first in begun]
+        effects = [effect for effect, _ in found]
         params: dict[str, torch.Tensor] = {}
-        for law, found in zip(laws, effects, strict=True):
-            params |= effects_params(found, law.outcome)
+        for law, effect in zip(laws, effects, strict=True):
+            params |= effects_params(effect, law.outcome)
         params |= fit.covariates(laws, effects)
         meta: dict[str, Any] = {
             "laws": [asdict(law) for law in laws],
-            "converged": [found.converged for found in effects],
-            "iterations": [found.iterations for found in effects],
-            "log_likelihood": [found.log_likelihood for found in effects],
+            "converged": [effect.converged for effect in effects],
+            "iterations": [effect.iterations for effect in effects],
+            "log_likelihood": [effect.log_likelihood for effect in effects],
             "learnt": explain(task.schema, laws, effects, learnt),
         }
-        return Fitted(params, meta, tuple(fit.doubts(laws, effects)))
-
-    def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> MixedModel:
-        """Return the model that an artifact holds; it computes on the CPU."""
-        model = MixedModel.from_artifact(artifact)
-        _ = model.laws, model.effects, model.equations  # what a file lacks is said now, not in the middle of an answer
-        return model
+        return Fitted(params, meta, tuple(fit.doubts(laws, found)))
 
 
 class _Fit:
@@ -123,8 +118,12 @@ class _Fit:
         assert best is not None  # noqa: S101 - there is a law at least
         return best[1:]
 
-    def maximise(self, law: GrowthLaw, start: Effects | None) -> Effects:
-        """Return what the subjects say of an outcome."""
+    def maximise(self, law: GrowthLaw, start: Effects | None) -> tuple[Effects, int]:
+        """Return what the subjects say of an outcome, and how many of them have more than one transition that counts.
+
+        Raises:
+            DataError: there is no such transition.
+        """
         design = law.design(self.learnt, self.mean_Y, self.sd_Y)
         if not design.n:
             name = self.schema.outcomes[law.outcome].name
@@ -132,7 +131,8 @@ class _Fit:
                 f"outcome '{name}' has no two observed steps in a row that a growth model can learn from",
                 fix="give longer series, or choose another method",
             )
-        return maximise(design, start or self._start(design), iterations=self.config.iterations)
+        effects = maximise(design, start or self._start(design), iterations=self.config.iterations)
+        return effects, int((design.counted_NT.sum(axis=1) > 1).sum())
 
     def _start(self, design: Design) -> Effects:
         return start_values(design, carry_overs=self.config.carry_overs, hidden=self.config.hidden)
@@ -147,8 +147,8 @@ class _Fit:
             fit_covariates(self.learnt, scaled_NTY, np.concatenate(exposures, axis=-1), self.source)
         )
 
-    def doubts(self, laws: Sequence[GrowthLaw], effects: Sequence[Effects]) -> Iterator[str]:
-        """Yield what may make the estimates wrong."""
+    def doubts(self, laws: Sequence[GrowthLaw], found: Sequence[tuple[Effects, int]]) -> Iterator[str]:
+        """Yield what may make the estimates wrong; `found` is what `maximise` returned for each law."""
         inside_NT1 = (np.arange(1, self.learnt.dose_NTL.shape[1]) < self.learnt.length_N[:, None])[..., None]
         given_L = (self.learnt.dose_NTL[:, :-1] * inside_NT1).sum(axis=(0, 1)) > 0
         if never := [
@@ -158,7 +158,7 @@ class _Fit:
                 f"no training subject was given {shown(never)} before an observed step: effects that are not "
                 "identified are taken to be none on average, and widely uncertain"
             )
-        for law, found in zip(laws, effects, strict=True):
+        for law, (effects, several) in zip(laws, found, strict=True):
             name = self.schema.outcomes[law.outcome].name
             _, returns = may_be_relative(self.source, law.outcome)
             if returns and not law.relative:
@@ -167,16 +167,15 @@ class _Fit:
                     "shares of a level say nothing of zeros, so that amounts are modelled, with the same spread at "
                     "every level"
                 )
-            if not found.converged:
+            if not effects.converged:
                 yield (
-                    f"the likelihood of '{name}' did not converge in {found.iterations} iterations: its estimates are "
-                    "not final, so raise `mixed.iterations` or choose another method"
+                    f"the likelihood of '{name}' did not converge in {effects.iterations} iterations: its estimates "
+                    "are not final, so raise `mixed.iterations` or choose another method"
                 )
-            several = int((law.design(self.learnt, self.mean_Y, self.sd_Y).counted_NT.sum(axis=1) > 1).sum())
-            if several <= found.n_random:
+            if several <= effects.n_random:
                 yield (
                     f"only {several} subjects have two or more steps of '{name}' to learn from, against "
-                    f"{found.n_random} effects that differ between subjects: their spread is a guess"
+                    f"{effects.n_random} effects that differ between subjects: their spread is a guess"
                 )
 
 

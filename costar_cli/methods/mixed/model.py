@@ -3,13 +3,14 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from costar_cli.artifact import Artifact
 from costar_cli.methods.base import PredictiveDistribution
 from costar_cli.methods.mixed.covariates import CovariateEquations, covariate_columns
 from costar_cli.methods.mixed.law import Floats, GrowthLaw, Series, carried, dose_table
@@ -86,6 +87,13 @@ class _Posterior:
 @dataclass(frozen=True, kw_only=True)
 class MixedModel(EncodingModel[Histories]):
     """A fitted mixed-effects growth model; one member, as nothing in it is random."""
+
+    @classmethod
+    def from_artifact(cls, artifact: Artifact, device: torch.device | str = "cpu", **own: Any) -> Self:  # noqa: ANN401, ARG003
+        """Read a model artifact; the model computes on the CPU, whatever the device of networks."""
+        model = super().from_artifact(artifact, "cpu", **own)
+        _ = model.laws, model.effects, model.equations  # what a file lacks is said now, not in the middle of an answer
+        return model
 
     @cached_property
     def laws(self) -> list[GrowthLaw]:
