@@ -28,6 +28,7 @@ __all__ = [
     "PretrainConfig",
     "RuntimeConfig",
     "TrainingConfig",
+    "heads_divide_width",
     "settings_problems",
 ]
 
@@ -72,6 +73,13 @@ def _nested(values: Mapping[str, object]) -> dict[str, Any]:
     return nested
 
 
+def heads_divide_width(settings: Any) -> Any:  # noqa: ANN401 - settings of attention, whatever they hold beside it
+    """Return settings with `width` and `heads`, unless the width cannot be shared out among the heads."""
+    if settings.width % settings.heads:
+        raise ValueError(f"width {settings.width} is not a multiple of heads {settings.heads}")
+    return settings
+
+
 class EncoderConfig(Config):
     """The shape of the COSTAR encoder (spec COSTAR-1 to 7), or of one in its place (spec COSTAR-19 to 21).
 
@@ -91,11 +99,7 @@ class EncoderConfig(Config):
     blocks: Literal["both", "temporal", "feature"] = Field("both", description="Which attention blocks a layer has")
     feature_encoding: Literal["tree", "absolute"] = Field("tree", description="Feature positional encoding")
 
-    @model_validator(mode="after")
-    def _heads_divide_width(self) -> Self:
-        if self.width % self.heads:
-            raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
-        return self
+    _heads_divide_width = model_validator(mode="after")(heads_divide_width)
 
     @model_validator(mode="after")
     def _tokens_are_costars(self) -> Self:

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from costar_cli.config.models import Config
+from costar_cli.config.models import Config, heads_divide_width
 from costar_cli.methods.shared.settings import BatchSize, Dropout, Hidden, LearningRate, NetworkConfig, Representation
 
 __all__ = [
@@ -43,11 +43,7 @@ class TransformerConfig(NetworkConfig):
     clip_distance: ClipDistance = 15
     dropout: Dropout = 0.1
 
-    @model_validator(mode="after")
-    def _heads_divide_width(self) -> Self:
-        if self.width % self.heads:
-            raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
-        return self
+    _heads_divide_width = model_validator(mode="after")(heads_divide_width)
 
 
 class CtNetworkConfig(TransformerConfig):
