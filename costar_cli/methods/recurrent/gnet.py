@@ -16,7 +16,7 @@ from costar_cli.errors import DataError
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.recurrent.futures import Draws, Residuals, has_residuals, known_position, usable_length
 from costar_cli.methods.recurrent.lstm import Masks
-from costar_cli.methods.recurrent.model import Networks, QueryBatch, RecurrentModel, state_at, states_before
+from costar_cli.methods.recurrent.model import Networks, QueryBatch, RecurrentModel, state_at
 from costar_cli.methods.recurrent.network import Make, Passed, RecurrentNetwork, RecurrentStage, over_members
 from costar_cli.methods.recurrent.plan_prefixes import LstmSteps, PlanPrefixes, PrefixState
 from costar_cli.methods.recurrent.settings import GNetConfig
@@ -109,10 +109,6 @@ class GNetModel(RecurrentModel):
     def makes(self) -> Mapping[str, Make]:
         """Return the network."""
         return {"network": partial(gnet_network, self.schema.dims, self.settings)}
-
-    def encode_history(self, network: RecurrentNetwork, panel: PanelTensors) -> Tensor:
-        """Return the state before each step."""
-        return states_before(network, panel)
 
     def elements_per_query(self, networks: Networks) -> int:
         """Return how many numbers the futures of a query take."""

@@ -17,7 +17,7 @@ from costar_cli.methods.shared.trained import AnswerJob, NetworkModel
 from costar_cli.panel import Panel, Queries
 from costar_cli.panel.tensors import PanelTensors
 
-__all__ = ["Histories", "Networks", "QueryBatch", "RecurrentModel", "state_at", "states_before"]
+__all__ = ["Histories", "Networks", "QueryBatch", "RecurrentModel", "state_at"]
 
 CPU_ELEMENTS = 2**20  # gates of the queries that one core answers at once: 4 MiB, what its caches hold
 GPU_ELEMENTS = 2**27  # half of what encoding takes: the states at the origins are gathered beside them
@@ -60,9 +60,20 @@ class RecurrentModel(NetworkModel[Histories]):
     def makes(self) -> Mapping[str, Make]:
         """Return what makes each network that predictions need, by name; the first one reads the history."""
 
-    @abstractmethod
     def encode_history(self, network: RecurrentNetwork, panel: PanelTensors) -> Tensor:
-        """Return what one member knows of every history, `[N,T,D]`."""
+        """Return what one member knows of every history, `[N,T,D]`: by default its state before each step.
+
+        That is the state of every layer, `D = 2 * layers * width`, zeros before the first step. Networks that read the
+        treatment of the step know no more: at an origin that treatment is the plan's.
+        """
+
+        def read(passed: Passed) -> Tensor:
+            return torch.stack([*passed.done.hidden, *passed.done.cell], dim=-2)[0].flatten(-2)
+
+        n_subjects, n_steps = panel.y_NTY.shape[:2]
+        if n_steps == 1:
+            return panel.y_NTY.new_zeros(n_subjects, 1, 2 * network.lstm.num_layers * network.lstm.hidden_size)
+        return functional.pad(over_subjects(network, panel, n_steps - 1, read), (0, 0, 1, 0))
 
     @abstractmethod
     def predict(self, networks: Networks, asked: QueryBatch) -> Tensor:
@@ -120,23 +131,7 @@ def _query_batch(states: Histories, member: int, queries: Queries) -> QueryBatch
     )
 
 
-def states_before(network: RecurrentNetwork, panel: PanelTensors) -> Tensor:
-    """Return the state of every layer before each step, `[N,T,2*l*D]`, zeros before the first.
-
-    For networks that read the treatment of the step: at an origin that treatment is the plan's, so the state before it
-    is as far as the history goes.
-    """
-
-    def read(passed: Passed) -> Tensor:
-        return torch.stack([*passed.done.hidden, *passed.done.cell], dim=-2)[0].flatten(-2)
-
-    n_subjects, n_steps = panel.y_NTY.shape[:2]
-    if n_steps == 1:
-        return panel.y_NTY.new_zeros(n_subjects, 1, 2 * network.lstm.num_layers * network.lstm.hidden_size)
-    return functional.pad(over_subjects(network, panel, n_steps - 1, read), (0, 0, 1, 0))
-
-
 def state_at(known_QD: Tensor, network: RecurrentNetwork) -> LstmState:
-    """Return rows of `states_before` as a state."""
+    """Return rows of states before steps, as `RecurrentModel.encode_history` returns them, as a state."""
     layers_2lQD = known_QD.view(len(known_QD), 2, network.lstm.num_layers, -1).permute(1, 2, 0, 3)
     return LstmState(layers_2lQD[0][None], layers_2lQD[1][None])

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from costar_cli.methods.base import Fit, FitTask
 from costar_cli.methods.recurrent.lstm import Masks
-from costar_cli.methods.recurrent.model import Networks, QueryBatch, RecurrentModel, state_at, states_before
+from costar_cli.methods.recurrent.model import Networks, QueryBatch, RecurrentModel, state_at
 from costar_cli.methods.recurrent.network import Make, Passed, RecurrentNetwork, RecurrentStage, over_members
 from costar_cli.methods.recurrent.settings import RmsnConfig, RmsnNetworkConfig
 from costar_cli.methods.shared.balancing import masked_mean, squared_error, treatment_cross_entropy
@@ -23,7 +23,6 @@ from costar_cli.methods.shared.members import Dims, Params
 from costar_cli.methods.shared.stage import NetworkTraining, encoder_then_decoder, stage_shares
 from costar_cli.methods.shared.trained import ReadsModels
 from costar_cli.methods.shared.windows import Column, OriginRows, SubjectRows, Windows
-from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["RMSN", "RmsnMethod", "RmsnModel", "rmsn_networks"]
 
@@ -105,10 +104,6 @@ class RmsnModel(RecurrentModel):
         """Return the encoder, and the decoder if there is one."""
         makes = rmsn_networks(self.schema.dims, cast("RmsnConfig", self.settings))
         return {name: makes[name] for name in ("encoder", "decoder") if name == "encoder" or self.horizon > 1}
-
-    def encode_history(self, network: RecurrentNetwork, panel: PanelTensors) -> Tensor:
-        """Return the encoder's state before each step."""
-        return states_before(network, panel)
 
     def predict(self, networks: Networks, asked: QueryBatch) -> Tensor:
         """Return the encoder's outcome after the first treatment, then the decoder's, fed with those before."""
