@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.config.nearest import nearest
+from costar_cli.config.nearest import did_you_mean
 from costar_cli.errors import UsageError
 from costar_cli.frames import columns_of
 from costar_cli.panel.findings import Finding, counted, raise_errors, shown
@@ -121,8 +121,7 @@ def _order(
 
 
 def _no_column(name: str, columns: Mapping[str, Cells], where: str) -> Finding:
-    near = nearest(name, columns)
-    fix = f"did you mean '{near}'?" if near else f"it has {shown(columns, 8)}"
+    fix = did_you_mean(name, columns, quoted=True) or f"it has {shown(columns, 8)}"
     return Finding("error", f"there is no column '{name}'", where, fix)
 
 
