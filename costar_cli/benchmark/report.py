@@ -1,6 +1,5 @@
 """What a benchmark found, read from the files of its cells: tables, costs, and cells that could not be made."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -18,7 +17,7 @@ from costar_cli.errors import CostarError
 from costar_cli.evaluate import EvaluationReport, read_evaluation
 from costar_cli.evaluate.metrics import AVERAGED_STEPS
 from costar_cli.evaluate.published import is_published_data
-from costar_cli.evaluate.report import ABOUT_BUDGET
+from costar_cli.evaluate.report import ABOUT_BUDGET, json_values
 
 __all__ = [
     "BenchmarkReport",
@@ -194,16 +193,8 @@ class BenchmarkReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as a JSON document; numbers that are not finite are null."""
-        document: dict[str, Any] = _plain(asdict(self))
+        document: dict[str, Any] = json_values(asdict(self))
         return document | {"averaged_steps": self.steps, "test": TEST, "warnings": self.cautions}
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401 - JSON in, JSON out
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 @dataclass

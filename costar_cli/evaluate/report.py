@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -31,6 +32,7 @@ __all__ = [
     "Provenance",
     "ReportRow",
     "Unit",
+    "json_values",
     "with_budget_sign",
 ]
 
@@ -285,13 +287,14 @@ class EvaluationReport:
             "horizon": self.horizon,
             "step": self.step,
             "averaged_steps": min(self.horizon, AVERAGED_STEPS),
-            "unit": _plain(asdict(self.unit)),
+            "unit": json_values(asdict(self.unit)),
             "level": self.level,
             "interval_kind": INTERVAL_KIND,
             "config": dict(self.config),
             "warnings": list(self.warnings),
             "rows": [
-                _plain(asdict(row)) | {"worse_than_last_value": self._worse_than_last_value(row)} for row in self.rows
+                json_values(asdict(row)) | {"worse_than_last_value": self._worse_than_last_value(row)}
+                for row in self.rows
             ],
         }
 
@@ -375,11 +378,13 @@ def _flat(row: ReportRow, horizon: int) -> Row:
     }
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401  # JSON in, JSON out
-    """Return tuples as lists, all the way down."""
+def json_values(value: Any) -> Any:  # noqa: ANN401  # JSON in, JSON out
+    """Return tuples as lists, and numbers that are not finite as null, all the way down."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+        return {str(key): json_values(item) for key, item in value.items()}
+    return [json_values(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _known(value: float) -> float | None:
