@@ -1,9 +1,15 @@
 """What the theory of the paper speaks of, on data small enough to compute it: losses, heads, graphs, and the bound."""
 
 from costar_cli.theory.bound import BoundIngredients, bound_ingredients, error_views, squared_error_bound
-from costar_cli.theory.graph import PairGraph, graph_of_augmentation, graph_of_pairs, jitter_transitions
+from costar_cli.theory.graph import (
+    PairGraph,
+    graph_of_augmentation,
+    graph_of_pairs,
+    jitter_transitions,
+    population_spectral_loss,
+    spectral_minimiser,
+)
 from costar_cli.theory.pfa import PfaHead, binned_values, clustered_values
-from costar_cli.theory.spectral import population_spectral_loss, spectral_minimiser
 
 __all__ = [
     "BoundIngredients",
