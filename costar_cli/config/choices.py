@@ -11,6 +11,7 @@ __all__ = [
     "InitName",
     "PrecisionName",
     "PresetName",
+    "ScheduleName",
     "SelectionName",
     "SetupName",
     "StepWeights",
@@ -24,6 +25,7 @@ FormatName = Literal["parquet", "csv"]
 InitName = Literal["pretrained", "scratch"]
 PrecisionName = Literal["float32", "tf32", "bf16", "float64"]
 PresetName = Literal["quick", "default", "paper"]
+ScheduleName = Literal["constant", "cosine"]
 SelectionName = Literal["rolling-origin", "own-loss"]
 SetupName = Literal["zero-shot", "few-shot", "supervised"]
 StepWeights = Literal["uniform", "inverse", "sq_inverse", "first_only"]

@@ -14,6 +14,7 @@ from costar_cli.config.choices import (
     DecoderName,
     DeviceName,
     PrecisionName,
+    ScheduleName,
     SelectionName,
     StepWeights,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "EncoderConfig",
     "EvaluateConfig",
     "FinetuneConfig",
+    "OptimiserConfig",
     "PretrainConfig",
     "RuntimeConfig",
     "TrainingConfig",
@@ -113,6 +115,20 @@ class EncoderConfig(Config):
         return self
 
 
+class OptimiserConfig(Config):
+    """What a stage may add to Adam (spec NET-18 to 20); by default nothing."""
+
+    weight_decay: float = Field(0.0, ge=0, le=10, description="Decoupled weight decay (AdamW); 0: none")
+    warmup: int = Field(0, ge=0, le=1_000_000, description="Steps over which the learning rate rises to its value")
+    schedule: ScheduleName = Field(
+        "constant", description="Learning rate after the warm-up: constant, or falling to 0 along half a cosine"
+    )
+    averaging: float = Field(
+        0.0, ge=0, lt=1, description="Decay of the moving average of the weights, which is what is kept; 0: none"
+    )
+    max_grad_norm: float | None = Field(None, gt=0, description="Gradient clipping: maximum norm per member")
+
+
 class TrainingConfig(Config):
     """What both training stages share."""
 
@@ -127,6 +143,7 @@ class TrainingConfig(Config):
     validation_batch_size: int = Field(256, ge=1, description="Batch size of validation, in subjects")
     learning_rate: float = Field(1e-3, gt=0, le=1, description="Adam's learning rate")
     seed: int = Field(10, ge=0, lt=2**63, description="Seed of initialisation, shuffling, dropout and augmentation")
+    optimiser: OptimiserConfig = OptimiserConfig()
 
 
 class PretrainConfig(TrainingConfig):

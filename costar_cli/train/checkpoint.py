@@ -185,6 +185,8 @@ class Checkpoint:
             return None
         if self._stage.config.updates is not None:
             return f"stage `{self._stage.name}` lasts a number of `updates`, of which epochs are equal shares"
+        if self._stage.config.optimiser.schedule != "constant":
+            return f"the learning rate of stage `{self._stage.name}` follows a schedule over all epochs"
         if self._stage.scheduled:
             return f"the balancing of stage `{self._stage.name}` follows a schedule over all epochs"
         return None

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from costar_cli.methods.base import Stage
 from costar_cli.methods.shared.members import Params, stack_members
+from costar_cli.train.optimiser import make_optimizer
 from costar_cli.train.runtime import Runtime
 
 __all__ = ["GroupState", "MemberRecord"]
@@ -56,13 +57,15 @@ class MemberRecord:
 class GroupState:
     """Members that share their steps.
 
-    `params`, `state` and `kept` lead with the member axis; `kept` holds the weights that the stage will return.
-    `loss_sum_R` is the running sum of the current epoch's batch losses.
+    `params`, `state`, `average` and `kept` lead with the member axis; `average` holds the averaged weights, nothing
+    where the stage averages none, and `kept` the weights that the stage will return. `loss_sum_R` is the running sum of
+    the current epoch's batch losses.
     """
 
     members: list[int]
     params: Params
     state: Params
+    average: Params
     kept: Params
     optimizer: torch.optim.Adam
     records: list[MemberRecord]
@@ -86,11 +89,17 @@ class GroupState:
             members=members,
             params=params,
             state={n: v.to(runtime.device, runtime.dtype) for n, v in state.items()},
+            average={n: v.detach().clone() for n, v in params.items()} if stage.config.optimiser.averaging else {},
             kept={n: v.detach().clone() for n, v in params.items()},
-            optimizer=torch.optim.Adam(list(params.values()), lr=stage.config.learning_rate, fused=True),
+            optimizer=make_optimizer(list(params.values()), stage.config),
             records=[MemberRecord() for _ in members],
             loss_sum_R=torch.zeros(len(members), dtype=torch.float64, device=runtime.device),
         )
+
+    @property
+    def learned(self) -> Params:
+        """Return what has been learned so far: the averaged weights, or the parameters themselves."""
+        return self.average or self.params
 
     def keep(self, row: int, weights_R: Params) -> None:
         """Remember a member's weights."""
@@ -105,7 +114,7 @@ class GroupState:
     def to_arrays(self) -> dict[str, NDArray[np.generic]]:
         """Return every tensor of the state, by name, for a checkpoint."""
         tensors = {"loss_sum": self.loss_sum_R}
-        for role, values in (("params", self.params), ("state", self.state), ("kept", self.kept)):
+        for role, values in self._by_role().items():
             tensors |= {f"{role}/{name}": value for name, value in values.items()}
         for name, value in self.params.items():
             moments = self.optimizer.state.get(value, {})
@@ -116,7 +125,7 @@ class GroupState:
         """Restore what `to_arrays` returned into a state of the same members."""
         self.loss_sum_R.copy_(torch.from_numpy(arrays["loss_sum"]))
         with torch.no_grad():
-            for role, values in (("params", self.params), ("state", self.state), ("kept", self.kept)):
+            for role, values in self._by_role().items():
                 for name, value in values.items():
                     value.copy_(torch.from_numpy(arrays[f"{role}/{name}"]))
         moments = ("step", "exp_avg", "exp_avg_sq")  # absent for what has had no gradient yet; Adam then begins them
@@ -127,3 +136,6 @@ class GroupState:
             if f"adam/step/{name}" in arrays
         }
         self.optimizer.load_state_dict(optimizer)
+
+    def _by_role(self) -> dict[str, Params]:
+        return {"params": self.params, "state": self.state, "average": self.average, "kept": self.kept}

@@ -1,4 +1,4 @@
-"""The training loop: any stage, R members, exact resume (spec NET-1 to 3)."""
+"""The training loop: any stage, R members, exact resume (spec NET-1 to 3, NET-18 to 20)."""
 
 from dataclasses import asdict, dataclass
 from typing import Literal
@@ -14,6 +14,7 @@ from costar_cli.methods.shared.streams import Stream
 from costar_cli.reporting import Reporter, Task
 from costar_cli.train.checkpoint import Checkpoint, FinishedGroup, Interrupt
 from costar_cli.train.group import GroupState
+from costar_cli.train.optimiser import learning_rate, update_averages
 from costar_cli.train.runtime import Runtime
 from costar_cli.train.selection import Judge
 
@@ -173,9 +174,14 @@ def training_step(stage: Stage, state: GroupState, rows_RB: Tensor, runtime: Run
         loss_R, new_state = stage.loss(state.params, state.state, rows_RB, streams)
     torch.autograd.backward(loss_R.sum())
     norm_R = _require_finite(stage, state, loss_R)
-    if stage.max_grad_norm is not None:
-        _clip(state, norm_R, stage.max_grad_norm)
+    optimiser, pace = stage.config.optimiser, _pace(stage)
+    largest = optimiser.max_grad_norm if stage.max_grad_norm is None else stage.max_grad_norm
+    if largest is not None:
+        _clip(state, norm_R, largest)
+    step = pace.before(state.epoch) + state.step
+    state.optimizer.param_groups[0]["lr"] = learning_rate(stage.config, pace, step)
     state.optimizer.step()
+    update_averages(state.average, state.params, optimiser, step)
     state.state = new_state
     return loss_R.detach().double()
 
@@ -183,7 +189,7 @@ def training_step(stage: Stage, state: GroupState, rows_RB: Tensor, runtime: Run
 def score_start(stage: Stage, state: GroupState, runtime: Runtime, judge: Judge | None) -> None:
     """Make the weights that members start from a candidate: they are kept until an epoch is better."""
     with torch.no_grad():
-        weights_R = stage.weights(state.params, state.state)
+        weights_R = stage.weights(state.learned, state.state)
     score_R = validate(stage, state, runtime) if judge is None else judge(weights_R, state.members)
     for record, score in zip(state.records, score_R, strict=True):
         record.start_score = score
@@ -194,7 +200,7 @@ def finish_epoch(stage: Stage, state: GroupState, runtime: Runtime, judge: Judge
     train_R = (state.loss_sum_R / state.step).tolist()
     validation_R = validate(stage, state, runtime)
     with torch.no_grad():
-        weights_R = stage.weights(state.params, state.state)
+        weights_R = stage.weights(state.learned, state.state)
     score_R: list[float] | list[None] = [None] * len(train_R) if judge is None else judge(weights_R, state.members)
     for row, record in enumerate(state.records):
         if record.stopped:
@@ -217,7 +223,7 @@ def validate(stage: Stage, state: GroupState, runtime: Runtime) -> list[float]:
         streams = [_stream(stage, "validation", member, state.epoch, index) for member in state.members]
         with runtime.autocast():
             loss_R, batch_weight_R = stage.validation_loss(
-                state.params, state.state, rows_B.expand(n_members, -1), streams
+                state.learned, state.state, rows_B.expand(n_members, -1), streams
             )
         error_R += loss_R.double() * batch_weight_R.double()
         weight_R += batch_weight_R.double()
@@ -269,7 +275,8 @@ def _clip(state: GroupState, norm_R: Tensor, largest: float) -> None:
     factor_R = (largest / (norm_R + 1e-6)).clamp(max=1)
     for value in state.params.values():
         if value.grad is not None:
-            value.grad.mul_(factor_R.to(value.grad.dtype).view(-1, *[1] * (value.grad.ndim - 1)))
+            # not in place: two parameters that are added up have one gradient in memory
+            value.grad = value.grad * factor_R.to(value.grad.dtype).view(-1, *[1] * (value.grad.ndim - 1))
 
 
 def _require_finite(stage: Stage, state: GroupState, loss_R: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from costar_cli.config.models import Config, FinetuneConfig, TrainingConfig
+from costar_cli.config.models import Config, FinetuneConfig, OptimiserConfig, TrainingConfig
 
 __all__ = [
     "BatchSize",
@@ -15,6 +15,7 @@ __all__ = [
     "MaxGradNorm",
     "NetworkConfig",
     "Representation",
+    "TunedNetworkConfig",
     "Width",
 ]
 
@@ -51,3 +52,13 @@ class NetworkConfig(Config):
             learning_rate=self.learning_rate,
             seed=shared.seed,
         )
+
+
+class TunedNetworkConfig(NetworkConfig):
+    """A network whose optimiser has settings, too."""
+
+    optimiser: OptimiserConfig = OptimiserConfig()
+
+    def training(self, shared: FinetuneConfig) -> TrainingConfig:
+        """Return the settings of the stage that trains the network."""
+        return super().training(shared).model_copy(update={"optimiser": self.optimiser})

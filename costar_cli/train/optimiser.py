@@ -1,0 +1,39 @@
+"""What a stage may add to Adam: weight decay, a schedule of the learning rate, averaged weights (spec NET-18 to 20)."""
+
+from collections.abc import Sequence
+from math import cos, pi
+
+import torch
+from torch import Tensor
+
+from costar_cli.config.models import OptimiserConfig, TrainingConfig
+from costar_cli.methods.shared.members import Params
+from costar_cli.methods.shared.stage import Pace
+
+__all__ = ["learning_rate", "make_optimizer", "update_averages"]
+
+
+def make_optimizer(params: Sequence[Tensor], config: TrainingConfig) -> torch.optim.Adam:
+    """Return Adam, or AdamW where weights decay; both work on each number alone."""
+    decay = config.optimiser.weight_decay
+    if not decay:
+        return torch.optim.Adam(params, lr=config.learning_rate, fused=True)
+    return torch.optim.AdamW(params, lr=config.learning_rate, weight_decay=decay, fused=True)
+
+
+def learning_rate(config: TrainingConfig, pace: Pace, step: int) -> float:
+    """Return the learning rate of a step, counted from the stage's first (spec NET-19)."""
+    rate, optimiser = config.learning_rate, config.optimiser
+    if step < optimiser.warmup:
+        return rate * (step + 1) / optimiser.warmup
+    if optimiser.schedule == "constant":
+        return rate
+    return rate * (1 + cos(pi * (step - optimiser.warmup) / max(pace.steps - optimiser.warmup, 1))) / 2
+
+
+@torch.no_grad()
+def update_averages(average_R: Params, params_R: Params, optimiser: OptimiserConfig, step: int) -> None:
+    """Move averaged weights towards the weights after a step, counted from the stage's first (spec NET-20)."""
+    share = 1 - min(optimiser.averaging, (1 + step) / (10 + step))
+    for name, value in average_R.items():
+        value.lerp_(params_R[name], share)
