@@ -7,8 +7,12 @@ from cli_world import environment
 
 from costar_cli.app import app
 from costar_cli.commands.verb import described
-from costar_cli.datasets.registry import all_sources
-from costar_cli.settings.keys import all_keys
+from costar_cli.datasets.base import OPTIONS_OF_VERBS
+from costar_cli.datasets.registry import all_sources, sources
+from costar_cli.methods.registry import METHODS
+from costar_cli.methods.registry import RESERVED as SECTIONS
+from costar_cli.settings.keys import all_keys, all_sections
+from costar_cli.settings.sources import RESERVED as VARIABLES
 
 FLAGS = Path(__file__).with_name("flags.txt")
 
@@ -31,6 +35,23 @@ def all_flags() -> list[str]:
 def test_a_new_flag_is_a_decision() -> None:
     """Update flags.txt, docs/cli.md and CHANGELOG.md in the same change as a flag."""
     assert FLAGS.read_text().splitlines() == all_flags()
+
+
+def test_names_that_mean_something_already_are_reserved() -> None:
+    """Lower layers list by hand what installed packages may not call their methods, data sets and settings."""
+    todo, variables = [typer.main.get_command(app)], set()
+    while todo:
+        command = todo.pop()
+        todo += getattr(command, "commands", {}).values()
+        variables |= {str(parameter.envvar) for parameter in command.params if parameter.envvar}
+    assert variables == set(VARIABLES)
+    own = {method.section for method in METHODS.values()}
+    sections = {section.partition(".")[0] for section in all_sections() if section not in own}
+    assert sections | {variable.removeprefix("COSTAR_").lower() for variable in variables} == SECTIONS
+    simulate = typer.main.get_command(app).commands["simulate"]  # type: ignore[attr-defined]
+    options = {parameter.name for parameter in simulate.commands["linear"].params}
+    settings = {*sources()["linear"].settings.model_fields}
+    assert (options - settings) | {"ctx", "help"} == OPTIONS_OF_VERBS
 
 
 def test_the_reference_is_up_to_date(repository: Path) -> None:

@@ -12,9 +12,8 @@ from pydantic import Field
 
 from costar_cli.config.models import Config
 from costar_cli.errors import UsageError
-from costar_cli.methods.registry import LAST_VALUE, METHODS, REFERENCE, RESERVED, Method
+from costar_cli.methods.registry import LAST_VALUE, METHODS, REFERENCE, Method
 from costar_cli.settings.keys import all_keys, all_sections
-from costar_cli.settings.sources import RESERVED as VARIABLES
 from tests.plugin_world import install
 
 PACKAGE = Path(__file__).resolve().parents[2] / "costar_cli"
@@ -85,10 +84,7 @@ def test_a_model_in_closed_form_depends_on_no_shared_setting_but_the_domain_unle
     assert seeded.shared_settings(shared) == {"domain": "source", "seed": 10}
 
 
-def test_what_sections_variables_and_files_mean_already_is_reserved() -> None:
-    own = {method.section for method in METHODS.values()}
-    assert {section.partition(".")[0] for section in all_sections() if section not in own} <= RESERVED
-    assert {name.removeprefix("COSTAR_").lower() for name in VARIABLES} <= RESERVED
+def test_no_two_settings_have_one_variable() -> None:
     variables = [key.env for key in all_keys().values()]
     assert len(variables) == len(set(variables))
 
