@@ -11,10 +11,11 @@ from costar_cli.config.models import FinetuneConfig
 from costar_cli.datasets.tumor.settings import TumorConfig
 from costar_cli.datasets.tumor.simulate import simulate_tumor
 from costar_cli.methods.base import PredictsDistribution
-from costar_cli.methods.mixed.law import Basis, GrowthLaw, Series, carried, dose_names, dose_table
+from costar_cli.methods.mixed.law import Basis, GrowthLaw, Series, carried
 from costar_cli.methods.mixed.likelihood import columns, log_likelihood, maximise, start_values
 from costar_cli.methods.mixed.model import MixedModel
 from costar_cli.methods.mixed.settings import MixedConfig
+from costar_cli.methods.shared.doses import dose_names, dose_table
 from costar_cli.panel import Dataset, Panel, PanelSchema, Part, Queries, Scaler, TreatmentEncoding, Variable
 from costar_cli.reporting import NullReporter
 from costar_cli.train import Trained

@@ -6,6 +6,7 @@ from typing import Final, Literal, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from costar_cli.methods.shared.doses import dose_table
 from costar_cli.panel import Panel, Scaler, TreatmentEncoding
 
 __all__ = [
@@ -15,8 +16,6 @@ __all__ = [
     "GrowthLaw",
     "Series",
     "carried",
-    "dose_names",
-    "dose_table",
     "may_be_relative",
 ]
 
@@ -66,26 +65,6 @@ class Series:
             self.length_N[rows_M],
             self.seen_NTY[rows_M],
         )
-
-
-def dose_table(encoding: TreatmentEncoding) -> Floats:
-    """Return the doses `[da,L]` of each encoded column: one factor per level of a treatment but the reference.
-
-    Treatments that are encoded as classes are decoded: two that are on or off are two factors, not four classes.
-    """
-    unit = np.eye(encoding.width)
-    values = encoding.decode(unit)
-    factors = [values[:, i] == level for i, levels in enumerate(encoding.levels) for level in range(1, len(levels))]
-    return np.stack(factors, axis=-1).astype(np.float64)
-
-
-def dose_names(encoding: TreatmentEncoding) -> list[str]:
-    """Return what each factor is called: the treatment, with the level where it has more than two."""
-    return [
-        name if len(levels) == 2 else f"{name}={level}"
-        for name, levels in zip(encoding.names, encoding.levels, strict=True)
-        for level in levels[1:]
-    ]
 
 
 def carried(dose_NTL: Floats, decay_CL: Floats) -> Floats:

@@ -12,10 +12,11 @@ from costar_cli.errors import DataError
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.mixed.covariates import fit_covariates
 from costar_cli.methods.mixed.explain import explain
-from costar_cli.methods.mixed.law import Design, Floats, GrowthLaw, Series, carried, dose_names, may_be_relative
+from costar_cli.methods.mixed.law import Design, Floats, GrowthLaw, Series, carried, may_be_relative
 from costar_cli.methods.mixed.likelihood import Effects, maximise, start_values
 from costar_cli.methods.mixed.model import MixedModel, effects_params, equations_params
 from costar_cli.methods.mixed.settings import MixedConfig
+from costar_cli.methods.shared.doses import dose_names
 from costar_cli.methods.shared.trained import ReadsModels, model_to_start_from
 from costar_cli.panel import PanelSchema, Part
 from costar_cli.panel.findings import shown

@@ -13,8 +13,9 @@ from torch import Tensor
 from costar_cli.artifact import Artifact
 from costar_cli.methods.base import PredictiveDistribution
 from costar_cli.methods.mixed.covariates import CovariateEquations, covariate_columns
-from costar_cli.methods.mixed.law import Floats, GrowthLaw, Series, carried, dose_table
+from costar_cli.methods.mixed.law import Floats, GrowthLaw, Series, carried
 from costar_cli.methods.mixed.likelihood import ARRAYS, Effects, effects_from
+from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.trained import AnswerJob, EncodingModel
 from costar_cli.panel import Panel, Queries
 
