@@ -16,7 +16,6 @@ __all__ = [
     "GrowthLaw",
     "Series",
     "carried",
-    "may_be_relative",
 ]
 
 Floats = NDArray[np.float64]
@@ -25,7 +24,6 @@ Basis = Literal["log", "raw", "both"]
 SHIFT: Final = 1e-8  # of an sd, added to positive outcomes; a larger one ruins the intervals of small outcomes
 LEVEL_UNIT: Final = 4.0  # the logarithm of a level is divided by this, so that it is of the size of other columns
 LARGEST: Final = 5.0  # change per step, in units of the scale; larger ones are left out and never predicted
-RETURNS: Final = 0.05  # share of zeros that are followed by a positive value, beyond which zeros are no end
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,16 +219,3 @@ class GrowthLaw:
             counted_NT.astype(np.float64),
             np.where(counted_NT, np.log(scale_NT), 0.0),
         )
-
-
-def may_be_relative(series: Series, outcome: int) -> tuple[bool, float]:
-    """Return whether an outcome can grow by shares of its level, and the share of its zeros from which it returns.
-
-    It can where it is never negative and where zeros, if there are any, last: nothing grows out of zero.
-    """
-    y_NT, seen_NT = series.y_NTY[..., outcome], series.seen_NTY[..., outcome]
-    if y_NT[seen_NT].min() < 0 or y_NT[seen_NT].max() <= 0:
-        return False, 0.0
-    zero_NT = seen_NT[:, :-1] & seen_NT[:, 1:] & (y_NT[:, :-1] <= 0)
-    returns = float((zero_NT & (y_NT[:, 1:] > 0)).sum() / max(zero_NT.sum(), 1))
-    return returns <= RETURNS, returns

@@ -12,11 +12,12 @@ from costar_cli.errors import DataError
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.mixed.covariates import fit_covariates
 from costar_cli.methods.mixed.explain import explain
-from costar_cli.methods.mixed.law import Design, Floats, GrowthLaw, Series, carried, may_be_relative
+from costar_cli.methods.mixed.law import Design, Floats, GrowthLaw, Series, carried
 from costar_cli.methods.mixed.likelihood import Effects, maximise, start_values
 from costar_cli.methods.mixed.model import MixedModel, effects_params, equations_params
 from costar_cli.methods.mixed.settings import MixedConfig
 from costar_cli.methods.shared.doses import dose_names
+from costar_cli.methods.shared.outcome_forms import may_be_relative
 from costar_cli.methods.shared.trained import ReadsModels, model_to_start_from
 from costar_cli.panel import PanelSchema, Part
 from costar_cli.panel.findings import shown
@@ -89,12 +90,15 @@ class _Fit:
         in_order = np.argsort(subject_id, kind="stable")
         some = in_order[np.unique(np.linspace(0, len(in_order) - 1, CHOOSING_SUBJECTS).round().astype(np.int64))]
         series = self.source.take(some)
-        laws = GrowthLaw.choices(self.source, outcome, relative=may_be_relative(self.source, outcome)[0])
+        laws = GrowthLaw.choices(self.source, outcome, relative=self._may_be_relative(outcome)[0])
         law, found = self._likeliest(series, laws)
         n_links = self.source.x_NTX.shape[-1] + len(self.sd_Y) - 1
         if self.config.covariates == "none" or not n_links:
             return law, found
         return self._likeliest(series, (law, replace(law, linked=True)))
+
+    def _may_be_relative(self, outcome: int) -> tuple[bool, float]:
+        return may_be_relative(self.source.y_NTY[..., outcome], self.source.seen_NTY[..., outcome])
 
     def _likeliest(self, series: Series, laws: Sequence[GrowthLaw]) -> tuple[GrowthLaw, Effects | None]:
         """Return the likeliest law of the transitions that count under all of them, and what these say under it."""
@@ -161,7 +165,7 @@ class _Fit:
             )
         for law, (effects, several) in zip(laws, found, strict=True):
             name = self.schema.outcomes[law.outcome].name
-            _, returns = may_be_relative(self.source, law.outcome)
+            _, returns = self._may_be_relative(law.outcome)
             if returns and not law.relative:
                 yield (
                     f"outcome '{name}' is never negative and comes back from {100 * returns:.0f} % of its zeros: "

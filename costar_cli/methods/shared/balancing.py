@@ -15,6 +15,7 @@ __all__ = [
     "masked_mean",
     "reverse_gradient",
     "squared_error",
+    "sum_of_observed",
     "target_weight",
     "treatment_cross_entropy",
     "unknown_treatment",
@@ -84,11 +85,18 @@ def squared_error(predicted: Tensor, true: Tensor, observed: Tensor | None = Non
     Where some were not observed, `observed [...,dy]` of zeros and ones, it is dy times the mean over the others, and 0
     if there are none. With the weights of `target_weight`, each observed outcome counts the same.
     """
-    squared = (predicted - true).square()
+    return sum_of_observed((predicted - true).square(), observed)
+
+
+def sum_of_observed(values: Tensor, observed: Tensor | None) -> Tensor:
+    """Return sums `[...]` over the dy outcomes of the last axis, where some may not have been observed.
+
+    Without all of them it is dy times the mean over those that were, and 0 if there are none. Values must be finite.
+    """
     if observed is None:
-        return squared.sum(dim=-1)
+        return values.sum(dim=-1)
     share = observed.mean(dim=-1)
-    return (squared * observed).sum(dim=-1) / torch.where(share > 0, share, 1.0)
+    return (values * observed).sum(dim=-1) / torch.where(share > 0, share, 1.0)
 
 
 def target_weight(active: Tensor, observed: Tensor | None) -> Tensor:
