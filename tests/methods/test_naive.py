@@ -13,8 +13,9 @@ from costar_cli.datasets.icu.settings import MimicConfig
 from costar_cli.errors import DataError, MismatchError, UsageError
 from costar_cli.methods import load_model
 from costar_cli.methods.regression.ridge import PENALTIES, WindowFeatures
-from costar_cli.methods.regression.settings import RidgeConfig
-from costar_cli.panel import Dataset, Part
+from costar_cli.methods.regression.seasonal import find_season
+from costar_cli.methods.regression.settings import RidgeConfig, SeasonalNaiveConfig
+from costar_cli.panel import Dataset, Panel, Part, Scaler
 from costar_cli.reporting import NullReporter
 from tests.methods.linear_worlds import fit, linear_data, model_of, random_dataset, random_queries
 
@@ -42,6 +43,68 @@ def test_last_value_is_a_method_without_parameters_that_survives_storage(tumor_d
     long = replace(queries, plan=np.tile(queries.plan, (1, 2, 1)), outcomes=None, scored=None)
     with pytest.raises(UsageError, match="longer than the model's horizon"):
         model.rollout(panel, long)
+
+
+def test_the_mean_so_far_is_that_of_the_outcomes_up_to_the_origin(tumor_dataset, tmp_path):
+    model, panel = stored(fit(tumor_dataset, "mean"), tmp_path / "model.h5"), tumor_dataset.panel("target", "test")
+    queries = tumor_dataset.queries[Part("target", "test")]["sequence"]
+    predicted = model.rollout(panel, queries)
+    for row in range(0, len(queries), 97):
+        so_far = panel.outcomes[queries.subject[row], : queries.origin[row] + 1]
+        np.testing.assert_allclose(predicted[0, row], np.tile(so_far.mean(axis=0), (6, 1)), rtol=1e-5)
+    assert model.method == "mean"
+
+
+def seasonal(dataset: Dataset, period: int, *, noise: float, steps: int = 30) -> Dataset:
+    """Series that repeat themselves, each with a level of its own."""
+    rng, panels = np.random.default_rng(1), {}
+    for part, panel in dataset.panels.items():
+        n = panel.n_subjects
+        wave_NT1 = rng.normal(size=(n, period, 1))[:, np.arange(steps) % period]
+        random = {"covariates": panel.covariates, "treatments": panel.treatments}
+        panels[part] = replace(
+            panel,
+            **{name: np.zeros((n, steps, values.shape[2]), np.float32) for name, values in random.items()},
+            outcomes=(wave_NT1 + rng.normal(size=(n, steps, 1)) * noise + 9).astype(np.float32),
+            length=np.full(n, steps),
+        )
+    return replace(dataset, panels=panels, queries={}, truth={})
+
+
+@pytest.mark.parametrize("period", [2, 3, 7])
+def test_the_season_is_found_in_source_train_and_repeated(period):
+    world = seasonal(random_dataset((1, 2, 1, 0), one_hot=False), period, noise=0.01)
+    trained = fit(world, "seasonal-naive")
+    assert trained.meta["season"] == period
+    panel = world.panel("source", "test")
+    queries = replace(random_queries(panel, 4), origin=np.full(50, 20, np.int16))
+    after = panel.outcomes[queries.subject, 21:25].transpose(1, 0, 2)
+    np.testing.assert_allclose(model_of(trained).rollout(panel, queries)[0].transpose(1, 0, 2), after, atol=0.1)
+
+
+def test_where_nothing_repeats_or_the_history_is_short_the_seasonal_naive_is_the_last_value(tumor_dataset):
+    assert fit(tumor_dataset, "seasonal-naive").meta["season"] == 1
+    noise = seasonal(random_dataset((1, 2, 1, 0), one_hot=False), 30, noise=1.0)
+    assert fit(noise, "seasonal-naive").meta["season"] == 1
+    model, panel = model_of(fit(noise, "seasonal-naive", SeasonalNaiveConfig(season=7))), noise.panel("source", "test")
+    queries = replace(random_queries(panel, 4), origin=np.full(50, 4, np.int16))
+    predicted = model.rollout(panel, queries)[0]
+    np.testing.assert_array_equal(predicted[:, :2], panel.outcomes[queries.subject, 4][:, None].repeat(2, axis=1))
+    np.testing.assert_array_equal(predicted[:, 2:], panel.outcomes[queries.subject, 0:2])
+
+
+def test_few_shot_keeps_the_sources_season():
+    world = seasonal(random_dataset((1, 2, 1, 0), one_hot=False), 5, noise=0.01)
+    source = model_of(fit(world, "seasonal-naive"))
+    assert fit(world, "seasonal-naive", domain="target", start=source).meta["season"] == 5
+    three = SeasonalNaiveConfig(season=3)
+    assert fit(world, "seasonal-naive", three, domain="target", start=source).meta["season"] in (3, 5)
+
+
+def test_one_step_has_no_season():
+    panel = random_dataset((1, 2, 1, 0), one_hot=False).panel("source", "train")
+    one: Panel = replace(panel, length=np.ones_like(panel.length))
+    assert find_season(one, 4, Scaler(np.ones((2, 1)), np.ones((2, 1)), np.ones((2, 0)))) == 1
 
 
 def test_windows_hold_the_recent_steps_and_flag_those_that_do_not_exist(tumor_dataset):

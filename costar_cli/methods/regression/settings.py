@@ -1,4 +1,4 @@
-"""Settings of the linear methods: the marginal structural model and the ridge anchor."""
+"""Settings of the regressions and of the naive anchors."""
 
 from typing import Literal
 
@@ -6,7 +6,7 @@ from pydantic import Field
 
 from costar_cli.config.models import Config
 
-__all__ = ["MsmConfig", "RidgeConfig"]
+__all__ = ["MsmConfig", "RidgeConfig", "SeasonalNaiveConfig"]
 
 
 class MsmConfig(Config):
@@ -26,3 +26,11 @@ class RidgeConfig(Config):
     """Ridge regression on the recent window, by empirical risk minimisation."""
 
     window: int = Field(4, ge=1, le=1_000, description="Steps of history used as predictors")
+
+
+class SeasonalNaiveConfig(Config):
+    """The value one season ago."""
+
+    season: int | None = Field(
+        None, ge=1, le=10_000, description="Steps of a season (default: the one that repeats best in source-train)"
+    )
