@@ -6,6 +6,7 @@ from costar_cli.config.models import EncoderConfig, FinetuneConfig, PretrainConf
 from costar_cli.datasets.tumor.settings import TumorConfig
 from costar_cli.datasets.tumor.simulate import simulate_tumor
 from costar_cli.methods.base import Stage
+from costar_cli.methods.costar.decoding import DecoderShape
 from costar_cli.methods.costar.model import CostarModel
 from costar_cli.methods.costar.pretraining import PretrainStage
 from costar_cli.methods.costar.supervised import SupervisedStage
@@ -73,5 +74,5 @@ def untrained_model(dataset: Dataset, members: int = 1) -> CostarModel:
         scaler=Scaler.fit(dataset.panel("source", "train"), dataset.schema),
         encoder_config=EncoderConfig(),
         horizon=dataset.horizon,
-        hidden=config.hidden,
+        shape=DecoderShape(hidden=config.hidden),
     )

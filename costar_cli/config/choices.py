@@ -9,6 +9,9 @@ __all__ = [
     "DomainName",
     "FormatName",
     "InitName",
+    "InputsName",
+    "LossName",
+    "OutputName",
     "PrecisionName",
     "PresetName",
     "ScheduleName",
@@ -18,11 +21,14 @@ __all__ = [
 ]
 
 ArchitectureName = Literal["costar", "vt", "vt_relative", "ct"]
-DecoderName = Literal["non_autoregressive", "stepped", "autoregressive", "autoregressive_one_step"]
+DecoderName = Literal["non_autoregressive", "stepped", "autoregressive", "autoregressive_one_step", "structured"]
 DeviceName = Literal["auto", "cpu", "cuda"]
 DomainName = Literal["source", "target"]
 FormatName = Literal["parquet", "csv"]
 InitName = Literal["pretrained", "scratch"]
+InputsName = Literal["level", "relative"]
+LossName = Literal["squared", "relative_huber"]
+OutputName = Literal["level", "increment", "relative"]
 PrecisionName = Literal["float32", "tf32", "bf16", "float64"]
 PresetName = Literal["quick", "default", "paper"]
 ScheduleName = Literal["constant", "cosine"]

@@ -13,6 +13,9 @@ from costar_cli.config.choices import (
     ArchitectureName,
     DecoderName,
     DeviceName,
+    InputsName,
+    LossName,
+    OutputName,
     PrecisionName,
     ScheduleName,
     SelectionName,
@@ -100,6 +103,11 @@ class EncoderConfig(Config):
     pool: Literal["component", "token"] = Field("component", description="Mean of component means, or of all tokens")
     blocks: Literal["both", "temporal", "feature"] = Field("both", description="Which attention blocks a layer has")
     feature_encoding: Literal["tree", "absolute"] = Field("tree", description="Feature positional encoding")
+    inputs: InputsName = Field(
+        "level",
+        description="Outcomes in histories: as they are, or relative (their level in the form in which they grow, and "
+        "their last change)",
+    )
 
     _heads_divide_width = model_validator(mode="after")(heads_divide_width)
 
@@ -186,9 +194,38 @@ class FinetuneConfig(TrainingConfig):
         None,
         description="Decoder (default: the source model's, or by the kind of treatments)",
     )
+    output: OutputName | None = Field(
+        None,
+        description="What the decoder's numbers mean: outcomes, their increments since the origin, or increments "
+        "relative to the subject's own scale there (default: the source model's, or level; structured: relative)",
+    )
+    carry_overs: int | None = Field(
+        None,
+        ge=1,
+        le=2,
+        description="Carry-overs of each treatment that the structured decoder learns (default: the source model's, or "
+        "1)",
+    )
+    loss: LossName = Field(
+        "squared", description="Loss: squared errors, or errors in the subject's own scale, large ones by their size"
+    )
     encoder: EncoderConfig | None = Field(
         None, description="Encoder shape when training from scratch (default: `pretrain.encoder`)"
     )
+
+    @model_validator(mode="after")
+    def _choices_belong_together(self) -> Self:
+        if self.decoder == "structured" and self.output == "level":
+            raise ValueError(
+                "`decoder = structured` predicts changes, no levels: leave `output` out, or choose `increment` or "
+                "`relative`"
+            )
+        if self.carry_overs is not None and self.decoder not in (None, "structured"):
+            raise ValueError(
+                f"`carry_overs = {self.carry_overs}` would change nothing with `decoder = {self.decoder}`: "
+                "leave it out, or choose `decoder = structured`"
+            )
+        return self
 
 
 class RuntimeConfig(Config):

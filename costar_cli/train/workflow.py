@@ -12,6 +12,7 @@ from costar_cli.config.models import Config, FinetuneConfig, PretrainConfig, Run
 from costar_cli.methods.base import FitTask, FittedModel
 from costar_cli.methods.costar.pretraining import PretrainStage
 from costar_cli.methods.registry import METHODS, REFERENCE, Method
+from costar_cli.methods.shared.outcome_forms import choose_forms
 from costar_cli.methods.shared.trained import model_arrays
 from costar_cli.panel import Dataset, Domain, Scaler
 from costar_cli.panel.check import check_dataset
@@ -56,7 +57,12 @@ def pretrain(
     _warn_of_unseen(support, dataset, reporter)
     scaler = Scaler.fit(dataset.panel("source", "train"), dataset.schema)
     train, validation = _panels(dataset, "source", scaler, runtime)
-    stage = PretrainStage(dataset.schema.dims, config, train, validation)
+    forms = (
+        ()
+        if config.encoder.inputs == "level"
+        else choose_forms(dataset.panel("source", "train"), dataset.schema, scaler)
+    )
+    stage = PretrainStage(dataset.schema.dims, config, train, validation, forms)
     if fresh:
         forget_runs(checkpoint)
     run = Checkpoint(checkpoint, identity, reporter=reporter, stage=stage, making=runtime.making())
@@ -71,6 +77,7 @@ def pretrain(
         "reference": stage.reference(),
         "stages": [{"name": stage.name, **trained.meta}],
     }
+    meta |= {"forms": [form.to_meta() for form in forms]} if forms else {}
     meta["log_n_reference"] = {
         "log N, training": stage.reference(),
         "log N, validation": stage.reference(validation=True),

@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 # COSTAR with other choices: settings of the encoder, settings of the fit.
-VARIANTS: dict[str, tuple[dict[str, str], dict[str, str]]] = {
+VARIANTS: dict[str, tuple[dict[str, str], dict[str, object]]] = {
     "costar, vt": ({"architecture": "vt"}, {}),
     "costar, ct": ({"architecture": "ct"}, {}),
     "costar, temporal": ({"blocks": "temporal"}, {"step_weights": "uniform"}),
@@ -45,6 +45,8 @@ VARIANTS: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "costar, absolute": ({"feature_encoding": "absolute", "pool": "token"}, {}),
     "costar, taught": ({}, {"decoder": "autoregressive"}),
     "costar, vt and one step": ({"architecture": "vt_relative"}, {"decoder": "autoregressive_one_step"}),
+    "costar, relative": ({"inputs": "relative"}, {"output": "relative", "loss": "relative_huber"}),
+    "costar, structured": ({"architecture": "ct", "inputs": "relative"}, {"decoder": "structured", "carry_overs": 2}),
 }
 NAMES = [*METHODS, *VARIANTS]
 WORLDS = ["tumor", "linear", "ward"]

@@ -143,7 +143,7 @@ def errors(stage: SupervisedStage, part: str, params: dict[str, Tensor], rows: T
     history = panel.history_NTS[rows, :-1]
     z = encode_members(stage.encoder, submodule(one, ENCODER), history[None], panel.v_NV[rows][None])
     plan, answer, active = (x[0].flatten(0, 1) for x in (ahead.treatment, ahead.target, ahead.active))
-    head = stage._make_head().double()
+    head = stage.decoder.head.double()
     head.load_state_dict({name: value[0] for name, value in submodule(one, "head.").items()})
     predicted = (
         head(z.z_BTD[0].flatten(0, 1), plan, answer) if taught else in_order(head, z.z_BTD[0].flatten(0, 1), plan)
@@ -198,7 +198,7 @@ def test_answers_come_from_prefixes_that_are_encoded_once(source: Trained, tumor
     states = model.encode(panel)
     at = torch.from_numpy(queries.subject.astype(np.int64)), torch.from_numpy(queries.origin.astype(np.int64))
     for r in range(2):
-        expected = in_order(model._head(r), states[r][at], torch.from_numpy(queries.plan).to(states))
+        expected = in_order(model._head(r), states.z_RNTD[r][at], torch.from_numpy(queries.plan).to(states.z_RNTD))
         scaled = model.scaler.unscale_outcomes(expected.numpy())
         np.testing.assert_allclose(model.answer(states, queries)[r], scaled, rtol=1e-4, atol=1e-4)
 
@@ -214,7 +214,7 @@ def test_a_stored_model_keeps_its_decoder_and_models_without_a_word_are_not_auto
     plain = run_finetune(tumor_dataset, tmp_path, epochs=1)
     older = {name: value for name, value in plain.meta.items() if name != "decoder"}
     write_artifact(tmp_path / "older.h5", kind="model", **content(replace(plain, meta=older)))
-    assert load_model(tmp_path / "older.h5").decoder == plain.meta["decoder"] == "non_autoregressive"
+    assert load_model(tmp_path / "older.h5").shape.decoder == plain.meta["decoder"] == "non_autoregressive"
     other = replace(source, meta=source.meta | {"decoder": "oracle"})
     write_artifact(tmp_path / "other.h5", kind="model", **content(other))
     with pytest.raises(ArtifactError, match="incomplete or damaged") as error:

@@ -15,6 +15,7 @@ from costar_cli.errors import UsageError
 from costar_cli.evaluate.score import TestPart, score
 from costar_cli.methods.base import EncodesOnce
 from costar_cli.methods.costar import model as costar_model
+from costar_cli.methods.costar.decoding import CostarStates
 from costar_cli.methods.costar.model import CostarModel, distinct_rows, runs
 from costar_cli.methods.costar.predictor import OutcomePredictor
 from costar_cli.panel import Dataset, Panel, Part, Queries
@@ -28,12 +29,12 @@ def model(tumor_dataset: Dataset) -> CostarModel:
     return untrained_model(tumor_dataset, members=2)
 
 
-def reference(model: CostarModel, states: torch.Tensor, queries: Queries) -> np.ndarray:
+def reference(model: CostarModel, states: CostarStates, queries: Queries) -> np.ndarray:
     """Predict with the head's plain forward pass, each query from its own history and plan."""
     at = torch.from_numpy(queries.subject.astype(np.int64)), torch.from_numpy(queries.origin.astype(np.int64))
-    plan = torch.from_numpy(queries.plan).to(states)
+    plan = torch.from_numpy(queries.plan).to(states.z_RNTD)
     with torch.no_grad():
-        scaled = torch.stack([model._head(r)(states[r][at], plan) for r in range(model.members)])
+        scaled = torch.stack([model._head(r)(states.z_RNTD[r][at], plan) for r in range(model.members)])
     return model.scaler.unscale_outcomes(scaled.numpy())
 
 
@@ -110,7 +111,7 @@ def test_runs_join_equal_neighbours_only(pairs):
 class Watched(CostarModel):
     encoded: list[int] = field(default_factory=list)
 
-    def encode(self, panel: Panel) -> torch.Tensor:
+    def encode(self, panel: Panel) -> CostarStates:
         self.encoded.extend(panel.subject_id.tolist())
         return super().encode(panel)
 

@@ -43,8 +43,8 @@ def test_without_step_codes_a_plan_of_zeros_is_flat_and_with_them_it_is_not(bina
 
 def test_binary_treatments_get_step_codes_and_classes_do_not(binary: Dataset, tmp_path: Path) -> None:
     tumor = simulate_tumor(TumorConfig(**SIZES, horizon=3, seed=3), NullReporter())
-    assert as_model(run_finetune(binary, tmp_path / "a")).decoder == "stepped"
-    assert as_model(run_finetune(tumor, tmp_path / "b")).decoder == "non_autoregressive"
+    assert as_model(run_finetune(binary, tmp_path / "a")).shape.decoder == "stepped"
+    assert as_model(run_finetune(tumor, tmp_path / "b")).shape.decoder == "non_autoregressive"
 
 
 def test_the_papers_preset_keeps_the_papers_decoder() -> None:

@@ -1,15 +1,19 @@
 """COSTAR: fine-tune a pretrained encoder with an outcome predictor, in one stage."""
 
-from costar_cli.config.choices import DecoderName
+from dataclasses import replace
+
+from costar_cli.config.choices import OutputName
 from costar_cli.config.models import EncoderConfig
 from costar_cli.errors import MismatchError, UsageError
 from costar_cli.methods.base import Fit, FitTask, Fitted
+from costar_cli.methods.costar.decoding import DecoderShape
 from costar_cli.methods.costar.model import CostarModel
 from costar_cli.methods.costar.predictor import decoder_for
 from costar_cli.methods.costar.pretraining import PREDICTOR
 from costar_cli.methods.costar.supervised import SupervisedStage
 from costar_cli.methods.registry import REFERENCE
 from costar_cli.methods.shared.members import Params
+from costar_cli.methods.shared.outcome_forms import OutcomeForm, choose_forms
 from costar_cli.methods.shared.stage import one_stage
 from costar_cli.methods.shared.trained import ReadsModels, model_to_start_from
 
@@ -31,17 +35,17 @@ class CostarMethod(ReadsModels):
         """
         start = model_to_start_from(task, CostarModel, REFERENCE)
         encoder = _encoder_config(task, start)
-        few_shot = start is not None and start.horizon > 0
-        hidden = start.hidden if start and few_shot else task.config.hidden
-        decoder = _decoder(task, start if few_shot else None)
-        meta = {"encoder": encoder.model_dump(), "hidden": hidden, "decoder": decoder}
+        shape = _decoder_shape(task, start, encoder)
+        meta = {"encoder": encoder.model_dump(), **shape.to_meta()}
         stage = SupervisedStage(
             task.schema.dims,
             task.horizon,
-            task.config.model_copy(update={"hidden": hidden, "decoder": decoder}),
+            task.config,
             encoder,
             train=task.tensors(task.train),
             validation=task.tensors(task.validation),
+            shape=shape,
+            treatments=task.schema.treatments,
             start_R=_without_predictor(start.params) if start else None,
             drop_last=task.domain == "source",
             name=task.stage_name("finetune"),
@@ -64,17 +68,38 @@ def _encoder_config(task: FitTask, start: CostarModel | None) -> EncoderConfig:
     return start.encoder_config
 
 
-def _decoder(task: FitTask, source: CostarModel | None) -> DecoderName:
-    asked = task.config.decoder
-    if source is None:
-        return asked or decoder_for(task.schema.treatments)
-    if asked not in (None, source.decoder):
+def _decoder_shape(task: FitTask, start: CostarModel | None, encoder: EncoderConfig) -> DecoderShape:
+    """Return the source model's decoder, or the one of the settings.
+
+    Raises:
+        MismatchError: the settings ask for another decoder than the source's model has.
+    """
+    config, source = task.config, start if start and start.horizon else None
+    if source is not None:
+        for name in ("decoder", "output", "carry_overs"):
+            _require_same(name, getattr(config, name), getattr(source.shape, name))
+        return replace(source.shape, forms=source.shape.forms or _forms(task, encoder, source.shape.output))
+    decoder = config.decoder or decoder_for(task.schema.treatments)
+    output = config.output or ("relative" if decoder == "structured" else "level")
+    forms = start.shape.forms if start else ()
+    return DecoderShape(decoder, output, config.hidden, config.carry_overs or 1, forms or _forms(task, encoder, output))
+
+
+def _require_same(name: str, asked: object, source: object) -> None:
+    if asked not in (None, source):
+        what = name.replace("_", "-")
         raise MismatchError(
-            f"the source's model has the decoder {source.decoder}, not {asked}",
-            where="finetune.decoder",
-            fix="omit it, or train a source model with that decoder",
+            f"the source's model has the {what} {source}, not {asked}",
+            where=f"finetune.{name}",
+            fix=f"omit it, or train a source model with that {what}",
         )
-    return source.decoder
+
+
+def _forms(task: FitTask, encoder: EncoderConfig, output: OutputName) -> tuple[OutcomeForm, ...]:
+    """Return the forms in which outcomes change, where something needs them."""
+    if (encoder.inputs, output, task.config.loss) == ("level", "level", "squared"):
+        return ()
+    return choose_forms(task.panels[task.train], task.schema, task.scaler)
 
 
 def _without_predictor(params: Params) -> Params:

@@ -3,25 +3,27 @@
 Each history and each plan goes through the head's first layer once.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from costar_cli.artifact import Artifact
-from costar_cli.config.choices import DecoderName
 from costar_cli.config.models import EncoderConfig
 from costar_cli.methods.costar.architectures import make_encoder
-from costar_cli.methods.costar.predictor import DEFAULT_DECODER, OutcomePredictor, known_decoder, outcome_head
+from costar_cli.methods.costar.decoding import Asked, CostarStates, Decoder, DecoderShape, make_decoder
+from costar_cli.methods.costar.inputs import EncoderInputs
 from costar_cli.methods.costar.representation import encode_panel
 from costar_cli.methods.costar.supervised import ENCODER, HEAD
 from costar_cli.methods.shared.members import member_module, submodule
 from costar_cli.methods.shared.trained import AnswerJob, EncodingModel, read_fields
 from costar_cli.panel import Panel, Queries
+from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["CostarModel", "answer_queries", "distinct_rows", "runs"]
 
@@ -29,24 +31,22 @@ CPU_ELEMENTS = 2**19  # hidden units computed at once on a CPU: fewer cost calls
 Indices = NDArray[np.int64]
 
 
-def answer_queries(heads: list[OutcomePredictor], z_RNTD: Tensor, queries: Queries) -> Tensor:
+def answer_queries(decoder: Decoder, heads: Sequence[nn.Module], states: CostarStates, queries: Queries) -> Tensor:
     """Return the scaled outcomes `[R,Q,tau,dy]` of queries.
 
     Test sets ask many plans of one history and few plans in all, so both are looked up: queries of one history that
     follow one another share it, and equal plans are found wherever they are.
     """
-    n_queries, horizon = len(queries), queries.horizon
+    n_queries, z_RNTD = len(queries), states.z_RNTD
     first_U, history_Q = runs(queries.subject, queries.origin)
     first_P, plan_Q = distinct_rows(queries.plan.reshape(n_queries, -1))
     subject_U, origin_U = (_tensor(a[first_U], z_RNTD.device) for a in (queries.subject, queries.origin))
     plan_PHA = torch.from_numpy(queries.plan[first_P]).to(z_RNTD)
     at = _tensor(history_Q, z_RNTD.device), _tensor(plan_Q, z_RNTD.device)
-    rows = max(1, CPU_ELEMENTS // (horizon * heads[0].hidden)) if z_RNTD.device.type == "cpu" else n_queries
+    asked = Asked(subject_U, origin_U, plan_PHA, *at)
+    elements = CPU_ELEMENTS if z_RNTD.device.type == "cpu" else sys.maxsize
     return torch.stack(
-        [
-            torch.cat(list(head.pairs(z_NTD[subject_U, origin_U], plan_PHA, *at, rows=rows)))
-            for head, z_NTD in zip(heads, z_RNTD, strict=True)
-        ]
+        [torch.cat(list(decoder.answers(head, states, member, asked, elements))) for member, head in enumerate(heads)]
     )
 
 
@@ -76,7 +76,7 @@ def _tensor(indices: NDArray[np.generic], device: torch.device) -> Tensor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CostarModel(EncodingModel[Tensor]):
+class CostarModel(EncodingModel[CostarStates]):
     """An encoder and, when fine-tuned, an outcome predictor, for R members.
 
     `params` hold `encoder.*` and, for a fine-tuned model, `head.*`, each `[R,...]`.
@@ -85,8 +85,7 @@ class CostarModel(EncodingModel[Tensor]):
     method: str = "costar"
     horizon: int = 0
     encoder_config: EncoderConfig
-    hidden: int = 0
-    decoder: DecoderName = DEFAULT_DECODER
+    shape: DecoderShape = field(default_factory=DecoderShape)
 
     @classmethod
     def from_artifact(cls, artifact: Artifact, device: torch.device | str = "cpu", **own: Any) -> Self:  # noqa: ANN401
@@ -95,28 +94,37 @@ class CostarModel(EncodingModel[Tensor]):
         return cls(
             horizon=int(meta.get("horizon", 0)),
             encoder_config=EncoderConfig.model_validate(meta["encoder"]),
-            hidden=int(meta.get("hidden", 0)),
-            decoder=known_decoder(meta.get("decoder", DEFAULT_DECODER)),
+            shape=DecoderShape.from_meta(meta),
             **read_fields(artifact, device),
             **own,
         )
 
     def represent(self, panel: Panel) -> NDArray[np.float32]:
         """Return `z [R,N,T,D]`, the representation of every subject's history at every step."""
-        return self.encode(panel).float().cpu().numpy()
+        return self._represent(self.scaled(panel)).float().cpu().numpy()
 
-    def encode(self, panel: Panel) -> Tensor:
-        """Return `z [R,N,T,D]` of every subject's history at every step, on the model's device."""
-        tensors = self.scaled(panel)
-        encoder = make_encoder(self.schema.dims, self.encoder_config).to(self.device)
-        return encode_panel(encoder, submodule(self.params, ENCODER), tensors.history_NTS, tensors.v_NV)
+    def encode(self, panel: Panel) -> CostarStates:
+        """Return what is known of every subject's history at every step, on the model's device."""
+        tensors, decoder = self.scaled(panel), self._decoder()
+        z_RNTD, y_NTY = self._represent(tensors), tensors.y_NTY
+        return CostarStates(z_RNTD, y_NTY, decoder.units(y_NTY), decoder.exposures(self._heads(), tensors))
 
-    def jobs(self, states: Tensor, queries: Queries, batch_size: int) -> Iterator[Iterable[AnswerJob]]:
+    def jobs(self, states: CostarStates, queries: Queries, batch_size: int) -> Iterator[Iterable[AnswerJob]]:
         """Yield jobs of `batch_size` queries each."""
-        heads = [self._head(member) for member in range(self.members)]
-        return self.jobs_of_all_members(lambda some: answer_queries(heads, states, some), queries, batch_size)
+        decoder, heads = self._decoder(), self._heads()
+        return self.jobs_of_all_members(lambda some: answer_queries(decoder, heads, states, some), queries, batch_size)
 
-    def _head(self, member: int) -> OutcomePredictor:
-        """Return the outcome predictor with one member's parameters."""
-        head = outcome_head(self.schema.dims, self.horizon, self.encoder_config, self.hidden, decoder=self.decoder)
-        return member_module(head, submodule(self.params, HEAD), member)
+    def _represent(self, tensors: PanelTensors) -> Tensor:
+        inputs = EncoderInputs(self.schema.dims, self.encoder_config.inputs, self.shape.forms)
+        encoder = make_encoder(inputs.token_dims, self.encoder_config).to(self.device)
+        return encode_panel(encoder, submodule(self.params, ENCODER), inputs.history(tensors), tensors.v_NV)
+
+    def _decoder(self) -> Decoder:
+        return make_decoder(self.shape, self.schema.dims, self.horizon, self.encoder_config, self.schema.treatments)
+
+    def _heads(self) -> list[nn.Module]:
+        """Return the heads of all members, each with its parameters."""
+        return [self._head(member) for member in range(self.members)]
+
+    def _head(self, member: int) -> nn.Module:
+        return member_module(self._decoder().head, submodule(self.params, HEAD), member)

@@ -1,7 +1,7 @@
 """Heads: the contrastive predictor of pretraining, and the outcome predictors of every decoder."""
 
 from collections.abc import Iterator, Mapping
-from typing import Final, cast
+from typing import Final, cast, get_args
 
 import torch
 from torch import Tensor, nn
@@ -225,7 +225,7 @@ _HEADS: Final[Mapping[DecoderName, type[OutcomePredictor]]] = {
 def outcome_head(
     dims: Dims, horizon: int, encoder: EncoderConfig, hidden: int, *, decoder: DecoderName = DEFAULT_DECODER
 ) -> OutcomePredictor:
-    """Return a freshly initialised outcome predictor."""
+    """Return a freshly initialised outcome predictor, of any decoder but the structured one."""
     return _HEADS[decoder](dims[1], dims[2], width=encoder.width, horizon=horizon, hidden=hidden)
 
 
@@ -238,12 +238,12 @@ def decoder_for(treatments: TreatmentEncoding) -> DecoderName:
 
 
 def known_decoder(name: object) -> DecoderName:
-    """Return the decoder of this name.
+    """Return the decoder of this name, of those here or the structured one.
 
     Raises:
         ValueError: there is none.
     """
-    found = next((known for known in _HEADS if known == name), None)
+    found: DecoderName | None = next((known for known in get_args(DecoderName) if known == name), None)
     if found is None:
         raise ValueError(f"unknown decoder: {name!r}")
     return found

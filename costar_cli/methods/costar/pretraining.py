@@ -10,11 +10,13 @@ from costar_cli.config.models import PretrainConfig
 from costar_cli.methods.base import StepLoss
 from costar_cli.methods.costar.architectures import make_encoder
 from costar_cli.methods.costar.contrastive import info_nce, log_n_reference, spectral_loss
+from costar_cli.methods.costar.inputs import EncoderInputs
 from costar_cli.methods.costar.predictor import contrast_predictor
 from costar_cli.methods.costar.representation import HistoryEncoder, microbatch_calls
 from costar_cli.methods.shared.dropout import Masks, MaskSource
 from costar_cli.methods.shared.members import Dims, Params
 from costar_cli.methods.shared.microbatches import map_microbatches, start_microbatches
+from costar_cli.methods.shared.outcome_forms import OutcomeForm
 from costar_cli.methods.shared.stage import PlainStage, initial_params
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.panel.tensors import PanelTensors
@@ -83,21 +85,30 @@ class PretrainStage(PlainStage):
         config: settings of the stage.
         train: scaled panel to learn from; outcomes are inputs only, no labels are used.
         validation: scaled panel to watch the loss on.
+        forms: of the outcomes, for an encoder of relative inputs.
     """
 
     name = "pretrain"
     drop_last = True
 
-    def __init__(self, dims: Dims, config: PretrainConfig, train: PanelTensors, validation: PanelTensors) -> None:
+    def __init__(
+        self,
+        dims: Dims,
+        config: PretrainConfig,
+        train: PanelTensors,
+        validation: PanelTensors,
+        forms: tuple[OutcomeForm, ...] = (),
+    ) -> None:
         self.config = config
         self.keep = config.keep
         self._spectral = config.ssl_loss == "spectral"
-        self._make = partial(self._branch, dims)
+        inputs = EncoderInputs(dims, config.encoder.inputs, forms)
+        self._make = partial(self._branch, inputs.token_dims)
         self._online = self._make().to(train.v_NV.device)
         self.encoder = self._online.encoder
         self._momentum = ContrastBranch(self.encoder, nn.Identity(), components=config.components)
         self._panels = {"train": train, "validation": validation}
-        self._history = {name: panel.history_NTS[:, :-1] for name, panel in self._panels.items()}
+        self._history = {name: inputs.history(panel)[:, :-1] for name, panel in self._panels.items()}
         self.n_train, self.n_validation = len(train.length_N), len(validation.length_N)
 
     def _branch(self, dims: Dims) -> ContrastBranch:

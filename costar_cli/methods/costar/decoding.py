@@ -1,0 +1,227 @@
+"""From representation and plan to outcomes: which head there is, and what its numbers mean (spec COSTAR-25 to 26)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self, cast
+
+import torch
+from torch import Tensor, nn
+
+from costar_cli.config.choices import DecoderName, OutputName
+from costar_cli.config.models import EncoderConfig
+from costar_cli.methods.costar.predictor import (
+    DEFAULT_DECODER,
+    AutoregressivePredictor,
+    OutcomePredictor,
+    known_decoder,
+    outcome_head,
+)
+from costar_cli.methods.shared.doses import dose_table
+from costar_cli.methods.shared.members import Dims, Params, call_members
+from costar_cli.methods.shared.outcome_forms import OutcomeForm, OutcomeScale
+from costar_cli.methods.shared.structured import StructuredDecoder
+from costar_cli.methods.shared.windows import Windows
+from costar_cli.panel import TreatmentEncoding
+from costar_cli.panel.tensors import PanelTensors
+
+__all__ = ["Asked", "CostarStates", "Decoder", "DecoderShape", "make_decoder"]
+
+
+@dataclass(frozen=True)
+class DecoderShape:
+    """What a model's file says of its head.
+
+    Attributes:
+        decoder: which head.
+        output: what its numbers mean.
+        hidden: hidden units.
+        carry_overs: learnt decays per treatment factor, of the structured decoder.
+        forms: one per outcome; none where nothing is relative.
+    """
+
+    decoder: DecoderName = DEFAULT_DECODER
+    output: OutputName = "level"
+    hidden: int = 0
+    carry_overs: int = 1
+    forms: tuple[OutcomeForm, ...] = ()
+
+    @classmethod
+    def from_meta(cls, meta: Mapping[str, Any]) -> Self:
+        """Read what `to_meta` returned, and what older files say."""
+        return cls(
+            known_decoder(meta.get("decoder", DEFAULT_DECODER)),
+            meta.get("output", "level"),
+            int(meta.get("hidden", 0)),
+            int(meta.get("carry_overs", 1)),
+            tuple(OutcomeForm(**form) for form in meta.get("forms", ())),
+        )
+
+    def to_meta(self) -> dict[str, Any]:
+        """Return what a model's file records; what older versions did not have only where it says something."""
+        meta: dict[str, Any] = {"hidden": self.hidden, "decoder": self.decoder}
+        meta |= {"output": self.output} if self.output != "level" else {}
+        meta |= {"carry_overs": self.carry_overs} if self.decoder == "structured" else {}
+        return meta | ({"forms": [form.to_meta() for form in self.forms]} if self.forms else {})
+
+
+class CostarStates(NamedTuple):
+    """What is known of a panel before any plan: `z [R,N,T,D]`, and what predictions from each origin start from.
+
+    Outcomes `[N,T,Y]` are standardised, the units of their changes in sds; `exposure_RNTJ` is what is left of earlier
+    doses. What a decoder does not need is None.
+    """
+
+    z_RNTD: Tensor
+    y_NTY: Tensor
+    unit_NTY: Tensor | None
+    exposure_RNTJ: Tensor | None
+
+
+class Asked(NamedTuple):
+    """Queries as the histories and plans that occur in them, and which of both each query has."""
+
+    subject_U: Tensor
+    origin_U: Tensor
+    plan_PHA: Tensor
+    history_Q: Tensor
+    plan_Q: Tensor
+
+
+class Decoder:
+    """A published head: all steps from z and the plan, its numbers levels, or changes from the origin in some unit.
+
+    Args:
+        shape: which head, and what its numbers mean.
+        head: freshly initialised.
+    """
+
+    def __init__(self, shape: DecoderShape, head: nn.Module) -> None:
+        self.shape, self.head = shape, head
+        self.scale = OutcomeScale(shape.forms) if shape.forms else None
+
+    def units(self, y_MTY: Tensor) -> Tensor | None:
+        """Return the units of changes from every origin, `[...,T,Y]` in sds, of outcomes from the first step on."""
+        return None if self.scale is None else self.scale.to(y_MTY).units(y_MTY)
+
+    def predict(
+        self, params_R: Params, z_RBTD: Tensor, series: Windows, ahead: Windows, given_RMHY: Tensor | None = None
+    ) -> Tensor:
+        """Return standardised outcomes `[R,B*T,H,Y]` from every origin of a batch.
+
+        Args:
+            params_R: of the head.
+            z_RBTD: representations.
+            series: every position of the subjects, from the first on.
+            ahead: the steps from each position on.
+            given_RMHY: true outcomes, after which an autoregressive head predicts each step in training.
+        """
+        y_RBTY = series.column("outcomes")
+        unit_RBTY = self.units(y_RBTY)
+        start = self._start(y_RBTY.flatten(1, 2), None if unit_RBTY is None else unit_RBTY.flatten(1, 2))
+        given: tuple[Tensor, ...] = ()
+        if given_RMHY is not None and isinstance(self.head, AutoregressivePredictor):
+            given = (given_RMHY if start is None else (given_RMHY - start[0]) / start[1],)
+        number: Tensor = call_members(self.head, params_R, z_RBTD.flatten(1, 2), ahead.treatment.flatten(1, 2), *given)
+        return number if start is None else start[0] + start[1] * number
+
+    def answers(
+        self, head: nn.Module, states: CostarStates, member: int, asked: Asked, elements: int
+    ) -> Iterator[Tensor]:
+        """Yield standardised outcomes `[q,H,Y]` of queries, in order.
+
+        Args:
+            head: with the member's parameters.
+            states: of the panel.
+            member: its row in the states.
+            asked: the queries.
+            elements: how many numbers to compute at once.
+        """
+        published, at = cast("OutcomePredictor", head), (asked.subject_U, asked.origin_U)
+        rows = max(1, elements // (asked.plan_PHA.shape[1] * published.hidden))
+        start = self._start(states.y_NTY[at], None if states.unit_NTY is None else states.unit_NTY[at])
+        pairs = published.pairs(states.z_RNTD[member][at], *asked[2:], rows=rows)
+        for number_QHY, histories in zip(pairs, torch.split(asked.history_Q, rows), strict=True):
+            yield number_QHY if start is None else start[0][histories] + start[1][histories] * number_QHY
+
+    def exposures(self, heads: Sequence[nn.Module], panel: PanelTensors) -> Tensor | None:
+        """Return what is left of earlier doses at every origin, `[R,N,T,J]`, where heads go on from there."""
+        return None
+
+    def _start(self, y_MY: Tensor, unit_MY: Tensor | None) -> tuple[Tensor, Tensor] | None:
+        """Return what is added to the head's numbers and what they are multiplied with, `[M,1,Y]`; None for neither."""
+        if self.shape.output == "level":
+            return None
+        if self.shape.output == "increment" or self.scale is None or unit_MY is None:
+            return y_MY[..., None, :], torch.ones_like(y_MY)[..., None, :]
+        size_MY = torch.where(self.scale.is_local_Y, unit_MY, self.scale.error_unit(y_MY, unit_MY))
+        return y_MY[..., None, :], (self.scale.sd_Y * size_MY)[..., None, :]
+
+
+class RolledDecoder(Decoder):
+    """The structured decoder: effects of z, rolled out step by step over exposures (spec GROWTH-4)."""
+
+    head: StructuredDecoder
+
+    def units(self, y_MTY: Tensor) -> Tensor:
+        """Return the units of a step at every origin, `[...,T,Y]` in sds."""
+        return self.head.to(y_MTY).scale.units(y_MTY)
+
+    def predict(
+        self,
+        params_R: Params,
+        z_RBTD: Tensor,
+        series: Windows,
+        ahead: Windows,
+        given_RMHY: Tensor | None = None,
+    ) -> Tensor:
+        """Return standardised outcomes `[R,B*T,H,Y]` from every origin of a batch."""
+        y_RBTY, previous_RBTA = series.column("outcomes"), series.column("previous")
+        inputs = z_RBTD, y_RBTY, self.units(y_RBTY), previous_RBTA, ahead.treatment
+        predicted_RBTHY: Tensor = call_members(self.head, params_R, *inputs)
+        return predicted_RBTHY.flatten(1, 2)
+
+    def answers(
+        self, head: nn.Module, states: CostarStates, member: int, asked: Asked, elements: int
+    ) -> Iterator[Tensor]:
+        """Yield standardised outcomes `[q,H,Y]` of queries, in order."""
+        rolled, at = cast("StructuredDecoder", head), (asked.subject_U, asked.origin_U)
+        assert states.unit_NTY is not None  # noqa: S101 - this decoder's states have both
+        assert states.exposure_RNTJ is not None  # noqa: S101
+        theta_UYP, y_UY, unit_UY = rolled.theta(states.z_RNTD[member][at]), states.y_NTY[at], states.unit_NTY[at]
+        exposure_UJ = states.exposure_RNTJ[member][at]
+        rows = max(1, elements // (rolled.n_effects * rolled.n_outcomes))
+        for histories, plans in zip(torch.split(asked.history_Q, rows), torch.split(asked.plan_Q, rows), strict=True):
+            plan_QHA = asked.plan_PHA.index_select(0, plans)
+            yield rolled.roll(
+                theta_UYP[histories], y_UY[histories], unit_UY[histories], exposure_UJ[histories], plan_QHA
+            )
+
+    def exposures(self, heads: Sequence[nn.Module], panel: PanelTensors) -> Tensor:
+        """Return what is left of earlier doses at every origin, `[R,N,T,J]`."""
+        previous_NTA = panel.history_NTS[..., panel.x_NTX.shape[-1] : -panel.y_NTY.shape[-1]]
+        with torch.no_grad():
+            return torch.stack([cast("StructuredDecoder", head).exposures(previous_NTA) for head in heads])
+
+
+def make_decoder(
+    shape: DecoderShape, dims: Dims, horizon: int, encoder: EncoderConfig, treatments: TreatmentEncoding | None
+) -> Decoder:
+    """Return a decoder with a freshly initialised head.
+
+    Args:
+        shape: which head, and what its numbers mean.
+        dims: numbers of covariates, treatments, outcomes and statics.
+        horizon: H, steps predicted from each origin.
+        encoder: shape of the encoder.
+        treatments: how they are encoded, which only the structured decoder asks.
+    """
+    if shape.decoder != "structured":
+        return Decoder(shape, outcome_head(dims, horizon, encoder, shape.hidden, decoder=shape.decoder))
+    if treatments is None:
+        raise TypeError("the structured decoder decodes treatments")
+    forms = shape.forms
+    if shape.output == "increment":
+        forms = tuple(replace(form, kind="additive") for form in forms)
+    doses = dose_table(treatments)
+    head = StructuredDecoder(encoder.width, forms, doses, carry_overs=shape.carry_overs, hidden=shape.hidden)
+    return RolledDecoder(shape, head)
