@@ -11,10 +11,10 @@ from costar_cli.artifact import write_artifact
 from costar_cli.datasets.tumor.simulate import TUMOR_SCHEMA
 from costar_cli.errors import DataError, UsageError
 from costar_cli.methods import load_model
-from costar_cli.methods.regression.logistic import LogisticModels, fit_logistic
 from costar_cli.methods.regression.msm import LagFeatures, binary_treatments
 from costar_cli.methods.regression.settings import MsmConfig
 from costar_cli.methods.shared.ipw import clip_to_quantiles, cumulative_weights, effective_share
+from costar_cli.methods.shared.logistic import LogisticModels, fit_logistic
 from costar_cli.panel import Dataset, Panel, Part, Queries, Scaler
 from tests.methods.linear_worlds import answer, fit, linear_data, model_of, random_dataset, random_queries
 

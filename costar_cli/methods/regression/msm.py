@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from costar_cli.errors import DataError
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.regression.linear import Floats, LinearModel, ScaledSeries, unpacked_plan
-from costar_cli.methods.regression.logistic import LogisticModels, fit_logistic, one_thread
 from costar_cli.methods.regression.settings import MsmConfig
 from costar_cli.methods.shared.ipw import clip_to_quantiles, cumulative_weights, describe_weights
+from costar_cli.methods.shared.logistic import LogisticModels, fit_logistic, one_thread
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.methods.shared.trained import ReadsModels
 from costar_cli.panel import Panel, PanelSchema, Part, Scaler, TreatmentEncoding

@@ -10,10 +10,11 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import log_expit
 
-from costar_cli.methods.regression.linear import Floats
 from costar_cli.methods.shared.microbatches import on_cores
 
 __all__ = ["LogisticModels", "fit_logistic", "one_thread", "whitening"]
+
+Floats = NDArray[np.float64]
 
 RANK = 1e-10  # of the largest eigenvalue: directions with less variance are no directions
 
