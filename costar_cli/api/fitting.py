@@ -1,7 +1,7 @@
 """What a model is made from, and making it: one way for the Python API, the training verbs and the benchmark."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +62,7 @@ class FitPlan:
     runtime: RuntimeConfig
     settings: Config | None
     parents: Mapping[str, str]
+    part_settings: Mapping[str, Config | None] = field(default_factory=dict)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -71,7 +72,8 @@ class FitPlan:
             return identity
         own = self.settings.model_dump(mode="json") if self.settings else {}
         read = METHODS[self.method].shared_settings(identity)  # others do not make it another model
-        return read | {"method": self.method, "settings": own}
+        of_parts = {name: one.model_dump(mode="json") if one else {} for name, one in self.part_settings.items()}
+        return read | {"method": self.method, "settings": own} | ({"parts": of_parts} if of_parts else {})
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -102,6 +104,7 @@ class FitPlan:
             fresh=fresh,
             method=METHODS[self.method],
             settings=self.settings,
+            part_settings=self.part_settings,
         )
 
 
@@ -124,10 +127,12 @@ def plan_fit(settings: Settings, method: str, domain: DomainName, *, dataset: st
     if start is not None:
         parents[start.kind] = start.digest
         config = _follow(settings, config, start)
-    elif METHODS[method].pretrained:
-        config = config.model_copy(update={"encoder": pretrained_shape(settings)})
     own = method_settings(settings, method, config)
-    return FitPlan(method, domain, config, settings[RuntimeConfig], own, parents)
+    parts = METHODS[method].parts(own, start.meta if start else None)
+    if start is None and any(METHODS[name].pretrained for name in (method, *parts)):
+        config = config.model_copy(update={"encoder": pretrained_shape(settings)})
+    of_parts = {name: method_settings(settings, name, config) for name in parts}
+    return FitPlan(method, domain, config, settings[RuntimeConfig], own, parents, of_parts)
 
 
 def pretrained_shape(settings: Settings) -> EncoderConfig:

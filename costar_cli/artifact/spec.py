@@ -71,6 +71,7 @@ KINDS: Final[Mapping[str, KindSpec]] = {
     "model": KindSpec(
         made_by="costar finetune",
         must=TRAINED_ARRAYS,
+        may=("parts/**",),
         meta=(*TRAINED_META, "init", "domain", "horizon", "trained_on"),
     ),
     "evaluation": KindSpec(

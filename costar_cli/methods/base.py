@@ -27,8 +27,10 @@ __all__ = [
     "Estimator",
     "Fit",
     "FitTask",
+    "FitsParts",
     "Fitted",
     "FittedModel",
+    "FittedPart",
     "LastStage",
     "PredictiveDistribution",
     "PredictsDistribution",
@@ -202,7 +204,8 @@ class FitTask:
     """What a method is fitted to.
 
     `config` is what all methods share (epochs, patience, seed, ...), `settings` the method's own. `panels` holds the
-    raw panels of `domain` and, where the method asks for them, of source-train; `tensors` scales one of them.
+    raw panels of `domain` and, where the method asks for them, of source-train; `tensors` scales one of them. A method
+    that combines others has these fitted by `fit_part`, with `part_settings` by name.
     """
 
     schema: PanelSchema
@@ -216,6 +219,8 @@ class FitTask:
     start: "FittedModel | None"
     device: torch.device
     dtype: torch.dtype
+    part_settings: "Mapping[str, Config | None]" = field(default_factory=dict)
+    fit_part: "FitsParts | None" = None
 
     def tensors(self, part: Part) -> PanelTensors:
         """Return a scaled panel on the device."""
@@ -254,12 +259,31 @@ class Fitted:
 
     There is at least one tensor, and each leads with the member axis: R is `task.members`, 1 where the fit is in closed
     form. A method that learns nothing returns an empty one, `torch.zeros(1, 0)`. `warnings` are what may make its
-    answers wrong, in sentences.
+    answers wrong, in sentences. `arrays` are what the artifact holds beside them, by name. `moved` says whether a fit
+    that starts from the source's model does better than that, where the fit has compared the two itself.
     """
 
     params: Params
     meta: dict[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    arrays: dict[str, NDArray[np.generic]] = field(default_factory=dict)
+    moved: bool | None = None
+
+
+@dataclass(frozen=True)
+class FittedPart:
+    """A method that was fitted as a part of another: what its artifact would hold, and the model that this makes."""
+
+    artifact: Artifact
+    model: FittedModel
+    warnings: tuple[str, ...] = ()
+
+
+class FitsParts(Protocol):
+    """Fits the parts of a method that combines others, each as it is fitted alone."""
+
+    def __call__(self, method: str, start: FittedModel | None) -> FittedPart:
+        """Fit a method of the registry to the task's subjects, from an encoder, its source model or nothing."""
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,14 @@ if TYPE_CHECKING:
     from costar_cli.config.models import Config
     from costar_cli.methods.base import Estimator, Fit, FitTask, FittedModel
 
-__all__ = ["LAST_VALUE", "METHODS", "REFERENCE", "Method", "Methods", "load_model", "model_of"]
+__all__ = ["LAST_VALUE", "LISTS", "METHODS", "REFERENCE", "SHORT_LIST", "Method", "Methods", "load_model", "model_of"]
 
 REFERENCE: Final = "costar"  # the default, and whom the others are compared with
 LAST_VALUE: Final = "last-value"  # the naive anchor, which every evaluation scores
+
+SHORT_LIST: Final = "short-list"  # of methods that are worth trying on any data set
+CLOSED_FORM: Final = "closed-form"  # those of them that have no epochs
+LISTS: Final = (SHORT_LIST, CLOSED_FORM)
 
 # Of the settings that all methods share, those on which models depend. Networks have epochs, patience, batch size and
 # learning rate among their own settings.
@@ -59,6 +63,9 @@ class Method:
             those of costar's own methods are in `settings/presets/`.
         order: its place in tables, from the simplest to the newest; the reference closes them.
         suggested: its place among the methods to try where another one loses to the last value; None for never.
+        short_list: its place among the methods that are worth trying on any data set, the quickest to fit first; None
+            for those that are not.
+        combines: it is made of other methods, which its setting `parts` names.
     """
 
     name: str
@@ -72,6 +79,8 @@ class Method:
     presets: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     order: int = 100
     suggested: int | None = None
+    short_list: int | None = None
+    combines: bool = False
 
     @property
     def section(self) -> str:
@@ -110,6 +119,22 @@ class Method:
                 fix="install what it needs, or upgrade the package that adds it",
             ) from error
         return estimator
+
+    def parts(self, settings: "Config | None", start: Mapping[str, Any] | None) -> list[str]:
+        """Return the methods that this one is made of, the quickest to fit first; none for most.
+
+        Args:
+            settings: its own.
+            start: the meta of the encoder or the model that the fit starts from, None of neither.
+
+        Raises:
+            UsageError: the settings name none, or one that cannot be a part.
+        """
+        if not self.combines:
+            return []
+        if start is not None and "parts" in start:
+            return [str(part["method"]) for part in start["parts"]]
+        return METHODS.choose(getattr(settings, "parts", ""), f"{self.section}.parts", pretrained=start is not None)
 
     def fit(self, task: "FitTask") -> "Fit":
         """Fit all members, stage by stage; see `Estimator.fit`."""
@@ -152,7 +177,13 @@ def _network(name: str, label: str, where: str, settings: str, *, order: int, su
 
 
 _BUILT_IN: Final[Sequence[Method]] = (
-    Method(name=REFERENCE, label="COSTAR", estimator="costar_cli.methods.costar.method:COSTAR", pretrained=True),
+    Method(
+        name=REFERENCE,
+        label="COSTAR",
+        estimator="costar_cli.methods.costar.method:COSTAR",
+        pretrained=True,
+        short_list=20,
+    ),
     Method(
         name="msm",
         label="MSM",
@@ -163,6 +194,7 @@ _BUILT_IN: Final[Sequence[Method]] = (
         reads=("seed", *OF_CLOSED_FORMS),
         order=5,
         suggested=6,
+        short_list=5,
     ),
     _network("rmsn", "RMSN", "recurrent.rmsn:RMSN", "RmsnConfig", order=6, suggested=4),
     _network("crn", "CRN", "recurrent.crn:CRN", "CrnConfig", order=8, suggested=7),
@@ -179,6 +211,7 @@ _BUILT_IN: Final[Sequence[Method]] = (
         closed_form=True,
         order=4,
         suggested=1,
+        short_list=4,
     ),
     Method(
         name="mixed",
@@ -189,6 +222,16 @@ _BUILT_IN: Final[Sequence[Method]] = (
         learns_from_source=True,
         order=13,
         suggested=10,
+        short_list=6,
+    ),
+    Method(
+        name="stack",
+        label="Stacking",
+        estimator="costar_cli.methods.stack.method:STACK",
+        settings="costar_cli.methods.stack.settings:StackConfig",
+        learns_from_source=True,
+        order=20,
+        combines=True,
     ),
     Method(
         name=LAST_VALUE,
@@ -196,6 +239,7 @@ _BUILT_IN: Final[Sequence[Method]] = (
         estimator="costar_cli.methods.regression.naive:LAST_VALUE",
         closed_form=True,
         order=1,
+        short_list=1,
     ),
     Method(
         name="mean",
@@ -203,6 +247,7 @@ _BUILT_IN: Final[Sequence[Method]] = (
         estimator="costar_cli.methods.regression.naive:MEAN",
         closed_form=True,
         order=2,
+        short_list=2,
     ),
     Method(
         name="seasonal-naive",
@@ -211,6 +256,7 @@ _BUILT_IN: Final[Sequence[Method]] = (
         settings="costar_cli.methods.regression.settings:SeasonalNaiveConfig",
         closed_form=True,
         order=3,
+        short_list=3,
     ),
 )
 
@@ -247,6 +293,33 @@ class Methods(Mapping[str, Method]):
         """Return the methods to try where one loses to the last value carried forward, the first to try first."""
         places = {name: method.suggested for name, method in self.items() if method.suggested is not None}
         return sorted(places, key=places.__getitem__)
+
+    def short_list(self) -> list[str]:
+        """Return the methods that are worth trying on any data set, the quickest to fit first."""
+        places = {name: method.short_list for name, method in self.items() if method.short_list is not None}
+        return sorted(places, key=places.__getitem__)
+
+    def choose(self, text: str, where: str, *, pretrained: bool) -> list[str]:
+        """Return the methods that a text names: `short-list`, its `closed-form` ones, or names with commas.
+
+        Args:
+            text: what was asked for.
+            where: the setting that says so.
+            pretrained: there is an encoder, without which no list has the methods that start from one.
+
+        Raises:
+            UsageError: an unknown name, a method that combines others, or none.
+        """
+        if text.strip() in LISTS:
+            wanted = [self[name] for name in self.short_list()]
+            closed = text.strip() == CLOSED_FORM
+            return [m.name for m in wanted if (m.closed_form or not closed) and (pretrained or not m.pretrained)]
+        names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+        possible = [name for name, method in self.items() if not method.combines]
+        if not names or (wrong := [name for name in names if name not in possible]):
+            problem = f"{wrong[0]!r} cannot be a part" if names else "no part is named"
+            raise UsageError(problem, where=where, fix=f"{', '.join(LISTS)}, or some of {', '.join(possible)}")
+        return names
 
     def label(self, name: str) -> str:
         """Return what tables and figures call a method; an unknown one by its name."""

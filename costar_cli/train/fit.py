@@ -14,8 +14,8 @@ from torch.nn import functional
 from costar_cli.artifact import Artifact
 from costar_cli.artifact.lineage import Making
 from costar_cli.errors import UsageError
-from costar_cli.methods.base import FitTask, Fitted, FittedModel, LastStage, Stage
-from costar_cli.methods.registry import Method
+from costar_cli.methods.base import FitTask, Fitted, FittedModel, FittedPart, LastStage, Stage
+from costar_cli.methods.registry import METHODS, Method
 from costar_cli.methods.shared.members import Params
 from costar_cli.methods.shared.trained import TrainedModel, model_arrays
 from costar_cli.reporting import Reporter
@@ -28,6 +28,11 @@ from costar_cli.train.selection import Judge, Validation, ValidationWindows
 __all__ = ["FitRun", "Selected"]
 
 HISTORY = ("train_loss", "validation_loss", "best_epoch")
+
+
+def no_history() -> dict[str, list[object]]:
+    """Return the history of a fit without stages."""
+    return {key: [] for key in HISTORY}
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,7 @@ class FitRun:
     """Runs the stages of a fit one after another, each resumable: a finished one is read back, not run again.
 
     `windows` are what complete models are scored on; None where no validation subject has a step to predict.
+    `first_stage` counts the stages of other parts of the same run.
     """
 
     method: Method
@@ -58,8 +64,9 @@ class FitRun:
     identity: RunIdentity
     runtime: Runtime
     reporter: Reporter
-    history: dict[str, list[object]] = field(default_factory=lambda: {key: [] for key in HISTORY})
+    history: dict[str, list[object]] = field(default_factory=no_history)
     stages: list[dict[str, Any]] = field(default_factory=list)
+    first_stage: int = 0
     makings: list[Making] = field(default_factory=list)
 
     @property
@@ -82,7 +89,7 @@ class FitRun:
         Raises:
             UsageError: its parameters are not those of all members; an error of the method, not of who runs it.
         """
-        stages = self.method.fit(self.task)
+        stages = self.method.fit(replace(self.task, fit_part=self.fit_part))
         try:
             step = next(stages)
             while True:
@@ -93,6 +100,18 @@ class FitRun:
             _check_params(fitted.params, self.task.members, self.method.name)
             return fitted
 
+    def fit_part(self, method: str, start: FittedModel | None) -> FittedPart:
+        """Fit another method as a part of this one, as it is fitted alone; its stages are stages of this run."""
+        part, before = METHODS[method], self.first_stage + len(self.stages)
+        settings = self.task.part_settings.get(method, part.default_settings())
+        members = 1 if part.closed_form else self.task.members
+        task = replace(self.task, settings=settings, members=members, start=start, part_settings={}, fit_part=None)
+        run = replace(self, method=part, task=task, history=no_history(), stages=[], first_stage=before)
+        selected = run.select(run.fit())
+        self.stages += [{**stage, "name": f"{method}: {stage['name']}"} for stage in run.stages]
+        artifact = run.artifact(selected.fitted)
+        return FittedPart(artifact, part.load(artifact, self.runtime.device), selected.fitted.warnings)
+
     def select(self, fitted: Fitted) -> Selected:
         """Return the fit with its validation; few-shot members that do no better than the source's give way to them."""
         start, members = self.task.start, self.task.members
@@ -101,8 +120,10 @@ class FitRun:
         model, queries = self.model(fitted), self.windows.queries
         score_R, last_value = self.windows.score(model), self.windows.last_value(model)
         validation = Validation(tuple(score_R.tolist()), last_value, len(queries), queries.horizon)
-        if start is None or not self.few_shot:
+        if start is None or not self.few_shot or fitted.moved:
             return Selected(fitted, validation)
+        if fitted.moved is False:
+            return Selected(fitted, validation, tuple(range(1, members + 1)), is_source=True)
         if not isinstance(start, TrainedModel):
             raise TypeError(f"{start.method} has no parameters to keep")
         source_R = self.windows.score(start)[:members]
@@ -123,6 +144,10 @@ class FitRun:
 
     def model(self, fitted: Fitted, settings: dict[str, Any] | None = None) -> FittedModel:
         """Return the complete model of what a fit ends with, as its artifact would give it."""
+        return self.method.load(self.artifact(fitted, settings), self.runtime.device)
+
+    def artifact(self, fitted: Fitted, settings: dict[str, Any] | None = None) -> Artifact:
+        """Return what an artifact of the fit holds that its model is made from."""
         task = self.task
         own = task.settings.model_dump(mode="json") if task.settings else {}
         meta = {
@@ -133,12 +158,12 @@ class FitRun:
             "settings": own if settings is None else settings,
             **fitted.meta,
         }
-        arrays = model_arrays(fitted.params, task.scaler)
-        return self.method.load(Artifact(kind="model", arrays=arrays, meta=meta), self.runtime.device)
+        arrays = model_arrays(fitted.params, task.scaler) | fitted.arrays
+        return Artifact(kind="model", arrays=arrays, meta=meta)
 
     def _train(self, step: Stage | LastStage) -> TrainedMembers:
         stage, judge = (step.stage, self._judge(step)) if isinstance(step, LastStage) else (step, None)
-        index = len(self.stages)
+        index = self.first_stage + len(self.stages)
         run = Checkpoint(
             stage_checkpoint(self.checkpoint, index),
             self.identity.of_stage(index, stage.name),

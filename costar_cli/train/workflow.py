@@ -1,6 +1,6 @@
 """Pretraining, and fitting any method, from data set to artifact content."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -98,6 +98,7 @@ def finetune(
     fresh: bool = False,
     method: Method | None = None,
     settings: Config | None = None,
+    part_settings: Mapping[str, Config | None] | None = None,
 ) -> Trained:
     """Fit a method to the labelled subjects of one domain (spec PANEL-12, NET-3).
 
@@ -113,6 +114,7 @@ def finetune(
         fresh: start over instead of continuing an interrupted run.
         method: what to fit; COSTAR by default.
         settings: the method's own settings.
+        part_settings: those of the methods that it combines, by name; their defaults where there are none.
 
     Raises:
         MismatchError: `start` was trained on other variables or horizon, or has fewer members than asked for; an
@@ -124,10 +126,12 @@ def finetune(
     _check_start(dataset, start)
     support = _support(dataset, domain, start, reporter)
     scaler = start.scaler if start else Scaler.fit(dataset.panel("source", "train"), dataset.schema)
-    members = 1 if method.closed_form else config.members or (start.members if start else 1)
+    parts = method.parts(settings, start.meta if start else None)
+    closed_form = method.closed_form or (bool(parts) and all(METHODS[part].closed_form for part in parts))
+    members = 1 if closed_form else config.members or (start.members if start else 1)
     task = FitTask(
         dataset.schema, dataset.horizon, domain, dataset.panels, scaler, config, settings, members, start,
-        runtime.device, runtime.dtype,
+        runtime.device, runtime.dtype, part_settings or {},
     )  # fmt: skip
     if fresh:
         forget_runs(checkpoint)
@@ -150,7 +154,7 @@ def finetune(
     meta |= _fit_meta(dataset, run, selected)
     meta |= {"support": support.to_meta()} if support else {}
     meta |= {"warnings": warnings} if warnings else {}
-    return Trained(model_arrays(selected.fitted.params, scaler), meta, parents)
+    return Trained(model_arrays(selected.fitted.params, scaler) | selected.fitted.arrays, meta, parents)
 
 
 def _fit_meta(dataset: Dataset, run: FitRun, selected: Selected) -> dict[str, Any]:

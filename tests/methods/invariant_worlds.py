@@ -15,6 +15,7 @@ from costar_cli.datasets.tumor.settings import TumorConfig
 from costar_cli.datasets.tumor.simulate import simulate_tumor
 from costar_cli.methods import METHODS, Method
 from costar_cli.methods.base import FittedModel
+from costar_cli.methods.stack.settings import StackConfig
 from costar_cli.panel import Dataset, Panel, Queries
 from costar_cli.reporting import NullReporter
 from costar_cli.train import RunIdentity, Trained, finetune
@@ -48,6 +49,7 @@ VARIANTS: dict[str, tuple[dict[str, str], dict[str, object]]] = {
     "costar, relative": ({"inputs": "relative"}, {"output": "relative", "loss": "relative_huber"}),
     "costar, structured": ({"architecture": "ct", "inputs": "relative"}, {"decoder": "structured", "carry_overs": 2}),
 }
+STACKED = "crn-erm,ct-erm"  # networks, so that a stack has members, stages and seeds
 NAMES = [*METHODS, *VARIANTS]
 WORLDS = ["tumor", "linear", "ward"]
 SIZES = {"train": 16, "val": 6, "test": 4, "target_train": 5, "target_val": 4, "target_test": 6, "steps": 11}
@@ -118,8 +120,13 @@ def fit(
     values = {"epochs": 2, "patience": 2, "batch_size": 8, "hidden": 16, "seed": 5, "members": 2, "encoder": encoder}
     config = FinetuneConfig(**{**values, **own, **changes})
     settings = registered(method).default_settings()
+    part_settings = {}
+    if isinstance(settings, StackConfig):
+        settings = StackConfig(parts=STACKED)
+        part_settings = {name: METHODS[name].default_settings() for name in STACKED.split(",")}
     if not dropout:
         config, settings = without_dropout(config), settings and without_dropout(settings)
+        part_settings = {name: without_dropout(own) for name, own in part_settings.items() if own}
     path.mkdir(exist_ok=True)
     return finetune(
         dataset,
@@ -132,6 +139,7 @@ def fit(
         reporter=NullReporter(),
         method=registered(method),
         settings=settings,
+        part_settings=part_settings,
     )
 
 

@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 StatesT = TypeVar("StatesT")
-ModelT = TypeVar("ModelT", bound="EncodingModel[Any]")
+ModelT = TypeVar("ModelT", bound=FittedModel)
 PARAMS = "params/"  # prefix of the parameters in an artifact
 SCALED = ("covariates", "outcomes", "statics")
 SHAPE = ("width", "representation", "hidden", "layers", "heads", "clip_distance", "components")

@@ -1,0 +1,1 @@
+"""Stacking: convex combinations of other methods, by outcome and step."""

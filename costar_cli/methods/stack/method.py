@@ -1,0 +1,241 @@
+"""The fit of a stack: its parts are fitted one after another, then weighed on validation (spec STACK-1 to 5)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from time import monotonic
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from costar_cli.artifact import Artifact
+from costar_cli.errors import DataError, TrainingError
+from costar_cli.methods.base import Fit, FitTask, Fitted, FittedModel, FittedPart
+from costar_cli.methods.registry import METHODS
+from costar_cli.methods.shared.trained import model_to_start_from
+from costar_cli.methods.stack.model import PARTS, SHARED, StackModel, read_stack
+from costar_cli.methods.stack.plan_weights import plan_weights
+from costar_cli.methods.stack.settings import StackConfig
+from costar_cli.methods.stack.weights import Errors, Weighing, error_scales, weigh
+from costar_cli.panel import Part
+from costar_cli.panel.windows import FactualWindows, factual_windows
+
+__all__ = ["STACK", "StackMethod"]
+
+FAILS: Final = (DataError, TrainingError, ArithmeticError, np.linalg.LinAlgError)
+FACTS: Final = ("parts", "left_out", "leaderboard", "rules", "relative")  # what a stack's meta tells of it
+OUT_OF_TIME: Final = "no time was left for it"
+
+Floats = NDArray[np.float64]
+
+
+class StackMethod:
+    """Stacking: the parts that its settings name, or in few-shot those of the source's stack, each adapted."""
+
+    def fit(self, task: FitTask) -> Fit:
+        """Fit every part, and weigh them.
+
+        Raises:
+            DataError: no part could be fitted.
+            MismatchError: what to start from is of another method.
+        """
+        yield from ()
+        few_shot = task.start is not None and task.start.horizon > 0
+        start = model_to_start_from(task, StackModel, "stack") if few_shot else None
+        parts = _Parts.fit(task, start)
+        windows = factual_windows(task.panels[task.validation], task.horizon)
+        if windows is None:
+            return parts.fitted(
+                _equal(parts, task),
+                {"rules": []},
+                ["no validation subject has a step to predict: all parts have the same weight"],
+            )
+        return _weighed(task, parts, windows, start)
+
+    def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> StackModel:
+        """Return the model that an artifact holds, with its parts."""
+        return read_stack(artifact, device)
+
+
+@dataclass
+class _Parts:
+    """Parts that were fitted, by method, those that were not with the reason, and the seconds that each took."""
+
+    task: FitTask
+    done: dict[str, FittedPart] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def fit(cls, task: FitTask, start: StackModel | None) -> "_Parts":
+        """Fit the parts in order, as long as there is time to begin another one."""
+        parts, begun = cls(task), monotonic()
+        config = task.settings_of(StackConfig)
+        names = METHODS["stack"].parts(config, task.start.meta if task.start else None)
+        for name in names:
+            at = monotonic()
+            if parts.done and config.minutes is not None and at - begun >= 60 * config.minutes:
+                parts.left_out[name] = OUT_OF_TIME
+                continue
+            try:
+                parts.done[name] = _fit_part(task, name, start)
+            except FAILS as error:
+                parts.left_out[name] = str(error) or type(error).__name__
+            parts.seconds[name] = monotonic() - at
+        parts.require()
+        return parts
+
+    def require(self) -> None:
+        """Stop where no part is left.
+
+        Raises:
+            DataError: naming each with its reason.
+        """
+        if not self.done:
+            details = [f"{name}: {reason}" for name, reason in self.left_out.items()]
+            raise DataError("no part of the stack could be fitted", details=details, fix="name others in `stack.parts`")
+
+    def drop(self, name: str, reason: str) -> None:
+        """Leave a fitted part out."""
+        del self.done[name]
+        self.left_out[name] = reason
+
+    def fitted(self, weight_RPHY: Floats, facts: Mapping[str, Any], more_warnings: Sequence[str] = ()) -> Fitted:
+        """Return what the fit ends with: weights, and all that the artifacts of the parts would hold."""
+        arrays: dict[str, NDArray[np.generic]] = {}
+        metas = []
+        for name, part in self.done.items():
+            arrays |= {f"{PARTS}{name}/{key}": value for key, value in part.artifact.arrays.items()}
+            metas.append({key: value for key, value in part.artifact.meta.items() if key not in SHARED})
+        heavy = [name for name, w in zip(self.done, weight_RPHY.max(axis=(0, 2, 3)), strict=True) if w > 0]
+        warnings = [f"{name}: {warning}" for name in heavy for warning in self.done[name].warnings]
+        failed = [
+            f"{METHODS.label(name)} is left out of the stack: {reason}"
+            for name, reason in self.left_out.items()
+            if reason != OUT_OF_TIME
+        ]
+        meta = {"parts": metas, "left_out": dict(self.left_out), **facts}
+        params = {"weights": torch.from_numpy(weight_RPHY)}
+        return Fitted(params, meta, (*failed, *warnings, *more_warnings), arrays)
+
+
+def _fit_part(task: FitTask, name: str, start: StackModel | None) -> FittedPart:
+    """Fit a part: from the source's in few-shot, from the encoder where it can start from one, or from nothing."""
+    if task.fit_part is None:
+        raise TypeError("the parts of a stack are fitted by the run that the task is of")
+    begin: FittedModel | None = task.start if METHODS[name].pretrained else None
+    return task.fit_part(name, start.parts[name] if start else begin)
+
+
+def _equal(parts: _Parts, task: FitTask) -> Floats:
+    n = len(parts.done)
+    return np.full((task.members, n, task.horizon, len(task.schema.outcomes)), 1 / n)
+
+
+def _weighed(task: FitTask, parts: _Parts, windows: FactualWindows, start: StackModel | None) -> Fitted:
+    """Weigh the parts by their errors on the windows, each member on its own."""
+    answers = dict(_answers(parts, windows))
+    parts.require()
+    scale_QY, relative = error_scales(task.panels[Part("source", "train")], task.scaler, windows)
+    weight_QH = _window_weights(task, windows)
+    prior_RPHY = _prior(start, list(answers), windows.queries.horizon) if start else None
+    weighed = []
+    for r in range(task.members):
+        errors = Errors.of([_member(answer, r) for answer in answers.values()], windows, scale_QY, weight_QH)
+        weighed.append((errors, weigh(errors, None if prior_RPHY is None else _member(prior_RPHY, r))))
+    weight_RPHY = np.stack([_to_horizon(weighing.weight_PHY, task.horizon) for _, weighing in weighed])
+    facts = {
+        "leaderboard": _leaderboard(list(answers), weighed, parts.seconds if _is_timed(task) else {}),
+        "rules": [list(weighing.rules) for _, weighing in weighed],
+        "relative": relative,
+    }
+    fitted = parts.fitted(weight_RPHY, facts)
+    if start is None:
+        return fitted
+    stay = start.rollout(windows.panel, windows.asked)
+    before_R = [Errors.of([_member(stay, r)], windows, scale_QY, weight_QH) for r in range(task.members)]
+    before = np.mean([errors.risk(errors.of_part(0))[0] for errors in before_R])
+    now = np.mean([errors.risk(weighing.crossed_CHY)[0] for errors, weighing in weighed])
+    return replace(fitted, moved=True) if now < before else _kept(start, task.members)
+
+
+def _window_weights(task: FitTask, windows: FactualWindows) -> Floats:
+    """Return how much each window's steps count `[Q,H]`, with treatments as the subjects to learn from get them."""
+    if task.settings_of(StackConfig).weighting == "observed":
+        return np.ones((len(windows.queries), windows.queries.horizon))
+    return plan_weights(task.panels[task.train], windows, task.scaler, task.schema.treatments)
+
+
+def _kept(start: StackModel, members: int) -> Fitted:
+    """Return the source's stack as it is."""
+    arrays = {
+        f"{PARTS}{name}/{key}": np.asarray(v) for name, a in start.artifacts.items() for key, v in a.arrays.items()
+    }
+    meta = {key: start.meta[key] for key in FACTS if key in start.meta}
+    own_R = [0] * members if start.members == 1 else list(range(members))
+    return Fitted({"weights": start.params["weights"][own_R].cpu()}, meta, (), arrays, moved=False)
+
+
+def _member(values_R: NDArray[Any], member: int) -> NDArray[Any]:
+    """Return a member's values; those of what has one member are every member's."""
+    own: NDArray[Any] = values_R[0 if len(values_R) == 1 else member]
+    return own
+
+
+def _is_timed(task: FitTask) -> bool:
+    """Return whether there is a budget: without one the same fit gives the same file, whatever the machine."""
+    return task.settings_of(StackConfig).minutes is not None
+
+
+def _prior(start: StackModel, names: Sequence[str], steps: int) -> Floats | None:
+    """Return the source's weights `[R,P,H,Y]` of the parts that are left, None where these had none."""
+    rows = [list(start.parts).index(name) for name in names]
+    weight_RPHY = start.weight_RPHY[:, rows, :steps]
+    total_R1HY = weight_RPHY.sum(axis=1, keepdims=True)
+    return weight_RPHY / total_R1HY if (total_R1HY > 0).all() else None
+
+
+def _to_horizon(weight_PHY: Floats, horizon: int) -> Floats:
+    """Return weights of all steps; those of steps beyond the windows are the last window step's."""
+    return weight_PHY[:, np.minimum(np.arange(horizon), weight_PHY.shape[1] - 1)]
+
+
+def _leaderboard(
+    names: Sequence[str], weighed: Sequence[tuple[Errors, Weighing]], seconds: Mapping[str, float]
+) -> list[dict[str, object]]:
+    """Return each part's error on the windows with its standard error, and its weight; then the stack's.
+
+    Numbers are means over members. The stack's error is of weights that the other clusters gave.
+    """
+    rows = []
+    for i, name in enumerate(names):
+        risks = [errors.risk(errors.of_part(i)) for errors, _ in weighed]
+        weight = float(np.mean([weighing.weight_PHY[i].mean() for _, weighing in weighed]))
+        rows.append(_row(name, risks, weight, seconds.get(name)))
+    rows.sort(key=lambda row: float(str(row["error"])))
+    return [*rows, _row("stack", [errors.risk(weighing.crossed_CHY) for errors, weighing in weighed], 1.0, None)]
+
+
+def _row(name: str, risks: Sequence[tuple[float, float]], weight: float, seconds: float | None) -> dict[str, object]:
+    error, spread = (float(value) for value in np.mean(risks, axis=0))
+    row: dict[str, object] = {
+        "method": name,
+        "error": error,
+        "se": spread if np.isfinite(spread) else None,
+        "weight": weight,
+    }
+    return row if seconds is None else row | {"seconds": round(seconds, 1)}
+
+
+def _answers(parts: _Parts, windows: FactualWindows) -> Iterator[tuple[str, NDArray[np.float32]]]:
+    """Yield what each part predicts of the windows, `[R,Q,H,Y]`; parts that predict no numbers are left out."""
+    for name, part in list(parts.done.items()):
+        answer = part.model.rollout(windows.panel, windows.asked)
+        if np.isfinite(answer).all():
+            yield name, answer
+        else:
+            parts.drop(name, "its predictions on validation are not finite")
+
+
+STACK = StackMethod()

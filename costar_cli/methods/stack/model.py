@@ -1,0 +1,143 @@
+"""A fitted stack: its parts answer, their answers are combined step by step (spec STACK-6, STACK-7)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from costar_cli.artifact import Artifact
+from costar_cli.methods.base import EncodesOnce, FittedModel, PredictiveDistribution, PredictsDistribution
+from costar_cli.methods.registry import model_of
+from costar_cli.methods.shared.trained import TrainedModel, require_horizon
+from costar_cli.panel import Panel, Queries
+from costar_cli.reporting import Reporter
+
+__all__ = ["PARTS", "StackModel", "part_artifacts", "read_stack"]
+
+PARTS = "parts/"  # prefix of the arrays of parts in an artifact
+SHARED = ("schema", "horizon")  # of meta, which all parts have from the stack
+
+Floats = NDArray[np.float64]
+States = dict[str, Any]  # of each part that answers; the panel where a part encodes nothing
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackModel(TrainedModel):
+    """A convex combination of models, of R members; parts of one member are combined with every one.
+
+    `params` are the weights `[R,P,H,Y]`, `parts` the models by method, in the order of P.
+    """
+
+    parts: Mapping[str, FittedModel]
+    artifacts: Mapping[str, Artifact]
+
+    @cached_property
+    def weight_RPHY(self) -> Floats:
+        """Return the weights, which sum to one over the parts."""
+        return np.asarray(self.params["weights"].double().cpu())
+
+    @cached_property
+    def answering(self) -> list[str]:
+        """Return the parts with any weight."""
+        heavy_P = self.weight_RPHY.max(axis=(0, 2, 3)) > 0
+        return [name for name, heavy in zip(self.parts, heavy_P.tolist(), strict=True) if heavy]
+
+    def encode(self, panel: Panel) -> States:
+        """Return what each part knows of every subject's history at every step."""
+        return {name: _encoded(self.parts[name], panel) for name in self.answering}
+
+    def answer(
+        self, states: States, queries: Queries, *, batch_size: int = 16_384, reporter: Reporter | None = None
+    ) -> NDArray[np.float32]:
+        """Predict as `rollout` does, on a panel that `encode` has seen.
+
+        Raises:
+            UsageError: the plans are longer than the horizon that the model was made for.
+        """
+        require_horizon(self.horizon, queries)
+        mean = np.zeros((self.members, len(queries), queries.horizon, len(self.schema.outcomes)), dtype=np.float32)
+        for name in self.answering:
+            model, state = self.parts[name], states[name]
+            ask = model.answer if isinstance(model, EncodesOnce) else model.rollout
+            self._add(mean, name, ask(state, queries, batch_size=batch_size, reporter=reporter))
+        return mean
+
+    def rollout(
+        self, panel: Panel, queries: Queries, *, batch_size: int = 16_384, reporter: Reporter | None = None
+    ) -> NDArray[np.float32]:
+        """Predict the outcomes of every query, `[R,Q,tau,dy]` in the units of the data.
+
+        Raises:
+            UsageError: the plans are longer than the horizon that the model was made for.
+        """
+        require_horizon(self.horizon, queries)
+        mean = np.zeros((self.members, len(queries), queries.horizon, len(self.schema.outcomes)), dtype=np.float32)
+        for name in self.answering:
+            self._add(mean, name, self.parts[name].rollout(panel, queries, batch_size=batch_size, reporter=reporter))
+        return mean
+
+    def _weight(self, name: str, steps: int) -> NDArray[np.float32]:
+        """Return a part's weights `[R,1,tau,Y]`."""
+        weight_RHY = self.weight_RPHY[:, list(self.parts).index(name), :steps]
+        return weight_RHY[:, None].astype(np.float32)
+
+    def _add(self, sum_RQHY: NDArray[np.float32], name: str, value_RQHY: NDArray[np.floating]) -> None:
+        """Add a part's values with their weights; what has no weight counts for nothing, finite or not."""
+        weight_R1HY = self._weight(name, sum_RQHY.shape[2])
+        sum_RQHY += weight_R1HY * np.where(weight_R1HY > 0, value_RQHY, np.float32(0))
+
+
+class DistributedStackModel(StackModel):
+    """A stack all of whose parts with any weight know how far outcomes may be from their predictions."""
+
+    def predict_distribution(self, panel: Panel, queries: Queries) -> PredictiveDistribution:
+        """Predict mean and standard deviation of the mixture of the parts (spec STACK-7).
+
+        How far the parts are from their mean counts among what is not known of the parameters.
+
+        Raises:
+            UsageError: the plans are longer than the horizon that the model was made for.
+        """
+        require_horizon(self.horizon, queries)
+        said: dict[str, PredictiveDistribution] = {}
+        for name in self.answering:
+            model = self.parts[name]
+            assert isinstance(model, PredictsDistribution)  # noqa: S101 - `read_stack` has seen to it
+            said[name] = model.predict_distribution(panel, queries)
+        shape = (self.members, len(queries), queries.horizon, len(self.schema.outcomes))
+        mean, parameter, noise = (np.zeros(shape, dtype=np.float32) for _ in range(3))
+        for name, own in said.items():
+            self._add(mean, name, own.mean)
+        for name, own in said.items():
+            self._add(parameter, name, own.sd_parameter**2 + (own.mean - mean) ** 2)
+            self._add(noise, name, own.sd_noise**2)
+        return PredictiveDistribution(mean, np.sqrt(parameter), np.sqrt(noise))
+
+
+def _encoded(model: FittedModel, panel: Panel) -> Any:  # noqa: ANN401 - opaque to all but the model
+    return model.encode(panel) if isinstance(model, EncodesOnce) else panel
+
+
+def part_artifacts(artifact: Artifact) -> dict[str, Artifact]:
+    """Return what artifacts of a stack's parts would hold, by method in the order of the weights."""
+    shared = {key: artifact.meta[key] for key in SHARED}
+    found = {}
+    for meta in artifact.meta["parts"]:
+        prefix = f"{PARTS}{meta['method']}/"
+        arrays = {n.removeprefix(prefix): v for n, v in artifact.arrays.items() if n.startswith(prefix)}
+        found[str(meta["method"])] = Artifact("model", arrays, {**shared, **meta}, path=artifact.path)
+    return found
+
+
+def read_stack(artifact: Artifact, device: torch.device | str = "cpu") -> StackModel:
+    """Return the stack that an artifact holds, with its parts."""
+    artifacts = part_artifacts(artifact)
+    parts = {name: model_of(content, str(device)) for name, content in artifacts.items()}
+    model = StackModel.from_artifact(artifact, device, parts=parts, artifacts=artifacts)
+    if all(isinstance(parts[name], PredictsDistribution) for name in model.answering):
+        return DistributedStackModel.from_artifact(artifact, device, parts=parts, artifacts=artifacts)
+    return model

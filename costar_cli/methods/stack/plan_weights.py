@@ -1,0 +1,110 @@
+"""Weights of validation windows that undo the policy's reactions to what happens inside of a window (spec STACK-2).
+
+Treatments after the first of a window may answer to outcomes inside of it. A method that reads them as news of these
+outcomes errs less on what was observed, and more on plans. Weighed by how likely the later treatments were before the
+window, over how likely they were when they were given, windows are what they would be under plans.
+
+`L` counts factors of treatments, `P` columns of a history.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.methods.shared.doses import dose_table
+from costar_cli.methods.shared.ipw import effective_share
+from costar_cli.methods.shared.logistic import LogisticModels, fit_logistic
+from costar_cli.panel import Panel, Scaler, TreatmentEncoding
+from costar_cli.panel.windows import FactualWindows
+
+__all__ = ["plan_weights", "tempered"]
+
+Floats = NDArray[np.float64]
+
+LAGS: Final = 2  # steps of a history whose values are columns, the last one first
+MOST_DECISIONS: Final = 20_000  # that models of treatments learn from
+ITERATIONS: Final = 100
+LEAST_SHARE: Final = 0.3  # of windows that the weighted ones are worth, below which weights are tempered
+TEMPER: Final = 0.9  # the exponent shrinks by this until they are
+
+
+@dataclass(frozen=True)
+class _Histories:
+    """What a policy may know: the last steps' values, the last doses and how many there were, and statics."""
+
+    value_NTP: Floats
+    given_NTL: Floats
+    statics_NV: Floats
+
+    @classmethod
+    def of(cls, panel: Panel, scaler: Scaler, encoding: TreatmentEncoding) -> "_Histories":
+        there_NT1 = panel.observed[..., None]
+        x_NTX = (panel.covariates - scaler.covariates[0]) / scaler.covariates[1] * there_NT1
+        y_NTY = (panel.outcomes - scaler.outcomes[0]) / scaler.outcomes[1] * there_NT1
+        given_NTL = (panel.treatments @ dose_table(encoding)) * there_NT1
+        before_NTL = np.pad(given_NTL, [(0, 0), (1, 0), (0, 0)])[:, :-1]
+        values_NTP = [before_NTL, before_NTL.cumsum(axis=1)]
+        step_T = np.arange(panel.n_steps)
+        for lag in range(LAGS):
+            values_NTP += [series[:, np.maximum(step_T - lag, 0)] for series in (x_NTX, y_NTY)]
+        statics_NV = (panel.statics - scaler.statics[0]) / scaler.statics[1]
+        return cls(np.concatenate(values_NTP, axis=-1), given_NTL, statics_NV)
+
+    def at(self, row_M: NDArray[np.integer], step_M: NDArray[np.integer]) -> Floats:
+        """Return the histories `[M,P]` before the treatments of some steps."""
+        return np.concatenate([self.value_NTP[row_M, step_M], self.statics_NV[row_M]], axis=1)
+
+    def plan(self, row_M: NDArray[np.integer], step_M: NDArray[np.integer], steps: int) -> Floats:
+        """Return the doses `[M,steps L]` of some steps on."""
+        dose_MHL = self.given_NTL[row_M[:, None], step_M[:, None] + np.arange(steps)]
+        return np.asarray(dose_MHL.reshape(len(row_M), -1))
+
+
+def plan_weights(train: Panel, windows: FactualWindows, scaler: Scaler, encoding: TreatmentEncoding) -> Floats:
+    """Return the weight of each window's steps, `[Q,H]`, of mean 1 at each step.
+
+    The weight of step h is a product over the treatments after the first one: their probability with the history at the
+    origin and the plan so far, over that with the history when they were given. Models of treatments are fitted to
+    `train`. Where few windows carry most of the weight, all weights are raised to the same power below 1.
+    """
+    queries = windows.queries
+    row_Q, origin_Q = queries.subject.astype(np.int64), queries.origin.astype(np.int64)
+    learnt, asked = (_Histories.of(panel, scaler, encoding) for panel in (train, windows.panel))
+    log_QH = np.zeros((len(queries), queries.horizon))
+    when_given = _fit(learnt, train.length, 0)
+    for h in range(1, queries.horizon):
+        before = _fit(learnt, train.length, h)
+        if before is None or when_given is None:
+            break
+        given_QL = asked.given_NTL[row_Q, origin_Q + h] > 0
+        expected_Q = before.log_likelihood(_known(asked, row_Q, origin_Q, h), given_QL)
+        log_QH[:, h:] += (expected_Q - when_given.log_likelihood(asked.at(row_Q, origin_Q + h), given_QL))[:, None]
+    return np.stack([tempered(log_Q) for log_Q in log_QH.T], axis=1)
+
+
+def tempered(log_Q: Floats) -> Floats:
+    """Return weights of mean 1 from their logarithms, raised to the largest power that leaves them worth enough."""
+    centred_Q, power = log_Q - log_Q.max(initial=-np.inf), 1.0
+    while effective_share(np.exp(power * centred_Q)) < LEAST_SHARE:
+        power *= TEMPER
+    weight_Q = np.exp(power * centred_Q)
+    return np.asarray(weight_Q / weight_Q.mean())
+
+
+def _fit(histories: _Histories, length_N: NDArray[np.integer], ahead: int) -> LogisticModels | None:
+    """Return models of the treatments `ahead` steps after a history, None where no series is so long."""
+    steps = histories.given_NTL.shape[1]
+    row_M, step_M = np.nonzero(np.arange(steps) + ahead < length_N[:, None] - 1)
+    if not len(row_M):
+        return None
+    if len(row_M) > MOST_DECISIONS:
+        some = np.linspace(0, len(row_M) - 1, MOST_DECISIONS).round().astype(np.int64)
+        row_M, step_M = row_M[some], step_M[some]
+    given_ML = histories.given_NTL[row_M, step_M + ahead] > 0
+    return fit_logistic(_known(histories, row_M, step_M, ahead), given_ML, iterations=ITERATIONS)
+
+
+def _known(histories: _Histories, row_M: NDArray[np.integer], step_M: NDArray[np.integer], ahead: int) -> Floats:
+    return np.concatenate([histories.at(row_M, step_M), histories.plan(row_M, step_M, ahead)], axis=1)

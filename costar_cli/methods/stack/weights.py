@@ -1,0 +1,203 @@
+"""Weights of the parts of a stack, by the parts' errors on validation windows (spec STACK-1 to 5).
+
+`P` counts parts, `C` clusters of windows: subjects, or the units that subjects belong to.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import nnls
+
+from costar_cli.methods.shared.outcome_forms import LEAST_ERROR_UNIT, may_be_relative
+from costar_cli.panel import Panel, Scaler
+from costar_cli.panel.windows import FactualWindows
+
+__all__ = ["Errors", "Weighing", "error_scales", "weigh"]
+
+Floats = NDArray[np.float64]
+
+FOLDS: Final = 10
+RIDGE: Final = 1e-9  # of the mean squared error; parts that err alike share a weight
+
+
+def error_scales(panel: Panel, scaler: Scaler, windows: FactualWindows) -> tuple[Floats, list[bool]]:
+    """Return the unit of each window's errors `[Q,Y]`, and which outcomes are scored relative to their level.
+
+    Those are outcomes that are never negative in `panel`, source-train, and do not come back from zero (spec STACK-1).
+    """
+    sd_Y = scaler.outcomes[1]
+    seen_NTY = panel.observed_outcomes
+    relative = [may_be_relative(panel.outcomes[..., o], seen_NTY[..., o])[0] for o in range(len(sd_Y))]
+    queries = windows.queries
+    level_QY = np.abs(windows.panel.outcomes[queries.subject, queries.origin].astype(np.float64))
+    return np.where(relative, level_QY + LEAST_ERROR_UNIT * sd_Y, sd_Y), relative
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Sums over the windows of each cluster: products of the parts' errors `[C,H,Y,P,P]`, and weights `[C,H,Y]`.
+
+    Errors of a combination whose weights sum to one are the same combination of errors: these sums are all that
+    weights depend on.
+    """
+
+    gram_CHYPP: Floats
+    count_CHY: Floats
+
+    @classmethod
+    def of(
+        cls,
+        predictions_PQHY: Sequence[NDArray[np.floating]],
+        windows: FactualWindows,
+        scale_QY: Floats,
+        weight_QH: Floats,
+    ) -> "Errors":
+        """Sum what the parts' predictions `[Q,H,Y]` are wrong by, in units of the scale, weighed by window and step."""
+        queries, panel = windows.queries, windows.panel
+        assert queries.outcomes is not None  # noqa: S101 - rolling origins have answers
+        seen_QHY = windows.observed_QHY * weight_QH[..., None]
+        root_QHY = np.sqrt(seen_QHY)
+        error_PQHY = np.stack(
+            [
+                np.where(seen_QHY > 0, (predicted_QHY - queries.outcomes) / scale_QY[:, None], 0.0) * root_QHY
+                for predicted_QHY in predictions_PQHY
+            ]
+        ).astype(np.float64)
+        unit_N = panel.subject_id if panel.cluster is None else panel.cluster
+        _, cluster_Q = np.unique(unit_N[queries.subject], return_inverse=True)
+        order_Q = np.argsort(cluster_Q, kind="stable")
+        first_C = np.flatnonzero(np.diff(cluster_Q[order_Q], prepend=-1))
+        gram_CHYPP = np.stack(
+            [
+                np.stack([np.add.reduceat((mine * other)[order_Q], first_C) for other in error_PQHY], axis=-1)
+                for mine in error_PQHY
+            ],
+            axis=-1,
+        )
+        return cls(gram_CHYPP, np.add.reduceat(seen_QHY[order_Q], first_C))
+
+    @property
+    def parts(self) -> int:
+        """Return P."""
+        return int(self.gram_CHYPP.shape[-1])
+
+    @property
+    def clusters(self) -> int:
+        """Return C."""
+        return len(self.count_CHY)
+
+    def of_part(self, part: int) -> Floats:
+        """Return the sums of squared errors `[C,H,Y]` of one part."""
+        return self.gram_CHYPP[..., part, part]
+
+    def risk(self, square_CHY: Floats) -> tuple[float, float]:
+        """Return the root of the mean squared error, averaged over outcomes, and its standard error over clusters."""
+        total_CY, count_CY = square_CHY.sum(axis=1), self.count_CHY.sum(axis=1)
+        known_Y = count_CY.sum(axis=0) > 0
+        total_CY, count_CY = total_CY[:, known_Y], count_CY[:, known_Y]
+        mean_Y = total_CY.sum(axis=0) / count_CY.sum(axis=0)
+        c = self.clusters
+        share_C = ((total_CY - mean_Y * count_CY) / count_CY.sum(axis=0)).mean(axis=-1)
+        risk = float(np.sqrt(mean_Y.mean()))
+        variance = float(np.square(share_C).sum() * c / (c - 1)) if c > 1 else float("nan")
+        return risk, float(np.sqrt(variance)) / (2 * risk) if risk else 0.0
+
+
+@dataclass(frozen=True)
+class Weighing:
+    """Weights `[P,H,Y]`, the rule that gave them by outcome, and squared errors `[C,H,Y]` of weights from elsewhere.
+
+    Those of a mixture are of weights that other clusters gave; fixed weights, and those of one part, are the same.
+    """
+
+    weight_PHY: Floats
+    rules: tuple[str, ...]
+    crossed_CHY: Floats
+
+
+Rule = Callable[[Floats], Floats]  # products of errors [H,P,P] -> weights [P,H]
+
+
+def weigh(errors: Errors, prior_PHY: Floats | None = None) -> Weighing:
+    """Return the weights of the rule that does best on clusters which had no part in the weights.
+
+    A mixture has to err less there than the best single part does on all clusters (spec STACK-4): no stack is worse on
+    the windows than its best part. `prior_PHY` are weights that are a candidate, too.
+    """
+    p, (c, h, y) = errors.parts, errors.count_CHY.shape
+    folds_C = np.arange(c) % min(FOLDS, c)
+    weight_PHY, crossed_CHY, rules = np.zeros((p, h, y)), np.zeros((c, h, y)), []
+    for o in range(y):
+        gram_CHPP = errors.gram_CHYPP[:, :, o]
+        prior_PH = None if prior_PHY is None else prior_PHY[..., o]
+        rule, weight_PHY[..., o], crossed_CHY[..., o] = _best_rule(gram_CHPP, folds_C, prior_PH)
+        rules.append(rule)
+    return Weighing(weight_PHY, tuple(rules), crossed_CHY)
+
+
+def _best_rule(gram_CHPP: Floats, folds_C: NDArray[np.int64], prior_PH: Floats | None) -> tuple[str, Floats, Floats]:
+    """Return the rule that an outcome's weights come from, the weights `[P,H]`, and cross-fitted squares `[C,H]`."""
+    gram_HPP = gram_CHPP.sum(axis=0)
+    fixed = {SINGLE: _single(gram_HPP)} | ({} if prior_PH is None else {PRIOR: prior_PH})
+    found = [(name, weight_PH, _squares(weight_PH, gram_CHPP)) for name, weight_PH in fixed.items()]
+    for name, rule in MIXTURES.items():
+        found.append((name, rule(gram_HPP), _crossed(rule, gram_CHPP, folds_C)))
+    return min(found, key=lambda candidate: float(candidate[2].sum()))  # the first, and simplest, of equals
+
+
+def _crossed(rule: Rule, gram_CHPP: Floats, folds_C: NDArray[np.int64]) -> Floats:
+    """Return the squared errors `[C,H]` of each cluster under weights that the other folds gave."""
+    squares_CH = np.full(gram_CHPP.shape[:2], np.inf)
+    for fold in np.unique(folds_C):
+        own_C = folds_C == fold
+        if own_C.all():
+            return squares_CH  # one cluster says nothing of others
+        weight_PH = rule(gram_CHPP[~own_C].sum(axis=0))
+        squares_CH[own_C] = _squares(weight_PH, gram_CHPP[own_C])
+    return squares_CH
+
+
+def _squares(weight_PH: Floats, gram_CHPP: Floats) -> Floats:
+    return np.asarray(np.einsum("ph,chpq,qh->ch", weight_PH, gram_CHPP, weight_PH, optimize=True))
+
+
+def _single(gram_HPP: Floats) -> Floats:
+    """Give all weight to the part with the smallest error over all steps."""
+    weight_PH = np.zeros((gram_HPP.shape[-1], len(gram_HPP)))
+    weight_PH[int(np.einsum("hpp->p", gram_HPP).argmin())] = 1
+    return weight_PH
+
+
+def _same_for_all_steps(gram_HPP: Floats) -> Floats:
+    return np.repeat(convex(gram_HPP.sum(axis=0))[:, None], len(gram_HPP), axis=1)
+
+
+def _by_step(gram_HPP: Floats) -> Floats:
+    """Give each step weights of its own, for which all steps together count as much as the step itself."""
+    pooled_PP = gram_HPP.sum(axis=0)
+    own_HPP = [
+        gram_PP / max(np.trace(gram_PP), 1e-300) + pooled_PP / max(np.trace(pooled_PP), 1e-300) for gram_PP in gram_HPP
+    ]
+    return np.stack([convex(gram_PP) for gram_PP in own_HPP], axis=1)
+
+
+def convex(gram_PP: Floats) -> Floats:
+    """Return the weights of least squared error that are not negative and sum to one (spec STACK-3).
+
+    They are those of the least `v' G v - 2 sum(v)` with v not negative, divided by their sum.
+    """
+    size_P = np.sqrt(np.diag(gram_PP))
+    if not size_P.all():
+        return np.asarray((size_P == 0) / (size_P == 0).sum())
+    factor_PP = np.linalg.cholesky(gram_PP / np.outer(size_P, size_P) + RIDGE * np.eye(len(size_P)))
+    share_P, _ = nnls(factor_PP.T, np.linalg.solve(factor_PP, size_P.min() / size_P))
+    weight_P = share_P / size_P
+    return np.asarray(weight_P / weight_P.sum())
+
+
+SINGLE: Final = "one part"
+PRIOR: Final = "the source's weights"
+MIXTURES: Final[dict[str, Rule]] = {"one mixture": _same_for_all_steps, "a mixture per step": _by_step}

@@ -1,0 +1,295 @@
+"""Stacking: weights, what they are told by, its parts, its distribution, and what it does when parts fail."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from itertools import count
+
+import numpy as np
+import pytest
+import torch
+
+from costar_cli.config.models import FinetuneConfig
+from costar_cli.errors import DataError, MismatchError, UsageError
+from costar_cli.methods import METHODS
+from costar_cli.methods.base import EncodesOnce, PredictsDistribution
+from costar_cli.methods.registry import Methods
+from costar_cli.methods.stack import method as stack_method
+from costar_cli.methods.stack.model import StackModel
+from costar_cli.methods.stack.plan_weights import plan_weights, tempered
+from costar_cli.methods.stack.settings import StackConfig
+from costar_cli.methods.stack.weights import Errors, convex, error_scales, weigh
+from costar_cli.panel import Dataset, Panel, Part, Scaler
+from costar_cli.panel.windows import factual_windows
+from costar_cli.train import Trained
+from tests.fits import fit_method, model_of
+from tests.methods.invariant_worlds import world
+
+ANCHORS = "last-value,ridge,mixed"
+CONFIG = FinetuneConfig(epochs=1, members=2, seed=5)
+
+
+def fit(dataset: Dataset, parts: str = ANCHORS, **more: object) -> Trained:
+    settings = StackConfig(parts=parts, **{key: more.pop(key) for key in ("minutes", "weighting") if key in more})
+    return fit_method(dataset, "stack", settings, CONFIG, **more)
+
+
+@cache
+def stacked(data: str = "tumor", parts: str = ANCHORS) -> Trained:
+    return fit(world(data), parts)
+
+
+def random_gram(parts: int, seed: int = 0) -> np.ndarray:
+    errors = np.random.default_rng(seed).normal(size=(40, parts)) * np.arange(1, parts + 1)
+    return errors.T @ errors
+
+
+def test_convex_weights_are_the_best_of_the_simplex() -> None:
+    for seed in range(20):
+        gram, rng = random_gram(4, seed), np.random.default_rng(seed)
+        found = convex(gram)
+        assert found.min() >= 0
+        assert found.sum() == pytest.approx(1)
+        others = rng.dirichlet(np.ones(4) / 2, size=2_000)
+        assert found @ gram @ found <= np.einsum("mp,pq,mq->m", others, gram, others).min() * (1 + 1e-9)
+
+
+def test_convex_weights_know_perfect_parts_equal_parts_and_errors_of_any_size() -> None:
+    assert convex(np.diag([2.0, 0.0, 1.0])).tolist() == [0, 1, 0]
+    equal = convex(np.ones((2, 2)))
+    assert equal.sum() == pytest.approx(1)
+    tiny, huge = convex(random_gram(3) * 1e-200), convex(random_gram(3) * 1e200)
+    np.testing.assert_allclose(tiny, huge, rtol=1e-6)
+    np.testing.assert_allclose(convex(np.diag([1e-12, 1.0, 1e20])), [1, 1e-12, 1e-32], rtol=1e-6)
+
+
+def of_errors(errors_PCH: np.ndarray) -> Errors:
+    """Errors of parts on one window per cluster, of one outcome."""
+    gram = np.einsum("pch,qch->chpq", errors_PCH, errors_PCH)[:, :, None]
+    return Errors(gram, np.ones((*errors_PCH.shape[1:], 1)))
+
+
+def test_independent_errors_are_mixed_and_the_mixture_errs_less_on_other_clusters() -> None:
+    rng = np.random.default_rng(1)
+    errors = of_errors(rng.normal(size=(2, 200, 3)))
+    weighing = weigh(errors)
+    assert weighing.rules[0] != "one part"
+    assert np.abs(weighing.weight_PHY - 0.5).max() < 0.15
+    assert errors.risk(weighing.crossed_CHY)[0] < 0.8 * min(errors.risk(errors.of_part(p))[0] for p in (0, 1))
+    assert errors.risk(errors.of_part(0))[1] == pytest.approx(1 / np.sqrt(2 * 600), rel=0.2)
+
+
+def test_a_part_that_errs_least_stands_alone_where_mixing_only_fits_noise() -> None:
+    rng = np.random.default_rng(2)
+    best = rng.normal(size=(12, 2))
+    alike = np.stack([best, *(best * 1.01 + 0.02 * rng.normal(size=best.shape) for _ in range(5))])
+    weighing = weigh(of_errors(alike))
+    assert weighing.rules == ("one part",)
+    assert weighing.weight_PHY[0].tolist() == [[1], [1]]
+
+
+def test_one_cluster_or_two_give_weights_without_a_warning() -> None:
+    for clusters in (1, 2):
+        errors = of_errors(np.random.default_rng(3).normal(size=(2, clusters, 2)))
+        assert weigh(errors).weight_PHY.sum(axis=0) == pytest.approx(1)
+        assert np.isnan(errors.risk(errors.of_part(0))[1]) == (clusters == 1)
+
+
+def test_steps_have_weights_of_their_own_where_the_best_part_changes() -> None:
+    rng = np.random.default_rng(4)
+    size = np.array([[0.2, 3.0], [3.0, 0.2]])[:, None]
+    weighing = weigh(of_errors(rng.normal(size=(2, 300, 2)) * size))
+    assert weighing.rules == ("a mixture per step",)
+    first, second = weighing.weight_PHY[0, :, 0]
+    assert first > 0.7
+    assert second < 0.3
+
+
+@pytest.mark.parametrize("data", ["tumor", "linear", "ward"])
+def test_a_stack_errs_no_more_on_validation_than_any_part(data: str) -> None:
+    trained = stacked(data)
+    dataset, stack = world(data), model_of(trained)
+    windows = factual_windows(dataset.panel("source", "val"), dataset.horizon)
+    assert windows is not None
+    assert isinstance(stack, StackModel)
+    train = dataset.panel("source", "train")
+    scale, relative = error_scales(train, stack.scaler, windows)
+    weights = plan_weights(train, windows, stack.scaler, dataset.schema.treatments)
+    assert relative == trained.meta["relative"]
+    models = [*stack.parts.values(), stack]
+    errors = Errors.of([m.rollout(windows.panel, windows.asked)[0] for m in models], windows, scale, weights)
+    *parts, own = (errors.risk(errors.of_part(p))[0] for p in range(len(models)))
+    assert own <= min(parts) * (1 + 1e-6)
+    told = {row["method"]: row["error"] for row in trained.meta["leaderboard"]}
+    assert [told[name] for name in stack.parts] == pytest.approx(parts)
+    assert sum(row["weight"] for row in trained.meta["leaderboard"][:-1]) == pytest.approx(1)
+    assert trained.meta["leaderboard"][-1]["method"] == "stack"
+
+
+def test_a_part_of_a_stack_is_the_model_that_is_fitted_alone() -> None:
+    dataset, stack = world("tumor"), model_of(stacked())
+    assert isinstance(stack, StackModel)
+    panel, queries = dataset.panel("target", "test"), dataset.queries[Part("target", "test")]["sequence"]
+    for name in ("ridge", "mixed"):
+        alone = fit_method(dataset, name, METHODS[name].default_settings(), CONFIG)
+        assert np.array_equal(stack.parts[name].rollout(panel, queries), model_of(alone).rollout(panel, queries))
+
+
+def test_a_stack_is_the_weighted_mean_of_its_parts_and_asks_none_without_weight() -> None:
+    dataset, stack = world("tumor"), model_of(stacked())
+    assert isinstance(stack, StackModel)
+    panel, queries = dataset.panel("target", "test"), dataset.queries[Part("target", "test")]["sequence"]
+    expected = sum(
+        stack.weight_RPHY[:, i, None] * part.rollout(panel, queries) for i, part in enumerate(stack.parts.values())
+    )
+    np.testing.assert_allclose(stack.rollout(panel, queries), expected, rtol=1e-4)
+    assert isinstance(stack, EncodesOnce)
+    only = np.zeros_like(stack.weight_RPHY)
+    only[:, 0] = 1
+    alone = replace(stack, params={"weights": torch.from_numpy(only)})
+    assert alone.answering == ["last-value"]
+    assert alone.encode(panel).keys() == {"last-value"}
+
+
+def test_a_mixture_of_distributions_has_the_variance_of_both_and_of_their_difference() -> None:
+    dataset, stack = world("tumor"), model_of(stacked(parts="mixed"))
+    assert isinstance(stack, StackModel)
+    panel, queries = dataset.panel("target", "test"), dataset.queries[Part("target", "test")]["sequence"]
+    assert isinstance(stack, PredictsDistribution)
+    one = stack.predict_distribution(panel, queries)
+    mixed = stack.parts["mixed"]
+    assert isinstance(mixed, PredictsDistribution)
+    own = mixed.predict_distribution(panel, queries)
+    np.testing.assert_allclose(one.sd, own.sd, rtol=1e-5)
+    half = np.full((1, 2, *stack.weight_RPHY.shape[2:]), 0.5)
+    shifted = replace(mixed, scaler=replace(mixed.scaler, outcomes=mixed.scaler.outcomes + np.array([[5.0], [0.0]])))
+    two = replace(stack, params={"weights": torch.from_numpy(half)}, parts={"mixed": mixed, "other": shifted})
+    both, other = two.predict_distribution(panel, queries), shifted.predict_distribution(panel, queries)
+    np.testing.assert_allclose(both.mean, (own.mean + other.mean) / 2, rtol=1e-5)
+    np.testing.assert_allclose(both.sd_noise**2, (own.sd_noise**2 + other.sd_noise**2) / 2, rtol=1e-4)
+    between = ((own.mean - other.mean) / 2) ** 2
+    within = (own.sd_parameter**2 + other.sd_parameter**2) / 2
+    np.testing.assert_allclose(both.sd_parameter**2, within + between, rtol=1e-3, atol=1e-6)
+
+
+def test_a_stack_tells_no_distribution_where_a_part_with_weight_has_none() -> None:
+    assert not isinstance(model_of(stacked(parts="last-value,ridge")), PredictsDistribution)
+
+
+def test_few_shot_adapts_every_part_and_never_errs_more_than_the_source_on_target_validation() -> None:
+    dataset, source = world("tumor"), model_of(stacked())
+    adapted = fit(dataset, parts="last-value", domain="target", start=source)  # the parts are the source's
+    assert [part["method"] for part in adapted.meta["parts"]] == ANCHORS.split(",")
+    kept = adapted.meta["kept_source_members"] == [1]
+    model = model_of(adapted)
+    panel, queries = dataset.panel("target", "test"), dataset.queries[Part("target", "test")]["sequence"]
+    assert np.array_equal(model.rollout(panel, queries), source.rollout(panel, queries)) == kept
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, wrong: dict[str, Exception]) -> None:
+    """Let the fit of some parts fail."""
+    fit_part = stack_method._fit_part
+
+    def maybe(task, name, start):
+        if name in wrong:
+            raise wrong[name]
+        return fit_part(task, name, start)
+
+    monkeypatch.setattr(stack_method, "_fit_part", maybe)
+
+
+def test_a_part_that_fails_is_named_and_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    failing(monkeypatch, {"mixed": DataError("nothing to learn"), "last-value": FloatingPointError("overflow")})
+    trained = fit(world("tumor"))
+    assert [part["method"] for part in trained.meta["parts"]] == ["ridge"]
+    assert trained.meta["left_out"] == {"last-value": "overflow", "mixed": "nothing to learn"}
+    assert "Mixed effects is left out of the stack: nothing to learn" in trained.meta["warnings"]
+
+
+def test_a_stack_without_any_part_is_an_error_that_names_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    failing(monkeypatch, {name: DataError(f"no {name}") for name in ANCHORS.split(",")})
+    with pytest.raises(DataError, match="no part of the stack could be fitted") as raised:
+        fit(world("tumor"))
+    assert list(raised.value.details) == [f"{name}: no {name}" for name in ANCHORS.split(",")]
+
+
+def test_what_is_wrong_with_the_run_itself_is_not_taken_for_a_part_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    failing(monkeypatch, {"ridge": MismatchError("an interrupted run with other inputs")})
+    with pytest.raises(MismatchError):
+        fit(world("tumor"))
+
+
+def test_no_part_is_begun_after_the_budget_and_the_first_always_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = count(step=45)  # each look at the clock is 45 seconds later
+    monkeypatch.setattr(stack_method, "monotonic", lambda: next(clock))
+    trained = fit(world("tumor"), minutes=3)
+    assert [part["method"] for part in trained.meta["parts"]] == ["last-value", "ridge"]
+    assert trained.meta["left_out"] == {"mixed": "no time was left for it"}
+    assert "warnings" not in trained.meta or not any("left out" in text for text in trained.meta["warnings"])
+    assert {row["method"]: row.get("seconds") for row in trained.meta["leaderboard"]}["ridge"] == 45
+    assert all("seconds" not in row for row in stacked().meta["leaderboard"])
+
+
+@pytest.mark.parametrize(
+    ("parts", "problem"),
+    [("ridge,stack", "'stack' cannot be a part"), ("rigde", "'rigde' cannot be a part"), (" , ", "no part is named")],
+)
+def test_parts_that_cannot_be_are_refused(parts: str, problem: str) -> None:
+    with pytest.raises(UsageError, match=problem):
+        fit(world("tumor"), parts=parts)
+
+
+def test_the_short_list_is_the_registrys_and_takes_an_encoder_for_what_is_pretrained() -> None:
+    methods = Methods()
+    short = methods.short_list()
+    assert short[0] == "last-value"
+    assert set(methods.choose("closed-form", "", pretrained=True)) == {n for n in short if methods[n].closed_form}
+    without = methods.choose("short-list", "", pretrained=False)
+    assert methods.choose("short-list", "", pretrained=True) == short
+    assert [name for name in short if name not in without] == [n for n in short if methods[n].pretrained]
+
+
+def reactive(subjects: int, seed: int) -> Panel:
+    """A random walk without any effect of treatment, which is given where the last outcome is high."""
+    rng = np.random.default_rng(seed)
+    y = rng.normal(size=(subjects, 12, 1)).cumsum(axis=1).astype(np.float32)
+    given = (y + rng.normal(size=y.shape) > 0).astype(np.uint8)
+    length, ids = np.full(subjects, 12), np.arange(subjects) + 1_000 * seed
+    return Panel(np.zeros((subjects, 12, 0), np.float32), given, y, np.zeros((subjects, 0), np.float32), length, ids)
+
+
+def test_windows_of_plans_do_not_reward_reading_reactions_as_news(make_reactive: Callable[[int], Panel]) -> None:
+    """Later treatments foretell a random walk as it was observed, and say nothing of it under a plan."""
+    train, validation = make_reactive(0), make_reactive(1)
+    windows = factual_windows(validation, 4)
+    assert windows is not None
+    assert windows.queries.outcomes is not None
+    encoding = world("linear").schema.treatments
+    scaler = Scaler(*(np.stack([np.zeros(n), np.ones(n)]) for n in (0, 1, 0)))
+    weights = plan_weights(train, windows, scaler, encoding)
+    news_Q = windows.queries.plan[:, 1:, 0].mean(axis=1) - windows.queries.plan[:, 0, 0]
+    change_Q = (
+        windows.queries.outcomes[:, -1, 0] - windows.panel.outcomes[windows.queries.subject, windows.queries.origin, 0]
+    )
+    observed = np.corrcoef(news_Q, change_Q)[0, 1]
+    w = weights[:, -1] / weights[:, -1].sum()
+    dn, dc = news_Q - w @ news_Q, change_Q - w @ change_Q
+    planned = (w @ (dn * dc)) / np.sqrt((w @ dn**2) * (w @ dc**2))
+    assert observed > 0.3
+    assert abs(planned) < 0.6 * observed
+    assert weights.mean(axis=0) == pytest.approx(1)
+    assert np.ptp(weights[:, 0]) == 0
+
+
+@pytest.fixture
+def make_reactive() -> Callable[[int], Panel]:
+    return lambda seed: reactive(300, seed)
+
+
+def test_tempered_weights_are_worth_a_share_of_the_windows_and_keep_their_order() -> None:
+    log = np.random.default_rng(0).normal(size=500) * 8
+    weight = tempered(log)
+    assert weight.sum() ** 2 / (weight**2).sum() >= 0.3 * 500
+    assert weight.mean() == pytest.approx(1)
+    assert np.array_equal(np.argsort(weight), np.argsort(log))
+    assert np.array_equal(tempered(np.zeros(4)), np.ones(4))
