@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from costar_cli.panel.dataset import Dataset
 
-__all__ = ["Answer", "DataSource", "Export", "InputFile", "Protocol", "called"]
+__all__ = ["Answer", "DataSource", "Export", "InputFile", "Limit", "Protocol", "called"]
 
 Answer = Callable[..., Any]
 """`(dataset, part, row, origin, plan_values [tau,treatments]) -> outcomes [tau,dy]`, as in `tumor.simulate`."""
@@ -101,6 +101,25 @@ class Protocol:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """What knows the simulator would predict: an error for others to be compared with, never a method (spec LIMIT-1).
+
+    Attributes:
+        predict: the expected outcomes under plans (see `Answer`), from what `label` says that it knows.
+        label: what tables call it.
+        needs: arrays of a part's truth without which there is no limit, as in files of older versions.
+    """
+
+    predict: str | Answer
+    label: str = "Best possible (knows the simulator)"
+    needs: tuple[str, ...] = ()
+
+    def is_known(self, truth: Mapping[str, object]) -> bool:
+        """Return whether a part with this truth has a limit."""
+        return bool(truth) and set(self.needs) <= set(truth)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DataSource:
     """A data set that costar makes: `costar simulate NAME`, or `costar ingest NAME` where it is read from files.
 
@@ -113,6 +132,7 @@ class DataSource:
         make: `(settings, reporter) -> Dataset`; None where the data set can only be read from `input`.
         dataset: what its files call themselves, by which presets, published rows and truth are found; else `name`.
         truth: what would have happened under a plan (see `Answer`); None where nobody knows.
+        limit: what the simulator itself would predict; None where there is none, or nobody knows.
         examples: one or two command lines for the help.
         panel: title of its options in the help.
         presets: what `quick`, `default` and `paper` change in its settings.
@@ -128,6 +148,7 @@ class DataSource:
     make: str | Callable[..., "Dataset"] | None = None
     dataset: str = ""
     truth: str | Answer | None = None
+    limit: Limit | None = None
     examples: tuple[str, ...] = ()
     panel: str = "Data set"
     presets: Mapping[str, Mapping[str, object]] = field(default_factory=dict)

@@ -4,14 +4,23 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Final, Literal
 
-from costar_cli.datasets.base import Answer, DataSource, Protocol, called
+from costar_cli.datasets.base import Answer, DataSource, Limit, Protocol, called
 from costar_cli.datasets.icu.settings import MIMIC, MIMIC_FILE
 from costar_cli.datasets.linear.settings import LINEAR
 from costar_cli.datasets.retail.settings import M5, M5_FILES
 from costar_cli.datasets.tumor.settings import TUMOR
 from costar_cli.plugins import Plugins, load_plugins
 
-__all__ = ["BUILT_IN", "RESERVED_NAMES", "all_sources", "installed", "protocol_of", "sources", "truth_of"]
+__all__ = [
+    "BUILT_IN",
+    "RESERVED_NAMES",
+    "all_sources",
+    "installed",
+    "limit_of",
+    "protocol_of",
+    "sources",
+    "truth_of",
+]
 
 BUILT_IN: Final = (TUMOR, LINEAR, M5, MIMIC, M5_FILES, MIMIC_FILE)
 RESERVED_NAMES: Final = tuple(dict.fromkeys(source.dataset for source in BUILT_IN))
@@ -44,6 +53,11 @@ def sources(verb: Literal["simulate", "ingest"] = "simulate") -> Mapping[str, Da
 def truth_of(dataset: str) -> Answer | None:
     """Return what answers plans on a data set that calls itself so, None where nobody knows the truth."""
     return next((called(source.truth) for source in all_sources() if source.dataset == dataset and source.truth), None)
+
+
+def limit_of(dataset: str) -> Limit | None:
+    """Return what predicts as the simulator of a data set of this name would, None where nothing does."""
+    return next((source.limit for source in all_sources() if source.dataset == dataset and source.limit), None)
 
 
 def protocol_of(dataset: str) -> Protocol | None:

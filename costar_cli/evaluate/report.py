@@ -33,6 +33,7 @@ __all__ = [
     "ReportRow",
     "Unit",
     "json_values",
+    "ratios",
     "with_budget_sign",
 ]
 
@@ -40,7 +41,7 @@ BUDGET_SIGN = "†"
 ABOUT_BUDGET = "stopped by budget: training ended at the limit on epochs or updates, not by early stopping"
 
 # The last one is in old files: no row is published beside other data than the paper's.
-Basis = Literal["ours", "naive", "published, different protocol", "published, different data"]
+Basis = Literal["ours", "naive", "limit", "published, different protocol", "published, different data"]
 Row = dict[str, str | int | float | bool | None]
 
 
@@ -215,6 +216,22 @@ class EvaluationReport:
             *(f"intervals on {part}: {why}" for part, why in careful.items()),
         ]
 
+    @property
+    def limit_label(self) -> str | None:
+        """Return what the row is called with which ratios are formed, None where there is none."""
+        return next((row.label for row in self.rows if row.basis == "limit"), None)
+
+    def ratio_to_limit(self, row: ReportRow) -> PerStep | None:
+        """Return a scored row's errors divided by those of what knows the simulator (spec LIMIT-4).
+
+        None where there is no such row, and for published rows, which rest on other data.
+        """
+        if row.published:
+            return None
+        beside = (other for other in self.rows if other.basis == "limit" and _together(other, row))
+        limit = next(beside, None)
+        return None if limit is None else ratios(row.mean, limit.mean)
+
     def losers(self) -> list[tuple[ReportRow, str]]:
         """Return our rows that lose to the last value carried forward on average, each with both errors in words."""
         rivals = ((row, self._last_value_beside(row)) for row in self.rows)
@@ -260,13 +277,13 @@ class EvaluationReport:
 
     def to_rows(self) -> list[Row]:
         """Return one flat record per row, the same keys in each: for tables and CSV."""
-        return [_flat(row, self.horizon) for row in self.rows]
+        return [_flat(row, self) for row in self.rows]
 
     def to_frame(self, frame: FrameName = "pandas") -> "Frame":
         """Return a row per row of the report and step, and one for the average over steps, whose step is missing."""
         rows = [tidy for row in self.rows for tidy in _tidy(row, self)]
         columns: dict[str, object] = {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
-        numbers = ("step", "mean", "sd", "ensemble", "lower", "upper")
+        numbers = ("step", "mean", "sd", "ensemble", "lower", "upper", "ratio_to_limit")
         columns |= {name: np.array([row[name] for row in rows], dtype=np.float64) for name in numbers}  # None is NaN
         return make_frame(columns, frame_name(None, frame))
 
@@ -293,7 +310,11 @@ class EvaluationReport:
             "config": dict(self.config),
             "warnings": list(self.warnings),
             "rows": [
-                json_values(asdict(row)) | {"worse_than_last_value": self._worse_than_last_value(row)}
+                json_values(asdict(row))
+                | {
+                    "worse_than_last_value": self._worse_than_last_value(row),
+                    "ratio_to_limit": json_values(asdict(ratio)) if (ratio := self.ratio_to_limit(row)) else None,
+                }
                 for row in self.rows
             ],
         }
@@ -324,6 +345,16 @@ def with_budget_sign(label: str, stopped_by_budget: bool | None) -> str:  # noqa
     return f"{label} {BUDGET_SIGN}" if stopped_by_budget else label
 
 
+def ratios(mean: PerStep, limit: PerStep) -> PerStep:
+    """Return errors divided by those of the best possible prediction; None where that has no error, or none known."""
+    steps = [_ratio(own, best) for own, best in zip(mean.steps, limit.steps, strict=False)]
+    return PerStep(tuple(steps), _ratio(mean.average, limit.average))
+
+
+def _ratio(own: float | None, best: float | None) -> float | None:
+    return own / best if own is not None and best else None
+
+
 def _worse(row: ReportRow, rival: ReportRow) -> bool:
     own, other = row.mean.average, rival.mean.average
     return own is not None and other is not None and is_worse(own, other)
@@ -347,6 +378,7 @@ def _tidy(row: ReportRow, report: EvaluationReport) -> Iterator[Row]:
             **{name: _of_step(values, h) for name, values in statistics.items()},
             "members": len(row.members) or None,
             "unit": report.unit.label,
+            "ratio_to_limit": _of_step(report.ratio_to_limit(row), h),
         }
 
 
@@ -356,7 +388,8 @@ def _of_step(values: PerStep | None, step: int | None) -> float | None:
     return values.average if step is None else values.steps[step] if step < len(values.steps) else None
 
 
-def _flat(row: ReportRow, horizon: int) -> Row:
+def _flat(row: ReportRow, report: EvaluationReport) -> Row:
+    ratio = report.ratio_to_limit(row)
     flat: Row = {
         "setup": row.setup,
         "label": row.label,
@@ -367,7 +400,7 @@ def _flat(row: ReportRow, horizon: int) -> Row:
         "labelled_target_subjects": row.provenance.labelled_target_subjects if row.provenance else None,
     }
     statistics = {"mean": row.mean, "sd": row.sd, "lower": row.lower, "upper": row.upper, "ensemble": row.ensemble}
-    for h in range(horizon):
+    for h in range(report.horizon):
         for name, values in statistics.items():
             flat[f"tau{h + 1}_{name}"] = values.steps[h] if values and h < len(values.steps) else None
     flat |= {f"avg_{name}": values.average if values else None for name, values in statistics.items()}
@@ -375,6 +408,7 @@ def _flat(row: ReportRow, horizon: int) -> Row:
         "no_interval": row.no_interval,
         "caution": row.caution,
         "stopped_by_budget": row.stopped_by_budget,
+        "ratio_to_limit": ratio.average if ratio else None,
     }
 
 

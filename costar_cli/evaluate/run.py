@@ -7,14 +7,15 @@ from typing import Any
 import numpy as np
 
 from costar_cli.config.models import EvaluateConfig
+from costar_cli.datasets.base import Limit
 from costar_cli.errors import MismatchError
 from costar_cli.evaluate.bootstrap import bootstrap_interval, caution_about_units, too_few_units
+from costar_cli.evaluate.limit import known_limit, score_limit
 from costar_cli.evaluate.metrics import SquaredErrors
 from costar_cli.evaluate.published import is_published_data, published_row
-from costar_cli.evaluate.report import EvaluationReport, Provenance, ReportRow, Unit
-from costar_cli.evaluate.score import TestPart, Truth, score
+from costar_cli.evaluate.report import Basis, EvaluationReport, Provenance, ReportRow, Unit
+from costar_cli.evaluate.score import Predictor, TestPart, Truth, score
 from costar_cli.evaluate.setups import Candidate, Job, Setup, SetupName, plan_jobs
-from costar_cli.methods.base import FittedModel
 from costar_cli.methods.registry import METHODS
 from costar_cli.methods.regression.naive import LastValue
 from costar_cli.panel import Dataset, Part
@@ -44,8 +45,9 @@ def run_evaluation(
         reporter: told about progress and warnings.
 
     Returns:
-        Rows by set-up: the models, last value carried forward (once, where it is a model, too), and, where the
-        data are the published ones, the published rows of the same methods.
+        Rows by set-up: the models, last value carried forward (once, where it is a model, too), what the simulator
+        itself would predict, where the data set holds its truth, and, where the data are the published ones, the
+        published rows of the same methods.
     """
     reporter = reporter or NullReporter()
     jobs = plan_jobs(dataset, models, setups)
@@ -59,10 +61,12 @@ def run_evaluation(
     parts = {job.setup.test: _part(dataset, job.setup.test) for job in jobs}
     bench = _Bench(dataset, config, _unit(dataset, used), parts)
     naive = LastValue(horizon=dataset.horizon, schema=dataset.schema, scaler=used[0].model.scaler)
-    total = sum(parts[part].n_queries for part in [*(job.setup.test for job in jobs), *parts])
+    limits = {part: limit for part in parts if (limit := known_limit(dataset, part))}
+    total = sum(parts[part].n_queries for part in [*(job.setup.test for job in jobs), *parts, *limits])
     rows: list[tuple[ReportRow, SquaredErrors | None]] = []
     with reporter.task("Scoring", total=total, unit="query") as task:
         naive_scores = {part: bench.score(naive, part, task) for part in parts}
+        limit_scores = {part: bench.score_limit(limit, part, task, reporter) for part, limit in limits.items()}
         for setup in dict.fromkeys(job.setup for job in jobs):
             candidates = [job.candidate for job in jobs if job.setup == setup]
             for candidate in candidates:
@@ -71,6 +75,8 @@ def run_evaluation(
                 rows += bench.rows(scored, setup, candidate.label, provenance)
             if naive.method not in {candidate.model.method for candidate in candidates}:
                 rows += bench.rows(naive_scores[setup.test], setup, METHODS.label(naive.method), None)
+            if setup.test in limits:
+                rows += bench.rows(limit_scores[setup.test], setup, limits[setup.test].label, None, basis="limit")
             rows += [(row, None) for row in _published_rows(dataset, setup, candidates)]
     report = EvaluationReport(
         dataset=dataset.name,
@@ -99,16 +105,30 @@ class _Bench:
     unit: Unit
     parts: dict[Part, TestPart]
 
-    def score(self, model: FittedModel, part: Part, task: Task) -> Scored:
+    @property
+    def _scale(self) -> dict[str, Any]:
+        return {"denominator_Y": np.array(self.unit.denominator), "batch_size": self.config.query_batch_size}
+
+    def score(self, model: Predictor, part: Part, task: Task) -> Scored:
         """Return a model's squared errors on a test part, per kind of truth."""
-        denominator_Y = np.array(self.unit.denominator)
-        batch_size = self.config.query_batch_size
-        scored = score(model, self.parts[part], denominator_Y=denominator_Y, batch_size=batch_size, task=task)
+        return self._clustered(score(model, self.parts[part], **self._scale, task=task), part)
+
+    def score_limit(self, limit: Limit, part: Part, task: Task, reporter: Reporter) -> Scored:
+        """Return the squared errors of what the simulator itself would predict, per kind of truth."""
+        known = score_limit(self.dataset, limit, part, self.parts[part], **self._scale, task=task, reporter=reporter)
+        return self._clustered(known, part)
+
+    def _clustered(self, scored: Mapping[Truth, SquaredErrors], part: Part) -> Scored:
         cluster = self.parts[part].panel.cluster
         return {truth: replace(errors, cluster=cluster) for truth, errors in scored.items()}
 
     def rows(
-        self, scored: Scored, setup: Setup, label: str, provenance: Provenance | None
+        self,
+        scored: Scored,
+        setup: Setup,
+        label: str,
+        provenance: Provenance | None,
+        basis: Basis = "naive",
     ) -> list[tuple[ReportRow, SquaredErrors]]:
         """Return a row, with its errors, per kind of truth."""
         config = self.config
@@ -123,7 +143,7 @@ class _Bench:
                 outcome_names=[variable.name for variable in self.dataset.schema.outcomes],
                 setup=setup.name,
                 label=label,
-                basis="ours" if provenance else "naive",
+                basis="ours" if provenance else basis,
                 truth=truth,
                 test=str(setup.test),
                 query_sets=self.parts[setup.test].sets_by_step(truth),

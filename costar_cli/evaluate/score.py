@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.errors import CostarError
 from costar_cli.evaluate.metrics import SquaredErrors
-from costar_cli.methods.base import EncodesOnce, FittedModel
+from costar_cli.methods.base import EncodesOnce
 from costar_cli.panel import Panel, Queries
-from costar_cli.reporting import Task
+from costar_cli.reporting import Reporter, Task
 
-__all__ = ["TestPart", "Truth", "score", "serving_sets", "truth_of"]
+__all__ = ["Predictor", "TestPart", "Truth", "score", "serving_sets", "truth_of"]
 
 Truth = Literal["counterfactual", "factual"]
 _BATCH = 65_536
@@ -106,8 +106,25 @@ class TestPart:
         return tuple(names)
 
 
+class Predictor(Protocol):
+    """What can be scored: a `FittedModel`, or what knows the simulator (costar_cli/evaluate/limit.py)."""
+
+    @property
+    def method(self) -> str:
+        """Return what messages call it."""
+
+    @property
+    def members(self) -> int:
+        """Return R, the number of ensemble members."""
+
+    def rollout(
+        self, panel: Panel, queries: Queries, *, batch_size: int = 16_384, reporter: Reporter | None = None
+    ) -> NDArray[np.float32]:
+        """Predict the outcomes `[R,Q,tau,dy]` of every query, in the units of the data."""
+
+
 def score(
-    model: FittedModel,
+    model: Predictor,
     part: TestPart,
     *,
     denominator_Y: NDArray[np.float64],
@@ -146,7 +163,7 @@ def score(
     return results
 
 
-def _asker(model: FittedModel, panel: Panel, batch_size: int) -> Callable[[Queries], NDArray[np.float32]]:
+def _asker(model: Predictor, panel: Panel, batch_size: int) -> Callable[[Queries], NDArray[np.float32]]:
     """Return what predicts the outcomes of queries about a panel, encoded beforehand if the model can do so."""
     if isinstance(model, EncodesOnce):
         return partial(model.answer, model.encode(panel), batch_size=batch_size)

@@ -1,4 +1,4 @@
-"""RMSE by horizon: one panel per set-up, with intervals, the naive anchor and the published row."""
+"""RMSE by horizon: one panel per set-up, with intervals, the naive anchor, the best possible and the published row."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,6 +24,7 @@ _MARKERS = ("o", "s", "^", "D")
 _MOST_SHADED = 4
 _NAIVE: Any = {"lw": 1.3, "ls": (0, (4, 2))}
 _ENSEMBLE: Any = {"lw": 1.2, "ls": (0, (1, 1.2))}
+_LIMIT: Any = {"color": BLACK, "lw": 0.8, "ls": (0, (7, 3)), "zorder": 1}
 _PUBLISHED: Any = {"lw": 0.8, "ls": (0, (1, 2.5)), "marker": "D", "mfc": "white", "ms": 4}
 
 
@@ -79,6 +80,8 @@ def _legend(report: EvaluationReport, rows: Sequence[ReportRow], styles: Mapping
     ]
     naive = {row.label for row in rows if row.basis == "naive"}
     handles += [Line2D([], [], color=GREY, label=label_lines(label, 26), **_NAIVE) for label in sorted(naive)]
+    bounds = dict.fromkeys(row.label for row in rows if row.basis == "limit")
+    handles += [Line2D([], [], label=label_lines(label, 26), **_LIMIT) for label in bounds]
     published = dict.fromkeys(row.basis for row in rows if row.published)
     handles += [Line2D([], [], color=GREY, label=basis.replace(", ", ",\n"), **_PUBLISHED) for basis in published]
     if any(len(row.members) > 1 for row in rows):
@@ -108,6 +111,9 @@ def _panels(report: EvaluationReport) -> dict[str, list[ReportRow]]:
 
 def _draw(ax: Axes, row: ReportRow, style: Style, *, crowded: bool) -> None:
     taus = np.arange(1, len(row.mean.steps) + 1)
+    if row.basis == "limit":  # without an interval: others are compared with the line
+        ax.plot(taus, _array(row.mean), **_LIMIT)
+        return
     mean, colour = _array(row.mean), GREY if row.basis == "naive" else style["color"]
     if row.basis == "naive":
         ax.plot(taus, mean, color=colour, **_NAIVE)

@@ -63,7 +63,7 @@ class EvaluationInputs:
 
         known = self._data.meta.get("parts", {})
         tests = [part for part in Part.all() if part.split == "test" and str(part) in known]
-        return read_dataset(self._path, truth=False, parts=tests)
+        return read_dataset(self._path, parts=tests)  # with what the simulator needs to predict
 
     @cached_property
     def models(self) -> dict[str, "FittedModel"]:
@@ -150,23 +150,29 @@ def _write_views(
 
 def _show(session: Session, report: "EvaluationReport") -> None:
     """Print a table: one line per row of the report, the average over steps first."""
+    from costar_cli.evaluate.limit import ABOUT_RATIO
     from costar_cli.evaluate.report import ABOUT_BUDGET, BUDGET_SIGN
 
     unit = report.unit.label or "outcome units"
     session.out.text(f"RMSE in {unit} on {report.dataset}: mean ± sd over members, and the error of the ensemble mean")
     session.out.text(*_bases(report))
+    label = report.limit_label
+    session.out.text(*([ABOUT_RATIO.format(label=label)] if label else []))
     several = len({row.truth for row in report.rows if row.truth}) > 1  # factual and counterfactual queries
-    headers = ["setup", *["queries"] * several, "model", "average", "ensemble", f"{report.level:.0%} interval"]
+    headers = ["setup", *["queries"] * several, "model", "average", *["ratio"] * bool(label)]
+    headers += ["ensemble", f"{report.level:.0%} interval"]
     headers += [f"tau={h + 1}" for h in range(report.horizon)]
     rows = []
     for row in report.rows:
-        label = row.marked_label if row.basis == "ours" else f"{row.label} ({row.basis})"
+        name = row.marked_label if row.basis in ("ours", "limit") else f"{row.label} ({row.basis})"
+        ratio = report.ratio_to_limit(row)
+        ratios = [_number(ratio.average if ratio else None)] if label else []
         interval = _interval(row.lower, row.upper) or ("too few" if row.no_interval else None)
         steps = [_number(value) for value in (*row.mean.steps, *[None] * report.horizon)[: report.horizon]]
         ensemble = row.ensemble.average if row.ensemble and len(row.members) > 1 else None
         average = _spread(row.mean.average, row.sd.average if row.sd else None)
         kind = [row.truth] if several else []
-        rows.append([row.setup, *kind, label, average, _number(ensemble), interval, *steps])
+        rows.append([row.setup, *kind, name, average, *ratios, _number(ensemble), interval, *steps])
     session.out.table(headers, rows, keys=2 + several)
     out_of_budget = any(row.stopped_by_budget for row in report.rows)
     session.out.text(*report.few_units, *[f"{BUDGET_SIGN} {ABOUT_BUDGET}"] * out_of_budget)

@@ -23,6 +23,7 @@ from simulators.tumor.dynamics import (
     drug_concentration,
 )
 from simulators.tumor.factual import TumorFactual, simulate_factual, treatment_probability
+from simulators.tumor.limit import expected_volumes
 from simulators.tumor.patients import STAGES, Stage, TumorPatients, diameter_cm, sample_patients, volume_cm3
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "diameter_cm",
     "draw_noise",
     "drug_concentration",
+    "expected_volumes",
     "one_step_counterfactuals",
     "sample_patients",
     "sequence_counterfactuals",

@@ -5,7 +5,7 @@ from typing import Final
 from pydantic import Field
 
 from costar_cli.config.models import Config
-from costar_cli.datasets.base import DataSource
+from costar_cli.datasets.base import DataSource, Limit
 
 __all__ = ["LINEAR", "LinearGaussianConfig"]
 
@@ -37,6 +37,7 @@ LINEAR: Final = DataSource(
     make="costar_cli.datasets.linear.simulate:simulate_linear",
     dataset="linear-gaussian",
     truth="costar_cli.datasets.linear.simulate:linear_gaussian_truth",
+    limit=Limit(predict="costar_cli.datasets.linear.simulate:linear_gaussian_truth"),  # expectations already
     examples=("costar simulate linear --gamma 4 --preset quick",),
     panel="Cohort",
 )

@@ -5,7 +5,7 @@ from typing import Final, Literal
 from pydantic import Field
 
 from costar_cli.config.models import Config
-from costar_cli.datasets.base import DataSource, Protocol
+from costar_cli.datasets.base import DataSource, Limit, Protocol
 
 __all__ = ["TUMOR", "TumorConfig"]
 
@@ -55,6 +55,7 @@ TUMOR: Final = DataSource(
     settings=TumorConfig,
     make="costar_cli.datasets.tumor.simulate:simulate_tumor",
     truth="costar_cli.datasets.tumor.simulate:tumor_truth",
+    limit=Limit(predict="costar_cli.datasets.tumor.simulate:tumor_limit"),
     examples=("costar simulate tumor --gamma 10", "costar simulate tumor --preset quick --workspace demo"),
     panel="Cohort",
     protocol=PROTOCOL,

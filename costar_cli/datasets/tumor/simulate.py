@@ -17,7 +17,7 @@ from costar_cli.panel.schema import ErrorUnit, PanelSchema, TreatmentEncoding, V
 from costar_cli.reporting import Reporter
 from simulators import tumor
 
-__all__ = ["TUMOR_SCHEMA", "simulate_tumor", "tumor_truth"]
+__all__ = ["TUMOR_SCHEMA", "simulate_tumor", "tumor_limit", "tumor_truth"]
 
 NAME = "tumor"
 MOST_ANSWERS = 200_000_000  # query steps: about 4 GB while simulating
@@ -102,6 +102,35 @@ def tumor_truth(
         longest = noise.n_days - 1 - int(origin_Q.max())
         raise UsageError(f"the simulation goes on for {longest} steps from this origin", fix="give a shorter plan")
     return asked.shaped(_replay(patients, noise, panel, row_Q=row_Q, origin_Q=origin_Q, plan_QH2=asked.plan_QH))
+
+
+def tumor_limit(
+    dataset: Dataset, part: Part, row: int | ArrayLike, origin: int | ArrayLike, plan_values: ArrayLike
+) -> NDArray[np.float64]:
+    """Return the expected volumes in cm³ after each step of plans, given what was observed up to their origins.
+
+    The patients' own parameters and noise, which the truth holds, are not read (spec LIMIT-2, LIMIT-3).
+
+    Args:
+        dataset: a simulated tumour data set.
+        part: the part of the subjects.
+        row: rows of the part's panel, one or `[Q]`.
+        origin: steps at which the plans start, one or `[Q]`.
+        plan_values: treatments by name (chemotherapy, radiotherapy), 0 or 1, `[tau,2]` or `[Q,tau,2]`.
+
+    Returns:
+        Volumes `[tau,1]` for one plan of one subject, else `[Q,tau,1]`.
+    """
+    panel = dataset.panels[part]
+    asked = AskedPlans.of(row, origin, np.asarray(plan_values, dtype=np.bool_), plan_axes=2)
+    asked.check_rows(panel.length, part)
+    asked.check_origins(panel.length)
+    given = TUMOR_SCHEMA.treatments.decode(panel.treatments)
+    observed = tumor.TumorFactual(panel.outcomes[..., 0], given.astype(np.bool_), panel.length)
+    patient_type = panel.statics[:, 0].astype(np.int64)
+    return asked.shaped(
+        tumor.expected_volumes(observed, patient_type, asked.row_Q, asked.origin_Q, asked.plan_QH)[..., None]
+    )
 
 
 def _check_size(config: TumorConfig) -> None:

@@ -1,0 +1,140 @@
+"""The row of what knows the simulator: where it stands, what it is compared with, and that it is no method."""
+
+from dataclasses import replace
+
+import evaluate_worlds as worlds
+import pytest
+
+from costar_cli.config.models import EvaluateConfig, FinetuneConfig
+from costar_cli.datasets.linear.settings import LinearGaussianConfig
+from costar_cli.datasets.linear.simulate import simulate_linear
+from costar_cli.datasets.registry import limit_of
+from costar_cli.datasets.tumor.settings import TumorConfig
+from costar_cli.datasets.tumor.simulate import simulate_tumor
+from costar_cli.evaluate import limit as limit_module
+from costar_cli.evaluate import run_evaluation
+from costar_cli.evaluate.report import EvaluationReport
+from costar_cli.evaluate.store import read_evaluation, write_evaluation
+from costar_cli.methods import METHODS
+from costar_cli.panel import Dataset, Part
+from costar_cli.panel.queries import rolling_origin
+from costar_cli.reporting import NullReporter
+from tests.fits import fit_method, model_of
+
+LABEL = "Best possible (knows the simulator)"
+CONFIG = EvaluateConfig(bootstrap=0)
+
+
+def candidate(data: Dataset, method: str, settings=None):
+    model = model_of(fit_method(data, method, settings or METHODS[method].default_settings(), FinetuneConfig()))
+    return worlds.Candidate(model, name=method)
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    config = TumorConfig(train=60, val=20, test=30, target_train=5, target_val=5, target_test=30, steps=25, horizon=4)
+    return replace(simulate_tumor(config, NullReporter()), digest="t" * 64)
+
+
+@pytest.fixture(scope="module")
+def report(data: Dataset) -> EvaluationReport:
+    return run_evaluation(data, [candidate(data, "ridge"), candidate(data, "mixed")], CONFIG)
+
+
+def test_every_setup_has_the_row_once_after_those_of_the_models(report):
+    places = [(row.setup, row.basis) for row in report.rows]
+    assert places == [
+        (setup, basis) for setup in ("zero-shot", "supervised") for basis in ("ours", "ours", "naive", "limit")
+    ]
+    rows = [row for row in report.rows if row.basis == "limit"]
+    assert {row.label for row in rows} == {LABEL} == {report.limit_label}
+    assert [row.provenance for row in rows] == [None, None]
+
+
+def test_no_method_is_better_than_the_bound_by_more_than_chance(report):
+    for row in report.rows:
+        limit = report.row(row.setup, LABEL)
+        assert row.mean.average >= 0.97 * limit.mean.average
+    for setup in ("zero-shot", "supervised"):
+        assert report.row(setup, "ridge").mean.average > 1.05 * report.row(setup, LABEL).mean.average
+
+
+def test_ratios_are_errors_divided_by_those_of_the_bound(report):
+    document = report.to_json()
+    for row, told, flat in zip(report.rows, document["rows"], report.to_rows(), strict=True):
+        limit = report.row(row.setup, LABEL)
+        expected = [own / best for own, best in zip(row.mean.steps, limit.mean.steps, strict=True)]
+        assert told["ratio_to_limit"]["steps"] == pytest.approx(expected)
+        assert told["ratio_to_limit"]["average"] == pytest.approx(row.mean.average / limit.mean.average)
+        assert flat["ratio_to_limit"] == told["ratio_to_limit"]["average"]
+    frame = report.to_frame()
+    ridge = frame[(frame.model == "ridge") & (frame.setup == "zero-shot")]
+    assert ridge.ratio_to_limit.iloc[-1] == report.ratio_to_limit(report.row("zero-shot", "ridge")).average
+    assert len(ridge) == 5
+
+
+def test_the_bound_is_computed_once_for_a_file_and_is_the_same_again(data, report, monkeypatch):
+    asked = []
+    monkeypatch.setattr(limit_module, "score", lambda *a, **k: asked.append(a))
+    again = run_evaluation(data, [candidate(data, "last-value")], CONFIG)
+    assert not asked
+    monkeypatch.undo()
+    limit_module._scored.clear()
+    anew = run_evaluation(data, [candidate(data, "last-value")], CONFIG)
+    for made in (again, anew):
+        assert made.row("zero-shot", LABEL).mean == report.row("zero-shot", LABEL).mean
+
+
+def test_factual_queries_have_the_row_as_well(data):
+    part = Part("target", "test")
+    panel = data.panels[part]
+    asked = replace(data, digest="", queries={part: {"rolling_origin": rolling_origin(panel, 4)}})
+    report = run_evaluation(asked, [candidate(data, "last-value")], CONFIG)
+    row = report.row("zero-shot", LABEL, "factual")
+    assert row.mean.average < 0.6 * report.row("zero-shot", "last-value", "factual").mean.average
+
+
+def test_data_without_a_truth_have_no_such_row(data):
+    hidden = replace(data, truth={}, digest="u" * 64)
+    report = run_evaluation(hidden, [candidate(data, "last-value")], CONFIG)
+    assert {row.basis for row in report.rows} == {"ours"}
+    assert report.limit_label is None
+    assert [row["ratio_to_limit"] for row in report.to_json()["rows"]] == [None] * 2
+    assert limit_of("my-table") is None
+
+
+def test_it_is_no_method(report):
+    assert LABEL not in {method.label for method in METHODS.values()}
+    assert all(row.basis == "ours" for row, _ in report.losers())
+
+
+def test_a_stored_evaluation_keeps_the_row_and_its_errors(report, tmp_path):
+    path = tmp_path / "evaluation.h5"
+    write_evaluation(path, report, parents={}, fingerprint="f", config={})
+    found = read_evaluation(path)
+    assert found.rows == report.rows
+    assert found.errors_of("supervised", LABEL).rmse().shape == (1, 4)
+
+
+def test_the_linear_systems_answers_are_expectations_so_that_its_bound_is_zero():
+    config = LinearGaussianConfig(train=40, val=10, test=10, target_train=5, target_val=5, target_test=10, steps=12)
+    linear = simulate_linear(config, NullReporter())
+    report = run_evaluation(linear, [candidate(linear, "ridge")], CONFIG)
+    row = report.row("zero-shot", LABEL)
+    assert row.mean.steps == (0.0,) * 6
+    assert report.ratio_to_limit(report.row("zero-shot", "ridge")).average is None
+
+
+def test_a_truth_that_cannot_be_used_costs_the_row_and_not_the_evaluation(data, monkeypatch):
+    broken = replace(limit_of("tumor"), predict=_fails)
+    monkeypatch.setattr(limit_module, "limit_of", lambda name: broken)
+    reporter = NullReporter()
+    report = run_evaluation(replace(data, digest=""), [candidate(data, "last-value")], CONFIG, reporter=reporter)
+    assert {row.basis for row in report.rows} == {"ours"}
+    assert any(f"no row `{LABEL}` for target/test: the truth is odd" in warning for warning in reporter.warnings)
+
+
+def _fails(*_):
+    from costar_cli.errors import DataError
+
+    raise DataError("the truth is odd")
