@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from costar_cli.artifact import Artifact
+from costar_cli.config.choices import SelectionName
 from costar_cli.config.models import Config, FinetuneConfig, TrainingConfig
 from costar_cli.methods.shared.members import Params
 from costar_cli.methods.shared.streams import Stream
@@ -295,11 +296,13 @@ class LastStage:
         complete: returns what the fit would end with, of some members: their parameters `[R,...]` of this stage, and
             their numbers.
         settings: the method's settings with which answers cost less while weights are selected; None for its own.
+        select_on: what selects its weights, where the method does not leave that to `finetune.select_on`.
     """
 
     stage: Stage
     complete: Callable[[Params, Sequence[int]], Fitted]
     settings: Config | None = None
+    select_on: SelectionName | None = None
 
 
 # A fit yields its stages one after another, is sent the parameters that each kept, `[R,...]`, and returns the result.

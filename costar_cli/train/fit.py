@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from costar_cli.artifact import Artifact
 from costar_cli.artifact.lineage import Making
+from costar_cli.config.choices import SelectionName
 from costar_cli.errors import UsageError
 from costar_cli.methods.base import FitTask, Fitted, FittedModel, FittedPart, LastStage, Stage
 from costar_cli.methods.registry import METHODS, Method
@@ -68,6 +69,7 @@ class FitRun:
     stages: list[dict[str, Any]] = field(default_factory=list)
     first_stage: int = 0
     makings: list[Making] = field(default_factory=list)
+    select_on: SelectionName | None = None
 
     @property
     def few_shot(self) -> bool:
@@ -81,7 +83,7 @@ class FitRun:
         That takes a single stage, which starts from that model. The last of several stages reads what the others have
         learned since, so that its loss of the source's weights is not that of the source's model.
         """
-        return len(self.stages) == 1 and self.task.config.select_on == "own-loss"
+        return len(self.stages) == 1 and self.select_on == "own-loss"
 
     def fit(self) -> Fitted:
         """Return what the fit ends with; `history` is then that of the last stage.
@@ -182,7 +184,8 @@ class FitRun:
     def _judge(self, last: LastStage) -> Judge | None:
         """Return what scores complete models while their last stage is trained; None for its own loss."""
         windows = self.windows
-        if windows is None or self.task.config.select_on == "own-loss":
+        self.select_on = last.select_on or self.task.config.select_on
+        if windows is None or self.select_on == "own-loss":
             return None
         settings = last.settings.model_dump(mode="json") if last.settings else None
 

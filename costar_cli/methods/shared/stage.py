@@ -8,6 +8,7 @@ from typing import Any, Generic, Self, TypeVar
 import torch
 from torch import Tensor, nn
 
+from costar_cli.config.choices import SelectionName
 from costar_cli.config.models import Config, FinetuneConfig, TrainingConfig
 from costar_cli.methods.base import Fit, FitTask, Fitted, LastStage, Stage
 from costar_cli.methods.shared.members import Params, named_params, of_members, with_prefix
@@ -117,10 +118,14 @@ class NetworkStage(PlainStage, Generic[NetworkT]):
 
 
 def one_stage(
-    task: FitTask, stage: Stage, complete: Callable[[Params, Sequence[int]], Fitted], settings: Config | None = None
+    task: FitTask,
+    stage: Stage,
+    complete: Callable[[Params, Sequence[int]], Fitted],
+    settings: Config | None = None,
+    select_on: SelectionName | None = None,
 ) -> Fit:
     """Train the last stage of a fit, and return what the fit ends with; the arguments are those of `LastStage`."""
-    params_R = yield LastStage(stage, complete, settings)
+    params_R = yield LastStage(stage, complete, settings, select_on)
     return complete(params_R, range(task.members))
 
 
