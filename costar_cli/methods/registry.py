@@ -234,6 +234,15 @@ _BUILT_IN: Final[Sequence[Method]] = (
         combines=True,
     ),
     Method(
+        name="growth",
+        label="Growth GRU",
+        estimator="costar_cli.methods.growth.method:GROWTH",
+        settings="costar_cli.methods.growth.settings:GrowthConfig",
+        reads=[name for name in OF_NETWORKS if name != "select_on"],
+        order=14,
+        suggested=0,
+    ),
+    Method(
         name=LAST_VALUE,
         label="Last value carried forward",
         estimator="costar_cli.methods.regression.naive:LAST_VALUE",

@@ -38,7 +38,7 @@ StatesT = TypeVar("StatesT")
 ModelT = TypeVar("ModelT", bound=FittedModel)
 PARAMS = "params/"  # prefix of the parameters in an artifact
 SCALED = ("covariates", "outcomes", "statics")
-SHAPE = ("width", "representation", "hidden", "layers", "heads", "clip_distance", "components")
+SHAPE = ("width", "representation", "hidden", "layers", "heads", "clip_distance", "components", "carry_overs", "fading")
 
 
 def model_arrays(params: Params, scaler: Scaler) -> dict[str, NDArray[np.generic]]:

@@ -1,0 +1,119 @@
+"""The network of the growth GRU, and the stage that trains it (spec GROWTH-5, GROWTH-6)."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from costar_cli.methods.base import StepLoss
+from costar_cli.methods.growth.gru import run_gru
+from costar_cli.methods.growth.settings import GrowthNetworkConfig
+from costar_cli.methods.shared.balancing import masked_mean
+from costar_cli.methods.shared.doses import dose_table
+from costar_cli.methods.shared.dropout import MaskSource, per_kept
+from costar_cli.methods.shared.members import Params, call_members, submodule
+from costar_cli.methods.shared.outcome_forms import OutcomeForm
+from costar_cli.methods.shared.stage import NetworkStage, NetworkTraining
+from costar_cli.methods.shared.streams import Stream
+from costar_cli.methods.shared.structured import StructuredDecoder
+from costar_cli.methods.shared.windows import Windows
+from costar_cli.panel import PanelSchema
+from costar_cli.panel.tensors import PanelTensors
+
+__all__ = ["GrowthNetwork", "GrowthStage", "Reach", "reach_of"]
+
+Reach = tuple[list[float], list[float]]
+
+
+def reach_of(panel: PanelTensors) -> Reach:
+    """Return the smallest and the largest value of each covariate and static, standardised, at observed steps."""
+    inside_NT1 = (torch.arange(panel.x_NTX.shape[1], device=panel.length_N.device) < panel.length_N[:, None])[..., None]
+    infinite = panel.x_NTX.new_tensor(torch.inf)
+    low_X = torch.where(inside_NT1, panel.x_NTX, infinite).amin(dim=(0, 1))
+    high_X = torch.where(inside_NT1, panel.x_NTX, -infinite).amax(dim=(0, 1))
+    low, high = (torch.cat(parts) for parts in ((low_X, panel.v_NV.amin(dim=0)), (high_X, panel.v_NV.amax(dim=0))))
+    return low.tolist(), high.tolist()
+
+
+class GrowthNetwork(nn.Module):
+    """Parameters of one member: `gru.*` and `decoder.*`.
+
+    Args:
+        schema: columns of the panel.
+        forms: one per outcome.
+        reach: smallest and largest covariates and statics that were learned from, of `reach_of`: those of other
+            subjects are clipped to them.
+        config: sizes.
+    """
+
+    low_I: Tensor
+    high_I: Tensor
+
+    def __init__(
+        self, schema: PanelSchema, forms: Sequence[OutcomeForm], reach: Reach, config: GrowthNetworkConfig
+    ) -> None:
+        super().__init__()
+        for name, values in zip(("low_I", "high_I"), reach, strict=True):
+            self.register_buffer(name, torch.tensor(values, dtype=torch.float32), persistent=False)
+        dx, da, dy, dv = schema.dims
+        self.gru = nn.GRU(dx + da + 3 * dy + dv, config.width)
+        self.decoder = StructuredDecoder(
+            config.width,
+            forms,
+            dose_table(schema.treatments),
+            carry_overs=config.carry_overs,
+            fading=config.fading,
+            hidden=config.hidden,
+        )
+
+    def inputs(self, series: Windows) -> Tensor:
+        """Return what the GRU reads at every position, `[R,B,T,I]`: no raw level where outcomes are relative."""
+        y = series.column("outcomes")
+        columns = self.decoder.scale.columns(y, self.decoder.scale.units(y))
+        known = torch.cat([series.column("covariates"), series.column("statics")], dim=-1)
+        known = torch.minimum(torch.maximum(known, self.low_I.to(known)), self.high_I.to(known))
+        return torch.cat([known, series.column("previous"), columns], dim=-1)
+
+    def states(self, params_R: Params, series: Windows) -> Tensor:
+        """Return the states `[R,B,T,D]` of members at every position, differentiable by their parameters."""
+        inputs_RTBI = self.inputs(series).transpose(1, 2)
+        return run_gru(submodule(params_R, "gru."), inputs_RTBI).transpose(1, 2)
+
+
+class GrowthStage(NetworkStage[GrowthNetwork]):
+    """All steps of the horizon from all origins of every subject, each error in the scale of its origin."""
+
+    def __init__(self, training: NetworkTraining[GrowthNetwork], horizon: int) -> None:
+        super().__init__(training)
+        self._horizon = horizon
+
+    def loss(self, params_R: Params, state_R: Params, rows_RB: Tensor, streams: Sequence[Stream]) -> StepLoss:
+        """Return each member's mean penalty on its mini-batch."""
+        series = self.train.batch(rows_RB, state_R["member"].long())
+        like = series.panel.y_NTY
+        shape = (series.at.shape[2], self.network.gru.hidden_size)
+        source = MaskSource({"states": shape}, self.dropout, streams, device=like.device, dtype=like.dtype)
+        masks = source.draw(rows_RB.shape[1])()
+        penalty, weight = self._penalty(params_R, series, masks.get("states"))
+        return masked_mean(penalty, weight), state_R
+
+    @torch.no_grad()
+    def validation_loss(
+        self, params_R: Params, state_R: Params, rows_RB: Tensor, streams: Sequence[Stream]
+    ) -> tuple[Tensor, Tensor]:
+        """Return `(loss, weight)` of a validation batch, without dropout."""
+        series = self.validation.batch(rows_RB, state_R["member"].long())
+        penalty, weight = self._penalty(params_R, series, None)
+        return masked_mean(penalty, weight), weight.flatten(1).sum(dim=1)
+
+    def _penalty(self, params_R: Params, series: Windows, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return the penalty and the weight of every step from every origin, `[R,B,T,H]`."""
+        decoder, ahead = self.network.decoder, series.unrolled(self._horizon)
+        z = self.network.states(params_R, series)
+        if mask is not None:
+            z = z * mask * per_kept(self.dropout)
+        y = series.column("outcomes")
+        unit = decoder.scale.units(y)
+        of_decoder = submodule(params_R, "decoder.")
+        predicted = call_members(decoder, of_decoder, z, y, unit, series.column("previous"), ahead.treatment)
+        return decoder.penalty(predicted, ahead.target, y, unit, ahead.observed), ahead.weight

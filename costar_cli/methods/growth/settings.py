@@ -1,0 +1,54 @@
+"""Settings of the growth GRU: `growth`."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from costar_cli.config.choices import ScheduleName, SelectionName
+from costar_cli.config.models import Config, OptimiserConfig
+from costar_cli.methods.shared.settings import BatchSize, Dropout, Hidden, LearningRate, TunedNetworkConfig, Width
+
+__all__ = ["GrowthConfig", "GrowthNetworkConfig"]
+
+
+class GrowthOptimiserConfig(OptimiserConfig):
+    """AdamW with warm-up, cosine, averaged weights and clipped gradients (spec GROWTH-6)."""
+
+    weight_decay: float = Field(1e-4, ge=0, le=10, description="Decoupled weight decay (AdamW); 0: none")
+    warmup: int = Field(50, ge=0, le=1_000_000, description="Steps over which the learning rate rises to its value")
+    schedule: ScheduleName = Field(
+        "cosine", description="Learning rate after the warm-up: constant, or falling to 0 along half a cosine"
+    )
+    averaging: float = Field(
+        0.99, ge=0, lt=1, description="Decay of the moving average of the weights, which is what is kept; 0: none"
+    )
+    max_grad_norm: float | None = Field(1.0, gt=0, description="Gradient clipping: maximum norm per member")
+
+
+class GrowthNetworkConfig(TunedNetworkConfig):
+    """The network: a GRU, and the structured decoder of its states."""
+
+    width: Width = 48
+    hidden: Hidden = 64
+    carry_overs: int = Field(1, ge=1, le=2, description="Learnt carry-overs of each treatment's effect")
+    fading: int = Field(0, ge=0, le=8, description="Effects that fade from the origin on, at learnt rates")
+    dropout: Dropout = 0.0
+    batch_size: BatchSize = 32
+    learning_rate: LearningRate = 3e-3
+    optimiser: GrowthOptimiserConfig = GrowthOptimiserConfig()
+
+
+class GrowthConfig(Config):
+    """Growth GRU (spec GROWTH-1 to 6)."""
+
+    form: Literal["auto", "relative", "additive", "local"] = Field(
+        "auto",
+        description="How outcomes change in a step: by a share of their level, by an amount, or by an amount in the "
+        "scale of the subject's own history; `auto` decides by the outcomes of the training subjects",
+    )
+    select_on: SelectionName = Field(
+        "own-loss",
+        description="What selects an epoch's weights: the loss on validation subjects, in the scale in which outcomes "
+        "change, or the error in sds as for other methods (`finetune.select_on`)",
+    )
+    network: GrowthNetworkConfig = GrowthNetworkConfig()
