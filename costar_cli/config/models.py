@@ -187,7 +187,8 @@ class FinetuneConfig(TrainingConfig):
     select_on: SelectionName = Field(
         "rolling-origin",
         description="What selects an epoch's weights: the whole model's error over all steps from validation origins, "
-        "the same for every method, or the validation loss of the method's own last stage",
+        "the same for every method, in sds or in each subject's own scale, or the validation loss of the method's own "
+        "last stage",
     )
     step_weights: StepWeights = Field("inverse", description="Weights of the predicted steps in the loss")
     decoder: DecoderName | None = Field(

@@ -18,6 +18,7 @@ from costar_cli.errors import UsageError
 from costar_cli.methods.base import FitTask, Fitted, FittedModel, FittedPart, LastStage, Stage
 from costar_cli.methods.registry import METHODS, Method
 from costar_cli.methods.shared.members import Params
+from costar_cli.methods.shared.outcome_forms import choose_forms
 from costar_cli.methods.shared.trained import TrainedModel, model_arrays
 from costar_cli.reporting import Reporter
 from costar_cli.train.checkpoint import Checkpoint, stage_checkpoint
@@ -130,7 +131,7 @@ class FitRun:
             raise TypeError(f"{start.method} has no parameters to keep")
         source_R = self.windows.score(start)[:members]
         validation = replace(validation, source=tuple(source_R.tolist()))
-        kept_R = self._never_moved() if self.compares_own_loss else ~(score_R < source_R)
+        kept_R = self._never_moved() if self.compares_own_loss else self._keeps_source(model, start)
         if not kept_R.any() or not any(value.numel() for value in fitted.params.values()):  # nothing is learned
             return Selected(fitted, validation)
         numbers = tuple(int(r) + 1 for r in np.flatnonzero(kept_R))
@@ -183,8 +184,8 @@ class FitRun:
 
     def _judge(self, last: LastStage) -> Judge | None:
         """Return what scores complete models while their last stage is trained; None for its own loss."""
-        windows = self.windows
         self.select_on = last.select_on or self.task.config.select_on
+        windows = self._judging()
         if windows is None or self.select_on == "own-loss":
             return None
         settings = last.settings.model_dump(mode="json") if last.settings else None
@@ -195,6 +196,20 @@ class FitRun:
             return [float(score) for score in score_R]
 
         return judge
+
+    def _judging(self) -> ValidationWindows | None:
+        """Return the windows on which weights are selected, in the scale that the settings name."""
+        task = self.task
+        if self.windows is None or self.select_on != "rolling-origin-relative":
+            return self.windows
+        return replace(self.windows, forms=choose_forms(task.panels[task.train], task.schema, task.scaler))
+
+    def _keeps_source(self, model: FittedModel, start: FittedModel) -> NDArray[np.bool_]:
+        """Return which members do no better on validation than the source's, `[R]`."""
+        windows = self._judging()
+        assert windows is not None  # noqa: S101 - asked where there are windows
+        worse_R: NDArray[np.bool_] = ~(windows.score(model) < windows.score(start)[: self.task.members])
+        return worse_R
 
     def _never_moved(self) -> NDArray[np.bool_]:
         """Return which members kept the weights that they started from in the only stage, `[R]`."""

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.regression.naive import LastValue
 from costar_cli.methods.shared.members import Params
+from costar_cli.methods.shared.outcome_forms import OutcomeForm, OutcomeScale
 from costar_cli.panel import Panel, Scaler
 from costar_cli.panel.windows import MOST_WINDOWS, FactualWindows, factual_windows
 from costar_cli.reporting import WORSE_THAN_LAST_VALUE, both_errors, is_worse
@@ -23,9 +25,13 @@ NOT_FINITE = 1e30  # the score of predictions that overflow: worse than any, and
 
 @dataclass(frozen=True)
 class ValidationWindows(FactualWindows):
-    """Windows of the validation subjects, the same for all methods, members and epochs."""
+    """Windows of the validation subjects, the same for all methods, members and epochs.
+
+    With `forms`, errors are in the scale of each subject and origin (spec GROWTH-3), otherwise in sds.
+    """
 
     scaler: Scaler
+    forms: tuple[OutcomeForm, ...] = ()
 
     @classmethod
     def of(cls, panel: Panel, horizon: int, scaler: Scaler, *, most: int = MOST_WINDOWS) -> Self | None:
@@ -34,21 +40,37 @@ class ValidationWindows(FactualWindows):
         return cls(windows.panel, windows.queries, windows.observed_QHY, scaler) if windows else None
 
     def score(self, model: FittedModel) -> NDArray[np.float64]:
-        """Return the RMSE of each member `[R]` over all steps, in sds of source-train, the mean over outcomes.
+        """Return the RMSE of each member `[R]` over all steps, in sds or in each origin's scale, over all outcomes.
 
         Squared errors are averaged over windows and steps for each outcome, then over the outcomes that were observed.
         """
         assert self.queries.outcomes is not None  # noqa: S101 - rolling origins have answers
-        sd_Y, count_Y = self.scaler.outcomes[1], self.observed_QHY.sum(axis=(0, 1))
+        count_Y = self.observed_QHY.sum(axis=(0, 1))
         truth_QHY, known_Y = np.where(self.observed_QHY, self.queries.outcomes, 0.0), count_Y > 0
         scores = []
         for predicted_QHY in model.rollout(self.panel, self.asked):
-            error_QHY = np.where(self.observed_QHY, (predicted_QHY - truth_QHY) / sd_Y, 0.0)
             with np.errstate(over="ignore", invalid="ignore"):
-                mean_Y = np.square(error_QHY, dtype=np.float64).sum(axis=(0, 1))[known_Y] / count_Y[known_Y]
+                error_QHY = np.where(self.observed_QHY, self._squares(predicted_QHY, truth_QHY), 0.0)
+                mean_Y = error_QHY.sum(axis=(0, 1))[known_Y] / count_Y[known_Y]
             scores.append(np.sqrt(mean_Y.mean()))
         score_R: NDArray[np.float64] = np.nan_to_num(scores, nan=NOT_FINITE, posinf=NOT_FINITE).clip(max=NOT_FINITE)
         return score_R
+
+    def _squares(self, predicted_QHY: NDArray[np.floating], truth_QHY: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Return squared errors, of large relative ones what Huber's function makes of them."""
+        if not self.forms:
+            in_sds: NDArray[np.float64] = np.square(
+                (predicted_QHY - truth_QHY) / self.scaler.outcomes[1], dtype=np.float64
+            )
+            return in_sds
+        scale, at = OutcomeScale(self.forms).double(), (self.queries.subject, self.queries.origin)
+        y_NTY, predicted, truth = (
+            torch.from_numpy(self.scaler.scale_outcomes(values).astype(np.float64))
+            for values in (self.panel.outcomes, predicted_QHY, truth_QHY)
+        )
+        unit_QY = scale.error_unit(y_NTY, scale.units(y_NTY))[at]
+        squares: NDArray[np.float64] = scale.penalty(predicted, truth, unit_QY[:, None]).numpy()
+        return squares
 
     def last_value(self, model: FittedModel) -> float:
         """Return the score of the last value carried forward, for a model of the same variables."""

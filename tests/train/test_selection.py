@@ -17,6 +17,7 @@ from costar_cli.methods.recurrent.settings import (
     GNetNetworkConfig,
 )
 from costar_cli.methods.regression.naive import LastValue
+from costar_cli.methods.shared.outcome_forms import choose_forms
 from costar_cli.panel import Dataset, Panel, Part, Scaler
 from costar_cli.reporting import NullReporter, both_errors
 from costar_cli.train import fit as fit_module
@@ -303,3 +304,22 @@ def test_predictions_that_overflow_score_worse_than_any(tumor_dataset: Dataset):
     assert np.isfinite(worst).all()
     assert (worst > windows.score(Constant(1e6, 1))).all()
     assert torch.isfinite(torch.from_numpy(worst)).all()
+
+
+def test_the_relative_score_is_in_the_scale_of_each_origin_and_the_reported_one_in_sds(tumor_dataset: Dataset):
+    windows = windows_of(tumor_dataset)
+    panel, queries = windows.panel, windows.queries
+    train = tumor_dataset.panel("source", "train")
+    relative = replace(windows, forms=choose_forms(train, tumor_dataset.schema, windows.scaler))
+    seen = train.outcomes[train.observed_outcomes].std(dtype=np.float64)
+    now_Q1 = panel.outcomes[queries.subject, queries.origin].astype(np.float64)
+    error_QH = np.abs(4.0 - queries.outcomes[..., 0]) / (now_Q1 + 0.01 * seen)
+    expected = np.sqrt(np.where(error_QH < 0.1, error_QH**2, 0.1 * (2 * error_QH - 0.1)).mean())
+    np.testing.assert_allclose(relative.score(Constant(4.0, 1)), [expected], rtol=1e-4)
+    config = CONFIG.model_copy(update={"select_on": "rolling-origin-relative"})
+    trained = fit_method(tumor_dataset, "costar", None, config)
+    history, model = trained.meta["stages"][-1]["history"], model_of(trained)
+    best = history["best_epoch"][0]
+    assert best == int(np.argmin(history["selection_score"][0]))
+    np.testing.assert_allclose(relative.score(model), history["selection_score"][0][best], rtol=1e-4)
+    np.testing.assert_allclose(trained.meta["validation"]["members"], windows.score(model), rtol=1e-5)
