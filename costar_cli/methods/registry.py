@@ -214,6 +214,17 @@ _BUILT_IN: Final[Sequence[Method]] = (
         short_list=4,
     ),
     Method(
+        name="boosting",
+        label="Gradient boosting",
+        estimator="costar_cli.methods.boosting.method:BOOSTING",
+        settings="costar_cli.methods.boosting.settings:BoostingConfig",
+        closed_form=True,
+        learns_from_source=True,
+        reads=("seed", *OF_CLOSED_FORMS),
+        order=15,
+        suggested=11,
+    ),
+    Method(
         name="mixed",
         label="Mixed effects",
         estimator="costar_cli.methods.mixed.method:MIXED",

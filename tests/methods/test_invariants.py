@@ -25,6 +25,7 @@ from tests.methods.invariant_worlds import (
 
 PLAN_BLIND = {"last-value", "mean", "seasonal-naive"}  # whatever the plan, it answers the same
 NOTHING_TO_ENCODE = PLAN_BLIND
+MAY_FIND_NO_EFFECT = {("boosting", "ward")}  # the ward has no law, and a tree asks about what helps alone
 
 
 @pytest.fixture(scope="module", params=NAMES)
@@ -78,7 +79,8 @@ def test_a_treatment_changes_no_step_before_it_acts(case: Case) -> None:
         changed = case.answer(replace(queries, plan=plan))
         close(changed[:, :, :step], expected[:, :, :step], rtol=1e-5)
         acts = (np.abs(changed - expected) > 1e-6 * np.abs(expected).max()).any(axis=(0, 1, 3))
-        assert acts[step:].all() == (case.name not in PLAN_BLIND)
+        if (case.name, case.data) not in MAY_FIND_NO_EFFECT:
+            assert acts[step:].all() == (case.name not in PLAN_BLIND)
 
 
 def test_padding_changes_no_prediction(case: Case) -> None:

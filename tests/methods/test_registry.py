@@ -54,7 +54,7 @@ def test_every_entry_leads_to_its_implementation_and_settings(name: str) -> None
 def test_the_order_of_tables_is_the_papers_with_anchors_first_and_the_reference_last() -> None:
     assert sorted(METHODS, key=METHODS.place) == [
         LAST_VALUE, "mean", "seasonal-naive", "ridge",
-        "msm", "rmsn", "crn-erm", "crn", "ct-erm", "ct", "edct", "gnet", "mixed", "growth", "stack",
+        "msm", "rmsn", "crn-erm", "crn", "ct-erm", "ct", "edct", "gnet", "mixed", "growth", "boosting", "stack",
         REFERENCE,
     ]  # fmt: skip
     assert METHODS.place("edct") < METHODS.place("forest") < METHODS.place(REFERENCE)

@@ -1,0 +1,99 @@
+"""Trees grown by scikit-learn on rows, early stopping on validation rows, and turned into arrays (spec BOOST-3)."""
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.errors import TrainingError
+from costar_cli.methods.boosting.features import Floats
+from costar_cli.methods.boosting.settings import BoostingConfig
+from costar_cli.methods.boosting.trees import MISSING, Forest
+
+__all__ = ["Rows", "grow"]
+
+CHECKED_ROWS: Final = 256  # on which the arrays must answer as the library does
+LEAST_ROWS: Final = 3  # the library bins no fewer
+LARGEST: Final = np.finfo(np.float64).max  # for an infinite threshold, which separates missing values from others
+
+
+class Rows(NamedTuple):
+    """What trees learn from: columns `[M,P]`, answers `[M]`, and how much each counts `[M]`."""
+
+    columns_MP: Floats
+    answer_M: Floats
+    weight_M: Floats
+
+
+def grow(train: Rows, validation: Rows, config: BoostingConfig, seed: int) -> tuple[Forest, list[float]]:
+    """Return the trees with the smallest squared error on validation rows, and that error after each tree.
+
+    Without validation rows all trees are kept. Too few rows for a split, or answers that are all the same, give no
+    tree: the prediction is the mean.
+
+    Raises:
+        TrainingError: the trees do not answer as the library that grew them does.
+    """
+    mean = float(np.average(train.answer_M, weights=train.weight_M))
+    if len(train.answer_M) < max(2 * config.leaf_rows, LEAST_ROWS) or np.ptp(train.answer_M) == 0:
+        return Forest.of(mean, []), []
+    boosted = _boosted(train, validation, config, seed)
+    losses = [-float(score) for score in boosted.validation_score_]
+    kept = int(np.argmin(losses)) if losses else int(boosted.n_iter_)
+    base = float(np.ravel(boosted._baseline_prediction)[0])  # the library offers its trees in no other way
+    trees = [_in_preorder(step[0].nodes) for step in boosted._predictors[:kept]]
+    forest = Forest.of(base, trees)
+    some_MP = train.columns_MP[:CHECKED_ROWS]
+    library_M = next(islice(boosted.staged_predict(some_MP), kept - 1, None)) if kept else base
+    if not np.allclose(forest.predict(some_MP), library_M, rtol=1e-9, atol=1e-12):
+        raise TrainingError(
+            "the stored trees answer otherwise than those of scikit-learn",
+            fix="install the version of constraints.txt: `pip install -c constraints.txt scikit-learn`",
+        )
+    return forest, losses
+
+
+def _boosted(train: Rows, validation: Rows, config: BoostingConfig, seed: int) -> Any:  # noqa: ANN401 - untyped library
+    from sklearn.ensemble import HistGradientBoostingRegressor  # noqa: PLC0415  # a second to import, needed here alone
+
+    stops = len(validation.answer_M) > 0
+    never_P = np.isnan(train.columns_MP).all(axis=0)  # the library takes no column without a value
+    columns_MP = np.where(never_P, 0.0, train.columns_MP)
+    boosted = HistGradientBoostingRegressor(
+        learning_rate=config.learning_rate,
+        max_iter=config.trees,
+        max_leaf_nodes=config.leaves,
+        min_samples_leaf=config.leaf_rows,
+        l2_regularization=config.penalty,
+        max_bins=MISSING - 1,
+        early_stopping=stops,
+        n_iter_no_change=config.patience,
+        random_state=seed % 2**32,
+    )
+    checked = {"X_val": validation.columns_MP, "y_val": validation.answer_M, "sample_weight_val": validation.weight_M}
+    weight_M = train.weight_M
+    return boosted.fit(columns_MP, train.answer_M, sample_weight=weight_M, **(checked if stops else {}))
+
+
+def _in_preorder(nodes: NDArray[Any]) -> Mapping[str, NDArray[Any]]:
+    """Return the arrays of one tree, its nodes in preorder, children's places counted from the root."""
+    order: list[int] = []
+    ahead = [0]
+    while ahead:
+        node = ahead.pop()
+        order.append(node)
+        if not nodes["is_leaf"][node]:
+            ahead += [int(nodes["right"][node]), int(nodes["left"][node])]
+    place = np.zeros(len(nodes), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    sorted_ = nodes[order]
+    inner = sorted_["is_leaf"] == 0
+    return {
+        "feature": np.where(inner, sorted_["feature_idx"], 0),
+        "threshold": np.where(inner, sorted_["num_threshold"], 0.0).clip(-LARGEST, LARGEST),
+        "right": np.where(inner, place[sorted_["right"] * inner], 0),
+        "value": np.where(inner, 0.0, sorted_["value"]),
+        "missing_left": np.where(inner, sorted_["missing_go_to_left"], 0),
+    }

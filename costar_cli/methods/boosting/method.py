@@ -1,0 +1,110 @@
+"""The fit of gradient boosting: one forest for each step of the horizon and outcome (spec BOOST-1 to 3)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.errors import DataError
+from costar_cli.methods.base import Fit, FitTask, Fitted
+from costar_cli.methods.boosting.features import Histories, plan_columns
+from costar_cli.methods.boosting.grow import Rows, grow
+from costar_cli.methods.boosting.model import BoostingModel, forest_params
+from costar_cli.methods.boosting.settings import BoostingConfig
+from costar_cli.methods.boosting.trees import Forest
+from costar_cli.methods.shared.outcome_forms import choose_forms
+from costar_cli.methods.shared.trained import ReadsModels, model_to_start_from
+from costar_cli.panel import Panel, Part
+from costar_cli.panel.panel import join_panels
+
+__all__ = ["BOOSTING", "BoostingMethod", "spread_rows"]
+
+LIMITS: Final = {"relative": (-1.0, 5.0), "additive": (-10.0, 10.0), "local": (-10.0, 10.0)}  # of an answer
+POWER: Final = {"relative": 0.0, "additive": 0.0, "local": 1.0}  # of the unit, by which a row counts
+
+
+class BoostingMethod(ReadsModels):
+    """Gradient boosting on lags and plan; few-shot refits it to both domains' subjects, stopping on the target's."""
+
+    model = BoostingModel
+
+    def fit(self, task: FitTask) -> Fit:
+        """Grow the trees of every step and outcome.
+
+        Raises:
+            DataError: no training subject has an observed outcome at some step of the horizon.
+            MismatchError: what to start from is of another method.
+        """
+        yield from ()
+        start, config = model_to_start_from(task, BoostingModel, "boosting"), task.settings_of(BoostingConfig)
+        source = task.panels[Part("source", "train")]
+        forms = start.forms if start else choose_forms(source, task.schema, task.scaler)
+        train = source if task.domain == "source" else join_panels([source, task.panels[task.train]])
+        panels = train, task.panels[task.validation]
+        seen = [Histories(panel, task.scaler, task.schema.treatments, forms, config.lags) for panel in panels]
+        sides = [_Side(panel, histories) for panel, histories in zip(panels, seen, strict=True)]
+        grown = [
+            [_forest(task, config, sides, h, outcome) for outcome in range(len(forms))] for h in range(task.horizon)
+        ]
+        meta = {
+            "forms": [form.to_meta() for form in forms],
+            "lags": config.lags,
+            "width": seen[0].width,
+            "trees": [[forest.n_trees for forest in row] for row in grown],
+        }
+        return Fitted(forest_params(grown), meta)
+
+
+BOOSTING = BoostingMethod()
+
+
+@dataclass(frozen=True)
+class _Side:
+    """The subjects to learn from, or to stop on, and their histories."""
+
+    panel: Panel
+    histories: Histories
+
+    def rows(self, h: int, outcome: int, most: int, seed: int) -> Rows:
+        """Return the origins that an observed outcome of step h follows, at most so many, with the plan up to it."""
+        answered_NT = self.panel.observed_outcomes[:, h + 1 :, outcome]
+        subject, origin = np.nonzero(answered_NT)
+        kept = spread_rows(subject, most, seed)
+        subject, origin = subject[kept], origin[kept]
+        seen, kind = self.histories, self.histories.forms[outcome].kind
+        dose_MHL = seen.dose_NTL[subject[:, None], origin[:, None] + np.arange(h + 1)]
+        unit_M = seen.unit(subject, origin, outcome)
+        change_M = seen.y_NTY[subject, origin + h + 1, outcome] - seen.y_NTY[subject, origin, outcome]
+        return Rows(
+            np.concatenate([seen.at(subject, origin, outcome), plan_columns(dose_MHL)], axis=1),
+            (change_M / unit_M).clip(*LIMITS[kind]),
+            (unit_M / seen.sd_Y[outcome]) ** POWER[kind],
+        )
+
+
+def _forest(task: FitTask, config: BoostingConfig, sides: Sequence[_Side], h: int, outcome: int) -> Forest:
+    """Return the trees of one step and outcome."""
+    seed = task.config.seed
+    train, validation = (side.rows(h, outcome, config.rows, seed) for side in sides)
+    if not len(train.answer_M):
+        name = task.schema.outcomes[outcome].name
+        raise DataError(
+            f"no training subject has an observed '{name}' {h + 1} steps after another step",
+            fix="choose a shorter horizon, or add longer series",
+        )
+    forest, _ = grow(train, validation, config, seed)
+    return forest
+
+
+def spread_rows(subject_M: NDArray[np.int64], most: int, seed: int) -> NDArray[np.int64]:
+    """Return rows, in order: all, or `most` at random, the same number of each subject as far as it has them."""
+    if len(subject_M) <= most:
+        return np.arange(len(subject_M))
+    key_M = np.random.default_rng(seed).random(len(subject_M))
+    order = np.lexsort((key_M, subject_M))
+    _, first, count = np.unique(subject_M[order], return_index=True, return_counts=True)
+    turn_M = np.empty(len(subject_M))  # whether a row is its subject's first, second, ..; ties in random order
+    turn_M[order] = np.arange(len(order)) - np.repeat(first, count) + key_M[order]
+    return np.sort(np.argsort(turn_M, kind="stable")[:most])

@@ -1,0 +1,139 @@
+"""The fitted trees: how they are stored, and how they answer queries (spec BOOST-1 to 5)."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from costar_cli.artifact import Artifact
+from costar_cli.methods.boosting.features import Floats, Histories, plan_columns
+from costar_cli.methods.boosting.trees import Forest, Reached
+from costar_cli.methods.shared.doses import dose_table
+from costar_cli.methods.shared.outcome_forms import OutcomeForm
+from costar_cli.methods.shared.trained import AnswerJob, EncodingModel
+from costar_cli.panel import Panel, Queries
+
+__all__ = ["BoostingModel", "forest_params"]
+
+NODE_ARRAYS = ("feature", "threshold", "right", "value", "missing_left")
+
+
+def forest_params(forests: Sequence[Sequence[Forest]]) -> dict[str, torch.Tensor]:
+    """Return the parameters `[1,...]` of the forests of every step and outcome, `[H][Y]`, behind one another.
+
+    `base [1,H,Y]`; `trees [1,H,Y]`, how many each has; `first`, the node with which each tree begins, and the number of
+    nodes; and the arrays of all nodes.
+    """
+    flat = [forest for row in forests for forest in row]
+    offset = np.cumsum([0, *(forest.first[-1] for forest in flat)])
+    first = np.concatenate([*(f.first[:-1] + start for f, start in zip(flat, offset[:-1], strict=True)), offset[-1:]])
+    arrays: dict[str, NDArray[Any]] = {
+        "base": np.array([[forest.base for forest in row] for row in forests]),
+        "trees": np.array([[forest.n_trees for forest in row] for row in forests]),
+        "first": first,
+        **{name: np.concatenate([getattr(forest, name) for forest in flat]) for name in NODE_ARRAYS},
+    }
+    return {name: torch.from_numpy(values[None]) for name, values in arrays.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoostingModel(EncodingModel[Histories]):
+    """Fitted trees of each step and outcome; one member. Answering takes no library but numpy, on the CPU."""
+
+    @classmethod
+    def from_artifact(cls, artifact: Artifact, device: torch.device | str = "cpu", **own: Any) -> Self:  # noqa: ANN401, ARG003
+        """Read a model artifact.
+
+        Raises:
+            ValueError: the trees are none, or ask about columns that there are not.
+        """
+        model = super().from_artifact(artifact, "cpu", **own)
+        for h, row in enumerate(model.forests):
+            for forest in row:
+                most = max(forest.thresholds, default=-1)
+                if most >= model.width + model.plan_width(h + 1):
+                    raise ValueError(f"a tree asks about column {most}, which there is not")
+        return model
+
+    @cached_property
+    def forms(self) -> tuple[OutcomeForm, ...]:
+        """Return how each outcome changes."""
+        return tuple(OutcomeForm(**form) for form in self.meta["forms"])
+
+    @cached_property
+    def forests(self) -> list[list[Forest]]:
+        """Return the trees of each step and outcome, `[H][Y]`."""
+        arrays = {name: value[0].numpy() for name, value in self.params.items()}
+        count_HY = arrays["trees"]
+        last_F, n = count_HY.cumsum(), len(self.schema.outcomes)
+        if count_HY.shape != (self.horizon, n) or (count_HY < 0).any() or last_F[-1] != len(arrays["first"]) - 1:
+            raise ValueError("the number of trees is not that of the steps and outcomes")
+        forests = [
+            self._forest(arrays, int(stop - count), int(stop), float(base))
+            for count, stop, base in zip(count_HY.ravel(), last_F, arrays["base"].ravel(), strict=True)
+        ]
+        return [forests[h * n : (h + 1) * n] for h in range(self.horizon)]
+
+    @staticmethod
+    def _forest(arrays: Mapping[str, NDArray[Any]], start: int, stop: int, base: float) -> Forest:
+        first = arrays["first"][start : stop + 1]
+        nodes = slice(int(first[0]), int(first[-1]))
+        return Forest(base, first=first - first[0], **{name: arrays[name][nodes] for name in NODE_ARRAYS})
+
+    @property
+    def width(self) -> int:
+        """Return how many columns a history has."""
+        return int(self.meta["width"])
+
+    def plan_width(self, steps: int) -> int:
+        """Return how many columns a plan of some steps has."""
+        n_factors = dose_table(self.schema.treatments).shape[1]
+        return int(plan_columns(np.zeros((1, steps, n_factors))).shape[1])
+
+    def encode(self, panel: Panel) -> Histories:
+        """Return the columns of every history of a panel."""
+        return Histories(panel, self.scaler, self.schema.treatments, self.forms, int(self.meta["lags"]))
+
+    def jobs(self, states: Histories, queries: Queries, batch_size: int) -> Iterator[Iterable[AnswerJob]]:
+        """Yield jobs of `batch_size` queries each."""
+
+        def predict(some: Queries) -> Floats:
+            return np.asarray(self.scaled_outcomes(states, some)[None])
+
+        return self.jobs_of_all_members(predict, queries, batch_size)
+
+    def scaled_outcomes(self, states: Histories, queries: Queries) -> Floats:
+        """Return standardised outcomes `[Q,tau,dy]`; what queries share, a history or a plan, is looked at once."""
+        steps = states.y_NTY.shape[1]
+        asked_M, history_Q = np.unique(queries.subject.astype(np.int64) * steps + queries.origin, return_inverse=True)
+        subject, origin = asked_M // steps, asked_M % steps
+        plan_WHA, plan_Q = _distinct(queries.plan)
+        dose_WHL = plan_WHA.astype(np.float64) @ dose_table(self.schema.treatments)
+        plans = [plan_columns(dose_WHL[:, : h + 1]) for h in range(queries.horizon)]
+        result_QHY = np.empty((len(queries), queries.horizon, len(self.forms)))
+        for outcome, form in enumerate(self.forms):
+            columns_MP = states.at(subject, origin, outcome)
+            now_Q = states.y_NTY[subject, origin, outcome][history_Q]
+            unit_Q = states.unit(subject, origin, outcome)[history_Q]
+            low, high = (bound * form.sd * self.scaler.outcomes[1, outcome] for bound in (form.low, form.high))
+            for h, plan_WP in enumerate(plans):
+                forest = self.forests[h][outcome]
+                parts: list[tuple[Reached, NDArray[np.intp]]] = [
+                    (forest.reach(columns_MP), history_Q),
+                    (forest.reach(plan_WP, start=self.width), plan_Q),
+                ]
+                y_Q = now_Q + unit_Q * forest.sums(parts)
+                result_QHY[:, h, outcome] = np.clip(y_Q, np.minimum(low, now_Q), np.maximum(high, now_Q))
+        return np.asarray((result_QHY - self.scaler.outcomes[0]) / self.scaler.outcomes[1])
+
+
+def _distinct(plan_QHA: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], NDArray[np.intp]]:
+    """Return the plans that differ, and which of them each query has."""
+    rows = np.ascontiguousarray(plan_QHA).reshape(len(plan_QHA), -1)
+    as_bytes = rows.view(np.dtype((np.void, rows.shape[1])))[:, 0]
+    _, first, plan_Q = np.unique(as_bytes, return_index=True, return_inverse=True)
+    return plan_QHA[first], plan_Q

@@ -1,0 +1,180 @@
+"""Regression trees as plain arrays, and answers from them without the library that grew them (spec BOOST-4 and 5).
+
+`K` trees, `M` rows, `P` columns, `B` codes of a column: how many of its thresholds a value exceeds, or that it is
+missing.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Final, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["MISSING", "MOST_LEAVES", "Forest", "Reached"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Masks = NDArray[np.uint32]
+
+MOST_LEAVES: Final = 32  # one bit each
+MISSING: Final = 255  # the code of a missing value
+EVERY: Final = np.uint32(2**MOST_LEAVES - 1)
+# A power of two times this has its logarithm's own 5 bits in front (de Bruijn).
+SEQUENCE: Final = np.uint32(0x077CB531)
+LOWEST_BIT: Final = np.argsort((np.uint64(SEQUENCE) << np.arange(32, dtype=np.uint64)) % 2**32 >> np.uint64(27))
+
+
+class Reached(NamedTuple):
+    """Per tree and distinct row, the leaves that its columns leave possible, `[K,M]`."""
+
+    mask_KM: Masks
+
+
+class _Split(NamedTuple):
+    """What one column says about the leaves of a tree: those that are possible under each of its codes."""
+
+    column: int
+    leaves_B: Masks
+
+
+@dataclass(frozen=True)
+class Forest:
+    """The trees of one outcome and step: `base` plus the values of the leaves that a row ends in.
+
+    Nodes stand in preorder: the left child follows its parent, and the right one is at `right`, counted from the root
+    of its tree; a leaf has 0 there. A row goes left where its column is at most the threshold, or missing and
+    `missing_left`. `first` is the node with which each tree begins, and the number of nodes.
+
+    Raises:
+        ValueError: the arrays are no such trees.
+    """
+
+    base: float
+    feature: NDArray[np.int32]
+    threshold: Floats
+    right: NDArray[np.int32]
+    value: Floats
+    missing_left: NDArray[np.uint8]
+    first: Ints
+
+    def __post_init__(self) -> None:
+        n = len(self.feature)
+        arrays = [getattr(self, f.name) for f in fields(self) if f.name not in ("base", "first")]
+        size = np.diff(self.first)
+        whole = self.first[0] == 0 and self.first[-1] == n and (size > 0).all()
+        if not whole or any(array.shape != (n,) for array in arrays):
+            raise ValueError("trees and their nodes disagree in number")
+        start = np.repeat(self.first[:-1], size)
+        position, end = np.arange(n) - start, np.repeat(size, size)
+        inner = self.right > 0
+        outside = inner & ((self.right < position + 2) | (self.right >= end))
+        if outside.any() or (self.right < 0).any() or (self.feature < 0).any():
+            raise ValueError("a node of a tree leads nowhere")
+        if not (np.isfinite(self.value).all() and np.isfinite(self.threshold).all() and np.isfinite(self.base)):
+            raise ValueError("a tree has values that are no numbers")
+        leaves = np.add.reduceat(~inner, self.first[:-1]) if len(size) else size
+        if (2 * leaves - 1 != size).any() or (leaves > MOST_LEAVES).any():
+            raise ValueError(f"a tree has other than 1 to {MOST_LEAVES} leaves")
+
+    @classmethod
+    def of(cls, base: float, trees: Sequence[Mapping[str, NDArray[np.generic]]]) -> Self:
+        """Join trees, each with the arrays of its nodes."""
+        first = np.cumsum([0, *(len(tree["feature"]) for tree in trees)], dtype=np.int64)
+        kinds = {"feature": np.int32, "threshold": np.float64, "right": np.int32, "value": np.float64}
+        kinds["missing_left"] = np.uint8
+        joined = {
+            name: np.concatenate([np.zeros(0, kind), *(tree[name] for tree in trees)]).astype(kind)
+            for name, kind in kinds.items()
+        }
+        return cls(base, first=first, **joined)
+
+    @property
+    def n_trees(self) -> int:
+        """Return K."""
+        return len(self.first) - 1
+
+    @property
+    def inner(self) -> NDArray[np.bool_]:
+        """Return which nodes split rows."""
+        return self.right > 0
+
+    @cached_property
+    def thresholds(self) -> dict[int, Floats]:
+        """Return the thresholds of each column that a tree asks about, in order.
+
+        Raises:
+            ValueError: there are more than codes can count.
+        """
+        found = {
+            int(column): np.unique(self.threshold[self.inner & (self.feature == column)])
+            for column in np.unique(self.feature[self.inner])
+        }
+        if any(len(values) >= MISSING for values in found.values()):
+            raise ValueError(f"a column is split at more than {MISSING - 1} thresholds")
+        return found
+
+    @cached_property
+    def splits(self) -> list[list[_Split]]:
+        """Return for each tree what each of its columns says, by code."""
+        return [list(self._splits_of(k)) for k in range(self.n_trees)]
+
+    def _splits_of(self, k: int) -> Iterator[_Split]:
+        """Yield a tree's columns: a node that sends a row right takes all leaves on its left away."""
+        nodes = slice(self.first[k], self.first[k + 1])
+        right, feature = self.right[nodes], self.feature[nodes]
+        before = np.concatenate([[0], np.cumsum(right == 0)])  # leaves before each node
+        codes = np.arange(MISSING)
+        for column in np.unique(feature[right > 0]):
+            leaves_B = np.full(MISSING + 1, EVERY, dtype=np.uint32)
+            for i in np.flatnonzero((right > 0) & (feature == column)):
+                on_left = np.uint32((1 << int(before[right[i]])) - (1 << int(before[i])))
+                place = np.searchsorted(self.thresholds[int(column)], self.threshold[nodes][i])
+                leaves_B[:MISSING][codes > place] &= ~on_left
+                if not self.missing_left[nodes][i]:
+                    leaves_B[MISSING] &= ~on_left
+            yield _Split(int(column), leaves_B)
+
+    @cached_property
+    def leaf_values(self) -> list[Floats]:
+        """Return the values of each tree's leaves, from left to right."""
+        return [self.value[a:b][self.right[a:b] == 0] for a, b in zip(self.first[:-1], self.first[1:], strict=True)]
+
+    def reach(self, columns_MP: Floats, start: int = 0) -> Reached:
+        """Return the leaves that some columns leave possible: those of the trees from `start` on."""
+        mask_KM = np.full((self.n_trees, len(columns_MP)), EVERY, dtype=np.uint32)
+        codes = {
+            column: self._codes(column, columns_MP[:, column - start])
+            for column in self.thresholds
+            if 0 <= column - start < columns_MP.shape[1]
+        }
+        for k, splits in enumerate(self.splits):
+            for column, leaves_B in splits:
+                if column in codes:
+                    mask_KM[k] &= leaves_B.take(codes[column])
+        return Reached(mask_KM)
+
+    def _codes(self, column: int, values_M: Floats) -> NDArray[np.intp]:
+        code_M = np.searchsorted(self.thresholds[column], values_M, side="left")
+        return np.asarray(np.where(np.isnan(values_M), MISSING, code_M))
+
+    def sums(self, parts: Sequence[tuple[Reached, NDArray[np.intp]]]) -> Floats:
+        """Return the prediction of rows `[M]` whose columns come in parts, each with the row of it that they have."""
+        total_M = np.full(len(parts[0][1]), self.base)
+        for k, values in enumerate(self.leaf_values):
+            mask_M = parts[0][0].mask_KM[k].take(parts[0][1])
+            for reached, row_M in parts[1:]:
+                mask_M &= reached.mask_KM[k].take(row_M)
+            total_M += values.take(_lowest_bit(mask_M))
+        return total_M
+
+    def predict(self, columns_MP: Floats) -> Floats:
+        """Return the prediction of rows, `[M]`."""
+        return self.sums([(self.reach(columns_MP), np.arange(len(columns_MP)))])
+
+
+def _lowest_bit(mask_M: Masks) -> Ints:
+    """Return the number of the lowest bit that is set: the leftmost leaf that is possible is where a row ends."""
+    lowest_M = mask_M & (~mask_M + np.uint32(1))
+    return np.asarray(LOWEST_BIT.take((lowest_M * SEQUENCE) >> np.uint32(27)))
