@@ -178,10 +178,10 @@ def draws(found: MixedModel, panel: Panel, queries: Queries, *, noisy: bool, n: 
         doses_TL = np.concatenate([past_TL, queries.plan[q] @ table])
         exposure_TJ = carried(doses_TL[None], effects.decay)[0]
         for h in range(queries.horizon):
-            phi = [np.ones(n), *law.level(y_n), *(np.full(n, e) for e in exposure_TJ[origin + h])]
+            phi = [np.ones(n), *law.level(y_n, y_n), *(np.full(n, e) for e in exposure_TJ[origin + h])]
             growth_n = sum(column * effect for column, effect in zip(phi, effects_nP.T, strict=True))
             growth_n = growth_n + (effects.noise * rng.normal(size=n) if noisy else 0)
-            y_n = y_n + law.scale(y_n) * growth_n
+            y_n = y_n + law.scale(y_n, y_n) * growth_n
             result[:, q, h] = y_n
     return result
 
@@ -318,14 +318,42 @@ def finite(trained: Trained, dataset: Dataset, *, n: int = 30) -> MixedModel:
 
 
 def test_zeros_that_are_no_end_rule_out_relative_growth_and_are_named():
-    rng = np.random.default_rng(0)
-    data = changed(
-        world(n=60, steps=12),
-        lambda p: replace(p, outcomes=(p.outcomes * (rng.random(p.outcomes.shape) < 0.7)).astype(np.float32)),
-    )
+    def interrupted(panel: Panel) -> Panel:
+        rng = np.random.default_rng(0)
+        around_five = rng.normal(5, 1, size=panel.outcomes.shape).clip(min=1) * (rng.random(panel.outcomes.shape) < 0.9)
+        return replace(panel, outcomes=around_five.astype(np.float32))
+
+    data = changed(world(n=60, steps=12), interrupted)
     trained = fit(data)
     assert "outcome 'size' is never negative and comes back from" in warnings_of(trained)
-    assert not finite(trained, data).laws[0].relative
+    law = finite(trained, data).laws[0]
+    assert (law.relative, law.local) == (False, False)
+
+
+def sold(n: int, steps: int, seed: int) -> Panel:
+    """Counts around a level that differs a hundredfold between items; a drug adds a third of it."""
+    rng, panel = np.random.default_rng(seed), grown(n, steps, relative=True, seed=seed)
+    level_N = np.exp(rng.normal(1.5, 1.5, size=n))
+    drug_NT = (panel.treatments @ dose_table(SCHEMA.treatments))[..., 0]
+    rate_NT = level_N[:, None] * np.pad(1 + drug_NT[:, :-1] / 3, ((0, 0), (1, 0)), constant_values=1)
+    return replace(panel, outcomes=rng.poisson(rate_NT)[..., None].astype(np.float32))
+
+
+def test_counts_are_modelled_in_the_usual_size_of_each_subject():
+    data = Dataset("sold", SCHEMA, 4, {part: sold(60, 20, i) for i, part in enumerate(Part.all())})
+    trained = fit(data)
+    found = finite(trained, data)
+    assert found.laws[0].local
+    assert "comes back from" not in warnings_of(trained)
+    panel = data.panels[TEST]
+    n, by_size = panel.n_subjects, panel.outcomes.mean(axis=(1, 2)).argsort()
+    plans = np.eye(4, dtype=np.uint8)[[[0, 0], [1, 1]]].repeat(n, axis=0)
+    queries = Queries(np.tile(by_size, 2).astype(np.int32), np.full(2 * n, 18, np.int16), plans)
+    without_N, with_N = found.rollout(panel, queries)[0, :, 0, 0].reshape(2, n)
+    for some in (slice(n // 2), slice(n // 2, None)):
+        assert with_N[some].sum() / without_N[some].sum() == pytest.approx(4 / 3, abs=0.2)
+    sd_N = found.predict_distribution(panel, queries).sd[0, :n, 0, 0]
+    assert sd_N[-3:].mean() > 5 * sd_N[:3].mean()
 
 
 def test_a_single_zero_at_the_end_is_learned_around():
@@ -408,12 +436,18 @@ def test_what_was_learnt_is_told_in_words_and_units():
     assert rows["chance per day"]["typical"].startswith("sd 2")
 
 
-@pytest.mark.parametrize("basis", ["log", "raw", "both"])
-@pytest.mark.parametrize("relative", [True, False], ids=["relative", "amounts"])
-def test_slopes_are_derivatives_of_levels(basis: Basis, relative):
-    law = GrowthLaw(0, relative, basis, linked=False, mean=3.0, sd=2.0, low=0.0, high=9.0)
-    y, small = np.array([0.5, 2.0, 7.0]), 1e-6
-    for slope, above, below in zip(law.slope(y), law.level(y + small), law.level(y - small), strict=True):
+@pytest.mark.parametrize(
+    ("basis", "relative", "local"),
+    [
+        *((basis, relative, False) for basis in ("log", "raw", "both") for relative in (True, False)),
+        ("raw", False, True),
+    ],
+)
+def test_slopes_are_derivatives_of_levels(basis: Basis, relative, local):
+    law = GrowthLaw(0, relative, basis, linked=False, mean=3.0, sd=2.0, low=0.0, high=9.0, local=local)
+    y, usual, small = np.array([0.5, 2.0, 7.0]), np.array([1.0, 4.0, 0.2]), 1e-6
+    levels = law.level(y + small, usual), law.level(y - small, usual)
+    for slope, above, below in zip(law.slope(y, usual), *levels, strict=True):
         np.testing.assert_allclose(slope, (above - below) / (2 * small), rtol=1e-6)
 
 

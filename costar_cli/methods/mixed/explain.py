@@ -45,17 +45,21 @@ class _Words:
         self.covariance_ZZ = np.cov(means_NP[:, :z].T, ddof=0).reshape(z, z) + effects.spread @ effects.spread.T
         seen_M = series.y_NTY[series.seen_NTY[..., law.outcome], law.outcome]
         self.usual = float(np.median(seen_M[seen_M > SMALL * law.sd] if law.relative else seen_M))
+        if law.local:
+            self.usual = float(np.median(series.usual_NTY[series.seen_NTY[..., law.outcome], law.outcome]))
 
     def rows(self, names: Sequence[str]) -> Iterator[dict[str, str]]:
         """Yield what was learnt, each with its typical value and that of 90 % of the subjects."""
         law, n_levels = self.law, len(self.law.levels)
-        how = "in % of the level" if law.relative else "in amounts"
+        how = "in % of the level" if law.relative else "in % of the usual size" if law.local else "in amounts"
         yield {"what": f"change per {self.step}", "typical": how, "subjects": "", "carry_over": ""}
         at_usual_Z = np.zeros(self.effects.n_random)
         at_usual_Z[0] = 1
-        at_usual_Z[1 : 1 + n_levels] = [float(column) for column in law.level(np.array(self.usual))]
+        at_usual_Z[1 : 1 + n_levels] = [float(column) for column in law.level(*[np.array(self.usual)] * 2)]
         yield self._row(f"growth per {self.step} without treatment, at {self._number(self.usual)}", at_usual_Z)
         more = {"log": ("at twice the level", np.log(2) / LEVEL_UNIT), "raw": (f"per {self._number(law.sd)} more", 1.0)}
+        if law.local:
+            more["raw"] = "at twice the usual size", 1.0
         for i, name in enumerate(law.levels):
             what, change = more[name]
             yield self._row(f"growth {what}, in addition", self._unit(1 + i, change))
@@ -87,7 +91,7 @@ class _Words:
 
     def _change(self, growth: float) -> str:
         """Return a change per step: a share of the level in percent, or an amount."""
-        if self.law.relative:
+        if self.law.relative or self.law.local:
             return f"{100 * growth:+.3g} %"
         return f"{self.law.sd * growth:+.3g} {self.unit}".rstrip()
 

@@ -1,12 +1,13 @@
 """The law of one outcome: what grows in a step, and the columns on which growth depends (spec MIXED-1 to 4)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.methods.shared.doses import dose_table
+from costar_cli.methods.shared.outcome_forms import LEAST_LOCAL, LOCAL_STEPS
 from costar_cli.panel import Panel, Scaler, TreatmentEncoding
 
 __all__ = [
@@ -30,10 +31,12 @@ LARGEST: Final = 5.0  # change per step, in units of the scale; larger ones are 
 class Series:
     """A panel in double precision: outcomes `[N,T,Y]` in their units, the rest standardised, doses `[N,T,L]`.
 
-    `seen_NTY` says which outcomes were observed, not filled.
+    `usual_NTY` is the mean size that an outcome of the subject had up to a step, in its units; `seen_NTY` says which
+    outcomes were observed, not filled.
     """
 
     y_NTY: Floats
+    usual_NTY: Floats
     x_NTX: Floats
     v_NV: Floats
     dose_NTL: Floats
@@ -44,8 +47,10 @@ class Series:
     def of(cls, panel: Panel, scaler: Scaler, encoding: TreatmentEncoding) -> Self:
         """Scale a panel; doses are those of treatment factors, whatever the encoding."""
         there_NT1 = panel.observed[..., None]
+        y_NTY = panel.outcomes.astype(np.float64)
         return cls(
-            panel.outcomes.astype(np.float64),
+            y_NTY,
+            usual_size(np.where(there_NT1, y_NTY, 0.0), there_NT1, scaler.outcomes[1]),
             np.where(there_NT1, (panel.covariates - scaler.covariates[0]) / scaler.covariates[1], 0.0),
             (panel.statics - scaler.statics[0]) / scaler.statics[1],
             panel.treatments.astype(np.float64) @ dose_table(encoding),
@@ -57,12 +62,19 @@ class Series:
         """Return some subjects."""
         return Series(
             self.y_NTY[rows_M],
+            self.usual_NTY[rows_M],
             self.x_NTX[rows_M],
             self.v_NV[rows_M],
             self.dose_NTL[rows_M],
             self.length_N[rows_M],
             self.seen_NTY[rows_M],
         )
+
+
+def usual_size(y_NTY: Floats, there_NT1: NDArray[np.bool_], sd_Y: NDArray[np.floating]) -> Floats:
+    """Return the mean of `|y|` up to each step, shrunk to a small share of the sd as if two steps had shown that."""
+    total_NTY = np.abs(y_NTY).cumsum(axis=1) + LOCAL_STEPS * LEAST_LOCAL * sd_Y
+    return np.asarray(total_NTY / (there_NT1.cumsum(axis=1) + LOCAL_STEPS))
 
 
 def carried(dose_NTL: Floats, decay_CL: Floats) -> Floats:
@@ -111,6 +123,7 @@ class GrowthLaw:
         mean, sd: of the outcome, among observed values.
         low, high: bounds of what is predicted, unless a series already is beyond them; `high` of a relative law is the
             largest value of source-train, at which series end.
+        local: amounts and levels are in units of the subject's usual size (`Series.usual_NTY`), not of one sd.
     """
 
     outcome: int
@@ -121,6 +134,7 @@ class GrowthLaw:
     sd: float
     low: float
     high: float
+    local: bool = False
 
     @classmethod
     def of(cls, series: Series, outcome: int, *, relative: bool, basis: Basis, linked: bool) -> Self:
@@ -135,12 +149,13 @@ class GrowthLaw:
 
     @classmethod
     def choices(cls, series: Series, outcome: int, *, relative: bool) -> list[Self]:
-        """Return the laws that the likelihood chooses from."""
+        """Return the laws that the likelihood chooses from; only outcomes that are never negative have a usual size."""
         forms: list[tuple[bool, Basis]] = [(True, basis) for basis in get_args(Basis)] if relative else []
-        return [
+        laws = [
             cls.of(series, outcome, relative=is_relative, basis=basis, linked=False)
             for is_relative, basis in [*forms, (False, "raw")]
         ]
+        return [*laws, replace(laws[-1], local=True)] if laws[-1].low >= 0 else laws
 
     @property
     def shift(self) -> float:
@@ -157,29 +172,32 @@ class GrowthLaw:
         """Return the smallest and largest change per step, in units of the scale."""
         return (-1.0 if self.relative else -LARGEST), LARGEST
 
-    def scale(self, y: Floats) -> Floats:
-        """Return the unit of a change from y."""
+    def scale(self, y: Floats, usual: Floats) -> Floats:
+        """Return the unit of a change from y, for subjects of a usual size."""
+        if self.local:
+            return usual
         return np.maximum(y, 0) + self.shift if self.relative else np.full_like(y, self.sd)
 
-    def level(self, y: Floats) -> list[Floats]:
+    def level(self, y: Floats, usual: Floats) -> list[Floats]:
         """Return the level columns of y."""
+        centre, unit = (usual, usual) if self.local else (self.mean, self.sd)
         columns = {
             "log": lambda: np.log(np.maximum(y, 0) / self.sd + SHIFT) / LEVEL_UNIT,
-            "raw": lambda: (y - self.mean) / self.sd,
+            "raw": lambda: (y - centre) / unit,
         }
         return [columns[name]() for name in self.levels]
 
-    def slope(self, y: Floats) -> list[Floats]:
+    def slope(self, y: Floats, usual: Floats) -> list[Floats]:
         """Return the derivatives of the level columns by y."""
         columns = {
             "log": lambda: 1 / (np.maximum(y, 0) + self.shift) / LEVEL_UNIT,
-            "raw": lambda: np.full_like(y, 1 / self.sd),
+            "raw": lambda: 1 / usual if self.local else np.full_like(y, 1 / self.sd),
         }
         return [columns[name]() for name in self.levels]
 
-    def next(self, y: Floats, growth: Floats, low: Floats, high: Floats) -> Floats:
+    def next(self, y: Floats, growth: Floats, usual: Floats, low: Floats, high: Floats) -> Floats:
         """Return y after a step, within bounds."""
-        return np.clip(y + self.scale(y) * np.clip(growth, *self.limits), low, high)
+        return np.clip(y + self.scale(y, usual) * np.clip(growth, *self.limits), low, high)
 
     def links(self, y_NTY: Floats, x_NTX: Floats, mean_Y: Floats, sd_Y: Floats) -> Floats:
         """Return the columns `[...,F]` of covariates and of the other outcomes, none where they do not act."""
@@ -204,14 +222,15 @@ class GrowthLaw:
             seen_NT = series.seen_NTY[..., self.outcome]
             inside_NT = inside_NT & seen_NT[:, :-1] & seen_NT[:, 1:]
         now_NT, then_NT = np.where(inside_NT, now_NT, self.mean), np.where(inside_NT, then_NT, self.mean)
-        scale_NT = self.scale(now_NT)
+        usual_NT = series.usual_NTY[:, :-1, self.outcome]
+        scale_NT = self.scale(now_NT, usual_NT)
         response_NT = (then_NT - now_NT) / scale_NT
         counted_NT = inside_NT & (np.abs(response_NT) < LARGEST)
         if self.relative:
             counted_NT &= (now_NT > 10 * self.shift) & (then_NT > 0) & (then_NT < self.high)
         links_NTF = self.links(series.y_NTY[:, :-1], series.x_NTX[:, :-1], mean_Y, sd_Y)
         return Design(
-            np.stack([np.ones_like(now_NT), *self.level(now_NT)], axis=-1),
+            np.stack([np.ones_like(now_NT), *self.level(now_NT, usual_NT)], axis=-1),
             np.where(inside_NT[..., None], links_NTF, 0.0),
             series.dose_NTL[:, :-1],
             series.v_NV,

@@ -17,6 +17,8 @@ START_DECAY: Final = 0.31
 MOST_CORRELATED: Final = 12  # random effects; with more of them, they are independent of each other
 HISTORY: Final = 30  # of L-BFGS
 ENOUGH: Final = 1e-5  # change of the log-likelihood in an iteration, below which it is done
+SLOW: Final = 50, 0.1  # iterations that together add less than this: half a unit is one sd of one parameter
+PER_WEIGHT: Final = 10  # training subjects for each weight to or from a hidden unit
 FLAT: Final = 1e-4  # gradient per transition at which an optimiser that cannot go on is done
 LEAST_NOISE: Final = 1e-6  # of the response's variance: responses without any noise have no likelihood
 UNSEEN: Final = 1 / 16  # mean square that stands for that of a column of zeros: its effect is a guess, and wide
@@ -90,6 +92,7 @@ def start_values(design: Design, *, carry_overs: int, hidden: int) -> Effects:
     spread_ZZ = np.linalg.cholesky(residual * inverse_ZZ / 4)
     if n_random > MOST_CORRELATED:
         spread_ZZ = np.diag(np.sqrt(residual / np.diag(gram_PP)[:n_random]) / 2)
+    hidden = min(hidden, max(len(design.v_NV) // (PER_WEIGHT * (n_statics + n_random)), 1))
     rng = np.random.default_rng(0)  # nothing else is random: the first layer only has to look in different directions
     return Effects(
         np.asarray(mean_P, dtype=np.float64),
@@ -277,10 +280,22 @@ def maximise(design: Design, start: Effects, *, iterations: int) -> Effects:
         (slope,) = torch.autograd.grad(loss, given)
         return float(loss.detach()), slope.numpy()
 
+    losses: list[float] = []
+    few, little = SLOW[0], SLOW[1] / n
+
+    def is_slow() -> bool:
+        return len(losses) > few and losses[-few - 1] - losses[-1] < little
+
+    def stop_if_slow(intermediate_result: Any) -> None:  # noqa: ANN401
+        losses.append(float(intermediate_result.fun))
+        if is_slow():
+            raise StopIteration
+
     enough = max(1e-9, ENOUGH / n)
     options = {"maxcor": HISTORY, "maxiter": iterations, "maxfun": 2 * iterations, "ftol": enough, "gtol": 1e-6}
     run: Any = minimize  # whose types know no function that returns its gradient, too
-    found = run(objective, space.pack(start), jac=True, method="L-BFGS-B", options=options)
+    begin = space.pack(start)
+    found = run(objective, begin, jac=True, method="L-BFGS-B", callback=stop_if_slow, options=options)
     with torch.no_grad():
         values = {name: value.numpy() for name, value in space.unpack(torch.from_numpy(found.x)).items()}
     values |= {"noise": np.sqrt(values["variance"]), "reach": _reach(design)}
@@ -288,6 +303,6 @@ def maximise(design: Design, start: Effects, *, iterations: int) -> Effects:
     return replace(
         effects,
         log_likelihood=log_likelihood(design, effects),
-        converged=bool(found.success or (np.abs(found.jac).max() < FLAT and found.nit < iterations)),
+        converged=bool(found.success or is_slow() or (np.abs(found.jac).max() < FLAT and found.nit < iterations)),
         iterations=int(found.nit),
     )

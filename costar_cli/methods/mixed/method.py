@@ -166,7 +166,7 @@ class _Fit:
         for law, (effects, several) in zip(laws, found, strict=True):
             name = self.schema.outcomes[law.outcome].name
             _, returns = self._may_be_relative(law.outcome)
-            if returns and not law.relative:
+            if returns and not (law.relative or law.local):
                 yield (
                     f"outcome '{name}' is never negative and comes back from {100 * returns:.0f} % of its zeros: "
                     "shares of a level say nothing of zeros, so that amounts are modelled, with the same spread at "

@@ -59,6 +59,7 @@ class Histories:
 
     steps: int
     y_YM: Floats
+    usual_YM: Floats
     x_XM: Floats
     effects: list[Floats]
     exposure: list[Floats]
@@ -124,7 +125,7 @@ class MixedModel(EncodingModel[Histories]):
                 return [np.concatenate(parts, axis=1) for parts in zip(*values, strict=True)]
             return np.concatenate(values, axis=1)
 
-        names = ("y_YM", "x_XM", "effects", "exposure")
+        names = ("y_YM", "usual_YM", "x_XM", "effects", "exposure")
         return Histories(panel.n_steps, **{name: join(name) for name in names})
 
     def jobs(self, states: Histories, queries: Queries, batch_size: int) -> Iterator[Iterable[AnswerJob]]:
@@ -142,6 +143,7 @@ class MixedModel(EncodingModel[Histories]):
         at_Q = queries.subject.astype(np.int64) * states.steps + queries.origin
         start = _State(
             np.take(states.y_YM, at_Q, axis=1),
+            np.take(states.usual_YM, at_Q, axis=1),
             np.take(states.x_XM, at_Q, axis=1),
             [np.take(values, at_Q, axis=1) for values in states.exposure],
         )
@@ -219,8 +221,10 @@ class MixedModel(EncodingModel[Histories]):
             after_NTJ = carried(series.dose_NTL, learnt.decay)
             before_NTJ = np.concatenate([np.zeros_like(after_NTJ[:, :1]), after_NTJ[:, :-1]], axis=1)
             exposures.append(np.ascontiguousarray(before_NTJ.reshape(n * steps, -1).T))
-        flat_YM, flat_XM = (values.reshape(n * steps, -1).T.copy() for values in (series.y_NTY, series.x_NTX))
-        return Histories(steps, flat_YM, flat_XM, effects, exposures)
+        y_YM, usual_YM, x_XM = (
+            values.reshape(n * steps, -1).T.copy() for values in (series.y_NTY, series.usual_NTY, series.x_NTX)
+        )
+        return Histories(steps, y_YM, usual_YM, x_XM, effects, exposures)
 
     def _steps(self, state: "_State", dose_HLQ: Floats, effects: list[Floats]) -> "Iterator[_Step]":
         """Yield each step of a rollout under some effects `[P,Q]` of each outcome."""
@@ -235,14 +239,14 @@ class MixedModel(EncodingModel[Histories]):
             ]
             columns, growths, y_YQ = [], [], np.empty_like(state.y_YQ)
             for law, exposure_JQ, effects_PQ in zip(self.laws, exposures, effects, strict=True):
-                y_Q = state.y_YQ[law.outcome]
-                phi = [*law.level(y_Q), *exposure_JQ]
+                y_Q, usual_Q = state.y_YQ[law.outcome], state.usual_YQ[law.outcome]
+                phi = [*law.level(y_Q, usual_Q), *exposure_JQ]
                 if law.linked:
                     phi += list(law.links(state.y_YQ.T, state.x_XQ.T, mean_Y, sd_Y).T)
                 growth_Q = effects_PQ[0].copy()
                 for column_Q, effect_Q in zip(phi, effects_PQ[1:], strict=True):
                     growth_Q += column_Q * effect_Q
-                y_YQ[law.outcome] = law.next(y_Q, growth_Q, lows[law.outcome], highs[law.outcome])
+                y_YQ[law.outcome] = law.next(y_Q, growth_Q, usual_Q, lows[law.outcome], highs[law.outcome])
                 columns.append(phi)
                 growths.append(growth_Q)
             x_XQ = state.x_XQ
@@ -251,7 +255,7 @@ class MixedModel(EncodingModel[Histories]):
                 known_QG = covariate_columns(x_XQ.T, scaled_QY, dose_LQ.T, np.concatenate(exposures).T)
                 x_XQ = x_XQ + (known_QG @ self.equations.weight).T
                 x_XQ = np.clip(x_XQ, self.equations.low[:, None], self.equations.high[:, None])
-            after = _State(y_YQ, x_XQ, exposures)
+            after = _State(y_YQ, state.usual_YQ, x_XQ, exposures)
             yield _Step(state, after, columns, growths)
             state = after
 
@@ -270,7 +274,8 @@ class MixedModel(EncodingModel[Histories]):
             by_effect_QSZ = slope_QSS @ by_effect_QSZ
             covariance_QSS = slope_QSS @ covariance_QSS @ slope_QSS.swapaxes(1, 2)
             for law, learnt, columns, factor_QZZ in zip(self.laws, self.effects, step.columns, factors, strict=True):
-                o, scale_Q = law.outcome, law.scale(step.before.y_YQ[law.outcome])
+                o = law.outcome
+                scale_Q = law.scale(step.before.y_YQ[o], step.before.usual_YQ[o])
                 random_QZ = np.stack([np.ones(q), *columns[: learnt.n_random - 1]], axis=1)
                 own = slice(first_Y[o], first_Y[o + 1])
                 by_effect_QSZ[:, o, own] += scale_Q[:, None] * (random_QZ[:, None] @ factor_QZZ)[:, 0]
@@ -287,12 +292,11 @@ class MixedModel(EncodingModel[Histories]):
         q, n = step.before.y_YQ.shape[1], len(self.laws)
         slope_QSS, sd_Y = np.zeros((q, n_state, n_state)), self._moments[1]
         for law, learnt, effects_PQ, growth_Q in zip(self.laws, self.effects, effects, step.growth, strict=True):
-            o, y_Q = law.outcome, step.before.y_YQ[law.outcome]
-            scale_Q, (low, high) = law.scale(y_Q), law.limits
+            o, y_Q, usual_Q = law.outcome, step.before.y_YQ[law.outcome], step.before.usual_YQ[law.outcome]
+            scale_Q, (low, high) = law.scale(y_Q, usual_Q), law.limits
             moves_Q = (growth_Q > low) & (growth_Q < high)
-            of_levels_Q = sum(
-                (slope * effect for slope, effect in zip(law.slope(y_Q), effects_PQ[1:], strict=False)), np.zeros(q)
-            )
+            slopes = law.slope(y_Q, usual_Q)
+            of_levels_Q = sum((slope * e for slope, e in zip(slopes, effects_PQ[1:], strict=False)), np.zeros(q))
             own_Q = 1 + scale_Q * of_levels_Q * moves_Q
             if law.relative:
                 own_Q = np.maximum(own_Q + np.clip(growth_Q, low, high), 0)
@@ -312,9 +316,13 @@ class MixedModel(EncodingModel[Histories]):
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """Where a rollout stands: outcomes `[Y,Q]`, covariates `[X,Q]`, and what is left of doses `[CL,Q]` per outcome."""
+    """Where a rollout stands: outcomes and covariates `[Y,Q]`, `[X,Q]`, what is left of doses `[CL,Q]` per outcome.
+
+    The usual size of outcomes `[Y,Q]` stays that of the origin.
+    """
 
     y_YQ: Floats
+    usual_YQ: Floats
     x_XQ: Floats
     exposure: list[Floats]
 

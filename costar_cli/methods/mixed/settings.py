@@ -19,4 +19,4 @@ class MixedConfig(Config):
         "their own equations; or they do not act",
     )
     hidden: int = Field(16, ge=1, le=1_000, description="Hidden units of what the statics say about a subject")
-    iterations: int = Field(600, ge=1, le=100_000, description="Maximum iterations of the likelihood's optimiser")
+    iterations: int = Field(1000, ge=1, le=100_000, description="Maximum iterations of the likelihood's optimiser")

@@ -15,7 +15,16 @@ from torch import Tensor, nn
 
 from costar_cli.panel import Panel, PanelSchema, Scaler
 
-__all__ = ["LEAST_ERROR_UNIT", "FormName", "OutcomeForm", "OutcomeScale", "choose_forms", "may_be_relative"]
+__all__ = [
+    "LEAST_ERROR_UNIT",
+    "LEAST_LOCAL",
+    "LOCAL_STEPS",
+    "FormName",
+    "OutcomeForm",
+    "OutcomeScale",
+    "choose_forms",
+    "may_be_relative",
+]
 
 FormName = Literal["relative", "additive", "local"]
 
