@@ -146,7 +146,7 @@ def _check_choices(method: str, domain: str, init: str | None, start: object) ->
         if not isinstance(start, Model):
             fix = '`source = fit(dataset, ...)`, then `fit(dataset, ..., domain="target", start=source)`'
             raise UsageError("the target model starts from the source model", where="start=", fix=fix)
-    elif start is not None and (not pretrained or init == "scratch"):
+    elif start is not None and not METHODS[method].combines and (not pretrained or init == "scratch"):
         what = '`init="scratch"`' if pretrained else method
         raise UsageError(f"{what} takes nothing to start from", where="start=", fix="leave one of them out")
     elif isinstance(start, Model):

@@ -19,8 +19,10 @@ from costar_cli.commands.options import (
     LearningRateOpt,
     MembersOpt,
     MethodOpt,
+    MinutesOpt,
     OutOpt,
     OverwriteFlag,
+    PartsOpt,
     PatienceOpt,
     PrecisionOpt,
     PresetOpt,
@@ -32,7 +34,7 @@ from costar_cli.commands.options import (
 )
 from costar_cli.config.choices import DomainName, InitName, StepWeights
 from costar_cli.methods.registry import REFERENCE
-from costar_cli.steps.model import FinetuneFiles, run_finetune
+from costar_cli.steps.model import FinetuneFiles, combination, run_finetune
 from costar_cli.steps.session import open_session
 from costar_cli.workspace import DEFAULT_WORKSPACE, Workspace
 
@@ -72,6 +74,8 @@ def finetune(
     patience: PatienceOpt = None,
     batch_size: BatchSizeOpt = None,
     learning_rate: LearningRateOpt = None,
+    parts: PartsOpt = None,
+    minutes: MinutesOpt = None,
     step_weights: Annotated[StepWeights | None, setting("--step-weights", panel=TRAINING)] = None,
     device: DeviceOpt = None,
     precision: PrecisionOpt = None,
@@ -87,7 +91,9 @@ def finetune(
     from costar_cli.config.models import FinetuneConfig, RuntimeConfig
 
     training = {"epochs": epochs, "patience": patience, "batch_size": batch_size, "learning_rate": learning_rate}
+    method, combined = combination(method, parts, minutes)
     flags: Flags = {
+        **combined,
         FinetuneConfig: {**training, "members": members, "seed": seed, "step_weights": step_weights},
         RuntimeConfig: {"device": device, "precision": precision, "threads": threads, "group": group},
     }

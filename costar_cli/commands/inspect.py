@@ -12,6 +12,7 @@ from costar_cli.config.choices import FormatName
 from costar_cli.reporting import warnings_of
 from costar_cli.steps.dataset import run_export, run_report
 from costar_cli.steps.session import open_output
+from costar_cli.steps.training import show_parts
 from costar_cli.ui.output import Output
 from costar_cli.ui.text import plain
 
@@ -56,6 +57,7 @@ def inspect(
     _show_variables(out, content["meta"].get("schema"))
     _show_support(out, content["meta"])
     _show_learnt(out, content["meta"].get("learnt"))
+    show_parts(out, content["meta"])
     settings = flatten(content["config"])
     if settings:
         out.text("")

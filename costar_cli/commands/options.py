@@ -8,7 +8,7 @@ import typer
 from typer.models import OptionInfo
 
 from costar_cli.config.choices import DeviceName, PrecisionName, PresetName
-from costar_cli.methods.registry import METHODS
+from costar_cli.methods.registry import AUTO, METHODS
 
 __all__ = [
     "BatchSizeOpt",
@@ -23,10 +23,12 @@ __all__ = [
     "LearningRateOpt",
     "MembersOpt",
     "MethodOpt",
+    "MinutesOpt",
     "ModelsOpt",
     "OneOf",
     "OutOpt",
     "OverwriteFlag",
+    "PartsOpt",
     "PatienceOpt",
     "PrecisionOpt",
     "PresetOpt",
@@ -122,10 +124,18 @@ EpochsOpt = Annotated[int | None, setting("--epochs", panel=TRAINING)]
 PatienceOpt = Annotated[int | None, setting("--patience", panel=TRAINING)]
 BatchSizeOpt = Annotated[int | None, setting("--batch-size", panel=TRAINING)]
 LearningRateOpt = Annotated[float | None, setting("--learning-rate", panel=TRAINING)]
-METHOD_NAMES = OneOf(lambda: METHODS)
+METHOD_NAMES = OneOf(lambda: [*METHODS, AUTO])
 MethodOpt = Annotated[
-    str, typer.Option("--method", parser=METHOD_NAMES, autocompletion=METHOD_NAMES.complete, help="Method to train")
+    str,
+    typer.Option(
+        "--method",
+        parser=METHOD_NAMES,
+        autocompletion=METHOD_NAMES.complete,
+        help=f"Method to train; `{AUTO}` fits a short list of them and combines them",
+    ),
 ]
+PartsOpt = Annotated[str | None, setting("--parts", panel=TRAINING, metavar="<name,...>")]
+MinutesOpt = Annotated[float | None, setting("--minutes", panel=TRAINING)]
 MembersOpt = Annotated[int | None, setting("--members", panel=TRAINING)]
 
 DeviceOpt = Annotated[DeviceName | None, setting("--device", panel=MACHINE)]

@@ -169,9 +169,11 @@ def _with_default(path: str, param: Any) -> Any:  # noqa: ANN401 - Typer's own
 
 def _setting(path: str, flags: Sequence[str]) -> "Key | None":
     """Return the setting that a flag of a verb sets, None for other flags."""
+    from costar_cli.methods.registry import METHODS
     from costar_cli.settings.keys import all_keys
 
     sections = [path.replace(" ", "."), *["finetune"] * (path == "benchmark"), "runtime"]
+    sections += [METHODS.combining.section] * (path == "finetune")
     keys = {key.section: key for key in all_keys().values() if key.flag in flags}
     return next((keys[section] for section in sections if section in keys), None)
 
@@ -231,6 +233,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "finetune": (
         "costar finetune",
         "costar finetune --method crn --domain target",
+        "costar finetune --method auto --minutes 30",
     ),
     "evaluate": ("costar evaluate", "costar evaluate --setup few-shot --csv scores.csv"),
     "whatif": (

@@ -21,11 +21,23 @@ if TYPE_CHECKING:
     from costar_cli.config.models import Config
     from costar_cli.methods.base import Estimator, Fit, FitTask, FittedModel
 
-__all__ = ["LAST_VALUE", "LISTS", "METHODS", "REFERENCE", "SHORT_LIST", "Method", "Methods", "load_model", "model_of"]
+__all__ = [
+    "AUTO",
+    "LAST_VALUE",
+    "LISTS",
+    "METHODS",
+    "REFERENCE",
+    "SHORT_LIST",
+    "Method",
+    "Methods",
+    "load_model",
+    "model_of",
+]
 
 REFERENCE: Final = "costar"  # the default, and whom the others are compared with
 LAST_VALUE: Final = "last-value"  # the naive anchor, which every evaluation scores
 
+AUTO: Final = "auto"  # what the command line calls the stack of the short list
 SHORT_LIST: Final = "short-list"  # of methods that are worth trying on any data set
 CLOSED_FORM: Final = "closed-form"  # those of them that have no epochs
 LISTS: Final = (SHORT_LIST, CLOSED_FORM)
@@ -124,7 +136,7 @@ class Method:
         """Return the methods that this one is made of, the quickest to fit first; none for most.
 
         Args:
-            settings: its own.
+            settings: its own; None for the default ones.
             start: the meta of the encoder or the model that the fit starts from, None of neither.
 
         Raises:
@@ -134,7 +146,8 @@ class Method:
             return []
         if start is not None and "parts" in start:
             return [str(part["method"]) for part in start["parts"]]
-        return METHODS.choose(getattr(settings, "parts", ""), f"{self.section}.parts", pretrained=start is not None)
+        text = getattr(settings or self.default_settings(), "parts", "")
+        return METHODS.choose(text, f"{self.section}.parts", pretrained=start is not None)
 
     def fit(self, task: "FitTask") -> "Fit":
         """Fit all members, stage by stage; see `Estimator.fit`."""
@@ -150,6 +163,8 @@ class Method:
 
         if not _NAME.fullmatch(self.name):
             yield f"the name {self.name!r} is not made of small letters, digits and `-`"
+        if self.name == AUTO:
+            yield f"`{AUTO}` is no method, but the choice of several"
         if self.section in {*RESERVED, *(method.section for method in _BUILT_IN)}:
             yield f"settings `{self.section}` are something else's"
         if self.settings_class is not None:
@@ -223,6 +238,7 @@ _BUILT_IN: Final[Sequence[Method]] = (
         reads=("seed", *OF_CLOSED_FORMS),
         order=15,
         suggested=11,
+        short_list=7,
     ),
     Method(
         name="mixed",
@@ -252,6 +268,7 @@ _BUILT_IN: Final[Sequence[Method]] = (
         reads=[name for name in OF_NETWORKS if name != "select_on"],
         order=14,
         suggested=0,
+        short_list=8,
     ),
     Method(
         name=LAST_VALUE,
@@ -313,6 +330,11 @@ class Methods(Mapping[str, Method]):
         """Return the methods to try where one loses to the last value carried forward, the first to try first."""
         places = {name: method.suggested for name, method in self.items() if method.suggested is not None}
         return sorted(places, key=places.__getitem__)
+
+    @property
+    def combining(self) -> Method:
+        """Return the method that combines others where nobody says which to take."""
+        return next(method for method in self.values() if method.combines)
 
     def short_list(self) -> list[str]:
         """Return the methods that are worth trying on any data set, the quickest to fit first."""

@@ -122,6 +122,7 @@ def train_longer(session: Session, meta: Mapping[str, Any], files: Mapping[str, 
     method, domain = str(meta["method"]), str(meta.get("domain", "source"))
     words = ["--method", method] if method != REFERENCE else []
     words += ["--from", "scratch"] if meta.get("init") == "scratch" else []
+    words += ["--parts", ",".join(part["method"] for part in meta["parts"])] if "parts" in meta else []
     words += ["--domain", domain] if domain != "source" else []
     nearest = _nearest_settings(session, meta)
     words += [*_preset(session, nearest), *_repeated(nearest, meta)]

@@ -1,14 +1,14 @@
 """The body of `costar finetune`: what a model is made from, and making it; and models as later verbs load them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from costar_cli.config.choices import DomainName, InitName
 from costar_cli.errors import ArtifactError, CostarError, UsageError
-from costar_cli.methods.registry import METHODS, REFERENCE
+from costar_cli.methods.registry import AUTO, METHODS, REFERENCE, SHORT_LIST
 from costar_cli.reporting import is_worse
 from costar_cli.steps.hints import after_loss, next_command, other_than
 from costar_cli.steps.session import MADE_BY, BuildStep, Session
@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from costar_cli.api.fitting import FitPlan
     from costar_cli.artifact import Artifact
     from costar_cli.methods.base import FittedModel
+    from costar_cli.steps.session import Flags
     from costar_cli.train import Trained
 
 __all__ = [
     "FinetuneFiles",
     "ModelPlan",
+    "combination",
     "load_models",
     "make_model",
     "name_models",
@@ -64,7 +66,7 @@ class FinetuneFiles:
             kind, fix = "model", f"`costar finetune{same}` makes it: the target model starts from the source model"
             default = workspace.model(method, init or "pretrained", "source")
         elif same:
-            if start is not None:
+            if start is not None and not METHODS[method].combines:
                 raise UsageError(
                     f"`{same.strip()}` does not use a starting model", where="--start", fix="leave one of them out"
                 )
@@ -81,6 +83,26 @@ class ModelPlan:
     fit: "FitPlan"
     step: BuildStep
     has_target: bool
+
+
+def combination(method: str, parts: str | None, minutes: float | None) -> "tuple[str, Flags]":
+    """Return the method of a name, the combination of the short list for `auto`, and the flags that say of what.
+
+    Raises:
+        UsageError: flags of a combination for a method that is none.
+    """
+    name = METHODS.combining.name if method == AUTO else method
+    entry = METHODS[name]
+    given = {"--parts": parts, "--minutes": minutes}
+    if not entry.combines:
+        if named := [flag for flag, value in given.items() if value is not None]:
+            fix = f"leave it out, or choose `--method {METHODS.combining.name}` or `--method {AUTO}`"
+            raise UsageError(f"{method} is not made of other methods", where=named[0], fix=fix)
+        return name, {}
+    if method == AUTO and parts is None:
+        parts = SHORT_LIST
+    settings = entry.settings_class
+    return name, {settings: {"parts": parts, "minutes": minutes}} if settings else {}
 
 
 def run_finetune(
@@ -122,6 +144,7 @@ def plan_model(session: Session, files: FinetuneFiles, method: str, domain: Doma
     from costar_cli.api.fitting import plan_fit
 
     header = session.read("dataset", files.data)
+    files = _with_encoder(session, files, method, domain)
     start = None
     if files.start is not None:
         start = session.read(files.start_kind, files.start, fix=files.start_fix)
@@ -132,6 +155,19 @@ def plan_model(session: Session, files: FinetuneFiles, method: str, domain: Doma
     step = session.step("model", files.out, parents=fit.parents, config=fit.identity)
     has_target = {"target/train", "target/val"} <= set(header.meta.get("parts", ()))
     return ModelPlan(files, fit, step, has_target)
+
+
+def _with_encoder(session: Session, files: FinetuneFiles, method: str, domain: DomainName) -> FinetuneFiles:
+    """Return the files of a combination with the workspace's encoder, if there is one and a part can start from it."""
+    from costar_cli.config.models import FinetuneConfig
+    from costar_cli.settings.resolve import method_settings
+
+    encoder = session.workspace.encoder
+    if not METHODS[method].combines or domain == "target" or files.start is not None or not encoder.exists():
+        return files
+    own = method_settings(session.settings, method, session.settings[FinetuneConfig])
+    parts = METHODS[method].parts(own, {})
+    return replace(files, start=encoder) if any(METHODS[part].pretrained for part in parts) else files
 
 
 def make_model(session: Session, plan: ModelPlan, *, overwrite: bool, fresh: bool) -> tuple["Artifact", str]:

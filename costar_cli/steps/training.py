@@ -12,8 +12,9 @@ from costar_cli.steps.session import BuildStep, Session
 if TYPE_CHECKING:
     from costar_cli.artifact import Artifact
     from costar_cli.train import Trained
+    from costar_cli.ui.output import Output
 
-__all__ = ["make_encoder", "make_trained", "plan_encoder", "run_pretrain", "show_training"]
+__all__ = ["make_encoder", "make_trained", "plan_encoder", "run_pretrain", "show_parts", "show_training"]
 
 
 def run_pretrain(session: Session, data: Path, path: Path, *, overwrite: bool, fresh: bool) -> None:
@@ -126,6 +127,7 @@ def show_training(session: Session, artifact: "Artifact", status: str, *next_com
     if rows:  # a closed-form fit has no epochs to tell of
         session.out.table([field.replace("_", " ") for field in _FIELDS], rows, keys=1)
     reference, validation = artifact.meta.get("reference"), artifact.meta.get("validation")
+    show_parts(session.out, artifact.meta)
     if reference is not None:
         session.out.text(f"chance-level loss {reference:.4g} on a training batch")
     if validation is not None:
@@ -140,6 +142,19 @@ def show_training(session: Session, artifact: "Artifact", status: str, *next_com
     session.out.done({"members": members, "reference_loss": reference, "stages": stages, **facts}, status=status)
 
 
+def show_parts(out: "Output", meta: Mapping[str, Any]) -> None:
+    """Print the parts of a combination with their errors and weights, as far as a file says them as costar does."""
+    rows = [row for row in meta.get("leaderboard") or () if isinstance(row, Mapping)]
+    if rows:
+        columns = [name for name in PART_COLUMNS if any(row.get(name) is not None for row in rows)]
+        cells: list[list[object]] = [[row.get(name) for name in columns] for row in rows]
+        out.text("")
+        out.table([PART_COLUMNS[name] for name in columns], cells, keys=1, title="errors on validation")
+    left_out = meta.get("left_out")
+    for name, reason in left_out.items() if isinstance(left_out, Mapping) else ():
+        out.note(f"{name} is not a part: {reason}")
+
+
 def _validation_line(validation: Mapping[str, Any]) -> str:
     """Return how the model does on validation, in words."""
     steps = f"{validation['horizon']} step{'s' * (validation['horizon'] != 1)}"
@@ -150,7 +165,8 @@ def _validation_line(validation: Mapping[str, Any]) -> str:
     )
 
 
-_FACTS = ("validation", "kept_source_members", "stopped_by_budget")
+PART_COLUMNS = {"method": "method", "error": "error", "se": "standard error", "weight": "weight", "seconds": "seconds"}
+_FACTS = ("validation", "kept_source_members", "stopped_by_budget", "leaderboard", "left_out")
 
 
 _FIELDS = ("member", "epochs", "kept_epoch", "train_loss", "validation_loss", "updates", "ended_by")

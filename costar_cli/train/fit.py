@@ -109,7 +109,8 @@ class FitRun:
         settings = self.task.part_settings.get(method, part.default_settings())
         members = 1 if part.closed_form else self.task.members
         task = replace(self.task, settings=settings, members=members, start=start, part_settings={}, fit_part=None)
-        run = replace(self, method=part, task=task, history=no_history(), stages=[], first_stage=before)
+        run = replace(self, method=part, task=task, history=no_history(), stages=[], first_stage=before, select_on=None)
+        self.reporter.note(f"fitting {part.label}")
         selected = run.select(run.fit())
         self.stages += [{**stage, "name": f"{method}: {stage['name']}"} for stage in run.stages]
         artifact = run.artifact(selected.fitted)
@@ -123,14 +124,15 @@ class FitRun:
         model, queries = self.model(fitted), self.windows.queries
         score_R, last_value = self.windows.score(model), self.windows.last_value(model)
         validation = Validation(tuple(score_R.tolist()), last_value, len(queries), queries.horizon)
-        if start is None or not self.few_shot or fitted.moved:
+        if start is None or not self.few_shot:
             return Selected(fitted, validation)
-        if fitted.moved is False:
-            return Selected(fitted, validation, tuple(range(1, members + 1)), is_source=True)
         if not isinstance(start, TrainedModel):
             raise TypeError(f"{start.method} has no parameters to keep")
         source_R = self.windows.score(start)[:members]
         validation = replace(validation, source=tuple(source_R.tolist()))
+        if fitted.moved is not None:
+            of_source = () if fitted.moved else tuple(range(1, members + 1))
+            return Selected(fitted, validation, of_source, is_source=not fitted.moved)
         kept_R = self._never_moved() if self.compares_own_loss else self._keeps_source(model, start)
         if not kept_R.any() or not any(value.numel() for value in fitted.params.values()):  # nothing is learned
             return Selected(fitted, validation)

@@ -184,6 +184,15 @@ def test_few_shot_adapts_every_part_and_never_errs_more_than_the_source_on_targe
     model = model_of(adapted)
     panel, queries = dataset.panel("target", "test"), dataset.queries[Part("target", "test")]["sequence"]
     assert np.array_equal(model.rollout(panel, queries), source.rollout(panel, queries)) == kept
+    windows = factual_windows(dataset.panel("target", "val"), dataset.horizon)
+    assert windows is not None
+    scale, _ = error_scales(dataset.panel("source", "train"), source.scaler, windows)
+    weights = plan_weights(dataset.panel("target", "train"), windows, source.scaler, dataset.schema.treatments)
+    answers = [m.rollout(windows.panel, windows.asked)[0] for m in (source, model)]
+    errors = Errors.of(answers, windows, scale, weights)
+    before, after = (errors.risk(errors.of_part(p))[0] for p in (0, 1))
+    assert after <= before * (1 + 1e-6)
+    assert set(adapted.meta["validation"]) >= {"source", "score"}
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, wrong: dict[str, Exception]) -> None:
