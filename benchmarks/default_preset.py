@@ -1,11 +1,12 @@
-"""Minutes of the `default` preset, from one measured epoch of each training stage at its data size.
+"""Minutes of the `default` preset, from one measured pass of each training stage over its data.
 
     python -m benchmarks.default_preset [--json] [--out FILE] [--quick] [--whole]
 
 `costar simulate tumor --preset default` runs as a process of its own (10,000 training patients). One member is then
-trained for one epoch in each stage, as the verbs do it: every mini-batch, validation on 1,000 patients, run state. What
-is reported for the preset is computed: simulating, and for each member as many epochs as the preset says. Loading the
-programs adds some seconds to each verb. `--whole` runs the three verbs with the preset instead and times them.
+trained for one pass in each stage, as the verbs do it: every mini-batch, validation on 1,000 patients, run state. What
+is reported for the preset is computed: simulating, and for each member as many optimiser steps as the preset says, each
+with its share of a pass. That is the longest it takes: patience may end it. Loading the programs adds some seconds to
+each verb. `--whole` runs the three verbs with the preset instead and times them.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from costar_cli.config.models import EncoderConfig, FinetuneConfig, PretrainConf
 from costar_cli.methods.base import Stage
 from costar_cli.methods.costar.pretraining import PretrainStage
 from costar_cli.methods.costar.supervised import SupervisedStage
+from costar_cli.methods.shared.stage import Pace
 from costar_cli.panel import Dataset, Scaler
 from costar_cli.panel.store import read_dataset
 from costar_cli.panel.tensors import PanelTensors
@@ -42,7 +44,7 @@ def costar(*arguments: str) -> Child:
 
 
 def stages(dataset: Dataset, runtime: Runtime, seed: int) -> dict[str, Stage]:
-    """Return both training stages on the source, for one epoch, the second from random weights."""
+    """Return both training stages on the source, for one pass, the second from random weights."""
     scaler = Scaler.fit(dataset.panel("source", "train"), dataset.schema)
     train, validation = (
         PanelTensors.from_panel(dataset.panel("source", split), scaler, device=runtime.device, dtype=runtime.dtype)
@@ -57,12 +59,17 @@ def stages(dataset: Dataset, runtime: Runtime, seed: int) -> dict[str, Stage]:
     }
 
 
-def epoch_s(stage: Stage, runtime: Runtime, folder: Path) -> float:
-    """Return the seconds of one epoch of one member."""
+def pass_s(stage: Stage, runtime: Runtime, folder: Path) -> float:
+    """Return the seconds of one pass of one member."""
     run_state = Checkpoint(folder / f"{stage.name}.h5", RunIdentity("benchmark"), reporter=NullReporter())
     start = time.perf_counter()
     train_members(stage, 1, runtime, run_state, NullReporter())
     return time.perf_counter() - start
+
+
+def steps_of(stage: Stage) -> int:
+    """Return the optimiser steps of a pass."""
+    return Pace.of(stage.config, stage.n_train, drop_last=stage.drop_last).steps
 
 
 def whole(options: argparse.Namespace, folder: Path) -> dict[str, Figure]:
@@ -88,25 +95,28 @@ def measure(options: argparse.Namespace) -> Measured:
         size = TOY if options.quick else ("--preset", "default")
         simulated = costar("simulate", "tumor", "-w", str(folder), *size, "--seed", str(options.seed))
         dataset = read_dataset(folder / "data.h5")
-        seconds = {name: epoch_s(s, runtime, folder) for name, s in stages(dataset, runtime, options.seed).items()}
+        trained = stages(dataset, runtime, options.seed)
+        seconds = {name: pass_s(stage, runtime, folder) for name, stage in trained.items()}
         timed = whole(options, folder / "whole") if options.whole else {}
-    epochs = {name: int(settings[f"{name}.epochs"]) for name in seconds}
+    updates = {name: int(settings[f"{name}.updates"]) for name in seconds}
     members = {name: int(settings[f"{name}.members"]) for name in seconds}
-    minutes = {name: members[name] * epochs[name] * value / 60 for name, value in seconds.items()}
+    minutes = {
+        name: members[name] * updates[name] / steps_of(trained[name]) * value / 60 for name, value in seconds.items()
+    }
     total = simulated.elapsed_s / 60 + sum(minutes.values())
     figures = {
         "simulate_s": Figure("`costar simulate tumor`", simulated.elapsed_s, "s"),
-        "pretrain_epoch_s": Figure("pretraining, one epoch of one member", seconds["pretrain"], "s"),
-        "finetune_epoch_s": Figure("fine-tuning, one epoch of one member", seconds["finetune"], "s"),
+        "pretrain_epoch_s": Figure("pretraining, one pass of one member", seconds["pretrain"], "s"),
+        "finetune_epoch_s": Figure("fine-tuning, one pass of one member", seconds["finetune"], "s"),
         **{
-            f"{name}_min": Figure(f"{name}: {members[name]} members, {epochs[name]} epochs", value, "min")
+            f"{name}_min": Figure(f"{name}: {members[name]} members, {updates[name]} updates", value, "min")
             for name, value in minutes.items()
         },
         "preset_min": Figure("the preset, computed from these", total, "min", GOAL_MINUTES, at_most=True),
         **timed,
     }
     subjects = {str(part): panel.n_subjects for part, panel in dataset.panels.items()}
-    return Measured(figures, {"subjects": subjects, "epochs": epochs, "members": members})
+    return Measured(figures, {"subjects": subjects, "updates": updates, "members": members})
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:

@@ -31,10 +31,10 @@ __all__ = [
 
 # What models keep of their training data beside parameters: G-Net's residuals, the scales of the ridge's columns.
 KEPT_DATA = ("params/residuals.", "params/columns.")
-# Presets whose epochs are fewer than their patience, and what their rows are compared after.
+# Presets under which training may end before patience would end it, and what their rows are compared after.
 BOUND_BY_BUDGET = {
     "quick": "its rows compare methods after equal outcome updates, not at convergence",
-    "default": "its rows compare methods after equal epochs, not at convergence",
+    "default": "its rows compare methods after equal outcome updates at most, not at convergence",
 }
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from costar_cli.config.models import FinetuneConfig, TrainingConfig
+from costar_cli.config.models import FinetuneConfig, PretrainConfig, TrainingConfig
 from costar_cli.methods.shared.stage import Pace
 from costar_cli.panel import Dataset
 from costar_cli.settings.resolve import resolve
@@ -85,10 +85,20 @@ def test_a_run_that_patience_ended_is_told_from_one_that_ran_out_of_epochs(tumor
 
 
 @pytest.mark.parametrize("dataset", [None, "tumor", "mimic", "mimic-factual", "m5", "linear", "mine"])
-def test_quick_counts_updates_and_the_others_epochs(dataset):
-    assert resolve({}, preset="quick", dataset=dataset)[FinetuneConfig].updates
-    for preset in ("default", "paper"):
-        assert resolve({}, preset=preset, dataset=dataset)[FinetuneConfig].updates is None
+def test_quick_and_default_count_updates_and_paper_counts_epochs(dataset):
+    for config in (PretrainConfig, FinetuneConfig):
+        quick, default = (resolve({}, preset=preset, dataset=dataset)[config] for preset in ("quick", "default"))
+        assert 0 < quick.updates < default.updates
+        assert resolve({}, preset="paper", dataset=dataset)[config].updates is None
+
+
+@pytest.mark.parametrize("preset", ["quick", "default"])
+def test_a_small_table_gets_as_many_steps_as_a_large_one(preset):
+    settings = resolve({}, preset=preset)
+    for config in (settings[PretrainConfig], settings[FinetuneConfig]):
+        paces = [Pace.of(config, n_rows, drop_last=True) for n_rows in (79, 10_000, 1_000_000)]
+        assert {pace.steps for pace in paces} == {config.updates}
+        assert {pace.epochs for pace in paces} == {config.epochs}
 
 
 def test_epochs_that_somebody_chose_count_instead_of_a_presets_updates():
