@@ -40,7 +40,7 @@ Style = dict[str, Any]
 _MARKERS = ("s", "^", "v", "D", "P", "X")
 _PANEL_WIDTH_IN, _PANEL_HEIGHT_IN = 2.9, 3.1
 _LABEL_POINTS = 7.5
-_LABEL_GAP = 1.35 * _LABEL_POINTS / 72 / (_PANEL_HEIGHT_IN - 0.9)  # in heights of a panel, without title and ticks
+_LABEL_GAP_IN, _BESIDE_LABELS_IN = 1.35 * _LABEL_POINTS / 72, 0.9  # the latter for title and ticks
 _LONGEST_LABEL = 28
 _ASIDE = 0.025  # steps between the error bars of two rows
 _FAR_ABOVE = 4  # times the median row: such a row would flatten the others
@@ -83,8 +83,10 @@ def plot_horizons(report: BenchmarkReport, path: Path) -> Path:
     styles = _styles(list(dict.fromkeys(row.name for table in report.tables for row in table.rows)))
     lines = list(_lines(report.tables))
     columns = max(len(line) for line in lines)
+    labels_in = _LABEL_GAP_IN * max(len(table.rows) for table in report.tables)
+    height_in = max(_PANEL_HEIGHT_IN, labels_in + _BESIDE_LABELS_IN)
     aside_in = 0.3 + 0.06 * max(len(row.marked_label) for table in report.tables for row in table.rows)
-    with figure(0.5 + (_PANEL_WIDTH_IN + min(aside_in, 2.0)) * columns, 0.3 + _PANEL_HEIGHT_IN * len(lines)) as drawn:
+    with figure(0.5 + (_PANEL_WIDTH_IN + min(aside_in, 2.0)) * columns, 0.3 + height_in * len(lines)) as drawn:
         grid = drawn.subplots(len(lines), columns, squeeze=False)
         cut = False
         for axes, line in zip(grid, lines, strict=True):
@@ -92,7 +94,7 @@ def plot_horizons(report: BenchmarkReport, path: Path) -> Path:
                 if panel is None:
                     ax.set_visible(False)
                     continue
-                cut |= _draw_horizons(ax, panel, styles)
+                cut |= _draw_horizons(ax, panel, styles, _LABEL_GAP_IN / (height_in - _BESIDE_LABELS_IN))
                 ax.set_xlabel(f"Horizon τ ({label_text(steps_axis(report.step), _LONGEST_LABEL)})")
             for ax in axes[len(line) :]:
                 ax.set_visible(False)
@@ -139,7 +141,7 @@ def _pair(table: ResultTable) -> tuple[_Panel, _Panel | None]:
     )
 
 
-def _draw_horizons(ax: Axes, panel: _Panel, styles: Mapping[str, Style]) -> bool:
+def _draw_horizons(ax: Axes, panel: _Panel, styles: Mapping[str, Style], gap: float) -> bool:
     """Draw the rows; return whether an error bar is cut at the frame."""
     table = panel.table
     taus = np.arange(1, table.steps + 1)
@@ -157,17 +159,20 @@ def _draw_horizons(ax: Axes, panel: _Panel, styles: Mapping[str, Style]) -> bool
             inside_H = np.where(mean_H <= panel.top, sd_H, np.nan)
             for end_H in (mean_H + inside_H, mean_H - inside_H):
                 cut |= mark_cut(ax, beside, end_H, str(styles[row.name]["color"]))
-    _label(ax, panel, styles)
+    _label(ax, panel, styles, gap)
     return cut
 
 
-def _label(ax: Axes, panel: _Panel, styles: Mapping[str, Style]) -> None:
-    """Write each row's name beside the end of its line, with the marker that it is drawn with."""
+def _label(ax: Axes, panel: _Panel, styles: Mapping[str, Style], gap: float) -> None:
+    """Write each row's name beside the end of its line, with the marker that it is drawn with.
+
+    Names are at least `gap` apart, in heights of the panel.
+    """
     top = panel.top
     rows = [(row, _array(row.mean, panel.table.steps)) for row in panel.rows]
     rows = [(row, mean_H) for row, mean_H in rows if np.isfinite(mean_H).any()]
     ends = [float(mean_H[np.isfinite(mean_H)][-1]) for _, mean_H in rows]
-    places = spread_apart([min(end / top, 1.0) for end in ends], _LABEL_GAP, low=0.0, high=1.0)
+    places = spread_apart([min(end / top, 1.0) for end in ends], gap, low=0.0, high=1.0)
     for (row, _), end, place in zip(rows, ends, places, strict=True):
         style = styles[row.name]
         ax.plot([1.0, 1.04], [min(end / top, 1.0), place], color=style["color"], lw=0.6, transform=ax.transAxes,

@@ -16,7 +16,7 @@ from costar_cli.benchmark.ledger import Clock, Ledger, Meter, give_memory_back
 from costar_cli.benchmark.report import Evaluations, Outcome, build_report, read_evaluations
 from costar_cli.benchmark.show import show_report
 from costar_cli.config.choices import SetupName
-from costar_cli.config.models import BenchmarkConfig, PretrainConfig, RuntimeConfig
+from costar_cli.config.models import BenchmarkConfig, FinetuneConfig, PretrainConfig, RuntimeConfig
 from costar_cli.datasets.registry import sources
 from costar_cli.errors import CostarError, LockedError, MismatchError, StorageError, UsageError, as_costar_error
 from costar_cli.evaluate import SETUPS, EvaluationReport
@@ -124,9 +124,11 @@ def _has_row(bench: Bench, ablation: Contender) -> bool:
     """Return whether an ablation changes anything; say so if it does not."""
     try:
         same = bool(ablation.changes) and with_values(bench.settings, ablation.changes) == bench.settings
-    except ValueError:  # a setting of COSTAR's own encoder, where COSTAR has another one
+    except ValueError:  # of COSTAR's own encoder or of one decoder alone, where COSTAR has another one
         architecture = bench.settings[PretrainConfig].encoder.architecture
-        bench.reporter.note(f"{ablation.label} has no effect with `architecture = {architecture}`: skipped")
+        decoder = bench.settings[FinetuneConfig].decoder
+        other = f"decoder = {decoder}" if ablation.component == "Output" else f"architecture = {architecture}"
+        bench.reporter.note(f"{ablation.label} has no effect with `{other}`: skipped")
         return False
     if same:
         bench.reporter.note(f"{ablation.label} equals COSTAR with these settings: skipped")
