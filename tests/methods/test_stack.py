@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+import costar_cli as costar
 from costar_cli.config.models import FinetuneConfig
 from costar_cli.errors import DataError, MismatchError, UsageError
 from costar_cli.methods import METHODS
@@ -302,3 +303,10 @@ def test_tempered_weights_are_worth_a_share_of_the_windows_and_keep_their_order(
     assert weight.mean() == pytest.approx(1)
     assert np.array_equal(np.argsort(weight), np.argsort(log))
     assert np.array_equal(tempered(np.zeros(4)), np.ones(4))
+
+
+def test_the_python_api_names_parts_as_an_argument() -> None:
+    model = costar.fit(world("linear"), "stack", parts="last-value,ridge")
+    assert [part["method"] for part in model.artifact.meta["parts"]] == ["last-value", "ridge"]
+    with pytest.raises(UsageError, match="'rigde' cannot be a part"):
+        costar.fit(world("linear"), "stack", parts="rigde")
