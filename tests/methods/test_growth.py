@@ -14,13 +14,14 @@ from costar_cli.datasets.tumor.simulate import simulate_tumor
 from costar_cli.errors import UsageError
 from costar_cli.methods.growth.gru import run_gru
 from costar_cli.methods.growth.method import GrowthModel
-from costar_cli.methods.growth.settings import GrowthConfig, GrowthNetworkConfig
+from costar_cli.methods.growth.settings import GrowthConfig, GrowthNetworkConfig, GrowthOptimiserConfig
 from costar_cli.panel import Dataset, Part
 from costar_cli.reporting import NullReporter
 from costar_cli.train import Trained
 from tests.fits import fit_method, model_of
 
 TEST = Part("target", "test")
+UNREGULARISED = {"carry_overs": 1, "dropout": 0.0, "input_dropout": 0.0}
 FEW = FinetuneConfig(epochs=3, patience=3, members=1, seed=5)
 
 
@@ -31,7 +32,9 @@ def tumours() -> Dataset:
 
 
 def fit(dataset: Dataset, config: FinetuneConfig = FEW, *, select_on: str = "own-loss", **network: object) -> Trained:
-    settings = GrowthConfig(select_on=select_on, network=GrowthNetworkConfig(width=8, hidden=8, **network))
+    settings = GrowthConfig(
+        select_on=select_on, network=GrowthNetworkConfig(width=8, hidden=8, **UNREGULARISED | network)
+    )
     return fit_method(dataset, "growth", settings, config)
 
 
@@ -93,7 +96,9 @@ def test_what_selects_is_its_own_setting(select_on: str):
 def test_few_shot_keeps_the_source_model_where_no_epoch_is_better_and_its_forms_always():
     dataset = tumours()
     source = model_of(trained())
-    hopeless = GrowthConfig(network=GrowthNetworkConfig(width=8, hidden=8, learning_rate=1.0))
+    at_once = GrowthOptimiserConfig(warmup=0, averaging=0)
+    sizes = {"width": 8, "hidden": 8, **UNREGULARISED}
+    hopeless = GrowthConfig(network=GrowthNetworkConfig(learning_rate=1.0, optimiser=at_once, **sizes))
     kept = fit_method(dataset, "growth", hopeless, FEW, start=source, domain="target")
     assert kept.meta["kept_source_members"] == [1]
     assert kept.meta["forms"] == trained().meta["forms"]
@@ -104,7 +109,7 @@ def test_settings_of_another_shape_are_refused_in_few_shot():
         fit_method(
             tumours(),
             "growth",
-            GrowthConfig(network=GrowthNetworkConfig(width=8, hidden=8, carry_overs=2)),
+            GrowthConfig(network=GrowthNetworkConfig(width=8, hidden=8)),
             FEW,
             start=model_of(trained()),
             domain="target",

@@ -66,17 +66,22 @@ class GrowthNetwork(nn.Module):
             hidden=config.hidden,
         )
 
-    def inputs(self, series: Windows) -> Tensor:
-        """Return what the GRU reads at every position, `[R,B,T,I]`: no raw level where outcomes are relative."""
+    def inputs(self, series: Windows, mask_RBI: Tensor | None = None) -> Tensor:
+        """Return what the GRU reads at every position, `[R,B,T,I]`: no raw level where outcomes are relative.
+
+        Covariates and statics are times a mask, where there is one.
+        """
         y = series.column("outcomes")
         columns = self.decoder.scale.columns(y, self.decoder.scale.units(y))
         known = torch.cat([series.column("covariates"), series.column("statics")], dim=-1)
         known = torch.minimum(torch.maximum(known, self.low_I.to(known)), self.high_I.to(known))
+        if mask_RBI is not None:
+            known = known * mask_RBI[:, :, None]
         return torch.cat([known, series.column("previous"), columns], dim=-1)
 
-    def states(self, params_R: Params, series: Windows) -> Tensor:
+    def states(self, params_R: Params, series: Windows, mask_RBI: Tensor | None = None) -> Tensor:
         """Return the states `[R,B,T,D]` of members at every position, differentiable by their parameters."""
-        inputs_RTBI = self.inputs(series).transpose(1, 2)
+        inputs_RTBI = self.inputs(series, mask_RBI).transpose(1, 2)
         return run_gru(submodule(params_R, "gru."), inputs_RTBI).transpose(1, 2)
 
 
@@ -86,16 +91,22 @@ class GrowthStage(NetworkStage[GrowthNetwork]):
     def __init__(self, training: NetworkTraining[GrowthNetwork], horizon: int) -> None:
         super().__init__(training)
         self._horizon = horizon
+        self._input_dropout: float = training.network.input_dropout
 
     def loss(self, params_R: Params, state_R: Params, rows_RB: Tensor, streams: Sequence[Stream]) -> StepLoss:
         """Return each member's mean penalty on its mini-batch."""
         series = self.train.batch(rows_RB, state_R["member"].long())
-        like = series.panel.y_NTY
-        shape = (series.at.shape[2], self.network.gru.hidden_size)
-        source = MaskSource({"states": shape}, self.dropout, streams, device=like.device, dtype=like.dtype)
-        masks = source.draw(rows_RB.shape[1])()
-        penalty, weight = self._penalty(params_R, series, masks.get("states"))
+        known = self._mask(self._input_dropout, (len(self.network.low_I),), series, streams)
+        states = self._mask(self.dropout, (series.at.shape[2], self.network.gru.hidden_size), series, streams)
+        penalty, weight = self._penalty(params_R, series, known, states)
         return masked_mean(penalty, weight), state_R
+
+    def _mask(self, rate: float, shape: tuple[int, ...], series: Windows, streams: Sequence[Stream]) -> Tensor | None:
+        """Return a mask `[R,B,..]` that keeps the mean, None where nothing is dropped."""
+        like = series.panel.y_NTY
+        source = MaskSource({"mask": shape}, rate, streams, device=like.device, dtype=like.dtype)
+        mask = source.draw(series.at.shape[1])().get("mask")
+        return None if mask is None else mask * per_kept(rate)
 
     @torch.no_grad()
     def validation_loss(
@@ -103,15 +114,21 @@ class GrowthStage(NetworkStage[GrowthNetwork]):
     ) -> tuple[Tensor, Tensor]:
         """Return `(loss, weight)` of a validation batch, without dropout."""
         series = self.validation.batch(rows_RB, state_R["member"].long())
-        penalty, weight = self._penalty(params_R, series, None)
+        penalty, weight = self._penalty(params_R, series)
         return masked_mean(penalty, weight), weight.flatten(1).sum(dim=1)
 
-    def _penalty(self, params_R: Params, series: Windows, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return the penalty and the weight of every step from every origin, `[R,B,T,H]`."""
+    def _penalty(
+        self,
+        params_R: Params,
+        series: Windows,
+        known: Tensor | None = None,
+        states: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Return the penalty and the weight of every step from every origin, `[R,B,T,H]`, under masks of dropout."""
         decoder, ahead = self.network.decoder, series.unrolled(self._horizon)
-        z = self.network.states(params_R, series)
-        if mask is not None:
-            z = z * mask * per_kept(self.dropout)
+        z = self.network.states(params_R, series, known)
+        if states is not None:
+            z = z * states
         y = series.column("outcomes")
         unit = decoder.scale.units(y)
         of_decoder = submodule(params_R, "decoder.")

@@ -8,13 +8,13 @@ from costar_cli.config.choices import ScheduleName, SelectionName
 from costar_cli.config.models import Config, OptimiserConfig
 from costar_cli.methods.shared.settings import BatchSize, Dropout, Hidden, LearningRate, TunedNetworkConfig, Width
 
-__all__ = ["GrowthConfig", "GrowthNetworkConfig"]
+__all__ = ["GrowthConfig", "GrowthNetworkConfig", "GrowthOptimiserConfig"]
 
 
 class GrowthOptimiserConfig(OptimiserConfig):
     """AdamW with warm-up, cosine, averaged weights and clipped gradients (spec GROWTH-6)."""
 
-    weight_decay: float = Field(1e-4, ge=0, le=10, description="Decoupled weight decay (AdamW); 0: none")
+    weight_decay: float = Field(0.3, ge=0, le=10, description="Decoupled weight decay (AdamW); 0: none")
     warmup: int = Field(50, ge=0, le=1_000_000, description="Steps over which the learning rate rises to its value")
     schedule: ScheduleName = Field(
         "cosine", description="Learning rate after the warm-up: constant, or falling to 0 along half a cosine"
@@ -30,11 +30,14 @@ class GrowthNetworkConfig(TunedNetworkConfig):
 
     width: Width = 48
     hidden: Hidden = 64
-    carry_overs: int = Field(1, ge=1, le=2, description="Learnt carry-overs of each treatment's effect")
+    carry_overs: int = Field(2, ge=1, le=2, description="Learnt carry-overs of each treatment's effect")
     fading: int = Field(0, ge=0, le=8, description="Effects that fade from the origin on, at learnt rates")
-    dropout: Dropout = 0.0
+    dropout: Dropout = 0.5
+    input_dropout: float = Field(
+        0.3, ge=0, lt=1, description="Dropout rate of covariates and statics, each for whole series"
+    )
     batch_size: BatchSize = 32
-    learning_rate: LearningRate = 3e-3
+    learning_rate: LearningRate = 6e-3
     optimiser: GrowthOptimiserConfig = GrowthOptimiserConfig()
 
 
