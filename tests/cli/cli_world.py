@@ -63,6 +63,15 @@ class Run:
         return document
 
 
+def read_until(process: "subprocess.Popen[str]", words: str) -> str:
+    """Read the process's stderr up to the first line that holds these words."""
+    line = ""
+    for line in iter(process.stderr.readline, ""):
+        if words in line:
+            break
+    return line
+
+
 def _refuse(constant: str) -> None:
     raise AssertionError(f"{constant} is not JSON")
 
@@ -102,8 +111,15 @@ def run_process(*args: object, cwd: Path, env: dict[str, str] | None = None, std
     return Run(done.returncode, done.stdout, done.stderr)
 
 
-def start_process(*args: object, cwd: Path, **options: Any) -> "subprocess.Popen[str]":
+# A run that tells of its progress ten times a second, so that a test sees how far it is.
+WATCHED = (
+    "import costar_cli.ui.progress as heart\nheart.EVERY_S, heart.POLL_S = 0.1, 0.05\n"
+    "import sys\nfrom costar_cli.app import main\nraise SystemExit(main(sys.argv[1:]))"
+)
+
+
+def start_process(*args: object, cwd: Path, watched: bool = False, **options: Any) -> "subprocess.Popen[str]":
     """Start a process and return while it runs."""
-    command = [sys.executable, "-m", "costar_cli", *map(str, args)]
+    command = [sys.executable, *(["-c", WATCHED] if watched else ["-m", "costar_cli"]), *map(str, args)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
     return subprocess.Popen(command, cwd=cwd, env=environment(), text=True, **pipes)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from cli_world import Run, refuse_writes, run_process, start_process
+from cli_world import Run, refuse_writes, start_process
 
 from costar_cli.app import main
 from costar_cli.errors import TrainingError
@@ -191,8 +191,9 @@ def wait_for(process: object, path: Path) -> None:
         time.sleep(0.005)
 
 
-@pytest.mark.timeout(600)  # two processes; seconds each on a free machine
-def test_a_killed_benchmark_continues_to_the_same_tables(done: Path, settings: Path, tmp_path: Path) -> None:
+def test_a_killed_benchmark_continues_to_the_same_tables(
+    done: Path, settings: Path, tmp_path: Path, call: Call
+) -> None:
     folder = tmp_path / "b"
     words = ["benchmark", "tumor", *METHOD_WORDS, "-c", settings, "--folder", folder, "--no-plots"]
     killed = start_process(*words, cwd=tmp_path)
@@ -201,7 +202,7 @@ def test_a_killed_benchmark_continues_to_the_same_tables(done: Path, settings: P
     killed.communicate()
     assert not (folder / "results.csv").exists()
     before = {path: path.stat().st_mtime_ns for path in (folder / "seed-10").glob("model-ridge.h5")}
-    last = run_process(*words, "--json", cwd=tmp_path)
+    last = call(*words, "--json")
     assert (last.code, last.document["error"]) == (0, None)
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert timeless(folder) == timeless(done)

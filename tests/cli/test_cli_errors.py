@@ -1,4 +1,4 @@
-"""Bad input through real processes: each exit code, the message on stderr, one document on stdout."""
+"""Bad input: each exit code, the message on stderr, one document on stdout."""
 
 import shutil
 import signal
@@ -11,12 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from cli_world import TINY_COHORT, VERBS, Run, environment, run_process, start_process
+from cli_world import TINY_COHORT, VERBS, Run, environment, read_until, run_process, start_process
 
 from costar_cli import app as application
 from costar_cli.artifact import read_artifact, write_artifact
 from costar_cli.errors import CostarError, ExitCode
 
+Call = Callable[..., Run]
 REQUIRED = {"whatif": ["--subject", "1", "--plan", "plan.json"], "inspect": ["x.h5"], "verify": ["x.h5"]}
 
 
@@ -36,8 +37,8 @@ def check(run: Run, code: ExitCode, *words: str) -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_an_unknown_flag_is_one_document_under_json_for_every_verb(verb: str, tmp_path: Path) -> None:
-    run = run_process(*verb.split(), "--jsno", "--json", cwd=tmp_path)
+def test_an_unknown_flag_is_one_document_under_json_for_every_verb(verb: str, call: Call) -> None:
+    run = call(*verb.split(), "--jsno", "--json")
     assert run.code == ExitCode.USAGE
     assert run.document["status"] == "failed"
     assert run.document["verb"] == verb
@@ -48,24 +49,24 @@ def test_an_unknown_flag_is_one_document_under_json_for_every_verb(verb: str, tm
 
 
 @pytest.mark.parametrize("verb", ["pretrain", "finetune", "evaluate", "whatif", "inspect", "verify"])
-def test_a_missing_input_is_one_document_under_json_for_every_verb(verb: str, tmp_path: Path) -> None:
-    run = run_process(verb, *REQUIRED.get(verb, []), "--json", cwd=tmp_path)
+def test_a_missing_input_is_one_document_under_json_for_every_verb(verb: str, call: Call) -> None:
+    run = call(verb, *REQUIRED.get(verb, []), "--json")
     assert run.code == ExitCode.ARTIFACT, run.err
     assert (run.document["verb"], run.document["status"]) == (verb, "failed")
     assert run.document["error"]["type"] == "ArtifactError"
     assert run.document["result"] is None
 
 
-def test_settings_that_are_not_valid_are_one_document_under_json(tmp_path: Path) -> None:
-    run = run_process("simulate", "tumor", "--gamma", "-1", "--train", "0", "--json", cwd=tmp_path)
+def test_settings_that_are_not_valid_are_one_document_under_json(call: Call) -> None:
+    run = call("simulate", "tumor", "--gamma", "-1", "--train", "0", "--json")
     assert run.code == ExitCode.USAGE
     assert run.document["verb"] == "simulate tumor"
     assert len(run.document["error"]["details"]) == 2
 
 
-def test_a_doctor_that_finds_a_broken_file_fails_and_says_so_in_its_document(workspace: Path) -> None:
+def test_a_doctor_that_finds_a_broken_file_fails_and_says_so_in_its_document(workspace: Path, call: Call) -> None:
     (workspace / "model.h5").write_bytes(b"not an artifact")
-    run = run_process("doctor", "--workspace", workspace, "--json", cwd=workspace)
+    run = call("doctor", "--workspace", workspace, "--json")
     assert (run.code, run.document["status"]) == (ExitCode.ARTIFACT, "failed")
     broken = [check for check in run.document["result"]["checks"] if check["status"] == "broken"]
     assert [check["name"] for check in broken] == ["model.h5"]
@@ -97,13 +98,13 @@ def test_doctor_names_another_package_called_simulators(tmp_path: Path) -> None:
         (["--quiet", "doctor"], "--quiet goes after the command"),
     ],
 )
-def test_usage_errors_exit_2_and_name_the_way_out(words: list[str], hint: str, tmp_path: Path) -> None:
-    check(run_process(*words, cwd=tmp_path), ExitCode.USAGE, hint)
+def test_usage_errors_exit_2_and_name_the_way_out(words: list[str], hint: str, call: Call) -> None:
+    check(call(*words), ExitCode.USAGE, hint)
 
 
-def test_a_plan_with_an_unknown_treatment_exits_2(trained: Path, tmp_path: Path) -> None:
+def test_a_plan_with_an_unknown_treatment_exits_2(trained: Path, tmp_path: Path, call: Call) -> None:
     (tmp_path / "plan.json").write_text('[{"chemo": 1}]')
-    run = run_process("whatif", "-w", trained, "--subject", 1, "--plan", "plan.json", cwd=tmp_path)
+    run = call("whatif", "-w", trained, "--subject", 1, "--plan", "plan.json")
     check(run, ExitCode.USAGE, "chemotherapy")
 
 
@@ -118,41 +119,41 @@ def test_a_plan_with_an_unknown_treatment_exits_2(trained: Path, tmp_path: Path)
     ],
 )
 def test_questions_out_of_range_exit_2_and_name_the_range(
-    words: list[str], hint: str, trained: Path, plan: Path, call: Callable[..., Run]
+    words: list[str], hint: str, trained: Path, plan: Path, call: Call
 ) -> None:
     check(call("whatif", "-w", trained, "--plan", plan, *words), ExitCode.USAGE, hint)
 
 
-def test_data_with_nan_exit_3(workspace: Path) -> None:
+def test_data_with_nan_exit_3(workspace: Path, call: Call) -> None:
     path = workspace / "data.h5"
     artifact = read_artifact(path)
     arrays = {name: np.array(values) for name, values in artifact.arrays.items()}
     arrays["source/train/panel/outcomes"][2, 1] = np.nan
     write_artifact(path, kind="dataset", arrays=arrays, meta=artifact.meta, overwrite=True)
-    check(run_process("pretrain", "-w", workspace, "--overwrite", cwd=workspace), ExitCode.DATA, "outcomes")
+    check(call("pretrain", "-w", workspace, "--overwrite"), ExitCode.DATA, "outcomes")
 
 
 @pytest.mark.parametrize("verb", ["inspect", "verify"])
 @pytest.mark.parametrize("content", [b"", b"not an artifact", b"\x89HDF\r\n\x1a\n" + bytes(100)])
-def test_foreign_files_exit_4(verb: str, content: bytes, tmp_path: Path) -> None:
+def test_foreign_files_exit_4(verb: str, content: bytes, tmp_path: Path, call: Call) -> None:
     (tmp_path / "file.h5").write_bytes(content)
-    check(run_process(verb, "file.h5", cwd=tmp_path), ExitCode.ARTIFACT, "file.h5")
+    check(call(verb, "file.h5"), ExitCode.ARTIFACT, "file.h5")
 
 
-def test_a_damaged_byte_is_found_by_verify(workspace: Path) -> None:
+def test_a_damaged_byte_is_found_by_verify(workspace: Path, call: Call) -> None:
     path = workspace / "model.h5"
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
-    check(run_process("verify", path, cwd=workspace), ExitCode.ARTIFACT, "model.h5")
+    check(call("verify", path), ExitCode.ARTIFACT, "model.h5")
 
 
-def test_an_artifact_of_another_kind_exits_4(trained: Path, tmp_path: Path) -> None:
-    run = run_process("pretrain", "--data", trained / "model.h5", cwd=tmp_path)
+def test_an_artifact_of_another_kind_exits_4(trained: Path, call: Call) -> None:
+    run = call("pretrain", "--data", trained / "model.h5")
     check(run, ExitCode.ARTIFACT, "holds a model, not a dataset")
 
 
-def test_a_model_of_other_variables_exits_5(workspace: Path, plan: Path, call: Callable[..., Run]) -> None:
+def test_a_model_of_other_variables_exits_5(workspace: Path, plan: Path, call: Call) -> None:
     path = workspace / "model.h5"
     artifact = read_artifact(path)
     meta = {**artifact.meta, "schema": {**artifact.meta["schema"], "statics": []}}
@@ -162,21 +163,21 @@ def test_a_model_of_other_variables_exits_5(workspace: Path, plan: Path, call: C
     check(run, ExitCode.MISMATCH, "patient_type")
 
 
-def test_an_output_made_otherwise_exits_5_and_says_what_differs(workspace: Path) -> None:
+def test_an_output_made_otherwise_exits_5_and_says_what_differs(workspace: Path, call: Call) -> None:
     before = (workspace / "data.h5").read_bytes()
-    run = run_process("simulate", "tumor", *TINY_COHORT, "--gamma", 3, "-w", workspace, cwd=workspace)
+    run = call("simulate", "tumor", *TINY_COHORT, "--gamma", 3, "-w", workspace)
     check(run, ExitCode.MISMATCH, "gamma: was 10.0, now 3.0", "--overwrite")
     assert (workspace / "data.h5").read_bytes() == before
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
 @pytest.mark.parametrize("verb", ["pretrain", "finetune", "whatif"])
-def test_cuda_without_a_gpu_exits_6(verb: str, workspace: Path, plan: Path, call: Callable[..., Run]) -> None:
+def test_cuda_without_a_gpu_exits_6(verb: str, workspace: Path, plan: Path, call: Call) -> None:
     words = ["--subject", 1, "--plan", plan] if verb == "whatif" else ["--fresh", "--overwrite"]
     check(call(verb, "-w", workspace, *words, "--device", "cuda"), ExitCode.DEVICE, "--device cpu")
 
 
-def test_a_second_process_in_the_workspace_exits_7_and_names_the_first(tmp_path: Path) -> None:
+def test_a_second_process_in_the_workspace_exits_7_and_names_the_first(tmp_path: Path, call: Call) -> None:
     holder = (
         "import sys; from pathlib import Path; from costar_cli.workspace import Workspace\n"
         "with Workspace(Path('workspace')).lock():\n"
@@ -185,19 +186,19 @@ def test_a_second_process_in_the_workspace_exits_7_and_names_the_first(tmp_path:
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen([sys.executable, "-c", holder], cwd=tmp_path, env=environment(), **pipes) as first:  # type: ignore[call-overload]
         assert first.stdout.readline() == "locked\n"
-        run = run_process("simulate", "tumor", *TINY_COHORT, "-w", "workspace", cwd=tmp_path)
+        run = call("simulate", "tumor", *TINY_COHORT, "-w", "workspace")
         first.communicate("\n")
     check(run, ExitCode.LOCKED, f"process {first.pid}")
-    assert run_process("simulate", "tumor", *TINY_COHORT, "-w", "workspace", cwd=tmp_path).code == ExitCode.OK
+    assert call("simulate", "tumor", *TINY_COHORT, "-w", "workspace").code == ExitCode.OK
 
 
-def test_a_place_that_cannot_be_written_exits_8(tmp_path: Path) -> None:
-    run = run_process("simulate", "tumor", *TINY_COHORT, "-w", "/proc/costar", cwd=tmp_path)
+def test_a_place_that_cannot_be_written_exits_8(call: Call) -> None:
+    run = call("simulate", "tumor", *TINY_COHORT, "-w", "/proc/costar")
     check(run, ExitCode.STORAGE, "/proc/costar")
 
 
-def test_an_output_folder_that_does_not_exist_exits_8_before_any_work(tmp_path: Path) -> None:
-    run = run_process("simulate", "tumor", "--preset", "paper", "--out", "nowhere/data.h5", cwd=tmp_path)
+def test_an_output_folder_that_does_not_exist_exits_8_before_any_work(call: Call) -> None:
+    run = call("simulate", "tumor", "--preset", "paper", "--out", "nowhere/data.h5")
     check(run, ExitCode.STORAGE, "mkdir -p nowhere")
 
 
@@ -218,48 +219,35 @@ def test_a_reader_that_leaves_early_is_no_error(trained: Path, tmp_path: Path) -
         assert (process.wait(), err) == (0, "")
 
 
-def test_training_that_diverges_exits_9(workspace: Path) -> None:
-    env = {"COSTAR_PRETRAIN_TEMPERATURE": "1e-300"}
+def test_training_that_diverges_exits_9(workspace: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COSTAR_PRETRAIN_TEMPERATURE", "1e-300")
     words = ["pretrain", "-w", workspace, "--epochs", 1, "--out", "encoder-2.h5", "--threads", 1]
-    check(run_process(*words, cwd=workspace, env=env), ExitCode.TRAINING, "not finite")
+    check(call(*words), ExitCode.TRAINING, "not finite")
 
 
 def test_ctrl_c_exits_130_and_the_same_command_continues(workspace: Path) -> None:
     words = ["pretrain", "-w", workspace, "--epochs", 5000, "--members", 1, "--threads", 1, "--overwrite"]
-    for seconds in (2, 5, 15):  # until the training loop is reached, however busy the machine
-        interrupted = interrupt(words, workspace, after_s=seconds)
-        check(interrupted, ExitCode.INTERRUPTED, "run the same command to continue")
-        if any((workspace / "runs").glob("*.h5")):
-            break
-    again = interrupt(words, workspace, after="continuing at epoch")
-    check(again, ExitCode.INTERRUPTED, "run the same command to continue")
+    for after in ("epoch 1", "continuing at epoch"):
+        with start_process(*words, cwd=workspace, watched=True) as process:
+            line = read_until(process, after)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate()
+        assert after in line
+        check(Run(process.returncode, out, line + err), ExitCode.INTERRUPTED, "run the same command to continue")
+        assert any((workspace / "runs").glob("*.h5"))
 
 
-def interrupt(words: list[object], folder: Path, *, after: str = "", after_s: float = 0) -> Run:
-    """Press Ctrl-C some time after a line on stderr."""
-    with start_process(*words, cwd=folder) as process:
-        line = process.stderr.readline()
-        while line and after not in line:
-            line = process.stderr.readline()
-        time.sleep(after_s)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate()
-    # Interrupted while C code imports, Python ends itself by the signal: the shell's `$?` is 130 for both.
-    code = ExitCode.INTERRUPTED if process.returncode == -signal.SIGINT else process.returncode
-    return Run(code, out, line + err)
-
-
-@pytest.mark.parametrize("after_s", [0, 4])  # while torch is imported, and in training
-def test_sigterm_exits_143_with_message_and_document(workspace: Path, after_s: float) -> None:
+@pytest.mark.parametrize("moment", ["import", "training"])
+def test_sigterm_exits_143_with_message_and_document(moment: str, workspace: Path) -> None:
     (workspace / ".lock-holder").unlink()
     words = ["finetune", "-w", workspace, "--overwrite", "--epochs", "9999", "--patience", "9999", "--threads", "1"]
-    with start_process(*words, "--json", "--seed", "77", cwd=workspace) as process:
+    with start_process(*words, "--json", "--seed", "77", cwd=workspace, watched=moment == "training") as process:
         while not (workspace / ".lock-holder").exists() and process.poll() is None:
             time.sleep(0.05)
-        time.sleep(after_s)
+        line = read_until(process, "epoch ") if moment == "training" else ""
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate()
-    run = Run(process.returncode, out, err)
+    run = Run(process.returncode, out, line + err)
     assert run.code == ExitCode.TERMINATED == 143
     assert (run.document["status"], run.document["error"]["exit_code"]) == ("interrupted", 143)
     assert "run the same command to continue" in run.document["error"]["fix"]
@@ -309,7 +297,7 @@ def test_exceptions_of_any_kind_become_a_message_and_a_code(
     raised: BaseException,
     code: ExitCode,
     words: list[str],
-    call: Callable[..., Run],
+    call: Call,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(*_: object) -> None:
@@ -321,12 +309,10 @@ def test_exceptions_of_any_kind_become_a_message_and_a_code(
     assert (run.code, run.document["error"]["exit_code"]) == (code, code)
 
 
-def test_debug_adds_the_traceback(tmp_path: Path) -> None:
-    plain = run_process("verify", "nothing.h5", cwd=tmp_path)
-    for run in (
-        run_process("--debug", "verify", "nothing.h5", cwd=tmp_path),
-        run_process("verify", "nothing.h5", cwd=tmp_path, env={"COSTAR_DEBUG": "1"}),
-    ):
+def test_debug_adds_the_traceback(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, asked = call("verify", "nothing.h5"), call("--debug", "verify", "nothing.h5")
+    monkeypatch.setenv("COSTAR_DEBUG", "1")
+    for run in (asked, call("verify", "nothing.h5")):
         assert "Traceback" in run.err
         assert run.err.endswith(plain.err)
         assert run.code == plain.code

@@ -1,15 +1,14 @@
 """Who waits sees that work goes on: lines in a log, also under `--json`; a bar whose figures stay whole."""
 
 import re
-import subprocess
-import sys
+from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
-from cli_world import TINY_COHORT, environment
+from cli_world import TINY_COHORT, Run
 from test_cli_output import run_in_terminal
 
+from costar_cli.ui import progress as heart
 from costar_cli.ui.output import Output
 from costar_cli.ui.progress import EVERY_S, POLL_S, OutputReporter
 
@@ -71,27 +70,22 @@ def test_quiet_means_quiet(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == ""
 
 
-def run_with_quick_heart(*words: object, cwd: Path) -> "subprocess.CompletedProcess[str]":
-    code = (
-        "import costar_cli.ui.progress as heart\nheart.EVERY_S = 0.2\nheart.POLL_S = 0.05\n"
-        f"from costar_cli.app import main\nraise SystemExit(main({[str(word) for word in words]!r}))"
-    )
-    command = [sys.executable, "-c", code]
-    return subprocess.run(command, cwd=cwd, env=environment(), capture_output=True, text=True, check=False)
-
-
 @pytest.mark.parametrize("flag", ["--json", "--quiet"])
-def test_long_verbs_show_signs_of_life_in_a_log_whatever_they_do(flag: str, tmp_path: Path) -> None:
+def test_long_verbs_show_signs_of_life_in_a_log_whatever_they_do(
+    flag: str, call: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heart, "EVERY_S", 0.1)
+    monkeypatch.setattr(heart, "POLL_S", 0.02)
     verbs = [
         ["simulate", "tumor", *TINY_COHORT],
         ["finetune", "--from", "scratch", "--epochs", "40", "--members", "2", "--threads", "1"],
         ["evaluate", "--no-plots"],
     ]
     for words in verbs:
-        run = run_with_quick_heart(*words, flag, cwd=tmp_path)
-        assert run.returncode == 0, run.stderr
-        lines = [line for line in run.stderr.splitlines() if line.startswith("progress  ")]
-        assert bool(lines) == (flag == "--json"), (words, run.stderr)
+        run = call(*words, flag)
+        assert run.code == 0, run.err
+        lines = [line for line in run.err.splitlines() if line.startswith("progress  ")]
+        assert bool(lines) == (flag == "--json"), (words, run.err)
         if words[0] == "finetune" and lines:
             training = r"of \d+ steps \(\d+%\), member [12]  epoch \d+  training loss.* [\d.e-]+.*, about \d+ s left$"
             assert any(re.search(training, line) for line in lines), lines

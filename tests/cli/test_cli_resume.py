@@ -1,50 +1,51 @@
-"""Training that is interrupted and called again with other settings, as real processes."""
+"""Training that is interrupted, as a real process, and called again with other settings."""
 
 import shutil
 import signal
-import subprocess
-import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli_world import TINY_COHORT, run_process, start_process
+from cli_world import TINY_COHORT, Run, read_until, start_process
 
 from costar_cli.errors import ExitCode
 
-ENDED_BY_SIGNAL = {ExitCode.INTERRUPTED, 143, -signal.SIGINT, -signal.SIGTERM}
+Call = Callable[..., Run]
 
 
 def words(workspace: Path, epochs: int) -> list[object]:
     return ["pretrain", "-w", workspace, "--epochs", epochs, "--members", 1, "--threads", 1]
 
 
-def end(process: "subprocess.Popen[str]", number: signal.Signals) -> str:
-    """Send a signal and return what stood on stderr since."""
-    process.send_signal(number)
-    _, err = process.communicate(timeout=120)
-    assert process.returncode in ENDED_BY_SIGNAL, err
-    return err
+def interrupt(workspace: Path, epochs: int, *, after: str, by: signal.Signals) -> str:
+    """Start training in a process of its own, and end it after a line on stderr, which is returned."""
+    with start_process(*words(workspace, epochs), cwd=workspace, watched=True) as process:
+        line = read_until(process, after)
+        process.send_signal(by)
+        _, err = process.communicate(timeout=120)
+    assert process.returncode in {ExitCode.INTERRUPTED, ExitCode.TERMINATED}, err
+    return line
+
+
+@pytest.fixture(scope="module")
+def begun(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace in which 5,000 epochs of pretraining were begun; look, but do not write."""
+    workspace = tmp_path_factory.mktemp("begun")
+    shutil.copy(trained / "data.h5", workspace)
+    interrupt(workspace, 5000, after="epoch 1", by=signal.SIGTERM)
+    assert (workspace / "runs" / "encoder.h5").exists()
+    return workspace
 
 
 @pytest.fixture
-def interrupted(trained: Path, tmp_path: Path) -> Path:
-    """A workspace in which 5,000 epochs of pretraining were begun."""
-    workspace = tmp_path / "workspace"
-    workspace.mkdir()
-    shutil.copy(trained / "data.h5", workspace)
-    for seconds in (3, 6, 15, 30):  # until the training loop is reached, however busy the machine
-        with start_process(*words(workspace, 5000), cwd=tmp_path) as process:
-            process.stderr.readline()
-            time.sleep(seconds)
-            end(process, signal.SIGTERM)
-        if (workspace / "runs" / "encoder.h5").exists():
-            return workspace
-    raise AssertionError("the training loop was never reached")
+def interrupted(begun: Path, tmp_path: Path) -> Path:
+    """A copy of that workspace."""
+    return Path(shutil.copytree(begun, tmp_path / "workspace"))
 
 
-def test_other_epochs_after_an_interruption_exit_5_and_keep_the_work(interrupted: Path, tmp_path: Path) -> None:
+def test_other_epochs_after_an_interruption_exit_5_and_keep_the_work(interrupted: Path, call: Call) -> None:
     state = (interrupted / "runs" / "encoder.h5").read_bytes()
-    run = run_process(*words(interrupted, 1), "--seed", 3, "--json", cwd=tmp_path)
+    run = call(*words(interrupted, 1), "--seed", 3, "--json")
     document = run.document
     assert (run.code, document["status"]) == (ExitCode.MISMATCH, "failed"), run.err
     assert document["error"]["details"] == ["epochs: was 5000, now 1", "seed: was 10, now 3"]
@@ -52,20 +53,18 @@ def test_other_epochs_after_an_interruption_exit_5_and_keep_the_work(interrupted
     assert "--fresh" in document["error"]["fix"]
     assert "epochs: was 5000, now 1" in run.err
     assert (interrupted / "runs" / "encoder.h5").read_bytes() == state
-    with start_process(*words(interrupted, 5001), cwd=tmp_path) as process:
-        lines = iter(process.stderr.readline, "")
-        assert any("with 5001 epochs instead of 5000" in line for line in lines)
-        end(process, signal.SIGINT)
-    fresh = run_process(*words(interrupted, 1), "--fresh", "--json", cwd=tmp_path)
+    line = interrupt(interrupted, 5001, after="continuing at epoch", by=signal.SIGINT)
+    assert "with 5001 epochs instead of 5000" in line
+    fresh = call(*words(interrupted, 1), "--fresh", "--json")
     assert fresh.code == 0, fresh.err
     assert [member["epochs"] for member in fresh.document["result"]["members"]] == [1]
     assert not (interrupted / "runs" / "encoder.h5").exists()
 
 
-def test_other_data_after_an_interruption_exit_5(interrupted: Path, tmp_path: Path) -> None:
-    other = run_process("simulate", "tumor", *TINY_COHORT, "--gamma", 1, "--out", "other.h5", "--json", cwd=tmp_path)
+def test_other_data_after_an_interruption_exit_5(interrupted: Path, call: Call) -> None:
+    other = call("simulate", "tumor", *TINY_COHORT, "--gamma", 1, "--out", "other.h5", "--json")
     assert other.code == 0, other.err
     digest = other.document["outputs"]["dataset"]["digest"]
-    run = run_process(*words(interrupted, 5000), "--data", "other.h5", cwd=tmp_path)
+    run = call(*words(interrupted, 5000), "--data", "other.h5")
     assert run.code == ExitCode.MISMATCH, run.err
     assert f", now {digest[:8]}" in run.err

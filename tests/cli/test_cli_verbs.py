@@ -1,6 +1,7 @@
 """Each verb once as a real process on good input, and what it says to people and to scripts."""
 
 import csv
+import io
 import re
 import shutil
 from collections.abc import Callable
@@ -39,10 +40,9 @@ def test_the_whole_pipeline_runs_without_a_path(tmp_path: Path) -> None:
     assert digests["evaluation.h5"].parents["model/model"] == digests["model.h5"].digest
 
 
-def test_simulate_is_one_document_under_json_and_the_same_bytes_again(tmp_path: Path) -> None:
+def test_simulate_is_one_document_under_json_and_the_same_bytes_again(tmp_path: Path, call: Call) -> None:
     words = ["simulate", "tumor", *TINY_COHORT, "--gamma", "2", "--plans", "random", "--paired", "--json"]
-    first = run_process(*words, "-w", "one", cwd=tmp_path)
-    second = run_process(*words, "-w", "two", cwd=tmp_path)
+    first, second = call(*words, "-w", "one"), call(*words, "-w", "two")
     assert (tmp_path / "one" / "data.h5").read_bytes() == (tmp_path / "two" / "data.h5").read_bytes()
     document = first.document
     assert (first.code, document["verb"], document["status"]) == (0, "simulate tumor", "done")
@@ -98,8 +98,8 @@ def test_evaluate_refuses_a_setup_without_a_model(trained: Path, tmp_path: Path,
     assert "costar finetune --domain target" in run.err
 
 
-def test_whatif_answers_in_a_table_with_the_truth_beside_it(trained: Path, plan: Path) -> None:
-    run = run_process("whatif", "-w", trained, "--subject", 1, "--plan", plan, "--truth", cwd=plan.parent)
+def test_whatif_answers_in_a_table_with_the_truth_beside_it(trained: Path, plan: Path, call: Call) -> None:
+    run = call("whatif", "-w", trained, "--subject", 1, "--plan", plan, "--truth")
     assert run.code == 0, run.err
     lines = run.out.splitlines()
     assert lines[0].startswith("subject 1 (source/train), known up to day 4 of ")
@@ -167,15 +167,19 @@ def test_estimates_made_with_unsupported_plans_are_not_those_made_without(
     assert marks[0] == marks[1] != marks[2]
 
 
-def test_whatif_reads_plans_from_standard_input(trained: Path, plan: Path, tmp_path: Path) -> None:
+def test_whatif_reads_plans_from_standard_input(
+    trained: Path, plan: Path, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     words = ["whatif", "-w", trained, "--subject", 1, "--json", "--out"]
     typed = run_process(*words, tmp_path / "a.h5", "--plan", "-", cwd=plan.parent, stdin=plan.read_text())
-    from_file = run_process(*words, tmp_path / "b.h5", "--plan", plan, cwd=plan.parent)
+    from_file = call(*words, tmp_path / "b.h5", "--plan", plan)
     assert (typed.code, from_file.code) == (0, 0), typed.err
     assert typed.document["result"] == from_file.document["result"]
-    broken = run_process(*words[:-1], "--plan", "-", cwd=plan.parent, stdin="{")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"{")))
+    broken = call(*words[:-1], "--plan", "-")
     assert (broken.code, broken.document["error"]["where"]) == (2, "standard input, line 1, column 2")
-    empty = run_process(*words[:-1], "--plan", "-", cwd=plan.parent, stdin="\n").document["error"]
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\n")))
+    empty = call(*words[:-1], "--plan", "-").document["error"]
     assert (empty["problem"], empty["where"]) == ("standard input is empty", "--plan")
 
 
@@ -215,24 +219,24 @@ def test_whatif_warns_when_the_model_knows_other_data(trained: Path, plan: Path,
     assert "model-target (trained on other data)" in call(*ask, *both, "--quiet").out
 
 
-def test_inspect_shows_identity_lineage_variables_settings_and_arrays(trained: Path) -> None:
+def test_inspect_shows_identity_lineage_variables_settings_and_arrays(trained: Path, call: Call) -> None:
     path = trained / "model.h5"
     header = read_header(path)
     run = run_process("inspect", path, cwd=trained)
     assert run.code == 0, run.err
     for text in (header.digest, header.parents["encoder"], "tumour_volume", "chemotherapy", "learning_rate", "params/"):
         assert text in run.out
-    content = run_process("inspect", path, "--json", cwd=trained).document["result"]
+    content = call("inspect", path, "--json").document["result"]
     assert content["digest"] == header.digest
     assert content["parents"] == header.parents
     assert {array["name"].split("/")[0] for array in content["arrays"]} == {"params", "scaler"}
 
 
-def test_verify_says_that_a_file_is_sound(trained: Path) -> None:
+def test_verify_says_that_a_file_is_sound(trained: Path, call: Call) -> None:
     path = trained / "encoder.h5"
     run = run_process("verify", path, cwd=trained)
     assert run.out == f"OK: all checksums match in {path} (encoder)\ndigest {read_header(path).digest}\n"
-    assert run_process("verify", path, "--json", cwd=trained).document["result"]["kind"] == "encoder"
+    assert call("verify", path, "--json").document["result"]["kind"] == "encoder"
 
 
 def test_doctor_looks_at_machine_packages_and_workspace(trained: Path) -> None:
