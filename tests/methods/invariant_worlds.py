@@ -6,6 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+import pytest
 
 from costar_cli.artifact import Artifact
 from costar_cli.config.models import Config, EncoderConfig, FinetuneConfig, RuntimeConfig
@@ -18,7 +19,7 @@ from costar_cli.methods.base import FittedModel
 from costar_cli.methods.stack.settings import StackConfig
 from costar_cli.panel import Dataset, Panel, Queries
 from costar_cli.reporting import NullReporter
-from costar_cli.train import RunIdentity, Trained, finetune
+from costar_cli.train import RunIdentity, Trained, finetune, loop
 from tests.methods.linear_worlds import random_dataset
 
 __all__ = [
@@ -29,9 +30,11 @@ __all__ = [
     "Case",
     "as_model",
     "close",
+    "counted",
     "fit",
     "padded",
     "registered",
+    "settings_of",
     "trained",
     "without_dropout",
     "world",
@@ -51,6 +54,8 @@ VARIANTS: dict[str, tuple[dict[str, str], dict[str, object]]] = {
 }
 STACKED = "crn-erm,ct-erm"  # networks, so that a stack has members, stages and seeds
 NAMES = [*METHODS, *VARIANTS]
+# What holds of every fit holds of one that ends early, too.
+QUICK: dict[str, dict[str, object]] = {"mixed": {"iterations": 15}}
 WORLDS = ["tumor", "linear", "ward"]
 SIZES = {"train": 16, "val": 6, "test": 4, "target_train": 5, "target_val": 4, "target_test": 6, "steps": 11}
 CPU = RuntimeConfig(device="cpu")
@@ -96,6 +101,13 @@ def padded(panel: Panel, steps: int = 9) -> Panel:
     return replace(panel, **{name: np.pad(getattr(panel, name), pad) for name in names})
 
 
+def settings_of(name: str) -> Config | None:
+    """A method's own settings, with which a fit takes little time."""
+    method = registered(name)
+    settings = method.default_settings()
+    return settings and settings.model_copy(update=QUICK.get(method.name, {}))
+
+
 def without_dropout(config: Config) -> Config:
     """The same settings with every network's dropout at 0."""
     networks = {name: without_dropout(value) for name, value in config if isinstance(value, Config)}
@@ -119,8 +131,7 @@ def fit(
         encoder = EncoderConfig(width=8, heads=2, clip_distance=4, **shape)
     values = {"epochs": 2, "patience": 2, "batch_size": 8, "hidden": 16, "seed": 5, "members": 2, "encoder": encoder}
     config = FinetuneConfig(**{**values, **own, **changes})
-    settings = registered(method).default_settings()
-    part_settings = {}
+    settings, part_settings = settings_of(method), {}
     if isinstance(settings, StackConfig):
         settings = StackConfig(parts=STACKED)
         part_settings = {name: METHODS[name].default_settings() for name in STACKED.split(",")}
@@ -148,9 +159,21 @@ def as_model(method: str, trained: Trained) -> FittedModel:
 
 
 @cache
+def counted(method: str, data: str) -> tuple[Trained, int]:
+    """A fit, and the number of its training steps."""
+    taken, step = [0], loop.training_step
+
+    def counted_step(*args: object) -> object:
+        taken[0] += 1
+        return step(*args)
+
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "training_step", counted_step)
+        return fit(method, world(data), Path(folder)), taken[0]
+
+
 def trained(method: str, data: str) -> Trained:
-    with TemporaryDirectory() as folder:
-        return fit(method, world(data), Path(folder))
+    return counted(method, data)[0]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costar_cli.errors import UsageError
 from costar_cli.methods.base import EncodesOnce
 from costar_cli.methods.shared.members import member_module
 from costar_cli.methods.transformers import model as transformer_model
@@ -103,54 +102,12 @@ def _refuse(*_: object, **__: object) -> None:
     raise AssertionError("a pass over the sequence")
 
 
-def test_nothing_after_the_origin_changes_a_prediction(model, dataset, panel):
-    queries = ask(dataset, panel)
-    expected = model.rollout(panel, queries)
-    for row in range(0, len(queries), 5):
-        one = queries.take(slice(row, row + 1))
-        subject, origin = int(one.subject[0]), int(one.origin[0])
-        covariates, outcomes, treatments = panel.covariates.copy(), panel.outcomes.copy(), panel.treatments.copy()
-        covariates[subject, origin + 1 :], outcomes[subject, origin + 1 :] = 999, -999
-        treatments[subject, origin:] = 1 - treatments[subject, origin:]
-        changed = replace(panel, covariates=covariates, outcomes=outcomes, treatments=treatments)
-        np.testing.assert_allclose(model.rollout(changed, one), expected[:, row : row + 1], rtol=1e-4, atol=1e-4)
-
-
 def test_the_history_before_the_origin_does_change_predictions(model, dataset, panel):
     queries = ask(dataset, panel)
     expected = model.rollout(panel, queries)
     for name in ("covariates", "outcomes", "statics"):
         changed = replace(panel, **{name: getattr(panel, name) + 3})
         assert np.abs(model.rollout(changed, queries) - expected).max(axis=(0, 2, 3)).min() > 1e-4, name
-
-
-def test_a_treatment_changes_no_step_before_it_acts(model, dataset, panel):
-    queries = ask(dataset, panel)
-    expected = model.rollout(panel, queries)
-    for step in range(dataset.horizon):
-        plan = queries.plan.copy()
-        plan[:, step] = 1 - plan[:, step]
-        changed = model.rollout(panel, replace(queries, plan=plan))
-        np.testing.assert_allclose(changed[:, :, :step], expected[:, :, :step], rtol=1e-5, atol=1e-5)
-        assert (np.abs(changed[:, :, step:] - expected[:, :, step:]) > 1e-6).any(axis=(0, 1, 3)).all()
-
-
-def test_padding_changes_no_prediction(model, dataset, panel):
-    queries = ask(dataset, panel)
-    pad = ((0, 0), (0, 9), (0, 0))
-    longer = replace(panel, **{n: np.pad(getattr(panel, n), pad) for n in ("covariates", "treatments", "outcomes")})
-    np.testing.assert_allclose(model.rollout(longer, queries), model.rollout(panel, queries), rtol=1e-5, atol=1e-5)
-
-
-def test_short_plans_give_the_first_steps_and_long_ones_are_refused(model, dataset, panel):
-    queries = ask(dataset, panel)
-    short = replace(queries, plan=queries.plan[:, :2])
-    expected = model.rollout(panel, queries)[:, :, :2]
-    np.testing.assert_allclose(model.rollout(panel, short), expected, rtol=1e-5, atol=1e-5)
-    long = replace(queries, plan=np.repeat(queries.plan, 2, axis=1))
-    for answer in (model.rollout, lambda p, q: model.answer(model.encode(p), q)):
-        with pytest.raises(UsageError, match="horizon"):
-            answer(panel, long)
 
 
 def test_representations_cover_every_subject_and_step(model, panel):

@@ -69,24 +69,6 @@ def test_training_lowers_the_validation_loss_of_every_network(method, tumor_data
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_members_trained_together_equal_members_trained_apart(method, dataset):
-    together, apart = (
-        fit(method, dataset, runtime=EXACT.model_copy(update={"group": group}))[0].arrays for group in (2, 1)
-    )
-    assert together.keys() == apart.keys()
-    for name, value in together.items():
-        np.testing.assert_allclose(value, apart[name], rtol=1e-6, atol=1e-9, err_msg=name)
-        if name.startswith("params/") and not name.endswith("residuals.length"):
-            assert not np.array_equal(value[0], value[1]), name
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_same_seed_gives_the_same_bytes(method, dataset, models):
-    again = fit(method, dataset)[1]
-    assert all(torch.equal(value, models[method].params[name]) for name, value in again.params.items())
-
-
-@pytest.mark.parametrize("method", METHODS)
 def test_few_shot_starts_from_the_source_weights(method, dataset, models):
     still = SETTINGS[method].model_dump()
     for network in still.values():

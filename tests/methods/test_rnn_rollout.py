@@ -1,13 +1,11 @@
 """RMSN, CRN, CRN(ERM) and G-Net: what a rollout may know, and that it is what the networks were trained to do."""
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
-from costar_cli.errors import UsageError
 from costar_cli.methods.recurrent.model import RecurrentModel
 from costar_cli.methods.shared.members import member_module
 from costar_cli.methods.shared.windows import Windows
@@ -36,24 +34,6 @@ def panel(dataset) -> Panel:
     return dataset.panel("target", "test")
 
 
-def test_nothing_after_the_origin_changes_a_prediction(model, panel):
-    queries = ask(model, panel)
-    expected = model.rollout(panel, queries)
-    rng = np.random.default_rng(1)
-    for row in range(0, len(queries), 5):
-        one = queries.take(slice(row, row + 1))
-        subject, origin = int(one.subject[0]), int(one.origin[0])
-        outcomes, treatments, covariates = panel.outcomes.copy(), panel.treatments.copy(), panel.covariates.copy()
-        for series in (outcomes, covariates):
-            series[subject, origin + 1 :] = rng.normal(size=series[subject, origin + 1 :].shape) * 100
-        treatments[subject, origin:] = 1 - treatments[subject, origin:]
-        length = panel.length.copy()
-        length[subject] = origin + 1
-        changed = replace(panel, outcomes=outcomes, treatments=treatments, covariates=covariates)
-        for other in (changed, replace(changed, length=length)):
-            np.testing.assert_allclose(model.rollout(other, one), expected[:, row : row + 1], rtol=1e-5, atol=1e-4)
-
-
 def test_everything_before_the_origin_can_change_predictions(model, panel):
     queries = ask(model, panel)
     late = queries.take(queries.origin > 2)
@@ -64,44 +44,6 @@ def test_everything_before_the_origin_can_change_predictions(model, panel):
         series[:, :2] = rng.permutation(series[:, :2]) + 1
         changed = model.rollout(replace(panel, **{name: series}), late)
         assert (np.abs(changed - expected).max(axis=(0, 2, 3)) > 1e-5).all(), name
-
-
-def test_a_treatment_changes_no_step_before_it_acts(model, panel):
-    queries = ask(model, panel)
-    expected = model.rollout(panel, queries)
-    for step in range(model.horizon):
-        plan = queries.plan.copy()
-        plan[:, step] = 1 - plan[:, step]
-        changed = model.rollout(panel, replace(queries, plan=plan))
-        assert np.array_equal(changed[:, :, :step], expected[:, :, :step])
-        assert (np.abs(changed[:, :, step:] - expected[:, :, step:]) > 1e-6).any(axis=(0, 3)).all()
-
-
-def test_answers_do_not_depend_on_company_batch_size_or_padding(model, panel):
-    queries = ask(model, panel)
-    expected = model.rollout(panel, queries)
-    close = partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-4)
-    close(model.rollout(panel, queries, batch_size=3), expected)
-    close(model.answer(model.encode(panel), queries), expected)
-    for i in range(4):
-        close(model.rollout(panel, queries.take(slice(i, i + 1))), expected[:, i : i + 1])
-    order = np.random.default_rng(0).permutation(panel.n_subjects)
-    moved = replace(queries, subject=np.argsort(order)[queries.subject].astype(np.int32))
-    close(model.rollout(panel.take(order), moved), expected)
-    pad = ((0, 0), (0, 5), (0, 0))
-    longer = {name: np.pad(getattr(panel, name), pad) for name in ("covariates", "treatments", "outcomes")}
-    close(model.rollout(replace(panel, **longer), queries), expected)
-
-
-def test_short_plans_give_the_first_steps_and_long_ones_are_refused(model, panel):
-    queries = ask(model, panel)
-    for steps in (1, 2):
-        short = replace(queries, plan=queries.plan[:, :steps])
-        expected = model.rollout(panel, queries)[:, :, :steps]
-        np.testing.assert_allclose(model.rollout(panel, short), expected, rtol=1e-5, atol=1e-4)
-    long = replace(queries, plan=np.concatenate([queries.plan, queries.plan], axis=1))
-    with pytest.raises(UsageError, match="horizon"):
-        model.rollout(panel, long)
 
 
 def test_a_panel_of_one_step_can_be_asked_about(model, panel):

@@ -20,6 +20,7 @@ from costar_cli.methods.shared.balancing import masked_mean, squared_error, targ
 from costar_cli.panel import Dataset, Panel, Part, Scaler
 from costar_cli.panel.tensors import PanelTensors
 from costar_cli.train import Trained
+from tests.methods.invariant_worlds import settings_of
 from tests.methods.linear_worlds import fit, model_of, random_dataset, random_queries
 
 LEARNT = (Part("source", "train"), Part("source", "val"))
@@ -61,7 +62,7 @@ def changed(dataset: Dataset, *, observed: bool) -> Dataset:
 
 
 def train(dataset: Dataset, method: str) -> Trained:
-    settings = METHODS[method.partition(",")[0]].default_settings()
+    settings = settings_of(method)
     if isinstance(settings, GNetConfig):
         settings = settings.model_copy(update={"holdout": 0.4})
     config = FinetuneConfig(
