@@ -23,12 +23,13 @@ from costar_cli.artifact.problems import damaged, reading
 from costar_cli.artifact.spec import NAME
 from costar_cli.errors import ArtifactError, UsageError
 
-__all__ = ["Member", "check_total", "looks_like_bomb", "survey", "unpack"]
+__all__ = ["Member", "are_small", "check_total", "looks_like_bomb", "survey", "unpack"]
 
 MIN_CHUNK_BYTES: Final = 16 * 1024  # smaller chunks would make a large array a long walk
 MAX_BLOCK_BYTES: Final = 1024 * 1024  # of a chunk, or of an array stored in one piece
 MAX_OBJECTS: Final = 20_000  # groups and arrays
 FREE_BYTES: Final = 256 * 1024 * 1024  # up to here any compression ratio is believed
+MEMORY_PER_BYTE: Final = 5  # the most that numpy's memory takes for a byte of an array: text
 MAX_RATIO: Final = 128  # beyond, of all arrays together
 LIMIT_VARIABLE: Final = "COSTAR_MAX_ARTIFACT_GB"
 DEFAULT_LIMIT_GB: Final = 8.0
@@ -94,7 +95,7 @@ class Member:
     @property
     def memory_bytes(self) -> int:
         """Return the most memory that the array can take in numpy, where text has four bytes per character."""
-        return self.raw_bytes * (5 if self.tag.startswith("utf8") else 1)
+        return self.raw_bytes * (MEMORY_PER_BYTE if self.tag.startswith("utf8") else 1)
 
     @property
     def chunk_bytes(self) -> int:
@@ -121,6 +122,11 @@ def survey(root: Any, path: Path, kind: str) -> dict[str, Member]:  # noqa: ANN4
     if is_bomb(declared_bytes, stored_bytes):
         raise damaged(f"{stored_bytes:,} bytes would unpack to {declared_bytes:,}", path, kind=kind)
     return members
+
+
+def are_small(stored: Iterable[NDArray[Any]]) -> bool:
+    """Return whether arrays take so little memory that any compression ratio is believed."""
+    return sum(array.nbytes for array in stored) * MEMORY_PER_BYTE <= FREE_BYTES
 
 
 def looks_like_bomb(root: Any, path: Path, kind: str) -> bool:  # noqa: ANN401 - h5py has no types

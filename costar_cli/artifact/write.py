@@ -19,7 +19,7 @@ from costar_cli.artifact.header import HEADER_BYTES, Header, body_sha256
 from costar_cli.artifact.lineage import software_versions
 from costar_cli.artifact.read import Artifact, verify_artifact
 from costar_cli.artifact.spec import MAX_MANIFEST_BYTES, SCHEMA_VERSION, ArrayEntry, Manifest
-from costar_cli.artifact.structure import check_total, looks_like_bomb
+from costar_cli.artifact.structure import are_small, check_total, looks_like_bomb
 from costar_cli.errors import MismatchError
 
 __all__ = ["chunk_shape", "content_digest", "write_artifact", "write_hdf5"]
@@ -131,9 +131,7 @@ def _write(temp: TempFile, content: _Content) -> None:
     arrays = {f"arrays/{name}": array for name, array in content.stored.items()}
     arrays["manifest"] = np.frombuffer(content.manifest, np.uint8)
     write_hdf5(temp.fd, arrays, compress=True)
-    with h5py.File(temp.path, "r", locking=False) as file:
-        too_small = looks_like_bomb(file["/"].id, temp.path, content.kind)
-    if too_small:  # honest, but no reader could tell
+    if _looks_like_bomb(temp.path, content):  # honest, but no reader could tell
         os.ftruncate(temp.fd, 0)
         write_hdf5(temp.fd, arrays, compress=False)
     header = Header(
@@ -145,6 +143,13 @@ def _write(temp: TempFile, content: _Content) -> None:
         body_sha256=body_sha256(temp.path),
     )
     write_all(temp.fd, header.render(), 0)
+
+
+def _looks_like_bomb(path: Path, content: _Content) -> bool:
+    if are_small(content.stored.values()):
+        return False
+    with h5py.File(path, "r", locking=False) as file:
+        return looks_like_bomb(file["/"].id, path, content.kind)
 
 
 def write_hdf5(fd: int, arrays: Mapping[str, NDArray[Any]], *, compress: bool) -> None:
