@@ -77,13 +77,14 @@ class KilledError(Exception):
 
 
 def die_at_step(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
-    """Let training end after that many steps, each of which was saved."""
-    calls, step = iter(range(10**6)), loop.training_step
+    """Let training end after that many steps, the last of which was saved."""
+    taken, step = [0], loop.training_step
 
     def dying_step(*args):
-        if next(calls) == steps:
+        if taken[0] == steps:
             raise KilledError
+        taken[0] += 1
         return step(*args)
 
     monkeypatch.setattr(loop, "training_step", dying_step)
-    monkeypatch.setattr(checkpoint.time, "monotonic", iter(range(0, 10**9, 10**3)).__next__)
+    monkeypatch.setattr(checkpoint.time, "monotonic", lambda: 10**6 * (taken[0] == steps))
