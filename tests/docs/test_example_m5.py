@@ -9,7 +9,7 @@ import pytest
 from costar_cli.datasets.retail.sequences import m5_schema
 from costar_cli.whatif import read_plans
 from simulators.retail import PRICE_EDGES
-from tests.docs.test_examples_run import run_script
+from tests.docs.test_examples_run import Script
 
 SMALL = {
     "COSTAR_SIMULATE_M5_TRAIN_ITEMS": "1",
@@ -22,9 +22,11 @@ SMALL = {
 }  # fmt: skip
 
 
+@pytest.mark.timeout(600)  # a larger panel than those of other tests
 @pytest.mark.slow  # the same verbs run on a smaller panel in tests/cli/test_cli_m5.py
-@pytest.mark.timeout(600)  # six processes; seconds each on a free machine
-def test_the_script_goes_from_a_catalogue_to_a_what_if_with_truth(tmp_path: Path, repository: Path) -> None:
+def test_the_script_goes_from_a_catalogue_to_a_what_if_with_truth(
+    tmp_path: Path, repository: Path, run_script: Script
+) -> None:
     done = run_script("m5.sh", cwd=tmp_path, **SMALL)
     assert done.returncode == 0, done.stderr
     assert "counterfactual" in done.stdout

@@ -3,11 +3,9 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from costar_cli.datasets.icu.semi_synthetic import MIMIC_SCHEMA
 from costar_cli.whatif import read_plans
-from tests.docs.test_examples_run import run_script
+from tests.docs.test_examples_run import Script
 
 SMALL = {
     "COSTAR_SIMULATE_MIMIC_STAYS": "250",
@@ -20,8 +18,9 @@ SMALL = {
 }
 
 
-@pytest.mark.timeout(600)  # six processes; seconds each on a free machine
-def test_the_script_goes_from_stays_to_a_what_if_with_truth(tmp_path: Path, repository: Path) -> None:
+def test_the_script_goes_from_stays_to_a_what_if_with_truth(
+    tmp_path: Path, repository: Path, run_script: Script
+) -> None:
     done = run_script("mimic.sh", cwd=tmp_path, **SMALL)
     assert done.returncode == 0, done.stderr
     assert "250 stays, " in done.stderr

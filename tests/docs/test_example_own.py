@@ -5,16 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.cli.cli_world import environment
-from tests.docs.test_examples_run import run_script
+from tests.docs.test_examples_run import Script
 
 SMALL = {"COSTAR_PRETRAIN_EPOCHS": "1", "COSTAR_FINETUNE_EPOCHS": "1", "COSTAR_EVALUATE_BOOTSTRAP": "50"}
 
 
-@pytest.mark.timeout(600)  # nine processes; seconds each on a free machine
-def test_the_script_goes_from_a_table_to_a_what_if(tmp_path: Path, repository: Path) -> None:
+def test_the_script_goes_from_a_table_to_a_what_if(tmp_path: Path, repository: Path, run_script: Script) -> None:
     done = run_script("own-data/run.sh", cwd=tmp_path, **SMALL)
     assert done.returncode == 0, done.stderr
     for text in ("Shift from source to target", "zero-shot", "few-shot", "supervised", "subject S-012 (target/test)"):

@@ -1,29 +1,21 @@
 """Everything in examples/ does what it says."""
 
 import json
-import os
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from costar_cli.app import main
-from tests.cli.cli_world import REPOSITORY, environment
+from tests.cli.cli_world import REPOSITORY
 
 PLANS = sorted((REPOSITORY / "examples").rglob("*.json"))  # those of other data sets are called plan-<data set>.json
 PLANS = [path for path in PLANS if not path.name.startswith("plan-")]
-BIN = f"{Path(sys.executable).parent}{os.pathsep}"
+Script = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-def run_script(name: str, *args: object, cwd: Path, **settings: str) -> "subprocess.CompletedProcess[str]":
-    env = environment(PATH=BIN + os.environ["PATH"], **settings)
-    command = ["bash", REPOSITORY / "examples" / name, *map(str, args)]
-    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
-
-
-@pytest.mark.timeout(600)  # nine processes; seconds each on a free machine
-def test_the_ci_script_runs_every_verb_and_keeps_their_documents(tmp_path: Path) -> None:
+def test_the_ci_script_runs_every_verb_and_keeps_their_documents(tmp_path: Path, run_script: Script) -> None:
     done = run_script("ci.sh", tmp_path / "out", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert all(line.startswith("warning: ") for line in done.stderr.splitlines())  # toy models lose to the last value
@@ -35,7 +27,7 @@ def test_the_ci_script_runs_every_verb_and_keeps_their_documents(tmp_path: Path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
 
 
-def test_the_ci_script_stops_with_the_exit_code_of_the_verb_that_failed(tmp_path: Path) -> None:
+def test_the_ci_script_stops_with_the_exit_code_of_the_verb_that_failed(tmp_path: Path, run_script: Script) -> None:
     done = run_script("ci.sh", cwd=tmp_path, COSTAR_PRETRAIN_EPOCHS="0")
     assert done.returncode == 2
     assert "pretrain.epochs" in done.stderr

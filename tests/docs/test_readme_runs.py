@@ -1,9 +1,6 @@
 """The README's commands work, and the output that it shows is the program's."""
 
-import os
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -23,18 +20,16 @@ SMALL = {
 }
 
 
-pytestmark = pytest.mark.timeout(600)  # a dozen processes; seconds each on a free machine
-
-
 @pytest.fixture(scope="module")
-def transcript(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def transcript(tmp_path_factory: pytest.TempPathFactory, script_path: str) -> list[str]:
     """What the runnable blocks print, run one after the other in one shell, in a folder that holds the examples."""
     folder = tmp_path_factory.mktemp("readme")
     (folder / "examples").symlink_to(REPOSITORY / "examples")
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     script = "set -euo pipefail\n" + "\n".join(block.script for block in runnable_blocks(README))
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    done = subprocess.run(["bash", "-c", script], cwd=folder, env=environment(PATH=path, **SMALL), check=False, **pipes)
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=folder, env=environment(PATH=script_path, **SMALL), check=False, **pipes
+    )
     assert done.returncode == 0, done.stdout
     return [skeleton(line) for line in done.stdout.splitlines()]
 
