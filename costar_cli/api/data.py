@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from costar_cli.datasets.table.files import TableFile
     from costar_cli.frames import Frame
 
-__all__ = ["DataPlan", "digests_of", "ingest", "plan_data", "read_dataset", "read_table", "simulate"]
+__all__ = ["digests_of", "ingest", "plan_data", "read_dataset", "read_table", "simulate"]
 
 
 def simulate(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from costar_cli.artifact import Artifact
     from costar_cli.train import Trained
 
-__all__ = ["FitPlan", "PretrainPlan", "plan_fit", "plan_pretraining", "pretrained_shape"]
+__all__ = ["FitPlan", "plan_fit", "plan_pretraining", "pretrained_shape"]
 
 
 @dataclass(frozen=True)

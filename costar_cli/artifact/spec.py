@@ -21,10 +21,8 @@ __all__ = [
     "MAX_MANIFEST_BYTES",
     "SCHEMA_VERSION",
     "ArrayEntry",
-    "KindSpec",
     "Manifest",
     "a_kind",
-    "check_names",
     "content_problems",
     "version_order",
 ]

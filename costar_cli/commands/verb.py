@@ -15,7 +15,7 @@ from costar_cli.ui.output import Output
 if TYPE_CHECKING:
     from costar_cli.settings.keys import Key
 
-__all__ = ["EXAMPLES", "LIST", "MAKERS", "Verb", "VerbApp", "VerbGroup", "described", "examples_of", "say_which"]
+__all__ = ["EXAMPLES", "LIST", "MAKERS", "VerbApp", "VerbGroup", "described", "examples_of", "say_which"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -27,7 +27,6 @@ __all__ = [
     "GREY",
     "LEGEND_POINTS",
     "LIGHT_GREY",
-    "OKABE_ITO",
     "ORANGE",
     "VERMILION",
     "as_svg",

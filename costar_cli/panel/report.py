@@ -14,16 +14,7 @@ from costar_cli.panel.findings import Finding
 from costar_cli.panel.panel import Panel
 from costar_cli.panel.schema import PanelSchema
 
-__all__ = [
-    "CourseOfOutcome",
-    "DataReport",
-    "LevelUse",
-    "MissingValues",
-    "OutcomeSummary",
-    "PartSummary",
-    "Shift",
-    "describe_dataset",
-]
+__all__ = ["DataReport", "LevelUse", "OutcomeSummary", "Shift", "describe_dataset"]
 
 FEWEST_BINS: Final = 10
 MOST_BINS: Final = 40

@@ -25,7 +25,7 @@ from costar_cli.panel.store_arrays import (
     truth_from_arrays,
 )
 
-__all__ = ["PartCounts", "StoredCounts", "count_dataset", "made_from", "read_dataset", "with_digest", "write_dataset"]
+__all__ = ["count_dataset", "made_from", "read_dataset", "with_digest", "write_dataset"]
 
 KIND = "dataset"
 LEARNED = Part("source", "train")  # the one part that each data set has

@@ -12,7 +12,7 @@ from costar_cli.panel import TreatmentEncoding
 from costar_cli.panel.levels import are_doses, find_level, known_levels
 from costar_cli.whatif.untrusted import JsonObject, Problems, parse_json, read_bounded, shown
 
-__all__ = ["MAX_PLANS", "PlanRequest", "TreatmentPlan", "parse_plans", "read_plans"]
+__all__ = ["PlanRequest", "TreatmentPlan", "parse_plans", "read_plans"]
 
 MAX_PLANS = 100
 MAX_STEPS_READ = 1_000

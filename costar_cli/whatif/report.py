@@ -24,10 +24,8 @@ if TYPE_CHECKING:
 __all__ = [
     "COLUMNS",
     "ENSEMBLE_SPREAD",
-    "NO_INTERVAL",
     "ModelAnswer",
     "Row",
-    "Spread",
     "SubjectHistory",
     "WhatIfReport",
     "interval_kind",

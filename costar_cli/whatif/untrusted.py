@@ -9,7 +9,7 @@ from pathlib import Path
 
 from costar_cli.errors import StorageError, UsageError
 
-__all__ = ["MAX_BYTES", "MAX_DEPTH", "JsonObject", "Problems", "parse_json", "read_bounded", "shown"]
+__all__ = ["MAX_BYTES", "JsonObject", "Problems", "parse_json", "read_bounded", "shown"]
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 16

@@ -18,7 +18,7 @@ from costar_cli.figures.style import (
 )
 from costar_cli.panel.report import DataReport, LevelUse, OutcomeSummary
 
-__all__ = ["draw_lengths", "draw_missing", "draw_outcomes", "draw_shifts", "draw_treatments"]
+__all__ = ["draw_treatments"]
 
 WIDTH_IN: Final = 8.2
 ROW_IN: Final = 0.24

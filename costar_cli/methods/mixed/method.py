@@ -23,7 +23,7 @@ from costar_cli.panel import PanelSchema, Part
 from costar_cli.panel.findings import shown
 from costar_cli.panel.panel import join_panels
 
-__all__ = ["MIXED", "MixedMethod"]
+__all__ = ["MIXED"]
 
 CHOOSING_SUBJECTS: Final = 200  # on which laws are compared: four to eight fits, of which one counts
 CHOOSING_ITERATIONS: Final = 80

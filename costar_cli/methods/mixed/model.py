@@ -19,7 +19,7 @@ from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.trained import AnswerJob, EncodingModel
 from costar_cli.panel import Panel, Queries
 
-__all__ = ["Histories", "MixedModel", "effects_of", "effects_params", "equations_of", "equations_params"]
+__all__ = ["Histories", "MixedModel", "effects_params", "equations_params"]
 
 SUBJECTS: Final = 512  # whose histories are summed at once: their cross products take most of the memory
 DISTRIBUTED: Final = 2_048  # queries whose derivatives are held at once

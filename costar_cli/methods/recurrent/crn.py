@@ -37,7 +37,7 @@ from costar_cli.methods.shared.windows import Column, Windows
 from costar_cli.panel import Panel, TreatmentMode
 from costar_cli.panel.tensors import PanelTensors
 
-__all__ = ["CRN", "CRN_ERM", "CrnMethod", "CrnModel", "CrnStage", "crn_decoder", "crn_encoder"]
+__all__ = ["CRN", "CRN_ERM", "CrnStage", "crn_decoder", "crn_encoder"]
 
 AnyCrnConfig = CrnConfig | CrnErmConfig
 

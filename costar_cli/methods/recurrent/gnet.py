@@ -28,7 +28,7 @@ from costar_cli.methods.shared.trained import ReadsModels
 from costar_cli.methods.shared.windows import Column, SubjectRows, Windows
 from costar_cli.panel.tensors import PanelTensors
 
-__all__ = ["GNET", "ConditionalHead", "GNetMethod", "GNetModel", "GNetStage", "gnet_network"]
+__all__ = ["GNET", "ConditionalHead", "GNetModel", "gnet_network"]
 
 SELECTION_SAMPLES = 10  # most futures per query while weights are selected: their noise is alike in every epoch
 

@@ -20,11 +20,8 @@ __all__ = [
     "CrnDecoderConfig",
     "CrnEncoderConfig",
     "CrnErmConfig",
-    "CrnErmDecoderConfig",
-    "CrnErmEncoderConfig",
     "GNetConfig",
     "GNetNetworkConfig",
-    "RecurrentConfig",
     "RmsnConfig",
     "RmsnNetworkConfig",
 ]

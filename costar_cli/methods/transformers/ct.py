@@ -23,7 +23,7 @@ from costar_cli.methods.transformers.stage import Batch, PartName, SeriesStage
 from costar_cli.methods.transformers.units import encode_series
 from costar_cli.panel.tensors import PanelTensors
 
-__all__ = ["CT", "CT_ERM", "CtMethod", "CtModel", "CtStage", "CtStates", "ct_stage", "encode_ct"]
+__all__ = ["CT", "CT_ERM", "CtModel", "CtStage", "ct_stage"]
 
 
 @dataclass(frozen=True)

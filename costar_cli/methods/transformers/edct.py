@@ -24,7 +24,7 @@ from costar_cli.methods.transformers.stage import BalancedStage, Batch, MakeObje
 from costar_cli.methods.transformers.units import encode_series
 from costar_cli.panel.tensors import PanelTensors
 
-__all__ = ["EDCT", "DecoderStage", "EdctMethod", "EdctModel", "EdctStates", "encode_edct"]
+__all__ = ["EDCT", "DecoderStage", "EdctModel"]
 
 
 @dataclass(frozen=True)

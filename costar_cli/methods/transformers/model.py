@@ -19,7 +19,7 @@ from costar_cli.methods.shared.trained import AnswerJob, NetworkModel
 from costar_cli.panel import Panel, Queries
 from costar_cli.panel.tensors import PanelTensors
 
-__all__ = ["MOST_PLANS", "MemberStates", "OriginBatch", "TransformerModel", "Walk", "origin_batches"]
+__all__ = ["MOST_PLANS", "TransformerModel", "Walk", "origin_batches"]
 
 CPU_ELEMENTS = 2**21  # of what one batch keeps of its prefixes: 8 MiB, about what the caches hold
 GPU_ELEMENTS = 2**27

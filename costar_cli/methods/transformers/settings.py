@@ -12,7 +12,6 @@ __all__ = [
     "CausalTransformerConfig",
     "CtConfig",
     "CtErmConfig",
-    "CtErmNetworkConfig",
     "CtNetworkConfig",
     "EdctConfig",
     "EdctDecoderConfig",
