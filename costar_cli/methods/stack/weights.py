@@ -124,8 +124,9 @@ Rule = Callable[[Floats], Floats]  # products of errors [H,P,P] -> weights [P,H]
 def weigh(errors: Errors, prior_PHY: Floats | None = None) -> Weighing:
     """Return the weights of the rule that does best on clusters which had no part in the weights.
 
-    A mixture has to err less there than the best single part does on all clusters (spec STACK-4): no stack is worse on
-    the windows than its best part. `prior_PHY` are weights that are a candidate, too.
+    A mixture has to err less there than the best single part does on all clusters, by more than the standard error of
+    the difference (spec STACK-4): no stack is worse on the windows than its best part. `prior_PHY` are weights that are
+    a candidate, too.
     """
     p, (c, h, y) = errors.parts, errors.count_CHY.shape
     folds_C = np.arange(c) % min(FOLDS, c)
@@ -143,9 +144,23 @@ def _best_rule(gram_CHPP: Floats, folds_C: NDArray[np.int64], prior_PH: Floats |
     gram_HPP = gram_CHPP.sum(axis=0)
     fixed = {SINGLE: _single(gram_HPP)} | ({} if prior_PH is None else {PRIOR: prior_PH})
     found = [(name, weight_PH, _squares(weight_PH, gram_CHPP)) for name, weight_PH in fixed.items()]
-    for name, rule in MIXTURES.items():
-        found.append((name, rule(gram_HPP), _crossed(rule, gram_CHPP, folds_C)))
-    return min(found, key=lambda candidate: float(candidate[2].sum()))  # the first, and simplest, of equals
+    best = min(found, key=_total)  # the first, and simplest, of equals
+    mixed = [(name, rule(gram_HPP), _crossed(rule, gram_CHPP, folds_C)) for name, rule in MIXTURES.items()]
+    mixture = min(mixed, key=_total)
+    return mixture if _beats(mixture[2], best[2]) else best
+
+
+def _total(candidate: tuple[str, Floats, Floats]) -> float:
+    return float(candidate[2].sum())
+
+
+def _beats(squares_CH: Floats, others_CH: Floats) -> bool:
+    """Return whether squares are less than others by more than the standard error of their difference."""
+    if not np.isfinite(squares_CH).all():
+        return False
+    gain_C = (others_CH - squares_CH).sum(axis=1)
+    spread = float(np.sqrt(np.square(gain_C - gain_C.mean()).sum()))
+    return float(gain_C.sum()) > spread
 
 
 def _crossed(rule: Rule, gram_CHPP: Floats, folds_C: NDArray[np.int64]) -> Floats:
