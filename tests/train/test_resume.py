@@ -19,8 +19,10 @@ from tests.train.worlds import CPU, EXACT, close, run_finetune, run_pretrain, sa
 
 @pytest.mark.parametrize("run", [run_pretrain, run_finetune])
 @pytest.mark.parametrize("steps", [1, 3, 5, 8])
-def test_a_killed_run_continues_to_the_same_weights(run, steps, tumor_dataset: Dataset, tmp_path: Path, monkeypatch):
-    whole = run(tumor_dataset, tmp_path / "whole", members=2)
+def test_a_killed_run_continues_to_the_same_weights(
+    run, steps, tumor_dataset: Dataset, whole, tmp_path: Path, monkeypatch
+):
+    expected = whole(run, members=2)
     die_at_step(monkeypatch, steps)
     with pytest.raises(KilledError):
         run(tumor_dataset, tmp_path / "cut", members=2)
@@ -28,14 +30,16 @@ def test_a_killed_run_continues_to_the_same_weights(run, steps, tumor_dataset: D
     reporter_notes = []
     monkeypatch.setattr(NullReporter, "note", lambda self, message: reporter_notes.append(message))
     continued = run(tumor_dataset, tmp_path / "cut", members=2)
-    assert same(whole.arrays, continued.arrays)
-    assert whole.meta == continued.meta
+    assert same(expected.arrays, continued.arrays)
+    assert expected.meta == continued.meta
     assert any("continuing" in note for note in reporter_notes)
 
 
-def test_interrupt_saves_between_steps_and_the_run_continues(tumor_dataset: Dataset, tmp_path: Path, monkeypatch):
+def test_interrupt_saves_between_steps_and_the_run_continues(
+    tumor_dataset: Dataset, whole, tmp_path: Path, monkeypatch
+):
     assert threading.current_thread() is threading.main_thread()
-    whole = run_pretrain(tumor_dataset, tmp_path / "whole")
+    expected = whole(run_pretrain, members=2)
     step = loop.training_step
     calls = iter(range(10**6))
 
@@ -49,7 +53,7 @@ def test_interrupt_saves_between_steps_and_the_run_continues(tumor_dataset: Data
         run_pretrain(tumor_dataset, tmp_path / "cut")
     monkeypatch.undo()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    assert same(whole.arrays, run_pretrain(tumor_dataset, tmp_path / "cut").arrays)
+    assert same(expected.arrays, run_pretrain(tumor_dataset, tmp_path / "cut").arrays)
 
 
 def test_an_unreadable_state_is_not_continued_and_that_is_said(tumor_dataset: Dataset, tmp_path: Path):
@@ -65,16 +69,18 @@ def test_an_unreadable_state_is_not_continued_and_that_is_said(tumor_dataset: Da
 
 
 @pytest.mark.parametrize(("first", "then"), [(1, 4), (2, 1), (3, 2)])
-def test_a_run_continues_with_another_group_size(first, then, tumor_dataset: Dataset, tmp_path: Path, monkeypatch):
+def test_a_run_continues_with_another_group_size(
+    first, then, tumor_dataset: Dataset, whole, tmp_path: Path, monkeypatch
+):
     sizes = [EXACT.model_copy(update={"group": size}) for size in (first, then)]
-    whole = run_finetune(tumor_dataset, tmp_path / "whole", members=4, epochs=2, runtime=EXACT)
+    expected = whole(run_finetune, members=4, epochs=2, runtime=EXACT)
     die_at_step(monkeypatch, 12)  # in the second group of members
     with pytest.raises(KilledError):
         run_finetune(tumor_dataset, tmp_path / "cut", members=4, epochs=2, runtime=sizes[0])
     monkeypatch.undo()
     continued = run_finetune(tumor_dataset, tmp_path / "cut", members=4, epochs=2, runtime=sizes[1])
     assert continued.meta["members"] == 4
-    close(continued.arrays, whole.arrays)
+    close(continued.arrays, expected.arrays)
 
 
 def test_what_has_no_gradient_has_no_moments_and_the_others_continue_exactly(tumor_dataset: Dataset, monkeypatch):

@@ -28,23 +28,25 @@ def cut(run, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("run", "epochs"), [(run_pretrain, 2), (run_finetune, 4)])
 @pytest.mark.parametrize("members_done", [0, 1], ids=["in the first member", "after a member ended by its budget"])
 def test_more_epochs_continue_to_the_weights_of_a_run_that_was_never_interrupted(
-    run, epochs, members_done, tumor_dataset: Dataset, tmp_path: Path, monkeypatch
+    run, epochs, members_done, tumor_dataset: Dataset, whole, tmp_path: Path, monkeypatch
 ):
     """With 4 epochs and a patience of 3, early stopping takes part."""
-    whole = run(tumor_dataset, tmp_path / "whole", members=3, epochs=epochs + 3)
+    expected = whole(run, members=3, epochs=epochs + 3)
     per_epoch = 2 if run is run_pretrain else 5
     steps = members_done * epochs * per_epoch + per_epoch + 1
     cut(lambda: run(tumor_dataset, tmp_path / "cut", members=3, epochs=epochs), steps, monkeypatch)
     notes: list[str] = []
     monkeypatch.setattr(NullReporter, "note", lambda self, message: notes.append(message))
     continued = run(tumor_dataset, tmp_path / "cut", members=3, epochs=epochs + 3)
-    assert same(whole.arrays, continued.arrays)
-    assert whole.meta == continued.meta
+    assert same(expected.arrays, continued.arrays)
+    assert expected.meta == continued.meta
     assert any(f"with {epochs + 3} epochs instead of {epochs}" in note for note in notes)
 
 
-def test_a_longer_run_that_is_interrupted_again_loses_no_member(tumor_dataset: Dataset, tmp_path: Path, monkeypatch):
-    whole = run_pretrain(tumor_dataset, tmp_path / "whole", members=3, epochs=5)
+def test_a_longer_run_that_is_interrupted_again_loses_no_member(
+    tumor_dataset: Dataset, whole, tmp_path: Path, monkeypatch
+):
+    expected = whole(run_pretrain, members=3, epochs=5)
     first, second, third = (
         lambda epochs=epochs: run_pretrain(tumor_dataset, tmp_path / "cut", members=3, epochs=epochs)
         for epochs in (2, 4, 5)
@@ -54,7 +56,7 @@ def test_a_longer_run_that_is_interrupted_again_loses_no_member(tumor_dataset: D
     steps = []
     step = loop.training_step
     monkeypatch.setattr(loop, "training_step", lambda *args: steps.append(1) or step(*args))
-    assert same(whole.arrays, third().arrays)
+    assert same(expected.arrays, third().arrays)
     assert len(steps) == 3 * 5 * 2 - (2 * 2 * 2 + 1) - 1
 
 
@@ -67,19 +69,21 @@ def test_a_longer_run_that_is_interrupted_again_loses_no_member(tumor_dataset: D
         ({"max_contrast": 9}, "max_contrast: was not set, now 9"),
     ],
 )
-def test_other_settings_are_refused_by_name_and_fresh_starts_over(
-    changes, line, tumor_dataset: Dataset, tmp_path: Path, monkeypatch
-):
-    cut(lambda: run_pretrain(tumor_dataset, tmp_path / "cut"), 3, monkeypatch)
-    state = (tmp_path / "cut" / "pretrain.h5").read_bytes()
+def test_other_settings_are_refused_by_name(changes, line, tumor_dataset: Dataset, tmp_path: Path, monkeypatch):
+    cut(lambda: run_pretrain(tumor_dataset, tmp_path), 3, monkeypatch)
+    state = (tmp_path / "pretrain.h5").read_bytes()
     with pytest.raises(MismatchError, match="other inputs or settings") as caught:
-        run_pretrain(tumor_dataset, tmp_path / "cut", **changes)
+        run_pretrain(tumor_dataset, tmp_path, **changes)
     assert caught.value.details == (line,)
     assert "--fresh" in caught.value.fix
     assert "--overwrite" not in caught.value.fix
-    assert (tmp_path / "cut" / "pretrain.h5").read_bytes() == state
-    again = run_pretrain(tumor_dataset, tmp_path / "cut", fresh=True, **changes)
-    assert same(again.arrays, run_pretrain(tumor_dataset, tmp_path / "whole", **changes).arrays)
+    assert (tmp_path / "pretrain.h5").read_bytes() == state
+
+
+def test_fresh_starts_over_with_other_settings(tumor_dataset: Dataset, whole, tmp_path: Path, monkeypatch):
+    expected = whole(run_pretrain, members=2)
+    cut(lambda: run_pretrain(tumor_dataset, tmp_path, learning_rate=0.5), 3, monkeypatch)
+    assert same(run_pretrain(tumor_dataset, tmp_path, fresh=True, members=2).arrays, expected.arrays)
 
 
 def test_more_epochs_and_another_setting_are_refused_with_both(tumor_dataset: Dataset, tmp_path: Path, monkeypatch):

@@ -40,8 +40,8 @@ from tests.train.worlds import (
 
 
 @pytest.mark.parametrize("run", [run_pretrain, run_finetune])
-def test_same_seed_gives_the_same_bytes_and_another_seed_others(run, tumor_dataset: Dataset, tmp_path: Path):
-    first, second = (run(tumor_dataset, tmp_path / name, members=2) for name in ("a", "b"))
+def test_same_seed_gives_the_same_bytes_and_another_seed_others(run, tumor_dataset: Dataset, whole, tmp_path: Path):
+    first, second = whole(run, members=2), run(tumor_dataset, tmp_path / "b", members=2)
     assert same(first.arrays, second.arrays)
     assert first.meta == second.meta
     for name, trained in (("x", first), ("y", second)):

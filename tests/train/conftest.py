@@ -1,0 +1,20 @@
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+
+from costar_cli.panel import Dataset
+from costar_cli.train import Trained
+
+Train = Callable[..., Trained]
+
+
+@pytest.fixture(scope="session")
+def whole(tumor_dataset: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Trained]:
+    """Runs that nothing interrupts, each made once: `whole(run_pretrain, members=3)`; do not change their arrays."""
+
+    @cache
+    def made(run: Train, **changes: object) -> Trained:
+        return run(tumor_dataset, tmp_path_factory.mktemp("whole"), **changes)
+
+    return made
