@@ -185,7 +185,7 @@ class _Table:
         return made
 
     def observed(self, variables: Sequence[Variable]) -> Floats:
-        """Return which outcomes `[M,dy]` the frame has."""
+        """Return which outcomes `[M,Y]` the frame has."""
         masks = [[cell is not None for cell in self.columns.get(v.name, [None] * len(self.order))] for v in variables]
         return np.array(masks, dtype=np.float64).T
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Answer", "DataSource", "Export", "InputFile", "Limit", "Protocol", "called"]
 
 Answer = Callable[..., Any]
-"""`(dataset, part, row, origin, plan_values [tau,treatments]) -> outcomes [tau,dy]`, as in `tumor.simulate`."""
+"""`(dataset, part, row, origin, plan_values [H,treatments]) -> outcomes [H,Y]`, as in `tumor.simulate`."""
 
 
 def called(reference: str | Callable[..., Any]) -> Callable[..., Any]:

@@ -147,7 +147,7 @@ class FittedModel(Protocol):
         The panel is encoded once; `batch_size` queries at a time are answered from the encoded states.
 
         Returns:
-            Outcomes `[R,Q,tau,dy]` in the units of the data; tau is `queries.horizon`, at most `horizon`.
+            Outcomes `[R,Q,H,Y]` in the units of the data; H is `queries.horizon`, at most `horizon`.
         """
 
 
@@ -176,7 +176,7 @@ class EncodesOnce(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PredictiveDistribution:
-    """Predicted outcomes with their standard deviation, `[R,Q,tau,dy]` each, in the units of the data.
+    """Predicted outcomes with their standard deviation, `[R,Q,H,Y]` each, in the units of the data.
 
     `sd_parameter` is what is not known of the subjects' own parameters, `sd_noise` what chance adds after the origin;
     the two are independent, so that their squares add up.

@@ -41,11 +41,11 @@ class Panel:
     at t is therefore `(x_{<=t}, y_{<=t}, a_{<t}, v)`. Steps at or beyond `length` are padding and hold zeros, and so
     does `a` at the last observed step when no treatment was recorded there.
 
-    Shapes: `covariates [N,T,dx]`, `treatments [N,T,da]` (encoded), `outcomes [N,T,dy]`, `statics [N,dv]`,
+    Shapes: `covariates [N,T,X]`, `treatments [N,T,A]` (encoded), `outcomes [N,T,Y]`, `statics [N,V]`,
     `length [N]` (observed steps, 1..T), `subject_id [N]` (unique in the data set). Three arrays may be absent:
     `label [N]`, what the data call each subject where that is no whole number; `cluster [N]`, the number of the
     unit that subjects belong to (the item whose yearly series are subjects): what is resampled as one; and
-    `outcome_observed [N,T,dy]`, false where an outcome was not observed and `outcomes` holds what it was filled with.
+    `outcome_observed [N,T,Y]`, false where an outcome was not observed and `outcomes` holds what it was filled with.
     Filled outcomes are part of histories, but nothing is trained or scored on them. A mask that finds all observed says
     nothing and becomes None.
     """
@@ -102,7 +102,7 @@ class Panel:
 
     @property
     def observed_outcomes(self) -> Bools:
-        """Return the mask `[N,T,dy]` of outcomes that were observed, not filled."""
+        """Return the mask `[N,T,Y]` of outcomes that were observed, not filled."""
         steps = np.broadcast_to(self.observed[..., None], self.outcomes.shape)
         return steps if self.outcome_observed is None else steps & self.outcome_observed
 

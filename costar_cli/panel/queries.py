@@ -21,8 +21,8 @@ class Queries:
     Step h = 0..tau-1 of a query asks for `y_{origin+h+1}` had `plan[:, :h+1]` been applied from `origin` on. The model
     sees the history at `origin` and the plan, nothing else.
 
-    Shapes: `subject [Q]` (row of the panel), `origin [Q]`, `plan [Q,tau,da]` (encoded; uint8 keeps 500,000 of them
-    small), `outcomes [Q,tau,dy]` (unscaled) and `scored [Q,tau]`, both or neither.
+    Shapes: `subject [Q]` (row of the panel), `origin [Q]`, `plan [Q,H,A]` (encoded; uint8 keeps 500,000 of them
+    small), `outcomes [Q,H,Y]` (unscaled) and `scored [Q,H]`, both or neither.
     """
 
     subject: NDArray[np.int32]

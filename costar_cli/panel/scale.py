@@ -16,7 +16,7 @@ __all__ = ["Scaler"]
 class Scaler:
     """Means and population standard deviations, in the units of the data; identity where a variable says so.
 
-    Shapes: `covariates [2,dx]`, `outcomes [2,dy]`, `statics [2,dv]`; row 0 is the mean, row 1 the sd.
+    Shapes: `covariates [2,X]`, `outcomes [2,Y]`, `statics [2,V]`; row 0 is the mean, row 1 the sd.
     """
 
     covariates: NDArray[np.float64]

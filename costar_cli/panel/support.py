@@ -22,7 +22,7 @@ FEWEST: Final = 20  # steps after a given one that tell whether a treatment stop
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """Treatment values `[M, names]`, subject rows `[M]` and outcomes `[M, dy]` of the steps that have a next one.
+    """Treatment values `[M, names]`, subject rows `[M]` and outcomes `[M,Y]` of the steps that have a next one.
 
     They are sorted by subject and step.
     """

@@ -151,7 +151,7 @@ def refuse_unseen(unseen: Unseen) -> None:
 def predict_plans(
     label: str, model: FittedModel, panel: Panel, origin_N: NDArray[np.integer], plans: Sequence[TreatmentPlan]
 ) -> Floats:
-    """Return the outcomes `[R,N,P,H,dy]` that each member predicts for each subject from its origin under each plan.
+    """Return the outcomes `[R,N,P,H,Y]` that each member predicts for each subject from its origin under each plan.
 
     Steps beyond a plan's own mean nothing: it is padded with its last step, which no earlier prediction sees.
 
@@ -198,7 +198,7 @@ def _history(panel: Panel, location: Location, origin: int, encoding: TreatmentE
 
 
 def _known(panel: Panel) -> Floats:
-    """Return the first subject's outcomes `[T,dy]`, NaN where they were not observed."""
+    """Return the first subject's outcomes `[T,Y]`, NaN where they were not observed."""
     known: Floats = np.where(panel.observed_outcomes[0], panel.outcomes[0], np.nan).astype(np.float64)
     return known
 
@@ -216,7 +216,7 @@ def _observed(panel: Panel, origin: int, plan: TreatmentPlan, encoding: Treatmen
 def true_outcomes(
     dataset: Dataset, location: Location, origin: int, plans: tuple[TreatmentPlan, ...]
 ) -> tuple[NDArray[np.float64], ...]:
-    """Return the outcomes `[steps,dy]` that the simulator gives under each plan.
+    """Return the outcomes `[steps,Y]` that the simulator gives under each plan.
 
     Raises:
         UsageError: the data set was observed, not simulated.

@@ -108,7 +108,7 @@ def spread(members_R: Floats, level: float) -> Spread:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SubjectHistory:
-    """What is known of the subject at the origin: `outcomes [origin+1,dy]`, `treatments [origin,names]` (levels).
+    """What is known of the subject at the origin: `outcomes [origin+1,Y]`, `treatments [origin,names]` (levels).
 
     Outcomes that were not observed are NaN; models see what they were filled with.
     `subject` is its number and `name` what the data call it: its label, or the number again.
@@ -125,7 +125,7 @@ class SubjectHistory:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ModelAnswer:
-    """One model's predictions `[R,steps,dy]` per plan, in the units of the data.
+    """One model's predictions `[R,steps,Y]` per plan, in the units of the data.
 
     `trained_on_subject` is None when that is unknown: the model does not say, was trained on some subjects of the part
     only, or was trained on another data set. `same_data` says whether it was trained on the data set that the subject
@@ -154,7 +154,7 @@ class ModelAnswer:
 class WhatIfReport:
     """Estimates of a subject's outcomes under each plan, and the differences between plans.
 
-    `observed[plan]` and `truth[plan]` are `[steps,dy]`: what really happened, NaN from the step on where the plan
+    `observed[plan]` and `truth[plan]` are `[steps,Y]`: what really happened, NaN from the step on where the plan
     departs from the treatments that were given; and the simulator's answer, when it was asked for. `warnings` say what
     may make the answers wrong, `notes` what else a reader should know.
     """
@@ -172,7 +172,7 @@ class WhatIfReport:
     warnings: tuple[str, ...] = ()
 
     def spread_of(self, model: ModelAnswer, plan: int) -> Spread:
-        """Return the ensemble mean and spread `[steps,dy]` of one plan."""
+        """Return the ensemble mean and spread `[steps,Y]` of one plan."""
         return spread(model.predictions[plan], self.level)
 
     def difference_of(self, model: ModelAnswer, plan: int) -> Spread:

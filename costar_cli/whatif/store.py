@@ -43,8 +43,8 @@ def write_estimates(
     """Write a report as an artifact of kind `estimates`.
 
     Arrays, with NaN beyond a plan's own steps: `plans/values [P,H,names]` (-1 there), `plans/steps [P]`,
-    `plans/observed` and `plans/truth [P,H,dy]`, `history/outcomes [origin+1,dy]`, `history/treatments [origin,names]`,
-    and per model, numbered as in meta `models`, `model/0/predictions [R,P,H,dy]`.
+    `plans/observed` and `plans/truth [P,H,Y]`, `history/outcomes [origin+1,Y]`, `history/treatments [origin,names]`,
+    and per model, numbered as in meta `models`, `model/0/predictions [R,P,H,Y]`.
     """
     meta = {
         **report.summary(),

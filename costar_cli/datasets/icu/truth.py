@@ -26,10 +26,10 @@ def mimic_truth(
         part: the part of the patients.
         row: rows of the part's panel, one or `[Q]`.
         origin: hours at which the plans start, one or `[Q]`.
-        plan_values: t1, t2 and t3, 0 or 1, `[tau,3]` or `[Q,tau,3]`.
+        plan_values: t1, t2 and t3, 0 or 1, `[H,3]` or `[Q,H,3]`.
 
     Returns:
-        Outcomes `[tau,2]` for one plan of one patient, else `[Q,tau,2]`.
+        Outcomes `[H,2]` for one plan of one patient, else `[Q,H,2]`.
 
     Raises:
         UsageError: the data set has no truth of this part, or a patient, origin or plan is outside the stay.

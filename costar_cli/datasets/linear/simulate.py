@@ -70,10 +70,10 @@ def linear_gaussian_truth(
         part: the part of the subjects.
         row: rows of the part's panel, one or `[Q]`.
         origin: steps at which the plans start, one or `[Q]`.
-        plan_values: treatments, 0 or 1, `[tau,1]` or `[Q,tau,1]`.
+        plan_values: treatments, 0 or 1, `[H,1]` or `[Q,H,1]`.
 
     Returns:
-        Outcomes `[tau]` for one plan of one subject, else `[Q,tau]`.
+        Outcomes `[H]` for one plan of one subject, else `[Q,H]`.
 
     Raises:
         UsageError: a subject or origin is outside what the panel covers.

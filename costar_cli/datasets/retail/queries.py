@@ -16,10 +16,10 @@ Ints = NDArray[np.int64]
 
 
 class Answer(Protocol):
-    """The simulator's units sold `[Q,tau]`, had plans of price classes been followed."""
+    """The simulator's units sold `[Q,H]`, had plans of price classes been followed."""
 
     def __call__(self, row_Q: Ints, origin_Q: Ints, plan_QH: Ints) -> NDArray[np.float64]:
-        """Answer plans `[Q,tau]` of price classes from origins of rows of a panel."""
+        """Answer plans `[Q,H]` of price classes from origins of rows of a panel."""
         ...
 
 

@@ -68,7 +68,7 @@ class PlanAnswers:
     first: Ints
 
     def __call__(self, row_Q: Ints, origin_Q: Ints, plan_QH: Ints) -> Floats:
-        """Return the units `[Q,tau]` sold in the weeks after the origins.
+        """Return the units `[Q,H]` sold in the weeks after the origins.
 
         Raises:
             UsageError: a class that no price has, or weeks beyond the simulated ones.
@@ -106,10 +106,10 @@ def m5_truth(
         part: the part of the subjects.
         row: rows of the part's panel, one or `[Q]`.
         origin: steps at which the plans start, one or `[Q]`.
-        plan_values: price classes, `[tau,1]` or `[Q,tau,1]`.
+        plan_values: price classes, `[H,1]` or `[Q,H,1]`.
 
     Returns:
-        Units per week, `[tau]` for one plan of one subject, else `[Q,tau]`.
+        Units per week, `[H]` for one plan of one subject, else `[Q,H]`.
 
     Raises:
         UsageError: the data set has no truth of this part, or a subject, origin or plan is outside what it covers.

@@ -178,12 +178,12 @@ class EncodedTable:
         table: the table as it was read: who its subjects are, and where each cell comes from.
         part: the number `[N]` of each subject's part in `Part.all()`.
         schema: what the columns became.
-        covariates: `[M,dx]`.
-        treatments: `[M,da]`.
-        outcomes: `[M,dy]`.
-        statics: `[N,dv]`.
+        covariates: `[M,X]`.
+        treatments: `[M,A]`.
+        outcomes: `[M,Y]`.
+        statics: `[N,V]`.
         cluster: `[N]`, where there are clusters.
-        outcome_observed: which outcomes `[M,dy]` were not filled.
+        outcome_observed: which outcomes `[M,Y]` were not filled.
     """
 
     table: Table

@@ -196,7 +196,7 @@ class _QueryTable:
         return findings
 
     def answers(self) -> tuple[NDArray[np.float64], Mask]:
-        """Return the known outcomes `[rows,dy]`, NaN where there are none, and which rows count."""
+        """Return the known outcomes `[rows,Y]`, NaN where there are none, and which rows count."""
         columns = [self.rows.numbers(r)[self.order] for key, r in self.readings.items() if key.startswith("outcome ")]
         outcomes = np.stack(columns, axis=-1)
         scored: Mask = np.asarray(~np.isnan(outcomes).any(axis=-1), dtype=bool)
@@ -205,7 +205,7 @@ class _QueryTable:
         return outcomes, scored
 
     def cells(self, chosen: Ints) -> Ints:
-        """Return the rows `[Q,tau]` of queries of one length."""
+        """Return the rows `[Q,H]` of queries of one length."""
         rows: Ints = self.first[chosen][:, None] + np.arange(int(self.steps[chosen[0]]))
         return rows
 

@@ -32,7 +32,7 @@ MISSING, UNKNOWN = -1, -2
 
 
 def encode_treatments(context: EncodingContext) -> tuple[TreatmentEncoding, NDArray[np.float32]]:
-    """Return the encoding and the treatments per cell `[M,da]`, zeros where a subject's last cell has none.
+    """Return the encoding and the treatments per cell `[M,A]`, zeros where a subject's last cell has none.
 
     Raises:
         DataError: levels or combinations that are unknown, missing treatments; all at once.

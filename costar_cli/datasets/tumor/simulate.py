@@ -84,10 +84,10 @@ def tumor_truth(
         part: the part of the subjects.
         row: rows of the part's panel, one or `[Q]`.
         origin: steps at which the plans start, one or `[Q]`.
-        plan_values: treatments by name (chemotherapy, radiotherapy), 0 or 1, `[tau,2]` or `[Q,tau,2]`.
+        plan_values: treatments by name (chemotherapy, radiotherapy), 0 or 1, `[H,2]` or `[Q,H,2]`.
 
     Returns:
-        Volumes `[tau]` for one plan of one subject, else `[Q,tau]`.
+        Volumes `[H]` for one plan of one subject, else `[Q,H]`.
 
     Raises:
         UsageError: the data set has no truth of this part, or a subject, origin or plan is outside what it covers.
@@ -116,10 +116,10 @@ def tumor_limit(
         part: the part of the subjects.
         row: rows of the part's panel, one or `[Q]`.
         origin: steps at which the plans start, one or `[Q]`.
-        plan_values: treatments by name (chemotherapy, radiotherapy), 0 or 1, `[tau,2]` or `[Q,tau,2]`.
+        plan_values: treatments by name (chemotherapy, radiotherapy), 0 or 1, `[H,2]` or `[Q,H,2]`.
 
     Returns:
-        Volumes `[tau,1]` for one plan of one subject, else `[Q,tau,1]`.
+        Volumes `[H,1]` for one plan of one subject, else `[Q,H,1]`.
     """
     panel = dataset.panels[part]
     asked = AskedPlans.of(row, origin, np.asarray(plan_values, dtype=np.bool_), plan_axes=2)

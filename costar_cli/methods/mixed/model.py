@@ -133,7 +133,7 @@ class MixedModel(EncodingModel[Histories]):
         return self.jobs_of_all_members(lambda some: self._predict(states, some), queries, batch_size)
 
     def _predict(self, states: Histories, queries: Queries) -> Floats:
-        """Return the scaled outcomes `[1,Q,tau,Y]` under the expected effects."""
+        """Return the scaled outcomes `[1,Q,H,Y]` under the expected effects."""
         start, effects = self._begin(states, queries)
         y_QHY = np.stack([step.after.y_YQ.T for step in self._steps(start, self._doses(queries), effects)], axis=1)
         return np.asarray((y_QHY - self.scaler.outcomes[0]) / self.scaler.outcomes[1])[None]
@@ -150,7 +150,7 @@ class MixedModel(EncodingModel[Histories]):
         return start, [np.take(values, at_Q, axis=1) for values in states.effects]
 
     def _doses(self, queries: Queries) -> Floats:
-        """Return the plans' doses `[tau,L,Q]`."""
+        """Return the plans' doses `[H,L,Q]`."""
         table = dose_table(self.schema.treatments).astype(np.float32)
         return (queries.plan.astype(np.float32) @ table).astype(np.float64).transpose(1, 2, 0)
 
@@ -260,7 +260,7 @@ class MixedModel(EncodingModel[Histories]):
             state = after
 
     def _spread(self, panel: Panel, queries: Queries) -> tuple[Floats, Floats]:
-        """Return the sds `[Q,tau,Y]` that parameters and noise share."""
+        """Return the sds `[Q,H,Y]` that parameters and noise share."""
         subjects, row_Q = np.unique(queries.subject, return_inverse=True)
         states = self.encode(panel.take(subjects.astype(np.int64)))
         start, effects = self._begin(states, replace(queries, subject=row_Q.astype(np.int32)))

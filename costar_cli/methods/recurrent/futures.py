@@ -81,7 +81,7 @@ def has_residuals(panel: PanelTensors) -> Tensor:
 
 
 def known_position(panel: PanelTensors) -> Tensor | None:
-    """Return the position `[N,T-1,dy]` whose residual stands for each one's; None where each has its own.
+    """Return the position `[N,T-1,Y]` whose residual stands for each one's; None where each has its own.
 
     That of a target that was not observed is the last one before it, or the first one after it.
     """
@@ -94,7 +94,7 @@ def known_position(panel: PanelTensors) -> Tensor | None:
 
 
 def _known_targets(panel: PanelTensors) -> Tensor | None:
-    """Return where usable positions have an observed target, `[N,T-1,dy]`."""
+    """Return where usable positions have an observed target, `[N,T-1,Y]`."""
     if panel.observed_NTY is None:
         return None
     position_T = torch.arange(panel.observed_NTY.shape[1] - 1, device=panel.length_N.device)

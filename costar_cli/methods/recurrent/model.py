@@ -77,7 +77,7 @@ class RecurrentModel(NetworkModel[Histories]):
 
     @abstractmethod
     def predict(self, networks: Networks, asked: QueryBatch) -> Tensor:
-        """Return one member's scaled outcomes `[Q,H,dy]`."""
+        """Return one member's scaled outcomes `[Q,H,Y]`."""
 
     def elements_per_query(self, networks: Networks) -> int:
         """Return how many numbers a query takes where it takes most."""

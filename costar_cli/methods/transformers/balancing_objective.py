@@ -36,7 +36,7 @@ MEAN = "mean."
 class Predicted(NamedTuple):
     """What a network makes of its inputs.
 
-    Outcomes `[R,B,T,dy]`; where there is balancing, the logits `[R,B,T,da]` of the treatment network's guesses; in
+    Outcomes `[R,B,T,Y]`; where there is balancing, the logits `[R,B,T,A]` of the treatment network's guesses; in
     domain confusion those that the representation shall spoil.
     """
 

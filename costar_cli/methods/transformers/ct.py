@@ -118,7 +118,7 @@ class CtWalk:
         self.steps = 0
 
     def first(self, treatment_MGA: Tensor) -> Tensor:
-        """Return scaled outcomes `[M,G,dy]` one step after the origin."""
+        """Return scaled outcomes `[M,G,Y]` one step after the origin."""
         representation_MGr = self.representation_Mr[:, None].expand(-1, treatment_MGA.shape[1], -1)
         return self.network.head.outcomes(representation_MGr, treatment_MGA)
 

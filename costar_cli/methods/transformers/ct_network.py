@@ -162,6 +162,6 @@ class CtNetwork(CtStreams, BalancedNetwork):
     def forward(
         self, history_BTS: Tensor, statics_BV: Tensor, hidden_BT: Tensor, plan_BTA: Tensor, masks: Masks = None
     ) -> tuple[Tensor, Tensor]:
-        """Return representations `[B,T,r]`, and scaled outcomes `[B,T,dy]` after the treatments of `plan_BTA`."""
+        """Return representations `[B,T,r]`, and scaled outcomes `[B,T,Y]` after the treatments of `plan_BTA`."""
         _, representation_BTr = self.trace(history_BTS, statics_BV, hidden_BT, masks or None)
         return representation_BTr, self.head.outcomes(representation_BTr, plan_BTA)

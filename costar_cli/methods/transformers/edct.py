@@ -81,7 +81,7 @@ class EdctWalk:
         self.steps = 0
 
     def first(self, treatment_MGA: Tensor) -> Tensor:
-        """Return the encoder's outcomes `[M,G,dy]` one step after the origin."""
+        """Return the encoder's outcomes `[M,G,Y]` one step after the origin."""
         representation_MGr = self.representation_Mr[:, None].expand(-1, treatment_MGA.shape[1], -1)
         return self.states.encoder.head.outcomes(representation_MGr, treatment_MGA)
 

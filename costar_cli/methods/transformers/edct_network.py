@@ -73,7 +73,7 @@ class EdctEncoder(BalancedNetwork):
     def forward(
         self, history_BTS: Tensor, statics_BV: Tensor, plan_BTA: Tensor, masks: Masks = None
     ) -> tuple[Tensor, Tensor]:
-        """Return representations `[B,T,r]`, and scaled outcomes `[B,T,dy]` after the treatments of `plan_BTA`."""
+        """Return representations `[B,T,r]`, and scaled outcomes `[B,T,Y]` after the treatments of `plan_BTA`."""
         representation_BTr = self.represent(history_BTS, statics_BV, masks or None)
         return representation_BTr, self.head.outcomes(representation_BTr, plan_BTA)
 
@@ -192,7 +192,7 @@ class EdctDecoder(BalancedNetwork):
     def forward(
         self, memory_BWr: Tensor, hidden_BW: Tensor, inputs_BJI: Tensor, plan_BJA: Tensor, masks: Masks = None
     ) -> tuple[Tensor, Tensor]:
-        """Return representations `[B,J,r']` and scaled outcomes `[B,J,dy]` of the steps after the first.
+        """Return representations `[B,J,r']` and scaled outcomes `[B,J,Y]` of the steps after the first.
 
         Args:
             memory_BWr: the encoder's representations of the history, the origin's last.

@@ -88,7 +88,7 @@ class Walk(Protocol):
     """A batch of histories on the way into their plans: M histories that end at one origin, G plans of each."""
 
     def first(self, treatment_MGA: Tensor) -> Tensor:
-        """Return scaled outcomes `[M,G,dy]` one step after the origin."""
+        """Return scaled outcomes `[M,G,Y]` one step after the origin."""
 
     def next(self, outcome_MGY: Tensor, previous_MGA: Tensor, treatment_MGA: Tensor) -> Tensor:
         """Return outcomes one step later, after outcomes that are taken for true and the treatment before them."""
@@ -158,7 +158,7 @@ class TransformerModel(NetworkModel[Sequence[MemberStates]]):
 def _predict(
     begin: Callable[[Tensor, int], Walk], batch: OriginBatch, plan_QHA: NDArray[np.uint8], like: Tensor, first: int
 ) -> Tensor:
-    """Return scaled outcomes `[M,G,H,dy]`: each step takes the outcomes of the step before for true."""
+    """Return scaled outcomes `[M,G,H,Y]`: each step takes the outcomes of the step before for true."""
     plans = torch.from_numpy(plan_QHA[batch.row_MG]).to(like).unbind(2)
     walk = begin(torch.from_numpy(batch.subject_M - first).to(like.device), batch.origin)
     outcomes = [walk.first(plans[0])]
