@@ -18,7 +18,7 @@ MOST_ANSWERS: Final = 200_000_000
 class Queries:
     """Questions about a panel, in flat arrays, with the known answers where there are any.
 
-    Step h = 0..tau-1 of a query asks for `y_{origin+h+1}` had `plan[:, :h+1]` been applied from `origin` on. The model
+    Step h = 0..H-1 of a query asks for `y_{origin+h+1}` had `plan[:, :h+1]` been applied from `origin` on. The model
     sees the history at `origin` and the plan, nothing else.
 
     Shapes: `subject [Q]` (row of the panel), `origin [Q]`, `plan [Q,H,A]` (encoded; uint8 keeps 500,000 of them
@@ -49,7 +49,7 @@ class Queries:
 
     @property
     def horizon(self) -> int:
-        """Return tau, the number of steps asked for."""
+        """Return H, the number of steps asked for."""
         return int(self.plan.shape[1])
 
     def take(self, rows: slice | NDArray[np.int64] | NDArray[np.bool_]) -> Self:
