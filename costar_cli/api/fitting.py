@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FitPlan", "plan_fit", "plan_pretraining", "pretrained_shape"]
 
+DECODER = ("decoder", "output", "carry_overs")
+
 
 @dataclass(frozen=True)
 class PretrainPlan:
@@ -148,10 +150,12 @@ def _identity(config: TrainingConfig, runtime: RuntimeConfig) -> dict[str, Any]:
 
 
 def _follow(settings: Settings, config: FinetuneConfig, start: "Artifact") -> FinetuneConfig:
-    """Take members and encoder shape from what there is to start from, unless somebody chose others."""
+    """Take members, encoder shape and decoder from what there is to start from, unless somebody chose others."""
     inherited: dict[str, object] = {}
     if not settings.is_chosen("finetune.members"):
         inherited["members"] = int(start.meta["members"])
     if not settings.any_chosen("finetune.encoder."):
         inherited["encoder"] = None
+    if start.kind == "model":  # a preset's decoder is that of a source model to be trained
+        inherited |= {name: None for name in DECODER if not settings.is_chosen(f"finetune.{name}")}
     return config.model_copy(update=inherited)

@@ -8,6 +8,8 @@ import pytest
 import torch
 from pydantic import ValidationError
 
+from costar_cli.api.fitting import plan_fit
+from costar_cli.artifact import Artifact
 from costar_cli.config.models import EncoderConfig, FinetuneConfig
 from costar_cli.errors import MismatchError
 from costar_cli.methods.costar.decoding import DecoderShape
@@ -17,6 +19,7 @@ from costar_cli.methods.costar.supervised import HEAD, SupervisedStage
 from costar_cli.methods.shared.members import Params, stack_members, submodule
 from costar_cli.methods.shared.outcome_forms import OutcomeForm, OutcomeScale, choose_forms
 from costar_cli.panel import Dataset, Part, Queries, Scaler
+from costar_cli.settings.resolve import resolve
 from costar_cli.train import Trained
 from tests.methods.invariant_worlds import world
 from tests.train.worlds import ENCODER, FINETUNE, as_model, panels, run_finetune, run_pretrain
@@ -208,3 +211,14 @@ def test_training_lowers_the_relative_loss(decoder: str, output: str, tumor_data
     changes = {"encoder": RELATIVE, "loss": "relative_huber", "learning_rate": 0.01, "epochs": 4}
     history = run_finetune(tumor_dataset, tmp_path, decoder=decoder, output=output, **changes).meta["history"]
     assert history["train_loss"][0][-1] < 0.8 * history["train_loss"][0][0]
+
+
+def test_few_shot_takes_the_source_models_decoder_unless_somebody_chose_one():
+    """A preset's decoder is for models that are trained from the beginning."""
+    source = Artifact("model", {}, {"members": 1}, {}, digest="d")
+    for flags, decoder in (({}, None), ({FinetuneConfig: {"decoder": "structured"}}, "structured")):
+        settings = resolve(flags, preset="paper", dataset="mimic")
+        assert settings[FinetuneConfig].decoder == (decoder or "non_autoregressive")
+        assert plan_fit(settings, "costar", "target", dataset="d", start=source).config.decoder == decoder
+    encoder = replace(source, kind="encoder")
+    assert plan_fit(settings, "costar", "source", dataset="d", start=encoder).config.decoder == "structured"
