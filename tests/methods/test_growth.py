@@ -19,6 +19,7 @@ from costar_cli.panel import Dataset, Part
 from costar_cli.reporting import NullReporter
 from costar_cli.train import Trained
 from tests.fits import fit_method, model_of
+from tests.methods.linear_worlds import linear_data
 
 TEST = Part("target", "test")
 UNREGULARISED = {"carry_overs": 1, "dropout": 0.0, "input_dropout": 0.0}
@@ -114,3 +115,13 @@ def test_settings_of_another_shape_are_refused_in_few_shot():
             start=model_of(trained()),
             domain="target",
         )
+
+
+def test_covariates_that_carry_an_effect_are_forecast():
+    """In the linear system treatment acts through covariates, and reacts to them inside the plan."""
+    dataset, some = linear_data(train=128), FEW.model_copy(update={"epochs": 20, "patience": 20})
+    found = {
+        covariates: error(model_of(fit(dataset, some, covariates=covariates)), dataset)
+        for covariates in ("forecast", "none")
+    }
+    assert found["forecast"] < 0.5 * found["none"]

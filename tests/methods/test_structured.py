@@ -91,6 +91,57 @@ def test_answers_of_one_origin_are_those_of_all_origins_at_once():
     torch.testing.assert_close(predict(module, *shorter), whole[:, :4])
 
 
+REACH = ([-2.0, -2.0, -2.0], [2.0, 2.0, 2.0])
+
+
+def test_a_course_that_follows_the_forecast_is_taught_what_is_rolled_out():
+    """Each step from the truth before it is the rollout where the truth is what was rolled out."""
+    torch.manual_seed(0)
+    forms = (RELATIVE, LOCAL)
+    module = StructuredDecoder(5, forms, BINARY, carry_overs=2, fading=1, hidden=7, covariates=REACH)
+    (z, y, previous, plan), x = inputs(2), torch.rand(3, 6, 3)
+    law, unit, theta, exposure = module.covariates, module.scale.units(y), module.theta(z), module.exposures(previous)
+    assert law is not None
+    origin, horizon = 2, 3
+    z = z[:, [origin]].expand_as(z)  # every origin knows the same, so that only what was true before a step differs
+    theta, drift = module.theta(z)[:, origin], law.drift(z)[:, origin]
+    plan = previous[:, origin + 1 : origin + 1 + horizon]  # what is given next is the plan
+    start = theta, y[:, origin], unit[:, origin], exposure[:, origin], plan, x[:, origin], drift
+    rolled = module.roll(*start)
+    for step in range(1, horizon):
+        y[:, origin + step] = rolled[:, step - 1]
+    before = y[:, origin : origin + horizon]
+    covariates = [x[:, origin]]
+    for step in range(1, horizon):
+        known = module(
+            z,
+            before[:, None].expand(-1, 6, -1, -1),
+            unit,
+            previous,
+            plan[:, None].expand(-1, 6, -1, -1),
+            torch.stack([*covariates, *[x[:, origin]] * (horizon - step)], dim=1)[:, None].expand(-1, 6, -1, -1),
+        )
+        covariates.append(known[:, origin, step - 1, 2:])
+    taught = module(
+        z,
+        before[:, None].expand(-1, 6, -1, -1),
+        unit,
+        previous,
+        plan[:, None].expand(-1, 6, -1, -1),
+        torch.stack(covariates, dim=1)[:, None].expand(-1, 6, -1, -1),
+    )
+    torch.testing.assert_close(taught[:, origin, :, :2], rolled, atol=1e-5, rtol=1e-4)
+
+
+def test_forecast_covariates_stay_near_what_was_learned_from():
+    torch.manual_seed(0)
+    module = StructuredDecoder(5, [ADDITIVE], BINARY, covariates=REACH)
+    assert module.covariates is not None
+    x = torch.full((4, 3), 50.0)
+    after = module.covariates.after(x, x, torch.zeros(4, 5))
+    torch.testing.assert_close(after, torch.full((4, 3), 4.0))
+
+
 def test_members_together_are_members_apart():
     module, given = decoder(RELATIVE, ADDITIVE, fading=1), inputs(2)
     members = [named_params(decoder(RELATIVE, ADDITIVE, fading=1)) for _ in range(2)]

@@ -30,15 +30,15 @@ QUERY_ELEMENTS = 2**20  # doses and columns of the queries that one core answers
 
 @dataclass(frozen=True)
 class Histories:
-    """What each of R members knows at every step: effects `[N,T,Y,P]` and exposures `[N,T,J]`, with where outcomes are.
+    """What each of R members knows at every step: effects `[N,T,Y,P]`, exposures `[N,T,J]`, drifts `[N,T,X]`.
 
-    `y_NTY` are standardised outcomes, `unit_NTY` the units of a step from there.
+    `y_NTY` are standardised outcomes, `unit_NTY` the units of a step from there, `x_NTX` standardised covariates.
     """
 
     y_NTY: Tensor
     unit_NTY: Tensor
-    theta_R: list[Tensor]
-    exposure_R: list[Tensor]
+    x_NTX: Tensor
+    known_R: list[tuple[Tensor, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ class GrowthModel(NetworkModel[Histories]):
         networks = self._networks_R()
         known_R = [_encoded(network, tensors) for network in networks]
         unit_NTY = networks[0].decoder.scale.units(tensors.y_NTY)
-        return Histories(tensors.y_NTY, unit_NTY, *(list(values) for values in zip(*known_R, strict=True)))
+        return Histories(tensors.y_NTY, unit_NTY, tensors.x_NTX, known_R)
 
     def jobs(self, states: Histories, queries: Queries, batch_size: int) -> Iterator[Iterable[AnswerJob]]:
         """Yield jobs of as many queries as one core's caches, or a GPU's memory, hold."""
@@ -78,12 +78,13 @@ class GrowthModel(NetworkModel[Histories]):
             )
             plan_QHA = torch.from_numpy(some.plan).to(states.y_NTY)
             start = states.y_NTY[subject, origin], states.unit_NTY[subject, origin]
-            return torch.stack(
-                [
-                    network.decoder.roll(theta[subject, origin], *start, exposure[subject, origin], plan_QHA)
-                    for network, theta, exposure in zip(networks, states.theta_R, states.exposure_R, strict=True)
-                ]
-            )
+            x_QX = states.x_NTX[subject, origin]
+            predicted_R = []
+            for network, known in zip(networks, states.known_R, strict=True):
+                theta, exposure, *drift = (values[subject, origin] for values in known)
+                covariates = (x_QX, *drift) if drift else ()
+                predicted_R.append(network.decoder.roll(theta, *start, exposure, plan_QHA, *covariates))
+            return torch.stack(predicted_R)
 
         return self.jobs_of_all_members(predict, queries, size)
 
@@ -95,21 +96,22 @@ class GrowthModel(NetworkModel[Histories]):
         ]
 
 
-def _encoded(network: GrowthNetwork, panel: PanelTensors) -> tuple[Tensor, Tensor]:
-    """Return one member's effects `[N,T,Y,P]` and exposures `[N,T,J]`."""
+def _encoded(network: GrowthNetwork, panel: PanelTensors) -> tuple[Tensor, ...]:
+    """Return one member's effects `[N,T,Y,P]`, exposures `[N,T,J]`, and drifts `[N,T,X]` of covariates it forecasts."""
     subject_N = torch.arange(len(panel.length_N), device=panel.y_NTY.device)
     member_R, steps = torch.zeros_like(subject_N[:1]), panel.y_NTY.shape[1]
     gru_R = {name: value[None] for name, value in network.gru.named_parameters()}
 
-    def encode(subject_B: Tensor) -> tuple[Tensor, Tensor]:
+    def encode(subject_B: Tensor) -> tuple[Tensor, ...]:
         series = Windows.of(panel, member_R, subject_B[None], torch.zeros_like(subject_B)[None], steps)
         z_BTD = run_gru(gru_R, network.inputs(series).transpose(1, 2))[0].transpose(0, 1)
-        return network.decoder.theta(z_BTD), network.decoder.exposures(series.column("previous")[0])
+        known = network.decoder.theta(z_BTD), network.decoder.exposures(series.column("previous")[0])
+        law = network.decoder.covariates
+        return known if law is None else (*known, law.drift(z_BTD))
 
     largest = 3 * steps * network.gru.hidden_size
     size = microbatch_size(largest, len(subject_N), subject_N.device, cpu_elements=CPU_ELEMENTS)
-    theta, exposure = encode_in_microbatches(encode, subject_N, size=size)
-    return theta, exposure
+    return encode_in_microbatches(encode, subject_N, size=size)
 
 
 class GrowthMethod(ReadsModels):

@@ -1,6 +1,7 @@
 """The network of the growth GRU, and the stage that trains it (spec GROWTH-5, GROWTH-6)."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -64,6 +65,7 @@ class GrowthNetwork(nn.Module):
             carry_overs=config.carry_overs,
             fading=config.fading,
             hidden=config.hidden,
+            covariates=(reach[0][:dx], reach[1][:dx]) if config.covariates == "forecast" and dx else None,
         )
 
     def inputs(self, series: Windows, mask_RBI: Tensor | None = None) -> Tensor:
@@ -131,6 +133,11 @@ class GrowthStage(NetworkStage[GrowthNetwork]):
             z = z * states
         y = series.column("outcomes")
         unit = decoder.scale.units(y)
-        of_decoder = submodule(params_R, "decoder.")
-        predicted = call_members(decoder, of_decoder, z, y, unit, series.column("previous"), ahead.treatment)
-        return decoder.penalty(predicted, ahead.target, y, unit, ahead.observed), ahead.weight
+        call = partial(call_members, decoder, submodule(params_R, "decoder."), z)
+        given = unit, series.column("previous"), ahead.treatment
+        if decoder.covariates is None:
+            return decoder.penalty(call(y, *given), ahead.target, y, unit, ahead.observed), ahead.weight
+        both = call(ahead.column("outcomes"), *given, ahead.column("covariates"))
+        predicted, covariates = both[..., : y.shape[-1]], both[..., y.shape[-1] :]
+        penalty = decoder.penalty(predicted, ahead.target, y, unit, ahead.observed)
+        return penalty + (covariates - ahead.next_covariates).square().mean(dim=-1), ahead.weight

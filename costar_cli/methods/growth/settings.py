@@ -32,6 +32,11 @@ class GrowthNetworkConfig(TunedNetworkConfig):
     hidden: Hidden = 64
     carry_overs: int = Field(2, ge=1, le=2, description="Learnt carry-overs of each treatment's effect")
     fading: int = Field(0, ge=0, le=8, description="Effects that fade from the origin on, at learnt rates")
+    covariates: Literal["forecast", "none"] = Field(
+        "forecast",
+        description="Forecast covariates with the outcomes, and learn each step from the truth before it, so that what "
+        "covariates carry is neither lost nor taken for an effect; or leave them as the origin's state knows them",
+    )
     dropout: Dropout = 0.5
     input_dropout: float = Field(
         0.3, ge=0, lt=1, description="Dropout rate of covariates and statics, each for whole series"

@@ -16,6 +16,13 @@ parameters in the module; then only the rollout is left for each query:
     theta_NTYP, exposure_NTJ = decoder.theta(z), decoder.exposures(previous_NTA)
     predicted_QHY = decoder.roll(theta[n, t], y[n, t], unit[n, t], exposure[n, t], plan_QHA)
 
+Given the ranges of covariates, the decoder forecasts these, too; a stage then teaches each step after the truth before:
+
+    predicted_RNTHE = call_members(decoder, params_R, z, ahead.column("outcomes"), unit, series.column("previous"),
+                                   ahead.treatment, ahead.column("covariates"))
+
+E being the outcomes, then the covariates; `roll` is given where covariates are, and their drift, at the origin.
+
 Letters: `L` dose factors, `C` carry-overs of each, `J = C L` exposures, `P` effects per outcome, `M` rows.
 """
 
@@ -30,11 +37,50 @@ from torch import Tensor, nn
 from costar_cli.methods.shared.balancing import sum_of_observed
 from costar_cli.methods.shared.outcome_forms import OutcomeForm, OutcomeScale
 
-__all__ = ["StructuredDecoder"]
+__all__ = ["CovariateLaw", "StructuredDecoder"]
 
 FIRST_DECAYS: Final = (0.3, 0.9)  # of what is left of a dose after a step, before anything is learnt
 FIRST_FADING: Final = 0.5
 SMALL_START: Final = 0.1  # weights of the last layer at first: predictions begin near the last value
+
+
+class CovariateLaw(nn.Module):
+    """How covariates change in a step, and what they add to the responses of outcomes (spec GROWTH-7).
+
+    Both are linear and the same for all subjects, but for a drift of each covariate that the state z tells.
+
+    Args:
+        width: D.
+        n_outcomes: Y.
+        n_exposures: J.
+        reach: smallest and largest covariates that were learned from; forecasts stay within half a range of them.
+    """
+
+    low_X: Tensor
+    high_X: Tensor
+
+    def __init__(
+        self, width: int, n_outcomes: int, n_exposures: int, reach: tuple[Sequence[float], Sequence[float]]
+    ) -> None:
+        super().__init__()
+        low_X, high_X = (torch.tensor(values, dtype=torch.float32) for values in reach)
+        room_X, n = 0.5 * (high_X - low_X), len(low_X)
+        self.register_buffer("low_X", low_X - room_X, persistent=False)
+        self.register_buffer("high_X", high_X + room_X, persistent=False)
+        self.links = nn.Linear(n, n_outcomes, bias=False)
+        self.change = nn.Linear(n + n_outcomes + 2 * n_exposures, n, bias=False)
+        self.drift = nn.Linear(width, n)
+        with torch.no_grad():
+            for start in (self.links.weight, self.change.weight, self.drift.weight, self.drift.bias):
+                start.mul_(SMALL_START)
+
+    def bounded(self, x_MX: Tensor) -> Tensor:
+        """Return covariates within their bounds."""
+        return torch.minimum(torch.maximum(x_MX, self.low_X), self.high_X)
+
+    def after(self, x_MX: Tensor, drift_MX: Tensor, known_MK: Tensor) -> Tensor:
+        """Return covariates after a step, given levels, exposures and doses."""
+        return self.bounded(x_MX + drift_MX + self.change(torch.cat([x_MX, known_MK], dim=-1)))
 
 
 class StructuredDecoder(nn.Module):
@@ -50,6 +96,7 @@ class StructuredDecoder(nn.Module):
         carry_overs: C, learnt decays of each factor's dose.
         fading: number of columns that fade from the origin on, each at a learnt rate.
         hidden: hidden units between state and effects.
+        covariates: smallest and largest values of the covariates that are forecast; None to forecast none.
     """
 
     dose_AL: Tensor
@@ -63,6 +110,7 @@ class StructuredDecoder(nn.Module):
         carry_overs: int = 1,
         fading: int = 0,
         hidden: int = 64,
+        covariates: tuple[Sequence[float], Sequence[float]] | None = None,
     ) -> None:
         super().__init__()
         self.scale = OutcomeScale(forms)
@@ -77,22 +125,63 @@ class StructuredDecoder(nn.Module):
             last.weight.mul_(SMALL_START)
             last.bias.zero_()
         self.effects = nn.Sequential(nn.Linear(width, hidden), nn.SiLU(), last)
+        n_exposures = first_CL.numel()
+        self.covariates = CovariateLaw(width, len(forms), n_exposures, covariates) if covariates else None
 
     def forward(
-        self, z_NTD: Tensor, y_NTY: Tensor, unit_NTY: Tensor, previous_NTA: Tensor, plan_NTHA: Tensor
+        self,
+        z_NTD: Tensor,
+        y_NTY: Tensor,
+        unit_NTY: Tensor,
+        previous_NTA: Tensor,
+        plan_NTHA: Tensor,
+        x_NTHX: Tensor | None = None,
     ) -> Tensor:
         """Return standardised outcomes `[N,T,H,Y]` from every origin of every series.
 
+        Where covariates are forecast each step is taken from the truth before it, and covariates follow the outcomes,
+        `[N,T,H,Y+X]`: what decided a treatment inside the plan is then known, and not taken for its effect.
+
         Args:
             z_NTD: states of the histories.
-            y_NTY: standardised outcomes at the origins.
+            y_NTY: standardised outcomes at the origins; `[N,T,H,Y]` before every step where covariates are forecast.
             unit_NTY: of `scale.units`.
             previous_NTA: treatments before the origins, `a_{t-1}`, from the first step of the series on.
             plan_NTHA: treatments from the origins on.
+            x_NTHX: standardised covariates before every step, where they are forecast.
         """
+        if self.covariates is not None:
+            assert x_NTHX is not None  # noqa: S101 - a decoder that forecasts them is given them
+            return self._taught(self.covariates, z_NTD, y_NTY, unit_NTY, previous_NTA, plan_NTHA, x_NTHX)
         inputs = self.theta(z_NTD), y_NTY, unit_NTY, self.exposures(previous_NTA), plan_NTHA
         predicted_MHY = self.roll(*(values.flatten(0, 1) for values in inputs))
         return predicted_MHY.view(*y_NTY.shape[:-1], *predicted_MHY.shape[1:])
+
+    def _taught(
+        self,
+        law: CovariateLaw,
+        z_NTD: Tensor,
+        y_NTHY: Tensor,
+        unit_NTY: Tensor,
+        previous_NTA: Tensor,
+        plan_NTHA: Tensor,
+        x_NTHX: Tensor,
+    ) -> Tensor:
+        steps, u_NTHY, x_NTHX = y_NTHY.shape[2], self.scale.in_sd(y_NTHY), law.bounded(x_NTHX)
+        before_NTJ = nn.functional.pad(self.exposures(previous_NTA), (0, 0, 0, steps - 1))
+        dose_NTHJ = self._doses(plan_NTHA)
+        exposure_NTHJ = self._decay_J() * before_NTJ.unfold(1, steps, 1).movedim(-1, 2) + dose_NTHJ
+        after_NTHY, known_NTHK = self._step(
+            self.theta(z_NTD)[:, :, None],
+            u_NTHY,
+            unit_NTY[:, :, None].expand_as(u_NTHY),
+            exposure_NTHJ,
+            self._faded(torch.arange(steps, device=u_NTHY.device)).expand(*u_NTHY.shape[:-1], -1),
+            law.links(x_NTHX),
+            self.scale.bounds(u_NTHY),
+        )
+        next_NTHX = law.after(x_NTHX, law.drift(z_NTD)[:, :, None], torch.cat([known_NTHK, dose_NTHJ], dim=-1))
+        return torch.cat([self.scale.standardised(after_NTHY), next_NTHX], dim=-1)
 
     def theta(self, z_MD: Tensor) -> Tensor:
         """Return the effects `[...,Y,P]` of states."""
@@ -112,7 +201,16 @@ class StructuredDecoder(nn.Module):
             decay_J, distance = decay_J.square(), 2 * distance
         return left_NTJ
 
-    def roll(self, theta_MYP: Tensor, y_MY: Tensor, unit_MY: Tensor, exposure_MJ: Tensor, plan_MHA: Tensor) -> Tensor:
+    def roll(
+        self,
+        theta_MYP: Tensor,
+        y_MY: Tensor,
+        unit_MY: Tensor,
+        exposure_MJ: Tensor,
+        plan_MHA: Tensor,
+        x_MX: Tensor | None = None,
+        drift_MX: Tensor | None = None,
+    ) -> Tensor:
         """Return standardised outcomes `[M,H,Y]` under plans, one step after another.
 
         Args:
@@ -121,19 +219,46 @@ class StructuredDecoder(nn.Module):
             unit_MY: of `scale.units`.
             exposure_MJ: of `exposures`.
             plan_MHA: treatments from the origin on.
+            x_MX: standardised covariates at the origin, where they are forecast.
+            drift_MX: of each origin's state, likewise.
         """
-        u_MY, decay_J, dose_MHJ = self.scale.in_sd(y_MY), self._decay_J(), self._doses(plan_MHA)
-        bounds, rows, reached = self.scale.bounds(u_MY), u_MY.shape[:1], []
-        constant = torch.ones_like(u_MY[:, :1])
-        fading = () if self.fading is None else (torch.sigmoid(self.fading).expand(*rows, -1),)
+        u_MY, decay_J, dose_MHJ, law = self.scale.in_sd(y_MY), self._decay_J(), self._doses(plan_MHA), self.covariates
+        bounds, reached, links_MY = self.scale.bounds(u_MY), [], torch.zeros_like(u_MY)
+        if law is not None and x_MX is not None:
+            x_MX = law.bounded(x_MX)
         for step in range(plan_MHA.shape[-2]):
             exposure_MJ = decay_J * exposure_MJ + dose_MHJ[:, step]
-            faded = tuple(rate**step for rate in fading)
-            columns_MP = torch.cat([constant, self.scale.level(u_MY, unit_MY), exposure_MJ, *faded], dim=-1)
-            response_MY = (theta_MYP * columns_MP[:, None]).sum(dim=-1)
-            u_MY = self.scale.after(u_MY, response_MY, unit_MY, bounds)
+            faded_MF = self._faded(torch.full_like(u_MY[:, 0], step))
+            if law is not None and x_MX is not None:
+                links_MY = law.links(x_MX)
+            u_MY, known_MK = self._step(theta_MYP, u_MY, unit_MY, exposure_MJ, faded_MF, links_MY, bounds)
+            if law is not None and x_MX is not None and drift_MX is not None:
+                x_MX = law.after(x_MX, drift_MX, torch.cat([known_MK, dose_MHJ[:, step]], dim=-1))
             reached.append(u_MY)
         return self.scale.standardised(torch.stack(reached, dim=1))
+
+    def _step(
+        self,
+        theta_MYP: Tensor,
+        u_MY: Tensor,
+        unit_MY: Tensor,
+        exposure_MJ: Tensor,
+        faded_MF: Tensor,
+        links_MY: Tensor,
+        bounds: tuple[Tensor, Tensor],
+    ) -> tuple[Tensor, Tensor]:
+        """Return u after a step; and levels and exposures, side by side, which made it."""
+        known_MK = torch.cat([self.scale.level(u_MY, unit_MY), exposure_MJ], dim=-1)
+        columns_MP = torch.cat([torch.ones_like(u_MY[..., :1]), known_MK, faded_MF], dim=-1)
+        response_MY = (theta_MYP * columns_MP[..., None, :]).sum(dim=-1) + links_MY
+        return self.scale.after(u_MY, response_MY, unit_MY, bounds), known_MK
+
+    def _faded(self, step_M: Tensor) -> Tensor:
+        """Return what is left `[M,F]` of what fades from the origin on, so many steps after it."""
+        if self.fading is None:
+            return step_M.new_zeros(*step_M.shape, 0, dtype=self.decay_CL.dtype)
+        faded_MF: Tensor = torch.sigmoid(self.fading) ** step_M[..., None]
+        return faded_MF
 
     def penalty(
         self, predicted_MHY: Tensor, true_MHY: Tensor, y_MY: Tensor, unit_MY: Tensor, observed_MHY: Tensor | None = None
