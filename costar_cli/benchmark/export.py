@@ -18,6 +18,7 @@ __all__ = [
     "cells_csv",
     "comparisons_csv",
     "interval_text",
+    "ratio_text",
     "results_csv",
     "to_latex",
     "to_markdown",
@@ -79,7 +80,19 @@ def _texts(report: BenchmarkReport) -> Iterator[tuple[str, str, str]]:
 
 def results_csv(report: BenchmarkReport) -> str:
     """Return every row of every table, in the columns of the paper's tables, with all steps."""
-    return _csv([_flat(report, table, row) for table in report.tables for row in (*table.rows, *table.published)])
+    return _csv([_flat(report, table, row) for table in report.tables for row in _all_rows(table)])
+
+
+def _all_rows(table: ResultTable) -> Iterator[ResultRow]:
+    """Yield our rows, the bound, and the published rows."""
+    for block in _blocks(table):
+        yield from block
+
+
+def _blocks(table: ResultTable) -> list[Sequence[ResultRow]]:
+    """Return the blocks of rows, each of which is ranked by itself."""
+    limit = [table.limit] if table.limit else []
+    return [block for block in (table.rows, limit, table.published) if block]
 
 
 def comparisons_csv(report: BenchmarkReport) -> str:
@@ -108,7 +121,8 @@ def _flat(report: BenchmarkReport, table: ResultTable, row: ResultRow) -> Record
     flat |= {f"tau{h + 1}_std": _at(row.sd, h) for h in range(report.horizon)}
     flat |= {"avg": row.mean.average, "avg_std": row.sd.average if row.sd else None, "gain": row.gain_percent}
     flat |= {"averaged_steps": report.steps, "runs": row.runs, "data_sets": row.data_sets, "unit": report.unit}
-    return flat | {"stopped_by_budget": row.stopped_by_budget}
+    ratio = row.ratio_to_limit
+    return flat | {"stopped_by_budget": row.stopped_by_budget, "ratio_to_limit": ratio.average if ratio else None}
 
 
 def _compared(report: BenchmarkReport, table: ResultTable, comparison: Comparison) -> Record:
@@ -175,6 +189,7 @@ def _about(report: BenchmarkReport) -> str:
         f"RMSE in {_escape(report.unit or 'outcome units')}, lower is better: mean ± {report.spread}; data set "
         f"{'seed' if len(report.seeds) == 1 else 'seeds'} {seeds}, preset {_escape(report.preset)}. Avg: over "
         f"{report.averaged}, for every row. {ABOUT_GAIN}. "
+        f"{_escape(f'{report.about_ratio}. ' if report.about_ratio else '')}"
         f"**Best** and <u>second</u> of each block; {BUDGET_SIGN} {report.about_budget}. "
         "Published rows come from another protocol or other data: compare "
         "rows of one block only."
@@ -182,13 +197,14 @@ def _about(report: BenchmarkReport) -> str:
 
 
 def _markdown_rows(table: ResultTable) -> list[str]:
-    heads = ["Method", *(f"τ={h + 1}" for h in range(table.steps)), "Avg", "Gain", "Runs"]
+    heads = ["Method", *(f"τ={h + 1}" for h in range(table.steps)), "Avg", *_ratio_head(table), "Gain", "Runs"]
     lines = [f"| {' | '.join(heads)} |", "|---|" + "---:|" * (len(heads) - 1)]
     styles: dict[Mark, str] = {"best": "**{}**", "second": "<u>{}</u>", "": "{}"}
-    for block in (table.rows, table.published):
+    for block in _blocks(table):
         for row, cells in zip(block, _cells(block, table.steps), strict=True):
-            label = _escape(row.marked_label) + ("" if row.basis == "ours" else f" ({row.basis})")
+            label = _escape(row.marked_label) + ("" if row.basis == "ours" else f" ({_basis(row)})")
             shown = [styles[mark].format(text) for text, mark in cells]
+            shown += [ratio_text(row)] * bool(table.limit)
             lines.append(f"| {' | '.join([label, *shown, _percent(row.gain_percent), str(row.runs or '')])} |")
     return lines
 
@@ -208,6 +224,21 @@ def _markdown_comparisons(report: BenchmarkReport, table: ResultTable) -> list[s
         tests = [_p(c.p_value), _p(c.p_holm), wins]
         lines.append(f"| {' | '.join([_escape(c.label), _number(c.difference.average), bounds, *tests])} |")
     return lines
+
+
+def _ratio_head(table: ResultTable) -> list[str]:
+    return ["Ratio"] if table.limit else []
+
+
+def _basis(row: ResultRow) -> str:
+    """Return what a block of rows that are not ours is called."""
+    return "bound" if row.basis == "limit" else row.basis
+
+
+def ratio_text(row: ResultRow) -> str:
+    """Return how many times the bound's average error a row's is, empty where that is not known."""
+    average = row.ratio_to_limit.average if row.ratio_to_limit else None
+    return "" if average is None else f"{average:.2f}"
 
 
 def interval_text(comparison: Comparison, digits: int) -> str | None:
@@ -253,7 +284,7 @@ def to_latex(report: BenchmarkReport) -> str:
 
 
 def _latex_table(report: BenchmarkReport, table: ResultTable) -> list[str]:
-    heads = ["Method", *(rf"$\tau={h + 1}$" for h in range(table.steps)), "Avg", r"Gain(\%)"]
+    heads = ["Method", *(rf"$\tau={h + 1}$" for h in range(table.steps)), "Avg", *_ratio_head(table), r"Gain(\%)"]
     unit = _latex(report.unit or "outcome units")
     gain = _latex(ABOUT_GAIN).replace("±", r"$\pm$")
     caption = (
@@ -261,6 +292,8 @@ def _latex_table(report: BenchmarkReport, table: ResultTable) -> list[str]:
         rf"Avg: over $\tau=1..{table.steps}$. {gain}. "
         r"\textbf{Bold}: best; \underline{underline}: second best, per block."
     )
+    if table.limit and report.about_ratio:
+        caption += f" {_latex(report.about_ratio)}."
     if table.untested:
         caption += f" Differences between rows are not tested: {_latex(table.untested)}."
     if table.caution:
@@ -270,12 +303,11 @@ def _latex_table(report: BenchmarkReport, table: ResultTable) -> list[str]:
     lines = [r"\begin{table*}[htbp]", r"\centering", rf"\caption{{{caption}}}"]
     lines += [rf"\begin{{tabular}}{{l{'c' * (len(heads) - 1)}}}", r"\toprule", " & ".join(heads) + r" \\", r"\midrule"]
     styles: dict[Mark, str] = {"best": r"\textbf{%s}", "second": r"\underline{%s}", "": "%s"}
-    blocks = [block for block in (table.rows, table.published) if block]
-    for i, block in enumerate(blocks):
+    for i, block in enumerate(_blocks(table)):
         if i:
-            lines += [r"\midrule", rf"\multicolumn{{{len(heads)}}}{{l}}{{\emph{{{_latex(block[0].basis)}}}}} \\"]
+            lines += [r"\midrule", rf"\multicolumn{{{len(heads)}}}{{l}}{{\emph{{{_latex(_basis(block[0]))}}}}} \\"]
         for row, cells in zip(block, _cells(block, table.steps, pm=r"$\pm$"), strict=True):
-            shown = [styles[mark] % text for text, mark in cells]
+            shown = [styles[mark] % text for text, mark in cells] + [ratio_text(row)] * bool(table.limit)
             gain = "(-)" if row.gain_percent is None else f"{row.gain_percent:.1f}" + r"\%"
             lines.append(
                 " & ".join([_latex(row.label) + r"$^{\dagger}$" * bool(row.stopped_by_budget), *shown, gain]) + r" \\"

@@ -14,6 +14,7 @@ from costar_cli.benchmark.contenders import REFERENCE
 from costar_cli.benchmark.report import BenchmarkReport
 from costar_cli.benchmark.statistics import Comparison
 from costar_cli.benchmark.tables import ResultRow, ResultTable
+from costar_cli.evaluate.limit import ABOUT_LIMIT
 from costar_cli.evaluate.report import BUDGET_SIGN, PerStep, with_budget_sign
 from costar_cli.evaluate.setups import SETUPS
 from costar_cli.figures.style import (
@@ -38,10 +39,12 @@ __all__ = ["plot_differences", "plot_horizons"]
 Style = dict[str, Any]
 
 _MARKERS = ("s", "^", "v", "D", "P", "X")
+_BOUND: Style = {"color": BLACK, "lw": 0.8, "ls": (0, (7, 3)), "zorder": 1}
 _PANEL_WIDTH_IN, _PANEL_HEIGHT_IN = 2.9, 3.1
 _LABEL_POINTS = 7.5
 _LABEL_GAP_IN, _BESIDE_LABELS_IN = 1.35 * _LABEL_POINTS / 72, 0.9  # the latter for title and ticks
 _LONGEST_LABEL = 28
+_LONGEST_BOUND = 60
 _ASIDE = 0.025  # steps between the error bars of two rows
 _FAR_ABOVE = 4  # times the median row: such a row would flatten the others
 _LONGEST_BAR = 0.5  # times its mean: a longer error bar is cut at the frame, and marked there
@@ -111,6 +114,8 @@ def _footnotes(report: BenchmarkReport, *, cut: bool) -> list[str]:
     if any(row.sd is not None for table in report.tables for row in table.rows):
         theirs = "; published: over the paper's runs" if any(table.published for table in report.tables) else ""
         notes += [f"bars: ± {report.spread}{theirs}", *[f"triangles at its edge: a bar that {CUT}"] * cut]
+    bounds = dict.fromkeys(table.limit.label for table in report.tables if table.limit)
+    notes += [f"thin dashed line: {label_text(label, _LONGEST_BOUND)}, {ABOUT_LIMIT}" for label in bounds]
     return [*notes, *[f"{BUDGET_SIGN} {report.about_budget}"] * report.has_stopped_rows, *report.cautions]
 
 
@@ -142,7 +147,7 @@ def _pair(table: ResultTable) -> tuple[_Panel, _Panel | None]:
 
 
 def _draw_horizons(ax: Axes, panel: _Panel, styles: Mapping[str, Style], gap: float) -> bool:
-    """Draw the rows; return whether an error bar is cut at the frame."""
+    """Draw the rows, and the bound below ours; return whether an error bar is cut at the frame."""
     table = panel.table
     taus = np.arange(1, table.steps + 1)
     ax.set_title(panel.title, loc="left")
@@ -150,6 +155,8 @@ def _draw_horizons(ax: Axes, panel: _Panel, styles: Mapping[str, Style], gap: fl
     ax.set_xlim(0.75, table.steps + 0.25)
     ax.set_ylim(0, panel.top)
     cut = False
+    if table.limit and panel.rows is table.rows:
+        ax.plot(taus, _array(table.limit.mean, table.steps), **_BOUND)
     for place, row in enumerate(panel.rows):
         beside = taus + _ASIDE * (place - (len(panel.rows) - 1) / 2)  # or the bars would hide each other
         mean_H = _array(row.mean, table.steps)

@@ -10,11 +10,12 @@ from costar_cli.artifact import describe, read_header
 from costar_cli.benchmark.cells import Bench, Cell
 from costar_cli.benchmark.ledger import Ledger, Record
 from costar_cli.benchmark.statistics import TEST
-from costar_cli.benchmark.tables import DataSetFacts, ResultTable, Score, build_tables
+from costar_cli.benchmark.tables import DataSetFacts, LimitScore, ResultTable, Score, build_tables
 from costar_cli.config.choices import SetupName
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.errors import CostarError
 from costar_cli.evaluate import EvaluationReport, read_evaluation
+from costar_cli.evaluate.limit import ABOUT_LIMIT
 from costar_cli.evaluate.metrics import AVERAGED_STEPS
 from costar_cli.evaluate.published import is_published_data
 from costar_cli.evaluate.report import ABOUT_BUDGET, json_values
@@ -178,6 +179,12 @@ class BenchmarkReport:
         return any(row.stopped_by_budget for table in self.tables for row in table.rows)
 
     @property
+    def about_ratio(self) -> str | None:
+        """Return what the ratios are to, None where no data set has a bound."""
+        label = next((table.limit.label for table in self.tables if table.limit), None)
+        return None if label is None else f"Ratio: Avg divided by that of the row `{label}`, {ABOUT_LIMIT}"
+
+    @property
     def spread(self) -> str:
         """Return what a standard deviation in the tables is over."""
         sets = len(self.seeds)
@@ -259,7 +266,19 @@ def _tables(
     if shared is None:
         return ()
     facts = DataSetFacts(shared.dataset, shared.horizon, shared.unit.factor, published=published)
-    return build_tables(scores, facts, bench.settings[EvaluateConfig], setups=setups, reporter=bench.reporter)
+    config, limits = bench.settings[EvaluateConfig], _limits(evaluations)
+    return build_tables(scores, facts, config, setups=setups, limits=limits, reporter=bench.reporter)
+
+
+def _limits(evaluations: Evaluations) -> list[LimitScore]:
+    """Return the bound on each data set once; every cell's scores have it, but for those of older versions."""
+    found = {
+        (cell.seed, row.setup, row.truth): LimitScore(cell.seed, row)
+        for cell, report in evaluations.items()
+        for row in report.rows
+        if row.basis == "limit"
+    }
+    return list(found.values())
 
 
 def _costs(bench: Bench, cells: Sequence[Cell], outcome: Outcome, ledger: Ledger) -> Iterator[CellCost]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from costar_cli.benchmark.export import ABOUT_OTHER_UPDATES, interval_text, updates_text
+from costar_cli.benchmark.export import ABOUT_OTHER_UPDATES, interval_text, ratio_text, updates_text
 from costar_cli.benchmark.report import BenchmarkReport, CellCost
 from costar_cli.benchmark.statistics import Comparison
 from costar_cli.benchmark.tables import ABOUT_GAIN, ResultRow, ResultTable, ranked_cells
@@ -24,6 +24,7 @@ def show_report(out: Output, report: BenchmarkReport) -> None:
             f"RMSE in {unit} on {report.dataset}, lower is better; Avg over {report.averaged}; {legend()}",
             f"± {report.spread}",
             ABOUT_GAIN,
+            *([report.about_ratio] if report.about_ratio else []),
             *[f"{BUDGET_SIGN} {report.about_budget}"] * report.has_stopped_rows,
             "",
         )
@@ -46,19 +47,23 @@ def show_report(out: Output, report: BenchmarkReport) -> None:
 
 
 def _show_table(out: Output, table: ResultTable) -> None:
-    headers = ["Method", *(f"τ={h + 1}" for h in range(table.steps)), "Avg", "Gain", "Runs"]
-    blocks: dict[str, list[list[Cell | str | None]]] = {"": _rows(table.rows, table.steps)}
+    ratio = ["Ratio"] * bool(table.limit)
+    headers = ["Method", *(f"τ={h + 1}" for h in range(table.steps)), "Avg", *ratio, "Gain", "Runs"]
+    blocks = {"": _rows(table.rows, table)}
+    if table.limit:
+        blocks["bound"] = _rows([table.limit], table)
     if table.published:
-        blocks[table.published[0].basis] = _rows(table.published, table.steps)
+        blocks[table.published[0].basis] = _rows(table.published, table)
     show_styled(out, table.title, headers, blocks)
 
 
-def _rows(rows: Sequence[ResultRow], steps: int) -> list[list[Cell | str | None]]:
+def _rows(rows: Sequence[ResultRow], table: ResultTable) -> list[list[Cell | str | None]]:
     shown: list[list[Cell | str | None]] = []
-    for row, ranked in zip(rows, ranked_cells(rows, steps), strict=True):
+    for row, ranked in zip(rows, ranked_cells(rows, table.steps), strict=True):
         cells = [Cell(_number(mean), _number(sd), mark) for mean, sd, mark in ranked]
         gain = None if row.gain_percent is None else f"{row.gain_percent:.1f}%"
-        shown.append([row.marked_label, *cells, gain, None if row.runs is None else str(row.runs)])
+        ratio: list[Cell | str | None] = [ratio_text(row)] if table.limit else []
+        shown.append([row.marked_label, *cells, *ratio, gain, None if row.runs is None else str(row.runs)])
     return shown
 
 

@@ -11,7 +11,7 @@ from costar_cli.benchmark.statistics import Comparison, compare, gain_percent
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.evaluate.metrics import AVERAGED_STEPS, SquaredErrors
 from costar_cli.evaluate.published import paper_truth, published_row, read_published
-from costar_cli.evaluate.report import Basis, PerStep, ReportRow, with_budget_sign
+from costar_cli.evaluate.report import Basis, PerStep, ReportRow, ratios, with_budget_sign
 from costar_cli.evaluate.score import Truth
 from costar_cli.evaluate.setups import SETUPS, SetupName
 from costar_cli.reporting import NullReporter, Reporter
@@ -19,6 +19,7 @@ from costar_cli.reporting import NullReporter, Reporter
 __all__ = [
     "ABOUT_GAIN",
     "DataSetFacts",
+    "LimitScore",
     "Mark",
     "ResultRow",
     "ResultTable",
@@ -46,6 +47,14 @@ class Score:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitScore:
+    """What knows the simulator scored on one data set in one set-up: a bound, and no contender (spec LIMIT-1)."""
+
+    seed: int
+    row: ReportRow
+
+
+@dataclass(frozen=True, slots=True)
 class DataSetFacts:
     """What the tables need to know of the data sets; `published` says that the paper's tables are about them."""
 
@@ -70,7 +79,8 @@ class ResultRow:
     """One line of a table. `runs` counts the members of all data sets, over which `mean` and `sd` are taken.
 
     `stopped_by_budget` says that the training of a member ended because epochs or updates ran out, not by patience;
-    None for a closed form, for a published row, and where it is not known.
+    None for a closed form, for a published row, and where it is not known. `ratio_to_limit` are errors divided by those
+    of what knows the simulator (spec LIMIT-4).
     """
 
     name: str
@@ -84,6 +94,7 @@ class ResultRow:
     runs: int | None = None
     data_sets: int | None = None
     stopped_by_budget: bool | None = None
+    ratio_to_limit: PerStep | None = None
 
     @property
     def marked_label(self) -> str:
@@ -93,7 +104,10 @@ class ResultRow:
 
 @dataclass(frozen=True, slots=True)
 class ResultTable:
-    """One set-up: our rows, the published ones of the same contenders, and how ours compare with the reference."""
+    """One set-up: our rows, the published ones of the same contenders, and how ours compare with the reference.
+
+    `limit` is what knows the simulator, where the data sets have a truth: neither ranked nor tested.
+    """
 
     kind: TableKind
     setup: SetupName
@@ -103,6 +117,7 @@ class ResultTable:
     rows: tuple[ResultRow, ...]
     published: tuple[ResultRow, ...]
     comparisons: tuple[Comparison, ...]
+    limit: ResultRow | None = None
 
     @property
     def title(self) -> str:
@@ -129,6 +144,7 @@ def build_tables(
     config: EvaluateConfig,
     *,
     setups: Sequence[SetupName],
+    limits: Sequence[LimitScore] = (),
     reporter: Reporter | None = None,
 ) -> tuple[ResultTable, ...]:
     """Return a table per set-up and kind of truth: first those of methods, then those of ablations.
@@ -138,13 +154,14 @@ def build_tables(
         facts: of the data sets.
         config: how to score: the bootstrap.
         setups: those to show.
+        limits: of what knows the simulator, on any of the data sets.
         reporter: told about progress.
     """
     groups = list(_groups(scores, setups))
     tables = []
     with (reporter or NullReporter()).task("Comparing", total=len(groups), unit="table") as task:
         for kind, chosen in groups:
-            tables.append(_table(kind, chosen, facts, config))
+            tables.append(_table(kind, chosen, facts, config, limits))
             task.advance()
     return tuple(tables)
 
@@ -162,8 +179,15 @@ def _groups(scores: Sequence[Score], setups: Sequence[SetupName]) -> Iterator[tu
                     yield kind, chosen
 
 
-def _table(kind: TableKind, scores: Sequence[Score], facts: DataSetFacts, config: EvaluateConfig) -> ResultTable:
+def _table(
+    kind: TableKind,
+    scores: Sequence[Score],
+    facts: DataSetFacts,
+    config: EvaluateConfig,
+    limits: Sequence[LimitScore],
+) -> ResultTable:
     setup, truth = scores[0].row.setup, scores[0].row.truth or "counterfactual"
+    bounds = {limit.seed: limit.row for limit in limits if (limit.row.setup, limit.row.truth) == (setup, truth)}
     contenders = _contenders(scores, kind)
     by_name = {c.name: {s.seed: s for s in scores if s.contender.name == c.name} for c in contenders}
     reference = by_name.get(REFERENCE, {})
@@ -182,10 +206,21 @@ def _table(kind: TableKind, scores: Sequence[Score], facts: DataSetFacts, config
         truth=truth,
         test=scores[0].row.test or "",
         steps=facts.shown,
-        rows=tuple(_row(c, by_name[c.name], reference) for c in contenders),
+        rows=tuple(_row(c, by_name[c.name], reference, bounds) for c in contenders),
         published=_published(contenders, facts, setup) if facts.published and truth == facts.paper_truth else (),
         comparisons=comparisons,
+        limit=_limit_row({seed: row for seed, row in bounds.items() if any(s.seed == seed for s in scores)}),
     )
+
+
+def _limit_row(bounds: Mapping[int, ReportRow]) -> ResultRow | None:
+    """Return the bound over data sets; its spread is that between them."""
+    if not bounds:
+        return None
+    mean, sd, count = _spread(list(bounds.values()))
+    label = next(iter(bounds.values())).label
+    ratio = ratios(mean, mean)
+    return ResultRow("limit", label, "limit", mean, sd, runs=count, data_sets=len(bounds), ratio_to_limit=ratio)
 
 
 def _contenders(scores: Sequence[Score], kind: TableKind) -> list[Contender]:
@@ -194,12 +229,18 @@ def _contenders(scores: Sequence[Score], kind: TableKind) -> list[Contender]:
     return sorted(found, key=lambda c: c.is_ablation) if kind == "ablations" else in_order(found)
 
 
-def _row(contender: Contender, runs: Mapping[int, Score], reference: Mapping[int, Score]) -> ResultRow:
+def _row(
+    contender: Contender,
+    runs: Mapping[int, Score],
+    reference: Mapping[int, Score],
+    bounds: Mapping[int, ReportRow],
+) -> ResultRow:
     shared = [seed for seed in runs if seed in reference]
-    mean, sd, count = _spread(list(runs.values()))
+    bounded = [seed for seed in runs if seed in bounds]
+    mean, sd, count = _spread([score.row for score in runs.values()])
     gain = None
     if contender.name != REFERENCE and shared:
-        own, other = (_spread([table[seed] for seed in shared])[0].average for table in (runs, reference))
+        own, other = (_spread([table[seed].row for seed in shared])[0].average for table in (runs, reference))
         gain = gain_percent(own, other)
     return ResultRow(
         name=contender.name,
@@ -213,6 +254,9 @@ def _row(contender: Contender, runs: Mapping[int, Score], reference: Mapping[int
         runs=count,
         data_sets=len(runs),
         stopped_by_budget=_any_known([score.row.stopped_by_budget for score in runs.values()]),
+        ratio_to_limit=ratios(_spread([runs[s].row for s in bounded])[0], _spread([bounds[s] for s in bounded])[0])
+        if bounded
+        else None,
     )
 
 
@@ -222,9 +266,9 @@ def _any_known(flags: Sequence[bool | None]) -> bool | None:
     return any(known) if known else None
 
 
-def _spread(runs: Sequence[Score]) -> tuple[PerStep, PerStep | None, int]:
+def _spread(rows: Sequence[ReportRow]) -> tuple[PerStep, PerStep | None, int]:
     """Return mean and sd (ddof = 1) over the members of all data sets, and how many those are."""
-    values_KH = np.array([[_nan(v) for v in (*member.steps, member.average)] for s in runs for member in s.row.members])
+    values_KH = np.array([[_nan(v) for v in (*member.steps, member.average)] for row in rows for member in row.members])
     mean_H = values_KH.mean(axis=0)
     mean = PerStep.of(mean_H[:-1], float(mean_H[-1]))
     if len(values_KH) < 2:

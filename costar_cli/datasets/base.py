@@ -6,7 +6,7 @@ Light to import: what makes a data set, and what knows its truth, is named and i
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from costar_cli.config.models import Config, settings_problems
 from costar_cli.reporting import Reporter
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
     from costar_cli.panel.dataset import Dataset
 
-__all__ = ["Answer", "DataSource", "Export", "InputFile", "Limit", "Protocol", "called"]
+__all__ = ["KNOWS_HIDDEN_STATE", "Answer", "DataSource", "Export", "InputFile", "Limit", "Protocol", "called"]
+
+KNOWS_HIDDEN_STATE: Final = "Generator's mean (knows the hidden state)"
+"""What tables call a limit that knows more than any history tells, so that no method can reach it."""
 
 Answer = Callable[..., Any]
 """`(dataset, part, row, origin, plan_values [H,treatments]) -> outcomes [H,Y]`, as in `tumor.simulate`."""

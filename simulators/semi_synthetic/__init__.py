@@ -10,7 +10,7 @@ A typical use: `draw_functions`, `simulate_baseline`, `draw_uniforms`, `simulate
 baseline and the factual treatments: `replay_factual` gives the rest again, bit by bit.
 """
 
-from simulators.semi_synthetic.baseline import TREND_HOURS, Baseline, simulate_baseline
+from simulators.semi_synthetic.baseline import TREND_HOURS, Baseline, simulate_baseline, systematic_outcomes
 from simulators.semi_synthetic.counterfactual import (
     SemiSyntheticCounterfactuals,
     answer_plan,
@@ -20,6 +20,7 @@ from simulators.semi_synthetic.counterfactual import (
 from simulators.semi_synthetic.draws import PatientSeeds, draw_uniforms
 from simulators.semi_synthetic.factual import SemiSyntheticFactual, replay_factual, simulate_factual
 from simulators.semi_synthetic.fourier import CovariateFunctions, FourierFunction, draw_functions
+from simulators.semi_synthetic.limit import expected_outcomes
 from simulators.semi_synthetic.mechanism import OUTCOMES, TREATMENTS, OutcomeMechanism, TreatmentMechanism
 from simulators.semi_synthetic.trend import gaussian_paths, matern_covariance, trend_basis
 
@@ -38,6 +39,7 @@ __all__ = [
     "answer_plan",
     "draw_functions",
     "draw_uniforms",
+    "expected_outcomes",
     "gaussian_paths",
     "matern_covariance",
     "one_step_counterfactuals",
@@ -45,5 +47,6 @@ __all__ = [
     "sequence_counterfactuals",
     "simulate_baseline",
     "simulate_factual",
+    "systematic_outcomes",
     "trend_basis",
 ]

@@ -12,7 +12,7 @@ from simulators.semi_synthetic.fourier import CovariateFunctions
 from simulators.semi_synthetic.mechanism import OUTCOMES, TREATMENTS
 from simulators.semi_synthetic.trend import gaussian_paths, matern_covariance, trend_classes
 
-__all__ = ["TREND_HOURS", "Baseline", "simulate_baseline"]
+__all__ = ["TREND_HOURS", "Baseline", "simulate_baseline", "systematic_outcomes"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -92,6 +92,26 @@ def simulate_baseline(
     for k, treatment in enumerate(TREATMENTS):
         logit[active_NT, k] = treatment.bias + treatment.covariate_weight * functions.treatments[k](x_MX)
     return Baseline(untreated, logit, length_N)
+
+
+def systematic_outcomes(
+    functions: CovariateFunctions,
+    seeds: PatientSeeds,
+    covariates: NDArray[np.floating],
+    length: NDArray[np.integer],
+    *,
+    trend_hours: int = TREND_HOURS,
+) -> Floats:
+    """Return the untreated outcomes `[N,T,2]` of `simulate_baseline` without the patients' own paths (spec ICU-6)."""
+    active_NT = np.arange(covariates.shape[1]) < np.asarray(length, dtype=np.int64)[:, None]
+    (row_M, hour_M), x_MX = np.nonzero(active_NT), covariates[active_NT]
+    trend_CT, class_N2 = trend_classes(trend_hours), draw_trend_classes(seeds)
+    systematic = np.zeros((*covariates.shape[:2], len(OUTCOMES)))
+    for j, outcome in enumerate(OUTCOMES):
+        trend_M = trend_CT[class_N2[row_M, j], hour_M]
+        from_covariates_M = outcome.covariate_weight * functions.outcomes[j](x_MX)
+        systematic[active_NT, j] = from_covariates_M + outcome.trend_weight * trend_M
+    return systematic
 
 
 def _check(seeds: PatientSeeds, covariates: NDArray[np.floating], length_N: Ints, trend_hours: int) -> tuple[int, int]:

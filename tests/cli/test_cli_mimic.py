@@ -62,7 +62,7 @@ def test_evaluate_scores_all_set_ups_and_says_whose_labels_were_used(icu: Path, 
     assert run.code == 0
     rows = run.document["result"]["rows"]
     assert {row["setup"] for row in rows} == {"zero-shot", "few-shot", "supervised"}
-    assert {row["basis"] for row in rows} == {"ours", "naive"}
+    assert {row["basis"] for row in rows} == {"ours", "naive", "limit"}
     dataset = read_dataset(icu / "data.h5", queries=False, truth=False)
     sizes = {str(part): panel.n_subjects for part, panel in dataset.panels.items()}
     touched = {row["setup"]: row["provenance"]["labelled_target_subjects"] for row in rows if row["basis"] == "ours"}
@@ -128,7 +128,7 @@ def test_ingest_reads_what_was_given_and_every_verb_follows(
     rows = call("evaluate", "--no-plots", *place).document["result"]["rows"]
     assert {row["setup"] for row in rows} == {"zero-shot", "supervised"}
     assert {row["truth"] for row in rows} == {"factual"}
-    assert {row["basis"] for row in rows} == {"ours", "naive"}
+    assert {row["basis"] for row in rows} == {"ours", "naive", "limit"}
     alone = call("ingest", "mimic", stays, "--no-transfer", "--patients", "80", "-w", tmp_path / "one", "--json")
     assert [row["part"] for row in alone.document["result"]["parts"]] == ["source/train", "source/val", "source/test"]
 

@@ -1,12 +1,24 @@
 """Scores with known errors for the tests of the benchmark's statistics and tables."""
 
+from dataclasses import replace
+
 import numpy as np
 
-from costar_cli.benchmark import ABLATIONS, BenchmarkReport, CellCost, Contender, Failure, Score, build_tables
+from costar_cli.benchmark import (
+    ABLATIONS,
+    BenchmarkReport,
+    CellCost,
+    Contender,
+    Failure,
+    LimitScore,
+    Score,
+    build_tables,
+)
 from costar_cli.benchmark.tables import DataSetFacts
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.evaluate import ReportRow, SquaredErrors
 
+BOUND = "Best possible (knows the simulator)"
 SETUPS = ["zero-shot", "few-shot", "supervised"]
 CONFIG = EvaluateConfig(bootstrap=200)
 
@@ -48,9 +60,14 @@ def score(name, errors, *, seed=10, setup="zero-shot", truth="counterfactual", f
     return Score(seed, contender(name), row, errors)
 
 
-def tables(scores, *, name="tumor", horizon=6, setups=SETUPS, config=CONFIG, **facts):
+def limit(errors, *, seed=10, setup="zero-shot"):
+    scored = score("limit", errors, seed=seed, setup=setup).row
+    return LimitScore(seed, replace(scored, label=BOUND, basis="limit"))
+
+
+def tables(scores, *, name="tumor", horizon=6, setups=SETUPS, config=CONFIG, limits=(), **facts):
     facts = DataSetFacts(name, horizon, facts.pop("factor", 1.0), **{"published": True, **facts})
-    return build_tables(scores, facts, config, setups=setups)
+    return build_tables(scores, facts, config, setups=setups, limits=limits)
 
 
 def report(made, *, dataset="tumor", unit="% of V_max", horizon=6):

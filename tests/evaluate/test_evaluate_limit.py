@@ -3,9 +3,11 @@
 from dataclasses import replace
 
 import evaluate_worlds as worlds
+import numpy as np
 import pytest
 
 from costar_cli.config.models import EvaluateConfig, FinetuneConfig
+from costar_cli.datasets.icu.truth import mimic_truth
 from costar_cli.datasets.linear.settings import LinearGaussianConfig
 from costar_cli.datasets.linear.simulate import simulate_linear
 from costar_cli.datasets.registry import limit_of
@@ -19,6 +21,7 @@ from costar_cli.methods import METHODS
 from costar_cli.panel import Dataset, Part
 from costar_cli.panel.queries import rolling_origin
 from costar_cli.reporting import NullReporter
+from tests.datasets import m5_worlds, mimic_worlds
 from tests.fits import fit_method, model_of
 
 LABEL = "Best possible (knows the simulator)"
@@ -123,6 +126,30 @@ def test_the_linear_systems_answers_are_expectations_so_that_its_bound_is_zero()
     row = report.row("zero-shot", LABEL)
     assert row.mean.steps == (0.0,) * 6
     assert report.ratio_to_limit(report.row("zero-shot", "ridge")).average is None
+
+
+@pytest.mark.parametrize("world", [mimic_worlds.simulate, m5_worlds.dataset], ids=["ICU", "retail"])
+def test_what_knows_the_hidden_state_is_called_so_and_is_below_every_method(world):
+    data = world()
+    report = run_evaluation(data, [candidate(data, "ridge")], CONFIG)
+    assert report.limit_label == "Generator's mean (knows the hidden state)"
+    rows = [row for row in report.rows if row.basis != "limit"]
+    assert {(row.setup, row.truth) for row in rows} == {
+        (row.setup, row.truth) for row in report.rows if row.basis == "limit"
+    }
+    assert all(report.ratio_to_limit(row).average > 1.1 for row in rows)
+
+
+def test_an_older_file_of_icu_data_has_no_bound_and_answers_as_before():
+    data = mimic_worlds.simulate()
+    older = replace(
+        data, truth={part: {k: v for k, v in t.items() if k != "systematic"} for part, t in data.truth.items()}
+    )
+    report = run_evaluation(older, [candidate(data, "last-value")], CONFIG)
+    assert report.limit_label is None
+    part = Part("target", "test")
+    asked = part, 0, 2, np.zeros((3, 3))
+    np.testing.assert_array_equal(mimic_truth(older, *asked), mimic_truth(data, *asked))
 
 
 def test_a_truth_that_cannot_be_used_costs_the_row_and_not_the_evaluation(data, monkeypatch):

@@ -153,8 +153,12 @@ class _Simulator:
         standardised = (observed.covariates[chunk] - self.mean) / self.sd
         baseline = world.simulate_baseline(self.functions, seeds, standardised, length, trend_hours=self.config.hours)
         factual = world.simulate_factual(baseline, world.draw_uniforms(seeds, length, baseline.n_steps))
-        queries = {}
+        queries: dict[str, Queries] = {}
+        truth: Truth = {"untreated": baseline.untreated, "logit": baseline.logit}
         if asked:
+            truth["systematic"] = world.systematic_outcomes(
+                self.functions, seeds, standardised, length, trend_hours=self.config.hours
+            )
             one_step = world.one_step_counterfactuals(baseline, factual)
             sequence = world.sequence_counterfactuals(
                 baseline, factual, seeds, horizon=self.config.horizon, n_plans=self.config.plans_per_origin
@@ -163,7 +167,7 @@ class _Simulator:
         return _Piece(
             (factual.outcomes.astype(np.float32), factual.treatments.astype(np.float32)),
             queries,
-            {"untreated": baseline.untreated, "logit": baseline.logit},
+            truth,
         )
 
 

@@ -5,7 +5,7 @@ from typing import Final, Self
 from pydantic import Field, model_validator
 
 from costar_cli.config.models import Config
-from costar_cli.datasets.base import DataSource, Export, InputFile, Protocol
+from costar_cli.datasets.base import KNOWS_HIDDEN_STATE, DataSource, Export, InputFile, Limit, Protocol
 
 __all__ = ["MIMIC", "MIMIC_FILE", "IcuConfig", "MimicConfig", "MimicFactualConfig"]
 
@@ -96,6 +96,9 @@ MIMIC: Final = DataSource(
     settings=MimicConfig,
     make="costar_cli.datasets.icu.semi_synthetic:simulate_mimic",
     truth="costar_cli.datasets.icu.truth:mimic_truth",
+    limit=Limit(
+        predict="costar_cli.datasets.icu.truth:mimic_limit", label=KNOWS_HIDDEN_STATE, needs=("logit", "systematic")
+    ),
     examples=("costar simulate mimic --stays 2000", "costar simulate mimic --mimic-extract all_hourly_data.h5"),
     panel="Patients",
     input=InputFile(

@@ -6,9 +6,9 @@ from numpy.typing import ArrayLike, NDArray
 from costar_cli.datasets.asked_plans import AskedPlans
 from costar_cli.errors import UsageError
 from costar_cli.panel.dataset import Dataset, Part
-from simulators.semi_synthetic import Baseline, answer_plan, replay_factual
+from simulators.semi_synthetic import Baseline, answer_plan, expected_outcomes, replay_factual
 
-__all__ = ["mimic_truth"]
+__all__ = ["mimic_limit", "mimic_truth"]
 
 NEEDED = {"untreated", "logit"}
 
@@ -35,7 +35,7 @@ def mimic_truth(
         UsageError: the data set has no truth of this part, or a patient, origin or plan is outside the stay.
     """
     truth, panel = dataset.truth.get(part, {}), dataset.panels[part]
-    if set(truth) != NEEDED:
+    if not set(truth) >= NEEDED:
         raise UsageError(
             f"this data set has no simulated truth of {part}",
             where="--truth",
@@ -49,6 +49,26 @@ def mimic_truth(
     baseline = Baseline(untreated, logit, panel.length[rows])
     factual = replay_factual(baseline, panel.treatments[rows])
     return asked.shaped(answer_plan(baseline, factual, subject_Q, asked.origin_Q, asked.plan_QH))
+
+
+def mimic_limit(
+    dataset: Dataset, part: Part, row: int | ArrayLike, origin: int | ArrayLike, plan_values: ArrayLike
+) -> NDArray[np.float64]:
+    """Return what the simulator expects of y1 and y2 after each step of plans, as `mimic_truth` (spec LIMIT-7).
+
+    Functions of covariates, covariates of all hours and the trends are known, and the patients' paths up to the origin.
+    """
+    truth, panel = dataset.truth[part], dataset.panels[part]
+    asked = AskedPlans.of(row, origin, np.asarray(plan_values, dtype=np.bool_), plan_axes=2)
+    asked.check_rows(panel.length, part)
+    _check_inside(panel.length, asked)
+    rows, subject_Q = np.unique(asked.row_Q, return_inverse=True)
+    untreated, logit, systematic = (
+        np.asarray(truth[name][rows], dtype=np.float64) for name in ("untreated", "logit", "systematic")
+    )
+    baseline = Baseline(untreated, logit, panel.length[rows])
+    factual = replay_factual(baseline, panel.treatments[rows])
+    return asked.shaped(expected_outcomes(baseline, systematic, factual, subject_Q, asked.origin_Q, asked.plan_QH))
 
 
 def _check_inside(length: NDArray[np.int64], asked: AskedPlans) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from costar_cli.config.models import Config
-from costar_cli.datasets.base import DataSource, Export, InputFile, Protocol
+from costar_cli.datasets.base import KNOWS_HIDDEN_STATE, DataSource, Export, InputFile, Limit, Protocol
 
 __all__ = ["M5", "M5_FILES", "M5Config", "RetailConfig"]
 
@@ -88,6 +88,7 @@ M5: Final = DataSource(
     settings=RetailConfig,
     make="costar_cli.datasets.retail.m5:simulate_m5",
     truth="costar_cli.datasets.retail.truth:m5_truth",
+    limit=Limit(predict="costar_cli.datasets.retail.truth:m5_limit", label=KNOWS_HIDDEN_STATE),
     examples=("costar simulate m5 --scale 0.1",),
     panel="Panel",
     export=Export(

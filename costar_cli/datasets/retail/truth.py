@@ -18,10 +18,11 @@ from simulators.retail import (
     RetailWorld,
     catalogue_of,
     counterfactual_weekly_sales,
+    expected_weekly_sales,
     simulate_retail,
 )
 
-__all__ = ["PlanAnswers", "WorldSeed", "m5_truth"]
+__all__ = ["PlanAnswers", "WorldSeed", "m5_limit", "m5_truth"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -73,6 +74,14 @@ class PlanAnswers:
         Raises:
             UsageError: a class that no price has, or weeks beyond the simulated ones.
         """
+        return counterfactual_weekly_sales(self.world, *self._asked(row_Q, origin_Q, plan_QH)).astype(np.float64)
+
+    def expected(self, row_Q: Ints, origin_Q: Ints, plan_QH: Ints) -> Floats:
+        """Return the mean of the units `[Q,tau]` over the chance of days, given the demand state of the weeks."""
+        return expected_weekly_sales(self.world, *self._asked(row_Q, origin_Q, plan_QH))
+
+    def _asked(self, row_Q: Ints, origin_Q: Ints, plan_QH: Ints) -> tuple[Ints, Ints, Floats]:
+        """Return item-store, week and price change of each step of the plans."""
         item_store, first = self.item_store[row_Q][:, None], self.first[row_Q][:, None]
         week = first + origin_Q[:, None] + 1 + np.arange(plan_QH.shape[1])
         if plan_QH.size and plan_QH.max() > len(self.classes) - 2:
@@ -80,8 +89,7 @@ class PlanAnswers:
         n_weeks = self.world.calendar.n_weeks
         if week.size and week.max() >= n_weeks:
             raise UsageError("the simulated weeks end before the plan does", fix="give a shorter plan")
-        change = self._change(item_store, first, week, plan_QH)
-        return counterfactual_weekly_sales(self.world, item_store, week, change).astype(np.float64)
+        return item_store, week, self._change(item_store, first, week, plan_QH)
 
     def _change(self, item_store: Ints, first: Ints, week: Ints, plan: Ints) -> Floats:
         """Return the price changes of a plan against the first weeks of the weeks' own years."""
@@ -115,13 +123,31 @@ def m5_truth(
         UsageError: the data set has no truth of this part, or a subject, origin or plan is outside what it covers.
         DataError: the simulation no longer gives the series of the data set.
     """
+    asked, answers, local_Q = _about(dataset, part, row, origin, plan_values)
+    return asked.shaped(answers(local_Q, asked.origin_Q, asked.plan_QH))
+
+
+def m5_limit(
+    dataset: Dataset, part: Part, row: int | ArrayLike, origin: int | ArrayLike, plan_values: ArrayLike
+) -> Floats:
+    """Return the mean of what `m5_truth` returns, over the chance of days alone (spec LIMIT-6).
+
+    The demand state of the weeks ahead and the stock, which no history tells in full, are known.
+    """
+    asked, answers, local_Q = _about(dataset, part, row, origin, plan_values)
+    return asked.shaped(answers.expected(local_Q, asked.origin_Q, asked.plan_QH))
+
+
+def _about(
+    dataset: Dataset, part: Part, row: int | ArrayLike, origin: int | ArrayLike, plan_values: ArrayLike
+) -> tuple[AskedPlans, PlanAnswers, Ints]:
+    """Return what is asked, the answers for the subjects that it is about, and which of these each question means."""
     asked = AskedPlans.of(row, origin, np.asarray(plan_values, dtype=np.int64)[..., 0], plan_axes=1)
     length = dataset.panels[part].length
     asked.check_rows(length, part)
     asked.check_origins(length)
     rows, local_Q = np.unique(asked.row_Q, return_inverse=True)
-    answers = _simulated_again(dataset, part, rows)
-    return asked.shaped(answers(local_Q, asked.origin_Q, asked.plan_QH))
+    return asked, _simulated_again(dataset, part, rows), local_Q
 
 
 def _simulated_again(dataset: Dataset, part: Part, rows: Ints) -> PlanAnswers:
