@@ -128,7 +128,7 @@ def test_ingest_reads_what_was_given_and_every_verb_follows(
     rows = call("evaluate", "--no-plots", *place).document["result"]["rows"]
     assert {row["setup"] for row in rows} == {"zero-shot", "supervised"}
     assert {row["truth"] for row in rows} == {"factual"}
-    assert {row["basis"] for row in rows} == {"ours", "naive", "limit"}
+    assert {row["basis"] for row in rows} == {"ours", "naive"}
     alone = call("ingest", "mimic", stays, "--no-transfer", "--patients", "80", "-w", tmp_path / "one", "--json")
     assert [row["part"] for row in alone.document["result"]["parts"]] == ["source/train", "source/val", "source/test"]
 
