@@ -99,7 +99,9 @@ def test_few_shot_keeps_the_source_model_where_no_epoch_is_better_and_its_forms_
     source = model_of(trained())
     at_once = GrowthOptimiserConfig(warmup=0, averaging=0)
     sizes = {"width": 8, "hidden": 8, **UNREGULARISED}
-    hopeless = GrowthConfig(network=GrowthNetworkConfig(learning_rate=1.0, optimiser=at_once, **sizes))
+    hopeless = GrowthConfig(
+        network=GrowthNetworkConfig(learning_rate=1.0, few_shot_rate=1.0, optimiser=at_once, **sizes)
+    )
     kept = fit_method(dataset, "growth", hopeless, FEW, start=source, domain="target")
     assert kept.meta["kept_source_members"] == [1]
     assert kept.meta["forms"] == trained().meta["forms"]

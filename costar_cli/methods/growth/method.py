@@ -132,11 +132,15 @@ class GrowthMethod(ReadsModels):
         train = task.tensors(task.train)
         reach = start.reach if start else reach_of(train)
         meta: Mapping[str, Any] = {"forms": [form.to_meta() for form in forms], "reach": list(reach)}
-        training = NetworkTraining(
+        training = config.network.training(task.config)
+        if start:
+            rate = config.network.few_shot_rate * training.learning_rate
+            training = training.model_copy(update={"learning_rate": rate})
+        network = NetworkTraining(
             name=task.stage_name("growth network"),
             make=partial(GrowthNetwork, task.schema, forms, reach, config.network),
             network=config.network,
-            config=config.network.training(task.config),
+            config=training,
             train=SubjectRows(train),
             validation=SubjectRows(task.tensors(task.validation)),
             start_R=start.params_of("network") if start else None,
@@ -144,7 +148,7 @@ class GrowthMethod(ReadsModels):
         return (
             yield from one_stage(
                 task,
-                GrowthStage(training, task.horizon),
+                GrowthStage(network, task.horizon),
                 lambda params_R, _: Fitted(with_prefix(params_R, "network"), dict(meta)),
                 select_on=config.select_on,
             )

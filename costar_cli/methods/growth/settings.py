@@ -43,6 +43,7 @@ class GrowthNetworkConfig(TunedNetworkConfig):
     )
     batch_size: BatchSize = 32
     learning_rate: LearningRate = 6e-3
+    few_shot_rate: float = Field(0.1, gt=0, le=1, description="Learning rate in few-shot, as a share of the source's")
     optimiser: GrowthOptimiserConfig = GrowthOptimiserConfig()
 
 
