@@ -4,6 +4,7 @@ from typing import Literal
 
 __all__ = [
     "ArchitectureName",
+    "CovariatesName",
     "DecoderName",
     "DeviceName",
     "DomainName",
@@ -21,6 +22,7 @@ __all__ = [
 ]
 
 ArchitectureName = Literal["costar", "vt", "vt_relative", "ct"]
+CovariatesName = Literal["forecast", "none"]
 DecoderName = Literal["non_autoregressive", "stepped", "autoregressive", "autoregressive_one_step", "structured"]
 DeviceName = Literal["auto", "cpu", "cuda"]
 DomainName = Literal["source", "target"]

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from costar_cli.config.choices import (
     ArchitectureName,
+    CovariatesName,
     DecoderName,
     DeviceName,
     InputsName,
@@ -207,6 +208,11 @@ class FinetuneConfig(TrainingConfig):
         description="Carry-overs of each treatment that the structured decoder learns (default: the source model's, or "
         "1)",
     )
+    covariates: CovariatesName | None = Field(
+        None,
+        description="Whether the structured decoder forecasts covariates with the outcomes, and learns each step from "
+        "the truth before it (default: the source model's, or forecast)",
+    )
     loss: LossName = Field(
         "squared", description="Loss: squared errors, or errors in the subject's own scale, large ones by their size"
     )
@@ -221,11 +227,13 @@ class FinetuneConfig(TrainingConfig):
                 "`decoder = structured` predicts changes, no levels: leave `output` out, or choose `increment` or "
                 "`relative`"
             )
-        if self.carry_overs is not None and self.decoder not in (None, "structured"):
-            raise ValueError(
-                f"`carry_overs = {self.carry_overs}` would change nothing with `decoder = {self.decoder}`: "
-                "leave it out, or choose `decoder = structured`"
-            )
+        for name in ("carry_overs", "covariates"):
+            value = getattr(self, name)
+            if value is not None and self.decoder not in (None, "structured"):
+                raise ValueError(
+                    f"`{name} = {value}` would change nothing with `decoder = {self.decoder}`: "
+                    "leave it out, or choose `decoder = structured`"
+                )
         return self
 
 

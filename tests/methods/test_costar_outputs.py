@@ -18,6 +18,7 @@ from costar_cli.methods.costar.model import CostarModel
 from costar_cli.methods.costar.supervised import HEAD, SupervisedStage
 from costar_cli.methods.shared.members import Params, stack_members, submodule
 from costar_cli.methods.shared.outcome_forms import OutcomeForm, OutcomeScale, choose_forms
+from costar_cli.methods.shared.structured import Reach, reach_of
 from costar_cli.panel import Dataset, Part, Queries, Scaler
 from costar_cli.settings.resolve import resolve
 from costar_cli.train import Trained
@@ -36,10 +37,15 @@ def forms_of(dataset: Dataset) -> tuple[OutcomeForm, ...]:
 
 
 def stage_of(
-    dataset: Dataset, decoder: str, output: str, encoder: EncoderConfig = RELATIVE, **changes
+    dataset: Dataset,
+    decoder: str,
+    output: str,
+    encoder: EncoderConfig = RELATIVE,
+    reach: Reach | None = None,
+    **changes,
 ) -> SupervisedStage:
     train, validation = panels(dataset)
-    shape = DecoderShape(decoder, output, 16, 2, forms_of(dataset))
+    shape = DecoderShape(decoder, output, 16, 2, forms_of(dataset), reach)
     config = FINETUNE.model_copy(update=changes)
     where = {"train": train, "validation": validation, "shape": shape, "treatments": dataset.schema.treatments}
     return SupervisedStage(dataset.schema.dims, dataset.horizon, config, encoder, **where)
@@ -78,11 +84,32 @@ def test_answers_are_what_is_trained(data: str, decoder: str, output: str):
     z = model_of(dataset, stage, params_R)._represent(stage._rows["train"].panel.take(torch.arange(5)))[:, :, :-1]
     with torch.no_grad():
         ahead = series.unrolled(dataset.horizon)
-        whole = stage.decoder.predict(submodule(params_R, HEAD), z, series, ahead).unflatten(1, z.shape[1:3])
+        whole = stage.decoder.predict(submodule(params_R, HEAD), z, series, ahead).outcomes.unflatten(1, z.shape[1:3])
     expected = whole[:, torch.from_numpy(queries.subject).long(), torch.from_numpy(queries.origin).long()]
     model = model_of(dataset, stage, params_R)
     answered = model.scaler.scale_outcomes(model.rollout(dataset.panel("source", "train"), queries))
     np.testing.assert_allclose(answered, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_with_forecast_covariates_the_first_step_of_an_answer_is_what_is_taught():
+    """Later steps are taught from the truth, and answered from what was predicted."""
+    dataset = world("ward")
+    train, _ = panels(dataset)
+    dx = dataset.schema.dims[0]
+    low, high = reach_of(train)
+    stage = stage_of(dataset, "structured", "relative", reach=(low[:dx], high[:dx]))
+    params_R, queries = drawn(stage), every_origin(dataset, rows=5)
+    series = stage._rows["train"].batch(torch.arange(5).expand(2, -1), torch.arange(2))
+    model = model_of(dataset, stage, params_R)
+    z = model._represent(train.take(torch.arange(5)))[:, :, :-1]
+    with torch.no_grad():
+        taught = stage.decoder.predict(submodule(params_R, HEAD), z, series, series.unrolled(dataset.horizon))
+    assert taught.beside is not None
+    whole = taught.outcomes.unflatten(1, z.shape[1:3])
+    expected = whole[:, torch.from_numpy(queries.subject).long(), torch.from_numpy(queries.origin).long()]
+    answered = model.scaler.scale_outcomes(model.rollout(dataset.panel("source", "train"), queries))
+    np.testing.assert_allclose(answered[:, :, 0], expected[:, :, 0], rtol=1e-3, atol=1e-4)
+    assert not np.allclose(answered[:, :, 1:], expected[:, :, 1:], rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize(("decoder", "output"), DECODERS)
@@ -195,6 +222,7 @@ def test_few_shot_keeps_the_source_models_decoder(fits: dict[str, Trained], tumo
     ("settings", "words"),
     [
         ({"decoder": "structured", "output": "level"}, "`decoder = structured` predicts changes, no levels"),
+        ({"decoder": "stepped", "covariates": "forecast"}, "would change nothing with `decoder = stepped`"),
         ({"decoder": "stepped", "carry_overs": 2}, "would change nothing with `decoder = stepped`"),
         ({"output": "ratio"}, "'level', 'increment' or 'relative'"),
         ({"loss": "huber"}, "'squared' or 'relative_huber'"),

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Self, cast
 import torch
 from torch import Tensor, nn
 
-from costar_cli.config.choices import DecoderName, OutputName
+from costar_cli.config.choices import CovariatesName, DecoderName, OutputName
 from costar_cli.config.models import EncoderConfig
 from costar_cli.methods.costar.predictor import (
     DEFAULT_DECODER,
@@ -19,12 +19,12 @@ from costar_cli.methods.costar.predictor import (
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.members import Dims, Params, call_members
 from costar_cli.methods.shared.outcome_forms import OutcomeForm, OutcomeScale
-from costar_cli.methods.shared.structured import StructuredDecoder
+from costar_cli.methods.shared.structured import Reach, StructuredDecoder
 from costar_cli.methods.shared.windows import Windows
 from costar_cli.panel import TreatmentEncoding
 from costar_cli.panel.tensors import PanelTensors
 
-__all__ = ["Asked", "CostarStates", "Decoder", "DecoderShape", "make_decoder"]
+__all__ = ["Asked", "CostarStates", "Decoder", "DecoderShape", "Predicted", "make_decoder"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,7 @@ class DecoderShape:
         hidden: hidden units.
         carry_overs: learnt decays per treatment factor, of the structured decoder.
         forms: one per outcome; none where nothing is relative.
+        reach: smallest and largest covariates that were learned from, where the structured decoder forecasts them.
     """
 
     decoder: DecoderName = DEFAULT_DECODER
@@ -44,6 +45,12 @@ class DecoderShape:
     hidden: int = 0
     carry_overs: int = 1
     forms: tuple[OutcomeForm, ...] = ()
+    reach: Reach | None = None
+
+    @property
+    def covariates(self) -> CovariatesName:
+        """Return whether covariates are forecast."""
+        return "none" if self.reach is None else "forecast"
 
     @classmethod
     def from_meta(cls, meta: Mapping[str, Any]) -> Self:
@@ -54,6 +61,7 @@ class DecoderShape:
             int(meta.get("hidden", 0)),
             int(meta.get("carry_overs", 1)),
             tuple(OutcomeForm(**form) for form in meta.get("forms", ())),
+            (meta["reach"][0], meta["reach"][1]) if "reach" in meta else None,
         )
 
     def to_meta(self) -> dict[str, Any]:
@@ -61,20 +69,29 @@ class DecoderShape:
         meta: dict[str, Any] = {"hidden": self.hidden, "decoder": self.decoder}
         meta |= {"output": self.output} if self.output != "level" else {}
         meta |= {"carry_overs": self.carry_overs} if self.decoder == "structured" else {}
+        meta |= {"reach": list(self.reach)} if self.reach else {}
         return meta | ({"forms": [form.to_meta() for form in self.forms]} if self.forms else {})
 
 
 class CostarStates(NamedTuple):
     """What is known of a panel before any plan: `z [R,N,T,D]`, and what predictions from each origin start from.
 
-    Outcomes `[N,T,Y]` are standardised, the units of their changes in sds; `exposure_RNTJ` is what is left of earlier
-    doses. What a decoder does not need is None.
+    Outcomes `[N,T,Y]` and covariates are standardised, the units of changes in sds; `exposure_RNTJ` is what is left of
+    earlier doses. What a decoder does not need is None.
     """
 
     z_RNTD: Tensor
     y_NTY: Tensor
+    x_NTX: Tensor
     unit_NTY: Tensor | None
     exposure_RNTJ: Tensor | None
+
+
+class Predicted(NamedTuple):
+    """Standardised outcomes `[R,M,H,Y]` of M origins, and the error `[R,M,H]` of covariates, if forecast."""
+
+    outcomes: Tensor
+    beside: Tensor | None = None
 
 
 class Asked(NamedTuple):
@@ -105,8 +122,8 @@ class Decoder:
 
     def predict(
         self, params_R: Params, z_RBTD: Tensor, series: Windows, ahead: Windows, given_RMHY: Tensor | None = None
-    ) -> Tensor:
-        """Return standardised outcomes `[R,B*T,H,Y]` from every origin of a batch.
+    ) -> Predicted:
+        """Return what is predicted from every origin of a batch, M = B T.
 
         Args:
             params_R: of the head.
@@ -122,7 +139,7 @@ class Decoder:
         if given_RMHY is not None and isinstance(self.head, AutoregressivePredictor):
             given = (given_RMHY if start is None else (given_RMHY - start[0]) / start[1],)
         number: Tensor = call_members(self.head, params_R, z_RBTD.flatten(1, 2), ahead.treatment.flatten(1, 2), *given)
-        return number if start is None else start[0] + start[1] * number
+        return Predicted(number if start is None else start[0] + start[1] * number)
 
     def answers(
         self, head: nn.Module, states: CostarStates, member: int, asked: Asked, elements: int
@@ -173,12 +190,18 @@ class RolledDecoder(Decoder):
         series: Windows,
         ahead: Windows,
         given_RMHY: Tensor | None = None,
-    ) -> Tensor:
-        """Return standardised outcomes `[R,B*T,H,Y]` from every origin of a batch."""
-        y_RBTY, previous_RBTA = series.column("outcomes"), series.column("previous")
-        inputs = z_RBTD, y_RBTY, self.units(y_RBTY), previous_RBTA, ahead.treatment
-        predicted_RBTHY: Tensor = call_members(self.head, params_R, *inputs)
-        return predicted_RBTHY.flatten(1, 2)
+    ) -> Predicted:
+        """Return what is predicted from every origin of a batch; each step from the truth before it with covariates."""
+        y_RBTY = series.column("outcomes")
+        given = self.units(y_RBTY), series.column("previous"), ahead.treatment
+        if self.head.covariates is None:
+            predicted_RBTHY: Tensor = call_members(self.head, params_R, z_RBTD, y_RBTY, *given)
+            return Predicted(predicted_RBTHY.flatten(1, 2))
+        before = ahead.column("outcomes"), *given, ahead.column("covariates")
+        both: Tensor = call_members(self.head, params_R, z_RBTD, *before).flatten(1, 2)
+        outcomes, covariates = both[..., : y_RBTY.shape[-1]], both[..., y_RBTY.shape[-1] :]
+        error = (covariates - ahead.next_covariates.flatten(1, 2)).square().mean(dim=-1)
+        return Predicted(outcomes, error)
 
     def answers(
         self, head: nn.Module, states: CostarStates, member: int, asked: Asked, elements: int
@@ -188,12 +211,14 @@ class RolledDecoder(Decoder):
         assert states.unit_NTY is not None  # noqa: S101 - this decoder's states have both
         assert states.exposure_RNTJ is not None  # noqa: S101
         theta_UYP, y_UY, unit_UY = rolled.theta(states.z_RNTD[member][at]), states.y_NTY[at], states.unit_NTY[at]
-        exposure_UJ = states.exposure_RNTJ[member][at]
+        exposure_UJ, law = states.exposure_RNTJ[member][at], rolled.covariates
+        covariates = () if law is None else (states.x_NTX[at], law.drift(states.z_RNTD[member][at]))
         rows = max(1, elements // (rolled.n_effects * rolled.n_outcomes))
         for histories, plans in zip(torch.split(asked.history_Q, rows), torch.split(asked.plan_Q, rows), strict=True):
             plan_QHA = asked.plan_PHA.index_select(0, plans)
+            at_origin = (values[histories] for values in covariates)
             yield rolled.roll(
-                theta_UYP[histories], y_UY[histories], unit_UY[histories], exposure_UJ[histories], plan_QHA
+                theta_UYP[histories], y_UY[histories], unit_UY[histories], exposure_UJ[histories], plan_QHA, *at_origin
             )
 
     def exposures(self, heads: Sequence[nn.Module], panel: PanelTensors) -> Tensor:
@@ -223,5 +248,12 @@ def make_decoder(
     if shape.output == "increment":
         forms = tuple(replace(form, kind="additive") for form in forms)
     doses = dose_table(treatments)
-    head = StructuredDecoder(encoder.width, forms, doses, carry_overs=shape.carry_overs, hidden=shape.hidden)
+    head = StructuredDecoder(
+        encoder.width,
+        forms,
+        doses,
+        carry_overs=shape.carry_overs,
+        hidden=shape.hidden,
+        covariates=shape.reach if dims[0] else None,
+    )
     return RolledDecoder(shape, head)

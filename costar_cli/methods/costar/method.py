@@ -15,7 +15,9 @@ from costar_cli.methods.registry import REFERENCE
 from costar_cli.methods.shared.members import Params
 from costar_cli.methods.shared.outcome_forms import OutcomeForm, choose_forms
 from costar_cli.methods.shared.stage import one_stage
+from costar_cli.methods.shared.structured import Reach, reach_of
 from costar_cli.methods.shared.trained import ReadsModels, model_to_start_from
+from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["COSTAR", "CostarMethod"]
 
@@ -76,13 +78,26 @@ def _decoder_shape(task: FitTask, start: CostarModel | None, encoder: EncoderCon
     """
     config, source = task.config, start if start and start.horizon else None
     if source is not None:
-        for name in ("decoder", "output", "carry_overs"):
+        for name in ("decoder", "output", "carry_overs", "covariates"):
             _require_same(name, getattr(config, name), getattr(source.shape, name))
         return replace(source.shape, forms=source.shape.forms or _forms(task, encoder, source.shape.output))
     decoder = config.decoder or decoder_for(task.schema.treatments)
     output = config.output or ("relative" if decoder == "structured" else "level")
     forms = start.shape.forms if start else ()
-    return DecoderShape(decoder, output, config.hidden, config.carry_overs or 1, forms or _forms(task, encoder, output))
+    forecasts = decoder == "structured" and config.covariates != "none" and task.schema.dims[0] > 0
+    return DecoderShape(
+        decoder,
+        output,
+        config.hidden,
+        config.carry_overs or 1,
+        forms or _forms(task, encoder, output),
+        _covariate_reach(task.tensors(task.train), task.schema.dims[0]) if forecasts else None,
+    )
+
+
+def _covariate_reach(train: PanelTensors, n_covariates: int) -> Reach:
+    low, high = reach_of(train)
+    return low[:n_covariates], high[:n_covariates]
 
 
 def _require_same(name: str, asked: object, source: object) -> None:

@@ -107,7 +107,8 @@ class CostarModel(EncodingModel[CostarStates]):
         """Return what is known of every subject's history at every step, on the model's device."""
         tensors, decoder = self.scaled(panel), self._decoder()
         z_RNTD, y_NTY = self._represent(tensors), tensors.y_NTY
-        return CostarStates(z_RNTD, y_NTY, decoder.units(y_NTY), decoder.exposures(self._heads(), tensors))
+        exposure_RNTJ = decoder.exposures(self._heads(), tensors)
+        return CostarStates(z_RNTD, y_NTY, tensors.x_NTX, decoder.units(y_NTY), exposure_RNTJ)
 
     def jobs(self, states: CostarStates, queries: Queries, batch_size: int) -> Iterator[Iterable[AnswerJob]]:
         """Yield jobs of `batch_size` queries each."""

@@ -122,9 +122,11 @@ class SupervisedStage(PlainStage):
         ahead = series.unrolled(len(weight_H))
         answer_RMHY, counts_RMH = ahead.target.flatten(1, 2), ahead.weight.flatten(1, 2)
         given_RMHY = answer_RMHY if name == "train" else None
-        predicted_RMHY = self.decoder.predict(head, z_RBTD, series, ahead, given_RMHY)
+        predicted = self.decoder.predict(head, z_RBTD, series, ahead, given_RMHY)
         observed_RMHY = None if ahead.observed is None else ahead.observed.flatten(1, 2)
-        error_RMH = self._errors(predicted_RMHY, answer_RMHY, series.column("outcomes"), observed_RMHY)
+        error_RMH = self._errors(predicted.outcomes, answer_RMHY, series.column("outcomes"), observed_RMHY)
+        if predicted.beside is not None:
+            error_RMH = error_RMH + predicted.beside
         error_R = (error_RMH * counts_RMH * weight_H).flatten(1).sum(dim=1)
         return error_R, counts_RMH.flatten(1).sum(dim=1)
 

@@ -11,12 +11,13 @@ from torch import Tensor
 
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.growth.gru import run_gru
-from costar_cli.methods.growth.network import GrowthNetwork, GrowthStage, Reach, reach_of
+from costar_cli.methods.growth.network import GrowthNetwork, GrowthStage
 from costar_cli.methods.growth.settings import GrowthConfig
 from costar_cli.methods.shared.members import member_module, with_prefix
 from costar_cli.methods.shared.microbatches import encode_in_microbatches, microbatch_size
 from costar_cli.methods.shared.outcome_forms import OutcomeForm, choose_forms
 from costar_cli.methods.shared.stage import NetworkTraining, one_stage
+from costar_cli.methods.shared.structured import Reach, reach_of
 from costar_cli.methods.shared.trained import AnswerJob, NetworkModel, ReadsModels
 from costar_cli.methods.shared.windows import SubjectRows, Windows
 from costar_cli.panel import Panel, Queries

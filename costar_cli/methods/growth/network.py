@@ -16,24 +16,11 @@ from costar_cli.methods.shared.members import Params, call_members, submodule
 from costar_cli.methods.shared.outcome_forms import OutcomeForm
 from costar_cli.methods.shared.stage import NetworkStage, NetworkTraining
 from costar_cli.methods.shared.streams import Stream
-from costar_cli.methods.shared.structured import StructuredDecoder
+from costar_cli.methods.shared.structured import Reach, StructuredDecoder
 from costar_cli.methods.shared.windows import Windows
 from costar_cli.panel import PanelSchema
-from costar_cli.panel.tensors import PanelTensors
 
-__all__ = ["GrowthNetwork", "GrowthStage", "Reach", "reach_of"]
-
-Reach = tuple[list[float], list[float]]
-
-
-def reach_of(panel: PanelTensors) -> Reach:
-    """Return the smallest and the largest value of each covariate and static, standardised, at observed steps."""
-    inside_NT1 = (torch.arange(panel.x_NTX.shape[1], device=panel.length_N.device) < panel.length_N[:, None])[..., None]
-    infinite = panel.x_NTX.new_tensor(torch.inf)
-    low_X = torch.where(inside_NT1, panel.x_NTX, infinite).amin(dim=(0, 1))
-    high_X = torch.where(inside_NT1, panel.x_NTX, -infinite).amax(dim=(0, 1))
-    low, high = (torch.cat(parts) for parts in ((low_X, panel.v_NV.amin(dim=0)), (high_X, panel.v_NV.amax(dim=0))))
-    return low.tolist(), high.tolist()
+__all__ = ["GrowthNetwork", "GrowthStage"]
 
 
 class GrowthNetwork(nn.Module):

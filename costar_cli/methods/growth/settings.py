@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from costar_cli.config.choices import ScheduleName, SelectionName
+from costar_cli.config.choices import CovariatesName, ScheduleName, SelectionName
 from costar_cli.config.models import Config, OptimiserConfig
 from costar_cli.methods.shared.settings import BatchSize, Dropout, Hidden, LearningRate, TunedNetworkConfig, Width
 
@@ -32,7 +32,7 @@ class GrowthNetworkConfig(TunedNetworkConfig):
     hidden: Hidden = 64
     carry_overs: int = Field(2, ge=1, le=2, description="Learnt carry-overs of each treatment's effect")
     fading: int = Field(0, ge=0, le=8, description="Effects that fade from the origin on, at learnt rates")
-    covariates: Literal["forecast", "none"] = Field(
+    covariates: CovariatesName = Field(
         "forecast",
         description="Forecast covariates with the outcomes, and learn each step from the truth before it, so that what "
         "covariates carry is neither lost nor taken for an effect; or leave them as the origin's state knows them",

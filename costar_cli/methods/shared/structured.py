@@ -36,12 +36,25 @@ from torch import Tensor, nn
 
 from costar_cli.methods.shared.balancing import sum_of_observed
 from costar_cli.methods.shared.outcome_forms import OutcomeForm, OutcomeScale
+from costar_cli.panel.tensors import PanelTensors
 
-__all__ = ["CovariateLaw", "StructuredDecoder"]
+__all__ = ["CovariateLaw", "Reach", "StructuredDecoder", "reach_of"]
+
+Reach = tuple[list[float], list[float]]
 
 FIRST_DECAYS: Final = (0.3, 0.9)  # of what is left of a dose after a step, before anything is learnt
 FIRST_FADING: Final = 0.5
 SMALL_START: Final = 0.1  # weights of the last layer at first: predictions begin near the last value
+
+
+def reach_of(panel: PanelTensors) -> Reach:
+    """Return the smallest and the largest value of each covariate and static, standardised, at observed steps."""
+    inside_NT1 = (torch.arange(panel.x_NTX.shape[1], device=panel.length_N.device) < panel.length_N[:, None])[..., None]
+    infinite = panel.x_NTX.new_tensor(torch.inf)
+    low_X = torch.where(inside_NT1, panel.x_NTX, infinite).amin(dim=(0, 1))
+    high_X = torch.where(inside_NT1, panel.x_NTX, -infinite).amax(dim=(0, 1))
+    low, high = (torch.cat(parts) for parts in ((low_X, panel.v_NV.amin(dim=0)), (high_X, panel.v_NV.amax(dim=0))))
+    return low.tolist(), high.tolist()
 
 
 class CovariateLaw(nn.Module):
@@ -59,9 +72,7 @@ class CovariateLaw(nn.Module):
     low_X: Tensor
     high_X: Tensor
 
-    def __init__(
-        self, width: int, n_outcomes: int, n_exposures: int, reach: tuple[Sequence[float], Sequence[float]]
-    ) -> None:
+    def __init__(self, width: int, n_outcomes: int, n_exposures: int, reach: Reach) -> None:
         super().__init__()
         low_X, high_X = (torch.tensor(values, dtype=torch.float32) for values in reach)
         room_X, n = 0.5 * (high_X - low_X), len(low_X)
@@ -110,7 +121,7 @@ class StructuredDecoder(nn.Module):
         carry_overs: int = 1,
         fading: int = 0,
         hidden: int = 64,
-        covariates: tuple[Sequence[float], Sequence[float]] | None = None,
+        covariates: Reach | None = None,
     ) -> None:
         super().__init__()
         self.scale = OutcomeScale(forms)
