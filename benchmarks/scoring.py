@@ -117,7 +117,7 @@ def re_encode(
     encode = encode or our_encoder(model)
     tensors = PanelTensors.from_panel(panel, model.scaler)
     history_NTS = tensors.history_NTS
-    head = outcome_head(model.schema.dims, model.horizon, model.encoder_config, model.hidden)
+    head = outcome_head(model.schema.dims, model.horizon, model.encoder_config, model.shape.hidden)
     head_params = {name: value[0] for name, value in submodule(model.params, "head.").items()}
     result = np.empty((1, len(queries), queries.horizon, len(model.schema.outcomes)), dtype=np.float32)
     with torch.no_grad():
