@@ -117,7 +117,7 @@ def train_longer(session: Session, meta: Mapping[str, Any], files: Mapping[str, 
     where patience ended all stages, and none where somebody set `finetune.updates`, of which epochs are shares.
     """
     ended = [stage for stage in meta.get("stages", []) if "budget" in stage.get("ended_by", ())]
-    if not ended or session.settings.is_chosen("finetune.updates"):
+    if not ended or _has_chosen_updates(session.settings):
         return []
     method, domain = str(meta["method"]), str(meta.get("domain", "source"))
     words = ["--method", method] if method != REFERENCE else []
@@ -128,6 +128,13 @@ def train_longer(session: Session, meta: Mapping[str, Any], files: Mapping[str, 
     words += [*_preset(session, nearest), *_repeated(nearest, meta)]
     epochs = 2 * math.ceil(max(float(stage.get("passes", meta["config"]["epochs"])) for stage in ended))
     return [next_command(session.given, "finetune", *words, "--epochs", str(epochs), "--overwrite", **files)]
+
+
+def _has_chosen_updates(settings: "Settings") -> bool:
+    """Return whether somebody asked for a number of updates; chosen epochs only put those of a preset aside."""
+    from costar_cli.config.models import FinetuneConfig
+
+    return settings.is_chosen("finetune.updates") and settings[FinetuneConfig].updates is not None
 
 
 def other_method(

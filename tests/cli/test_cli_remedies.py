@@ -103,6 +103,15 @@ def test_longer_training_is_suggested_only_where_a_budget_ended_a_stage(tmp_path
     assert longer == "costar finetune --epochs 16 --overwrite"
 
 
+@pytest.mark.parametrize(("chosen", "suggested"), [({"epochs": 2}, 1), ({"updates": 9}, 0)])
+def test_longer_training_is_suggested_where_epochs_were_chosen_but_not_where_updates_were(
+    tmp_path: Path, chosen: dict, suggested: int
+) -> None:
+    session = session_in(tmp_path)
+    session = Session(session.out, session.workspace, resolve({FinetuneConfig: chosen}), session.reporter, {})
+    assert len(train_longer(session, meta_of("default", "budget"), {})) == suggested
+
+
 def test_longer_training_repeats_the_settings_of_the_model_and_its_preset(tmp_path: Path) -> None:
     meta = meta_of("quick", "budget", seed=3, members=1, learning_rate=0.01)
     words = "--seed 3 --members 1 --learning-rate 0.01 --epochs 16 --overwrite"
