@@ -305,7 +305,7 @@ def test_models_that_all_lose_warn_once_per_cell_and_training_is_suggested(
         flags = f"--workspace {place} --config {wild}"
         assert document["next"] == [
             f"costar finetune {flags} --members 1 --epochs 2 --overwrite --out {place / 'longer-model.h5'}",
-            f"costar finetune {flags} --method ridge",
+            f"costar finetune {flags} --method {METHODS.suggested()[0]}",
         ]
     for command in document["next"]:
         assert call(*command.split()[1:]).code == 0

@@ -9,6 +9,7 @@ import typer
 from cli_world import REPOSITORY, TINY_COHORT, Run
 
 from costar_cli.app import app
+from costar_cli.methods import METHODS
 from costar_cli.steps.hints import LACKS, next_command
 from costar_cli.steps.session import CARRIED
 
@@ -57,10 +58,8 @@ def test_every_hint_of_a_pipeline_with_files_of_its_own_works_when_pasted(tmp_pa
     assert call(*words(adapt), *FEW).code == 0
     run = call(*words(evaluate), "--bootstrap", 0, "--no-plots", "--json")
     [other] = run.document["next"]  # an epoch taught the model less than the last value knows
-    assert (
-        other
-        == f"costar finetune --workspace miss --config '{settings}' --method ridge --preset quick --data cohort.h5"
-    )
+    first = f"--method {METHODS.suggested()[0]}"
+    assert other == f"costar finetune --workspace miss --config '{settings}' {first} --preset quick --data cohort.h5"
     assert call(*words(other)).code == 0
     assert call("finetune", "--method", "last-value", "--data", "cohort.h5", "-o", "naive.h5").code == 0
     judge = ["evaluate", "-w", "miss", "-c", settings, "--data", "cohort.h5", "-o", "other.h5"]

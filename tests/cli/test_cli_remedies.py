@@ -19,6 +19,7 @@ from costar_cli.workspace import Workspace
 
 Call = Callable[..., Run]
 IDLE = ["--epochs", "1", "--members", "1", "--threads", "1", "--learning-rate", "1e-9"]
+FIRST, SECOND, *_ = METHODS.suggested()
 
 
 @pytest.fixture
@@ -40,8 +41,8 @@ def test_finetune_prints_validation_beside_the_last_value_and_suggests_to_train_
     assert any(said in warning for warning in lost.document["warnings"])
     longer, other = lost.document["next"]
     assert "--from scratch --members 1 --learning-rate 1e-09 --epochs 2 --overwrite" in longer
-    assert "--method ridge" in other
-    assert call(*split(other)[1:]).code == 0
+    assert f"--method {FIRST}" in other
+    assert call(*split(other)[1:], *IDLE).code == 0
 
 
 def test_evaluate_warns_of_each_setup_and_suggests_no_whatif(lost: Run, call: Call) -> None:
@@ -58,16 +59,17 @@ def test_evaluate_warns_of_each_setup_and_suggests_no_whatif(lost: Run, call: Ca
     assert not any("whatif" in command for command in run.document["next"])
     assert any("--epochs" in command for command in run.document["next"])
     [other] = [command for command in run.document["next"] if "--method" in command]
-    assert "--method ridge" in other
+    assert f"--method {FIRST}" in other
 
 
 def test_a_method_that_was_evaluated_and_loses_too_is_not_named(lost: Run, call: Call) -> None:
     assert lost.code == 0
-    assert call("finetune", "--method", "ridge", "-w", "idle").code == 0
+    assert call("finetune", "--method", FIRST, "-w", "idle", *IDLE).code == 0
     run = call("evaluate", "-w", "idle", "--no-plots", "--bootstrap", 0, "--json")
     assert sum("worse than the last value carried forward (" in line for line in run.document["warnings"]) >= 2
-    assert not any("--method ridge" in command or "whatif" in command for command in run.document["next"])
-    assert any("--method gnet" in command for command in run.document["next"])
+    assert not any("whatif" in command for command in run.document["next"])
+    [other] = {command for command in run.document["next"] if "--overwrite" not in command}
+    assert f"--method {SECOND}" in other
 
 
 def row_of(digest: str, average: float, setup: str = "zero-shot") -> SimpleNamespace:
@@ -124,16 +126,16 @@ def test_longer_training_repeats_the_settings_of_the_model_and_its_preset(tmp_pa
 
 def test_another_method_for_the_target_has_its_source_model_first(tmp_path: Path) -> None:
     session, meta = session_in(tmp_path), meta_of("default", "budget", domain="target")
-    source, target = "costar finetune --method ridge", "costar finetune --method ridge --domain target"
+    source, target = f"costar finetune --method {FIRST}", f"costar finetune --method {FIRST} --domain target"
     assert other_method(session, meta, None) == [source, target]
-    (tmp_path / "model-ridge.h5").touch()
+    (tmp_path / f"model-{FIRST}.h5").touch()
     assert other_method(session, meta, None) == [target]
-    (tmp_path / "model-ridge-target.h5").touch()
-    assert all("--method gnet" in command for command in other_method(session, meta, None))
+    (tmp_path / f"model-{FIRST}-target.h5").touch()
+    assert all(f"--method {SECOND}" in command for command in other_method(session, meta, None))
 
 
 def test_another_method_is_one_that_is_not_there_yet(tmp_path: Path) -> None:
     session, meta = session_in(tmp_path), meta_of("default", "budget")
-    assert other_method(session, meta, None, {("ridge", "source")}) == ["costar finetune --method gnet"]
-    assert other_method(session, meta, None, {("ridge", "target")}) == ["costar finetune --method ridge"]
+    assert other_method(session, meta, None, {(FIRST, "source")}) == [f"costar finetune --method {SECOND}"]
+    assert other_method(session, meta, None, {(FIRST, "target")}) == [f"costar finetune --method {FIRST}"]
     assert other_method(session, meta, None, {(method, "source") for method in METHODS.suggested()}) == []
