@@ -56,7 +56,8 @@ class FitRun:
     """Runs the stages of a fit one after another, each resumable: a finished one is read back, not run again.
 
     `windows` are what complete models are scored on; None where no validation subject has a step to predict.
-    `first_stage` counts the stages of other parts of the same run.
+    `first_stage` counts the stages of other parts of the same run, `begun` those that this fit and its parts have begun,
+    which have files of run state of their own, also where one of them failed.
     """
 
     method: Method
@@ -69,6 +70,7 @@ class FitRun:
     history: dict[str, list[object]] = field(default_factory=no_history)
     stages: list[dict[str, Any]] = field(default_factory=list)
     first_stage: int = 0
+    begun: int = 0
     makings: list[Making] = field(default_factory=list)
     select_on: SelectionName | None = None
 
@@ -105,13 +107,18 @@ class FitRun:
 
     def fit_part(self, method: str, start: FittedModel | None) -> FittedPart:
         """Fit another method as a part of this one, as it is fitted alone; its stages are stages of this run."""
-        part, before = METHODS[method], self.first_stage + len(self.stages)
+        part, before = METHODS[method], self.first_stage + self.begun
         settings = self.task.part_settings.get(method, part.default_settings())
         members = 1 if part.closed_form else self.task.members
         task = replace(self.task, settings=settings, members=members, start=start, part_settings={}, fit_part=None)
-        run = replace(self, method=part, task=task, history=no_history(), stages=[], first_stage=before, select_on=None)
+        run = replace(
+            self, method=part, task=task, history=no_history(), stages=[], first_stage=before, begun=0, select_on=None
+        )
         self.reporter.note(f"fitting {part.label}")
-        selected = run.select(run.fit())
+        try:
+            selected = run.select(run.fit())
+        finally:
+            self.begun += run.begun
         self.stages += [{**stage, "name": f"{method}: {stage['name']}"} for stage in run.stages]
         artifact = run.artifact(selected.fitted)
         return FittedPart(artifact, part.load(artifact, self.runtime.device), selected.fitted.warnings)
@@ -168,7 +175,8 @@ class FitRun:
 
     def _train(self, step: Stage | LastStage) -> TrainedMembers:
         stage, judge = (step.stage, self._judge(step)) if isinstance(step, LastStage) else (step, None)
-        index = self.first_stage + len(self.stages)
+        index = self.first_stage + self.begun
+        self.begun += 1
         run = Checkpoint(
             stage_checkpoint(self.checkpoint, index),
             self.identity.of_stage(index, stage.name),

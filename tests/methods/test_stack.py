@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from itertools import count
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import torch
 
 import costar_cli as costar
 from costar_cli.config.models import FinetuneConfig
-from costar_cli.errors import DataError, MismatchError, UsageError
+from costar_cli.errors import DataError, MismatchError, TrainingError, UsageError
 from costar_cli.methods import METHODS
 from costar_cli.methods.base import EncodesOnce, PredictsDistribution
 from costar_cli.methods.registry import Methods
@@ -22,7 +23,7 @@ from costar_cli.methods.stack.settings import StackConfig
 from costar_cli.methods.stack.weights import Errors, convex, error_scales, weigh
 from costar_cli.panel import Dataset, Panel, Part, Scaler
 from costar_cli.panel.windows import factual_windows
-from costar_cli.train import Trained
+from costar_cli.train import Trained, loop
 from tests.fits import fit_method, model_of
 from tests.methods.invariant_worlds import world
 
@@ -214,6 +215,24 @@ def test_a_part_that_fails_is_named_and_left_out(monkeypatch: pytest.MonkeyPatch
     assert [part["method"] for part in trained.meta["parts"]] == ["ridge"]
     assert trained.meta["left_out"] == {"last-value": "overflow", "mixed": "nothing to learn"}
     assert "Mixed effects is left out of the stack: nothing to learn" in trained.meta["warnings"]
+
+
+def test_a_network_that_diverges_in_its_second_stage_leaves_the_next_ones_their_run_state(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    step, diverging = loop.training_step, [True]
+
+    def diverge(stage, state, rows, runtime):
+        if diverging[0] and "decoder" in stage.name:
+            diverging[0] = False
+            raise TrainingError("the loss is not finite")
+        return step(stage, state, rows, runtime)
+
+    monkeypatch.setattr(loop, "training_step", diverge)
+    trained = fit(world("tumor"), "crn,crn-erm,ridge", run_state=tmp_path / "run.h5")
+    assert [part["method"] for part in trained.meta["parts"]] == ["crn-erm", "ridge"]
+    assert trained.meta["left_out"] == {"crn": "the loss is not finite"}
+    assert [stage["name"].partition(":")[0] for stage in trained.meta["stages"]] == ["crn-erm", "crn-erm"]
 
 
 def test_a_stack_without_any_part_is_an_error_that_names_all(monkeypatch: pytest.MonkeyPatch) -> None:
