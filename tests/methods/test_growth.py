@@ -107,12 +107,14 @@ def test_few_shot_keeps_the_source_model_where_no_epoch_is_better_and_its_forms_
     assert kept.meta["forms"] == trained().meta["forms"]
 
 
-def test_settings_of_another_shape_are_refused_in_few_shot():
+@pytest.mark.parametrize("other", [{"carry_overs": 2}, {"covariates": "none"}])
+def test_settings_of_another_shape_are_refused_in_few_shot(other: dict[str, object]):
+    sizes = {"width": 8, "hidden": 8, "carry_overs": 1, **other}
     with pytest.raises(UsageError, match="differ in shape"):
         fit_method(
             tumours(),
             "growth",
-            GrowthConfig(network=GrowthNetworkConfig(width=8, hidden=8)),
+            GrowthConfig(network=GrowthNetworkConfig(**sizes)),
             FEW,
             start=model_of(trained()),
             domain="target",

@@ -38,7 +38,8 @@ StatesT = TypeVar("StatesT")
 ModelT = TypeVar("ModelT", bound=FittedModel)
 PARAMS = "params/"  # prefix of the parameters in an artifact
 SCALED = ("covariates", "outcomes", "statics")
-SHAPE = ("width", "representation", "hidden", "layers", "heads", "clip_distance", "components", "carry_overs", "fading")
+NETWORK_SHAPE = ("width", "representation", "hidden", "layers", "heads", "clip_distance", "components")
+SHAPE = (*NETWORK_SHAPE, "carry_overs", "fading", "covariates")
 
 
 def model_arrays(params: Params, scaler: Scaler) -> dict[str, NDArray[np.generic]]:
