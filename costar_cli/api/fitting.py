@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FitPlan", "plan_fit", "plan_pretraining", "pretrained_shape"]
 
-DECODER = ("decoder", "output", "carry_overs")
+DECODER = ("decoder", "output", "carry_overs", "covariates")
 
 
 @dataclass(frozen=True)

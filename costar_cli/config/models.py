@@ -24,6 +24,7 @@ from costar_cli.config.choices import (
 )
 
 __all__ = [
+    "STRUCTURED",
     "TOKEN_SETTINGS",
     "BenchmarkConfig",
     "Config",
@@ -38,6 +39,7 @@ __all__ = [
     "settings_problems",
 ]
 
+STRUCTURED = ("carry_overs", "covariates")  # of the structured decoder alone
 TOKEN_SETTINGS = ("pool", "blocks", "feature_encoding")  # of COSTAR's own encoder alone
 
 
@@ -227,7 +229,7 @@ class FinetuneConfig(TrainingConfig):
                 "`decoder = structured` predicts changes, no levels: leave `output` out, or choose `increment` or "
                 "`relative`"
             )
-        for name in ("carry_overs", "covariates"):
+        for name in STRUCTURED:
             value = getattr(self, name)
             if value is not None and self.decoder not in (None, "structured"):
                 raise ValueError(

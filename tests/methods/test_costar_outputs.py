@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from costar_cli.api.fitting import plan_fit
 from costar_cli.artifact import Artifact
 from costar_cli.config.models import EncoderConfig, FinetuneConfig
-from costar_cli.errors import MismatchError
+from costar_cli.errors import MismatchError, UsageError
 from costar_cli.methods.costar.decoding import DecoderShape
 from costar_cli.methods.costar.inputs import EncoderInputs
 from costar_cli.methods.costar.model import CostarModel
@@ -218,6 +218,29 @@ def test_few_shot_keeps_the_source_models_decoder(fits: dict[str, Trained], tumo
             run_finetune(tumor_dataset, tmp_path / name, start=source, domain="target", **{name: asked})
 
 
+def test_settings_that_made_the_source_model_make_the_adapted_one(tumor_dataset: Dataset, tmp_path: Path):
+    """Also where they choose between two things that are the same, as without covariates."""
+    for name, dataset in (("tumor", tumor_dataset), ("linear", world("linear"))):
+        asked = {"decoder": "structured", "covariates": "forecast", "carry_overs": 2, "epochs": 1}
+        source = as_model(run_finetune(dataset, tmp_path / name, **asked))
+        adapted = run_finetune(dataset, tmp_path / name / "target", start=source, domain="target", **asked)
+        assert as_model(adapted).shape == source.shape
+    with pytest.raises(MismatchError, match="covariates forecast, not none"):
+        run_finetune(dataset, tmp_path / "other", start=source, domain="target", covariates="none")
+
+
+@pytest.mark.parametrize(("name", "value"), [("carry_overs", 2), ("covariates", "none")])
+def test_settings_of_the_structured_decoder_are_refused_where_another_is_the_default(
+    name: str, value: object, tumor_dataset: Dataset, tmp_path: Path
+):
+    words = f"`{name} = {value}` would change nothing with the decoder non_autoregressive"
+    with pytest.raises(UsageError, match=words):
+        run_finetune(tumor_dataset, tmp_path, **{name: value})
+    source = as_model(run_finetune(tumor_dataset, tmp_path, epochs=1))
+    with pytest.raises(UsageError, match=words):
+        run_finetune(tumor_dataset, tmp_path / "target", start=source, domain="target", **{name: value})
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
@@ -250,3 +273,11 @@ def test_few_shot_takes_the_source_models_decoder_unless_somebody_chose_one():
         assert plan_fit(settings, "costar", "target", dataset="d", start=source).config.decoder == decoder
     encoder = replace(source, kind="encoder")
     assert plan_fit(settings, "costar", "source", dataset="d", start=encoder).config.decoder == "structured"
+
+
+def test_few_shot_takes_whether_covariates_are_forecast_from_the_source_model():
+    source = Artifact("model", {}, {"members": 1}, {}, digest="d")
+    settings = resolve({FinetuneConfig: {"decoder": "structured", "covariates": "none"}})
+    assert plan_fit(settings, "costar", "target", dataset="d", start=source).config.covariates == "none"
+    of_preset = replace(settings, origins={**settings.origins, "finetune.covariates": "preset paper"})
+    assert plan_fit(of_preset, "costar", "target", dataset="d", start=source).config.covariates is None

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from costar_cli.config.choices import OutputName
-from costar_cli.config.models import EncoderConfig
+from costar_cli.config.choices import DecoderName, OutputName
+from costar_cli.config.models import STRUCTURED, EncoderConfig, FinetuneConfig
 from costar_cli.errors import MismatchError, UsageError
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.costar.decoding import DecoderShape
@@ -33,7 +33,8 @@ class CostarMethod(ReadsModels):
         Raises:
             MismatchError: there are fewer members to start from than asked for, or the source's model has another
                 decoder.
-            UsageError: `config.encoder` contradicts the encoder to start from.
+            UsageError: `config.encoder` contradicts the encoder to start from, or a setting of the structured decoder
+                is given to another one.
         """
         start = model_to_start_from(task, CostarModel, REFERENCE)
         encoder = _encoder_config(task, start)
@@ -75,29 +76,53 @@ def _decoder_shape(task: FitTask, start: CostarModel | None, encoder: EncoderCon
 
     Raises:
         MismatchError: the settings ask for another decoder than the source's model has.
+        UsageError: they ask for what only the structured decoder has, and it is another one.
     """
     config, source = task.config, start if start and start.horizon else None
+    n_covariates = task.schema.dims[0]
     if source is not None:
-        for name in ("decoder", "output", "carry_overs", "covariates"):
-            _require_same(name, getattr(config, name), getattr(source.shape, name))
+        _require_same_decoder(config, source.shape, n_covariates)
         return replace(source.shape, forms=source.shape.forms or _forms(task, encoder, source.shape.output))
     decoder = config.decoder or decoder_for(task.schema.treatments)
+    _require_structured(config, decoder)
     output = config.output or ("relative" if decoder == "structured" else "level")
     forms = start.shape.forms if start else ()
-    forecasts = decoder == "structured" and config.covariates != "none" and task.schema.dims[0] > 0
+    forecasts = decoder == "structured" and config.covariates != "none" and n_covariates > 0
     return DecoderShape(
         decoder,
         output,
         config.hidden,
         config.carry_overs or 1,
         forms or _forms(task, encoder, output),
-        _covariate_reach(task.tensors(task.train), task.schema.dims[0]) if forecasts else None,
+        _covariate_reach(task.tensors(task.train), n_covariates) if forecasts else None,
     )
 
 
 def _covariate_reach(train: PanelTensors, n_covariates: int) -> Reach:
     low, high = reach_of(train)
     return low[:n_covariates], high[:n_covariates]
+
+
+def _require_same_decoder(config: FinetuneConfig, source: DecoderShape, n_covariates: int) -> None:
+    """Stop where the settings ask for another decoder; without covariates there are none to forecast or not."""
+    for name in ("decoder", "output"):
+        _require_same(name, getattr(config, name), getattr(source, name))
+    _require_structured(config, source.decoder)
+    _require_same("carry_overs", config.carry_overs, source.carry_overs)
+    if n_covariates:
+        _require_same("covariates", config.covariates, source.covariates)
+
+
+def _require_structured(config: FinetuneConfig, decoder: DecoderName) -> None:
+    """Stop where the settings ask for what only the structured decoder has, and it is another one."""
+    for name in STRUCTURED:
+        value = getattr(config, name)
+        if value is not None and decoder != "structured":
+            raise UsageError(
+                f"`{name} = {value}` would change nothing with the decoder {decoder}",
+                where=f"finetune.{name}",
+                fix="leave it out, or train the source model with `decoder = structured`",
+            )
 
 
 def _require_same(name: str, asked: object, source: object) -> None:
