@@ -151,7 +151,7 @@ def test_all_problems_of_all_sources_are_reported_at_once(tmp_path: Path) -> Non
         "pretrain.patience = 'soon' (COSTAR_PRETRAIN_PATIENCE): expected an integer, at least 1",
         "pretrain.members = 0 (--members): expected an integer, at least 1, at most 1000",
         "runtime.threads = 0 (--threads): expected an integer, at least 1, at most 1024, or nothing",
-        f"[pretrain.encoder] ({file}): width 25 is not a multiple of heads 2",
+        f"[pretrain.encoder] ({file}, preset default): width 25 is not a multiple of heads 2",
     ]
 
 
@@ -197,7 +197,7 @@ def test_environment_text_becomes_numbers_switches_and_words() -> None:
     settings = resolve({}, environ=environ)
     config = settings[PretrainConfig]
     assert (config.learning_rate, config.components, config.max_contrast) == (0.01, False, 64)
-    assert config.encoder == EncoderConfig(pool="token")
+    assert config.encoder == EncoderConfig(pool="token", inputs="relative")
     assert settings[EvaluateConfig].level == 0.95
     assert settings[FinetuneConfig].encoder == EncoderConfig(width=36)
 
