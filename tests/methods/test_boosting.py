@@ -75,6 +75,7 @@ def test_no_tree_is_kept_where_trees_do_not_help_on_validation() -> None:
         {"right": np.array([3, 0, 0], np.int32)},
         {"right": np.array([2, 2, 0], np.int32)},
         {"feature": np.array([-1, 0, 0], np.int32)},
+        {"missing_left": np.array([2, 0, 0], np.uint8)},
         {"value": np.array([0, np.nan, 0])},
         {"threshold": np.zeros(2)},
         {"first": np.array([0, 2])},
@@ -93,6 +94,25 @@ def test_arrays_that_are_no_trees_are_refused(change: dict[str, np.ndarray]) -> 
     assert Forest(0.5, **good).predict(np.array([[-1.0], [1.0], [np.nan]])).tolist() == [1.5, 2.5, 2.5]
     with pytest.raises(ValueError, match="tree"):
         Forest(0.5, **{**good, **change})
+
+
+def test_a_right_child_outside_of_its_parents_part_of_the_tree_is_refused() -> None:
+    """The left child of the root has a leaf and, as it claims, the root's right child."""
+    good = {
+        "feature": np.zeros(7, np.int32),
+        "threshold": np.array([0.0, -1, 0, 0, 1, 0, 0]),
+        "right": np.array([4, 3, 0, 0, 6, 0, 0], np.int32),
+        "value": np.array([0.0, 0, 1, 2, 0, 3, 4]),
+        "missing_left": np.zeros(7, np.uint8),
+        "first": np.array([0, 7]),
+    }
+    twice = {name: np.concatenate([values, values]) for name, values in good.items()} | {"first": np.array([0, 7, 14])}
+    asked = np.array([[-2.0], [-0.5], [0.5], [2.0]])
+    assert Forest(0.0, **good).predict(asked).tolist() == [1, 2, 3, 4]
+    assert Forest(0.0, **twice).predict(asked).tolist() == [2, 4, 6, 8]
+    for right in ([4, 4, 0, 0, 6, 0, 0], [4, 5, 0, 0, 6, 0, 0], [3, 4, 0, 0, 6, 0, 0]):
+        with pytest.raises(ValueError, match="a node of a tree leads nowhere"):
+            Forest(0.0, **{**good, "right": np.array(right, np.int32)})
 
 
 def world(steps: int = 12, seed: int = 0) -> Dataset:
@@ -136,6 +156,64 @@ def test_a_file_whose_trees_lead_nowhere_is_refused() -> None:
     stored = artifact_of(fitted())
     for name, value in {"params/right": 10**6, "params/feature": 10**6, "params/trees": 10**6}.items():
         arrays = {**stored.arrays, name: np.full_like(stored.arrays[name], value)}
+        with pytest.raises(ArtifactError, match="incomplete or damaged"):
+            model_of_artifact(Artifact("model", arrays, stored.meta, stored.parents, digest="d"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"lags": 0},
+        {"lags": 9},
+        {"width": 9},
+        {"horizon": 0},
+        {"forms": []},
+    ],
+)
+def test_a_file_of_other_settings_than_its_trees_is_refused(change: dict[str, object]) -> None:
+    stored = artifact_of(fitted())
+    with pytest.raises(ArtifactError, match="incomplete or damaged"):
+        model_of_artifact(Artifact("model", stored.arrays, {**stored.meta, **change}, stored.parents, digest="d"))
+
+
+def test_a_file_of_more_lags_than_can_be_set_is_refused() -> None:
+    stored = artifact_of(fitted())
+    most, more = (
+        replace(stored, meta={**stored.meta, "lags": lags, "width": stored.meta["width"] + lags - 8})
+        for lags in (1000, 1001)
+    )
+    assert model_of_artifact(most).lags == 1000
+    with pytest.raises(ArtifactError, match="1001 lags are not 1 to 1000"):
+        model_of_artifact(more)
+
+
+@pytest.mark.parametrize("change", [{"kind": "seasonal"}, {"sd": float("nan")}, {"sd": 0.0}, {"low": 1e9}])
+def test_a_file_with_a_form_that_is_none_is_refused(change: dict[str, object]) -> None:
+    stored = artifact_of(fitted())
+    (form,) = stored.meta["forms"]
+    for forms in ([{**form, **change}], [form, form]):
+        meta = {**stored.meta, "forms": forms}
+        with pytest.raises(ArtifactError, match="incomplete or damaged"):
+            model_of_artifact(Artifact("model", stored.arrays, meta, stored.parents, digest="d"))
+
+
+@pytest.mark.parametrize("name", ["base", "trees", "first", "feature", "threshold", "right", "value", "missing_left"])
+def test_a_file_whose_arrays_are_of_another_type_or_shape_is_refused(name: str) -> None:
+    stored, name = artifact_of(fitted()), f"params/{name}"
+    value = stored.arrays[name]
+    other = value.astype(np.float32 if value.dtype.kind in "iu" else np.int64)
+    for changed in (other, value[0], value[..., None], value[..., :-1], np.concatenate([value, value]), value[:0]):
+        arrays = {**stored.arrays, name: changed}
+        with pytest.raises(ArtifactError, match="incomplete or damaged"):
+            model_of_artifact(Artifact("model", arrays, stored.meta, stored.parents, digest="d"))
+
+
+def test_a_file_whose_trees_do_not_follow_one_another_is_refused() -> None:
+    stored = artifact_of(fitted())
+    first = stored.arrays["params/first"]
+    swapped = first[:, [0, 2, 1, *range(3, first.shape[1])]]
+    for changed in (swapped, first - 1, first + 1):
+        arrays = {**stored.arrays, "params/first": changed}
         with pytest.raises(ArtifactError, match="incomplete or damaged"):
             model_of_artifact(Artifact("model", arrays, stored.meta, stored.parents, digest="d"))
 

@@ -13,7 +13,7 @@ from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.outcome_forms import OutcomeForm
 from costar_cli.panel import Panel, Scaler, TreatmentEncoding
 
-__all__ = ["DECAYS", "Floats", "Histories", "plan_columns"]
+__all__ = ["DECAYS", "Floats", "Histories", "history_width", "plan_columns"]
 
 Floats = NDArray[np.float64]
 Origins = NDArray[np.int64]
@@ -64,10 +64,8 @@ class Histories:
     @property
     def width(self) -> int:
         """Return P, the columns of a history, the same for every outcome."""
-        own = self.lags + 3
-        others = 2 * (len(self.forms) - 1)
-        seen = self.exposure_NTJ.shape[-1] + 2 * self.x_NTX.shape[-1] + self.v_NV.shape[-1]
-        return int(own + others + seen + 1)
+        others = self.dose_NTL.shape[-1], self.x_NTX.shape[-1], self.v_NV.shape[-1]
+        return history_width(self.lags, len(self.forms), *others)
 
     def unit(self, subject: Origins, origin: Origins, outcome: int) -> Floats:
         """Return `[M]`, in units of the data, what changes from an origin on are divided by (spec BOOST-1)."""
@@ -106,6 +104,12 @@ class Histories:
     def _level_unit(self, unit_M: Floats, outcome: int) -> Floats:
         """Return what the level is divided by: its local unit where that is one, else the sd."""
         return unit_M if self.forms[outcome].kind == "local" else np.full_like(unit_M, self.sd_Y[outcome])
+
+
+def history_width(lags: int, n_outcomes: int, n_factors: int, n_covariates: int, n_statics: int) -> int:
+    """Return P, the columns of a history, which `Histories.at` has."""
+    own, others = lags + 3, 2 * (n_outcomes - 1)
+    return own + others + len(DECAYS) * n_factors + 2 * n_covariates + n_statics + 1
 
 
 def plan_columns(dose_MHL: Floats) -> Floats:

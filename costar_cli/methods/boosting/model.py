@@ -3,14 +3,15 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from costar_cli.artifact import Artifact
-from costar_cli.methods.boosting.features import Floats, Histories, plan_columns
+from costar_cli.methods.boosting.features import Floats, Histories, history_width, plan_columns
+from costar_cli.methods.boosting.settings import MOST_LAGS
 from costar_cli.methods.boosting.trees import Forest, Reached
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.outcome_forms import OutcomeForm
@@ -20,6 +21,16 @@ from costar_cli.panel import Panel, Queries
 __all__ = ["BoostingModel", "forest_params"]
 
 NODE_ARRAYS = ("feature", "threshold", "right", "value", "missing_left")
+ARRAYS: Final = {  # type and number of axes, that of members among them
+    "base": (torch.float64, 3),
+    "trees": (torch.int64, 3),
+    "first": (torch.int64, 2),
+    "feature": (torch.int32, 2),
+    "threshold": (torch.float64, 2),
+    "right": (torch.int32, 2),
+    "value": (torch.float64, 2),
+    "missing_left": (torch.uint8, 2),
+}
 
 
 def forest_params(forests: Sequence[Sequence[Forest]]) -> dict[str, torch.Tensor]:
@@ -49,9 +60,11 @@ class BoostingModel(EncodingModel[Histories]):
         """Read a model artifact.
 
         Raises:
-            ValueError: the trees are none, or ask about columns that there are not.
+            ValueError: the trees are none, ask about columns that there are not, or belong to other data or settings.
+            TypeError: likewise.
         """
         model = super().from_artifact(artifact, "cpu", **own)
+        model._require_whole()
         for h, row in enumerate(model.forests):
             for forest in row:
                 most = max(forest.thresholds, default=-1)
@@ -59,19 +72,42 @@ class BoostingModel(EncodingModel[Histories]):
                     raise ValueError(f"a tree asks about column {most}, which there is not")
         return model
 
+    def _require_whole(self) -> None:
+        """Stop where settings, forms or arrays are not those of such a model."""
+        if not 1 <= self.lags <= MOST_LAGS:
+            raise ValueError(f"{self.lags} lags are not 1 to {MOST_LAGS}")
+        if len(self.forms) != len(self.schema.outcomes):
+            raise ValueError(f"{len(self.forms)} forms are not one for each of {len(self.schema.outcomes)} outcomes")
+        dx, _, dy, dv = self.schema.dims
+        width = history_width(self.lags, dy, dose_table(self.schema.treatments).shape[1], dx, dv)
+        if self.width != width:
+            raise ValueError(f"a history has {width} columns, not {self.width}")
+        for name, (kind, n_axes) in ARRAYS.items():
+            value = self.params[name]
+            if value.dtype != kind or value.ndim != n_axes or len(value) != 1:
+                raise ValueError(f"{name} is no array of one member, {n_axes} axes and type {kind}")
+
     @cached_property
     def forms(self) -> tuple[OutcomeForm, ...]:
         """Return how each outcome changes."""
-        return tuple(OutcomeForm(**form) for form in self.meta["forms"])
+        return tuple(OutcomeForm.from_meta(form) for form in self.meta["forms"])
+
+    @property
+    def lags(self) -> int:
+        """Return how many past outcomes are columns."""
+        return int(self.meta["lags"])
 
     @cached_property
     def forests(self) -> list[list[Forest]]:
         """Return the trees of each step and outcome, `[H][Y]`."""
         arrays = {name: value[0].numpy() for name, value in self.params.items()}
         count_HY = arrays["trees"]
-        last_F, n = count_HY.cumsum(), len(self.schema.outcomes)
-        if count_HY.shape != (self.horizon, n) or (count_HY < 0).any() or last_F[-1] != len(arrays["first"]) - 1:
+        last_F, n, first = count_HY.cumsum(), len(self.schema.outcomes), arrays["first"]
+        shapes = {count_HY.shape, arrays["base"].shape}
+        if shapes != {(self.horizon, n)} or not count_HY.size or not ((count_HY >= 0) & (count_HY < len(first))).all():
             raise ValueError("the number of trees is not that of the steps and outcomes")
+        if last_F[-1] != len(first) - 1 or first[0] != 0 or (np.diff(first) < 1).any():
+            raise ValueError("trees and their nodes disagree in number")
         forests = [
             self._forest(arrays, int(stop - count), int(stop), float(base))
             for count, stop, base in zip(count_HY.ravel(), last_F, arrays["base"].ravel(), strict=True)
@@ -96,7 +132,7 @@ class BoostingModel(EncodingModel[Histories]):
 
     def encode(self, panel: Panel) -> Histories:
         """Return the columns of every history of a panel."""
-        return Histories(panel, self.scaler, self.schema.treatments, self.forms, int(self.meta["lags"]))
+        return Histories(panel, self.scaler, self.schema.treatments, self.forms, self.lags)
 
     def jobs(self, states: Histories, queries: Queries, batch_size: int) -> Iterator[Iterable[AnswerJob]]:
         """Yield jobs of `batch_size` queries each."""

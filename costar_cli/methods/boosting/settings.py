@@ -1,16 +1,20 @@
 """Settings of gradient boosting on lags and plan."""
 
+from typing import Final
+
 from pydantic import Field
 
 from costar_cli.config.models import Config
 
-__all__ = ["BoostingConfig"]
+__all__ = ["MOST_LAGS", "BoostingConfig"]
+
+MOST_LAGS: Final = 1_000
 
 
 class BoostingConfig(Config):
     """Gradient boosting of regression trees on lags and plan (spec BOOST-1 to 5)."""
 
-    lags: int = Field(8, ge=1, le=1_000, description="Past outcomes used as predictors")
+    lags: int = Field(8, ge=1, le=MOST_LAGS, description="Past outcomes used as predictors")
     trees: int = Field(300, ge=1, le=10_000, description="Maximum trees of each outcome and step")
     leaves: int = Field(16, ge=2, le=32, description="Maximum leaves of a tree")
     leaf_rows: int = Field(20, ge=1, description="Minimum training rows of a leaf")

@@ -67,11 +67,11 @@ class Forest:
         if not whole or any(array.shape != (n,) for array in arrays):
             raise ValueError("trees and their nodes disagree in number")
         start = np.repeat(self.first[:-1], size)
-        position, end = np.arange(n) - start, np.repeat(size, size)
         inner = self.right > 0
-        outside = inner & ((self.right < position + 2) | (self.right >= end))
-        if outside.any() or (self.right < 0).any() or (self.feature < 0).any():
+        if (self.right[inner] != _after_left(inner, start)[inner]).any() or (self.right < 0).any():
             raise ValueError("a node of a tree leads nowhere")
+        if (self.feature < 0).any() or (self.missing_left > 1).any():
+            raise ValueError("a tree asks about no column, or answers otherwise than yes or no")
         if not (np.isfinite(self.value).all() and np.isfinite(self.threshold).all() and np.isfinite(self.base)):
             raise ValueError("a tree has values that are no numbers")
         leaves = np.add.reduceat(~inner, self.first[:-1]) if len(size) else size
@@ -172,6 +172,21 @@ class Forest:
     def predict(self, columns_MP: Floats) -> Floats:
         """Return the prediction of rows, `[M]`."""
         return self.sums([(self.reach(columns_MP), np.arange(len(columns_MP)))])
+
+
+def _after_left(inner: NDArray[np.bool_], start: Ints) -> Ints:
+    """Return where the right child of each inner node is in preorder, counted from its tree's `start`; else -1.
+
+    Let a node's height be the inner nodes before it less the leaves. The left child stands one higher than its parent,
+    none of its subtree stands lower, and the next node that stands as high as the parent is the right child.
+    """
+    height = np.concatenate([[0], np.where(inner, 1, -1).cumsum()])[:-1]
+    order = np.lexsort((height, start))  # stable: nodes of one tree and height stay in order
+    here, following = order[:-1], order[1:]
+    same = (start[here] == start[following]) & (height[here] == height[following])
+    found = np.full(len(inner), -1, dtype=np.int64)
+    found[here[same]] = (following - start[here])[same]
+    return found
 
 
 def _lowest_bit(mask_M: Masks) -> Ints:

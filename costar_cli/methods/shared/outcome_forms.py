@@ -4,7 +4,8 @@ Everything here is in sds of the outcome: `u = (y - zero) / sd`, where y is stan
 and `sd` are the raw value 0 and the sd of source-train on that scale. `M` are the axes before the outcomes.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, Self, get_args
 
@@ -77,6 +78,22 @@ class OutcomeForm:
             low, high = (max(low - room, 0.0) if low >= 0 else low - room), high + room
         mean, unit = float(moments[0]), float(moments[1])
         return cls(kind, -mean / unit, sd / unit, float(seen_M.mean()) / sd, low / sd, high / sd)
+
+    @classmethod
+    def from_meta(cls, meta: Mapping[str, Any]) -> Self:
+        """Read what `to_meta` returned.
+
+        Raises:
+            ValueError: it is no form.
+            TypeError: likewise.
+        """
+        form = cls(**meta)
+        numbers = form.zero, form.sd, form.mean, form.low, form.high
+        if form.kind not in get_args(FormName) or not all(map(math.isfinite, numbers)):
+            raise ValueError(f"an outcome changes in no known form: {form}")
+        if form.sd <= 0 or form.low > form.high:
+            raise ValueError(f"the scale or the bounds of an outcome are none: {form}")
+        return form
 
     def to_meta(self) -> dict[str, Any]:
         """Return what a model's file records."""
