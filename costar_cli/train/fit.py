@@ -56,8 +56,8 @@ class FitRun:
     """Runs the stages of a fit one after another, each resumable: a finished one is read back, not run again.
 
     `windows` are what complete models are scored on; None where no validation subject has a step to predict.
-    `first_stage` counts the stages of other parts of the same run, `begun` those that this fit and its parts have begun,
-    which have files of run state of their own, also where one of them failed.
+    `first_stage` counts the stages of other parts of the same run, `begun` those that this fit and its parts have
+    begun: each has a file of run state of its own, also where it failed.
     """
 
     method: Method

@@ -20,7 +20,7 @@ from costar_cli.methods.stack import method as stack_method
 from costar_cli.methods.stack.model import StackModel
 from costar_cli.methods.stack.plan_weights import plan_weights, tempered
 from costar_cli.methods.stack.settings import StackConfig
-from costar_cli.methods.stack.weights import Errors, convex, error_scales, weigh
+from costar_cli.methods.stack.weights import Errors, Weighing, convex, error_scales, weigh
 from costar_cli.panel import Dataset, Panel, Part, Scaler
 from costar_cli.panel.windows import factual_windows
 from costar_cli.train import Trained, loop
@@ -195,6 +195,40 @@ def test_few_shot_adapts_every_part_and_never_errs_more_than_the_source_on_targe
     before, after = (errors.risk(errors.of_part(p))[0] for p in (0, 1))
     assert after <= before * (1 + 1e-6)
     assert set(adapted.meta["validation"]) >= {"source", "score"}
+
+
+@cache
+def stacked_network() -> Trained:
+    return fit(world("tumor"), "crn-erm,ridge")
+
+
+@pytest.mark.parametrize("factor", [1e-9, 1e9], ids=["moved", "kept"])
+def test_few_shot_of_fewer_members_than_the_source_has_is_of_the_first_ones_and_tells_target_errors(
+    factor: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    better, dataset, source = factor < 1, world("tumor"), model_of(stacked_network())
+    assert source.members == 2
+    monkeypatch.setattr(stack_method, "weigh", lambda errors, prior: judged(weigh(errors, prior), factor))
+    config = CONFIG.model_copy(update={"members": 1})
+    few = fit_method(dataset, "stack", StackConfig(), config, domain="target", start=source)
+    model, panel = model_of(few), dataset.panel("target", "test")
+    queries = dataset.queries[Part("target", "test")]["sequence"]
+    answer = model.rollout(panel, queries)
+    assert model.members == len(answer) == 1
+    assert [part.members for part in model.parts.values()] == [1, 1]
+    *_, own, of_source = few.meta["leaderboard"]
+    assert (own["method"], of_source["method"]) == ("stack", "source's stack")
+    assert (own["weight"], of_source["weight"]) == ((1, 0) if better else (0, 1))
+    assert of_source["error"] != stacked_network().meta["leaderboard"][-1]["error"]
+    assert {row["method"] for row in few.meta["leaderboard"][:-2]} == {"crn-erm", "ridge"}
+    if not better:
+        np.testing.assert_array_equal(answer, source.rollout(panel, queries)[:1])
+        assert sum(row["weight"] for row in few.meta["leaderboard"]) == 1
+        assert len(few.meta["rules"]) == 1
+
+
+def judged(weighing: Weighing, factor: float) -> Weighing:
+    return replace(weighing, crossed_CHY=weighing.crossed_CHY * factor)
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, wrong: dict[str, Exception]) -> None:

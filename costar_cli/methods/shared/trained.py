@@ -23,6 +23,7 @@ from costar_cli.panel.tensors import PanelTensors
 from costar_cli.reporting import NullReporter, Reporter
 
 __all__ = [
+    "PARAMS",
     "AnswerJob",
     "EncodingModel",
     "NetworkModel",

@@ -13,7 +13,7 @@ from costar_cli.artifact import Artifact
 from costar_cli.errors import DataError, TrainingError
 from costar_cli.methods.base import Fit, FitTask, Fitted, FittedModel, FittedPart
 from costar_cli.methods.registry import METHODS
-from costar_cli.methods.shared.trained import model_to_start_from
+from costar_cli.methods.shared.trained import PARAMS, model_to_start_from
 from costar_cli.methods.stack.model import PARTS, SHARED, StackModel, read_stack
 from costar_cli.methods.stack.plan_weights import plan_weights
 from costar_cli.methods.stack.settings import StackConfig
@@ -24,7 +24,8 @@ from costar_cli.panel.windows import FactualWindows, factual_windows
 __all__ = ["STACK", "StackMethod"]
 
 FAILS: Final = (DataError, TrainingError, ArithmeticError, np.linalg.LinAlgError)
-FACTS: Final = ("parts", "left_out", "leaderboard", "rules", "relative")  # what a stack's meta tells of it
+OF_MODEL: Final = ("parts", "left_out", "rules", "relative")  # of a stack's meta, what a stack that is kept keeps
+SOURCE: Final = "source's stack"  # in a leaderboard
 OUT_OF_TIME: Final = "no time was left for it"
 
 Floats = NDArray[np.float64]
@@ -145,19 +146,17 @@ def _weighed(task: FitTask, parts: _Parts, windows: FactualWindows, start: Stack
         errors = Errors.of([_member(answer, r) for answer in answers.values()], windows, scale_QY, weight_QH)
         weighed.append((errors, weigh(errors, None if prior_RPHY is None else _member(prior_RPHY, r))))
     weight_RPHY = np.stack([_to_horizon(weighing.weight_PHY, task.horizon) for _, weighing in weighed])
-    facts = {
-        "leaderboard": _leaderboard(list(answers), weighed, parts.seconds if _is_timed(task) else {}),
-        "rules": [list(weighing.rules) for _, weighing in weighed],
-        "relative": relative,
-    }
-    fitted = parts.fitted(weight_RPHY, facts)
+    rows = _leaderboard(list(answers), weighed, parts.seconds if _is_timed(task) else {})
+    facts = {"rules": [list(weighing.rules) for _, weighing in weighed], "relative": relative}
     if start is None:
-        return fitted
+        return parts.fitted(weight_RPHY, {"leaderboard": _told(rows), **facts})
     stay = start.rollout(windows.panel, windows.asked)
-    before_R = [Errors.of([_member(stay, r)], windows, scale_QY, weight_QH) for r in range(task.members)]
-    before = np.mean([errors.risk(errors.of_part(0))[0] for errors in before_R])
-    now = np.mean([errors.risk(weighing.crossed_CHY)[0] for errors, weighing in weighed])
-    return replace(fitted, moved=True) if now < before else _kept(start, task.members)
+    before = [Errors.of([_member(stay, r)], windows, scale_QY, weight_QH) for r in range(task.members)]
+    of_source = _Row.of(SOURCE, [errors.risk(errors.of_part(0)) for errors in before], 0.0, None)
+    if rows[-1].error < of_source.error:
+        return replace(parts.fitted(weight_RPHY, {"leaderboard": _told([*rows, of_source]), **facts}), moved=True)
+    unused = [replace(row, weight=0.0) for row in rows]
+    return _kept(start, task.members, {"leaderboard": _told([*unused, replace(of_source, weight=1.0)])})
 
 
 def _window_weights(task: FitTask, windows: FactualWindows) -> Floats:
@@ -167,14 +166,17 @@ def _window_weights(task: FitTask, windows: FactualWindows) -> Floats:
     return plan_weights(task.panels[task.train], windows, task.scaler, task.schema.treatments)
 
 
-def _kept(start: StackModel, members: int) -> Fitted:
-    """Return the source's stack as it is."""
+def _kept(start: StackModel, members: int, facts: Mapping[str, Any]) -> Fitted:
+    """Return the first members of the source's stack, with facts about the target."""
     arrays = {
-        f"{PARTS}{name}/{key}": np.asarray(v) for name, a in start.artifacts.items() for key, v in a.arrays.items()
+        f"{PARTS}{name}/{key}": np.asarray(value[:members] if key.startswith(PARAMS) else value)
+        for name, artifact in start.artifacts.items()
+        for key, value in artifact.arrays.items()
     }
-    meta = {key: start.meta[key] for key in FACTS if key in start.meta}
-    own_R = [0] * members if start.members == 1 else list(range(members))
-    return Fitted({"weights": start.params["weights"][own_R].cpu()}, meta, (), arrays, moved=False)
+    meta = {key: start.meta[key] for key in OF_MODEL if key in start.meta}
+    if "rules" in meta:
+        meta["rules"] = meta["rules"][:members]
+    return Fitted({"weights": start.params["weights"][:members].cpu()}, {**meta, **facts}, (), arrays, moved=False)
 
 
 def _member(values_R: NDArray[Any], member: int) -> NDArray[Any]:
@@ -201,31 +203,50 @@ def _to_horizon(weight_PHY: Floats, horizon: int) -> Floats:
     return weight_PHY[:, np.minimum(np.arange(horizon), weight_PHY.shape[1] - 1)]
 
 
+@dataclass(frozen=True)
+class _Row:
+    """A row of a leaderboard: the error on the windows with its standard error, and the weight, means over members."""
+
+    method: str
+    error: float
+    se: float
+    weight: float
+    seconds: float | None
+
+    @classmethod
+    def of(cls, method: str, risks: Sequence[tuple[float, float]], weight: float, seconds: float | None) -> "_Row":
+        error, se = np.mean(risks, axis=0).tolist()
+        return cls(method, error, se, weight, seconds)
+
+    def to_meta(self) -> dict[str, object]:
+        row: dict[str, object] = {
+            "method": self.method,
+            "error": self.error,
+            "se": self.se if np.isfinite(self.se) else None,
+            "weight": self.weight,
+        }
+        return row if self.seconds is None else row | {"seconds": round(self.seconds, 1)}
+
+
 def _leaderboard(
     names: Sequence[str], weighed: Sequence[tuple[Errors, Weighing]], seconds: Mapping[str, float]
-) -> list[dict[str, object]]:
-    """Return each part's error on the windows with its standard error, and its weight; then the stack's.
+) -> list[_Row]:
+    """Return a row of each part, the smallest error first; then the stack's.
 
-    Numbers are means over members. The stack's error is of weights that the other clusters gave.
+    Where a mixture does best, its error is of weights that the other clusters gave; that of a single part, or of the
+    source's weights, is the one on all windows, from which they were chosen (spec STACK-8).
     """
     rows = []
     for i, name in enumerate(names):
         risks = [errors.risk(errors.of_part(i)) for errors, _ in weighed]
         weight = float(np.mean([weighing.weight_PHY[i].mean() for _, weighing in weighed]))
-        rows.append(_row(name, risks, weight, seconds.get(name)))
-    rows.sort(key=lambda row: float(str(row["error"])))
-    return [*rows, _row("stack", [errors.risk(weighing.crossed_CHY) for errors, weighing in weighed], 1.0, None)]
+        rows.append(_Row.of(name, risks, weight, seconds.get(name)))
+    rows.sort(key=lambda row: row.error)
+    return [*rows, _Row.of("stack", [errors.risk(weighing.crossed_CHY) for errors, weighing in weighed], 1.0, None)]
 
 
-def _row(name: str, risks: Sequence[tuple[float, float]], weight: float, seconds: float | None) -> dict[str, object]:
-    error, spread = (float(value) for value in np.mean(risks, axis=0))
-    row: dict[str, object] = {
-        "method": name,
-        "error": error,
-        "se": spread if np.isfinite(spread) else None,
-        "weight": weight,
-    }
-    return row if seconds is None else row | {"seconds": round(seconds, 1)}
+def _told(rows: Sequence[_Row]) -> list[dict[str, object]]:
+    return [row.to_meta() for row in rows]
 
 
 def _answers(parts: _Parts, windows: FactualWindows) -> Iterator[tuple[str, NDArray[np.float32]]]:
