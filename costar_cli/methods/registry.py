@@ -32,6 +32,7 @@ __all__ = [
     "Methods",
     "load_model",
     "model_of",
+    "named_parts",
 ]
 
 REFERENCE: Final = "costar"  # the default, and whom the others are compared with
@@ -141,11 +142,12 @@ class Method:
 
         Raises:
             UsageError: the settings name none, or one that cannot be a part.
+            ArtifactError: the model to start from is made of what this version cannot take as parts.
         """
         if not self.combines:
             return []
         if start is not None and "parts" in start:
-            return [str(part["method"]) for part in start["parts"]]
+            return named_parts(start)
         text = getattr(settings or self.default_settings(), "parts", "")
         return METHODS.choose(text, f"{self.section}.parts", pretrained=start is not None)
 
@@ -371,6 +373,33 @@ class Methods(Mapping[str, Method]):
 METHODS: Final = Methods()
 
 
+def named_parts(meta: Mapping[str, Any], where: str = "parts") -> list[str]:
+    """Return the methods that a combination in a file is made of, by its meta, which nobody has checked.
+
+    Raises:
+        ArtifactError: they are no list of methods that this version knows, each once, none made of others.
+    """
+    listed = meta.get("parts")
+    parts = listed if isinstance(listed, list) else []
+    names = [str(part.get("method")) if isinstance(part, Mapping) else "" for part in parts]
+    unknown = [name for name in names if name not in METHODS]
+    if not names or unknown:
+        raise ArtifactError(
+            f"a part of the model is of method {unknown[0]!r}, which this version does not know"
+            if unknown
+            else "the model is made of other methods, but has no parts",
+            where=where,
+            fix=f"known methods: {', '.join(METHODS)}; upgrade costar, or install the package that adds it",
+        )
+    if combined := [name for name in names if METHODS[name].combines]:
+        problem = f"a part of the model is of method {combined[0]}, which is made of others itself"
+    elif len(set(names)) < len(names):
+        problem = "the model has two parts of the same method"
+    else:
+        return names
+    raise ArtifactError(problem, where=where, fix="retrain it with `costar finetune`")
+
+
 def load_model(path: Path, device: str = "cpu") -> "FittedModel":
     """Read a fine-tuned model of any method.
 
@@ -397,7 +426,9 @@ def model_of(artifact: "Artifact", device: str = "cpu") -> "FittedModel":
         )
     try:
         return METHODS[method].load(artifact, device)
-    except (KeyError, ValueError, TypeError) as error:
+    except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:
+        if type(error).__name__ == "OutOfMemoryError":  # torch's, of the device: says nothing of the file
+            raise
         raise ArtifactError(
             "the model artifact is incomplete or damaged",
             where=f"{artifact.path}: {error}",

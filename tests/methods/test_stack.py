@@ -1,5 +1,6 @@
 """Stacking: weights, what they are told by, its parts, its distribution, and what it does when parts fail."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -11,9 +12,10 @@ import pytest
 import torch
 
 import costar_cli as costar
+from costar_cli.artifact import Artifact
 from costar_cli.config.models import FinetuneConfig
-from costar_cli.errors import DataError, MismatchError, TrainingError, UsageError
-from costar_cli.methods import METHODS
+from costar_cli.errors import ArtifactError, DataError, MismatchError, TrainingError, UsageError
+from costar_cli.methods import METHODS, registry
 from costar_cli.methods.base import EncodesOnce, PredictsDistribution
 from costar_cli.methods.registry import Methods
 from costar_cli.methods.stack import method as stack_method
@@ -24,7 +26,7 @@ from costar_cli.methods.stack.weights import Errors, Weighing, convex, error_sca
 from costar_cli.panel import Dataset, Panel, Part, Scaler
 from costar_cli.panel.windows import factual_windows
 from costar_cli.train import Trained, loop
-from tests.fits import fit_method, model_of
+from tests.fits import artifact_of, fit_method, model_of
 from tests.methods.invariant_worlds import world
 
 ANCHORS = "last-value,ridge,mixed"
@@ -229,6 +231,93 @@ def test_few_shot_of_fewer_members_than_the_source_has_is_of_the_first_ones_and_
 
 def judged(weighing: Weighing, factor: float) -> Weighing:
     return replace(weighing, crossed_CHY=weighing.crossed_CHY * factor)
+
+
+def damaged(**changes: object) -> Artifact:
+    """Return the artifact of a stack with other arrays (`weights`) or members of its meta."""
+    whole = artifact_of(stacked())
+    weights = changes.pop("weights", None)
+    arrays = whole.arrays if weights is None else {**whole.arrays, "params/weights": weights}
+    return replace(whole, arrays=arrays, meta={**whole.meta, **changes})
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda w: w[:, :1], "weights are .* instead of"),
+        (lambda w: w[:, :, :1], "weights are .* instead of"),
+        (lambda w: w[..., 0], "weights are .* instead of"),
+        (lambda w: w[:0], "weights are .* instead of"),
+        (lambda w: w * np.nan, "negative or not finite"),
+        (lambda w: w + np.array([-2.0, 1, 1])[None, :, None, None], "negative or not finite"),
+        (lambda w: w / 2, "do not sum to one"),
+        (lambda w: np.repeat(w, 2, axis=0), None),
+    ],
+    ids=["parts", "steps", "axes", "empty", "nan", "negative", "sum", "more members than those of its parts"],
+)
+def test_weights_that_combine_nothing_are_refused(
+    change: Callable[[np.ndarray], np.ndarray], problem: str | None
+) -> None:
+    artifact = damaged(weights=change(stacked().arrays["params/weights"]))
+    if problem is None:
+        assert registry.model_of(artifact).members == 2
+        return
+    with pytest.raises(ArtifactError, match="incomplete or damaged") as raised:
+        registry.model_of(artifact)
+    assert re.search(problem, str(raised.value.where))
+
+
+def test_a_part_has_one_member_or_all() -> None:
+    whole = artifact_of(stacked_network())
+    weights = whole.arrays["params/weights"]
+    with pytest.raises(ArtifactError, match="incomplete or damaged") as raised:
+        registry.model_of(replace(whole, arrays={**whole.arrays, "params/weights": np.repeat(weights, 2, axis=0)}))
+    assert "crn-erm has 2 members instead of 1 or 4" in str(raised.value.where)
+
+
+@pytest.mark.parametrize(
+    ("parts", "problem"),
+    [
+        (
+            ["last-value", "ridge", "magic"],
+            "a part of the model is of method 'magic', which this version does not know",
+        ),
+        (["last-value", "ridge", "stack"], "a part of the model is of method stack, which is made of others itself"),
+        (["last-value", "ridge", "ridge"], "two parts of the same method"),
+        ([], "has no parts"),
+        (["last-value", "ridge", None], "which this version does not know"),
+    ],
+)
+def test_parts_of_a_file_that_cannot_be_are_refused_before_and_when_it_is_loaded(
+    parts: list[str | None], problem: str
+) -> None:
+    whole = stacked().meta["parts"]
+    listed = [{**part, "method": name} if name else 7 for name, part in zip(parts, whole, strict=False)]
+    artifact = damaged(parts=listed)
+    with pytest.raises(ArtifactError, match=problem):
+        registry.model_of(artifact)
+    with pytest.raises(ArtifactError, match=problem):
+        METHODS["stack"].parts(None, artifact.meta)
+
+
+def test_a_part_cannot_have_another_horizon_or_schema_than_its_stack() -> None:
+    parts = [{**part, "horizon": 99, "schema": {}} for part in stacked().meta["parts"]]
+    model = registry.model_of(damaged(parts=parts))
+    assert isinstance(model, StackModel)
+    assert {part.horizon for part in model.parts.values()} == {model.horizon}
+    assert all(part.schema == model.schema for part in model.parts.values())
+
+
+@pytest.mark.parametrize("error", [IndexError, AttributeError, RecursionError, RuntimeError, KeyError])
+def test_whatever_fails_while_a_model_is_read_is_told_as_damage(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise error("what")
+
+    monkeypatch.setattr(type(METHODS["ridge"].loaded), "load", fail)
+    with pytest.raises(ArtifactError, match="incomplete or damaged"):
+        registry.model_of(artifact_of(stacked()))
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, wrong: dict[str, Exception]) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from costar_cli.artifact import Artifact
 from costar_cli.methods.base import EncodesOnce, FittedModel, PredictiveDistribution, PredictsDistribution
-from costar_cli.methods.registry import model_of
+from costar_cli.methods.registry import model_of, named_parts
 from costar_cli.methods.shared.trained import TrainedModel, require_horizon
 from costar_cli.panel import Panel, Queries
 from costar_cli.reporting import Reporter
@@ -20,6 +20,7 @@ __all__ = ["PARTS", "StackModel", "part_artifacts", "read_stack"]
 
 PARTS = "parts/"  # prefix of the arrays of parts in an artifact
 SHARED = ("schema", "horizon")  # of meta, which all parts have from the stack
+ROUNDING = 1e-6  # of a sum of weights
 
 Floats = NDArray[np.float64]
 States = dict[str, Any]  # of each part that answers; the panel where a part encodes nothing
@@ -123,21 +124,50 @@ def _encoded(model: FittedModel, panel: Panel) -> Any:  # noqa: ANN401 - opaque 
 
 
 def part_artifacts(artifact: Artifact) -> dict[str, Artifact]:
-    """Return what artifacts of a stack's parts would hold, by method in the order of the weights."""
+    """Return what artifacts of a stack's parts would hold, by method in the order of the weights.
+
+    Raises:
+        ArtifactError: the parts are not methods that can be parts, each once.
+    """
     shared = {key: artifact.meta[key] for key in SHARED}
     found = {}
-    for meta in artifact.meta["parts"]:
-        prefix = f"{PARTS}{meta['method']}/"
+    for name, meta in zip(named_parts(artifact.meta, str(artifact.path)), artifact.meta["parts"], strict=True):
+        prefix = f"{PARTS}{name}/"
         arrays = {n.removeprefix(prefix): v for n, v in artifact.arrays.items() if n.startswith(prefix)}
-        found[str(meta["method"])] = Artifact("model", arrays, {**shared, **meta}, path=artifact.path)
+        found[name] = Artifact("model", arrays, {**meta, **shared}, path=artifact.path)
     return found
 
 
 def read_stack(artifact: Artifact, device: torch.device | str = "cpu") -> StackModel:
-    """Return the stack that an artifact holds, with its parts."""
+    """Return the stack that an artifact holds, with its parts.
+
+    Raises:
+        ArtifactError: a part is unknown, made of others itself, there twice, incomplete or damaged.
+        ValueError: the weights are not those of a convex combination of the parts.
+    """
     artifacts = part_artifacts(artifact)
     parts = {name: model_of(content, str(device)) for name, content in artifacts.items()}
     model = StackModel.from_artifact(artifact, device, parts=parts, artifacts=artifacts)
+    _require_combination(model)
     if all(isinstance(parts[name], PredictsDistribution) for name in model.answering):
         return DistributedStackModel.from_artifact(artifact, device, parts=parts, artifacts=artifacts)
     return model
+
+
+def _require_combination(model: StackModel) -> None:
+    """Check that a stack is a convex combination of its parts for each member, step and outcome.
+
+    Raises:
+        ValueError: it is not.
+    """
+    weight_RPHY = model.weight_RPHY
+    expected = (len(model.parts), model.horizon, len(model.schema.outcomes))
+    if weight_RPHY.ndim != len("RPHY") or weight_RPHY.shape[1:] != expected or not len(weight_RPHY):
+        raise ValueError(f"weights are {list(weight_RPHY.shape)} instead of [members, {str([*expected])[1:]}")
+    if not (np.isfinite(weight_RPHY).all() and weight_RPHY.min() >= 0):
+        raise ValueError("weights are negative or not finite")
+    if np.abs(weight_RPHY.sum(axis=1) - 1).max() > ROUNDING:
+        raise ValueError("weights do not sum to one over the parts")
+    for name, part in model.parts.items():
+        if part.members not in {1, model.members}:
+            raise ValueError(f"{name} has {part.members} members instead of 1 or {model.members}")
