@@ -11,7 +11,7 @@ from torch.func import functional_call
 from costar_cli.methods.mixed.law import carried
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.members import call_members, named_params, stack_members
-from costar_cli.methods.shared.outcome_forms import OutcomeForm, OutcomeScale, choose_forms
+from costar_cli.methods.shared.outcome_forms import OutcomeForm, OutcomeScale, choose_forms, usual_size
 from costar_cli.methods.shared.structured import StructuredDecoder
 from costar_cli.panel import Scaler, TreatmentEncoding, Variable
 from tests.methods.linear_worlds import random_dataset
@@ -179,6 +179,14 @@ def test_local_units_are_running_means_that_know_no_later_step():
     scale, u = OutcomeScale([LOCAL]), torch.tensor([[[4.0], [0.0], [1.0]]])
     found = scale.units(scale.standardised(u))
     torch.testing.assert_close(found[0, :, 0], torch.tensor([4.2 / 3, 4.2 / 4, 5.2 / 5]))
+
+
+def test_local_units_in_the_units_of_the_data_are_those_of_networks():
+    scale, y = OutcomeScale([LOCAL]), np.random.default_rng(0).poisson(3.0, size=(4, 7, 1)).astype(float)
+    sd = np.array([2.5])
+    found = usual_size(y, np.arange(1, 8)[:, None], sd) / sd
+    of_networks = scale.units(scale.standardised(torch.from_numpy(y / sd).float()))
+    np.testing.assert_allclose(found, of_networks.numpy(), rtol=1e-5)
 
 
 def test_the_penalty_is_in_the_scale_of_the_origin_and_grows_linearly_for_large_relative_errors():

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.methods.shared.doses import dose_table
-from costar_cli.methods.shared.outcome_forms import OutcomeForm
+from costar_cli.methods.shared.outcome_forms import OutcomeForm, usual_size
 from costar_cli.panel import Panel, Scaler, TreatmentEncoding
 
 __all__ = ["DECAYS", "Floats", "Histories", "history_width", "plan_columns"]
@@ -21,8 +21,6 @@ Origins = NDArray[np.int64]
 DECAYS: Final = (0.0, 0.5, 0.8, 1.0)  # of exposures: the last dose, half-lives of 1 and 3 steps, the total
 RECENT: Final = 0.3  # weight of the newest outcome in the running mean that forgets
 LEAST_UNIT: Final = 1e-3  # of an sd, added to the level that a relative change is divided by
-LEAST_LOCAL: Final = 0.1  # of an sd: what the local unit of a short history is drawn to
-LOCAL_STEPS: Final = 2.0  # how many steps that counts as
 
 
 class Histories:
@@ -50,8 +48,7 @@ class Histories:
         self.dose_NTL = panel.treatments.astype(np.float64) @ dose_table(encoding)
         steps_T1 = np.arange(1, panel.n_steps + 1)[:, None]
         self.mean_NTY = self.y_NTY.cumsum(axis=1) / steps_T1
-        size_NTY = np.abs(self.y_NTY).cumsum(axis=1)
-        self.local_NTY = (size_NTY + LOCAL_STEPS * LEAST_LOCAL * self.sd_Y) / (steps_T1 + LOCAL_STEPS)
+        self.local_NTY = usual_size(self.y_NTY, steps_T1, self.sd_Y)
         self.recent_NTY = np.empty_like(self.y_NTY)
         self.exposure_NTJ = np.zeros((*self.y_NTY.shape[:2], len(DECAYS) * self.dose_NTL.shape[-1]))
         decay_J = np.repeat(DECAYS, self.dose_NTL.shape[-1])

@@ -14,14 +14,13 @@ from costar_cli.methods.boosting.grow import Rows, grow
 from costar_cli.methods.boosting.model import BoostingModel, forest_params
 from costar_cli.methods.boosting.settings import BoostingConfig
 from costar_cli.methods.boosting.trees import Forest
-from costar_cli.methods.shared.outcome_forms import choose_forms
+from costar_cli.methods.shared.outcome_forms import LIMITS, choose_forms
 from costar_cli.methods.shared.trained import ReadsModels, model_to_start_from
 from costar_cli.panel import Panel, Part
 from costar_cli.panel.panel import join_panels
 
 __all__ = ["BOOSTING", "BoostingMethod", "spread_rows"]
 
-LIMITS: Final = {"relative": (-1.0, 5.0), "additive": (-10.0, 10.0), "local": (-10.0, 10.0)}  # of an answer
 POWER: Final = {"relative": 0.0, "additive": 0.0, "local": 1.0}  # of the unit, by which a row counts
 
 

@@ -5,9 +5,10 @@ from typing import Final
 
 import numpy as np
 
-from costar_cli.methods.mixed.law import LEVEL_UNIT, Floats, GrowthLaw, Series
+from costar_cli.methods.mixed.law import Floats, GrowthLaw, Series
 from costar_cli.methods.mixed.likelihood import Effects
 from costar_cli.methods.shared.doses import dose_names
+from costar_cli.methods.shared.outcome_forms import LEVEL_UNIT
 from costar_cli.panel import PanelSchema
 from costar_cli.panel.schema import step_word
 

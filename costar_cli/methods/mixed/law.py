@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.methods.shared.doses import dose_table
-from costar_cli.methods.shared.outcome_forms import LEAST_LOCAL, LOCAL_STEPS
+from costar_cli.methods.shared.outcome_forms import LEVEL_UNIT, usual_size
 from costar_cli.panel import Panel, Scaler, TreatmentEncoding
 
 __all__ = [
@@ -23,7 +23,6 @@ Floats = NDArray[np.float64]
 Basis = Literal["log", "raw", "both"]
 
 SHIFT: Final = 1e-8  # of an sd, added to positive outcomes; a larger one ruins the intervals of small outcomes
-LEVEL_UNIT: Final = 4.0  # the logarithm of a level is divided by this, so that it is of the size of other columns
 LARGEST: Final = 5.0  # change per step, in units of the scale; larger ones are left out and never predicted
 
 
@@ -50,7 +49,7 @@ class Series:
         y_NTY = panel.outcomes.astype(np.float64)
         return cls(
             y_NTY,
-            usual_size(np.where(there_NT1, y_NTY, 0.0), there_NT1, scaler.outcomes[1]),
+            usual_size(np.where(there_NT1, y_NTY, 0.0), there_NT1.cumsum(axis=1), scaler.outcomes[1]),
             np.where(there_NT1, (panel.covariates - scaler.covariates[0]) / scaler.covariates[1], 0.0),
             (panel.statics - scaler.statics[0]) / scaler.statics[1],
             panel.treatments.astype(np.float64) @ dose_table(encoding),
@@ -69,12 +68,6 @@ class Series:
             self.length_N[rows_M],
             self.seen_NTY[rows_M],
         )
-
-
-def usual_size(y_NTY: Floats, there_NT1: NDArray[np.bool_], sd_Y: NDArray[np.floating]) -> Floats:
-    """Return the mean of `|y|` up to each step, shrunk to a small share of the sd as if two steps had shown that."""
-    total_NTY = np.abs(y_NTY).cumsum(axis=1) + LOCAL_STEPS * LEAST_LOCAL * sd_Y
-    return np.asarray(total_NTY / (there_NT1.cumsum(axis=1) + LOCAL_STEPS))
 
 
 def carried(dose_NTL: Floats, decay_CL: Floats) -> Floats:

@@ -18,13 +18,14 @@ from costar_cli.panel import Panel, PanelSchema, Scaler
 
 __all__ = [
     "LEAST_ERROR_UNIT",
-    "LEAST_LOCAL",
-    "LOCAL_STEPS",
+    "LEVEL_UNIT",
+    "LIMITS",
     "FormName",
     "OutcomeForm",
     "OutcomeScale",
     "choose_forms",
     "may_be_relative",
+    "usual_size",
 ]
 
 FormName = Literal["relative", "additive", "local"]
@@ -136,6 +137,20 @@ def _automatic(y_NT: NDArray[np.float64], seen_NT: NDArray[np.bool_], *, is_coun
     if relative and not is_count:
         return "relative"
     return "local" if relative or returns else "additive"
+
+
+def usual_size(y_NTY: NDArray[np.float64], steps: NDArray[np.int64], sd_Y: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Return the mean of `|y|` up to each step, shrunk to a small share of the sd as if two steps had shown that.
+
+    It is what `OutcomeScale.units` has of local outcomes, here in the units of the data (spec GROWTH-1).
+
+    Args:
+        y_NTY: outcomes.
+        steps: how many there are up to each step, `[T,1]` or `[N,T,1]`.
+        sd_Y: of the outcomes.
+    """
+    total_NTY = np.abs(y_NTY).cumsum(axis=1) + LOCAL_STEPS * LEAST_LOCAL * sd_Y
+    return np.asarray(total_NTY / (steps + LOCAL_STEPS))
 
 
 class OutcomeScale(nn.Module):
