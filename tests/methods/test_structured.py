@@ -133,6 +133,14 @@ def test_a_course_that_follows_the_forecast_is_taught_what_is_rolled_out():
     torch.testing.assert_close(taught[:, origin, :, :2], rolled, atol=1e-5, rtol=1e-4)
 
 
+def test_a_rollout_that_forecasts_covariates_is_told_where_they_stand():
+    module, (z, y, previous, plan) = StructuredDecoder(5, [ADDITIVE], BINARY, covariates=REACH), inputs(1)
+    unit, exposure = module.scale.units(y), module.exposures(previous)
+    at_origin = (values[:, 0] for values in (module.theta(z), y, unit, exposure, plan))
+    with pytest.raises(TypeError, match="told where they stand"):
+        module.roll(*at_origin)
+
+
 def test_forecast_covariates_stay_near_what_was_learned_from():
     torch.manual_seed(0)
     module = StructuredDecoder(5, [ADDITIVE], BINARY, covariates=REACH)

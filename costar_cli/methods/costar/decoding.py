@@ -19,12 +19,12 @@ from costar_cli.methods.costar.predictor import (
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.members import Dims, Params, call_members
 from costar_cli.methods.shared.outcome_forms import OutcomeForm, OutcomeScale
-from costar_cli.methods.shared.structured import Reach, StructuredDecoder
+from costar_cli.methods.shared.structured import Predicted, Reach, StructuredDecoder, predict_ahead
 from costar_cli.methods.shared.windows import Windows
 from costar_cli.panel import TreatmentEncoding
 from costar_cli.panel.tensors import PanelTensors
 
-__all__ = ["Asked", "CostarStates", "Decoder", "DecoderShape", "Predicted", "make_decoder"]
+__all__ = ["Asked", "CostarStates", "Decoder", "DecoderShape", "make_decoder"]
 
 
 @dataclass(frozen=True)
@@ -85,13 +85,6 @@ class CostarStates(NamedTuple):
     x_NTX: Tensor
     unit_NTY: Tensor | None
     exposure_RNTJ: Tensor | None
-
-
-class Predicted(NamedTuple):
-    """Standardised outcomes `[R,M,H,Y]` of M origins, and the error `[R,M,H]` of covariates, if forecast."""
-
-    outcomes: Tensor
-    beside: Tensor | None = None
 
 
 class Asked(NamedTuple):
@@ -192,16 +185,9 @@ class RolledDecoder(Decoder):
         given_RMHY: Tensor | None = None,
     ) -> Predicted:
         """Return what is predicted from every origin of a batch; each step from the truth before it with covariates."""
-        y_RBTY = series.column("outcomes")
-        given = self.units(y_RBTY), series.column("previous"), ahead.treatment
-        if self.head.covariates is None:
-            predicted_RBTHY: Tensor = call_members(self.head, params_R, z_RBTD, y_RBTY, *given)
-            return Predicted(predicted_RBTHY.flatten(1, 2))
-        before = ahead.column("outcomes"), *given, ahead.column("covariates")
-        both: Tensor = call_members(self.head, params_R, z_RBTD, *before).flatten(1, 2)
-        outcomes, covariates = both[..., : y_RBTY.shape[-1]], both[..., y_RBTY.shape[-1] :]
-        error = (covariates - ahead.next_covariates.flatten(1, 2)).square().mean(dim=-1)
-        return Predicted(outcomes, error)
+        head = self.head.to(series.panel.y_NTY)
+        outcomes, beside = predict_ahead(head, params_R, z_RBTD, series, ahead)
+        return Predicted(outcomes.flatten(1, 2), None if beside is None else beside.flatten(1, 2))
 
     def answers(
         self, head: nn.Module, states: CostarStates, member: int, asked: Asked, elements: int

@@ -1,7 +1,6 @@
 """The network of the growth GRU, and the stage that trains it (spec GROWTH-5, GROWTH-6)."""
 
 from collections.abc import Sequence
-from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -12,11 +11,11 @@ from costar_cli.methods.growth.settings import GrowthNetworkConfig
 from costar_cli.methods.shared.balancing import masked_mean
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.dropout import MaskSource, per_kept
-from costar_cli.methods.shared.members import Params, call_members, submodule
+from costar_cli.methods.shared.members import Params, submodule
 from costar_cli.methods.shared.outcome_forms import OutcomeForm
 from costar_cli.methods.shared.stage import NetworkStage, NetworkTraining
 from costar_cli.methods.shared.streams import Stream
-from costar_cli.methods.shared.structured import Reach, StructuredDecoder
+from costar_cli.methods.shared.structured import Reach, StructuredDecoder, predict_ahead
 from costar_cli.methods.shared.windows import Windows
 from costar_cli.panel import PanelSchema
 
@@ -119,12 +118,6 @@ class GrowthStage(NetworkStage[GrowthNetwork]):
         if states is not None:
             z = z * states
         y = series.column("outcomes")
-        unit = decoder.scale.units(y)
-        call = partial(call_members, decoder, submodule(params_R, "decoder."), z)
-        given = unit, series.column("previous"), ahead.treatment
-        if decoder.covariates is None:
-            return decoder.penalty(call(y, *given), ahead.target, y, unit, ahead.observed), ahead.weight
-        both = call(ahead.column("outcomes"), *given, ahead.column("covariates"))
-        predicted, covariates = both[..., : y.shape[-1]], both[..., y.shape[-1] :]
-        penalty = decoder.penalty(predicted, ahead.target, y, unit, ahead.observed)
-        return penalty + (covariates - ahead.next_covariates).square().mean(dim=-1), ahead.weight
+        predicted = predict_ahead(decoder, submodule(params_R, "decoder."), z, series, ahead)
+        penalty = decoder.penalty(predicted.outcomes, ahead.target, y, decoder.scale.units(y), ahead.observed)
+        return penalty if predicted.beside is None else penalty + predicted.beside, ahead.weight

@@ -1,13 +1,12 @@
 """The structured decoder: a state z becomes effects, which are rolled out step by step under a plan (spec GROWTH-4).
 
 Any network that gives a state `z [N,T,D]` of the history at each origin can take it. In a stage of training, where each
-position of a series is an origin and `series` are the `Windows` of a batch, under `call_members`:
+position of a series is an origin and `series` are the `Windows` of a batch:
 
     decoder = StructuredDecoder(D, forms, dose_table(schema.treatments))
     y, ahead = series.column("outcomes"), series.unrolled(H)
-    unit = decoder.scale.units(y)
-    predicted_RNTHY = call_members(decoder, params_R, z, y, unit, series.column("previous"), ahead.treatment)
-    error_RNTH = decoder.penalty(predicted_RNTHY, ahead.target, y, unit, ahead.observed)
+    predicted = predict_ahead(decoder, params_R, z, series, ahead)
+    error_RNTH = decoder.penalty(predicted.outcomes, ahead.target, y, decoder.scale.units(y), ahead.observed)
 
 `forms` come of `choose_forms` on the training panel; a model's file records them, and adapting to the target keeps the
 source's. To answer queries, what does not depend on the plan is found once for all origins, with one member's
@@ -16,18 +15,15 @@ parameters in the module; then only the rollout is left for each query:
     theta_NTYP, exposure_NTJ = decoder.theta(z), decoder.exposures(previous_NTA)
     predicted_QHY = decoder.roll(theta[n, t], y[n, t], unit[n, t], exposure[n, t], plan_QHA)
 
-Given the ranges of covariates, the decoder forecasts these, too; a stage then teaches each step after the truth before:
-
-    predicted_RNTHE = call_members(decoder, params_R, z, ahead.column("outcomes"), unit, series.column("previous"),
-                                   ahead.treatment, ahead.column("covariates"))
-
-E being the outcomes, then the covariates; `roll` is given where covariates are, and their drift, at the origin.
+Given the ranges of covariates, the decoder forecasts these, too: then `predict_ahead` takes each step from the truth
+before it, `predicted.beside` is added to the error, and `roll` is given where covariates are, and their drift, at the
+origin.
 
 Letters: `L` dose factors, `C` carry-overs of each, `J = C L` exposures, `P` effects per outcome, `M` rows.
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import torch
@@ -35,10 +31,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from costar_cli.methods.shared.balancing import sum_of_observed
+from costar_cli.methods.shared.members import Params, call_members
 from costar_cli.methods.shared.outcome_forms import OutcomeForm, OutcomeScale
+from costar_cli.methods.shared.windows import Windows
 from costar_cli.panel.tensors import PanelTensors
 
-__all__ = ["CovariateLaw", "Reach", "StructuredDecoder", "reach_of"]
+__all__ = ["CovariateLaw", "Predicted", "Reach", "StructuredDecoder", "predict_ahead", "reach_of"]
 
 Reach = tuple[list[float], list[float]]
 
@@ -92,6 +90,22 @@ class CovariateLaw(nn.Module):
     def after(self, x_MX: Tensor, drift_MX: Tensor, known_MK: Tensor) -> Tensor:
         """Return covariates after a step, given levels, exposures and doses."""
         return self.bounded(x_MX + drift_MX + self.change(torch.cat([x_MX, known_MK], dim=-1)))
+
+
+class _Course:
+    """Covariates during a rollout, from where they stand at the origins on, and what they add to responses."""
+
+    def __init__(self, law: CovariateLaw, x_MX: Tensor, drift_MX: Tensor) -> None:
+        self.law, self.x_MX, self.drift_MX = law, law.bounded(x_MX), drift_MX
+
+    def links(self) -> Tensor:
+        """Return what covariates add to the responses of outcomes, `[M,Y]`."""
+        links_MY: Tensor = self.law.links(self.x_MX)
+        return links_MY
+
+    def advance(self, known_MK: Tensor) -> None:
+        """Take a step, given levels, exposures and doses."""
+        self.x_MX = self.law.after(self.x_MX, self.drift_MX, known_MK)
 
 
 class StructuredDecoder(nn.Module):
@@ -233,20 +247,26 @@ class StructuredDecoder(nn.Module):
             x_MX: standardised covariates at the origin, where they are forecast.
             drift_MX: of each origin's state, likewise.
         """
-        u_MY, decay_J, dose_MHJ, law = self.scale.in_sd(y_MY), self._decay_J(), self._doses(plan_MHA), self.covariates
-        bounds, reached, links_MY = self.scale.bounds(u_MY), [], torch.zeros_like(u_MY)
-        if law is not None and x_MX is not None:
-            x_MX = law.bounded(x_MX)
+        u_MY, decay_J, dose_MHJ = self.scale.in_sd(y_MY), self._decay_J(), self._doses(plan_MHA)
+        bounds, reached, none_MY = self.scale.bounds(u_MY), [], torch.zeros_like(u_MY)
+        course = self._course(x_MX, drift_MX)
         for step in range(plan_MHA.shape[-2]):
             exposure_MJ = decay_J * exposure_MJ + dose_MHJ[:, step]
             faded_MF = self._faded(torch.full_like(u_MY[:, 0], step))
-            if law is not None and x_MX is not None:
-                links_MY = law.links(x_MX)
+            links_MY = course.links() if course else none_MY
             u_MY, known_MK = self._step(theta_MYP, u_MY, unit_MY, exposure_MJ, faded_MF, links_MY, bounds)
-            if law is not None and x_MX is not None and drift_MX is not None:
-                x_MX = law.after(x_MX, drift_MX, torch.cat([known_MK, dose_MHJ[:, step]], dim=-1))
+            if course:
+                course.advance(torch.cat([known_MK, dose_MHJ[:, step]], dim=-1))
             reached.append(u_MY)
         return self.scale.standardised(torch.stack(reached, dim=1))
+
+    def _course(self, x_MX: Tensor | None, drift_MX: Tensor | None) -> _Course | None:
+        """Return the course of covariates, where they are forecast."""
+        if self.covariates is None:
+            return None
+        if x_MX is None or drift_MX is None:
+            raise TypeError("a decoder that forecasts covariates is told where they stand and drift")
+        return _Course(self.covariates, x_MX, drift_MX)
 
     def _step(
         self,
@@ -289,3 +309,34 @@ class StructuredDecoder(nn.Module):
 
     def _decay_J(self) -> Tensor:
         return torch.sigmoid(self.decay_CL).flatten()
+
+
+class Predicted(NamedTuple):
+    """Standardised outcomes `[R,..,H,Y]` from some origins, and the error `[R,..,H]` of covariates, if forecast."""
+
+    outcomes: Tensor
+    beside: Tensor | None = None
+
+
+def predict_ahead(
+    decoder: StructuredDecoder, params_R: Params, z_RNTD: Tensor, series: Windows, ahead: Windows
+) -> Predicted:
+    """Return what members predict from every origin of a batch in training, axes `[R,N,T,...]` (spec GROWTH-7).
+
+    Where covariates are forecast each step is taken from the truth before it, and their mean squared error is `beside`.
+
+    Args:
+        decoder: which parameters are of.
+        params_R: of the members.
+        z_RNTD: states of the histories.
+        series: every position of the subjects, from the first on.
+        ahead: the steps from each position on.
+    """
+    y_RNTY = series.column("outcomes")
+    given = decoder.scale.units(y_RNTY), series.column("previous"), ahead.treatment
+    if decoder.covariates is None:
+        return Predicted(call_members(decoder, params_R, z_RNTD, y_RNTY, *given))
+    before = ahead.column("outcomes"), *given, ahead.column("covariates")
+    both: Tensor = call_members(decoder, params_R, z_RNTD, *before)
+    outcomes, covariates = both[..., : decoder.n_outcomes], both[..., decoder.n_outcomes :]
+    return Predicted(outcomes, (covariates - ahead.next_covariates).square().mean(dim=-1))
