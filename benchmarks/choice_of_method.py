@@ -86,7 +86,7 @@ def judged(dataset: Dataset, stack: StackModel) -> Judged:
     answers = [part.rollout(windows.panel, windows.asked).mean(axis=0) for part in stack.parts.values()]
     relative_QY, _ = error_scales(train, stack.scaler, windows)
     alike_QH = np.ones((len(windows.queries), windows.queries.horizon))
-    plans_QH = plan_weights(train, windows, stack.scaler, dataset.schema.treatments)
+    plans_QH = plan_weights(train, windows, stack.scaler, dataset.schema.treatments).weight_QH
     raw_QY = np.broadcast_to(stack.scaler.outcomes[1], relative_QY.shape)
     by_rule = {
         "raw": Errors.of(answers, windows, raw_QY, alike_QH),

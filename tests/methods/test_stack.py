@@ -19,11 +19,13 @@ from costar_cli.methods import METHODS, registry
 from costar_cli.methods.base import EncodesOnce, PredictsDistribution
 from costar_cli.methods.registry import Methods
 from costar_cli.methods.stack import method as stack_method
+from costar_cli.methods.stack import plan_weights as stack_plan_weights
 from costar_cli.methods.stack.model import StackModel
-from costar_cli.methods.stack.plan_weights import plan_weights, tempered
+from costar_cli.methods.stack.plan_weights import PlanWeights, plan_weights, tempered
 from costar_cli.methods.stack.settings import StackConfig
 from costar_cli.methods.stack.weights import Errors, Weighing, convex, error_scales, weigh
 from costar_cli.panel import Dataset, Panel, Part, Scaler
+from costar_cli.panel.panel import join_panels
 from costar_cli.panel.windows import factual_windows
 from costar_cli.train import Trained, loop
 from tests.fits import artifact_of, fit_method, model_of
@@ -118,7 +120,7 @@ def test_a_stack_errs_no_more_on_validation_than_any_part(data: str) -> None:
     assert isinstance(stack, StackModel)
     train = dataset.panel("source", "train")
     scale, relative = error_scales(train, stack.scaler, windows)
-    weights = plan_weights(train, windows, stack.scaler, dataset.schema.treatments)
+    weights = plan_weights(train, windows, stack.scaler, dataset.schema.treatments).weight_QH
     assert relative == trained.meta["relative"]
     models = [*stack.parts.values(), stack]
     errors = Errors.of([m.rollout(windows.panel, windows.asked)[0] for m in models], windows, scale, weights)
@@ -191,7 +193,8 @@ def test_few_shot_adapts_every_part_and_never_errs_more_than_the_source_on_targe
     windows = factual_windows(dataset.panel("target", "val"), dataset.horizon)
     assert windows is not None
     scale, _ = error_scales(dataset.panel("source", "train"), source.scaler, windows)
-    weights = plan_weights(dataset.panel("target", "train"), windows, source.scaler, dataset.schema.treatments)
+    both = join_panels([dataset.panel(domain, "train") for domain in ("source", "target")])
+    weights = plan_weights(both, windows, source.scaler, dataset.schema.treatments).weight_QH
     answers = [m.rollout(windows.panel, windows.asked)[0] for m in (source, model)]
     errors = Errors.of(answers, windows, scale, weights)
     before, after = (errors.risk(errors.of_part(p))[0] for p in (0, 1))
@@ -418,7 +421,7 @@ def test_windows_of_plans_do_not_reward_reading_reactions_as_news(make_reactive:
     assert windows.queries.outcomes is not None
     encoding = world("linear").schema.treatments
     scaler = Scaler(*(np.stack([np.zeros(n), np.ones(n)]) for n in (0, 1, 0)))
-    weights = plan_weights(train, windows, scaler, encoding)
+    weights = plan_weights(train, windows, scaler, encoding).weight_QH
     news_Q = windows.queries.plan[:, 1:, 0].mean(axis=1) - windows.queries.plan[:, 0, 0]
     change_Q = (
         windows.queries.outcomes[:, -1, 0] - windows.panel.outcomes[windows.queries.subject, windows.queries.origin, 0]
@@ -445,6 +448,41 @@ def test_tempered_weights_are_worth_a_share_of_the_windows_and_keep_their_order(
     assert weight.mean() == pytest.approx(1)
     assert np.array_equal(np.argsort(weight), np.argsort(log))
     assert np.array_equal(tempered(np.zeros(4)), np.ones(4))
+
+
+def test_weights_of_windows_tell_their_power_and_what_they_are_worth() -> None:
+    told = stacked("linear").meta["window_weights"]
+    steps = world("linear").horizon
+    assert [len(values) for values in told.values()] == [steps] * 3
+    assert (told["power"][0], told["effective_share"][0]) == (1, 1)
+    assert min(told["effective_share"]) >= 0.3
+    log = np.random.default_rng(0).normal(size=(500, 2)) * [0, 30]
+    weights = PlanWeights.of(log, [True, True])
+    assert weights.power_H[0] == 1
+    assert weights.power_H[1] < 0.5
+    (doubt,) = weights.warnings()
+    assert "(step 2)" in doubt
+    assert "lean towards those of what was observed" in doubt
+    assert PlanWeights.of(0 * log, [True, True]).warnings() == []
+
+
+def test_models_of_treatments_that_do_not_converge_are_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stack_plan_weights, "ITERATIONS", 1)
+    trained = fit(world("linear"), "last-value,ridge")
+    assert trained.meta["window_weights"]["converged"][1:] == [False] * (world("linear").horizon - 1)
+    assert any("did not converge" in warning for warning in trained.meta["warnings"])
+
+
+def test_few_shot_learns_who_is_treated_from_both_domains(monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset, learnt = world("tumor"), []
+
+    def noted(panel, *others):
+        learnt.append(set(panel.subject_id))
+        return plan_weights(panel, *others)
+
+    monkeypatch.setattr(stack_method, "plan_weights", noted)
+    fit(dataset, domain="target", start=model_of(stacked()))
+    assert learnt == [{i for domain in ("source", "target") for i in dataset.panel(domain, "train").subject_id}]
 
 
 def test_the_python_api_names_parts_as_an_argument() -> None:

@@ -15,10 +15,11 @@ from costar_cli.methods.base import Fit, FitTask, Fitted, FittedModel, FittedPar
 from costar_cli.methods.registry import METHODS
 from costar_cli.methods.shared.trained import PARAMS, model_to_start_from
 from costar_cli.methods.stack.model import PARTS, SHARED, StackModel, read_stack
-from costar_cli.methods.stack.plan_weights import plan_weights
+from costar_cli.methods.stack.plan_weights import PlanWeights, plan_weights
 from costar_cli.methods.stack.settings import StackConfig
 from costar_cli.methods.stack.weights import Errors, Weighing, error_scales, weigh
 from costar_cli.panel import Part
+from costar_cli.panel.panel import join_panels
 from costar_cli.panel.windows import FactualWindows, factual_windows
 
 __all__ = ["STACK", "StackMethod"]
@@ -139,7 +140,8 @@ def _weighed(task: FitTask, parts: _Parts, windows: FactualWindows, start: Stack
     answers = dict(_answers(parts, windows))
     parts.require()
     scale_QY, relative = error_scales(task.panels[Part("source", "train")], task.scaler, windows)
-    weight_QH = _window_weights(task, windows)
+    weights = _window_weights(task, windows)
+    weight_QH = weights.weight_QH
     prior_RPHY = _prior(start, list(answers), windows.queries.horizon) if start else None
     weighed = []
     for r in range(task.members):
@@ -147,23 +149,32 @@ def _weighed(task: FitTask, parts: _Parts, windows: FactualWindows, start: Stack
         weighed.append((errors, weigh(errors, None if prior_RPHY is None else _member(prior_RPHY, r))))
     weight_RPHY = np.stack([_to_horizon(weighing.weight_PHY, task.horizon) for _, weighing in weighed])
     rows = _leaderboard(list(answers), weighed, parts.seconds if _is_timed(task) else {})
-    facts = {"rules": [list(weighing.rules) for _, weighing in weighed], "relative": relative}
+    facts = {"rules": [list(weighing.rules) for _, weighing in weighed], "relative": relative, **weights.to_meta()}
+    doubts = weights.warnings()
     if start is None:
-        return parts.fitted(weight_RPHY, {"leaderboard": _told(rows), **facts})
+        return parts.fitted(weight_RPHY, {"leaderboard": _told(rows), **facts}, doubts)
     stay = start.rollout(windows.panel, windows.asked)
     before = [Errors.of([_member(stay, r)], windows, scale_QY, weight_QH) for r in range(task.members)]
     of_source = _Row.of(SOURCE, [errors.risk(errors.of_part(0)) for errors in before], 0.0, None)
     if rows[-1].error < of_source.error:
-        return replace(parts.fitted(weight_RPHY, {"leaderboard": _told([*rows, of_source]), **facts}), moved=True)
+        fitted = parts.fitted(weight_RPHY, {"leaderboard": _told([*rows, of_source]), **facts}, doubts)
+        return replace(fitted, moved=True)
     unused = [replace(row, weight=0.0) for row in rows]
-    return _kept(start, task.members, {"leaderboard": _told([*unused, replace(of_source, weight=1.0)])})
+    told = {"leaderboard": _told([*unused, replace(of_source, weight=1.0)]), **weights.to_meta()}
+    return replace(_kept(start, task.members, told), warnings=tuple(doubts))
 
 
-def _window_weights(task: FitTask, windows: FactualWindows) -> Floats:
-    """Return how much each window's steps count `[Q,H]`, with treatments as the subjects to learn from get them."""
+def _window_weights(task: FitTask, windows: FactualWindows) -> PlanWeights:
+    """Return how much each window's steps count, with treatments as the subjects to learn from get them.
+
+    The target's few subjects alone would separate who was treated from who was not: the source's are added to them.
+    """
     if task.settings_of(StackConfig).weighting == "observed":
-        return np.ones((len(windows.queries), windows.queries.horizon))
-    return plan_weights(task.panels[task.train], windows, task.scaler, task.schema.treatments)
+        steps = windows.queries.horizon
+        return PlanWeights.of(np.zeros((len(windows.queries), steps)), [True] * steps)
+    parts = dict.fromkeys((Part("source", "train"), task.train))
+    panel = join_panels([task.panels[part] for part in parts])
+    return plan_weights(panel, windows, task.scaler, task.schema.treatments)
 
 
 def _kept(start: StackModel, members: int, facts: Mapping[str, Any]) -> Fitted:

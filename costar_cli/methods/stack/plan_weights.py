@@ -7,8 +7,9 @@ window, over how likely they were when they were given, windows are what they wo
 `L` counts factors of treatments, `P` columns of a history.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from costar_cli.methods.shared.logistic import LogisticModels, fit_logistic
 from costar_cli.panel import Panel, Scaler, TreatmentEncoding
 from costar_cli.panel.windows import FactualWindows
 
-__all__ = ["plan_weights", "tempered"]
+__all__ = ["PlanWeights", "plan_weights", "tempered"]
 
 Floats = NDArray[np.float64]
 
@@ -28,6 +29,7 @@ MOST_DECISIONS: Final = 20_000  # that models of treatments learn from
 ITERATIONS: Final = 100
 LEAST_SHARE: Final = 0.3  # of windows that the weighted ones are worth, below which weights are tempered
 TEMPER: Final = 0.9  # the exponent shrinks by this until they are
+LEAST_POWER: Final = 0.5  # below which weights are doubtful
 
 
 @dataclass(frozen=True)
@@ -62,8 +64,50 @@ class _Histories:
         return np.asarray(dose_MHL.reshape(len(row_M), -1))
 
 
-def plan_weights(train: Panel, windows: FactualWindows, scaler: Scaler, encoding: TreatmentEncoding) -> Floats:
-    """Return the weight of each window's steps, `[Q,H]`, of mean 1 at each step.
+@dataclass(frozen=True)
+class PlanWeights:
+    """The weight of each window's steps, `[Q,H]`, of mean 1 at each step, and by step how far they can be trusted.
+
+    `power_H` is what the weights were raised to, `share_H` the share of windows that the weights are then worth;
+    `modelled_H` says whether all models of treatments behind a step converged.
+    """
+
+    weight_QH: Floats
+    power_H: tuple[float, ...]
+    share_H: tuple[float, ...]
+    modelled_H: tuple[bool, ...]
+
+    @classmethod
+    def of(cls, log_QH: Floats, modelled_H: Sequence[bool]) -> Self:
+        """Temper weights, given by their logarithms."""
+        power_H = tuple(tempering(log_Q) for log_Q in log_QH.T)
+        weight_QH = np.stack([tempered(log_Q) for log_Q in log_QH.T], axis=1)
+        return cls(weight_QH, power_H, tuple(map(effective_share, weight_QH.T)), tuple(map(bool, modelled_H)))
+
+    def to_meta(self) -> dict[str, object]:
+        """Return what a model's file tells of them."""
+        facts = {"power": self.power_H, "effective_share": self.share_H, "converged": self.modelled_H}
+        return {"window_weights": {name: list(values) for name, values in facts.items()}}
+
+    def warnings(self) -> list[str]:
+        """Return what makes them doubtful, in sentences."""
+        lines = []
+        if steps := [str(h + 1) for h, modelled in enumerate(self.modelled_H) if not modelled]:
+            lines.append(
+                f"models of treatments, from which validation windows get their weights, did not converge or had "
+                f"nothing to learn from (step {', '.join(steps)}): see `stack.weighting`"
+            )
+        if steps := [str(h + 1) for h, power in enumerate(self.power_H) if power < LEAST_POWER]:
+            lines.append(
+                f"few validation windows would carry most of the inverse-probability weight (step {', '.join(steps)}), "
+                f"which is raised to the power {min(self.power_H):.2g}: the stack's errors lean towards those of what "
+                f"was observed"
+            )
+        return lines
+
+
+def plan_weights(train: Panel, windows: FactualWindows, scaler: Scaler, encoding: TreatmentEncoding) -> PlanWeights:
+    """Return the weights of windows.
 
     The weight of step h is a product over the treatments after the first one: their probability with the history at the
     origin and the plan so far, over that with the history when they were given. Models of treatments are fitted to
@@ -73,23 +117,31 @@ def plan_weights(train: Panel, windows: FactualWindows, scaler: Scaler, encoding
     row_Q, origin_Q = queries.subject.astype(np.int64), queries.origin.astype(np.int64)
     learnt, asked = (_Histories.of(panel, scaler, encoding) for panel in (train, windows.panel))
     log_QH = np.zeros((len(queries), queries.horizon))
+    modelled_H = np.ones(queries.horizon, dtype=bool)
     when_given = _fit(learnt, train.length, 0)
     for h in range(1, queries.horizon):
         before = _fit(learnt, train.length, h)
         if before is None or when_given is None:
+            modelled_H[h:] = False
             break
+        modelled_H[h:] &= before.converged and when_given.converged
         given_QL = asked.given_NTL[row_Q, origin_Q + h] > 0
         expected_Q = before.log_likelihood(_known(asked, row_Q, origin_Q, h), given_QL)
         log_QH[:, h:] += (expected_Q - when_given.log_likelihood(asked.at(row_Q, origin_Q + h), given_QL))[:, None]
-    return np.stack([tempered(log_Q) for log_Q in log_QH.T], axis=1)
+    return PlanWeights.of(log_QH, modelled_H.tolist())
+
+
+def tempering(log_Q: Floats) -> float:
+    """Return the largest of 1, .9, .81, ... to which weights, given by their logarithms, are worth enough."""
+    centred_Q, power = log_Q - log_Q.max(initial=-np.inf), 1.0
+    while effective_share(np.exp(power * centred_Q)) < LEAST_SHARE:
+        power *= TEMPER
+    return power
 
 
 def tempered(log_Q: Floats) -> Floats:
     """Return weights of mean 1 from their logarithms, raised to the largest power that leaves them worth enough."""
-    centred_Q, power = log_Q - log_Q.max(initial=-np.inf), 1.0
-    while effective_share(np.exp(power * centred_Q)) < LEAST_SHARE:
-        power *= TEMPER
-    weight_Q = np.exp(power * centred_Q)
+    weight_Q = np.exp(tempering(log_Q) * (log_Q - log_Q.max(initial=-np.inf)))
     return np.asarray(weight_Q / weight_Q.mean())
 
 
