@@ -108,9 +108,9 @@ class Errors:
 
 @dataclass(frozen=True)
 class Weighing:
-    """Weights `[P,H,Y]`, the rule that gave them by outcome, and squared errors `[C,H,Y]` of weights from elsewhere.
+    """Weights `[P,H,Y]`, the rule that gave them by outcome, and the squared errors `[C,H,Y]` that are told of them.
 
-    Those of a mixture are of weights that other clusters gave; fixed weights, and those of one part, are the same.
+    Those of a mixture are of weights that other clusters gave; those of one part and of fixed weights are in sample.
     """
 
     weight_PHY: Floats
@@ -122,11 +122,10 @@ Rule = Callable[[Floats], Floats]  # products of errors [H,P,P] -> weights [P,H]
 
 
 def weigh(errors: Errors, prior_PHY: Floats | None = None) -> Weighing:
-    """Return the weights of the rule that does best on clusters which had no part in the weights.
+    """Return the weights of the rule that does best, mixtures on clusters which had no part in their weights.
 
     A mixture has to err less there than the best single part does on all clusters, by more than the standard error of
-    the difference (spec STACK-4): no stack is worse on the windows than its best part. `prior_PHY` are weights that are
-    a candidate, too.
+    the difference (spec STACK-4). `prior_PHY` are weights that are a candidate, too.
     """
     p, (c, h, y) = errors.parts, errors.count_CHY.shape
     folds_C = np.arange(c) % min(FOLDS, c)
@@ -140,7 +139,7 @@ def weigh(errors: Errors, prior_PHY: Floats | None = None) -> Weighing:
 
 
 def _best_rule(gram_CHPP: Floats, folds_C: NDArray[np.int64], prior_PH: Floats | None) -> tuple[str, Floats, Floats]:
-    """Return the rule that an outcome's weights come from, the weights `[P,H]`, and cross-fitted squares `[C,H]`."""
+    """Return the rule of an outcome's weights, these `[P,H]`, and squares `[C,H]`, a mixture's cross-fitted."""
     gram_HPP = gram_CHPP.sum(axis=0)
     fixed = {SINGLE: _single(gram_HPP)} | ({} if prior_PH is None else {PRIOR: prior_PH})
     found = [(name, weight_PH, _squares(weight_PH, gram_CHPP)) for name, weight_PH in fixed.items()]
