@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from costar_cli.config.nearest import did_you_mean
 from costar_cli.errors import ArtifactError, UsageError
 from costar_cli.plugins import Plugins, load_plugins
 
@@ -360,9 +361,16 @@ class Methods(Mapping[str, Method]):
             return [m.name for m in wanted if (m.closed_form or not closed) and (pretrained or not m.pretrained)]
         names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
         possible = [name for name, method in self.items() if not method.combines]
-        if not names or (wrong := [name for name in names if name not in possible]):
-            problem = f"{wrong[0]!r} cannot be a part" if names else "no part is named"
-            raise UsageError(problem, where=where, fix=f"{', '.join(LISTS)}, or some of {', '.join(possible)}")
+        choices = f"{', '.join(LISTS)}, or some of {', '.join(possible)}"
+        if not names:
+            raise UsageError("no part is named", where=where, fix=choices)
+        for name in names:
+            if name in possible:
+                continue
+            known = name in {AUTO, *self}
+            problem = f"{name!r} cannot be a part" if known else f"unknown method: {name!r}"
+            near = "" if known else did_you_mean(name, [*possible, *LISTS])
+            raise UsageError(problem, where=where, fix=f"{near} {choices}".strip())
         return names
 
     def label(self, name: str) -> str:

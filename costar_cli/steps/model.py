@@ -96,8 +96,10 @@ def combination(method: str, parts: str | None, minutes: float | None) -> "tuple
     given = {"--parts": parts, "--minutes": minutes}
     if not entry.combines:
         if named := [flag for flag, value in given.items() if value is not None]:
-            fix = f"leave it out, or choose `--method {METHODS.combining.name}` or `--method {AUTO}`"
-            raise UsageError(f"{method} is not made of other methods", where=named[0], fix=fix)
+            combining = METHODS.combining.name
+            fix = f"leave it out, or choose `--method {combining}` or `--method {AUTO}`"
+            problem = f"`{named[0]}` applies to `{combining}` and `{AUTO}` only"
+            raise UsageError(problem, where=f"--method {method}", fix=fix)
         return name, {}
     if method == AUTO and parts is None:
         parts = SHORT_LIST

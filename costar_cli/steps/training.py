@@ -150,9 +150,12 @@ def show_parts(out: "Output", meta: Mapping[str, Any]) -> None:
         cells: list[list[object]] = [[row.get(name) for name in columns] for row in rows]
         out.text("")
         out.table([PART_COLUMNS[name] for name in columns], cells, keys=1, title="errors on validation")
-    left_out = meta.get("left_out")
+        out.text("the error of a stack is in sample where one part has all weight, of other subjects where it mixes")
+    left_out, warnings = meta.get("left_out"), meta.get("warnings")
+    warned = [str(warning) for warning in warnings] if isinstance(warnings, list) else []
     for name, reason in left_out.items() if isinstance(left_out, Mapping) else ():
-        out.note(f"{name} is not a part: {reason}")
+        if not any(warning.endswith(f" is left out of the stack: {reason}") for warning in warned):
+            out.note(f"{name} is not a part: {reason}")
 
 
 def _validation_line(validation: Mapping[str, Any]) -> str:

@@ -9,7 +9,9 @@ from cli_world import TINY_COHORT, Run
 
 from costar_cli.app import main
 from costar_cli.artifact import read_header
+from costar_cli.errors import DataError
 from costar_cli.methods.registry import METHODS
+from costar_cli.methods.stack import method as stack_method
 
 Call = Callable[..., Run]
 INSTANT = ("--minutes", "1e-9")  # no time for a second part
@@ -94,6 +96,20 @@ def test_auto_takes_costar_where_the_workspace_has_an_encoder(trained: Path, tmp
     assert read_header(tmp_path / "w" / "model-stack.h5").meta["members"] == 2
 
 
+def test_a_part_that_fails_is_told_once(place: list[str], call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    fit_part = stack_method._fit_part
+
+    def maybe(task, name, start):
+        if name == "mixed":
+            raise DataError("nothing to learn")
+        return fit_part(task, name, start)
+
+    monkeypatch.setattr(stack_method, "_fit_part", maybe)
+    fit = "finetune", "--method", "stack", "--parts", "last-value,ridge,mixed", *place
+    for run in (call(*fit), call(*fit)):
+        assert run.err.count("nothing to learn") == 1, run.err
+
+
 def test_a_changed_setting_of_a_part_makes_another_stack(
     made: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,8 +122,8 @@ def test_a_changed_setting_of_a_part_makes_another_stack(
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (("ridge", "--parts", "mixed"), "ridge is not made of other methods"),
-        (("ridge", "--minutes", "3"), "ridge is not made of other methods"),
+        (("ridge", "--parts", "mixed"), "`--parts` applies to `stack` and `auto` only"),
+        (("ridge", "--minutes", "3"), "`--minutes` applies to `stack` and `auto` only"),
         (("stack", "--parts", "mixed,stack"), "'stack' cannot be a part"),
         (("auto", "--minutes", "0"), "stack.minutes = 0.0 (--minutes): expected a number, above 0, or nothing"),
     ],

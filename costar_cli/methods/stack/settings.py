@@ -15,8 +15,8 @@ class StackConfig(Config):
     parts: str = Field(
         "closed-form",
         min_length=1,
-        description="Methods to combine: names with commas, `short-list` for those that are worth trying anywhere, or "
-        "`closed-form` for those of the short list that have no epochs",
+        description="Methods that `stack` and `auto` combine: names separated by commas, `short-list`, or "
+        "`closed-form` (default; `auto`: `short-list`)",
     )
     weighting: Literal["plans", "observed"] = Field(
         "plans",
@@ -27,5 +27,6 @@ class StackConfig(Config):
     minutes: float | None = Field(
         None,
         gt=0,
-        description="Minutes after which no further method is begun; one that was begun is trained to its end",
+        description="Minutes after which `stack` and `auto` begin no further method; one that was begun is "
+        "trained to its end",
     )
