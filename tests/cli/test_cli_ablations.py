@@ -27,6 +27,11 @@ threads = 1
 """
 
 
+def warned(run: Run) -> list[str]:
+    """Warnings, without those of models that one epoch has taught too little."""
+    return [warning for warning in run.document["warnings"] if "worse than the last value" not in warning]
+
+
 def test_an_ablation_is_trained_adapted_scored_and_asked(call: Callable[..., Run], plan: Path, monkeypatch):
     Path("costar.toml").write_text(SETTINGS)
     settings = ("--config", "costar.toml", "--json")
@@ -70,14 +75,14 @@ def test_from_scratch_is_the_network_that_pretraining_would_have_made(
     few = ("--data", data, "--epochs", "1", "--members", "1", "--threads", "1", "--json")
     train = ("finetune", "--from", "scratch", *few)
     assert call("pretrain", *few, "--config", "plain.toml").code == 0
-    same = call(*train, "--config", "plain.toml").document
-    assert (same["status"], same["warnings"]) == ("done", [])
+    same = call(*train, "--config", "plain.toml")
+    assert (same.document["status"], warned(same)) == ("done", [])
     folder = Path("costar-workspace")
     pretrained, scratch = (read_artifact(folder / f"{name}.h5").meta for name in ("encoder", "model-scratch"))
     assert scratch["encoder"] == pretrained["encoder"]
     assert (scratch["encoder"]["architecture"], scratch["encoder"]["width"]) == ("vt", 48)
 
-    (warning,) = call(*train, "--out", "default.h5").document["warnings"]
+    (warning,) = warned(call(*train, "--out", "default.h5"))
     assert "architecture costar, not vt; width 24, not 48" in warning
     assert read_artifact(Path("default.h5")).meta["encoder"]["architecture"] == "costar"
 

@@ -288,7 +288,8 @@ def test_models_that_all_lose_warn_once_per_cell_and_training_is_suggested(
     settings: Path, tmp_path: Path, call: Call
 ) -> None:
     wild = tmp_path / "wild.toml"
-    wild.write_text(settings.read_text().replace("[finetune]\n", "[finetune]\nlearning_rate = 0.3\n"))
+    rash = "learning_rate = 0.3\ndecoder = 'non_autoregressive'\noptimiser = { warmup = 0, averaging = 0 }\n"
+    wild.write_text(settings.read_text().replace("[finetune]\n", f"[finetune]\n{rash}"))
     words = ["benchmark", "tumor", "--methods", "costar,last-value", "--members", 1, "-c", wild, "--no-plots"]
     for made in (6, 0):  # the second run says it again
         document = call(*words, "--folder", tmp_path / "b", "--json").document
