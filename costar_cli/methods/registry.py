@@ -67,7 +67,8 @@ class Method:
         estimator: what fits it and reads a fitted one (`methods.base.Estimator`), or where it is: `package.module:NAME`
             is imported when it is first used, so that listing methods loads none.
         settings: the class of the settings that it alone has, or where that is; None where it has none.
-        closed_form: the fit has no randomness and no epochs, so that one member is all there is.
+        closed_form: the fit has no epochs, and no randomness of which more members would show the spread: one member is
+            all there is. What it draws by the seed (which rows it reads, say) stands in `reads`.
         learns_from_source: adapting to the target needs the source's training subjects again.
         pretrained: it can start from the encoder that `costar pretrain` makes; it has no settings but the shared ones.
         reads: those of the settings that all methods share, by name, on which its model depends; None for all, or for
