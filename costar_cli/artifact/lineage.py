@@ -27,7 +27,8 @@ __all__ = [
 ]
 
 Making = dict[str, object]  # `device`, `threads`, and a version by the name of each piece of software
-SOFTWARE = ("costar", "numpy", "torch")
+NOT_IMPORTED = ("scikit-learn", "scipy", "torch")  # their versions are looked up: importing them takes seconds
+SOFTWARE = ("costar", "numpy", "torch", "scikit-learn", "scipy")
 
 
 def fingerprint(kind: str, *, parents: Mapping[str, str], config: Mapping[str, Any]) -> str:
@@ -88,7 +89,7 @@ def making_text(making: Mapping[str, object]) -> str:
 
 @cache
 def software_versions() -> dict[str, str]:
-    """Return the versions that a file records; torch's without importing it."""
+    """Return the versions that a file records."""
     versions = {
         "costar": __version__,
         "h5py": h5py.version.version,
@@ -96,6 +97,7 @@ def software_versions() -> dict[str, str]:
         "numpy": np.__version__,
         "python": ".".join(str(part) for part in sys.version_info[:3]),
     }
-    with suppress(metadata.PackageNotFoundError):
-        versions["torch"] = metadata.version("torch")
+    for name in NOT_IMPORTED:
+        with suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
     return {name: version.replace(" ", "")[:40] for name, version in versions.items()}

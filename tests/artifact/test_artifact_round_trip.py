@@ -94,7 +94,7 @@ def test_header_has_everything_but_the_arrays(tmp_path):
     assert dict(header.arrays) == {}
     assert (header.kind, header.meta, header.parents) == ("run-state", META, {"dataset": "d" * 64})
     assert (header.digest, header.schema_version, header.versions) == (written.digest, "1.0", written.versions)
-    assert {"costar", "h5py", "numpy", "torch"} <= set(header.versions)
+    assert {"costar", "h5py", "numpy", "torch", "scikit-learn", "scipy"} <= set(header.versions)
 
 
 def test_same_content_gives_same_bytes_in_any_order_and_process(tmp_path):

@@ -1,6 +1,7 @@
 """With what a file was trained: recorded, shown, and compared when it would be made again."""
 
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,8 @@ def made(call: Call) -> Path:
 def test_threads_and_versions_are_recorded_and_shown(made: Path, call: Call) -> None:
     (stored,) = read_header(made).meta["made_with"]
     assert (stored["threads"], stored["device"], stored["costar"]) == (1, "cpu", __version__)
-    assert {"numpy", "torch"} <= set(stored)
+    assert {"numpy", "torch", "scikit-learn", "scipy"} <= set(stored)
+    assert (stored["scikit-learn"], stored["scipy"]) == (version("scikit-learn"), version("scipy"))
     assert f"cpu, 1 thread, costar {__version__}, numpy {stored['numpy']}" in call("inspect", made).out
     digest = read_header(made).digest
     assert call(*TRAIN, "--threads", 1, "--fresh").code == 0
