@@ -74,8 +74,8 @@ def test_quiet_means_quiet(capsys: pytest.CaptureFixture[str]) -> None:
 def test_long_verbs_show_signs_of_life_in_a_log_whatever_they_do(
     flag: str, call: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heart, "EVERY_S", 0.1)
-    monkeypatch.setattr(heart, "POLL_S", 0.02)
+    monkeypatch.setattr(heart, "EVERY_S", 0.02)
+    monkeypatch.setattr(heart, "POLL_S", 0.005)
     verbs = [
         ["simulate", "tumor", *TINY_COHORT],
         ["finetune", "--from", "scratch", "--epochs", "40", "--members", "2", "--threads", "1"],

@@ -52,7 +52,9 @@ def test_data_of_one_domain_are_never_sent_to_the_target(tmp_path: Path, call: C
     run = call("ingest", "table", TABLE, "--schema", schema, "--json")
     assert run.code == 0, run.err
     assert {part["part"].split("/")[0] for part in run.document["result"]["parts"]} == {"source"}
-    assert call("finetune", "--from", "scratch", *FEW, "--json").document["next"] == ["costar evaluate"]
+    advised = call("finetune", "--from", "scratch", *FEW, "--json").document["next"]
+    assert advised
+    assert not any("target" in command for command in advised)
     report = call("evaluate", "--bootstrap", 0, "--no-plots", "--json").document["result"]
     assert {row["setup"] for row in report["rows"]} == {"supervised"}
 

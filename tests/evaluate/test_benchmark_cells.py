@@ -171,7 +171,9 @@ def test_the_meter_sees_memory_that_is_held_for_a_while_and_time_that_passes():
         held[::4096] = b"x" * len(held[::4096])
         time.sleep(0.06)
         del held
-    assert busy.memory_mb - idle.memory_mb > 150
+    with Meter() as after:
+        pass
+    assert busy.memory_mb - min(idle.memory_mb, after.memory_mb) > 150  # what came before may be freed meanwhile
     assert 0.06 < busy.wall_s < 5
     assert idle.wall_s < 0.05 + busy.wall_s
 

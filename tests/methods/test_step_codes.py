@@ -49,7 +49,7 @@ def test_binary_treatments_get_step_codes_and_classes_do_not(binary: Dataset, tm
 
 def test_the_papers_preset_keeps_the_papers_decoder() -> None:
     assert resolve({}, preset="paper", dataset="mimic")[FinetuneConfig].decoder == "non_autoregressive"
-    assert resolve({}, preset="default", dataset="mimic")[FinetuneConfig].decoder is None
+    assert resolve({}, preset="default", dataset="mimic")[FinetuneConfig].decoder == "structured"
 
 
 def test_a_step_code_adds_one_vector_per_step_and_starts_as_nothing() -> None:
