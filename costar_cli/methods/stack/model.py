@@ -1,6 +1,6 @@
 """A fitted stack: its parts answer, their answers are combined step by step (spec STACK-6, STACK-7)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -59,13 +59,13 @@ class StackModel(TrainedModel):
         Raises:
             UsageError: the plans are longer than the horizon that the model was made for.
         """
-        require_horizon(self.horizon, queries)
-        mean = np.zeros((self.members, len(queries), queries.horizon, len(self.schema.outcomes)), dtype=np.float32)
-        for name in self.answering:
-            model, state = self.parts[name], states[name]
-            ask = model.answer if isinstance(model, EncodesOnce) else model.rollout
-            self._add(mean, name, ask(state, queries, batch_size=batch_size, reporter=reporter))
-        return mean
+
+        def ask(name: str) -> NDArray[np.float32]:
+            model = self.parts[name]
+            answer = model.answer if isinstance(model, EncodesOnce) else model.rollout
+            return answer(states[name], queries, batch_size=batch_size, reporter=reporter)
+
+        return self._combined(queries, ask)
 
     def rollout(
         self, panel: Panel, queries: Queries, *, batch_size: int = 16_384, reporter: Reporter | None = None
@@ -75,10 +75,15 @@ class StackModel(TrainedModel):
         Raises:
             UsageError: the plans are longer than the horizon that the model was made for.
         """
+        options: dict[str, Any] = {"batch_size": batch_size, "reporter": reporter}
+        return self._combined(queries, lambda name: self.parts[name].rollout(panel, queries, **options))
+
+    def _combined(self, queries: Queries, ask: Callable[[str], NDArray[np.float32]]) -> NDArray[np.float32]:
+        """Return the combination `[R,Q,H,Y]` of what the parts answer, which are asked one after another."""
         require_horizon(self.horizon, queries)
         mean = np.zeros((self.members, len(queries), queries.horizon, len(self.schema.outcomes)), dtype=np.float32)
         for name in self.answering:
-            self._add(mean, name, self.parts[name].rollout(panel, queries, batch_size=batch_size, reporter=reporter))
+            self._add(mean, name, ask(name))
         return mean
 
     def _weight(self, name: str, steps: int) -> NDArray[np.float32]:
