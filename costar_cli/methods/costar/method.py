@@ -38,14 +38,15 @@ class CostarMethod(ReadsModels):
         """
         start = model_to_start_from(task, CostarModel, REFERENCE)
         encoder = _encoder_config(task, start)
-        shape = _decoder_shape(task, start, encoder)
+        train = task.tensors(task.train)
+        shape = _decoder_shape(task, start, encoder, train)
         meta = {"encoder": encoder.model_dump(), **shape.to_meta()}
         stage = SupervisedStage(
             task.schema.dims,
             task.horizon,
             task.config,
             encoder,
-            train=task.tensors(task.train),
+            train=train,
             validation=task.tensors(task.validation),
             shape=shape,
             treatments=task.schema.treatments,
@@ -71,7 +72,9 @@ def _encoder_config(task: FitTask, start: CostarModel | None) -> EncoderConfig:
     return start.encoder_config
 
 
-def _decoder_shape(task: FitTask, start: CostarModel | None, encoder: EncoderConfig) -> DecoderShape:
+def _decoder_shape(
+    task: FitTask, start: CostarModel | None, encoder: EncoderConfig, train: PanelTensors
+) -> DecoderShape:
     """Return the source model's decoder, or the one of the settings.
 
     Raises:
@@ -94,7 +97,7 @@ def _decoder_shape(task: FitTask, start: CostarModel | None, encoder: EncoderCon
         config.hidden,
         config.carry_overs or 1,
         forms or _forms(task, encoder, output),
-        _covariate_reach(task.tensors(task.train), n_covariates) if forecasts else None,
+        _covariate_reach(train, n_covariates) if forecasts else None,
     )
 
 
