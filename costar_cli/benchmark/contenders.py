@@ -133,13 +133,19 @@ ABLATIONS: Final[tuple[Contender, ...]] = (
 )
 
 
-def choose_methods(wanted: str, known: Sequence[str]) -> list[Contender]:
+def choose_methods(wanted: str, known: Sequence[str]) -> tuple[list[Contender], list[Contender]]:
     """Return the methods that a text names (`all`, or a comma-separated list), in the order of the tables.
+
+    Returns:
+        The methods, and those ablations that are named.
 
     Raises:
         UsageError: a name that is not known; all of them at once.
     """
-    return in_order([Contender(name, name) for name in _chosen(wanted, known, "--methods")])
+    ablations = {ablation.name: ablation for ablation in ABLATIONS}
+    names = _chosen(wanted, known, "--methods", also=list(ablations))
+    methods = in_order([Contender(name, name) for name in names if name not in ablations])
+    return methods, [ablation for name, ablation in ablations.items() if name in names]
 
 
 def choose_setups(wanted: str, possible: Sequence[SetupName]) -> list[SetupName]:
@@ -159,16 +165,18 @@ def choose_setups(wanted: str, possible: Sequence[SetupName]) -> list[SetupName]
     return [name for name in possible if name in names]
 
 
-def _chosen(wanted: str, known: Sequence[str], flag: str) -> list[str]:
-    """Return the names in a text, each once."""
+def _chosen(wanted: str, known: Sequence[str], flag: str, also: Sequence[str] = ()) -> list[str]:
+    """Return the names in a text, each once; `all` stands for those that are `known`, without `also`."""
     names = [name.strip() for name in wanted.split(",") if name.strip()]
     fix = f"`all`, or some of {', '.join(known)}"
     if not names:
         raise UsageError("no name given", where=flag, fix=fix)
-    problems = [_unknown(name, known) for name in names if name not in known and name != "all"]
+    possible = {*known, *also, "all"}
+    problems = [_unknown(name, [*known, *also]) for name in names if name not in possible]
     if problems:
         raise UsageError(problems[0], where=flag, fix=fix, details=problems[1:])
-    return list(known if "all" in names else dict.fromkeys(names))
+    everything = known if "all" in names else ()
+    return list(dict.fromkeys([*everything, *(name for name in names if name != "all")]))
 
 
 def in_order(contenders: Sequence[Contender]) -> list[Contender]:

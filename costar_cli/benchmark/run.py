@@ -40,17 +40,17 @@ def open_bench(out: Output, settings: Settings, data: BenchData, folder: Path) -
         UsageError: several data sets are asked for, and there is one file.
     """
     config = settings[BenchmarkConfig]
-    if data.simulated is None and config.data_seeds > 1:
-        raise UsageError(
-            f"{config.data_seeds} data sets requested, but a file holds only one",
-            where="--data-seeds",
-            fix=f"omit it, or choose a simulated data set: {', '.join(sources())}",
-        )
     first = settings[PretrainConfig].seed
     if data.simulated is not None:
         document = settings.configs[data.simulated.section].model_dump()
         first = int(document["seed"])
-    seeds = tuple(range(first, first + config.data_seeds))
+    seeds = config.seeds(first)
+    if data.simulated is None and len(seeds) > 1:
+        raise UsageError(
+            f"{len(seeds)} data sets requested, but a file holds only one",
+            where="--data-seeds",
+            fix=f"omit it, or choose a simulated data set: {', '.join(sources())}",
+        )
     return Bench(data, BenchReporter(out).watch(), settings, folder, seeds)
 
 
@@ -105,19 +105,20 @@ def _contenders(bench: Bench, setups: Sequence[SetupName]) -> list[Contender]:
         UsageError: a method that is not known, or ablations in few-shot alone.
     """
     config = bench.settings[BenchmarkConfig]
-    methods = choose_methods(config.methods, list(METHODS))
-    if not config.ablations:
+    methods, ablations = choose_methods(config.methods, list(METHODS))
+    ablations = list(ABLATIONS) if config.ablations else ablations
+    if not ablations:
         return methods
     if set(setups) <= {"few-shot"}:
         raise UsageError(
             "ablations are scored in zero-shot and supervised, as in the paper",
-            where="--ablations",
-            fix="omit it, or add one of these to --setups",
+            where="--ablations" if config.ablations else "--methods",
+            fix="omit them, or add one of these to --setups",
         )
     if REFERENCE not in {contender.name for contender in methods}:
         methods.append(Contender(REFERENCE, REFERENCE))
         bench.reporter.note("added COSTAR as reference for the ablations")
-    return [*methods, *(ablation for ablation in ABLATIONS if _has_row(bench, ablation))]
+    return [*methods, *(ablation for ablation in ablations if _has_row(bench, ablation))]
 
 
 def _has_row(bench: Bench, ablation: Contender) -> bool:

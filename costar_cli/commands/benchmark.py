@@ -41,7 +41,7 @@ def benchmark(
     methods: Annotated[str | None, setting("--methods", panel=WHAT, metavar=LIST)] = None,
     setups: Annotated[str | None, setting("--setups", panel=WHAT, metavar=LIST)] = None,
     members: MembersOpt = None,
-    data_seeds: Annotated[int | None, setting("--data-seeds", "--seeds", panel=WHAT)] = None,
+    data_seeds: Annotated[str | None, setting("--data-seeds", "--seeds", panel=WHAT, metavar="<seed,...>")] = None,
     ablations: Annotated[bool | None, setting("--ablations/--no-ablations", panel=WHAT)] = None,
     list_cells: Annotated[
         bool, typer.Option("--list", help="List the cells and their states without running them")

@@ -4,10 +4,11 @@ Methods and data sets have settings of their own beside their code. Defaults are
 `settings/presets` holds what differs per preset.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from costar_cli.config.choices import (
     ArchitectureName,
@@ -260,11 +261,42 @@ class EvaluateConfig(Config):
 class BenchmarkConfig(Config):
     """What a benchmark compares; how models are trained and scored is said elsewhere."""
 
-    methods: str = Field("all", min_length=1, description="Methods to compare: `all`, or a comma-separated list")
+    methods: str = Field(
+        "all",
+        min_length=1,
+        description="Methods to compare: `all`, or a comma-separated list, which may name ablations of COSTAR",
+    )
     setups: str = Field(
         "all",
         min_length=1,
         description="Set-ups to score: `all`, or a comma-separated list of zero-shot, few-shot, supervised",
     )
-    data_seeds: int = Field(1, ge=1, le=1000, description="Number of data sets to simulate, with consecutive seeds")
+    data_seeds: str = Field(
+        "1", description="Number of data sets to simulate, with consecutive seeds; or their seeds: `10,101,1010`"
+    )
     ablations: bool = Field(False, description="Also train ablations of COSTAR, each with one component changed")
+
+    @field_validator("data_seeds", mode="before")
+    @classmethod
+    def _names_seeds(cls, value: object) -> str:
+        """Return the text, of which a count may be given as a number."""
+        text = str(value)
+        numbers = _numbers(text)
+        if not numbers:
+            raise ValueError("give a count, such as `3`, or seeds with commas, such as `10,101,1010`")
+        if len(set(numbers)) < len(numbers):
+            raise ValueError("a seed occurs twice")
+        if len(numbers) == 1 and not 1 <= numbers[0] <= 1000:
+            raise ValueError("a count is from 1 to 1000; `--seed` is the seed of a single data set")
+        return text
+
+    def seeds(self, first: int) -> tuple[int, ...]:
+        """Return the seeds of the data sets, which follow the first where only their number was given."""
+        numbers = _numbers(self.data_seeds)
+        return numbers if len(numbers) > 1 else tuple(range(first, first + numbers[0]))
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    """Return whole numbers with commas between them; nothing where it is something else."""
+    words = [word.strip() for word in text.split(",")]
+    return tuple(map(int, words)) if all(re.fullmatch(r"[0-9]{1,18}", word) for word in words) else ()

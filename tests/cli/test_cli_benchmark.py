@@ -137,12 +137,20 @@ def test_cells_can_be_listed_and_nothing_is_made(done: Path, settings: Path, tmp
     assert {cell["state"] for cell in there} == {"done"}
     other = call(*words, "--folder", done, "--data-seeds", "2", "--json").document["result"]["cells"]
     assert {cell["cell"][-2:]: cell["state"] for cell in other} == {"10": "done", "11": "to do"}
+    listed = call(*words, "--folder", done, "--data-seeds", "10, 101", "--json").document["result"]["cells"]
+    assert {cell["cell"].rsplit("/", 1)[-1]: cell["state"] for cell in listed} == {"10": "done", "101": "to do"}
     three = ["benchmark", "tumor", *METHODS_ALONE, "--members", "3", "-c", settings, "--list"]
     stale = call(*three, "--folder", done, "--json").document["result"]["cells"]
     assert {cell["state"] for cell in stale if cell["cell"].startswith("costar")} == {"stale"}
     text = call(*words)
     assert re.search(r"^costar/encoder/10 +to do  ", text.out, re.MULTILINE)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_single_ablations_are_chosen_by_name(call: Call) -> None:
+    words = ["benchmark", "tumor", "--methods", "costar,ssl-none", "--setups", "zero-shot", "--list", "--json"]
+    cells = [cell["cell"] for cell in call(*words).document["result"]["cells"]]
+    assert cells == ["data/10", "costar/encoder/10", "costar/source/10", "ssl-none/source/10"]
 
 
 def test_other_settings_do_not_replace_what_is_there(done: Path, settings: Path, call: Call) -> None:
@@ -347,6 +355,10 @@ def test_a_file_of_a_data_set_can_be_benchmarked_where_it_lies(data: Path, tmp_p
         (["tumor", "--methods", "costr"], 2, "did you mean `costar`"),
         (["tumor", "--setups", "zero"], 2, "zero-shot"),
         (["tumor", "--data-seeds", "0"], 2, "benchmark.data_seeds"),
+        (["tumor", "--data-seeds", "10,101,10"], 2, "a seed occurs twice"),
+        (["tumor", "--data-seeds", "ten"], 2, "`10,101,1010`"),
+        (["tumor", "--methods", "costar,ssl-nonne"], 2, "did you mean `ssl-none`"),
+        (["tumor", "--methods", "ssl-none", "--setups", "few-shot"], 2, "ablations are scored in zero-shot"),
     ],
 )
 def test_what_cannot_be_benchmarked_is_one_clear_error(

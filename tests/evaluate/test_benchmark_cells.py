@@ -89,9 +89,9 @@ def test_ablations_are_called_as_the_paper_calls_them():
 
 
 def test_methods_are_named_with_commas_or_all_and_come_in_the_papers_order():
-    assert [c.name for c in choose_methods("all", KNOWN)] == ["msm", "crn-erm", "crn", "new-method", "costar"]
-    assert [c.name for c in choose_methods("costar, msm,msm", KNOWN)] == ["msm", "costar"]
-    assert [c.label for c in choose_methods("crn-erm", KNOWN)] == ["CRN(ERM)"]
+    assert [c.name for c in choose_methods("all", KNOWN)[0]] == ["msm", "crn-erm", "crn", "new-method", "costar"]
+    assert [c.name for c in choose_methods("costar, msm,msm", KNOWN)[0]] == ["msm", "costar"]
+    assert [c.label for c in choose_methods("crn-erm", KNOWN)[0]] == ["CRN(ERM)"]
 
 
 @pytest.mark.parametrize(("text", "problem"), [("cnr,coster", "did you mean `crn`"), (" , ", "no name given")])
