@@ -17,8 +17,6 @@ from costar_cli.reporting import NullReporter, Reporter, Task
 from costar_cli.settings.resolve import Settings, resolve
 from costar_cli.settings.sources import from_arguments
 
-__all__ = ["PathLikeText", "Progress", "one_of", "reporting", "resolved"]
-
 PathLikeText = str | PathLike[str]
 Progress = bool | Reporter
 

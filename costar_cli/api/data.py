@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from costar_cli.datasets.table.files import TableFile
     from costar_cli.frames import Frame
 
-__all__ = ["digests_of", "ingest", "plan_data", "read_dataset", "read_table", "simulate"]
-
 
 def simulate(
     name: str,

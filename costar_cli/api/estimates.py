@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from costar_cli.methods.base import FittedModel
     from costar_cli.train.selection import Validation
 
-__all__ = ["Plans", "ask", "estimate_outcomes", "plan_request"]
-
 MOST_SUBJECTS: Final = 32  # more say more, but a question shall stay quick: CT's 64 with 512 windows took seconds
 MOST_WINDOWS: Final = 128
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from costar_cli.artifact import Artifact
     from costar_cli.train import Trained
 
-__all__ = ["FitPlan", "plan_fit", "plan_pretraining", "pretrained_shape"]
-
 DECODER = ("decoder", "output", "carry_overs", "covariates")
 
 

@@ -20,8 +20,6 @@ from costar_cli.panel.schema import PanelSchema, Variable
 if TYPE_CHECKING:
     from costar_cli.frames import Frame
 
-__all__ = ["read_histories"]
-
 WHAT: Final = "the frame"
 OBSERVED: Final = "_observed"  # ends the name of the 0/1 column beside one that was filled
 OTHER: Final = "other"

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from costar_cli.panel import Dataset, Panel
     from costar_cli.train import Trained
 
-__all__ = ["Encoder", "Model", "load_model", "model_on", "of_training"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _Learned:

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from costar_cli.api.model import Model
     from costar_cli.frames import Frame
 
-__all__ = ["predict"]
-
 Floats = NDArray[np.float64]
 
 

@@ -13,8 +13,6 @@ from costar_cli.panel.dataset import Dataset
 if TYPE_CHECKING:
     from costar_cli.api.model import Model
 
-__all__ = ["evaluate_models"]
-
 
 def evaluate_models(
     models: "Model | Sequence[Model] | Mapping[str, Model]",

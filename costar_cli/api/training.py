@@ -21,8 +21,6 @@ from costar_cli.reporting import Reporter
 from costar_cli.settings.resolve import Settings
 from costar_cli.train import forget_runs
 
-__all__ = ["fit", "pretrain"]
-
 ENCODER, MODEL = "encoder.h5", "model.h5"  # states of runs
 
 

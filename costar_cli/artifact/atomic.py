@@ -23,8 +23,6 @@ from costar_cli.errors import StorageError
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
-__all__ = ["Sink", "TempFile", "interrupts_deferred", "replacing", "storage_error", "write_bytes"]
-
 OPEN_FILES_ARE_BUSY = os.name == "nt"  # Windows neither moves nor removes a file that somebody has open
 BINARY = getattr(os, "O_BINARY", 0)  # Windows would write other line ends
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)

@@ -10,8 +10,6 @@ from typing import Any, Final, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["array_sha256", "canonical_json", "file_sha256", "parse_json", "sha256"]
-
 MAX_JSON_DEPTH: Final = 64
 
 

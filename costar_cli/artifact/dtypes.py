@@ -7,8 +7,6 @@ import numpy as np
 from h5py import h5t
 from numpy.typing import NDArray
 
-__all__ = ["array_from_bytes", "dtype_tag", "hdf5_tag", "stored_array", "stored_tag", "stored_width"]
-
 NUMBERS: Final = {
     "int8": h5t.STD_I8LE,
     "int16": h5t.STD_I16LE,

@@ -14,8 +14,6 @@ from costar_cli.artifact.problems import damaged, foreign
 from costar_cli.artifact.spec import KINDS, version_order
 from costar_cli.errors import ArtifactError
 
-__all__ = ["HEADER_BYTES", "Header", "body_sha256", "read_file_header"]
-
 HEADER_BYTES: Final = 1024
 MAGIC: Final = b"costar artifact\n"
 HDF5_MAGIC: Final = b"\x89HDF\r\n\x1a\n"

@@ -14,18 +14,6 @@ import numpy as np
 from costar_cli import __version__
 from costar_cli.artifact.digest import canonical_json, sha256
 
-__all__ = [
-    "Making",
-    "fingerprint",
-    "flatten",
-    "known_threads",
-    "making_differences",
-    "making_here",
-    "making_text",
-    "makings_of",
-    "software_versions",
-]
-
 Making = dict[str, object]  # `device`, `threads`, and a version by the name of each piece of software
 NOT_IMPORTED = ("scikit-learn", "scipy", "torch")  # their versions are looked up: importing them takes seconds
 SOFTWARE = ("costar", "numpy", "torch", "scikit-learn", "scipy")

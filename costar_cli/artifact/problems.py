@@ -7,8 +7,6 @@ from pathlib import Path
 from costar_cli.artifact.spec import KINDS, a_kind
 from costar_cli.errors import ArtifactError, CostarError
 
-__all__ = ["damaged", "foreign", "place", "reading", "wrong_kind"]
-
 
 def place(path: Path, name: str = "") -> str:
     """Return a file, or a file and a group in it, as text."""

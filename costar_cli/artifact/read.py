@@ -18,8 +18,6 @@ from costar_cli.artifact.problems import damaged, reading, wrong_kind
 from costar_cli.artifact.spec import MAX_MANIFEST_BYTES, Manifest
 from costar_cli.artifact.structure import Member, survey, unpack
 
-__all__ = ["Artifact", "describe", "read_artifact", "read_header", "verify_artifact"]
-
 PathLike = str | os.PathLike[str]
 
 

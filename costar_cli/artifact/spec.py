@@ -16,17 +16,6 @@ from costar_cli.artifact.digest import canonical_json, parse_json
 from costar_cli.artifact.dtypes import stored_tag
 from costar_cli.errors import complaint
 
-__all__ = [
-    "KINDS",
-    "MAX_MANIFEST_BYTES",
-    "SCHEMA_VERSION",
-    "ArrayEntry",
-    "Manifest",
-    "a_kind",
-    "content_problems",
-    "version_order",
-]
-
 SCHEMA_VERSION: Final = "1.0"
 PANEL_FIELDS: Final = ("covariates", "treatments", "outcomes", "statics", "length", "subject_id")
 OPTIONAL_FIELDS: Final = ("label", "cluster", "outcome_observed")

@@ -23,8 +23,6 @@ from costar_cli.artifact.problems import damaged, reading
 from costar_cli.artifact.spec import NAME
 from costar_cli.errors import ArtifactError, UsageError
 
-__all__ = ["Member", "are_small", "check_total", "looks_like_bomb", "survey", "unpack"]
-
 MIN_CHUNK_BYTES: Final = 16 * 1024  # smaller chunks would make a large array a long walk
 MAX_BLOCK_BYTES: Final = 1024 * 1024  # of a chunk, or of an array stored in one piece
 MAX_OBJECTS: Final = 20_000  # groups and arrays

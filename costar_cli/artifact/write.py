@@ -22,8 +22,6 @@ from costar_cli.artifact.spec import MAX_MANIFEST_BYTES, SCHEMA_VERSION, ArrayEn
 from costar_cli.artifact.structure import are_small, check_total, looks_like_bomb
 from costar_cli.errors import MismatchError
 
-__all__ = ["chunk_shape", "content_digest", "write_artifact"]
-
 CHUNK_BYTES: Final = 256 * 1024  # what the writer aims at
 PLAIN_BYTES: Final = 4 * 1024  # smaller arrays are stored in one piece, uncompressed
 DEFLATE_LEVEL: Final = 4

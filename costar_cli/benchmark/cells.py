@@ -22,8 +22,6 @@ from costar_cli.workspace import Workspace
 if TYPE_CHECKING:
     from costar_cli.settings.resolve import Settings
 
-__all__ = ["Bench", "BenchReporter", "Cell", "Piece", "Role", "State", "plan_cells", "with_values"]
-
 Role = Literal["data", "encoder", "source", "target"]
 
 

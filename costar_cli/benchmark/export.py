@@ -13,19 +13,6 @@ from costar_cli.evaluate.report import BUDGET_SIGN, PerStep, with_budget_sign
 from costar_cli.ui.output import Output
 from costar_cli.ui.text import dump_json
 
-__all__ = [
-    "ABOUT_OTHER_UPDATES",
-    "cells_csv",
-    "comparisons_csv",
-    "interval_text",
-    "ratio_text",
-    "results_csv",
-    "to_latex",
-    "to_markdown",
-    "updates_text",
-    "write_report",
-]
-
 ABOUT_OTHER_UPDATES = (
     "updates after the plus sign: stages that do not learn outcomes (pretraining, propensity networks)"
 )

@@ -34,8 +34,6 @@ from costar_cli.figures.style import (
 )
 from costar_cli.panel.schema import steps_axis
 
-__all__ = ["plot_differences", "plot_horizons"]
-
 Style = dict[str, Any]
 
 _MARKERS = ("s", "^", "v", "D", "P", "X")

@@ -22,8 +22,6 @@ from costar_cli.benchmark.cells import Cell
 from costar_cli.errors import CostarError
 from costar_cli.ui.text import in_words
 
-__all__ = ["Clock", "Ledger", "Meter", "Record", "give_memory_back"]
-
 SAMPLE_S = 0.02
 MEGABYTE = 1e6
 

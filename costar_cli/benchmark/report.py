@@ -20,16 +20,6 @@ from costar_cli.evaluate.metrics import AVERAGED_STEPS
 from costar_cli.evaluate.published import is_published_data
 from costar_cli.evaluate.report import ABOUT_BUDGET, json_values
 
-__all__ = [
-    "BenchmarkReport",
-    "CellCost",
-    "Failure",
-    "Outcome",
-    "build_report",
-    "measure_model",
-    "read_evaluations",
-]
-
 # What models keep of their training data beside parameters: G-Net's residuals, the scales of the ridge's columns.
 KEPT_DATA = ("params/residuals.", "params/columns.")
 # Presets under which training may end before patience would end it, and what their rows are compared after.

@@ -10,8 +10,6 @@ from costar_cli.evaluate.report import BUDGET_SIGN, with_budget_sign
 from costar_cli.ui.output import Output
 from costar_cli.ui.tables import Cell, legend, show_styled
 
-__all__ = ["show_report"]
-
 DIGITS = 3
 
 

@@ -10,8 +10,6 @@ from costar_cli.evaluate.bootstrap import caution_about_units, paired_difference
 from costar_cli.evaluate.metrics import SquaredErrors, average_over_steps
 from costar_cli.evaluate.report import PerStep
 
-__all__ = ["TEST", "Comparison", "compare", "gain_percent", "holm", "share_of_wins"]
-
 TEST = (
     "two-sided paired studentised bootstrap of the difference in mean RMSE, over test subjects or their clusters; "
     "excludes training variability; Holm's correction over the rows of a table"

@@ -16,19 +16,6 @@ from costar_cli.evaluate.score import Truth
 from costar_cli.evaluate.setups import SETUPS, SetupName
 from costar_cli.reporting import NullReporter, Reporter
 
-__all__ = [
-    "ABOUT_GAIN",
-    "DataSetFacts",
-    "LimitScore",
-    "Mark",
-    "ResultRow",
-    "ResultTable",
-    "Score",
-    "build_tables",
-    "marks",
-    "ranked_cells",
-]
-
 TableKind = Literal["methods", "ablations"]
 Mark = Literal["best", "second", ""]
 

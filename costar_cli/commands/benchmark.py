@@ -28,8 +28,6 @@ from costar_cli.workspace import DEFAULT_WORKSPACE
 if TYPE_CHECKING:
     from costar_cli.steps.session import Flags
 
-__all__ = ["benchmark"]
-
 WHAT = "What is compared"
 
 

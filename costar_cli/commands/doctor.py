@@ -7,8 +7,6 @@ from costar_cli.steps.health import check_all
 from costar_cli.steps.session import open_output
 from costar_cli.workspace import DEFAULT_WORKSPACE, Workspace
 
-__all__ = ["doctor"]
-
 
 def doctor(
     ctx: typer.Context,

@@ -29,8 +29,6 @@ from costar_cli.workspace import DEFAULT_WORKSPACE
 if TYPE_CHECKING:
     from costar_cli.steps.session import Flags
 
-__all__ = ["evaluate"]
-
 
 def evaluate(
     ctx: typer.Context,

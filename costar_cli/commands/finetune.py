@@ -41,8 +41,6 @@ from costar_cli.workspace import DEFAULT_WORKSPACE, Workspace
 if TYPE_CHECKING:
     from costar_cli.steps.session import Flags
 
-__all__ = ["finetune"]
-
 
 def finetune(
     ctx: typer.Context,

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from costar_cli.datasets.table.schema import TableSchema
     from costar_cli.panel import Dataset
 
-__all__ = ["ingest"]
-
 SCHEMA = Path("schema.toml")
 
 ingest = VerbApp(cls=DataSetGroup, help="Import your own data")

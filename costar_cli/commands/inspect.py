@@ -16,8 +16,6 @@ from costar_cli.steps.training import show_parts
 from costar_cli.ui.output import Output
 from costar_cli.ui.text import plain
 
-__all__ = ["inspect"]
-
 MOST_LEVELS = 6  # of a treatment that are shown in its cell
 LEARNT = {"what": "what", "typical": "typical", "subjects": "90 % of subjects", "carry_over": "carry-over"}
 LONGEST_VALUE = 60  # letters of a list among the settings

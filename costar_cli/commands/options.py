@@ -10,35 +10,6 @@ from typer.models import OptionInfo
 from costar_cli.config.choices import DeviceName, PrecisionName, PresetName
 from costar_cli.methods.registry import AUTO, METHODS
 
-__all__ = [
-    "BatchSizeOpt",
-    "ConfigFileOpt",
-    "DataOpt",
-    "DeviceOpt",
-    "EpochsOpt",
-    "FreshFlag",
-    "GroupOpt",
-    "HorizonOpt",
-    "JsonFlag",
-    "LearningRateOpt",
-    "MembersOpt",
-    "MethodOpt",
-    "MinutesOpt",
-    "ModelsOpt",
-    "OneOf",
-    "OutOpt",
-    "OverwriteFlag",
-    "PartsOpt",
-    "PatienceOpt",
-    "PrecisionOpt",
-    "PresetOpt",
-    "QuietFlag",
-    "SeedOpt",
-    "ThreadsOpt",
-    "WorkspaceOpt",
-    "setting",
-]
-
 
 class OneOf:
     """The choices of an option that are not known before somebody asks: what installed packages add is among them."""

@@ -8,8 +8,6 @@ from costar_cli.commands.options import JsonFlag, QuietFlag
 from costar_cli.errors import UsageError
 from costar_cli.steps.session import open_output
 
-__all__ = ["settings"]
-
 SCHEMA = "schema"  # of `costar ingest table`: keys of its file, no settings
 
 

@@ -32,8 +32,6 @@ from costar_cli.workspace import DEFAULT_WORKSPACE
 if TYPE_CHECKING:
     from costar_cli.datasets.base import DataSource
 
-__all__ = ["DataSetGroup", "simulate"]
-
 # What the settings of every data set call so, is what other verbs call so.
 SHARED: Final = {"horizon": HorizonOpt, "seed": SeedOpt}
 OF_EVERY_VERB: Final[dict[str, tuple[Any, Any]]] = {

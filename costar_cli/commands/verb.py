@@ -15,8 +15,6 @@ from costar_cli.ui.output import Output
 if TYPE_CHECKING:
     from costar_cli.settings.keys import Key
 
-__all__ = ["EXAMPLES", "LIST", "MAKERS", "VerbApp", "VerbGroup", "described", "examples_of", "say_which"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 CONTEXT = {"help_option_names": ["-h", "--help"]}

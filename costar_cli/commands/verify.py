@@ -8,8 +8,6 @@ import typer
 from costar_cli.commands.options import JsonFlag, QuietFlag
 from costar_cli.steps.session import open_output
 
-__all__ = ["verify"]
-
 
 def verify(
     ctx: typer.Context,

@@ -25,8 +25,6 @@ from costar_cli.workspace import DEFAULT_WORKSPACE
 if TYPE_CHECKING:
     from costar_cli.steps.session import Flags
 
-__all__ = ["whatif"]
-
 
 def whatif(
     ctx: typer.Context,

@@ -9,8 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 from costar_cli.errors import UsageError
 from costar_cli.panel.dataset import Part
 
-__all__ = ["AskedPlans"]
-
 
 @dataclass(frozen=True, slots=True)
 class AskedPlans:

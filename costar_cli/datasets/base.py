@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from costar_cli.panel.dataset import Dataset
 
-__all__ = ["KNOWS_HIDDEN_STATE", "Answer", "DataSource", "Export", "InputFile", "Limit", "Protocol", "called"]
-
 KNOWS_HIDDEN_STATE: Final = "Generator's mean (knows the hidden state)"
 """What tables call a limit that knows more than any history tells, so that no method can reach it."""
 

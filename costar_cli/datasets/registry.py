@@ -11,17 +11,6 @@ from costar_cli.datasets.retail.settings import M5, M5_FILES
 from costar_cli.datasets.tumor.settings import TUMOR
 from costar_cli.plugins import Plugins, load_plugins
 
-__all__ = [
-    "BUILT_IN",
-    "RESERVED_NAMES",
-    "all_sources",
-    "installed",
-    "limit_of",
-    "protocol_of",
-    "sources",
-    "truth_of",
-]
-
 BUILT_IN: Final = (TUMOR, LINEAR, M5, MIMIC, M5_FILES, MIMIC_FILE)
 RESERVED_NAMES: Final = tuple(dict.fromkeys(source.dataset for source in BUILT_IN))
 """What no table may be called: presets, truth and published results go by these names."""

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from costar_cli.errors import DataError
 from costar_cli.figures.style import COLOURS, GREY, LIGHT_GREY, figure, label_lines, label_text, legend_columns, save
 
-__all__ = ["embed", "plot_representations"]
-
 _MOST_POINTS = 750
 _SEED = 0  # of the thinning and of t-SNE: the same map each time
 _ITERATIONS = 500  # 1,500 points and 1,000 iterations take four times as long, and show the same groups

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from costar_cli.errors import DataError
 from costar_cli.figures.style import BLACK, BLUE, ORANGE, figure, label_lines, legend_below, save
 
-__all__ = ["LearningCurve", "plot_learning"]
-
 _PANELS_PER_LINE = 4
 _TITLE_LETTERS = 40
 

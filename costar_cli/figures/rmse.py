@@ -16,8 +16,6 @@ from costar_cli.evaluate.report import ABOUT_BUDGET, BUDGET_SIGN, EvaluationRepo
 from costar_cli.figures.style import BLACK, COLOURS, GREY, caption, figure, label_lines, save, typeset
 from costar_cli.panel.schema import steps_axis
 
-__all__ = ["plot_rmse"]
-
 Style = dict[str, Any]
 
 _MARKERS = ("o", "s", "^", "D")

@@ -18,34 +18,6 @@ from numpy.typing import NDArray
 from costar_cli.artifact import write_bytes
 from costar_cli.errors import StorageError
 
-__all__ = [
-    "BLACK",
-    "BLUE",
-    "COLOURS",
-    "CUT",
-    "DOMAIN_COLOURS",
-    "GREY",
-    "LEGEND_POINTS",
-    "LIGHT_GREY",
-    "ORANGE",
-    "VERMILION",
-    "as_svg",
-    "caption",
-    "figure",
-    "frame_limits",
-    "label_lines",
-    "label_text",
-    "legend_below",
-    "legend_columns",
-    "mark_cut",
-    "plan_style",
-    "rendered",
-    "save",
-    "shortened",
-    "spread_apart",
-    "typeset",
-]
-
 CUT: Final = "extends beyond the axis"  # what the marks of `mark_cut` mean
 # Okabe & Ito 2008, told apart with every common colour vision deficiency.
 OKABE_ITO: Final = {

@@ -24,8 +24,6 @@ from costar_cli.figures.style import (
 )
 from costar_cli.panel.schema import step_axis
 
-__all__ = ["plot_trajectories"]
-
 _TITLE_LETTERS, _TITLE_LINES = 31, 5  # above a panel
 _SIDE_LETTERS = 20  # along the height of a panel
 

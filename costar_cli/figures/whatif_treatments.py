@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 from costar_cli.figures.style import BLACK, label_text, plan_style
 from costar_cli.whatif.report import WhatIfReport
 
-__all__ = ["TreatmentStrip", "treatment_strips"]
-
 LONGEST_LABEL = 24
 GAP = 0.6  # between treatments, in rows
 

@@ -12,8 +12,6 @@ from costar_cli.panel.schema import PanelSchema, Variable
 from costar_cli.panel.support import Decisions, Support
 from costar_cli.reporting import Reporter
 
-__all__ = ["check_dataset"]
-
 BINS = 5  # quintiles of the current outcome
 RARE = 0.005  # an option given less often than this has no overlap with the others
 Z = 2.576  # normal quantile of a two-sided 99 % interval

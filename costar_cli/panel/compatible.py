@@ -6,8 +6,6 @@ from costar_cli.errors import MismatchError
 from costar_cli.panel.dataset import Dataset
 from costar_cli.panel.schema import PanelSchema, TreatmentEncoding, Variable
 
-__all__ = ["other_data", "require_compatible", "same_data"]
-
 MOST_LISTED = 8  # of two lists that differ; of longer ones, where they differ first
 
 

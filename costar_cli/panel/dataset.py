@@ -17,8 +17,6 @@ from costar_cli.panel.panel import Panel
 from costar_cli.panel.queries import Queries
 from costar_cli.panel.schema import PanelSchema
 
-__all__ = ["Dataset", "Domain", "Location", "Part", "Split"]
-
 MOST_DIGITS = 19  # of a subject's number, an int64
 MOST_COMPARED = 20_000  # labels searched for a near one
 MOST_OFFERED = 3

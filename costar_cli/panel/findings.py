@@ -13,18 +13,6 @@ from costar_cli.panel.panel import Panel
 from costar_cli.panel.queries import Queries
 from costar_cli.panel.schema import PanelSchema, TreatmentEncoding, Variable
 
-__all__ = [
-    "Finding",
-    "broken_invariants",
-    "counted",
-    "not_finite",
-    "not_finite_answers",
-    "panel_problems",
-    "query_problems",
-    "raise_errors",
-    "shown",
-]
-
 Severity = Literal["error", "warning", "note"]
 
 

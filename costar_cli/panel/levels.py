@@ -4,18 +4,6 @@ from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
-__all__ = [
-    "Scalar",
-    "are_doses",
-    "as_number",
-    "find_level",
-    "is_on_off",
-    "is_switch",
-    "known_levels",
-    "known_reference",
-    "label_of",
-]
-
 Scalar = bool | int | float | str
 
 NO: Final = (

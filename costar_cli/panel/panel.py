@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from costar_cli.errors import DataError
 
-__all__ = ["Arrays", "Panel", "join_panels", "require_shapes"]
-
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]

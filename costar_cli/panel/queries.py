@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 from costar_cli.errors import DataError
 from costar_cli.panel.panel import Arrays, Panel, require_shapes
 
-__all__ = ["Queries", "rolling_origin"]
-
 MOST_ANSWERS: Final = 200_000_000
 
 

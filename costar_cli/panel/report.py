@@ -14,8 +14,6 @@ from costar_cli.panel.findings import Finding
 from costar_cli.panel.panel import Panel
 from costar_cli.panel.schema import PanelSchema
 
-__all__ = ["DataReport", "LevelUse", "OutcomeSummary", "Shift", "describe_dataset"]
-
 FEWEST_BINS: Final = 10
 MOST_BINS: Final = 40
 FEWEST: Final = 5  # subjects whose share or quartiles say something

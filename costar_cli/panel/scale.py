@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 from costar_cli.panel.panel import Panel
 from costar_cli.panel.schema import PanelSchema, Variable
 
-__all__ = ["Scaler"]
-
 
 @dataclass(frozen=True, slots=True)
 class Scaler:

@@ -8,17 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 
 from costar_cli.panel.levels import is_on_off
 
-__all__ = [
-    "ErrorUnit",
-    "PanelSchema",
-    "TreatmentEncoding",
-    "TreatmentMode",
-    "Variable",
-    "step_axis",
-    "step_word",
-    "steps_axis",
-]
-
 FROZEN = ConfigDict(frozen=True, extra="forbid")
 
 TreatmentMode = Literal["multiclass", "multilabel"]

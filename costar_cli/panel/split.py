@@ -10,8 +10,6 @@ from costar_cli.errors import DataError, UsageError
 from costar_cli.panel.dataset import Domain, Split
 from costar_cli.panel.findings import counted
 
-__all__ = ["few_shot_subjects", "split_domains", "split_subjects"]
-
 Names = NDArray[np.str_]
 SPLITS: tuple[Split, Split, Split] = ("train", "val", "test")
 

@@ -25,8 +25,6 @@ from costar_cli.panel.store_arrays import (
     truth_from_arrays,
 )
 
-__all__ = ["count_dataset", "made_from", "read_dataset", "with_digest", "write_dataset"]
-
 KIND = "dataset"
 LEARNED = Part("source", "train")  # the one part that each data set has
 NAME = re.compile(r"[A-Za-z0-9_]{1,64}", re.ASCII)

@@ -18,17 +18,6 @@ from costar_cli.panel.panel import Panel
 from costar_cli.panel.queries import Queries
 from costar_cli.panel.schema import PanelSchema, TreatmentEncoding
 
-__all__ = [
-    "code_dtype",
-    "pack_treatments",
-    "panel_from_arrays",
-    "panel_to_arrays",
-    "queries_from_arrays",
-    "queries_to_arrays",
-    "truth_from_arrays",
-    "unpack_treatments",
-]
-
 Arrays = Mapping[str, NDArray[Any]]
 Layout = dict[str, tuple[np.dtype[Any], int]]  # type and number of axes by field
 PANEL_FIELDS: Layout = {

@@ -13,8 +13,6 @@ from costar_cli.panel.findings import shown
 from costar_cli.panel.panel import Panel
 from costar_cli.panel.schema import PanelSchema, TreatmentEncoding
 
-__all__ = ["UNCHECKED", "Decisions", "Lack", "Support", "never_together"]
-
 MOST_KEPT: Final = 4_096  # combinations; of data with more, none is called unseen
 UNCHECKED: Final = f"more than {MOST_KEPT:,} combinations of treatments; other combinations are not checked"
 FEWEST: Final = 20  # steps after a given one that tell whether a treatment stops

@@ -11,8 +11,6 @@ from torch import Tensor
 from costar_cli.panel.panel import Panel
 from costar_cli.panel.scale import Scaler, scaled
 
-__all__ = ["PanelTensors"]
-
 
 @dataclass(frozen=True, slots=True)
 class PanelTensors:

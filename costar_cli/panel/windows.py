@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 from costar_cli.panel.panel import Panel
 from costar_cli.panel.queries import Queries, rolling_origin
 
-__all__ = ["MOST_WINDOWS", "FactualWindows", "factual_windows"]
-
 MOST_WINDOWS: Final = 4_096  # scoring them costs a fraction of an epoch; more of the same subjects say little more
 
 

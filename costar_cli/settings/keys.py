@@ -20,8 +20,6 @@ from costar_cli.config.models import (
 from costar_cli.datasets.registry import all_sources
 from costar_cli.methods.registry import METHODS
 
-__all__ = ["Key", "all_keys", "all_sections", "kinds_of", "section_of"]
-
 _WORDS = {int: "an integer", float: "a number", bool: "true or false", str: "text"}
 
 

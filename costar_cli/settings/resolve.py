@@ -16,8 +16,6 @@ from costar_cli.settings.keys import all_keys, all_sections, section_of
 from costar_cli.settings.presets import DEFAULT_PRESET
 from costar_cli.settings.sources import Source, from_environment, from_file, from_flags, from_preset
 
-__all__ = ["Settings", "method_settings", "resolve"]
-
 C = TypeVar("C", bound=Config)
 
 SHARED: Final = ("epochs", "patience", "batch_size", "learning_rate")  # of all networks of a method

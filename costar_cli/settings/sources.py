@@ -13,8 +13,6 @@ from costar_cli.errors import UsageError
 from costar_cli.settings.keys import all_keys, all_sections, section_of
 from costar_cli.settings.presets import preset_settings
 
-__all__ = ["Source", "from_arguments", "from_environment", "from_file", "from_flags", "from_preset"]
-
 MOST_MEANT = 3  # variables that a warning names
 RESERVED = ("COSTAR_CONFIG", "COSTAR_DEBUG", "COSTAR_PRESET", "COSTAR_WORKSPACE")
 

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from costar_cli.theory.graph import Bracket, PairGraph, States
 
-__all__ = ["BoundIngredients", "bound_ingredients", "error_views", "squared_error_bound"]
-
 Floats = NDArray[np.float64]
 
 

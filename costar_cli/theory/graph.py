@@ -11,17 +11,6 @@ from itertools import permutations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = [
-    "MOST_ENUMERATED",
-    "Bracket",
-    "PairGraph",
-    "graph_of_augmentation",
-    "graph_of_pairs",
-    "jitter_transitions",
-    "population_spectral_loss",
-    "spectral_minimiser",
-]
-
 Floats = NDArray[np.float64]
 States = NDArray[np.integer]
 

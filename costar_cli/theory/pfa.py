@@ -9,8 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["PfaHead", "binned_values", "clustered_values"]
-
 Floats = NDArray[np.float64]
 
 

@@ -10,8 +10,6 @@ from costar_cli.errors import CostarError
 from costar_cli.ui.tables import render_table
 from costar_cli.ui.text import columns_of, dump_json, paint, plain
 
-__all__ = ["DOCUMENT_VERSION", "Output"]
-
 DOCUMENT_VERSION = "1.0"  # of schemas/documents.json: additions make it 1.1
 
 

@@ -14,8 +14,6 @@ from costar_cli.ui.text import in_words, is_interactive
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-__all__ = ["OutputReporter", "describe"]
-
 EVERY_S = 25.0  # who looks every 30 seconds always finds a new line
 POLL_S = 1.0
 

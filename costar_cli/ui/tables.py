@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from costar_cli.ui.output import Output
 
-__all__ = ["Cell", "legend", "render_table", "show_styled"]
-
 GAP = 2  # spaces between columns
 
 Mark = Literal["best", "second", ""]

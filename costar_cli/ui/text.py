@@ -10,8 +10,6 @@ from collections.abc import Set as AbstractSet
 from pathlib import PurePath
 from typing import Any, TextIO
 
-__all__ = ["columns_of", "dump_json", "in_words", "is_interactive", "paint", "plain"]
-
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 

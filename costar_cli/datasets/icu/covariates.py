@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 from costar_cli.panel.findings import counted, shown
 from costar_cli.reporting import Reporter
 
-__all__ = ["Imputation", "forward_filled"]
-
 Singles = NDArray[np.float32]
 Floats = NDArray[np.float64]
 

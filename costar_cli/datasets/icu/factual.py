@@ -19,8 +19,6 @@ from costar_cli.panel.schema import ErrorUnit, PanelSchema, TreatmentEncoding, V
 from costar_cli.reporting import Reporter
 from simulators.icu import COVARIATES
 
-__all__ = ["MIMIC_FACTUAL_SCHEMA", "factual_dataset", "ingest_mimic"]
-
 NAME: Final = "mimic-factual"
 SOURCE_TRAIN: Final = Part("source", "train")
 COLUMNS: Final = (*COVARIATES, "diastolic blood pressure")  # imputed

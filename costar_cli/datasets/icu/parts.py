@@ -14,8 +14,6 @@ from costar_cli.panel.dataset import Domain, Part, Split
 from costar_cli.panel.findings import counted
 from costar_cli.reporting import Reporter
 
-__all__ = ["choose_stays", "split_source", "split_target"]
-
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 

@@ -12,8 +12,6 @@ from costar_cli.panel.schema import Variable
 from costar_cli.reporting import Reporter
 from simulators.icu import COVARIATES, ETHNICITY_SHARES, GENDERS
 
-__all__ = ["COVARIATE_VARIABLES", "STATIC_VARIABLES", "encode_statics", "warn_of_odd_labels"]
-
 UNITS: Final = {
     "heart rate": "/min",
     "red blood cell count": "10^6/uL",

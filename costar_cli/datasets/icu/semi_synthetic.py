@@ -22,8 +22,6 @@ from costar_cli.reporting import Reporter, Task
 from simulators import semi_synthetic as world
 from simulators.icu import COVARIATES, IcuCohort
 
-__all__ = ["MIMIC_SCHEMA", "simulate_mimic", "simulate_mimic_on"]
-
 NAME: Final = "mimic"
 MOST_ANSWERS: Final = 100_000_000  # query steps: about 2 GB of answers
 CHUNK_PATIENTS: Final = 256  # simulated at once: bounds memory, and progress moves

@@ -7,8 +7,6 @@ from pydantic import Field, model_validator
 from costar_cli.config.models import Config
 from costar_cli.datasets.base import KNOWS_HIDDEN_STATE, DataSource, Export, InputFile, Limit, Protocol
 
-__all__ = ["MIMIC", "MIMIC_FILE", "IcuConfig", "MimicConfig", "MimicFactualConfig"]
-
 
 class IcuConfig(Config):
     """What both ICU data sets share: who is source and who target, which hours count, and the splits by patient."""

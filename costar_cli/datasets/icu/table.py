@@ -11,8 +11,6 @@ from costar_cli.datasets.icu.settings import MimicConfig
 from costar_cli.reporting import Reporter
 from simulators.icu import IcuCohort, simulate_icu
 
-__all__ = ["IcuTable", "Stream", "child_seed", "embedded_cohort"]
-
 Singles = NDArray[np.float32]
 Bools = NDArray[np.bool_]
 

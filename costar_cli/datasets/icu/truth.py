@@ -8,8 +8,6 @@ from costar_cli.errors import UsageError
 from costar_cli.panel.dataset import Dataset, Part
 from simulators.semi_synthetic import Baseline, answer_plan, expected_outcomes, replay_factual
 
-__all__ = ["mimic_limit", "mimic_truth"]
-
 NEEDED = {"untreated", "logit"}
 
 

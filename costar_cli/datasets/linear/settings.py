@@ -7,8 +7,6 @@ from pydantic import Field
 from costar_cli.config.models import Config
 from costar_cli.datasets.base import DataSource, Limit
 
-__all__ = ["LINEAR", "LinearGaussianConfig"]
-
 
 class LinearGaussianConfig(Config):
     """A linear system under time-varying confounding, whose effects are known in closed form."""

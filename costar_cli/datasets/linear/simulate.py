@@ -17,8 +17,6 @@ from costar_cli.panel.schema import PanelSchema, TreatmentEncoding, Variable
 from costar_cli.reporting import Reporter
 from simulators.linear_gaussian import LinearGaussian, LinearGaussianPanel, simulate_linear_gaussian
 
-__all__ = ["linear_gaussian_truth", "simulate_linear"]
-
 NAME = "linear-gaussian"
 MOST_ANSWERS = 200_000_000  # query steps
 

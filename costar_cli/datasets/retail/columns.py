@@ -9,8 +9,6 @@ from costar_cli.config.nearest import did_you_mean
 from costar_cli.errors import DataError
 from costar_cli.panel.findings import counted, shown
 
-__all__ = ["column_names", "only_known", "only_once", "read_columns"]
-
 NULLS = ["", "NA", "NaN", "nan", "null"]
 FEW = 5  # columns named in a message
 

@@ -9,8 +9,6 @@ from costar_cli.panel.findings import shown
 from costar_cli.reporting import Reporter
 from simulators.retail import RetailWorld, write_csv
 
-__all__ = ["check_export", "export_csv"]
-
 NAMES = ("calendar.csv", "sell_prices.csv", "sales_train_evaluation.csv")
 
 

@@ -14,8 +14,6 @@ from costar_cli.panel.findings import counted, shown
 from costar_cli.reporting import Reporter
 from simulators.retail import EVENT_NAMES, EVENT_TYPES, STATES
 
-__all__ = ["m5_files", "read_m5_tables"]
-
 SALES_FILES = ("sales_train_evaluation.csv", "sales_train_validation.csv")  # the first one found is read
 DAY = re.compile(r"d_\d+", re.ASCII)
 KEYS = ("item_id", "dept_id", "store_id", "state_id")

@@ -21,8 +21,6 @@ from costar_cli.panel.queries import Queries, rolling_origin
 from costar_cli.reporting import Reporter
 from simulators.retail import PRICE_EDGES, PriceClasses, RetailWorld, simulate_retail
 
-__all__ = ["RetailParts", "ingest_m5", "retail_dataset", "simulate_m5", "simulate_world"]
-
 Ints = NDArray[np.int64]
 
 NAME = "m5"

@@ -10,8 +10,6 @@ from costar_cli.datasets.retail.settings import RetailConfig
 from costar_cli.panel.panel import Panel
 from costar_cli.panel.queries import Queries
 
-__all__ = ["Answer", "counterfactual_queries"]
-
 Ints = NDArray[np.int64]
 
 

@@ -13,8 +13,6 @@ from costar_cli.panel.panel import Panel
 from costar_cli.panel.schema import ErrorUnit, PanelSchema, TreatmentEncoding, Variable
 from simulators.retail import EVENT_NAMES, EVENT_TYPES, PRICE_EDGES, STATES, PriceClasses
 
-__all__ = ["TREATMENT", "YearSequences", "class_labels", "fitted_edges", "m5_schema", "sequence_panel"]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 

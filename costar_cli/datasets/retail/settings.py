@@ -7,8 +7,6 @@ from pydantic import Field, model_validator
 from costar_cli.config.models import Config
 from costar_cli.datasets.base import KNOWS_HIDDEN_STATE, DataSource, Export, InputFile, Limit, Protocol
 
-__all__ = ["M5", "M5_FILES", "M5Config", "RetailConfig"]
-
 CategoryName = Literal["FOODS", "HOBBIES", "HOUSEHOLD"]
 
 CONFOUNDING: Final = (

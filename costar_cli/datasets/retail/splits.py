@@ -11,8 +11,6 @@ from costar_cli.errors import DataError
 from costar_cli.panel.dataset import Domain, Part
 from costar_cli.panel.findings import counted, shown
 
-__all__ = ["split_items"]
-
 Ints = NDArray[np.int64]
 SPLIT, FEW_SHOT = range(2)  # purposes of a domain's streams
 DOMAINS: tuple[Domain, Domain] = ("source", "target")

@@ -22,8 +22,6 @@ from simulators.retail import (
     simulate_retail,
 )
 
-__all__ = ["PlanAnswers", "WorldSeed", "m5_limit", "m5_truth"]
-
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 

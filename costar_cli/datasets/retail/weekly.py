@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from simulators.retail import DEPARTMENTS, EVENT_NAMES, EVENT_TYPES, STATES, STORES, RetailCalendar, RetailWorld
 
-__all__ = ["CATEGORY_IDS", "DEPARTMENT_IDS", "STORE_IDS", "WeekCalendar", "WeeklySales", "weekly_totals"]
-
 Strings = NDArray[np.str_]
 Ints = NDArray[np.int64]
 

@@ -16,8 +16,6 @@ from costar_cli.panel.findings import Finding, counted
 from costar_cli.panel.schema import PanelSchema
 from costar_cli.reporting import Reporter
 
-__all__ = ["EncodedTable", "EncodingContext", "Filled", "Mask", "Table"]
-
 Mask = NDArray[np.bool_]
 
 LEARNED: Final = Part.all().index(Part("source", "train"))

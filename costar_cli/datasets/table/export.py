@@ -18,8 +18,6 @@ from costar_cli.panel.panel import Panel
 from costar_cli.panel.queries import Queries
 from costar_cli.panel.schema import PanelSchema, TreatmentEncoding, Variable
 
-__all__ = ["KeyNames", "dataset_to_frame", "export_dataset", "queries_to_frame", "schema_text"]
-
 
 @dataclass(frozen=True, slots=True)
 class KeyNames:

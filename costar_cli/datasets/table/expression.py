@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-__all__ = ["All", "Any", "Column", "Compare", "Condition", "Constant", "Not", "column_uses", "parse_condition"]
-
 LONGEST: Final = 1_000
 DEEPEST: Final = 40
 

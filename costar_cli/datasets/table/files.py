@@ -16,8 +16,6 @@ import polars as pl
 from costar_cli.errors import CostarError, DataError
 from costar_cli.panel.findings import Finding, counted, raise_errors, shown
 
-__all__ = ["TableFile", "check_path", "collected", "frame_as_file", "open_files"]
-
 ROW: Final = "__costar_row__"
 HEAD_BYTES: Final = 1 << 20
 CSV_ENDINGS: Final = (".csv", ".tsv", ".txt")

@@ -16,8 +16,6 @@ from costar_cli.datasets.table.profile import Facts, Sample, sample_of
 from costar_cli.datasets.table.schema_file import CHECK, toml_key, toml_value
 from costar_cli.errors import DataError
 
-__all__ = ["guess_schema"]
-
 
 @dataclass(frozen=True, slots=True)
 class GuessedSchema:

@@ -22,8 +22,6 @@ from costar_cli.datasets.table.profile import (
 )
 from costar_cli.panel.findings import counted, shown
 
-__all__ = ["Guess", "doubt_keys", "find_keys", "find_steps", "ordered"]
-
 DAY_US: Final = 86_400 * 10**6
 UNITS_US: Final = (("w", 7 * DAY_US), ("d", DAY_US), ("h", DAY_US // 24), ("min", 60 * 10**6))
 SHORTEST_MONTH_US: Final = 28 * DAY_US

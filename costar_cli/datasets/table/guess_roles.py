@@ -28,8 +28,6 @@ from costar_cli.datasets.table.splits import SPELT
 from costar_cli.datasets.table.treatments import MOST_LEVELS, guessed_levels
 from costar_cli.panel.findings import counted, shown
 
-__all__ = ["cells_in_doubt", "find_roles", "role_in_doubt"]
-
 STEADY: Final = "never changes within a subject"
 MOST_CATEGORIES: Final = 20
 MOST_ENDS: Final = 10  # different values of how a follow-up ended

@@ -14,8 +14,6 @@ from costar_cli.datasets.table.schema import TableSchema
 from costar_cli.panel.findings import Finding, counted, raise_errors
 from costar_cli.reporting import Reporter
 
-__all__ = ["Ints", "Keys", "Subjects", "Times", "read_keys"]
-
 LONGEST: Final = 32_767  # steps: origins are 16-bit
 LONGEST_LABEL: Final = 200
 MOST_ROWS: Final = 500_000_000  # of a table whose gaps are filled

@@ -25,8 +25,6 @@ from costar_cli.panel.queries import Queries, rolling_origin
 from costar_cli.panel.schema import ErrorUnit, PanelSchema
 from costar_cli.reporting import Reporter
 
-__all__ = ["ingest_table", "table_config"]
-
 ROLLING: Final = "rolling_origin"
 
 

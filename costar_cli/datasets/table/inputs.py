@@ -20,8 +20,6 @@ from costar_cli.errors import DataError
 from costar_cli.panel.findings import Finding, counted, raise_errors, shown
 from costar_cli.reporting import Reporter
 
-__all__ = ["TableInputs", "no_column", "read_table"]
-
 PER_SUBJECT: Final = ("static", "domain", "split", "cluster")  # roles that a statics file may have
 
 

@@ -24,8 +24,6 @@ from costar_cli.panel.queries import Queries
 from costar_cli.panel.schema import TreatmentEncoding
 from costar_cli.reporting import Reporter
 
-__all__ = ["read_queries"]
-
 ONE_SET: Final = "known"
 SET_NAME: Final = re.compile(r"[A-Za-z0-9_]{1,64}", re.ASCII)  # what a stored data set accepts
 LONGEST: Final = 1_000  # steps of a query

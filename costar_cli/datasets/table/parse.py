@@ -13,8 +13,6 @@ from costar_cli.datasets.table.schema import Step
 from costar_cli.errors import DataError
 from costar_cli.panel.findings import Finding, counted, raise_errors
 
-__all__ = ["UNREADABLE", "Reading", "Rows", "as_read", "read_rows", "unreadable"]
-
 MOST_VALUES: Final = 1_000_000_000  # 8 GB while they are read
 LARGEST: Final = float(np.finfo(np.float32).max)
 UNREADABLE: Final = np.iinfo(np.int64).min  # of times; of numbers it is NaN

@@ -12,29 +12,6 @@ from costar_cli.datasets.table.files import TableFile, collected
 from costar_cli.datasets.table.parse import UNREADABLE, Reading, as_read
 from costar_cli.panel.findings import shown
 
-__all__ = [
-    "DOMAIN",
-    "LAST",
-    "OUTCOME",
-    "OUTCOME_TOO",
-    "SPLIT",
-    "STATIC",
-    "SUBJECT",
-    "SUBJECT_TOO",
-    "TIME",
-    "TIME_TOO",
-    "TREATMENT",
-    "Facts",
-    "Sample",
-    "few",
-    "is_cluster",
-    "is_death",
-    "is_follow_up",
-    "is_remedy",
-    "is_site",
-    "sample_of",
-]
-
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())

@@ -11,8 +11,6 @@ from costar_cli.datasets.registry import RESERVED_NAMES
 from costar_cli.datasets.table.expression import Condition, parse_condition
 from costar_cli.panel.levels import Scalar, label_of
 
-__all__ = ["ColumnSchema", "Fractions", "Role", "Step", "TableSchema"]
-
 
 @dataclass(frozen=True, slots=True)
 class Step:

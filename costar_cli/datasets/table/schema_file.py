@@ -15,8 +15,6 @@ from costar_cli.datasets.registry import RESERVED_NAMES
 from costar_cli.datasets.table.schema import ColumnSchema, TableSchema
 from costar_cli.errors import UsageError, complaint, key_path
 
-__all__ = ["CHECK", "key_path", "open_guesses", "parse_schema", "read_schema", "toml_key", "toml_row", "toml_value"]
-
 MOST_BYTES: Final = 1_000_000
 LONGEST_LINE: Final = 200  # of a line that a message repeats
 CHECK: Final = "# CHECK: "  # starts what `--init` wants to be settled

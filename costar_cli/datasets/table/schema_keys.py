@@ -9,8 +9,6 @@ from pydantic.fields import FieldInfo
 
 from costar_cli.datasets.table.schema import ColumnSchema, TableSchema
 
-__all__ = ["accepts", "default_text", "keys"]
-
 _WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 
 

@@ -21,8 +21,6 @@ from costar_cli.panel.findings import Finding, counted, raise_errors, shown
 from costar_cli.panel.split import SPLITS, few_shot_subjects, split_domains
 from costar_cli.reporting import Reporter
 
-__all__ = ["assign_parts", "condition_readings", "to_polars"]
-
 SPELT: Final[Mapping[str, Split]] = {
     "train": "train", "training": "train", "val": "val", "valid": "val", "validation": "val", "dev": "val",
     "test": "test", "testing": "test",

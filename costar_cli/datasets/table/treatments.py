@@ -16,15 +16,6 @@ from costar_cli.panel.findings import Finding, counted, raise_errors, shown
 from costar_cli.panel.levels import are_doses, as_number, find_level, known_levels, known_reference
 from costar_cli.panel.schema import TreatmentEncoding
 
-__all__ = [
-    "UNKNOWN",
-    "class_numbers",
-    "encode_treatments",
-    "guessed_levels",
-    "level_codes",
-    "unknown_level",
-]
-
 MOST_LEVELS: Final = 50  # a number with more values is a dose, not a treatment
 MOST_CLASSES: Final = 200
 SWITCHES: Final = ({"0", "1"}, {"false", "true"})

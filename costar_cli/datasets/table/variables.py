@@ -16,8 +16,6 @@ from costar_cli.datasets.table.schema import ColumnSchema
 from costar_cli.panel.findings import Finding, counted, shown
 from costar_cli.panel.schema import Variable
 
-__all__ = ["Encoded", "encode_variables"]
-
 MOST_CATEGORIES: Final = 100  # beyond, a column is rather an identifier
 OTHER: Final = "other"
 MISSING, UNSEEN = -1, -2

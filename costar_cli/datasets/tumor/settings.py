@@ -7,8 +7,6 @@ from pydantic import Field
 from costar_cli.config.models import Config
 from costar_cli.datasets.base import DataSource, Limit, Protocol
 
-__all__ = ["TUMOR", "TumorConfig"]
-
 
 class TumorConfig(Config):
     """The tumour growth cohort (docs/spec/tumor.md)."""

@@ -17,8 +17,6 @@ from costar_cli.panel.schema import ErrorUnit, PanelSchema, TreatmentEncoding, V
 from costar_cli.reporting import Reporter
 from simulators import tumor
 
-__all__ = ["TUMOR_SCHEMA", "simulate_tumor", "tumor_limit", "tumor_truth"]
-
 NAME = "tumor"
 MOST_ANSWERS = 200_000_000  # query steps: about 4 GB while simulating
 

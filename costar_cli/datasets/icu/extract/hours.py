@@ -15,8 +15,6 @@ from costar_cli.reporting import Reporter
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["HourlyTable"]
-
 Ints = NDArray[np.int64]
 
 SLICE_ROWS: Final = 100_000  # stay-hours read at once

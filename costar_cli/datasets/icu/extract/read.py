@@ -29,8 +29,6 @@ from simulators.icu import COVARIATES, STATICS
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["read_extract"]
-
 TRUST = "pandas unpickles the texts in this file, which can run code hidden in it: read only files that you trust"
 
 

@@ -16,23 +16,6 @@ from costar_cli.panel.findings import shown
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "CARE",
-    "DIASTOLIC",
-    "INDEX",
-    "INTERVENTIONS",
-    "LEVELS",
-    "MEAN",
-    "PATIENTS",
-    "SIMULATED",
-    "VITALS",
-    "opened",
-    "read_level",
-    "read_rows",
-    "refuse",
-    "require_pytables",
-]
-
 PATIENTS, VITALS, INTERVENTIONS = "/patients", "/vitals_labs_mean", "/interventions"
 INDEX: Final = ("subject_id", "hadm_id", "icustay_id", "hours_in")  # `/patients` has the first three
 LEVELS: Final = ("LEVEL2", "Aggregation Function")  # of the columns of `/vitals_labs_mean`

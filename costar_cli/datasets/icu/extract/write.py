@@ -27,8 +27,6 @@ from simulators.icu import INTERVENTIONS as CARE_COLUMNS
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["check_extract_path", "write_extract"]
-
 
 def check_extract_path(path: Path, *, overwrite: bool) -> None:
     """Raise where the file cannot or must not be written.
