@@ -7,15 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costar_cli.datasets.table.expression import column_uses, parse_condition
-from costar_cli.datasets.table.splits import to_polars
+from costar_cli.datasets.table.expression import parse_condition
 
 PEOPLE = pl.DataFrame({"age": [20.0, 50.0, 90.0, None], "site": ["a", "b", "a", "b"], "ill": [1.0, 0.0, 1.0, 1.0]})
 
 
 def true_rows(text: str) -> list[int]:
-    columns = {name: pl.col(name) for name in PEOPLE.columns}
-    said = PEOPLE.select(to_polars(parse_condition(text), columns)).to_series()
+    said = parse_condition(text).holds({name: PEOPLE[name] for name in PEOPLE.columns})
     return [i for i, value in enumerate(said.to_list()) if value]
 
 
@@ -68,7 +66,7 @@ def test_what_is_no_condition_is_refused_with_its_place(text: str, problem: str)
 
 
 def test_columns_are_read_as_what_they_are_compared_with():
-    uses = column_uses(parse_condition("age > 3 and site = 'x' and ill = true and a < b and age = site"))
+    uses = parse_condition("age > 3 and site = 'x' and ill = true and a < b and age = site").uses
     assert uses["age"] == {"number"}
     assert uses["site"] == {"text", "number"}
     assert uses["ill"] == {"binary"}
@@ -81,4 +79,4 @@ def test_any_text_is_a_condition_or_a_plain_complaint(text: str):
         condition = parse_condition(text)
     except ValueError:
         return
-    assert column_uses(condition)
+    assert condition.uses

@@ -8,70 +8,42 @@ value      := number | 'text' | "text" | true | false | column | `any column`
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from functools import reduce
+from operator import and_, eq, ge, gt, le, lt, ne, or_
+from typing import Final, Literal
+
+import polars as pl
 
 LONGEST: Final = 1_000
 DEEPEST: Final = 40
+OPERATORS: Final = {"<": lt, "<=": le, ">": gt, ">=": ge, "=": eq, "==": eq, "!=": ne}
 
-Operator = Literal["<", "<=", ">", ">=", "==", "!="]
 Use = Literal["number", "binary", "text"]
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column by its name."""
+@dataclass(frozen=True, eq=False, slots=True)
+class Condition:
+    """A condition for polars, whose columns are called `0`, `1`, ... in the order of `uses`.
 
-    name: str
+    `uses` says how each column is read: as the constants that it is compared with; two columns are compared as numbers.
+    """
 
+    expression: pl.Expr
+    uses: Mapping[str, set[Use]]
 
-@dataclass(frozen=True, slots=True)
-class Constant:
-    """A number, a text, or a truth value."""
-
-    value: float | str | bool
-
-
-@dataclass(frozen=True, slots=True)
-class Compare:
-    """`left operator right`, at least one of them a column."""
-
-    left: "Column | Constant"
-    operator: Operator
-    right: "Column | Constant"
-
-    @property
-    def use(self) -> Use:
-        """Return how columns are read: as the literal's type; two columns are compared as numbers."""
-        for side in (self.left, self.right):
-            if isinstance(side, Constant):
-                return "binary" if isinstance(side.value, bool) else "text" if isinstance(side.value, str) else "number"
-        return "number"
+    def holds(self, columns: Mapping[str, pl.Series]) -> pl.Series:
+        """Return where the condition holds, null where it compares a column that has no value."""
+        frame = pl.DataFrame({str(i): columns[name] for i, name in enumerate(self.uses)})
+        return frame.select(self.expression).to_series()
 
 
-@dataclass(frozen=True, slots=True)
-class Not:
-    """The opposite."""
+class _Column(str):
+    """The name of a column."""
 
-    condition: "Condition"
+    __slots__ = ()
 
-
-@dataclass(frozen=True, slots=True)
-class All:
-    """Every one of them."""
-
-    conditions: "tuple[Condition, ...]"
-
-
-@dataclass(frozen=True, slots=True)
-class Any:
-    """At least one of them."""
-
-    conditions: "tuple[Condition, ...]"
-
-
-Condition: TypeAlias = Compare | Not | All | Any
 
 _TOKEN = re.compile(
     r"""\s*(?:
@@ -95,30 +67,10 @@ def parse_condition(text: str) -> Condition:
     if len(text) > LONGEST:
         raise ValueError(f"a condition of more than {LONGEST:,} characters")
     parser = _Parser(_tokens(text))
-    condition = parser.condition(0)
+    expression = parser.condition(0)
     if parser.token.kind != "end":
         raise ValueError(f"`and` or `or` expected before {parser.token.shown}")
-    return condition
-
-
-def column_uses(condition: Condition) -> dict[str, set[Use]]:
-    """Return the columns that a condition asks for, and how it reads each of them."""
-    uses: dict[str, set[Use]] = {}
-    for comparison in _comparisons(condition):
-        for side in (comparison.left, comparison.right):
-            if isinstance(side, Column):
-                uses.setdefault(side.name, set()).add(comparison.use)
-    return uses
-
-
-def _comparisons(condition: Condition) -> Iterator[Compare]:
-    if isinstance(condition, Compare):
-        yield condition
-    elif isinstance(condition, Not):
-        yield from _comparisons(condition.condition)
-    else:
-        for part in condition.conditions:
-            yield from _comparisons(part)
+    return Condition(expression, parser.uses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +101,7 @@ class _Parser:
     def __init__(self, tokens: list[_Token]) -> None:
         self._tokens = tokens
         self._place = 0
+        self.uses: dict[str, set[Use]] = {}
 
     @property
     def token(self) -> _Token:
@@ -162,25 +115,25 @@ class _Parser:
         self._place += 1
         return token
 
-    def condition(self, depth: int) -> Condition:
+    def condition(self, depth: int) -> pl.Expr:
         if depth > DEEPEST:
             raise ValueError(f"nested more than {DEEPEST} levels deep")
         parts = [self.conjunction(depth)]
         while self.take("word", "or"):
             parts.append(self.conjunction(depth))
-        return parts[0] if len(parts) == 1 else Any(tuple(parts))
+        return reduce(or_, parts)
 
-    def conjunction(self, depth: int) -> Condition:
+    def conjunction(self, depth: int) -> pl.Expr:
         parts = [self.negation(depth)]
         while self.take("word", "and"):
             parts.append(self.negation(depth))
-        return parts[0] if len(parts) == 1 else All(tuple(parts))
+        return reduce(and_, parts)
 
-    def negation(self, depth: int) -> Condition:
+    def negation(self, depth: int) -> pl.Expr:
         if self.take("word", "not"):
             if depth > DEEPEST:
                 raise ValueError(f"nested more than {DEEPEST} levels deep")
-            return Not(self.negation(depth + 1))
+            return ~self.negation(depth + 1)
         if self.take("bracket", "("):
             inside = self.condition(depth + 1)
             if not self.take("bracket", ")"):
@@ -188,26 +141,34 @@ class _Parser:
             return inside
         return self.comparison()
 
-    def comparison(self) -> Compare:
+    def comparison(self) -> pl.Expr:
         left = self.value()
         operator = self.take("operator")
         if operator is None:
             raise ValueError(f"a comparison such as `>=` expected before {self.token.shown}")
         right = self.value()
-        if isinstance(left, Constant) and isinstance(right, Constant):
+        constant = next((side for side in (left, right) if not isinstance(side, _Column)), 0.0)
+        use: Use = "binary" if isinstance(constant, bool) else "text" if isinstance(constant, str) else "number"
+        if not any(isinstance(side, _Column) for side in (left, right)):
             raise ValueError(f"`{operator.text}` compares two constants: name a column")
-        spelt: dict[str, Operator] = {"<": "<", "<=": "<=", ">": ">", ">=": ">=", "=": "==", "==": "==", "!=": "!="}
-        return Compare(left, spelt[operator.text], right)
+        comparison: pl.Expr = OPERATORS[operator.text](self.side(left, use), self.side(right, use))
+        return comparison
 
-    def value(self) -> Column | Constant:
+    def side(self, value: _Column | float | str, use: Use) -> pl.Expr:
+        if not isinstance(value, _Column):
+            return pl.lit(float(value) if isinstance(value, bool) else value)
+        self.uses.setdefault(value, set()).add(use)
+        return pl.col(str(list(self.uses).index(value)))
+
+    def value(self) -> _Column | float | str:
         if token := self.take("number"):
-            return Constant(float(token.text))
+            return float(token.text)
         if token := self.take("text"):
-            return Constant(token.text[1:-1])
+            return token.text[1:-1]
         if token := self.take("quoted"):
-            return Column(token.text[1:-1].strip())
+            return _Column(token.text[1:-1].strip())
         if token := self.take("word", "true", "false"):
-            return Constant(token.text.lower() == "true")
+            return token.text.lower() == "true"
         if self.token.text.lower() not in ("and", "or", "not") and (token := self.take("word")):
-            return Column(token.text)
+            return _Column(token.text)
         raise ValueError(f"a column or a constant expected before {self.token.shown}")

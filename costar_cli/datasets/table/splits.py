@@ -1,9 +1,6 @@
 """Which part each subject is in: domain by a column or a condition, split by a column or a draw (polars)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import reduce
-from operator import and_, or_
 from typing import Final
 
 import numpy as np
@@ -11,7 +8,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from costar_cli.datasets.table.context import Table
-from costar_cli.datasets.table.expression import All, Any, Column, Compare, Condition, Constant, Not, Use, column_uses
+from costar_cli.datasets.table.expression import Use
 from costar_cli.datasets.table.index import Ints
 from costar_cli.datasets.table.parse import Reading
 from costar_cli.datasets.table.schema import Fractions, TableSchema
@@ -39,7 +36,7 @@ def condition_readings(schema: TableSchema) -> dict[str, Reading]:
     uses: dict[str, set[Use]] = {}
     for domain in DOMAINS:
         if condition := schema.domain.condition(domain):
-            for name, found in column_uses(condition).items():
+            for name, found in condition.uses.items():
                 uses.setdefault(name, set()).update(found)
     if mixed := sorted(name for name, found in uses.items() if len(found) > 1):
         problem = f"{shown(mixed)} is compared with values of different types"
@@ -73,20 +70,12 @@ def _has_target(schema: TableSchema) -> bool:
     return bool(schema.named("domain")) or schema.domain.target is not None
 
 
-@dataclass(frozen=True, slots=True)
-class _Sides:
-    """Which rows say that the subject is of the source, and of the target; a row can say nothing."""
-
-    source: pl.Series
-    target: pl.Series
-
-
 def _domains(table: Table, schema: TableSchema) -> Texts:
     if not _has_target(schema):
         return np.full(len(table.keys.subjects), "source", dtype="<U6")
-    sides = _by_column(table, schema) if schema.named("domain") else _by_condition(table, schema)
-    source, source_changes = table.whole_subjects(sides.source)
-    target, target_changes = table.whole_subjects(sides.target)
+    is_source, is_target = (_by_column if schema.named("domain") else _by_condition)(table, schema)
+    source, source_changes = table.whole_subjects(is_source)
+    target, target_changes = table.whole_subjects(is_target)
     findings = []
     for wrong, problem, fix in [
         (
@@ -104,7 +93,8 @@ def _domains(table: Table, schema: TableSchema) -> Texts:
     return np.where(source, "source", np.where(target, "target", ""))
 
 
-def _by_column(table: Table, schema: TableSchema) -> _Sides:
+def _by_column(table: Table, schema: TableSchema) -> tuple[pl.Series, pl.Series]:
+    """Return which cells say that the subject is of the source, and of the target; a cell can say nothing."""
     name = schema.named("domain")[0]
     column = schema.columns[name]
     said = table.column(name)
@@ -120,39 +110,16 @@ def _by_column(table: Table, schema: TableSchema) -> _Sides:
         said = said.str.to_lowercase()  # as some programs spell them
     is_target = said.is_in(targets)
     is_source = ~is_target if sources is None else said.is_in(sources)
-    return _Sides(is_source, is_target)
+    return is_source, is_target
 
 
-def _by_condition(table: Table, schema: TableSchema) -> _Sides:
+def _by_condition(table: Table, schema: TableSchema) -> tuple[pl.Series, pl.Series]:
     target = schema.domain.condition("target")
     assert target is not None  # noqa: S101 - asked for only where there is one
-    source = schema.domain.condition("source") or Not(target)
-    readings = condition_readings(schema)
-    frame = pl.DataFrame({str(i): table.column(name) for i, name in enumerate(readings)})
-    column = {name: pl.col(str(i)) for i, name in enumerate(readings)}
-    said = frame.select(to_polars(source, column).alias("source"), to_polars(target, column).alias("target"))
-    return _Sides(said["source"], said["target"])
-
-
-def to_polars(condition: Condition, columns: Mapping[str, pl.Expr]) -> pl.Expr:
-    """Return a condition in polars' words; where a column has no value, a comparison says nothing."""
-    match condition:
-        case Not(inner):
-            return ~to_polars(inner, columns)
-        case All(parts):
-            return reduce(and_, (to_polars(part, columns) for part in parts))
-        case Any(parts):
-            return reduce(or_, (to_polars(part, columns) for part in parts))
-        case Compare(left, operator, right):
-            a, b = _side(left, columns), _side(right, columns)
-            results = {"<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b, "==": a == b, "!=": a != b}
-            return results[operator]
-
-
-def _side(side: Column | Constant, columns: Mapping[str, pl.Expr]) -> pl.Expr:
-    if isinstance(side, Column):
-        return columns[side.name]
-    return pl.lit(float(side.value) if isinstance(side.value, bool) else side.value)
+    source = schema.domain.condition("source")
+    columns = {name: table.column(name) for name in condition_readings(schema)}
+    is_target = target.holds(columns)
+    return (~is_target if source is None else source.holds(columns)), is_target
 
 
 def _splits(table: Table, schema: TableSchema, domain: Texts, seed: int) -> Texts:
