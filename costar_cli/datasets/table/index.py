@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from costar_cli.datasets.table.parse import UNREADABLE, Reading, Rows, unreadable
+from costar_cli.datasets.table.parse import UNREADABLE, Reading, Rows, unreadable, wrong_values
 from costar_cli.datasets.table.schema import TableSchema
 from costar_cli.panel.findings import Finding, counted, raise_errors
 from costar_cli.reporting import Reporter
@@ -153,14 +153,13 @@ def _unusable(rows: Rows, subject: Reading, time: Reading) -> list[Finding]:
     for reading, what in ((subject, "subject"), (time, "time")):
         missing = rows.series(reading).is_null()
         if missing.any():
-            place = f"first in {rows.place(int(missing.arg_max() or 0))}"
-            problem = f"column '{reading.column}': {counted(int(missing.sum()), 'row')} without a {what}"
-            findings.append(Finding("error", problem, place, f"give each row a {what}"))
+            problem, fix = f"without a {what}", f"give each row a {what}"
+            findings.append(wrong_values(reading.column, missing, problem, rows.place, fix, one="row"))
     findings += unreadable(rows, time)
     names = rows.series(subject)
     odd = (names.str.len_chars() > LONGEST_LABEL) | names.str.contains(r"[\x00-\x1f\x7f]")
-    if odd.fill_null(value=False).any():
-        place = f"first in {rows.place(int(odd.fill_null(value=False).arg_max() or 0))}"
+    if (odd := odd.fill_null(value=False)).any():
+        place = f"first in {rows.place(int(odd.arg_max() or 0))}"
         problem = f"column '{subject.column}': subjects are one line of at most {LONGEST_LABEL} characters"
         findings.append(Finding("error", problem, place, "shorten the names"))
     return findings
@@ -212,23 +211,23 @@ def _steps(
     ahead: NDArray[np.float64] = (when - when[start]) / schema.time.parsed.size
     step = np.rint(ahead).astype(np.int64)
     column = schema.named("time")[0]
+
+    def place(at: int) -> str:
+        return rows.place(int(order[at]))
+
     off = np.abs(ahead - step) > TOLERANCE
     if off.any():
-        at = int(np.flatnonzero(off)[0])
-        problem = f"column '{column}': {counted(int(off.sum()), 'time')} not a whole number of steps after the first"
         fix = 'correct `step` in [time], or count rows as steps with `gaps = "ignore"`'
-        return step, [Finding("error", problem, f"first in {rows.place(int(order[at]))}", fix)]
+        return step, [wrong_values(column, off, "not a whole number of steps after the first", place, fix, one="time")]
     jump = np.diff(step, prepend=0)
     jump[first] = 1
     if (jump == 0).any():
-        at = int(np.flatnonzero(jump == 0)[0])
-        problem = f"column '{column}': {counted(int((jump == 0).sum()), 'row')} in the same step as another row"
-        return step, [Finding("error", problem, f"first in {rows.place(int(order[at]))}", "keep one row per step")]
+        what = "in the same step as another row"
+        return step, [wrong_values(column, jump == 0, what, place, "keep one row per step", one="row")]
     if schema.time.gaps == "error" and (jump > 1).any():
-        at = int(np.flatnonzero(jump > 1)[0])
-        problem = f"column '{column}': {counted(int((jump > 1).sum()), 'gap')} between rows of a subject"
         fix = 'add the rows, correct `step` in [time], or choose `gaps = "fill"` or "ignore" there'
-        return step, [Finding("error", problem, f"first before {rows.place(int(order[at]))}", fix)]
+        gap = wrong_values(column, jump > 1, "between rows of a subject", place, fix, one="gap")
+        return step, [replace(gap, where=gap.where.replace("first in", "first before", 1))]
     return step, []
 
 

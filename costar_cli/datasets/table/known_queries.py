@@ -14,7 +14,7 @@ from costar_cli.datasets.table.context import EncodedTable, Mask, Table
 from costar_cli.datasets.table.files import TableFile, open_files
 from costar_cli.datasets.table.index import Ints, Subjects
 from costar_cli.datasets.table.inputs import no_column
-from costar_cli.datasets.table.parse import Reading, Rows, read_rows, unreadable
+from costar_cli.datasets.table.parse import Reading, Rows, read_rows, unreadable, wrong_values
 from costar_cli.datasets.table.schema import TableSchema
 from costar_cli.datasets.table.treatments import class_numbers, level_codes, unknown_level
 from costar_cli.errors import DataError
@@ -124,9 +124,8 @@ def _missing(rows: Rows, readings: Mapping[str, Reading]) -> list[Finding]:
             continue
         missing = rows.series(reading).is_null()
         if missing.any():
-            where = f"first in {rows.place(int(missing.arg_max() or 0))}"
-            problem = f"column '{reading.column}': {counted(int(missing.sum()), 'value')} missing"
-            findings.append(Finding("error", problem, where, "each row of a query needs one"))
+            fix = "each row of a query needs one"
+            findings.append(wrong_values(reading.column, missing, "missing", rows.place, fix))
     return findings
 
 

@@ -1,6 +1,6 @@
 """Columns as numbers, texts and times: one pass over the files, unreadable values marked, never guessed (polars)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -119,11 +119,25 @@ def unreadable(rows: Rows, reading: Reading) -> list[Finding]:
         (huge, "infinite or too large", "correct them"),
     ):
         if mask.any():
-            row = int(mask.arg_max() or 0)
-            cell = rows.cell(reading, row)
-            problem = f"column '{reading.column}': {counted(int(mask.sum()), 'value')} {what}, first {_brief(cell)}"
-            findings.append(Finding("error", problem, f"first in {rows.place(row)}", _hint(cell) or fix))
+            cell = rows.cell(reading, int(mask.arg_max() or 0))
+            problem = f"{what}, first {_brief(cell)}"
+            findings.append(wrong_values(reading.column, mask, problem, rows.place, _hint(cell) or fix))
     return findings
+
+
+def wrong_values(
+    column: str,
+    wrong: pl.Series | NDArray[np.bool_],
+    what: str,
+    place: Callable[[int], str],
+    fix: str,
+    *,
+    one: str = "value",
+) -> Finding:
+    """Say how many values of a column are wrong, and where the first of them is."""
+    mask = np.asarray(wrong, dtype=bool)
+    problem = f"column '{column}': {counted(int(mask.sum()), one)} {what}"
+    return Finding("error", problem, f"first in {place(int(mask.argmax()))}", fix)
 
 
 _WHAT: Final[Mapping[As, str]] = {

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from costar_cli.config.nearest import did_you_mean
 from costar_cli.datasets.table.context import EncodingContext, Mask
 from costar_cli.datasets.table.index import Ints
+from costar_cli.datasets.table.parse import wrong_values
 from costar_cli.errors import DataError, complaint
 from costar_cli.panel.findings import Finding, counted, raise_errors, shown
 from costar_cli.panel.levels import are_doses, as_number, find_level, known_levels, known_reference
@@ -133,10 +134,8 @@ def _missing(context: EncodingContext, names: Sequence[str], code: Ints) -> Mask
                 f"treatment '{name}': {counted(int(holes.sum()), 'missing value')} count as not given"
             )
             continue
-        problem = f"column '{name}': {counted(int(holes.sum()), 'treatment')} missing"
         fix = 'give them, or declare `missing = "fill"` if that means not given; a subject\'s last row may have none'
-        where = f"first in {context.table.place(int(holes.argmax()))}"
-        context.findings.append(Finding("error", problem, where, fix))
+        context.findings.append(wrong_values(name, holes, "missing", context.table.place, fix, one="treatment"))
     return unrecorded
 
 
@@ -145,13 +144,12 @@ def unknown_level(
 ) -> Finding:
     """Say that some values `[M]` of a treatment are no levels, and where the first of them is."""
     odd = texts.filter(pl.Series(unknown)).unique().sort().to_list()
-    problem = f"column '{name}': {counted(int(unknown.sum()), 'value')} that are not levels: {shown(odd)}"
     if are_doses([*levels, *map(str, odd)]):
         fix = f"known are {shown(levels, 12)}: bin doses into a few classes, or list them all in `levels`"
     else:
         near = did_you_mean(str(odd[0]), levels, quoted=True)
         fix = near or f"it takes {known_levels(levels)}; others belong in `levels`"
-    return Finding("error", problem, f"first in {place(int(unknown.argmax()))}", fix)
+    return wrong_values(name, unknown, f"that are not levels: {shown(odd)}", place, fix)
 
 
 def _encoding(

@@ -1,7 +1,7 @@
 """Covariates, outcomes and statics as numbers: missing values filled, categories as 0/1 columns, masks beside them."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Literal, TypeVar
 
@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from costar_cli.config.nearest import did_you_mean
 from costar_cli.datasets.table.context import EncodingContext, Filled, Mask
 from costar_cli.datasets.table.index import Ints
+from costar_cli.datasets.table.parse import wrong_values
 from costar_cli.datasets.table.schema import ColumnSchema
-from costar_cli.panel.findings import Finding, counted, shown
+from costar_cli.panel.findings import Finding, shown
 from costar_cli.panel.schema import Variable
 
 MOST_CATEGORIES: Final = 100  # beyond, a column is rather an identifier
@@ -62,10 +63,8 @@ def encode_variables(
         schema, observed, train = column.schema, column.observed, column.train
         missing = schema.missing or (context.schema.missing if role != "outcome" else "error")
         if missing == "error" and not observed.all():
-            holes = ~observed
-            problem = f"column '{name}': {counted(int(holes.sum()), 'value')} missing"
             fix = 'give them, or declare `missing = "fill"`'
-            context.findings.append(Finding("error", problem, f"first in {column.place(int(holes.argmax()))}", fix))
+            context.findings.append(wrong_values(name, ~observed, "missing", column.place, fix))
             continue
         made = _categories(context, column) if schema.kind == "categorical" else _numbers(context, column)
         if role == "outcome":
@@ -120,13 +119,9 @@ def _numbers(context: EncodingContext, column: _Column) -> list[Encoded]:
     if kind == "count":
         odd = column.observed & ((numbers < 0) | (numbers != np.floor(numbers)))
         if odd.any():
-            at = int(odd.argmax())
-            problem = f"column '{column.name}': {counted(int(odd.sum()), 'value')} negative or fractional"
-            where, fix = (
-                f"first in {column.place(at)}, {numbers[at]:g}",
-                'correct them, or declare `kind = "continuous"`',
-            )
-            context.findings.append(Finding("error", problem, where, fix))
+            fix = 'correct them, or declare `kind = "continuous"`'
+            found = wrong_values(column.name, odd, "negative or fractional", column.place, fix)
+            context.findings.append(replace(found, where=f"{found.where}, {numbers[odd][0]:g}"))
     known = numbers[column.train & column.observed]
     mean = float(known.mean()) if len(known) else 0.0
     if not len(known) and not column.observed.all():
@@ -176,15 +171,10 @@ def _codes(texts: pl.Series, labels: tuple[str, ...]) -> Ints:
 
 
 def _unseen(column: _Column, categories: tuple[str, ...], unseen: Mask) -> Finding:
-    at = int(unseen.argmax())
     texts = column.data.filter(pl.Series(unseen)).unique().sort().to_list()
     guess = did_you_mean(str(texts[0]), categories, quoted=True)
-    problem = (
-        f"column '{column.name}': {counted(int(unseen.sum()), 'value')} that source-train does not have: {shown(texts)}"
-    )
-    where = f"first in {column.place(at)}"
     fix = f'{guess} correct them, or declare `unseen = "other"` or `categories`'.strip()
-    return Finding("error", problem, where, fix)
+    return wrong_values(column.name, unseen, f"that source-train does not have: {shown(texts)}", column.place, fix)
 
 
 def _ordered(labels: Iterable[object]) -> list[str]:
