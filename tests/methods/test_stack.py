@@ -1,4 +1,4 @@
-"""Stacking: weights, what they are told by, its parts, its distribution, and what it does when parts fail."""
+"""Stacking: its parts, its distribution, and what it does when parts fail."""
 
 import re
 from collections.abc import Callable
@@ -13,102 +13,22 @@ import torch
 
 import costar_cli as costar
 from costar_cli.artifact import Artifact
-from costar_cli.config.models import FinetuneConfig
 from costar_cli.errors import ArtifactError, DataError, MismatchError, UsageError
 from costar_cli.methods import METHODS, registry
 from costar_cli.methods.base import EncodesOnce, PredictsDistribution, Stage, StepLoss
 from costar_cli.methods.registry import Methods
 from costar_cli.methods.stack import method as stack_method
-from costar_cli.methods.stack import plan_weights as stack_plan_weights
 from costar_cli.methods.stack.model import StackModel
-from costar_cli.methods.stack.plan_weights import PlanWeights, plan_weights, tempered
+from costar_cli.methods.stack.plan_weights import plan_weights
 from costar_cli.methods.stack.settings import StackConfig
-from costar_cli.methods.stack.weights import Errors, Weighing, convex, error_scales, weigh
-from costar_cli.panel import Dataset, Panel, Part, Scaler
+from costar_cli.methods.stack.weights import Errors, Weighing, error_scales, weigh
+from costar_cli.panel import Part
 from costar_cli.panel.panel import join_panels
 from costar_cli.panel.windows import factual_windows
 from costar_cli.train import Trained, loop
 from tests.fits import artifact_of, fit_method, model_of
 from tests.methods.invariant_worlds import world
-
-ANCHORS = "last-value,ridge,mixed"
-CONFIG = FinetuneConfig(epochs=1, members=2, seed=5)
-
-
-def fit(dataset: Dataset, parts: str = ANCHORS, **more: object) -> Trained:
-    settings = StackConfig(parts=parts, **{key: more.pop(key) for key in ("minutes", "weighting") if key in more})
-    return fit_method(dataset, "stack", settings, CONFIG, **more)
-
-
-@cache
-def stacked(data: str = "tumor", parts: str = ANCHORS) -> Trained:
-    return fit(world(data), parts)
-
-
-def random_gram(parts: int, seed: int = 0) -> np.ndarray:
-    errors = np.random.default_rng(seed).normal(size=(40, parts)) * np.arange(1, parts + 1)
-    return errors.T @ errors
-
-
-def test_convex_weights_are_the_best_of_the_simplex() -> None:
-    for seed in range(20):
-        gram, rng = random_gram(4, seed), np.random.default_rng(seed)
-        found = convex(gram)
-        assert found.min() >= 0
-        assert found.sum() == pytest.approx(1)
-        others = rng.dirichlet(np.ones(4) / 2, size=2_000)
-        assert found @ gram @ found <= np.einsum("mp,pq,mq->m", others, gram, others).min() * (1 + 1e-9)
-
-
-def test_convex_weights_know_perfect_parts_equal_parts_and_errors_of_any_size() -> None:
-    assert convex(np.diag([2.0, 0.0, 1.0])).tolist() == [0, 1, 0]
-    equal = convex(np.ones((2, 2)))
-    assert equal.sum() == pytest.approx(1)
-    tiny, huge = convex(random_gram(3) * 1e-200), convex(random_gram(3) * 1e200)
-    np.testing.assert_allclose(tiny, huge, rtol=1e-6)
-    np.testing.assert_allclose(convex(np.diag([1e-12, 1.0, 1e20])), [1, 1e-12, 1e-32], rtol=1e-6)
-
-
-def of_errors(errors_PCH: np.ndarray) -> Errors:
-    """Errors of parts on one window per cluster, of one outcome."""
-    gram = np.einsum("pch,qch->chpq", errors_PCH, errors_PCH)[:, :, None]
-    return Errors(gram, np.ones((*errors_PCH.shape[1:], 1)))
-
-
-def test_independent_errors_are_mixed_and_the_mixture_errs_less_on_other_clusters() -> None:
-    rng = np.random.default_rng(1)
-    errors = of_errors(rng.normal(size=(2, 200, 3)))
-    weighing = weigh(errors)
-    assert weighing.rules[0] != "one part"
-    assert np.abs(weighing.weight_PHY - 0.5).max() < 0.15
-    assert errors.risk(weighing.crossed_CHY)[0] < 0.8 * min(errors.risk(errors.of_part(p))[0] for p in (0, 1))
-    assert errors.risk(errors.of_part(0))[1] == pytest.approx(1 / np.sqrt(2 * 600), rel=0.2)
-
-
-def test_a_part_that_errs_least_stands_alone_where_mixing_only_fits_noise() -> None:
-    rng = np.random.default_rng(2)
-    best = rng.normal(size=(12, 2))
-    alike = np.stack([best, *(best * 1.01 + 0.02 * rng.normal(size=best.shape) for _ in range(5))])
-    weighing = weigh(of_errors(alike))
-    assert weighing.rules == ("one part",)
-    assert weighing.weight_PHY[0].tolist() == [[1], [1]]
-
-
-def test_one_cluster_or_two_give_weights_without_a_warning() -> None:
-    for clusters in (1, 2):
-        errors = of_errors(np.random.default_rng(3).normal(size=(2, clusters, 2)))
-        assert weigh(errors).weight_PHY.sum(axis=0) == pytest.approx(1)
-        assert np.isnan(errors.risk(errors.of_part(0))[1]) == (clusters == 1)
-
-
-def test_steps_have_weights_of_their_own_where_the_best_part_changes() -> None:
-    rng = np.random.default_rng(4)
-    size = np.array([[0.2, 3.0], [3.0, 0.2]])[:, None]
-    weighing = weigh(of_errors(rng.normal(size=(2, 300, 2)) * size))
-    assert weighing.rules == ("a mixture per step",)
-    first, second = weighing.weight_PHY[0, :, 0]
-    assert first > 0.7
-    assert second < 0.3
+from tests.methods.stack_worlds import ANCHORS, CONFIG, fit, stacked
 
 
 @pytest.mark.parametrize("data", ["tumor", "linear", "ward"])
@@ -416,80 +336,12 @@ def test_the_short_list_is_the_registrys_and_takes_an_encoder_for_what_is_pretra
     assert [name for name in short if name not in without] == [n for n in short if methods[n].pretrained]
 
 
-def reactive(subjects: int, seed: int) -> Panel:
-    """A random walk without any effect of treatment, which is given where the last outcome is high."""
-    rng = np.random.default_rng(seed)
-    y = rng.normal(size=(subjects, 12, 1)).cumsum(axis=1).astype(np.float32)
-    given = (y + rng.normal(size=y.shape) > 0).astype(np.uint8)
-    length, ids = np.full(subjects, 12), np.arange(subjects) + 1_000 * seed
-    return Panel(np.zeros((subjects, 12, 0), np.float32), given, y, np.zeros((subjects, 0), np.float32), length, ids)
-
-
-def test_windows_of_plans_do_not_reward_reading_reactions_as_news(make_reactive: Callable[[int], Panel]) -> None:
-    """Later treatments foretell a random walk as it was observed, and say nothing of it under a plan."""
-    train, validation = make_reactive(0), make_reactive(1)
-    windows = factual_windows(validation, 4)
-    assert windows is not None
-    assert windows.queries.outcomes is not None
-    encoding = world("linear").schema.treatments
-    scaler = Scaler(*(np.stack([np.zeros(n), np.ones(n)]) for n in (0, 1, 0)))
-    weights = plan_weights(train, windows, scaler, encoding).weight_QH
-    news_Q = windows.queries.plan[:, 1:, 0].mean(axis=1) - windows.queries.plan[:, 0, 0]
-    change_Q = (
-        windows.queries.outcomes[:, -1, 0] - windows.panel.outcomes[windows.queries.subject, windows.queries.origin, 0]
-    )
-    observed = np.corrcoef(news_Q, change_Q)[0, 1]
-    w = weights[:, -1] / weights[:, -1].sum()
-    dn, dc = news_Q - w @ news_Q, change_Q - w @ change_Q
-    planned = (w @ (dn * dc)) / np.sqrt((w @ dn**2) * (w @ dc**2))
-    assert observed > 0.3
-    assert abs(planned) < 0.6 * observed
-    assert weights.mean(axis=0) == pytest.approx(1)
-    assert np.ptp(weights[:, 0]) == 0
-
-
-@pytest.fixture
-def make_reactive() -> Callable[[int], Panel]:
-    return lambda seed: reactive(300, seed)
-
-
-def test_tempered_weights_are_worth_a_share_of_the_windows_and_keep_their_order() -> None:
-    log = np.random.default_rng(0).normal(size=500) * 8
-    weight = tempered(log)
-    assert weight.sum() ** 2 / (weight**2).sum() >= 0.3 * 500
-    assert weight.mean() == pytest.approx(1)
-    assert np.array_equal(np.argsort(weight), np.argsort(log))
-    assert np.array_equal(tempered(np.zeros(4)), np.ones(4))
-
-
-def test_weights_of_windows_tell_their_power_and_what_they_are_worth() -> None:
-    told = stacked("linear").meta["window_weights"]
-    steps = world("linear").horizon
-    assert [len(values) for values in told.values()] == [steps] * 3
-    assert (told["power"][0], told["effective_share"][0]) == (1, 1)
-    assert min(told["effective_share"]) >= 0.3
-    log = np.random.default_rng(0).normal(size=(500, 2)) * [0, 30]
-    weights = PlanWeights.of(log, [True, True])
-    assert weights.power_H[0] == 1
-    assert weights.power_H[1] < 0.5
-    (doubt,) = weights.warnings()
-    assert "(step 2)" in doubt
-    assert "lean towards those of what was observed" in doubt
-    assert PlanWeights.of(0 * log, [True, True]).warnings() == []
-
-
-def test_models_of_treatments_that_do_not_converge_are_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stack_plan_weights, "ITERATIONS", 1)
-    trained = fit(world("linear"), "last-value,ridge")
-    assert trained.meta["window_weights"]["converged"][1:] == [False] * (world("linear").horizon - 1)
-    assert any("did not converge" in warning for warning in trained.meta["warnings"])
-
-
 def test_few_shot_learns_who_is_treated_from_both_domains(monkeypatch: pytest.MonkeyPatch) -> None:
     dataset, learnt = world("tumor"), []
 
     def noted(panel, *others):
         learnt.append(set(panel.subject_id))
+        assert set(panel.subject_id[others[-1]]) == set(dataset.panel("target", "train").subject_id)
         return plan_weights(panel, *others)
 
     monkeypatch.setattr(stack_method, "plan_weights", noted)

@@ -167,14 +167,16 @@ def _weighed(task: FitTask, parts: _Parts, windows: FactualWindows, start: Stack
 def _window_weights(task: FitTask, windows: FactualWindows) -> PlanWeights:
     """Return how much each window's steps count, with treatments as the subjects to learn from get them.
 
-    The target's few subjects alone would separate who was treated from who was not: the source's are added to them.
+    The target's few subjects alone would separate who was treated from who was not: the source's are added to them,
+    and the models are told which they are.
     """
     if task.settings_of(StackConfig).weighting == "observed":
         steps = windows.queries.horizon
         return PlanWeights.of(np.zeros((len(windows.queries), steps)), [True] * steps)
     parts = dict.fromkeys((Part("source", "train"), task.train))
-    panel = join_panels([task.panels[part] for part in parts])
-    return plan_weights(panel, windows, task.scaler, task.schema.treatments)
+    panels = [task.panels[part] for part in parts]
+    is_own_N = np.repeat([part.domain == task.domain for part in parts], [panel.n_subjects for panel in panels])
+    return plan_weights(join_panels(panels), windows, task.scaler, task.schema.treatments, is_own_N)
 
 
 def _kept(start: StackModel, members: int, facts: Mapping[str, Any]) -> Fitted:

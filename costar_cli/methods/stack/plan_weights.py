@@ -41,7 +41,8 @@ class _Histories:
     statics_NV: Floats
 
     @classmethod
-    def of(cls, panel: Panel, scaler: Scaler, encoding: TreatmentEncoding) -> "_Histories":
+    def of(cls, panel: Panel, scaler: Scaler, encoding: TreatmentEncoding, domain_NV: Floats) -> "_Histories":
+        """Take the histories of a panel; what says of which domain subjects are is a static like others."""
         there_NT1 = panel.observed[..., None]
         x_NTX = (panel.covariates - scaler.covariates[0]) / scaler.covariates[1] * there_NT1
         y_NTY = (panel.outcomes - scaler.outcomes[0]) / scaler.outcomes[1] * there_NT1
@@ -52,7 +53,7 @@ class _Histories:
         for lag in range(LAGS):
             values_NTP += [series[:, np.maximum(step_T - lag, 0)] for series in (x_NTX, y_NTY)]
         statics_NV = (panel.statics - scaler.statics[0]) / scaler.statics[1]
-        return cls(np.concatenate(values_NTP, axis=-1), given_NTL, statics_NV)
+        return cls(np.concatenate(values_NTP, axis=-1), given_NTL, np.concatenate([statics_NV, domain_NV], axis=1))
 
     def at(self, row_M: NDArray[np.integer], step_M: NDArray[np.integer]) -> Floats:
         """Return the histories `[M,P]` before the treatments of some steps."""
@@ -80,9 +81,9 @@ class PlanWeights:
     @classmethod
     def of(cls, log_QH: Floats, modelled_H: Sequence[bool]) -> Self:
         """Temper weights, given by their logarithms."""
-        power_H = tuple(tempering(log_Q) for log_Q in log_QH.T)
-        weight_QH = np.stack([tempered(log_Q) for log_Q in log_QH.T], axis=1)
-        return cls(weight_QH, power_H, tuple(map(effective_share, weight_QH.T)), tuple(map(bool, modelled_H)))
+        weight_HQ, power_H = zip(*map(tempered, log_QH.T), strict=True)
+        share_H = tuple(map(effective_share, weight_HQ))
+        return cls(np.stack(weight_HQ, axis=1), power_H, share_H, tuple(map(bool, modelled_H)))
 
     def to_meta(self) -> dict[str, object]:
         """Return what a model's file tells of them."""
@@ -106,16 +107,26 @@ class PlanWeights:
         return lines
 
 
-def plan_weights(train: Panel, windows: FactualWindows, scaler: Scaler, encoding: TreatmentEncoding) -> PlanWeights:
+def plan_weights(
+    train: Panel,
+    windows: FactualWindows,
+    scaler: Scaler,
+    encoding: TreatmentEncoding,
+    is_own_N: NDArray[np.bool_] | None = None,
+) -> PlanWeights:
     """Return the weights of windows.
 
     The weight of step h is a product over the treatments after the first one: their probability with the history at the
     origin and the plan so far, over that with the history when they were given. Models of treatments are fitted to
-    `train`. Where few windows carry most of the weight, all weights are raised to the same power below 1.
+    `train`. Where few windows carry most of the weight, all weights are raised to the same power below 1. `is_own_N`
+    says which of its subjects are of the windows' domain, by default all.
     """
     queries = windows.queries
     row_Q, origin_Q = queries.subject.astype(np.int64), queries.origin.astype(np.int64)
-    learnt, asked = (_Histories.of(panel, scaler, encoding) for panel in (train, windows.panel))
+    own_N = np.ones(train.n_subjects) if is_own_N is None else is_own_N.astype(np.float64)
+    domain_NV = own_N[:, None][:, int(own_N.all()) :]  # no column where all are of one domain
+    learnt = _Histories.of(train, scaler, encoding, domain_NV)
+    asked = _Histories.of(windows.panel, scaler, encoding, np.ones((windows.panel.n_subjects, domain_NV.shape[1])))
     log_QH = np.zeros((len(queries), queries.horizon))
     modelled_H = np.ones(queries.horizon, dtype=bool)
     when_given = _fit(learnt, train.length, 0)
@@ -131,18 +142,15 @@ def plan_weights(train: Panel, windows: FactualWindows, scaler: Scaler, encoding
     return PlanWeights.of(log_QH, modelled_H.tolist())
 
 
-def tempering(log_Q: Floats) -> float:
-    """Return the largest of 1, .9, .81, ... to which weights, given by their logarithms, are worth enough."""
+def tempered(log_Q: Floats) -> tuple[Floats, float]:
+    """Return weights of mean 1 from their logarithms, raised to the power that is returned beside them.
+
+    That is the largest of 1, .9, .81, ... with which they are worth enough.
+    """
     centred_Q, power = log_Q - log_Q.max(initial=-np.inf), 1.0
-    while effective_share(np.exp(power * centred_Q)) < LEAST_SHARE:
+    while effective_share(weight_Q := np.exp(power * centred_Q)) < LEAST_SHARE:
         power *= TEMPER
-    return power
-
-
-def tempered(log_Q: Floats) -> Floats:
-    """Return weights of mean 1 from their logarithms, raised to the largest power that leaves them worth enough."""
-    weight_Q = np.exp(tempering(log_Q) * (log_Q - log_Q.max(initial=-np.inf)))
-    return np.asarray(weight_Q / weight_Q.mean())
+    return np.asarray(weight_Q / weight_Q.mean()), power
 
 
 def _fit(histories: _Histories, length_N: NDArray[np.integer], ahead: int) -> LogisticModels | None:
