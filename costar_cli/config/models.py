@@ -6,7 +6,7 @@ Methods and data sets have settings of their own beside their code. Defaults are
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -27,7 +27,9 @@ from costar_cli.config.choices import (
 __all__ = [
     "STRUCTURED",
     "TOKEN_SETTINGS",
+    "Averaging",
     "BenchmarkConfig",
+    "Clipping",
     "Config",
     "EncoderConfig",
     "EvaluateConfig",
@@ -35,7 +37,10 @@ __all__ = [
     "OptimiserConfig",
     "PretrainConfig",
     "RuntimeConfig",
+    "Schedule",
     "TrainingConfig",
+    "Warmup",
+    "WeightDecay",
     "heads_divide_width",
     "settings_problems",
 ]
@@ -127,18 +132,26 @@ class EncoderConfig(Config):
         return self
 
 
+WeightDecay = Annotated[float, Field(ge=0, le=10, description="Decoupled weight decay (AdamW); 0: none")]
+Warmup = Annotated[int, Field(ge=0, le=1_000_000, description="Steps over which the learning rate rises to its value")]
+Schedule = Annotated[
+    ScheduleName,
+    Field(description="Learning rate after the warm-up: constant, or falling to 0 along half a cosine"),
+]
+Averaging = Annotated[
+    float, Field(ge=0, lt=1, description="Decay of the moving average of the weights, which is what is kept; 0: none")
+]
+Clipping = Annotated[float | None, Field(gt=0, description="Gradient clipping: maximum norm per member")]
+
+
 class OptimiserConfig(Config):
     """What a stage may add to Adam (spec NET-18 to 20); by default nothing."""
 
-    weight_decay: float = Field(0.0, ge=0, le=10, description="Decoupled weight decay (AdamW); 0: none")
-    warmup: int = Field(0, ge=0, le=1_000_000, description="Steps over which the learning rate rises to its value")
-    schedule: ScheduleName = Field(
-        "constant", description="Learning rate after the warm-up: constant, or falling to 0 along half a cosine"
-    )
-    averaging: float = Field(
-        0.0, ge=0, lt=1, description="Decay of the moving average of the weights, which is what is kept; 0: none"
-    )
-    max_grad_norm: float | None = Field(None, gt=0, description="Gradient clipping: maximum norm per member")
+    weight_decay: WeightDecay = 0.0
+    warmup: Warmup = 0
+    schedule: Schedule = "constant"
+    averaging: Averaging = 0.0
+    max_grad_norm: Clipping = None
 
 
 class TrainingConfig(Config):

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.regression.naive import LastValue
@@ -63,14 +65,19 @@ class ValidationWindows(FactualWindows):
                 (predicted_QHY - truth_QHY) / self.scaler.outcomes[1], dtype=np.float64
             )
             return in_sds
-        scale, at = OutcomeScale(self.forms).double(), (self.queries.subject, self.queries.origin)
-        y_NTY, predicted, truth = (
-            torch.from_numpy(self.scaler.scale_outcomes(values).astype(np.float64))
-            for values in (self.panel.outcomes, predicted_QHY, truth_QHY)
-        )
-        unit_QY = scale.error_unit(y_NTY, scale.units(y_NTY))[at]
-        squares: NDArray[np.float64] = scale.penalty(predicted, truth, unit_QY[:, None]).numpy()
-        return squares
+        scale, unit_QY = self._scale_and_units
+        squares = scale.penalty(self._scaled(predicted_QHY), self._scaled(truth_QHY), unit_QY[:, None])
+        return np.asarray(squares.numpy())
+
+    @cached_property
+    def _scale_and_units(self) -> tuple[OutcomeScale, Tensor]:
+        """Return the scale of the forms, and the unit of errors at each window's origin, `[Q,Y]`."""
+        scale, y_NTY = OutcomeScale(self.forms).double(), self._scaled(self.panel.outcomes)
+        unit_NTY = scale.error_unit(y_NTY, scale.units(y_NTY))
+        return scale, unit_NTY[self.queries.subject, self.queries.origin]
+
+    def _scaled(self, outcomes: NDArray[np.floating]) -> Tensor:
+        return torch.from_numpy(self.scaler.scale_outcomes(outcomes).astype(np.float64))
 
     def last_value(self, model: FittedModel) -> float:
         """Return the score of the last value carried forward, for a model of the same variables."""

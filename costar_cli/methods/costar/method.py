@@ -15,7 +15,7 @@ from costar_cli.methods.registry import REFERENCE
 from costar_cli.methods.shared.members import Params
 from costar_cli.methods.shared.outcome_forms import OutcomeForm, choose_forms
 from costar_cli.methods.shared.stage import one_stage
-from costar_cli.methods.shared.structured import Reach, reach_of
+from costar_cli.methods.shared.structured import reach_of, reach_of_covariates
 from costar_cli.methods.shared.trained import ReadsModels, model_to_start_from
 from costar_cli.panel.tensors import PanelTensors
 
@@ -90,20 +90,15 @@ def _decoder_shape(
     _require_structured(config, decoder)
     output = config.output or ("relative" if decoder == "structured" else "level")
     forms = start.shape.forms if start else ()
-    forecasts = decoder == "structured" and config.covariates != "none" and n_covariates > 0
+    forecasts = decoder == "structured" and config.covariates != "none"
     return DecoderShape(
         decoder,
         output,
         config.hidden,
         config.carry_overs or 1,
         forms or _forms(task, encoder, output),
-        _covariate_reach(train, n_covariates) if forecasts else None,
+        reach_of_covariates(reach_of(train), n_covariates) if forecasts else None,
     )
-
-
-def _covariate_reach(train: PanelTensors, n_covariates: int) -> Reach:
-    low, high = reach_of(train)
-    return low[:n_covariates], high[:n_covariates]
 
 
 def _require_same_decoder(config: FinetuneConfig, source: DecoderShape, n_covariates: int) -> None:

@@ -15,7 +15,7 @@ from costar_cli.methods.shared.members import Params, submodule
 from costar_cli.methods.shared.outcome_forms import OutcomeForm
 from costar_cli.methods.shared.stage import NetworkStage, NetworkTraining
 from costar_cli.methods.shared.streams import Stream
-from costar_cli.methods.shared.structured import Reach, StructuredDecoder, predict_ahead
+from costar_cli.methods.shared.structured import Reach, StructuredDecoder, predict_ahead, reach_of_covariates
 from costar_cli.methods.shared.windows import Windows
 from costar_cli.panel import PanelSchema
 
@@ -51,7 +51,7 @@ class GrowthNetwork(nn.Module):
             carry_overs=config.carry_overs,
             fading=config.fading,
             hidden=config.hidden,
-            covariates=(reach[0][:dx], reach[1][:dx]) if config.covariates == "forecast" and dx else None,
+            covariates=reach_of_covariates(reach, dx) if config.covariates == "forecast" else None,
         )
 
     def inputs(self, series: Windows, mask_RBI: Tensor | None = None) -> Tensor:

@@ -4,8 +4,16 @@ from typing import Literal
 
 from pydantic import Field
 
-from costar_cli.config.choices import CovariatesName, ScheduleName, SelectionName
-from costar_cli.config.models import Config, OptimiserConfig
+from costar_cli.config.choices import CovariatesName, SelectionName
+from costar_cli.config.models import (
+    Averaging,
+    Clipping,
+    Config,
+    OptimiserConfig,
+    Schedule,
+    Warmup,
+    WeightDecay,
+)
 from costar_cli.methods.shared.settings import BatchSize, Dropout, Hidden, LearningRate, TunedNetworkConfig, Width
 
 __all__ = ["GrowthConfig", "GrowthNetworkConfig", "GrowthOptimiserConfig"]
@@ -14,15 +22,11 @@ __all__ = ["GrowthConfig", "GrowthNetworkConfig", "GrowthOptimiserConfig"]
 class GrowthOptimiserConfig(OptimiserConfig):
     """AdamW with warm-up, cosine, averaged weights and clipped gradients (spec GROWTH-6)."""
 
-    weight_decay: float = Field(0.3, ge=0, le=10, description="Decoupled weight decay (AdamW); 0: none")
-    warmup: int = Field(50, ge=0, le=1_000_000, description="Steps over which the learning rate rises to its value")
-    schedule: ScheduleName = Field(
-        "cosine", description="Learning rate after the warm-up: constant, or falling to 0 along half a cosine"
-    )
-    averaging: float = Field(
-        0.99, ge=0, lt=1, description="Decay of the moving average of the weights, which is what is kept; 0: none"
-    )
-    max_grad_norm: float | None = Field(1.0, gt=0, description="Gradient clipping: maximum norm per member")
+    weight_decay: WeightDecay = 0.3
+    warmup: Warmup = 50
+    schedule: Schedule = "cosine"
+    averaging: Averaging = 0.99
+    max_grad_norm: Clipping = 1.0
 
 
 class GrowthNetworkConfig(TunedNetworkConfig):

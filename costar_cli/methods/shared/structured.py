@@ -36,7 +36,15 @@ from costar_cli.methods.shared.outcome_forms import OutcomeForm, OutcomeScale
 from costar_cli.methods.shared.windows import Windows
 from costar_cli.panel.tensors import PanelTensors
 
-__all__ = ["CovariateLaw", "Predicted", "Reach", "StructuredDecoder", "predict_ahead", "reach_of"]
+__all__ = [
+    "CovariateLaw",
+    "Predicted",
+    "Reach",
+    "StructuredDecoder",
+    "predict_ahead",
+    "reach_of",
+    "reach_of_covariates",
+]
 
 Reach = tuple[list[float], list[float]]
 
@@ -53,6 +61,12 @@ def reach_of(panel: PanelTensors) -> Reach:
     high_X = torch.where(inside_NT1, panel.x_NTX, -infinite).amax(dim=(0, 1))
     low, high = (torch.cat(parts) for parts in ((low_X, panel.v_NV.amin(dim=0)), (high_X, panel.v_NV.amax(dim=0))))
     return low.tolist(), high.tolist()
+
+
+def reach_of_covariates(reach: Reach, n_covariates: int) -> Reach | None:
+    """Return the part of `reach_of` that is about covariates, None where there are none."""
+    low, high = reach
+    return (low[:n_covariates], high[:n_covariates]) if n_covariates else None
 
 
 class CovariateLaw(nn.Module):

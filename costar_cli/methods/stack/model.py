@@ -1,7 +1,7 @@
 """A fitted stack: its parts answer, their answers are combined step by step (spec STACK-6, STACK-7)."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -155,7 +155,7 @@ def read_stack(artifact: Artifact, device: torch.device | str = "cpu") -> StackM
     model = StackModel.from_artifact(artifact, device, parts=parts, artifacts=artifacts)
     _require_combination(model)
     if all(isinstance(parts[name], PredictsDistribution) for name in model.answering):
-        return DistributedStackModel.from_artifact(artifact, device, parts=parts, artifacts=artifacts)
+        return DistributedStackModel(**{own.name: getattr(model, own.name) for own in fields(model)})
     return model
 
 
