@@ -18,7 +18,7 @@ from costar_cli.evaluate import EvaluationReport, read_evaluation
 from costar_cli.evaluate.limit import ABOUT_LIMIT
 from costar_cli.evaluate.metrics import AVERAGED_STEPS
 from costar_cli.evaluate.published import is_published_data
-from costar_cli.evaluate.report import ABOUT_BUDGET, json_values
+from costar_cli.evaluate.rows import ABOUT_BUDGET, json_values
 
 # What models keep of their training data beside parameters: G-Net's residuals, the scales of the ridge's columns.
 KEPT_DATA = ("params/residuals.", "params/columns.")

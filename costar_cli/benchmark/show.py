@@ -6,7 +6,7 @@ from costar_cli.benchmark.export import ABOUT_OTHER_UPDATES, interval_text, rati
 from costar_cli.benchmark.report import BenchmarkReport, CellCost
 from costar_cli.benchmark.statistics import Comparison
 from costar_cli.benchmark.tables import ABOUT_GAIN, ResultRow, ResultTable, ranked_cells
-from costar_cli.evaluate.report import BUDGET_SIGN, with_budget_sign
+from costar_cli.evaluate.rows import BUDGET_SIGN, with_budget_sign
 from costar_cli.ui.output import Output
 from costar_cli.ui.tables import Cell, legend, show_styled
 

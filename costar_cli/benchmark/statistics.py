@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from costar_cli.evaluate.bootstrap import caution_about_units, paired_differences, too_few_units
 from costar_cli.evaluate.metrics import SquaredErrors, average_over_steps
-from costar_cli.evaluate.report import PerStep
+from costar_cli.evaluate.rows import PerStep
 
 TEST = (
     "two-sided paired studentised bootstrap of the difference in mean RMSE, over test subjects or their clusters; "

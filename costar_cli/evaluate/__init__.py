@@ -2,7 +2,8 @@
 
 from costar_cli.evaluate.bootstrap import Interval, PairedDifference, bootstrap_interval, paired_difference
 from costar_cli.evaluate.metrics import SquaredErrors
-from costar_cli.evaluate.report import EvaluationReport, PerStep, ReportRow
+from costar_cli.evaluate.report import EvaluationReport
+from costar_cli.evaluate.rows import PerStep, ReportRow
 from costar_cli.evaluate.run import run_evaluation
 from costar_cli.evaluate.setups import SETUPS, Candidate, SetupName, named_candidates
 from costar_cli.evaluate.store import read_evaluation, write_evaluation

@@ -13,7 +13,8 @@ from costar_cli.evaluate.bootstrap import bootstrap_interval, caution_about_unit
 from costar_cli.evaluate.limit import known_limit, score_limit
 from costar_cli.evaluate.metrics import SquaredErrors
 from costar_cli.evaluate.published import is_published_data, published_row
-from costar_cli.evaluate.report import Basis, EvaluationReport, Provenance, ReportRow, Unit
+from costar_cli.evaluate.report import EvaluationReport
+from costar_cli.evaluate.rows import Basis, Provenance, ReportRow, Unit
 from costar_cli.evaluate.score import Predictor, TestPart, Truth, score
 from costar_cli.evaluate.setups import Candidate, Job, Setup, SetupName, plan_jobs
 from costar_cli.methods.registry import METHODS

@@ -12,7 +12,8 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from costar_cli.evaluate.published import paper_truth
-from costar_cli.evaluate.report import ABOUT_BUDGET, BUDGET_SIGN, EvaluationReport, PerStep, ReportRow, with_budget_sign
+from costar_cli.evaluate.report import EvaluationReport
+from costar_cli.evaluate.rows import ABOUT_BUDGET, BUDGET_SIGN, PerStep, ReportRow, with_budget_sign
 from costar_cli.figures.style import BLACK, COLOURS, GREY, caption, figure, label_lines, save, typeset
 from costar_cli.panel.schema import steps_axis
 

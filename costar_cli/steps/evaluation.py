@@ -151,7 +151,7 @@ def _write_views(
 def _show(session: Session, report: "EvaluationReport") -> None:
     """Print a table: one line per row of the report, the average over steps first."""
     from costar_cli.evaluate.limit import ABOUT_RATIO
-    from costar_cli.evaluate.report import ABOUT_BUDGET, BUDGET_SIGN
+    from costar_cli.evaluate.rows import ABOUT_BUDGET, BUDGET_SIGN
 
     unit = report.unit.label or "outcome units"
     session.out.text(f"RMSE in {unit} on {report.dataset}: mean ± sd over members, and the error of the ensemble mean")

@@ -13,7 +13,7 @@ from costar_cli.steps.session import Session
 if TYPE_CHECKING:
     from costar_cli.artifact import Artifact
     from costar_cli.evaluate import EvaluationReport
-    from costar_cli.evaluate.report import ReportRow
+    from costar_cli.evaluate.rows import ReportRow
     from costar_cli.settings.resolve import Settings
 
 __all__ = [

@@ -10,7 +10,7 @@ from costar_cli.benchmark import REFERENCE, figures, measure_model
 from costar_cli.benchmark.export import cells_csv, comparisons_csv, results_csv, to_latex, to_markdown
 from costar_cli.benchmark.figures import plot_differences, plot_horizons
 from costar_cli.benchmark.show import show_report
-from costar_cli.evaluate.report import Provenance
+from costar_cli.evaluate.rows import Provenance
 from costar_cli.ui.output import Output
 from tests.evaluate.benchmark_worlds import constant_errors, noisy_errors, report, score, tables
 
