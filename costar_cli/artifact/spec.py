@@ -58,7 +58,7 @@ KINDS: Final[Mapping[str, KindSpec]] = {
     "model": KindSpec(
         made_by="costar finetune",
         must=TRAINED_ARRAYS,
-        may=("parts/**",),
+        may=("parts/**", "calibration/radius", "calibration/units"),
         meta=(*TRAINED_META, "init", "domain", "horizon", "trained_on"),
     ),
     "evaluation": KindSpec(

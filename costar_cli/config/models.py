@@ -207,6 +207,11 @@ class FinetuneConfig(TrainingConfig):
         "the same for every method, in sds or in each subject's own scale, or the validation loss of the method's own "
         "last stage",
     )
+    calibrate_on: Literal["half", "all"] = Field(
+        "all",
+        description="Validation subjects that calibrate intervals, where a method selects on validation: the half that "
+        "is then not selected on, or all, selected on as well; methods that select nothing calibrate on all",
+    )
     step_weights: StepWeights = Field("inverse", description="Weights of the predicted steps in the loss")
     decoder: DecoderName | None = Field(
         None,

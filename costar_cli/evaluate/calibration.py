@@ -15,7 +15,6 @@ from scipy.stats import t
 from costar_cli.evaluate.bootstrap import FEWEST_UNITS
 from costar_cli.evaluate.metrics import AVERAGED_STEPS
 
-
 LEVELS: Final = tuple(round(0.05 * i, 2) for i in range(1, 20))
 REPORTED: Final = (0.5, 0.8, 0.9, 0.95)  # each is one of `LEVELS`
 BINS: Final = 2 * len(LEVELS) + 2  # of the PIT: between neighbouring quantiles, and beyond the outermost

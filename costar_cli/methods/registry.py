@@ -46,7 +46,9 @@ LISTS: Final = (SHORT_LIST, CLOSED_FORM)
 
 # Of the settings that all methods share, those on which models depend. Networks have epochs, patience, batch size and
 # learning rate among their own settings.
-OF_NETWORKS: Final = ("seed", "members", "updates", "select_on", "validation_batch_size", "precision", "domain")
+OF_NETWORKS: Final = (
+    "seed", "members", "updates", "select_on", "calibrate_on", "validation_batch_size", "precision", "domain",
+)  # fmt: skip
 OF_CLOSED_FORMS: Final = ("domain",)
 
 # What a section of settings, a variable `COSTAR_...` or the top of a settings file already means.
@@ -74,6 +76,7 @@ class Method:
         reads: those of the settings that all methods share, by name, on which its model depends; None for all, or for
             `domain` alone where the fit is in closed form. As long as these, its own settings and the data are the
             same, a model is up to date.
+        selects: fitting looks at validation subjects, to stop or to choose; None where that is so of networks alone.
         presets: what `quick`, `default` and `paper` change in its own settings, `{"quick": {"network.epochs": 3}}`;
             those of costar's own methods are in `settings/presets/`.
         order: its place in tables, from the simplest to the newest; the reference closes them.
@@ -91,6 +94,7 @@ class Method:
     learns_from_source: bool = False
     pretrained: bool = False
     reads: Collection[str] | None = None
+    selects: bool | None = None
     presets: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     order: int = 100
     suggested: int | None = None
@@ -106,6 +110,11 @@ class Method:
     def settings_class(self) -> "type[Config] | None":
         """Return the class of its own settings, None where it has none."""
         return _imported(self.settings) if isinstance(self.settings, str) else self.settings
+
+    @property
+    def selects_on_validation(self) -> bool:
+        """Return whether fitting it looks at validation subjects."""
+        return not self.closed_form if self.selects is None else self.selects
 
     def default_settings(self) -> "Config | None":
         """Return its own settings where nobody chose any."""
@@ -228,6 +237,8 @@ _BUILT_IN: Final[Sequence[Method]] = (
         estimator="costar_cli.methods.regression.ridge:RIDGE",
         settings="costar_cli.methods.regression.settings:RidgeConfig",
         closed_form=True,
+        reads=("calibrate_on", *OF_CLOSED_FORMS),
+        selects=True,
         order=4,
         suggested=1,
         short_list=4,
@@ -239,7 +250,8 @@ _BUILT_IN: Final[Sequence[Method]] = (
         settings="costar_cli.methods.boosting.settings:BoostingConfig",
         closed_form=True,
         learns_from_source=True,
-        reads=("seed", *OF_CLOSED_FORMS),
+        reads=("seed", "calibrate_on", *OF_CLOSED_FORMS),
+        selects=True,
         order=15,
         suggested=11,
         short_list=7,

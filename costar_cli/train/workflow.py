@@ -14,7 +14,7 @@ from costar_cli.methods.costar.pretraining import PretrainStage
 from costar_cli.methods.registry import METHODS, REFERENCE, Method
 from costar_cli.methods.shared.outcome_forms import choose_forms
 from costar_cli.methods.shared.trained import model_arrays
-from costar_cli.panel import Dataset, Domain, Scaler
+from costar_cli.panel import Dataset, Domain, Panel, Part, Scaler
 from costar_cli.panel.check import check_dataset
 from costar_cli.panel.compatible import other_data, require_compatible, same_data
 from costar_cli.panel.findings import shown
@@ -27,6 +27,7 @@ from costar_cli.train.identity import RunIdentity
 from costar_cli.train.loop import train_members
 from costar_cli.train.runtime import Runtime
 from costar_cli.train.selection import ValidationWindows
+from costar_cli.uncertainty import Calibration, OutcomeFacts, calibrate, facts_of, halves
 
 __all__ = ["Trained", "finetune", "pretrain"]
 
@@ -129,13 +130,16 @@ def finetune(
     parts = method.parts(settings, start.meta if start else None)
     closed_form = method.closed_form or (bool(parts) and all(METHODS[part].closed_form for part in parts))
     members = 1 if closed_form else config.members or (start.members if start else 1)
+    apart = config.calibrate_on == "half" and method.selects_on_validation
+    selecting, calibrating = _halves(dataset.panel(domain, "val"), apart=apart)
+    panels = {**dataset.panels, Part(domain, "val"): selecting}
     task = FitTask(
-        dataset.schema, dataset.horizon, domain, dataset.panels, scaler, config, settings, members, start,
+        dataset.schema, dataset.horizon, domain, panels, scaler, config, settings, members, start,
         runtime.device, runtime.dtype, part_settings or {},
     )  # fmt: skip
     if fresh:
         forget_runs(checkpoint)
-    windows = ValidationWindows.of(dataset.panel(domain, "val"), dataset.horizon, scaler)
+    windows = ValidationWindows.of(selecting, dataset.horizon, scaler)
     run = FitRun(method, task, windows, checkpoint, identity, runtime, reporter)
     selected = run.select(run.fit())
     if start is not None and len(selected.kept_source_members) == members:
@@ -152,9 +156,31 @@ def finetune(
             warnings.append(other)  # the verbs say it before they train
     meta = _meta(dataset, run.history, members, identity.fingerprint, config, runtime)
     meta |= _fit_meta(dataset, run, selected)
+    apart = not method.selects_on_validation or selecting is not calibrating
+    calibration = _calibrate(dataset, run, selected, meta, calibrating, apart=apart)
+    meta |= {"calibration": calibration.to_meta()} if calibration else {}
     meta |= {"support": support.to_meta()} if support else {}
     meta |= {"warnings": warnings} if warnings else {}
-    return Trained(model_arrays(selected.fitted.params, scaler) | selected.fitted.arrays, meta, parents)
+    arrays = model_arrays(selected.fitted.params, scaler) | selected.fitted.arrays
+    return Trained(arrays | (calibration.to_arrays() if calibration else {}), meta, parents)
+
+
+def _halves(panel: Panel, *, apart: bool) -> tuple[Panel, Panel]:
+    """Return the validation subjects to select on, and those to calibrate on."""
+    return halves(panel) if apart else (panel, panel)
+
+
+def _calibrate(
+    dataset: Dataset, run: FitRun, selected: Selected, meta: Mapping[str, Any], panel: Panel, *, apart: bool
+) -> Calibration | None:
+    """Return the calibration of what a fit ends with, None where it cannot have one (spec BAND-3)."""
+    task = run.task
+    facts = facts_of(task.start) if task.start else None
+    if facts is None:  # source-train is not at hand in few-shot, unless the method learns from it again
+        train = dataset.panels.get(Part("source", "train"), task.panels[task.train])
+        facts = OutcomeFacts.of(train, dataset.schema, task.scaler)
+    model = run.model(selected.fitted, meta["settings"])
+    return calibrate(model, panel, facts, domain=run.task.domain, apart=apart)
 
 
 def _fit_meta(dataset: Dataset, run: FitRun, selected: Selected) -> dict[str, Any]:
@@ -162,7 +188,7 @@ def _fit_meta(dataset: Dataset, run: FitRun, selected: Selected) -> dict[str, An
     task, start = run.task, run.task.start
     # counts of another data set say nothing of this one's
     before = start.meta if start is not None and same_data(start.parents, dataset.digest) is not False else {}
-    n_train, n_validation = (dataset.panel(task.domain, split).n_subjects for split in ("train", "val"))
+    n_train, n_validation = (task.panels[part].n_subjects for part in (task.train, task.validation))
     return {
         **selected.fitted.meta,
         "method": run.method.name,

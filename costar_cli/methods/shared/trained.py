@@ -38,6 +38,7 @@ __all__ = [
 StatesT = TypeVar("StatesT")
 ModelT = TypeVar("ModelT", bound=FittedModel)
 PARAMS = "params/"  # prefix of the parameters in an artifact
+ATTACHED = ("calibration/",)  # prefixes of what was learned of its answers, once it was fitted
 SCALED = ("covariates", "outcomes", "statics")
 NETWORK_SHAPE = ("width", "representation", "hidden", "layers", "heads", "clip_distance", "components")
 SHAPE = (*NETWORK_SHAPE, "carry_overs", "fading", "covariates")
@@ -62,6 +63,7 @@ def read_fields(artifact: Artifact, device: torch.device | str) -> dict[str, Any
         },
         "schema": PanelSchema.model_validate(artifact.meta["schema"]),
         "scaler": Scaler(**{name: np.asarray(arrays[f"scaler/{name}"]) for name in SCALED}),
+        "attached": {name: array for name, array in arrays.items() if name.startswith(ATTACHED)},
         "meta": artifact.meta,
         "digest": artifact.digest,
         "parents": artifact.parents,
@@ -71,7 +73,10 @@ def read_fields(artifact: Artifact, device: torch.device | str) -> dict[str, Any
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedModel:
-    """A trained ensemble of R members; `params` lead with the member axis."""
+    """A trained ensemble of R members; `params` lead with the member axis.
+
+    `attached` are the arrays of its artifact, by name, that say what to think of its answers; methods do not read them.
+    """
 
     method: str
     params: Params
@@ -79,6 +84,7 @@ class TrainedModel:
     scaler: Scaler
     horizon: int
     meta: Mapping[str, Any] = field(default_factory=dict)
+    attached: Mapping[str, NDArray[np.generic]] = field(default_factory=dict)
     digest: str = ""
     parents: Mapping[str, str] = field(default_factory=dict)
     device: torch.device | str = "cpu"

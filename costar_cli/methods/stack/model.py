@@ -65,7 +65,7 @@ class StackModel(TrainedModel):
             answer = model.answer if isinstance(model, EncodesOnce) else model.rollout
             return answer(states[name], queries, batch_size=batch_size, reporter=reporter)
 
-        return self._combined(queries, ask)
+        return self.combined(queries, ask)
 
     def rollout(
         self, panel: Panel, queries: Queries, *, batch_size: int = 16_384, reporter: Reporter | None = None
@@ -76,10 +76,10 @@ class StackModel(TrainedModel):
             UsageError: the plans are longer than the horizon that the model was made for.
         """
         options: dict[str, Any] = {"batch_size": batch_size, "reporter": reporter}
-        return self._combined(queries, lambda name: self.parts[name].rollout(panel, queries, **options))
+        return self.combined(queries, lambda name: self.parts[name].rollout(panel, queries, **options))
 
-    def _combined(self, queries: Queries, ask: Callable[[str], NDArray[np.float32]]) -> NDArray[np.float32]:
-        """Return the combination `[R,Q,H,Y]` of what the parts answer, which are asked one after another."""
+    def combined(self, queries: Queries, ask: Callable[[str], NDArray[np.float32]]) -> NDArray[np.float32]:
+        """Return the combination `[R,Q,H,Y]` of what the parts answer, which are asked by name, one after another."""
         require_horizon(self.horizon, queries)
         mean = np.zeros((self.members, len(queries), queries.horizon, len(self.schema.outcomes)), dtype=np.float32)
         for name in self.answering:

@@ -1,0 +1,228 @@
+"""Calibration of a model's intervals on held-out subjects, and the bands that it gives (spec BAND-3 to 5)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.errors import ArtifactError, UsageError
+from costar_cli.methods.base import FittedModel
+from costar_cli.methods.registry import METHODS
+from costar_cli.panel import Domain, Panel
+from costar_cli.panel.windows import factual_windows
+from costar_cli.uncertainty.conformal import EDGES, GRID, bins_of, table
+from costar_cli.uncertainty.estimates import Estimates, estimate
+from costar_cli.uncertainty.outcomes import OutcomeFacts
+
+LEAST_MEMBERS: Final = 3  # of an ensemble; two say next to nothing of how far apart they may be
+LEAST_CLUSTERS: Final = 20  # fewer clusters are too few for any level that is of use: subjects are taken instead
+ARRAYS: Final = "calibration/"
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Bands:
+    """Intervals at some levels, in the units of the data; infinite where the calibration subjects are too few.
+
+    `lower_LQHY` and `upper_LQHY` follow the order of `levels`.
+    """
+
+    levels: tuple[float, ...]
+    lower_LQHY: Floats
+    upper_LQHY: Floats
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Calibration:
+    """What held-out subjects say of a model's errors.
+
+    Attributes:
+        subjects: how many there were, with any informative window.
+        domain: theirs.
+        apart: they had no part in selecting the model.
+        unit: what has a total weight of one: a subject, or the cluster that several belong to.
+        windows: how many questions about them were asked.
+        facts: of the outcomes.
+        radius_LHYB: quantiles of the errors in units of their scale, at the levels `GRID`, by bin of the share.
+        units_HYB: how many units each of them rests on.
+    """
+
+    subjects: int
+    domain: Domain
+    apart: bool
+    unit: Literal["subject", "cluster"]
+    windows: int
+    facts: OutcomeFacts
+    radius_LHYB: Floats
+    units_HYB: NDArray[np.int64]
+
+    def bands(self, estimates: Estimates, levels: Sequence[float], *, clip: bool = True) -> Bands:
+        """Return intervals around estimates: a multiple of their scale, learned from the errors on held-out subjects.
+
+        The estimate always lies within, also where it cannot occur itself.
+
+        Args:
+            estimates: of outcomes, or of differences between them.
+            levels: in (0, 1); one between those that are kept takes the next larger.
+            clip: move limits that cannot occur to the nearest value that can.
+
+        Raises:
+            UsageError: a longer horizon than the calibration's, or a level out of range.
+        """
+        radius_LQHY = self._radius(estimates, levels)
+        mean_QHY, half_LQHY = estimates.mean_QHY, radius_LQHY * estimates.sd_QHY
+        lower_LQHY, upper_LQHY = mean_QHY - half_LQHY, mean_QHY + half_LQHY
+        if clip:
+            lower_LQHY, upper_LQHY = self.facts.clip(lower_LQHY), self.facts.clip(upper_LQHY)
+        return Bands(tuple(levels), np.minimum(lower_LQHY, mean_QHY), np.maximum(upper_LQHY, mean_QHY))
+
+    def cdf(self, estimates: Estimates, y_QHY: NDArray[np.floating]) -> Floats:
+        """Return the calibrated probability that an outcome is at most y, `[Q,H,Y]`.
+
+        It is symmetric around the estimate, and knows of no bounds; the probability beyond the largest known error is
+        taken to lie at infinity.
+        """
+        bin_QHY, (_, steps, outcomes) = bins_of(estimates.share_QHY), estimates.mean_QHY.shape
+        score_QHY = (y_QHY - estimates.mean_QHY) / estimates.sd_QHY
+        within_QHY = np.empty_like(score_QHY, dtype=np.float64)
+        for h, o, b in np.ndindex(steps, outcomes, len(EDGES) + 1):
+            mine_Q = bin_QHY[:, h, o] == b
+            within_QHY[mine_Q, h, o] = _passed(self.radius_LHYB[:, h, o, b], np.abs(score_QHY[mine_Q, h, o]))
+        return 0.5 + 0.5 * np.sign(score_QHY) * within_QHY
+
+    def to_arrays(self) -> dict[str, NDArray[np.generic]]:
+        """Return the arrays that a model's artifact holds."""
+        return {f"{ARRAYS}radius": self.radius_LHYB.astype(np.float32), f"{ARRAYS}units": self.units_HYB}
+
+    def to_meta(self) -> dict[str, Any]:
+        """Return the facts that it holds beside them."""
+        names = ("subjects", "domain", "apart", "unit", "windows")
+        return {**{name: getattr(self, name) for name in names}, "facts": self.facts.to_meta()}
+
+    @classmethod
+    def read(cls, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[np.generic]], shape: tuple[int, int]) -> Self:
+        """Read what `to_meta` and `to_arrays` returned, of a model with so many steps and outcomes.
+
+        Raises:
+            ValueError: it is not a calibration of such a model.
+            KeyError: something is missing.
+            TypeError: something is of another kind.
+        """
+        radius = np.asarray(arrays[f"{ARRAYS}radius"]).astype(np.float64)
+        units = np.asarray(arrays[f"{ARRAYS}units"]).astype(np.int64)
+        facts, cells = OutcomeFacts.from_meta(meta["facts"]), (*shape, len(EDGES) + 1)
+        if radius.shape != (len(GRID), *cells) or units.shape != cells or len(facts.forms) != shape[1]:
+            raise ValueError(f"quantiles are {list(radius.shape)} instead of {[len(GRID), *cells]}")
+        if not (radius >= 0).all() or (radius[1:] < radius[:-1]).any() or (units < 0).any():
+            raise ValueError("quantiles are negative, not numbers or not in order")
+        if meta["domain"] not in ("source", "target") or meta["unit"] not in ("subject", "cluster"):
+            raise ValueError(f"calibrated on an unknown domain or unit, {str(meta['domain'])[:40]!r}")
+        counts = {name: int(meta[name]) for name in ("subjects", "windows")}
+        return cls(
+            **counts, domain=meta["domain"], apart=bool(meta["apart"]), unit=meta["unit"], facts=facts,
+            radius_LHYB=radius, units_HYB=units,
+        )  # fmt: skip
+
+    def _radius(self, estimates: Estimates, levels: Sequence[float]) -> Floats:
+        """Return the multiple of the scale of each estimate `[L,Q,H,Y]`."""
+        _, steps, outcomes = estimates.mean_QHY.shape
+        if steps > self.radius_LHYB.shape[1]:
+            raise UsageError(f"{steps} steps are more than the {self.radius_LHYB.shape[1]} that were calibrated")
+        if not all(0 < level < 1 for level in levels):
+            raise UsageError("a level is not between 0 and 1")
+        every_LHYB = np.concatenate([self.radius_LHYB, np.full_like(self.radius_LHYB[:1], np.inf)])
+        at_L = np.searchsorted(GRID, np.asarray(levels) - 1e-9)
+        bin_QHY, h_H1, o_Y = bins_of(estimates.share_QHY), np.arange(steps)[:, None], np.arange(outcomes)
+        return every_LHYB[at_L][:, h_H1, o_Y, bin_QHY]
+
+
+def calibrate(
+    model: FittedModel, panel: Panel, facts: OutcomeFacts, *, domain: Domain, apart: bool
+) -> Calibration | None:
+    """Calibrate a model on factual windows of held-out subjects (spec BAND-2 to 4).
+
+    Args:
+        model: any; an ensemble of fewer than `LEAST_MEMBERS` is not calibrated.
+        panel: the held-out subjects.
+        facts: what source-train says of the outcomes.
+        domain: the subjects'.
+        apart: they had no part in selecting the model.
+
+    Returns:
+        None where the members are too few, or no subject has a step to predict.
+    """
+    windows = factual_windows(panel, model.horizon) if has_spread(model) else None
+    if windows is None:
+        return None
+    found = estimate(model, windows.panel, windows.asked, facts)
+    assert windows.queries.outcomes is not None  # noqa: S101 - rolling origins have answers
+    score_QHY = np.abs(windows.queries.outcomes - found.mean_QHY) / found.sd_QHY
+    counts_QHY = windows.observed_QHY & facts.informative(found.level_QY)[:, None]
+    cluster_N = windows.panel.cluster
+    clustered = cluster_N is not None and len(np.unique(cluster_N)) >= LEAST_CLUSTERS
+    unit_N = cluster_N if clustered and cluster_N is not None else np.arange(windows.panel.n_subjects)
+    bin_QHY, shape = bins_of(found.share_QHY), (model.horizon, score_QHY.shape[2], len(EDGES) + 1)
+    radius, units = np.full((len(GRID), *shape), np.inf), np.zeros(shape, dtype=np.int64)
+    for h, o in np.ndindex(score_QHY.shape[1:]):
+        in_Q = counts_QHY[:, h, o]
+        whose_M = unit_N[windows.queries.subject[in_Q]]
+        radius[:, h, o], units[h, o] = table(score_QHY[in_Q, h, o], whose_M, bin_QHY[in_Q, h, o])
+    subjects = len(np.unique(windows.queries.subject[counts_QHY.any(axis=(1, 2))]))
+    unit: Literal["subject", "cluster"] = "cluster" if clustered else "subject"
+    return Calibration(subjects, domain, apart, unit, len(score_QHY), facts, radius, units)
+
+
+def halves(panel: Panel) -> tuple[Panel, Panel]:
+    """Return two halves of held-out subjects, to select on and to calibrate on; both are all where there is one only.
+
+    Clusters are kept together where there are several. The choice is a function of the panel alone, so that all methods
+    and members are compared on the same subjects.
+    """
+    unit_N = panel.subject_id
+    if panel.cluster is not None and len(np.unique(panel.cluster)) > 1:
+        unit_N = panel.cluster
+    units, row_N = np.unique(unit_N, return_inverse=True)
+    if len(units) < 2:
+        return panel, panel
+    first_N = (np.random.default_rng(0).permutation(len(units)) % 2 == 0)[row_N]
+    return panel.take(first_N), panel.take(~first_N)
+
+
+def has_spread(model: FittedModel) -> bool:
+    """Return whether a model says enough of how uncertain it is: in closed form, or with enough members."""
+    method = METHODS.get(model.method)
+    closed_form = method is not None and method.closed_form
+    return closed_form or model.members >= LEAST_MEMBERS or _is_closed_form_stack(model)
+
+
+def _is_closed_form_stack(model: FittedModel) -> bool:
+    parts = getattr(model, "parts", {})
+    return bool(parts) and all(METHODS[name].closed_form for name in parts)
+
+
+def calibration_of(model: FittedModel) -> Calibration | None:
+    """Return the calibration that travels with a model, None where it has none.
+
+    Raises:
+        ArtifactError: what its file holds is no calibration of it.
+    """
+    meta, arrays = model.meta.get("calibration"), getattr(model, "attached", {})
+    if not meta:
+        return None
+    try:
+        return Calibration.read(meta, arrays, (model.horizon, len(model.schema.outcomes)))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        problem = f"the calibration of the model of {model.method} is damaged: {error}"
+        raise ArtifactError(problem, fix="make the model again with `costar finetune`") from error
+
+
+def _passed(radius_L: Floats, score_M: Floats) -> Floats:
+    """Return the level whose quantile each score is, between those that are kept."""
+    known_L = np.isfinite(radius_L)
+    if not known_L.any():
+        return np.zeros(len(score_M))
+    at, level = np.append(0.0, radius_L[known_L]), np.append(0.0, GRID[known_L])
+    return np.asarray(np.interp(score_M, at, level))

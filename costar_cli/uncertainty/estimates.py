@@ -1,0 +1,112 @@
+"""Point estimates of any model and how uncertain they are, before calibration (spec BAND-1)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.methods.base import FittedModel, PredictsDistribution
+from costar_cli.methods.stack.model import StackModel
+from costar_cli.panel import Panel, Queries
+from costar_cli.uncertainty.outcomes import OutcomeFacts, levels
+
+FLOOR: Final = 0.05  # of the unit of errors: what no member knows of (measured, docs/uncertainty.md)
+TINY: Final = 1e-6  # of an sd of source-train: the smallest scale, so that no score is divided by zero
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Estimates:
+    """Point estimates of Q queries and how uncertain they are, in the units of the data.
+
+    Attributes:
+        mean_QHY: the mean over members.
+        sd_QHY: scale of errors: the predictive sd; of black boxes, that between members and a share of the level.
+        share_QHY: share of the variance that is not known of the model or of the subject's parameters, 0 to 1; 1 for
+            black boxes, which know of no noise.
+        level_QY: last known outcome at the origin.
+        members_RQHY: what each member predicts.
+    """
+
+    mean_QHY: Floats
+    sd_QHY: Floats
+    share_QHY: Floats
+    level_QY: Floats
+    members_RQHY: NDArray[np.floating]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Moments:
+    """What the members of a model predict, the variance around their mean, and what of it is not noise."""
+
+    members_RQHY: NDArray[np.floating]
+    variance_QHY: Floats
+    parameter_QHY: Floats
+
+    @property
+    def mean_QHY(self) -> Floats:
+        mean_QHY: Floats = self.members_RQHY.mean(axis=0, dtype=np.float64)
+        return mean_QHY
+
+
+def estimate(model: FittedModel, panel: Panel, queries: Queries, facts: OutcomeFacts | None = None) -> Estimates:
+    """Estimate the outcomes of queries with any model, and how uncertain each is.
+
+    Args:
+        model: with a predictive distribution, an ensemble, or neither.
+        panel: histories; each model encodes the subjects asked about once.
+        queries: answers that they hold are not looked at.
+        facts: of the outcomes; those that travel with the model by default.
+    """
+    asked = replace(queries, outcomes=None, scored=None)
+    level_QY, facts = levels(panel, asked), facts or facts_of(model)
+    unit_QY = facts.error_units(panel, asked, model.scaler) if facts else np.abs(level_QY)
+    found = _moments(model, panel, asked, (FLOOR * unit_QY) ** 2)
+    least_Y = (TINY * model.scaler.outcomes[1]) ** 2
+    variance_QHY = found.variance_QHY + least_Y
+    share_QHY = np.minimum((found.parameter_QHY + least_Y) / variance_QHY, 1.0)
+    return Estimates(found.mean_QHY, np.sqrt(variance_QHY), share_QHY, level_QY, found.members_RQHY)
+
+
+def facts_of(model: FittedModel) -> OutcomeFacts | None:
+    """Return the facts about outcomes that travel with a model, None where none do."""
+    meta = model.meta.get("calibration")
+    return OutcomeFacts.from_meta(meta["facts"]) if isinstance(meta, dict) else None
+
+
+def _moments(model: FittedModel, panel: Panel, queries: Queries, floor_QY: Floats) -> _Moments:
+    """Return members and variances; `floor_QY` is what is added to the variance between the members of black boxes."""
+    if isinstance(model, StackModel):
+        parts = {name: _moments(model.parts[name], panel, queries, floor_QY) for name in model.answering}
+        return _mixture(model, parts, queries)
+    if isinstance(model, PredictsDistribution):
+        said = model.predict_distribution(panel, queries)
+        own_QHY, noise_QHY = (np.mean(sd.astype(np.float64) ** 2, axis=0) for sd in (said.sd_parameter, said.sd_noise))
+        parameter_QHY = own_QHY + _between(said.mean)
+        return _Moments(said.mean, parameter_QHY + noise_QHY, parameter_QHY)
+    members_RQHY = model.rollout(panel, queries)
+    variance_QHY = _between(members_RQHY) + floor_QY[:, None]
+    return _Moments(members_RQHY, variance_QHY, variance_QHY)
+
+
+def _mixture(model: StackModel, parts: Mapping[str, _Moments], queries: Queries) -> _Moments:
+    """Return the moments of a mixture: how far the parts are from their mean counts as not known (spec STACK-7)."""
+    members_RQHY = model.combined(queries, lambda name: np.asarray(parts[name].members_RQHY, dtype=np.float32))
+    mean_QHY = members_RQHY.mean(axis=0, dtype=np.float64)
+    variance_QHY, parameter_QHY = np.zeros_like(mean_QHY), np.zeros_like(mean_QHY)
+    for name, part in parts.items():
+        weight_HY = model.weight_RPHY[:, list(model.parts).index(name), : queries.horizon].mean(axis=0)
+        apart_QHY = (part.mean_QHY - mean_QHY) ** 2
+        variance_QHY += weight_HY * (part.variance_QHY + apart_QHY)
+        parameter_QHY += weight_HY * (part.parameter_QHY + apart_QHY)
+    return _Moments(members_RQHY, variance_QHY, parameter_QHY)
+
+
+def _between(members_RQHY: NDArray[np.floating]) -> Floats:
+    """Return the variance between members; none of a single one."""
+    if len(members_RQHY) == 1:
+        return np.zeros(members_RQHY.shape[1:])
+    return np.asarray(members_RQHY.var(axis=0, ddof=1, dtype=np.float64))
