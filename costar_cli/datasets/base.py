@@ -20,7 +20,12 @@ KNOWS_HIDDEN_STATE: Final = "Generator's mean (knows the hidden state)"
 """What tables call a limit that knows more than any history tells, so that no method can reach it."""
 
 Answer = Callable[..., Any]
-"""`(dataset, part, row, origin, plan_values [H,treatments]) -> outcomes [H,Y]`, as in `tumor.simulate`."""
+"""`(dataset, part, row, origin, plan_values [H,treatments]) -> outcomes [H,Y]`, or `[H]` of one outcome.
+
+The part's truth was read with the data set. `row` of the part's panel, `origin` and plan may each have a leading axis
+`[Q]`, and then so have the outcomes. An answer raises `UsageError` where the data set has no truth of the part, or a
+subject, origin or plan is outside what it covers.
+"""
 
 
 def called(reference: str | Callable[..., Any]) -> Callable[..., Any]:

@@ -61,27 +61,14 @@ def simulate_linear(config: LinearGaussianConfig, reporter: Reporter) -> Dataset
 def linear_gaussian_truth(
     dataset: Dataset, part: Part, row: int | ArrayLike, origin: int | ArrayLike, plan_values: ArrayLike
 ) -> NDArray[np.float64]:
-    """Return the expected outcomes after each step of plans, given the histories at their origins.
+    """Return the expected outcomes `[H]` after each step of plans, given the histories at their origins (an `Answer`).
 
-    Args:
-        dataset: a simulated linear-Gaussian data set.
-        part: the part of the subjects.
-        row: rows of the part's panel, one or `[Q]`.
-        origin: steps at which the plans start, one or `[Q]`.
-        plan_values: treatments, 0 or 1, `[H,1]` or `[Q,H,1]`.
-
-    Returns:
-        Outcomes `[H]` for one plan of one subject, else `[Q,H]`.
-
-    Raises:
-        UsageError: a subject or origin is outside what the panel covers.
+    A plan holds treatments 0 and 1.
     """
-    panel, plan = dataset.panels[part], np.asarray(plan_values)[..., 0]
-    asked = AskedPlans.of(row, origin, plan, plan_axes=1)
-    asked.check_rows(panel.length, part)
-    asked.check_origins(panel.length)
+    plan = np.asarray(plan_values)[..., 0]
+    asked = AskedPlans.of(dataset, part, row, origin, plan, plan_axes=1).within_series()
     law = _law(LinearGaussianConfig.model_validate(dict(dataset.config)), part)
-    return asked.shaped(_expected(law, panel, asked.row_Q, asked.origin_Q, asked.plan_QH))
+    return asked.shaped(_expected(law, dataset.panels[part], asked.row_Q, asked.origin_Q, asked.plan_QH))
 
 
 def _law(config: LinearGaussianConfig, part: Part) -> LinearGaussian:

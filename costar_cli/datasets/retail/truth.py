@@ -1,13 +1,12 @@
 """What would have been sold at other prices: the simulated world's answers for subjects of the retail panel."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from costar_cli.datasets.asked_plans import AskedPlans
+from costar_cli.datasets.asked_plans import AskedPlans, simulated_truth
 from costar_cli.datasets.retail.weekly import STORE_IDS
 from costar_cli.errors import DataError, UsageError
 from costar_cli.panel.dataset import Dataset, Part
@@ -75,7 +74,7 @@ class PlanAnswers:
         return counterfactual_weekly_sales(self.world, *self._asked(row_Q, origin_Q, plan_QH)).astype(np.float64)
 
     def expected(self, row_Q: Ints, origin_Q: Ints, plan_QH: Ints) -> Floats:
-        """Return the mean of the units `[Q,tau]` over the chance of days, given the demand state of the weeks."""
+        """Return the mean of the units `[Q,H]` over the chance of days, given the demand state of the weeks."""
         return expected_weekly_sales(self.world, *self._asked(row_Q, origin_Q, plan_QH))
 
     def _asked(self, row_Q: Ints, origin_Q: Ints, plan_QH: Ints) -> tuple[Ints, Ints, Floats]:
@@ -102,23 +101,12 @@ class PlanAnswers:
 def m5_truth(
     dataset: Dataset, part: Part, row: int | ArrayLike, origin: int | ArrayLike, plan_values: ArrayLike
 ) -> Floats:
-    """Return the units that would have been sold in each week of plans, had they been followed from their origins.
+    """Return the units `[H]` sold per week had plans of price classes been followed from their origins (an `Answer`).
 
     The items are simulated again from the seed, which takes milliseconds for a few, and compared with what the data set
     says they sold. Stored answers are met exactly.
 
-    Args:
-        dataset: a simulated retail data set, read with its truth.
-        part: the part of the subjects.
-        row: rows of the part's panel, one or `[Q]`.
-        origin: steps at which the plans start, one or `[Q]`.
-        plan_values: price classes, `[H,1]` or `[Q,H,1]`.
-
-    Returns:
-        Units per week, `[H]` for one plan of one subject, else `[Q,H]`.
-
     Raises:
-        UsageError: the data set has no truth of this part, or a subject, origin or plan is outside what it covers.
         DataError: the simulation no longer gives the series of the data set.
     """
     asked, answers, local_Q = _about(dataset, part, row, origin, plan_values)
@@ -140,10 +128,8 @@ def _about(
     dataset: Dataset, part: Part, row: int | ArrayLike, origin: int | ArrayLike, plan_values: ArrayLike
 ) -> tuple[AskedPlans, PlanAnswers, Ints]:
     """Return what is asked, the answers for the subjects that it is about, and which of these each question means."""
-    asked = AskedPlans.of(row, origin, np.asarray(plan_values, dtype=np.int64)[..., 0], plan_axes=1)
-    length = dataset.panels[part].length
-    asked.check_rows(length, part)
-    asked.check_origins(length)
+    plan = np.asarray(plan_values, dtype=np.int64)[..., 0]
+    asked = AskedPlans.of(dataset, part, row, origin, plan, plan_axes=1).within_series()
     rows, local_Q = np.unique(asked.row_Q, return_inverse=True)
     return asked, _simulated_again(dataset, part, rows), local_Q
 
@@ -179,15 +165,9 @@ def _seed(dataset: Dataset, part: Part) -> WorldSeed:
         UsageError: the data set has no truth of this part.
         DataError: its truth is not what costar writes.
     """
-    place: Any = dataset.truth.get(part, {})
-    if set(place) != set(WHERE) or "world" not in dataset.config:
-        raise UsageError(
-            f"this data set has no simulated truth of {part}",
-            where="--truth",
-            fix="omit --truth, or use a data set from `costar simulate m5`",
-        )
+    place = simulated_truth(dataset, part, WHERE)
     try:
-        seed = WorldSeed.model_validate(dataset.config["world"])
+        seed = WorldSeed.model_validate(dataset.config.get("world"))
         most = max(department.n_items for department in DEPARTMENTS)
         bounds = _bounds(len(DEPARTMENTS) - 1, most, len(STORE_IDS) - 1)
         if len(seed.change) != len(seed.edges) or len(seed.edges) < 2:

@@ -1,13 +1,11 @@
 """The tumour growth cohort as a data set: its panels, its queries, and the truth of any plan."""
 
-from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from costar_cli.datasets.asked_plans import AskedPlans
+from costar_cli.datasets.asked_plans import AskedPlans, simulated_truth
 from costar_cli.datasets.tumor.settings import TumorConfig
 from costar_cli.errors import UsageError
 from costar_cli.panel.dataset import Dataset, Part
@@ -72,57 +70,32 @@ def simulate_tumor(config: TumorConfig, reporter: Reporter) -> Dataset:
 def tumor_truth(
     dataset: Dataset, part: Part, row: int | ArrayLike, origin: int | ArrayLike, plan_values: ArrayLike
 ) -> NDArray[np.float64]:
-    """Return the simulator's volumes in cm³ after each step of plans, had they been followed from their origins.
+    """Return the simulator's volumes `[H]` in cm³ had plans been followed from their origins (an `Answer`).
 
     The patient is simulated again from day 0 with the factual treatments before the origin, so that stored answers
-    are met to the last digit that they were stored with.
-
-    Args:
-        dataset: a simulated tumour data set, read with its truth.
-        part: the part of the subjects.
-        row: rows of the part's panel, one or `[Q]`.
-        origin: steps at which the plans start, one or `[Q]`.
-        plan_values: treatments by name (chemotherapy, radiotherapy), 0 or 1, `[H,2]` or `[Q,H,2]`.
-
-    Returns:
-        Volumes `[H]` for one plan of one subject, else `[Q,H]`.
-
-    Raises:
-        UsageError: the data set has no truth of this part, or a subject, origin or plan is outside what it covers.
+    are met to the last digit that they were stored with. A plan holds chemotherapy and radiotherapy, 0 or 1.
     """
-    patients, noise = _patients_and_noise(dataset.truth.get(part, {}), part)
-    panel, plan = dataset.panels[part], np.asarray(plan_values, dtype=np.bool_)
-    asked = AskedPlans.of(row, origin, plan, plan_axes=2)
-    asked.check_rows(panel.length, part)
-    asked.check_origins(panel.length)
-    row_Q, origin_Q = asked.row_Q, asked.origin_Q
-    if len(origin_Q) and origin_Q.max() + asked.horizon >= noise.n_days:
-        longest = noise.n_days - 1 - int(origin_Q.max())
+    parameters = [field.name for field in fields(tumor.TumorPatients)]
+    truth = simulated_truth(dataset, part, (*parameters, "growth_noise", "recovery_uniform"))
+    patients = tumor.TumorPatients(**{name: truth[name] for name in parameters})
+    noise = tumor.TumorNoise(growth=truth["growth_noise"], recovery=truth["recovery_uniform"])
+    asked = AskedPlans.of(dataset, part, row, origin, np.asarray(plan_values, dtype=np.bool_)).within_series()
+    latest = int(asked.origin_Q.max(initial=0))
+    if len(asked.origin_Q) and latest + asked.horizon >= noise.n_days:
+        longest = noise.n_days - 1 - latest
         raise UsageError(f"the simulation goes on for {longest} steps from this origin", fix="give a shorter plan")
-    return asked.shaped(_replay(patients, noise, panel, row_Q=row_Q, origin_Q=origin_Q, plan_QH2=asked.plan_QH))
+    return asked.shaped(_replay(patients, noise, dataset.panels[part], asked))
 
 
 def tumor_limit(
     dataset: Dataset, part: Part, row: int | ArrayLike, origin: int | ArrayLike, plan_values: ArrayLike
 ) -> NDArray[np.float64]:
-    """Return the expected volumes in cm³ after each step of plans, given what was observed up to their origins.
+    """Return the expected volumes `[H,1]` in cm³ given what was observed up to the plans' origins (an `Answer`).
 
     The patients' own parameters and noise, which the truth holds, are not read (spec LIMIT-2, LIMIT-3).
-
-    Args:
-        dataset: a simulated tumour data set.
-        part: the part of the subjects.
-        row: rows of the part's panel, one or `[Q]`.
-        origin: steps at which the plans start, one or `[Q]`.
-        plan_values: treatments by name (chemotherapy, radiotherapy), 0 or 1, `[H,2]` or `[Q,H,2]`.
-
-    Returns:
-        Volumes `[H,1]` for one plan of one subject, else `[Q,H,1]`.
     """
     panel = dataset.panels[part]
-    asked = AskedPlans.of(row, origin, np.asarray(plan_values, dtype=np.bool_), plan_axes=2)
-    asked.check_rows(panel.length, part)
-    asked.check_origins(panel.length)
+    asked = AskedPlans.of(dataset, part, row, origin, np.asarray(plan_values, dtype=np.bool_)).within_series()
     given = TUMOR_SCHEMA.treatments.decode(panel.treatments)
     observed = tumor.TumorFactual(panel.outcomes[..., 0], given.astype(np.bool_), panel.length)
     patient_type = panel.statics[:, 0].astype(np.int64)
@@ -188,30 +161,12 @@ def _truth(patients: tumor.TumorPatients, noise: tumor.TumorNoise) -> dict[str, 
     return parameters | {"growth_noise": noise.growth, "recovery_uniform": noise.recovery}
 
 
-def _patients_and_noise(truth: Mapping[str, NDArray[Any]], part: Part) -> tuple[tumor.TumorPatients, tumor.TumorNoise]:
-    parameters = [field.name for field in fields(tumor.TumorPatients)]
-    if set(truth) != {*parameters, "growth_noise", "recovery_uniform"}:
-        raise UsageError(
-            f"this data set has no simulated truth of {part}",
-            where="--truth",
-            fix="omit --truth, or use a data set from `costar simulate tumor`",
-        )
-    patients = tumor.TumorPatients(**{name: truth[name] for name in parameters})
-    return patients, tumor.TumorNoise(growth=truth["growth_noise"], recovery=truth["recovery_uniform"])
-
-
 def _replay(
-    patients: tumor.TumorPatients,
-    noise: tumor.TumorNoise,
-    panel: Panel,
-    *,
-    row_Q: NDArray[np.int64],
-    origin_Q: NDArray[np.int64],
-    plan_QH2: NDArray[np.bool_],
+    patients: tumor.TumorPatients, noise: tumor.TumorNoise, panel: Panel, asked: AskedPlans
 ) -> NDArray[np.float64]:
     """Simulate from day 0 under the factual treatments before the origin and the plan from then on."""
-    rows, subject_Q = np.unique(row_Q, return_inverse=True)
-    n, horizon = len(rows), plan_QH2.shape[1]
+    rows, subject_Q = np.unique(asked.row_Q, return_inverse=True)
+    n, horizon, origin_Q = len(rows), asked.horizon, asked.origin_Q
     first_day = tumor.TumorFactual(
         volume_cm3=patients.initial_volume_cm3[rows, None],
         treatments=np.zeros((n, 1, 2), dtype=np.bool_),
@@ -221,10 +176,10 @@ def _replay(
     given = np.zeros((n, max(days, panel.n_steps), 2), dtype=np.bool_)
     given[:, : panel.n_steps] = TUMOR_SCHEMA.treatments.decode(panel.treatments[rows])
     course_QD2 = given[subject_Q, :days]
-    query, planned = np.arange(len(row_Q))[:, None], origin_Q[:, None] + np.arange(horizon)
-    course_QD2[query, planned] = plan_QH2
+    query, planned = np.arange(len(origin_Q))[:, None], origin_Q[:, None] + np.arange(horizon)
+    course_QD2[query, planned] = asked.plan_QH
     volume_QD = tumor.answer_plan(
-        patients.take(rows), noise.take(rows), first_day, subject_Q, np.zeros(len(row_Q), np.int64), course_QD2
+        patients.take(rows), noise.take(rows), first_day, subject_Q, np.zeros(len(origin_Q), np.int64), course_QD2
     )
     volume_QH: NDArray[np.float64] = volume_QD[query, planned]
     return volume_QH
