@@ -45,7 +45,7 @@ def _settings(name: str) -> list[list[str]]:
 
 
 def _schema_keys() -> list[list[str]]:
-    from costar_cli.datasets.table.schema_keys import accepts, default_text, keys
+    from costar_cli.datasets.table.schema_file import accepts, default_text, keys
 
     return [
         [key, accepts(field).replace("`", ""), default_text(field), field.description or ""] for key, field in keys()

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from costar_cli.datasets.retail.m5 import RetailParts, retail_dataset
+from costar_cli.datasets.retail.m5 import RetailParts, retail_dataset, split_items
 from costar_cli.datasets.retail.settings import M5Config, RetailConfig
-from costar_cli.datasets.retail.splits import split_items
 from costar_cli.errors import DataError
 from costar_cli.panel import Part, Scaler
 from costar_cli.panel.store import read_dataset, write_dataset

@@ -8,8 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from costar_cli.datasets.icu.covariates import Imputation, forward_filled
-from costar_cli.datasets.icu.schema import COVARIATE_VARIABLES, STATIC_VARIABLES, encode_statics, warn_of_odd_labels
+from costar_cli.datasets.icu.schema import (
+    COVARIATE_VARIABLES,
+    STATIC_VARIABLES,
+    Imputation,
+    encode_statics,
+    forward_filled,
+    warn_of_odd_labels,
+)
 from costar_cli.reporting import NullReporter
 from simulators.icu import COVARIATES
 from tests.datasets.mimic_worlds import made_table

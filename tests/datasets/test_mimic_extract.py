@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 
 from costar_cli.datasets.icu.extract import check_extract_path, read_extract, write_extract
-from costar_cli.datasets.icu.extract.hours import HourlyTable
-from costar_cli.datasets.icu.extract.read import TRUST
+from costar_cli.datasets.icu.extract.read import TRUST, HourlyTable
 from costar_cli.datasets.icu.table import IcuTable
 from costar_cli.errors import CostarError, DataError, MismatchError, StorageError, UsageError
 from costar_cli.reporting import NullReporter

@@ -1,4 +1,4 @@
-"""Read the schema of a table from a TOML file: all problems at once, each with the nearest thing that would do."""
+"""The schema of a table as a TOML file: read with all problems at once, its keys listed, its values written."""
 
 import json
 import math
@@ -6,9 +6,11 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, get_args
+from types import UnionType
+from typing import Any, Final, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from costar_cli.config.nearest import did_you_mean
 from costar_cli.datasets.registry import RESERVED_NAMES
@@ -27,6 +29,7 @@ _STRING_OR_COMMENT: Final = re.compile(
     r"#[^\n]*",
     re.DOTALL,
 )
+WORDS: Final = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 START = "`costar ingest table FILE --init` writes a schema to start from"
 
 
@@ -222,3 +225,58 @@ def toml_value(value: object) -> str:
 def toml_row(name: str, value: object) -> str:
     """Return `key = value`."""
     return f"{toml_key(name)} = {toml_value(value)}"
+
+
+def keys(model: type[BaseModel] = TableSchema, prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    """Yield every key with its dotted name; those of a column as `columns.NAME.role`."""
+    for name, field in model.model_fields.items():
+        inner = next(
+            (kind for kind in _kinds(field.annotation) if isinstance(kind, type) and issubclass(kind, BaseModel)), None
+        )
+        if name == "columns" and model is TableSchema:
+            yield from keys(ColumnSchema, "columns.NAME.")
+        elif inner is not None:
+            yield from keys(inner, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", field
+
+
+def _kinds(annotation: Any) -> list[Any]:  # noqa: ANN401 - annotations have no common type
+    if get_origin(annotation) in (Union, UnionType):
+        return [kind for kind in get_args(annotation) if kind is not type(None)]
+    return [annotation]
+
+
+def accepts(field: FieldInfo) -> str:
+    """Say what a key accepts: `a number, at least 0`."""
+    kinds = _kinds(field.annotation)
+    bounds = [text for item in field.metadata for text in _bounds(item)]
+    words = list(dict.fromkeys(_word(kind) for kind in kinds))
+    if len(words) > 3:
+        words = ["a value", "a list of values"]
+    return ", ".join([" or ".join(words), *bounds])
+
+
+def _word(kind: Any) -> str:  # noqa: ANN401
+    if get_origin(kind) is Literal:
+        return ", ".join(f"`{choice}`" for choice in get_args(kind))
+    if get_origin(kind) is list:
+        inner = _kinds(get_args(kind)[0])
+        return "a list of lists" if get_origin(inner[0]) is list else "a list"
+    return WORDS.get(kind, "text")
+
+
+def _bounds(item: object) -> Iterator[str]:
+    for name, words in (("ge", "at least"), ("gt", "above"), ("le", "at most"), ("lt", "below")):
+        if (bound := getattr(item, name, None)) is not None:
+            yield f"{words} {bound:,}" if bound < 2**60 else f"{words} 2^63"
+
+
+def default_text(field: FieldInfo) -> str:
+    """Return a key's default as TOML writes it; `required` where it has none, nothing where it is empty."""
+    value = field.get_default(call_default_factory=True)
+    if field.is_required():
+        return "required"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ", ".join(map(str, value)) if isinstance(value, list) else str("" if value is None else value)
