@@ -42,6 +42,27 @@ class Queries:
         }
         require_shapes("a query set", arrays)
 
+    @classmethod
+    def answered(
+        cls,
+        subject: NDArray[np.integer],
+        origin: NDArray[np.integer],
+        plan: NDArray[np.integer | np.bool_],
+        outcomes: NDArray[np.floating],
+        *,
+        factual_start: bool = True,
+    ) -> Self:
+        """Return a simulator's answers as a query set; a factual first step of longer plans is not scored."""
+        scored = np.full(plan.shape[:2], fill_value=True)
+        scored[:, 0] = not factual_start or plan.shape[1] == 1
+        return cls(
+            subject.astype(np.int32, copy=False),
+            origin.astype(np.int16, copy=False),
+            plan.astype(np.uint8, copy=False),
+            outcomes.astype(np.float32, copy=False),
+            scored,
+        )
+
     def __len__(self) -> int:
         return int(self.subject.shape[0])
 

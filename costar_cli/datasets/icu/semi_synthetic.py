@@ -166,7 +166,10 @@ class _Simulator:
             sequence = world.sequence_counterfactuals(
                 baseline, factual, seeds, horizon=self.config.horizon, n_plans=self.config.plans_per_origin
             )
-            queries = {name: _queries(a, chunk.start) for name, a in (("one_step", one_step), ("sequence", sequence))}
+            queries = {
+                name: Queries.answered(a.subject + np.int32(chunk.start), a.origin, a.treatments, a.outcomes)
+                for name, a in (("one_step", one_step), ("sequence", sequence))
+            }
         return _Piece(
             (factual.outcomes.astype(np.float32), factual.treatments.astype(np.float32)),
             queries,
@@ -188,20 +191,6 @@ def _chunks(n: int, task: Task) -> Iterator[slice]:
         stop = min(start + CHUNK_PATIENTS, n)
         yield slice(start, stop)
         task.advance(stop - start)
-
-
-def _queries(answered: world.SemiSyntheticCounterfactuals, first_row: int) -> Queries:
-    """Return the queries with all steps scored, but the factual first step of longer plans."""
-    horizon = answered.outcomes.shape[1]
-    scored = np.full((len(answered), horizon), fill_value=True)
-    scored[:, 0] = horizon == 1
-    return Queries(
-        subject=answered.subject + np.int32(first_row),
-        origin=answered.origin,
-        plan=answered.treatments.astype(np.uint8),
-        outcomes=answered.outcomes.astype(np.float32),
-        scored=scored,
-    )
 
 
 def _joined(pieces: list[Queries]) -> Queries:

@@ -129,13 +129,8 @@ def _queries(
     n_plans = plans_MPH.shape[1]
     subject_Q, origin_Q = np.repeat(subject_M, n_plans), np.repeat(origin_M, n_plans)
     plan_QH = plans_MPH.reshape(len(subject_Q), -1)
-    return Queries(
-        subject=subject_Q.astype(np.int32),
-        origin=origin_Q.astype(np.int16),
-        plan=plan_QH[..., None].astype(np.uint8),
-        outcomes=_expected(law, panel, subject_Q, origin_Q, plan_QH).astype(np.float32)[..., None],
-        scored=np.full(plan_QH.shape, fill_value=True),
-    )
+    outcomes_QH = _expected(law, panel, subject_Q, origin_Q, plan_QH)
+    return Queries.answered(subject_Q, origin_Q, plan_QH[..., None], outcomes_QH[..., None], factual_start=False)
 
 
 def _expected(

@@ -84,16 +84,10 @@ class _Origins:
         return _Origins(subject, origin, slot, self.slots)
 
     def ask(self, plan_QH: Ints, answer: Answer, panel: Panel) -> Queries:
-        """Return the answered queries; the first step of longer plans is factual and not scored."""
-        scored = np.full(plan_QH.shape, fill_value=True)
-        scored[:, 0] = plan_QH.shape[1] == 1
-        return Queries(
-            subject=self.subject.astype(np.int32),
-            origin=self.origin.astype(np.int16),
-            plan=np.eye(panel.treatments.shape[-1], dtype=np.uint8)[plan_QH],
-            outcomes=answer(self.subject, self.origin, plan_QH).astype(np.float32)[..., None],
-            scored=scored,
-        )
+        """Return the answered queries."""
+        plan = np.eye(panel.treatments.shape[-1], dtype=np.uint8)[plan_QH]
+        outcomes = answer(self.subject, self.origin, plan_QH)[..., None]
+        return Queries.answered(self.subject, self.origin, plan, outcomes)
 
 
 def _others(factual_Q: Ints, key_QK: NDArray[np.float64], n: int) -> Ints:

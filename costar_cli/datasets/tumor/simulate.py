@@ -136,17 +136,8 @@ def _panel(patients: tumor.TumorPatients, factual: tumor.TumorFactual, first_id:
 
 
 def _queries(answered: tumor.TumorCounterfactuals) -> Queries:
-    """Return the queries with all steps scored, but the factual first step of longer plans."""
-    horizon = answered.volume_cm3.shape[-1]
-    scored = np.full((len(answered), horizon), fill_value=True)
-    scored[:, 0] = horizon == 1
-    return Queries(
-        subject=answered.subject,
-        origin=answered.origin,
-        plan=_one_hot(answered.treatments),
-        outcomes=answered.volume_cm3.astype(np.float32)[..., None],
-        scored=scored,
-    )
+    plan, outcomes = _one_hot(answered.treatments), answered.volume_cm3[..., None]
+    return Queries.answered(answered.subject, answered.origin, plan, outcomes)
 
 
 def _one_hot(treatments: NDArray[np.bool_]) -> NDArray[np.uint8]:
