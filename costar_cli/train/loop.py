@@ -14,7 +14,7 @@ from costar_cli.methods.shared.streams import Stream
 from costar_cli.reporting import Reporter, Task
 from costar_cli.train.checkpoint import Checkpoint, FinishedGroup, Interrupt
 from costar_cli.train.group import GroupState
-from costar_cli.train.optimiser import learning_rate, update_averages
+from costar_cli.train.optimiser import decay, learning_rate, update_averages
 from costar_cli.train.runtime import Runtime
 from costar_cli.train.selection import Judge
 
@@ -179,7 +179,8 @@ def training_step(stage: Stage, state: GroupState, rows_RB: Tensor, runtime: Run
     if largest is not None:
         _clip(state, norm_R, largest)
     step = pace.before(state.epoch) + state.step
-    state.optimizer.param_groups[0]["lr"] = learning_rate(stage.config, pace, step)
+    rate = state.optimizer.param_groups[0]["lr"] = learning_rate(stage.config, pace, step)
+    decay(state.params, optimiser, rate)
     state.optimizer.step()
     update_averages(state.average, state.params, optimiser, step)
     state.state = new_state

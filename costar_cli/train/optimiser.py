@@ -9,16 +9,23 @@ from torch import Tensor
 from costar_cli.config.models import OptimiserConfig, TrainingConfig
 from costar_cli.methods.shared.members import Params
 from costar_cli.methods.shared.stage import Pace
+from costar_cli.methods.shared.structured import LOGITS
 
 __all__ = ["learning_rate", "make_optimizer", "update_averages"]
 
 
 def make_optimizer(params: Sequence[Tensor], config: TrainingConfig) -> torch.optim.Adam:
-    """Return Adam, or AdamW where weights decay; both work on each number alone."""
-    decay = config.optimiser.weight_decay
-    if not decay:
-        return torch.optim.Adam(params, lr=config.learning_rate, fused=True)
-    return torch.optim.AdamW(params, lr=config.learning_rate, weight_decay=decay, fused=True)
+    """Return Adam, which works on each number alone; weights decay by `decay`, before its step."""
+    return torch.optim.Adam(params, lr=config.learning_rate, fused=True)
+
+
+@torch.no_grad()
+def decay(params_R: Params, optimiser: OptimiserConfig, rate: float) -> None:
+    """Shrink weights at a learning rate, as AdamW does; what is learnt as a logit stays (spec NET-18)."""
+    if optimiser.weight_decay:
+        learnt = [(name.rpartition(".")[2], value) for name, value in params_R.items() if value.grad is not None]
+        shrinking = [value for name, value in learnt if name not in LOGITS]
+        torch._foreach_mul_(shrinking, 1 - rate * optimiser.weight_decay)
 
 
 def learning_rate(config: TrainingConfig, pace: Pace, step: int) -> float:

@@ -50,6 +50,7 @@ Reach = tuple[list[float], list[float]]
 
 FIRST_DECAYS: Final = (0.3, 0.9)  # of what is left of a dose after a step, before anything is learnt
 FIRST_FADING: Final = 0.5
+LOGITS: Final = ("decay_CL", "fading")  # parameters of which the sigmoid is taken: nothing says that one half is usual
 SMALL_START: Final = 0.1  # weights of the last layer at first: predictions begin near the last value
 
 
