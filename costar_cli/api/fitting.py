@@ -34,7 +34,11 @@ class PretrainPlan:
     runtime: RuntimeConfig
     parents: Mapping[str, str]
 
-    parts = (Part("source", "train"), Part("source", "val"))
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Return the parts of the data set that pretraining reads."""
+        target = (Part("target", "train"),) if self.config.unlabelled_target else ()
+        return Part("source", "train"), Part("source", "val"), *target
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from costar_cli.config.choices import ArchitectureName, InitName, SetupName
+from costar_cli.config.choices import ArchitectureName, InitName, PretextName, SetupName
 from costar_cli.config.models import TOKEN_SETTINGS, EncoderConfig
 from costar_cli.config.nearest import did_you_mean
 from costar_cli.datasets.base import DataSource
@@ -83,6 +83,13 @@ def _encoder(name: str, choice: str, architecture: ArchitectureName) -> Contende
     return _ablation(name, "Encoder", choice, {"pretrain.encoder.architecture": architecture, **tokens})
 
 
+def _pretext(choice: str, pretext: PretextName, *, target: bool = False) -> Contender:
+    """Return COSTAR whose encoder learned by another pretext, or of target histories, too (spec COSTAR-28 to 31)."""
+    name = f"pretext-{choice}{' + target' * target}".replace(" + ", "-").replace(" ", "-")
+    changes = {"pretrain.pretext": pretext} | ({"pretrain.unlabelled_target": True} if target else {})
+    return _ablation(name, "Pretext", f"{choice}{', target' * target}", changes)
+
+
 def _optimiser(choice: str, **settings: object) -> Contender:
     """Return COSTAR whose fine-tuning has another optimiser (spec NET-18 to 20)."""
     name = choice.replace("w/o ", "no-").replace("w/ ", "").replace(" ", "-")
@@ -111,6 +118,12 @@ _ON_AND_OFF: Final = (
     _optimiser("w/ cosine", schedule="cosine", warmup=50),
     _optimiser("w/ averaging", averaging=0.99),
     _optimiser("w/ clipping", max_grad_norm=1.0),
+    _pretext("masked", "masked"),
+    _pretext("next step", "next_step"),
+    _pretext("contrast + next step", "contrastive+next_step"),
+    _pretext("contrast", "contrastive", target=True),
+    _pretext("masked", "masked", target=True),
+    _pretext("next step", "next_step", target=True),
 )
 
 # Component and choice as the paper prints them; settings by their full name (docs/cli.md lists them).

@@ -13,7 +13,7 @@ from costar_cli.evaluate.metrics import AVERAGED_STEPS, SquaredErrors
 from costar_cli.evaluate.published import paper_truth, published_row, read_published
 from costar_cli.evaluate.rows import Basis, PerStep, ReportRow, ratios, with_budget_sign
 from costar_cli.evaluate.score import Truth
-from costar_cli.evaluate.setups import SETUPS, SetupName
+from costar_cli.evaluate.setups import SETUPS, SetupName, with_target_sign
 from costar_cli.reporting import NullReporter, Reporter
 
 TableKind = Literal["methods", "ablations"]
@@ -31,6 +31,11 @@ class Score:
     contender: Contender
     row: ReportRow
     errors: SquaredErrors
+
+    @property
+    def unlabelled_target_subjects(self) -> int:
+        """Return from how many target subjects' histories its encoder learned without labels."""
+        return self.row.provenance.unlabelled_target_subjects if self.row.provenance else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +236,7 @@ def _row(
         gain = gain_percent(own, other)
     return ResultRow(
         name=contender.name,
-        label=contender.label,
+        label=with_target_sign(contender.label, sum(score.unlabelled_target_subjects for score in runs.values())),
         basis="ours",
         mean=mean,
         sd=sd,

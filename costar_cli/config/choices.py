@@ -15,6 +15,7 @@ __all__ = [
     "OutputName",
     "PrecisionName",
     "PresetName",
+    "PretextName",
     "ScheduleName",
     "SelectionName",
     "SetupName",
@@ -32,6 +33,9 @@ InputsName = Literal["level", "relative"]
 LossName = Literal["squared", "relative_huber"]
 OutputName = Literal["level", "increment", "relative"]
 PrecisionName = Literal["float32", "tf32", "bf16", "float64"]
+PretextName = Literal[
+    "contrastive", "masked", "next_step", "contrastive+masked", "contrastive+next_step", "masked+next_step"
+]
 PresetName = Literal["quick", "default", "paper"]
 ScheduleName = Literal["constant", "cosine"]
 SelectionName = Literal["rolling-origin", "rolling-origin-relative", "own-loss"]

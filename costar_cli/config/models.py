@@ -19,6 +19,7 @@ from costar_cli.config.choices import (
     LossName,
     OutputName,
     PrecisionName,
+    PretextName,
     ScheduleName,
     SelectionName,
     StepWeights,
@@ -176,6 +177,17 @@ class PretrainConfig(TrainingConfig):
 
     members: int = Field(5, ge=1, le=1000, description="Ensemble members trained together")
     encoder: EncoderConfig = EncoderConfig()
+    pretext: PretextName = Field(
+        "contrastive",
+        description="What the encoder learns from histories without labels: to tell them apart, to fill in what is "
+        "hidden of them, or what comes next under a treatment; or two of these",
+    )
+    unlabelled_target: bool = Field(
+        False,
+        description="Learn from the histories of the target's training subjects, too; whatever is made from the "
+        "encoder is then marked as one that uses unlabelled target data",
+    )
+    mask_share: float = Field(0.15, gt=0, lt=1, description="Share of steps, and of variables, that `masked` hides")
     momentum: float = Field(0.99, ge=0, lt=1, description="Momentum of the key encoder")
     ssl_loss: Literal["info_nce", "spectral"] = Field("info_nce", description="Self-supervised loss")
     spectral_sigma: float = Field(1.0, gt=0, description="Weight of the spectral loss's second term")

@@ -52,7 +52,7 @@ class Provenance:
     `labelled_target_subjects` counts those the model was selected on too. `same_data` is None where no digest is
     known, and False where the model was trained on another data set than the one it is scored on.
     `stopped_by_budget` says whether a stage ended because epochs or updates ran out, None where that is not known or
-    nothing is trained step by step.
+    nothing is trained step by step. `unlabelled_target_subjects` counts those whose histories its encoder learned from.
     """
 
     method: str
@@ -64,6 +64,7 @@ class Provenance:
     dataset_digest: str
     same_data: bool | None
     stopped_by_budget: bool | None = None
+    unlabelled_target_subjects: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -207,6 +207,7 @@ def _provenance(candidate: Candidate, dataset: Dataset) -> Provenance:
         domain=candidate.domain,
         trained_on=dict(model.trained_on),
         labelled_target_subjects=candidate.labelled_target_subjects,
+        unlabelled_target_subjects=candidate.unlabelled_target_subjects,
         model_digest=model.digest,
         dataset_digest=model.parents.get("dataset", ""),
         same_data=same_data(model.parents, dataset.digest),

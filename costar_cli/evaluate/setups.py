@@ -12,6 +12,11 @@ from costar_cli.panel import Dataset, Domain, Part
 __all__ = ["SETUPS", "Candidate", "Job", "Setup", "SetupName", "named_candidates", "plan_jobs"]
 
 
+def with_target_sign(label: str, unlabelled_target_subjects: int) -> str:
+    """Return a label, marked where target histories were learned from without labels (spec COSTAR-31)."""
+    return f"{label} (uses unlabelled target)" if unlabelled_target_subjects else label
+
+
 @dataclass(frozen=True, slots=True)
 class Setup:
     """A set-up: where the model was trained last, and where it is tested."""
@@ -46,9 +51,18 @@ class Candidate:
 
     @property
     def label(self) -> str:
-        """Return what tables call the model: its name, or its method, marked when it was not pretrained."""
+        """Return what tables call the model: its name, or its method, marked when it was not pretrained.
+
+        A model whose encoder learned from histories of the target says so, whatever its name.
+        """
         method = METHODS.label(self.model.method)
-        return self.name or (f"{method} (scratch)" if self.init == "scratch" else method)
+        called = self.name or (f"{method} (scratch)" if self.init == "scratch" else method)
+        return with_target_sign(called, self.unlabelled_target_subjects)
+
+    @property
+    def unlabelled_target_subjects(self) -> int:
+        """Return from how many target subjects' histories its encoder learned without labels."""
+        return int(self.model.meta.get("unlabelled_target_subjects", 0))
 
     @property
     def domain(self) -> Domain:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.config.models import Config, FinetuneConfig, PretrainConfig, RuntimeConfig
+from costar_cli.errors import MismatchError
 from costar_cli.methods.base import FitTask, FittedModel
 from costar_cli.methods.costar.pretraining import PretrainStage
 from costar_cli.methods.registry import METHODS, REFERENCE, Method
@@ -18,6 +19,7 @@ from costar_cli.panel import Dataset, Domain, Panel, Part, Scaler
 from costar_cli.panel.check import check_dataset
 from costar_cli.panel.compatible import other_data, require_compatible, same_data
 from costar_cli.panel.findings import shown
+from costar_cli.panel.panel import join_panels
 from costar_cli.panel.support import UNCHECKED, Support, never_together
 from costar_cli.panel.tensors import PanelTensors
 from costar_cli.reporting import Reporter, warnings_of
@@ -30,6 +32,9 @@ from costar_cli.train.selection import ValidationWindows
 from costar_cli.uncertainty import Calibration, OutcomeFacts, calibrate, facts_of, halves
 
 __all__ = ["Trained", "finetune", "pretrain"]
+
+
+UNLABELLED = "unlabelled_target_subjects"  # of meta: how many histories of the target an encoder learned from
 
 
 @dataclass(frozen=True)
@@ -51,18 +56,26 @@ def pretrain(
     reporter: Reporter,
     fresh: bool = False,
 ) -> Trained:
-    """Pretrain encoders on the source domain's series, without labels (spec COSTAR-8 to 13)."""
+    """Pretrain encoders on the source domain's series, and on the target's if asked to (spec COSTAR-8 to 13, 28 to 31).
+
+    Raises:
+        MismatchError: the target's series are asked for, and the data set has none.
+    """
     runtime = Runtime.resolve(runtime_config)
     check_dataset(dataset, reporter)
     support = Support.of(dataset.panel("source", "train"), dataset.schema)
     _warn_of_unseen(support, dataset, reporter)
     scaler = Scaler.fit(dataset.panel("source", "train"), dataset.schema)
     train, validation = _panels(dataset, "source", scaler, runtime)
-    forms = (
-        ()
-        if config.encoder.inputs == "level"
-        else choose_forms(dataset.panel("source", "train"), dataset.schema, scaler)
-    )
+    counts = {"source/train": len(train.length_N)}
+    if config.unlabelled_target:
+        target = _target_histories(dataset)
+        counts["target/train"] = target.n_subjects
+        both = join_panels([dataset.panel("source", "train"), target])
+        train = PanelTensors.from_panel(both, scaler, device=runtime.device, dtype=runtime.dtype)
+    relative = config.encoder.inputs == "relative"
+    needs_forms = relative or "next_step" in config.pretext
+    forms = choose_forms(dataset.panel("source", "train"), dataset.schema, scaler) if needs_forms else ()
     stage = PretrainStage(dataset.schema.dims, config, train, validation, forms)
     if fresh:
         forget_runs(checkpoint)
@@ -73,12 +86,13 @@ def pretrain(
         "made_with": run.makings,
         "encoder": config.encoder.model_dump(),
         "method": REFERENCE,
-        "pretrained_on": {"source/train": stage.n_train},
+        "pretrained_on": counts,
         "support": support.to_meta(),
         "reference": stage.reference(),
         "stages": [{"name": stage.name, **trained.meta}],
     }
-    meta |= {"forms": [form.to_meta() for form in forms]} if forms else {}
+    meta |= {"forms": [form.to_meta() for form in forms]} if relative else {}
+    meta |= {UNLABELLED: counts["target/train"]} if config.unlabelled_target else {}
     meta["log_n_reference"] = {
         "log N, training": stage.reference(),
         "log N, validation": stage.reference(validation=True),
@@ -201,6 +215,7 @@ def _fit_meta(dataset: Dataset, run: FitRun, selected: Selected) -> dict[str, An
         "settings": _settings(task.settings, start, is_source=selected.is_source),
         "trained_on": {**before.get("trained_on", {}), f"{task.domain}/train": n_train},
         "selected_on": {**before.get("selected_on", {}), f"{task.domain}/val": n_validation},
+        **({UNLABELLED: start.meta[UNLABELLED]} if start is not None and UNLABELLED in start.meta else {}),
         **({"validation": selected.validation.to_meta()} if selected.validation else {}),
         **({"kept_source_members": list(selected.kept_source_members)} if run.few_shot else {}),
     }
@@ -231,6 +246,22 @@ def _panels(dataset: Dataset, domain: Domain, scaler: Scaler, runtime: Runtime) 
         for split in ("train", "val")
     )
     return train, validation
+
+
+def _target_histories(dataset: Dataset) -> Panel:
+    """Return the target's training subjects.
+
+    Raises:
+        MismatchError: there are none.
+    """
+    part = Part("target", "train")
+    if part not in dataset.panels:
+        raise MismatchError(
+            "the data set has no target subjects to learn histories from",
+            where="pretrain.unlabelled_target",
+            fix="leave it out, or use a data set with the part target/train",
+        )
+    return dataset.panels[part]
 
 
 def _check_start(dataset: Dataset, start: FittedModel | None) -> None:

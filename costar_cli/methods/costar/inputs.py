@@ -34,6 +34,13 @@ class EncoderInputs:
         dx, da, dy, dv = self.dims
         return dx, da, dy if self.kind == "level" else len(self._columns), dv
 
+    @property
+    def variables(self) -> list[int]:
+        """Return for each scalar of a history which variable it belongs to; all treatments are one."""
+        dx, da, dy, _ = self.dims
+        outcomes = range(dy) if self.kind == "level" else [column % dy for column in self._columns]
+        return [*range(dx), *[dx] * da, *(dx + 1 + outcome for outcome in outcomes)]
+
     def history(self, panel: PanelTensors) -> Tensor:
         """Return `[x_t, a_{t-1}, y_t]`, or what stands for the outcomes, per step: `[N,T,S]`."""
         history_NTS = panel.history_NTS

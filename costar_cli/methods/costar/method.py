@@ -9,8 +9,7 @@ from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.costar.decoding import DecoderShape
 from costar_cli.methods.costar.model import CostarModel
 from costar_cli.methods.costar.predictor import decoder_for
-from costar_cli.methods.costar.pretraining import PREDICTOR
-from costar_cli.methods.costar.supervised import SupervisedStage
+from costar_cli.methods.costar.supervised import ENCODER, HEAD, SupervisedStage
 from costar_cli.methods.registry import REFERENCE
 from costar_cli.methods.shared.members import Params
 from costar_cli.methods.shared.outcome_forms import OutcomeForm, choose_forms
@@ -50,7 +49,7 @@ class CostarMethod(ReadsModels):
             validation=task.tensors(task.validation),
             shape=shape,
             treatments=task.schema.treatments,
-            start_R=_without_predictor(start.params) if start else None,
+            start_R=_learned(start.params) if start else None,
             drop_last=task.domain == "source",
             name=task.stage_name("finetune"),
         )
@@ -140,6 +139,6 @@ def _forms(task: FitTask, encoder: EncoderConfig, output: OutputName) -> tuple[O
     return choose_forms(task.panels[task.train], task.schema, task.scaler)
 
 
-def _without_predictor(params: Params) -> Params:
-    """Return the parameters without the predictor that pretraining contrasts with."""
-    return {name: value for name, value in params.items() if not name.startswith(PREDICTOR)}
+def _learned(params: Params) -> Params:
+    """Return the parameters without what only pretraining needs: a predictor, and heads of pretexts."""
+    return {name: value for name, value in params.items() if name.startswith((ENCODER, HEAD))}

@@ -1,7 +1,8 @@
-"""Self-supervised pretraining in the manner of MoCo-v3: two views, a momentum encoder, contrast over all positions."""
+"""Self-supervised pretraining: contrast in the manner of MoCo-v3 (two views, a momentum encoder) and other pretexts."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -12,13 +13,15 @@ from costar_cli.methods.costar.architectures import make_encoder
 from costar_cli.methods.costar.contrastive import info_nce, log_n_reference, spectral_loss
 from costar_cli.methods.costar.inputs import EncoderInputs
 from costar_cli.methods.costar.predictor import contrast_predictor
-from costar_cli.methods.costar.representation import HistoryEncoder, microbatch_calls
+from costar_cli.methods.costar.pretexts import Masked, NextStep, Pretext
+from costar_cli.methods.costar.representation import HistoryEncoder, encode_members, microbatch_calls
 from costar_cli.methods.shared.dropout import Masks, MaskSource
-from costar_cli.methods.shared.members import Dims, Params
+from costar_cli.methods.shared.members import Dims, Params, submodule
 from costar_cli.methods.shared.microbatches import map_microbatches, start_microbatches
 from costar_cli.methods.shared.outcome_forms import OutcomeForm
 from costar_cli.methods.shared.stage import PlainStage, initial_params
 from costar_cli.methods.shared.streams import Stream
+from costar_cli.methods.shared.windows import SubjectRows
 from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["PretrainStage", "augment", "augment_with_statics"]
@@ -56,6 +59,7 @@ def augment_with_statics(
 
 
 ENCODER, PREDICTOR = "encoder.", "predictor."
+PartName = Literal["train", "validation"]
 
 
 class ContrastBranch(nn.Module):
@@ -76,16 +80,18 @@ class ContrastBranch(nn.Module):
 
 
 class PretrainStage(PlainStage):
-    """The contrastive stage (spec COSTAR-8 to 13). State: the momentum encoder's parameters.
+    """The stage that learns representations without labels, by contrast (spec COSTAR-8 to 13) or other pretexts.
 
-    With the spectral loss (spec COSTAR-23) both views pass the online encoder, without predictor or momentum encoder.
+    State: the momentum encoder's parameters, with contrast. With the spectral loss (spec COSTAR-23) both views pass the
+    online encoder, without predictor or momentum encoder. Other pretexts (spec COSTAR-28 to 30) have passes and heads
+    of their own.
 
     Args:
         dims: numbers of covariates, treatments, outcomes and statics.
         config: settings of the stage.
-        train: scaled panel to learn from; outcomes are inputs only, no labels are used.
+        train: scaled panel to learn from.
         validation: scaled panel to watch the loss on.
-        forms: of the outcomes, for an encoder of relative inputs.
+        forms: of the outcomes, for an encoder of relative inputs, and to predict the next step.
     """
 
     name = "pretrain"
@@ -101,60 +107,74 @@ class PretrainStage(PlainStage):
     ) -> None:
         self.config = config
         self.keep = config.keep
-        self._spectral = config.ssl_loss == "spectral"
+        pretexts = config.pretext.split("+")
+        self._contrasts, self._spectral = "contrastive" in pretexts, config.ssl_loss == "spectral"
         inputs = EncoderInputs(dims, config.encoder.inputs, forms)
-        self._make = partial(self._branch, inputs.token_dims)
-        self._online = self._make().to(train.v_NV.device)
+        self._branch = partial(self._make_branch, inputs.token_dims)
+        self._online = self._branch().to(train.v_NV.device)
         self.encoder = self._online.encoder
         self._momentum = ContrastBranch(self.encoder, nn.Identity(), components=config.components)
         self._panels = {"train": train, "validation": validation}
         self._history = {name: inputs.history(panel)[:, :-1] for name, panel in self._panels.items()}
+        self._rows = {name: SubjectRows(panel) for name, panel in self._panels.items()}
+        self._beside: list[Pretext] = []
+        if "masked" in pretexts:
+            self._beside.append(Masked.of(self._history["train"], train, inputs.variables, config.mask_share))
+        if "next_step" in pretexts:
+            self._beside.append(NextStep.of(dims, forms, train))
+        self._heads = {pretext.name: self._head(pretext).to(train.v_NV.device) for pretext in self._beside}
         self.n_train, self.n_validation = len(train.length_N), len(validation.length_N)
 
-    def _branch(self, dims: Dims) -> ContrastBranch:
+    def _head(self, pretext: Pretext) -> nn.Module:
+        return pretext.head(self.config.encoder.width)
+
+    def _make_branch(self, dims: Dims) -> ContrastBranch:
         """Return a freshly initialised encoder and its predictor."""
         encoder = make_encoder(dims, self.config.encoder)
         predictor = nn.Identity() if self._spectral else contrast_predictor(self.config.encoder.width)
         return ContrastBranch(encoder, predictor, components=self.config.components)
 
+    def _make(self) -> nn.Module:
+        """Return what a member learns, freshly initialised."""
+        branch = self._branch()
+        parts = {"encoder": branch.encoder} | ({"predictor": branch.predictor} if self._contrasts else {})
+        return nn.ModuleDict(parts | {pretext.name: self._head(pretext) for pretext in self._beside})
+
     def initial(self, member: int) -> tuple[Params, Params]:
-        """Return a fresh member: encoder and predictor, and the momentum encoder as a copy."""
+        """Return a fresh member: encoder, predictor and heads, and the momentum encoder as a copy."""
         params = initial_params(self._make, self.config, self.name, member)
-        if self._spectral:
+        if self._spectral or not self._contrasts:
             return params, {}
         return params, {name: value.clone() for name, value in params.items() if name.startswith(ENCODER)}
 
     def loss(self, params_R: Params, state_R: Params, rows_RB: Tensor, streams: Sequence[Stream]) -> StepLoss:
         """Return each member's loss on its mini-batch, and the momentum encoder after this step."""
-        views, statics, active = self._views("train", rows_RB, streams)
-        source = self.encoder.mask_source(views.shape[2], streams, views)
-        if self._spectral:
-            return self._uncorrelate(self._queries(params_R, views, statics, source), active), state_R
-        with torch.no_grad():
-            momentum = self.config.momentum
-            state_R = {name: value.lerp(params_R[name], 1 - momentum) for name, value in state_R.items()}
-        keys = self._start_keys(state_R, views, statics, source)
-        queries = self._queries(params_R, views, statics, source)
-        return self._contrast(queries, keys(), active, streams), state_R
+        if state_R:
+            with torch.no_grad():
+                momentum = self.config.momentum
+                state_R = {name: value.lerp(params_R[name], 1 - momentum) for name, value in state_R.items()}
+        return self._loss("train", params_R, state_R, rows_RB, streams), state_R
 
     @torch.no_grad()
     def validation_loss(
         self, params_R: Params, state_R: Params, rows_RB: Tensor, streams: Sequence[Stream]
     ) -> tuple[Tensor, Tensor]:
         """Return `(loss, weight)` of a validation batch: fresh augmentation, no dropout, momentum encoder untouched."""
-        views, statics, active = self._views("validation", rows_RB, streams)
-        weight_R = active.flatten(1).sum(dim=1).to(views.dtype)
-        if self._spectral:
-            return self._uncorrelate(self._queries(params_R, views, statics, None), active), weight_R
-        keys = self._start_keys(state_R, views, statics, None)
-        queries = self._queries(params_R, views, statics, None)
-        return self._contrast(queries, keys(), active, streams), weight_R
+        active = self._active("validation", rows_RB)
+        loss_R = self._loss("validation", params_R, state_R, rows_RB, streams)
+        return loss_R, active.flatten(1).sum(dim=1).to(loss_R.dtype)
 
     def reference(self, *, validation: bool = False) -> float | None:
-        """Return the loss of random guessing on a full batch, `8 temp log N` (or 4 without components).
+        """Return the loss of knowing nothing: with contrast alone `8 temp log N` (or 4 without components).
 
-        The spectral loss has none.
+        Of several pretexts each loss is divided by that, so that it is their number. The spectral loss has none.
         """
+        if self._contrasts and (self._spectral or not self._beside):
+            return self._guessing(validation=validation)
+        return float(self._contrasts + len(self._beside))
+
+    def _guessing(self, *, validation: bool = False) -> float | None:
+        """Return the contrastive loss of random guessing on a full batch."""
         if self._spectral:
             return None
         lengths = self._panels["validation" if validation else "train"].length_N
@@ -164,15 +184,52 @@ class PretrainStage(PlainStage):
         components = self.config.components and self.encoder.n_components > 0
         return float(log_n_reference(torch.tensor(n), self.config.temperature, components=components))
 
-    def _views(self, name: str, rows_RB: Tensor, streams: Sequence[Stream]) -> tuple[Tensor, Tensor, Tensor]:
+    def _loss(
+        self, name: PartName, params_R: Params, state_R: Params, rows_RB: Tensor, streams: Sequence[Stream]
+    ) -> Tensor:
+        """Return each member's loss, of several pretexts the sum of their shares in the loss of knowing nothing."""
+        losses = [self._contrastive(name, params_R, state_R, rows_RB, streams)] if self._contrasts else []
+        if not self._beside:
+            return losses[0]
+        losses = [loss_R / (self._guessing() or 1.0) for loss_R in losses]
+        return torch.stack([*losses, *self._others(name, params_R, rows_RB, streams)]).sum(dim=0)
+
+    def _contrastive(
+        self, name: PartName, params_R: Params, state_R: Params, rows_RB: Tensor, streams: Sequence[Stream]
+    ) -> Tensor:
+        views, statics, active = self._views(name, rows_RB, streams)
+        source = self.encoder.mask_source(views.shape[2], streams, views) if name == "train" else None
+        online_R = {n: value for n, value in params_R.items() if n.startswith((ENCODER, PREDICTOR))}
+        if self._spectral:
+            return self._uncorrelate(self._queries(online_R, views, statics, source), active)
+        keys = self._start_keys(state_R, views, statics, source)
+        queries = self._queries(online_R, views, statics, source)
+        return self._contrast(queries, keys(), active, streams)
+
+    def _others(self, name: PartName, params_R: Params, rows_RB: Tensor, streams: Sequence[Stream]) -> Iterator[Tensor]:
+        """Yield the losses of the other pretexts, each as a share of that of knowing nothing."""
+        rows, history_RBTS = self._rows[name], self._history[name][rows_RB]
+        series = rows.batch(rows_RB, torch.arange(len(rows_RB), device=rows_RB.device))
+        for pretext in self._beside:
+            seen_RBTS = pretext.seen(history_RBTS, streams)
+            drawn = self.encoder.mask_source(seen_RBTS.shape[2], streams, seen_RBTS) if name == "train" else None
+            encoder_R = submodule(params_R, ENCODER)
+            z_RBTD = encode_members(self.encoder, encoder_R, seen_RBTS, series.statics_RBV, drawn).z_BTD
+            head, own_R = self._heads[pretext.name], submodule(params_R, f"{pretext.name}.")
+            yield pretext.loss(head, own_R, z_RBTD, (history_RBTS, seen_RBTS), series) / pretext.guess
+
+    def _active(self, name: PartName, rows_RB: Tensor) -> Tensor:
+        """Return which positions of rows have a next step, `[R,B,T]`."""
+        position_T = torch.arange(self._history[name].shape[1], device=rows_RB.device)
+        return position_T < (self._panels[name].length_N[rows_RB] - 1)[..., None]
+
+    def _views(self, name: PartName, rows_RB: Tensor, streams: Sequence[Stream]) -> tuple[Tensor, Tensor, Tensor]:
         panel, history = self._panels[name], self._history[name]
         views = [
             self._two(history[rows], panel.v_NV[rows], stream) for rows, stream in zip(rows_RB, streams, strict=True)
         ]
         views_RBTS, statics_RBV = (torch.stack(values) for values in zip(*views, strict=True))
-        position_T = torch.arange(history.shape[1], device=history.device)
-        active_RBT = position_T < (panel.length_N[rows_RB] - 1)[..., None]
-        return views_RBTS, statics_RBV, active_RBT
+        return views_RBTS, statics_RBV, self._active(name, rows_RB)
 
     def _two(self, history_BTS: Tensor, statics_BV: Tensor, stream: Stream) -> tuple[Tensor, Tensor]:
         """Return two views of a member's batch, one behind the other."""
