@@ -45,6 +45,11 @@ class Workspace:
         return self.root / "evaluation.h5"
 
     @property
+    def refutation(self) -> Path:
+        """Return the refutation's file."""
+        return self.root / "refutation.h5"
+
+    @property
     def estimates(self) -> Path:
         """Return the file of the last what-if estimates."""
         return self.root / "estimates.h5"
@@ -83,7 +88,7 @@ class Workspace:
 
     def files(self) -> list[Path]:
         """Return the artifacts that exist, in the order in which verbs make them."""
-        made = [self.data, self.encoder, *self.models(), self.evaluation, self.estimates]
+        made = [self.data, self.encoder, *self.models(), self.evaluation, self.refutation, self.estimates]
         return [path for path in made if path.is_file()]
 
     def make(self) -> None:

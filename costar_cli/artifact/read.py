@@ -26,7 +26,7 @@ class Artifact:
     """What one file holds.
 
     Attributes:
-        kind: `dataset`, `encoder`, `model`, `evaluation`, `estimates` or `run-state`.
+        kind: `dataset`, `encoder`, `model`, `evaluation`, `refutation`, `estimates` or `run-state`.
         arrays: flat names with slashes, for example `source/train/panel/outcomes`; numbers, booleans or strings.
         meta: one JSON document: config, schema, names, history.
         parents: role to digest, for example `{"dataset": "ab12..."}`.

@@ -77,6 +77,7 @@ KINDS: Final[Mapping[str, KindSpec]] = {
         may=("plans/truth",),
         meta=("plans", "models", "schema", "fingerprint"),
     ),
+    "refutation": KindSpec(made_by="costar evaluate --refute", must=("found",), meta=("refutations", "fingerprint")),
     "run-state": KindSpec(made_by="costar pretrain --fresh", may=("**",), meta=("finished", "current", "fingerprint")),
 }
 

@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     from costar_cli.steps.session import Flags
 
 
+def _beside(report: Path, default: Path) -> Path:
+    """Return the file of the refutation: named after a report that is not the workspace's."""
+    return default if report.name == "evaluation.h5" else report.with_name(f"{report.stem}-refutation.h5")
+
+
 def evaluate(
     ctx: typer.Context,
     setup: Annotated[
@@ -46,6 +51,10 @@ def evaluate(
         Path | None,
         typer.Option("--plots", help="Folder for the plots (default: in the workspace)", rich_help_panel=FILES),
     ] = None,
+    refute: Annotated[
+        bool,
+        typer.Option("--refute", help="Also refit the models where the answer is known: placebos, dummies, subsets"),
+    ] = False,
     no_plots: Annotated[bool, typer.Option("--no-plots", help="Skip the figures", rich_help_panel=FILES)] = False,
     overwrite: OverwriteFlag = False,
     workspace: WorkspaceOpt = DEFAULT_WORKSPACE,
@@ -74,5 +83,6 @@ def evaluate(
         report=report,
         csv=csv or report.with_suffix(".csv"),
         plots=None if no_plots else plots or place.plots,
+        refutation=_beside(report, place.refutation) if refute else None,
     )
     run_evaluate(session, files, [setup] if setup else None, overwrite=overwrite)

@@ -37,6 +37,7 @@ __all__ = [
     "FinetuneConfig",
     "OptimiserConfig",
     "PretrainConfig",
+    "RefuteConfig",
     "RuntimeConfig",
     "Schedule",
     "TrainingConfig",
@@ -286,6 +287,19 @@ class EvaluateConfig(Config):
     bootstrap: int = Field(1000, ge=0, le=1_000_000, description="Bootstrap replicates (0: none)")
     query_batch_size: int = Field(16_384, ge=1, description="Queries per batch; limits memory")
     seed: int = Field(0, ge=0, lt=2**63, description="Seed of the bootstrap and of t-SNE")
+
+
+class RefuteConfig(Config):
+    """How `costar evaluate --refute` refits a model (docs/spec/refute.md)."""
+
+    refits: int = Field(
+        5, ge=2, le=1_000, description="Refits of each test, each to another random half of the subjects"
+    )
+    subjects: int = Field(800, ge=4, le=1_000_000, description="Most training subjects that refits draw from")
+    updates: int = Field(300, ge=1, description="Most optimiser steps of a network that is refitted, with one member")
+    margin: float = Field(
+        0.2, gt=0, lt=1, description="Change of an effect, as a share of it, up to which it counts as the same"
+    )
 
 
 class BenchmarkConfig(Config):

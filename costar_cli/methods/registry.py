@@ -53,8 +53,8 @@ OF_CLOSED_FORMS: Final = ("domain",)
 
 # What a section of settings, a variable `COSTAR_...` or the top of a settings file already means.
 RESERVED: Final = frozenset(
-    {"benchmark", "config", "debug", "evaluate", "finetune", "ingest", "preset", "pretrain", "runtime", "simulate"}
-    | {"workspace"}
+    {"benchmark", "config", "debug", "evaluate", "finetune", "ingest", "preset", "pretrain", "refute", "runtime"}
+    | {"simulate", "workspace"}
 )
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 

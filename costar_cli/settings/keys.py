@@ -15,6 +15,7 @@ from costar_cli.config.models import (
     EvaluateConfig,
     FinetuneConfig,
     PretrainConfig,
+    RefuteConfig,
     RuntimeConfig,
 )
 from costar_cli.datasets.registry import all_sources
@@ -77,6 +78,7 @@ def all_sections() -> Mapping[str, type[Config]]:
         "pretrain": PretrainConfig,
         "finetune": FinetuneConfig,
         "evaluate": EvaluateConfig,
+        "refute": RefuteConfig,
         "benchmark": BenchmarkConfig,
         "runtime": RuntimeConfig,
         **{method.section: method.settings_class for method in METHODS.values() if method.settings_class},

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from costar_cli.config.choices import SetupName
 from costar_cli.errors import ArtifactError, DataError
@@ -26,13 +26,14 @@ __all__ = ["EvaluationFiles", "EvaluationInputs", "make_report", "plan_report", 
 
 @dataclass(frozen=True)
 class EvaluationFiles:
-    """What `evaluate` reads and writes; no `plots`, no drawing."""
+    """What `evaluate` reads and writes; no `plots`, no drawing, and no `refutation`, none."""
 
     data: Path
     models: Sequence[Path]
     report: Path
     csv: Path
     plots: Path | None
+    refutation: Path | None = None
 
 
 class EvaluationInputs:
@@ -96,7 +97,21 @@ def run_evaluate(
     if not report.losers():
         commands = [next_command(session.given, "whatif", *ASKED, data=data, model=theirs)]
     session.out.next(*dict.fromkeys(commands))
-    session.out.done(report.to_json(), status="up_to_date" if current else "done")
+    refuted = {"refutations": _refute(session, files, inputs, overwrite=overwrite)} if files.refutation else {}
+    session.out.done(report.to_json() | refuted, status="up_to_date" if current else "done")
+
+
+def _refute(
+    session: Session, files: EvaluationFiles, inputs: EvaluationInputs, *, overwrite: bool
+) -> list[dict[str, Any]]:
+    """Refit the models where the answer is known, and return what that finds."""
+    from costar_cli.steps.refutation import make_refutations
+
+    assert files.refutation is not None  # noqa: S101 - asked where there is a file
+    found = make_refutations(
+        session, files.data, files.refutation, lambda: inputs.models, inputs.parents, overwrite=overwrite
+    )
+    return [one.to_json() for one in found]
 
 
 def plan_report(

@@ -85,6 +85,11 @@ def contents() -> dict[str, dict[str, Any]]:
             "meta": {"plans": ["watch"], "models": [{"label": "zero-shot"}], "schema": SCHEMA, "fingerprint": "f"},
             "parents": parents,
         },
+        "refutation": {
+            "arrays": {"found": np.array([[-0.5, 0.25, 1.0], [np.nan] * 3])},
+            "meta": {"refutations": [{"model": "model", "refits": 5}], "fingerprint": "f" * 64},
+            "parents": parents,
+        },
         "run-state": {
             "arrays": {"current/params/w": ramp(2, 3), "current/rng": ramp(5056, dtype="uint8"), "step": np.array(7)},
             "meta": {"finished": [], "current": {"epoch": 3}, "fingerprint": "f"},

@@ -68,3 +68,19 @@ def test_settings_of_the_linear_methods_are_settings(tmp_path: Path, call: Call)
     ]
     assert (meta[0]["plan"], meta[1]["window"]) == ("steps", 2)
     assert meta[0]["settings"]["plan"] == "steps"
+
+
+def test_evaluate_refutes_the_models_and_keeps_what_it_found(tmp_path: Path, call: Call) -> None:
+    Path("sizes.toml").write_text(f"{SIZES}\n[refute]\nrefits = 2\n", "utf-8")
+    assert call("simulate", "linear", "--config", "sizes.toml").code == 0
+    assert call("finetune", "--method", "last-value").code == 0
+    words = ("evaluate", "--refute", "--no-plots", "--bootstrap", 0, "--config", "sizes.toml")
+    refuted = call(*words, "--json").document
+    (found,) = refuted["result"]["refutations"]
+    assert set(found["verdicts"].values()) == {"pass"}  # it says that treatments do nothing, and nothing contradicts it
+    assert found["refits"] == found["settings"]["refits"] == 2
+    assert Path(refuted["outputs"]["refutation"]["path"]).name == "refutation.h5"
+    again = call(*words)
+    assert "up to date  costar-workspace/refutation.h5" in again.out
+    assert "placebo treatment" in again.out
+    assert call("verify", "costar-workspace/refutation.h5").code == 0
