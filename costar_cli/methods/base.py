@@ -200,6 +200,17 @@ class PredictsDistribution(Protocol):
         """Predict as `rollout` does, with the standard deviation of each outcome."""
 
 
+@runtime_checkable
+class DrawsOutcomes(Protocol):
+    """A `FittedModel` that draws outcomes from its predictive distribution, jointly for a subject's plans. Optional."""
+
+    def draw_outcomes(self, panel: Panel, queries: Queries, n: int, seed: int) -> NDArray[np.float64]:
+        """Return `[S,Q,H,Y]`, S = n draws in the units of the data.
+
+        In each draw a subject has the same parameters, and the same chance after the origin, under all plans.
+        """
+
+
 @dataclass(frozen=True)
 class FitTask:
     """What a method is fitted to.

@@ -13,10 +13,9 @@ from costar_cli.methods.registry import METHODS
 from costar_cli.panel import Domain, Panel
 from costar_cli.panel.windows import factual_windows
 from costar_cli.uncertainty.conformal import EDGES, GRID, bins_of, table
-from costar_cli.uncertainty.estimates import Estimates, estimate
+from costar_cli.uncertainty.estimates import LEAST_MEMBERS, Estimates, estimate
 from costar_cli.uncertainty.outcomes import OutcomeFacts
 
-LEAST_MEMBERS: Final = 3  # of an ensemble; two say next to nothing of how far apart they may be
 LEAST_CLUSTERS: Final = 20  # fewer clusters are too few for any level that is of use: subjects are taken instead
 ARRAYS: Final = "calibration/"
 

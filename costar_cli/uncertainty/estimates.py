@@ -13,6 +13,7 @@ from costar_cli.panel import Panel, Queries
 from costar_cli.uncertainty.outcomes import OutcomeFacts, levels
 
 FLOOR: Final = 0.05  # of the unit of errors: what no member knows of (measured, docs/uncertainty.md)
+LEAST_MEMBERS: Final = 3  # of an ensemble; two say next to nothing of how far apart they may be
 TINY: Final = 1e-6  # of an sd of source-train: the smallest scale, so that no score is divided by zero
 
 Floats = NDArray[np.float64]

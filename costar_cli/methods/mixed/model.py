@@ -16,7 +16,7 @@ from costar_cli.methods.mixed.covariates import CovariateEquations, covariate_co
 from costar_cli.methods.mixed.law import Floats, GrowthLaw, Series, carried
 from costar_cli.methods.mixed.likelihood import ARRAYS, Effects, effects_from
 from costar_cli.methods.shared.doses import dose_table
-from costar_cli.methods.shared.trained import AnswerJob, EncodingModel
+from costar_cli.methods.shared.trained import AnswerJob, EncodingModel, require_horizon
 from costar_cli.panel import Panel, Queries
 
 __all__ = ["Histories", "MixedModel", "effects_params", "equations_params"]
@@ -171,6 +171,41 @@ class MixedModel(EncodingModel[Histories]):
             parameter[0, part], noise[0, part] = self._spread(panel, queries.take(part))
         return PredictiveDistribution(mean, parameter, noise)
 
+    def draw_outcomes(self, panel: Panel, queries: Queries, n: int, seed: int) -> Floats:
+        """Draw effects from the posterior and noise after the origin, both the same for all of a subject's plans.
+
+        Returns `[S,Q,H,Y]`, S = n, in the units of the data (spec MIXED-10).
+
+        Raises:
+            UsageError: the plans are longer than the horizon that the model was trained for.
+        """
+        require_horizon(self.horizon, queries)
+        subjects, row_Q = np.unique(queries.subject, return_inverse=True)
+        states = self.encode(panel.take(subjects.astype(np.int64)))
+        start, effects = self._begin(states, replace(queries, subject=row_Q.astype(np.int32)))
+        factors = [factor_QZZ for _, factor_QZZ in self._posteriors(panel, queries.subject, queries.origin)]
+        rng, at_M = np.random.default_rng(seed), np.tile(np.arange(len(queries)), n)
+        whose_M = row_Q[at_M] + np.repeat(np.arange(n) * len(subjects), len(queries))  # a subject in a draw
+        own = []
+        for effects_PQ, factor_QZZ in zip(effects, factors, strict=True):
+            standard_MZ = rng.normal(size=(n * len(subjects), factor_QZZ.shape[2]))[whose_M]
+            effects_PM = effects_PQ[:, at_M]
+            effects_PM[: factor_QZZ.shape[1]] += np.einsum("mzi,mi->zm", factor_QZZ[at_M], standard_MZ)
+            own.append(effects_PM)
+        shock_HSM = self._shocks(rng, (queries.horizon, n * len(subjects)))[..., whose_M]
+        steps = self._steps(start.take(at_M), self._doses(queries)[..., at_M], own, shock_HSM)
+        y_MHY = np.stack([step.after.y_YQ.T for step in steps], axis=1)
+        return y_MHY.reshape(n, len(queries), queries.horizon, -1)
+
+    def _shocks(self, rng: np.random.Generator, shape: tuple[int, int]) -> Floats:
+        """Return noise of the growth of outcomes, then of covariates, `[H,S,M]`."""
+        noise_HSM = [rng.normal(scale=learnt.noise, size=(shape[0], 1, shape[1])) for learnt in self.effects]
+        if self.equations is not None:
+            size, axes = np.linalg.eigh(self.equations.residual)
+            standard_HXM = rng.normal(size=(shape[0], len(size), shape[1]))
+            noise_HSM.append((axes * np.sqrt(size.clip(min=0))) @ standard_HXM)
+        return np.concatenate(noise_HSM, axis=1)
+
     def posterior(
         self, panel: Panel, subject: NDArray[np.integer], origin: NDArray[np.integer]
     ) -> list[tuple[Floats, Floats]]:
@@ -226,13 +261,15 @@ class MixedModel(EncodingModel[Histories]):
         )
         return Histories(steps, y_YM, usual_YM, x_XM, effects, exposures)
 
-    def _steps(self, state: "_State", dose_HLQ: Floats, effects: list[Floats]) -> "Iterator[_Step]":
-        """Yield each step of a rollout under some effects `[P,Q]` of each outcome."""
+    def _steps(
+        self, state: "_State", dose_HLQ: Floats, effects: list[Floats], shock_HSQ: Floats | None = None
+    ) -> "Iterator[_Step]":
+        """Yield each step of a rollout under some effects `[P,Q]` of each outcome, with noise where it is given."""
         mean_Y, sd_Y = self._moments
         reached_YQ = state.y_YQ  # a series that already is beyond the bounds may stay there
         lows = [np.minimum(law.low, reached_YQ[law.outcome]) for law in self.laws]
         highs = [np.maximum(law.high, reached_YQ[law.outcome]) for law in self.laws]
-        for dose_LQ in dose_HLQ:
+        for h, dose_LQ in enumerate(dose_HLQ):
             exposures = [
                 learnt.decay.reshape(-1, 1) * carried_JQ + np.tile(dose_LQ, (len(learnt.decay), 1))
                 for learnt, carried_JQ in zip(self.effects, state.exposure, strict=True)
@@ -246,6 +283,8 @@ class MixedModel(EncodingModel[Histories]):
                 growth_Q = effects_PQ[0].copy()
                 for column_Q, effect_Q in zip(phi, effects_PQ[1:], strict=True):
                     growth_Q += column_Q * effect_Q
+                if shock_HSQ is not None:
+                    growth_Q += shock_HSQ[h, law.outcome]
                 y_YQ[law.outcome] = law.next(y_Q, growth_Q, usual_Q, lows[law.outcome], highs[law.outcome])
                 columns.append(phi)
                 growths.append(growth_Q)
@@ -254,6 +293,8 @@ class MixedModel(EncodingModel[Histories]):
                 scaled_QY = (state.y_YQ.T - mean_Y) / sd_Y
                 known_QG = covariate_columns(x_XQ.T, scaled_QY, dose_LQ.T, np.concatenate(exposures).T)
                 x_XQ = x_XQ + (known_QG @ self.equations.weight).T
+                if shock_HSQ is not None:
+                    x_XQ += shock_HSQ[h, len(self.laws) :]
                 x_XQ = np.clip(x_XQ, self.equations.low[:, None], self.equations.high[:, None])
             after = _State(y_YQ, state.usual_YQ, x_XQ, exposures)
             yield _Step(state, after, columns, growths)
@@ -325,6 +366,11 @@ class _State:
     usual_YQ: Floats
     x_XQ: Floats
     exposure: list[Floats]
+
+    def take(self, at_M: NDArray[np.integer]) -> "_State":
+        """Return the states of some queries."""
+        exposure = [values[:, at_M] for values in self.exposure]
+        return _State(self.y_YQ[:, at_M], self.usual_YQ[:, at_M], self.x_XQ[:, at_M], exposure)
 
 
 @dataclass(frozen=True, slots=True)

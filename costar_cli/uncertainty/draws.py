@@ -1,0 +1,79 @@
+"""Joint draws of a subject's outcomes under several plans, and how uncertain differences are (spec BAND-6 to 7)."""
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.methods.base import DrawsOutcomes, FittedModel, PredictsDistribution
+from costar_cli.methods.stack.model import StackModel
+from costar_cli.panel import Panel, Queries
+from costar_cli.uncertainty.estimates import FLOOR, LEAST_MEMBERS, Estimates
+
+DRAWS: Final = 1_000  # the sd of a difference is then known to 2 %
+SEED: Final = 0
+
+Floats = NDArray[np.float64]
+
+
+def draws(model: FittedModel, panel: Panel, queries: Queries, n: int = DRAWS, seed: int = SEED) -> Floats:
+    """Draw outcomes `[S,Q,H,Y]`, S = n, jointly over the queries of a subject (spec BAND-6).
+
+    In each draw a subject has the same parameters and the same chance under all plans: differences between its queries
+    are differences of treatment. A draw of a stack is one of its parts'; of a black box it is a member's.
+    """
+    asked = replace(queries, outcomes=None, scored=None)
+    if isinstance(model, StackModel):
+        return _of_stack(model, panel, asked, n, seed)
+    if isinstance(model, DrawsOutcomes):
+        return model.draw_outcomes(panel, asked, n, seed)
+    rng, (subjects, row_Q) = np.random.default_rng(seed), np.unique(asked.subject, return_inverse=True)
+    chance_SQ11, own_SQ11 = (rng.normal(size=(n, len(subjects)))[:, row_Q, None, None] for _ in range(2))
+    if isinstance(model, PredictsDistribution):
+        said = model.predict_distribution(panel, asked)
+        each_S = np.arange(n) % len(said.mean)
+        return np.asarray(
+            said.mean[each_S] + own_SQ11 * said.sd_parameter[each_S] + chance_SQ11 * said.sd_noise[each_S]
+        )
+    members_RQHY = model.rollout(panel, asked).astype(np.float64)
+    return members_RQHY[np.arange(n) % len(members_RQHY)] * (1 + FLOOR * chance_SQ11)
+
+
+def tells_differences(model: FittedModel) -> bool:
+    """Return whether the draws of a model say how far its differences between plans may be off."""
+    if isinstance(model, StackModel):
+        return any(tells_differences(model.parts[name]) for name in model.answering)
+    return isinstance(model, DrawsOutcomes | PredictsDistribution) or model.members >= LEAST_MEMBERS
+
+
+def differences(
+    drawn_SQHY: Floats, estimates: Estimates, of_M: NDArray[np.integer], minus_M: NDArray[np.integer]
+) -> Estimates:
+    """Return estimates of differences between queries of the same subjects, M of them (spec BAND-7).
+
+    Their scale is the sd of the differences of joint draws.
+
+    Args:
+        drawn_SQHY: joint draws of the queries.
+        estimates: of the queries.
+        of_M: the query whose outcome is compared.
+        minus_M: the query that it is compared with.
+    """
+    mean_MHY = estimates.mean_QHY[of_M] - estimates.mean_QHY[minus_M]
+    sd_MHY = (drawn_SQHY[:, of_M] - drawn_SQHY[:, minus_M]).std(axis=0, ddof=1)
+    members_RMHY = estimates.members_RQHY[:, of_M] - estimates.members_RQHY[:, minus_M]
+    return Estimates(mean_MHY, sd_MHY, estimates.share_QHY[of_M], estimates.level_QY[of_M], members_RMHY)
+
+
+def _of_stack(model: StackModel, panel: Panel, queries: Queries, n: int, seed: int) -> Floats:
+    """Return draws of the parts, with the probability that is its weight; steps have the same part where they can."""
+    weight_PHY = model.weight_RPHY.mean(axis=0)[:, : queries.horizon]
+    until_PHY = np.cumsum([weight_PHY[list(model.parts).index(name)] for name in model.answering], axis=0)
+    place_S = (np.random.default_rng(seed).permutation(n) + 0.5) / n
+    part_SHY = (place_S[:, None, None, None] >= until_PHY[:-1]).sum(axis=1)
+    drawn = np.zeros((n, len(queries), *until_PHY.shape[1:]))
+    for i, name in enumerate(model.answering):
+        own = draws(model.parts[name], panel, queries, n, seed + 1 + i)
+        drawn = np.where((part_SHY == i)[:, None], own, drawn)
+    return drawn
