@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from costar_cli.api.data import ingest, read_dataset, read_table, simulate
-    from costar_cli.api.estimates import estimate_outcomes
+    from costar_cli.api.estimates import estimate_outcomes, evaluate_models
     from costar_cli.api.model import Encoder, Model, load_model
-    from costar_cli.api.scores import evaluate_models
     from costar_cli.api.training import fit, pretrain
     from costar_cli.errors import CostarError, CostarWarning
     from costar_cli.panel import Dataset
@@ -42,7 +41,7 @@ _HOMES = {  # the module of each name
     "Encoder": "api.model",
     "Model": "api.model",
     "estimate_outcomes": "api.estimates",
-    "evaluate_models": "api.scores",
+    "evaluate_models": "api.estimates",
     "fit": "api.training",
     "ingest": "api.data",
     "load_model": "api.model",

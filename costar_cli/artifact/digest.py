@@ -1,16 +1,42 @@
-"""Canonical bytes of JSON and arrays, and their SHA-256."""
+"""Canonical bytes of JSON and arrays, their SHA-256, and which types arrays have: here, in the manifest, in HDF5."""
 
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import numpy as np
+from h5py import h5t
 from numpy.typing import NDArray
 
 MAX_JSON_DEPTH: Final = 64
+NUMBERS: Final = {
+    "int8": h5t.STD_I8LE,
+    "int16": h5t.STD_I16LE,
+    "int32": h5t.STD_I32LE,
+    "int64": h5t.STD_I64LE,
+    "uint8": h5t.STD_U8LE,
+    "uint16": h5t.STD_U16LE,
+    "uint32": h5t.STD_U32LE,
+    "uint64": h5t.STD_U64LE,
+    "float16": h5t.IEEE_F16LE,
+    "float32": h5t.IEEE_F32LE,
+    "float64": h5t.IEEE_F64LE,
+}
+TEXT: Final = re.compile(r"utf8\[([1-9]\d{0,5})\]", re.ASCII)
+CLASSES: Final = {
+    h5t.COMPOUND: "compound",
+    h5t.VLEN: "variable-length",
+    h5t.REFERENCE: "reference",
+    h5t.OPAQUE: "opaque",
+    h5t.ENUM: "enumerated",
+    h5t.ARRAY: "array",
+    h5t.BITFIELD: "bit field",
+    h5t.TIME: "time",
+}
 
 
 def sha256(data: bytes) -> str:
@@ -103,3 +129,78 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(members) != len(pairs):
         raise ValueError("a key appears twice in one object")
     return members
+
+
+def stored_array(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array as an artifact stores it: C order, little-endian, booleans as 0 and 1, text as UTF-8 bytes.
+
+    Raises:
+        ValueError: a type that artifacts do not hold.
+    """
+    array = np.asarray(array, order="C")
+    if array.dtype == np.bool_:
+        return array.view(np.uint8)
+    if array.dtype.name in NUMBERS:
+        return array.astype(array.dtype.newbyteorder("<"), copy=False)
+    if array.dtype.kind == "U":
+        return np.asarray(np.char.encode(array, "utf-8"), order="C")
+    raise ValueError(f"arrays of {array.dtype} cannot be stored in an artifact")
+
+
+def dtype_tag(array: NDArray[Any], stored: NDArray[Any]) -> str:
+    """Return the type's name in the manifest: that of numpy, or `utf8[bytes]`."""
+    return f"utf8[{stored.dtype.itemsize}]" if array.dtype.kind == "U" else array.dtype.name
+
+
+def stored_tag(tag: str) -> str:
+    """Return the name of the type that stands for the manifest's in HDF5.
+
+    Raises:
+        ValueError: no type of an artifact.
+    """
+    if tag == "bool":
+        return "uint8"
+    if tag in NUMBERS or TEXT.fullmatch(tag):
+        return tag
+    raise ValueError(f"{tag[:40]!r} is not an artifact type")
+
+
+def stored_width(tag: str) -> int:
+    """Return the bytes per element of a stored type."""
+    text = TEXT.fullmatch(tag)
+    return int(text[1]) if text else np.dtype(tag).itemsize
+
+
+def hdf5_tag(type_id: Any) -> str:  # noqa: ANN401 - h5py has no types
+    """Return the name of an HDF5 type.
+
+    Raises:
+        ValueError: it is not a plain little-endian number or fixed-length UTF-8 text.
+    """
+    if type_id.committed():
+        raise ValueError("its type is stored elsewhere in the file")
+    if type_id.get_class() == h5t.STRING:
+        if type_id.is_variable_str():
+            raise ValueError("its text has variable length")
+        if type_id.get_strpad() == h5t.STR_NULLPAD and type_id.get_cset() == h5t.CSET_UTF8:
+            return stored_tag(f"utf8[{type_id.get_size()}]")
+    for tag, known in NUMBERS.items():
+        if type_id.equal(known):
+            return tag
+    raise ValueError(f"its type is {CLASSES.get(type_id.get_class(), 'a number or text of another layout')}")
+
+
+def array_from_bytes(data: NDArray[np.uint8], tag: str, shape: tuple[int, ...]) -> NDArray[Any]:
+    """Return the array that `data`, its stored bytes, stand for.
+
+    Raises:
+        ValueError: booleans other than 0 and 1, or text that is not UTF-8.
+    """
+    if tag == "bool":
+        if data.size and data.max() > 1:
+            raise ValueError("booleans other than 0 and 1")
+        return data.view(np.bool_).reshape(shape)
+    if text := TEXT.fullmatch(tag):
+        return np.asarray(np.char.decode(data.view(f"S{text[1]}").reshape(shape), "utf-8"))
+    little = data.view(np.dtype(tag).newbyteorder("<")).reshape(shape)
+    return little.astype(np.dtype(tag), copy=False)

@@ -11,10 +11,8 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.artifact.digest import sha256
-from costar_cli.artifact.dtypes import array_from_bytes, stored_tag
-from costar_cli.artifact.header import Header, body_sha256, read_file_header
-from costar_cli.artifact.problems import damaged, reading, wrong_kind
+from costar_cli.artifact.digest import array_from_bytes, sha256, stored_tag
+from costar_cli.artifact.header import Header, body_sha256, damaged, read_file_header, reading, wrong_kind
 from costar_cli.artifact.spec import MAX_MANIFEST_BYTES, Manifest
 from costar_cli.artifact.structure import Member, survey, unpack
 

@@ -12,8 +12,7 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from costar_cli.artifact.digest import canonical_json, parse_json
-from costar_cli.artifact.dtypes import stored_tag
+from costar_cli.artifact.digest import canonical_json, parse_json, stored_tag
 from costar_cli.errors import complaint
 
 SCHEMA_VERSION: Final = "1.0"

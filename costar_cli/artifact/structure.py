@@ -18,8 +18,8 @@ import numpy as np
 from h5py import h5d, h5g, h5l, h5o, h5s, h5z
 from numpy.typing import NDArray
 
-from costar_cli.artifact.dtypes import hdf5_tag, stored_width
-from costar_cli.artifact.problems import damaged, reading
+from costar_cli.artifact.digest import hdf5_tag, stored_width
+from costar_cli.artifact.header import damaged, reading
 from costar_cli.artifact.spec import NAME
 from costar_cli.errors import ArtifactError, UsageError
 

@@ -13,8 +13,7 @@ from h5py import h5f, h5fd, h5g, h5p, h5s
 from numpy.typing import NDArray
 
 from costar_cli.artifact.atomic import Sink, TempFile, interrupts_deferred, replacing, storage_error, write_all
-from costar_cli.artifact.digest import array_sha256, sha256
-from costar_cli.artifact.dtypes import dtype_tag, stored_array
+from costar_cli.artifact.digest import array_sha256, dtype_tag, sha256, stored_array
 from costar_cli.artifact.header import HEADER_BYTES, Header, body_sha256
 from costar_cli.artifact.lineage import software_versions
 from costar_cli.artifact.read import Artifact, verify_artifact
