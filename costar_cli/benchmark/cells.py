@@ -61,11 +61,6 @@ def plan_cells(seeds: Sequence[int], contenders: Sequence[Contender], *, few_sho
 
     Zero-shot and supervised scores are those of one model, trained on the source; a model of the target is few-shot's.
     Ablations are tested in zero-shot and supervised alone: the paper has no other.
-
-    Args:
-        seeds: of the data sets.
-        contenders: the rows of the tables.
-        few_shot: models are adapted to the target, too.
     """
     return [cell for seed in seeds for cell in _of_seed(seed, contenders, few_shot=few_shot)]
 
@@ -96,11 +91,7 @@ State = Literal["done", "started", "to do", "stale"]
 
 
 class BenchReporter(OutputReporter):
-    """The reporter of a benchmark: what it says names the cell, and notes are not repeated for every cell.
-
-    Args:
-        out: the sink of the verb.
-    """
+    """The reporter of a benchmark: what it says names the cell, and notes are not repeated for every cell."""
 
     def __init__(self, out: Output) -> None:
         super().__init__(out)

@@ -109,8 +109,7 @@ class Record:
 class Ledger:
     """The records of a benchmark's artifacts by key, in one JSON file that is replaced whole after each change.
 
-    Args:
-        path: the file; one that cannot be understood counts as empty.
+    A file that cannot be understood counts as empty.
     """
 
     def __init__(self, path: Path) -> None:
@@ -177,10 +176,7 @@ class Clock:
     A cell's likes are those of the same contender and domain on other data sets (in the ledger, or made just now); for
     the first of a kind, all cells of the same domain; and if there is none, all cells.
 
-    Args:
-        cells: those of the benchmark.
-        left: those of them that are to be made.
-        ledger: what earlier runs remember.
+    Of the `cells` of a benchmark, those `left` are to be made.
     """
 
     def __init__(self, cells: Sequence[Cell], left: Sequence[Cell], ledger: Ledger) -> None:

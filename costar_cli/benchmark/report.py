@@ -90,9 +90,6 @@ def measure_model(described: Mapping[str, Any]) -> dict[str, Any]:
 
     Parameters are those of one member; epochs and updates of a stage are the mean over members. A model in closed form
     has no stages, and older files do not tell updates.
-
-    Args:
-        described: what `costar inspect` knows of its file.
     """
     arrays, meta = described["arrays"], described["meta"]
     learned = [a for a in arrays if a["name"].startswith("params/") and not a["name"].startswith(KEPT_DATA)]

@@ -81,14 +81,8 @@ def compare(
 ) -> tuple[Comparison, ...]:
     """Compare contenders with the reference, each on the data sets that both were scored on.
 
-    Args:
-        names: labels by name, in the order of the table.
-        scores: squared errors by name, then by the seed of the data set.
-        reference: the reference's, by the seed of the data set.
-        factor: from root squared errors to the unit of the table.
-        level: of the intervals.
-        replicates: of the bootstrap; too few, and there are neither intervals nor p-values.
-        seed: of the bootstrap.
+    Scores are squared errors by name and by the seed of the data set; `factor` takes their roots to the unit of the
+    table. With too few `replicates` of the bootstrap there are neither intervals nor p-values.
     """
     found = []
     for name, label in names.items():

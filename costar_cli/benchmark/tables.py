@@ -139,16 +139,7 @@ def build_tables(
     limits: Sequence[LimitScore] = (),
     reporter: Reporter | None = None,
 ) -> tuple[ResultTable, ...]:
-    """Return a table per set-up and kind of truth: first those of methods, then those of ablations.
-
-    Args:
-        scores: of all contenders on all data sets.
-        facts: of the data sets.
-        config: how to score: the bootstrap.
-        setups: those to show.
-        limits: of what knows the simulator, on any of the data sets.
-        reporter: told about progress.
-    """
+    """Return a table per set-up and kind of truth: first those of methods, then those of ablations."""
     groups = list(_groups(scores, setups))
     tables = []
     with (reporter or NullReporter()).task("Comparing", total=len(groups), unit="table") as task:

@@ -40,9 +40,7 @@ class Finding:
 def raise_errors(findings: Iterable[Finding], *, what: str) -> None:
     """Raise one error that tells every finding of severity `error`.
 
-    Args:
-        findings: what the checks found; warnings and notes are passed over.
-        what: the thing that was checked, for example `the table`.
+    `what` was checked, for example `the table`; warnings and notes are passed over.
 
     Raises:
         DataError: there is at least one error.

@@ -19,11 +19,6 @@ def split_subjects(n: int, fractions: Mapping[Split, float], seed: int) -> Names
 
     Each split gets the whole part of its fraction; what rounding leaves goes to the first split named.
 
-    Args:
-        n: number of subjects.
-        fractions: share of the subjects per split; they sum to 1.
-        seed: seed of the draw.
-
     Raises:
         UsageError: fractions that are negative or do not sum to 1.
         DataError: too few subjects to give each split one.

@@ -65,10 +65,7 @@ def write_dataset(path: Path, dataset: Dataset, *, overwrite: bool = False) -> A
 def made_from(dataset: Dataset, *, config: Mapping[str, Any], parents: Mapping[str, str] | None = None) -> Dataset:
     """Return a data set that knows what it was made from, and which digest its file has or will have.
 
-    Args:
-        dataset: what was made.
-        config: the settings that it was made with.
-        parents: digests of the files that it was read from, by role, where there are any.
+    `parents` are the digests of the files that it was read from, by role.
 
     Raises:
         DataError: the data set breaks an invariant that a reader would reject.

@@ -132,10 +132,8 @@ class Support:
     ) -> Iterator[tuple[str, int]]:
         """Yield each absorbing treatment that a plan stops, and the step of the plan, from 0, at which it does.
 
-        Args:
-            before: the values `[origin, names]` that were given before the plan.
-            plan: the values `[steps, names]` of the plan.
-            encoding: what the treatments are called.
+        `before [origin,names]` holds the values that were given before the plan, `plan [steps,names]` those of the
+        plan.
         """
         course = np.concatenate([before[-1:], plan]) != 0
         late = len(course) - len(plan)

@@ -60,9 +60,7 @@ class Key:
     def check(self, value: object, *, text: bool) -> object:
         """Return the value as its type, or raise pydantic's ValidationError.
 
-        Args:
-            value: as the source gives it.
-            text: the source knows only text (environment variables), so `"6"` is the number 6.
+        With `text` the source knows only text (environment variables), so `"6"` is the number 6.
         """
         adapter = _adapter(self)
         if text:

@@ -47,9 +47,8 @@ def from_flags(flags: Mapping[type[Config], Mapping[str, object]]) -> Source:
 def from_arguments(arguments: Mapping[str, object], sections: Sequence[str]) -> Source:
     """Return what keyword arguments of a Python function set.
 
-    Args:
-        arguments: tables by section, as a file has them (`pretrain={"epochs": 3}`), and single settings.
-        sections: where a single setting is looked for; the first one that knows it has it.
+    Arguments are tables by section, as a file has them (`pretrain={"epochs": 3}`), and single settings, which the first
+    of the `sections` that knows them has.
     """
     source = Source()
     for name, value in arguments.items():

@@ -29,10 +29,8 @@ def error_views(outcomes_NY: Floats, predicted_NY: Floats, tolerance: float) -> 
 def squared_error_bound(zero_one: float, *, tolerance: float, largest: float) -> float:
     """Return what the squared error is at most, `eps^2 + (4 B^2 - eps^2) E01`.
 
-    Args:
-        zero_one: probability of missing by more than the tolerance.
-        tolerance: eps, below twice the largest norm.
-        largest: B, the largest norm of outcomes and predictions.
+    `zero_one` is the probability of missing by more than the tolerance eps, which is below twice B, the `largest` norm
+    of outcomes and predictions.
 
     Raises:
         ValueError: a tolerance that no error can exceed.
@@ -75,12 +73,8 @@ class BoundIngredients:
     def over_domains(self, c: float, *, share: float, source_error: float, tolerance: float, largest: float) -> float:
         """Return the bound on the squared error of both domains, `P(a) E_S + (1 - P(a)) E_T`.
 
-        Args:
-            c: the constant of the exponent.
-            share: P(a), the probability of the labelled domain.
-            source_error: squared error where labels are.
-            tolerance: eps.
-            largest: B.
+        c is the constant of the exponent, `share` the probability P(a) of the labelled domain, `source_error` the
+        squared error where labels are.
         """
         target = squared_error_bound(self.zero_one(c), tolerance=tolerance, largest=largest)
         return share * source_error + (1 - share) * target

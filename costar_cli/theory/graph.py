@@ -158,9 +158,8 @@ class PairGraph:
 def graph_of_augmentation(transitions_XH: Floats, probability_X: Floats | None = None) -> PairGraph:
     """Return the graph of pairs made by augmenting one history twice, independently.
 
-    Args:
-        transitions_XH: probability that history x is augmented to state h; rows sum to one.
-        probability_X: how probable each history is; all alike by default.
+    History x is augmented to state h with probability `transitions_XH[x,h]`; all histories are alike probable by
+    default.
     """
     n = len(transitions_XH)
     p_X = np.full(n, 1 / n) if probability_X is None else probability_X

@@ -87,12 +87,7 @@ class LoggedTask:
 
 
 class Heartbeat:
-    """Tells a log that a run is alive, whether or not its tasks report.
-
-    Args:
-        out: the sink of the verb.
-        clock: seconds since some moment.
-    """
+    """Tells a log that a run is alive, whether or not its tasks report."""
 
     def __init__(self, out: Output, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._out, self._clock = out, clock
@@ -155,12 +150,7 @@ def plural(unit: str) -> str:
 
 
 class OutputReporter:
-    """The reporter that verbs hand to workflows: notes and warnings go to the sink, tasks to stderr.
-
-    Args:
-        out: the sink of the verb.
-        clock: seconds since some moment.
-    """
+    """The reporter that verbs hand to workflows: notes and warnings go to the sink, tasks to stderr."""
 
     def __init__(self, out: Output, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._out = out

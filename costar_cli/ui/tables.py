@@ -131,11 +131,7 @@ def show_styled(
     ever cut short: a table that is still too wide is printed in blocks of columns. In a pipe each row is one line,
     with the name of its block behind its first cell, so that `grep` and `awk` work.
 
-    Args:
-        out: the sink.
-        title: above the table.
-        headers: one title per column.
-        blocks: rows by the name of their block; the name is shown where it is not empty.
+    The name of a block of rows is shown where it is not empty.
     """
     if out.json:
         return

@@ -91,10 +91,7 @@ def choose_stays(
 def split_source(n: int, config: IcuConfig, bands: Sequence[str] = ()) -> dict[Split, Ints]:
     """Return which of n patients train, select and test; what rounding leaves over is in no part.
 
-    Args:
-        n: patients of the source.
-        config: shares and seed.
-        bands: how many patients of each age there are, told where n are too few.
+    `bands` says how many patients of each age there are, told where n are too few.
 
     Raises:
         DataError: a split would be empty.

@@ -62,11 +62,6 @@ def simulate_mimic(config: MimicConfig, reporter: Reporter, stays: IcuTable | Ic
     Each patient has child seeds of its own, so that neither the order of patients nor the other parts matter, and both
     query sets of a patient are about one world.
 
-    Args:
-        config: cohort, age groups, splits and queries.
-        reporter: told what was left out.
-        stays: ICU stays; by default those of the embedded cohort.
-
     Raises:
         DataError: too few patients.
         UsageError: sizes that would make more queries than memory holds.

@@ -44,13 +44,7 @@ def ingest_m5(config: M5Config, folder: Path, reporter: Reporter) -> Dataset:
 
 
 def simulate_m5(config: RetailConfig, reporter: Reporter, world: RetailWorld | None = None) -> Dataset:
-    """Simulate the retail world; the same panel as writing its files and ingesting them, and counterfactual queries.
-
-    Args:
-        config: world, domains, limits and queries.
-        reporter: told what is done.
-        world: the world, if it was simulated before.
-    """
+    """Simulate the retail world; the same panel as writing its files and ingesting them, and counterfactual queries."""
     return retail_dataset(simulate_world(config, reporter) if world is None else world, config, reporter)
 
 
@@ -180,11 +174,6 @@ def split_items(sales: WeeklySales, items: Ints, config: M5Config) -> dict[Part,
     A share of a category's items is for the test, rounded up, and a share of the rest for selection. Of what remains in
     the target, the few-shot items are drawn: as many as make up their share of all the target's items, rounded down.
     Limits keep the first of a part, so a smaller part is some of a larger one.
-
-    Args:
-        sales: all item-stores.
-        items: the items that have sequences.
-        config: categories, shares, limits and seeds.
 
     Raises:
         DataError: a category has no items, or too few to fill three splits.

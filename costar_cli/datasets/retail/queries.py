@@ -30,12 +30,7 @@ def counterfactual_queries(
     asks for plans whose first week is as it was, and not scored, and whose other weeks have a random class each, or one
     class throughout. The first m of n subjects get the same questions whatever n.
 
-    Args:
-        panel: a test part.
-        answer: the simulator.
-        config: how many of each.
-        rng: what draws them.
-        usable: the number of price classes that a plan may name, from 0.
+    A plan may name the price classes from 0 to `usable` - 1.
     """
     horizon, n = config.horizon, panel.n_subjects
     of_origins, of_classes, of_random, of_constant = rng.spawn(4)

@@ -166,11 +166,7 @@ def sequence_panel(sales: WeeklySales, sequences: YearSequences, classes: PriceC
     of week t+1, which acts on the units of step t+1. The last step has the covariates of the week after the sequence
     and no treatment.
 
-    Args:
-        sales: all item-stores.
-        sequences: those of the panel.
-        classes: what the changes of prices become.
-        ids: the number of each sequence, unique in the data set.
+    `ids` number the sequences, unique in the data set.
     """
     length, row, n_steps = sequences.length, sequences.row, sequences.n_steps
     step, n_weeks = np.arange(n_steps), len(sales.weeks)

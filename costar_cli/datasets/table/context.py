@@ -139,11 +139,7 @@ class Filled:
 class EncodingContext:
     """What the encoding of all columns shares, and what it finds.
 
-    Args:
-        table: the columns.
-        part: the number `[N]` of each subject's part in `Part.all()`.
-        schema: what the columns mean.
-        reporter: told what is dropped.
+    `part [N]` is the number of each subject's part in `Part.all()`.
     """
 
     table: Table
@@ -172,16 +168,8 @@ class EncodingContext:
 class EncodedTable:
     """A table as numbers, and what they are: by cell `[M]` or by subject `[N]`, of all parts together.
 
-    Args:
-        table: the table as it was read: who its subjects are, and where each cell comes from.
-        part: the number `[N]` of each subject's part in `Part.all()`.
-        schema: what the columns became.
-        covariates: `[M,X]`.
-        treatments: `[M,A]`.
-        outcomes: `[M,Y]`.
-        statics: `[N,V]`.
-        cluster: `[N]`, where there are clusters.
-        outcome_observed: which outcomes `[M,Y]` were not filled.
+    `part [N]` is the number of each subject's part in `Part.all()`. Shapes: `covariates [M,X]`, `treatments [M,A]`,
+    `outcomes [M,Y]`, `statics [N,V]`, `cluster [N]`; `outcome_observed [M,Y]` says which outcomes were not filled.
     """
 
     table: Table

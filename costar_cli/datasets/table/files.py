@@ -64,10 +64,8 @@ def open_files(
 
     Of CSV files only the head is read. Parquet files are first read by another process, which a damaged one may end.
 
-    Args:
-        paths: the files; those that are open already are taken as they are.
-        what: what messages call them together.
-        names: the columns that will be read; all by default.
+    Those that are open already are taken as they are; `what` is what messages call them, `names` are the columns that
+    will be read, all by default.
 
     Raises:
         DataError: a file is missing, empty, of another kind, or has a header that cannot be used; all files at once.

@@ -31,10 +31,6 @@ def guess_schema(paths: Sequence[Path], statics: Path | None = None) -> GuessedS
     A few cells that do not fit, such as a bad date, say nothing about their column: they are told as doubts. So are all
     treatments and outcomes: who knows the data must confirm them.
 
-    Args:
-        paths: the files of the table.
-        statics: a file of one row per subject.
-
     Raises:
         DataError: a file cannot be read, or has no rows.
     """

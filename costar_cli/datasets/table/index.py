@@ -108,14 +108,8 @@ def read_keys(
     Identical rows of one subject and time count once. Subjects that are too short are left out, steps beyond
     `max_length` too.
 
-    Args:
-        rows: the table.
-        subject: how its subjects were read.
-        time: how its times were read.
-        schema: what the columns mean.
-        reporter: told what is dropped.
-        findings: what is wrong with the values, to be told together with what is wrong here.
-        also: what is told only where something else is wrong, too: it may be about subjects that are left out later.
+    `findings`, what is wrong with the values, is told together with what is wrong here; `also` only where something
+    else is wrong, too: it may be about subjects that are left out later.
 
     Raises:
         DataError: rows without subject or time, rows that contradict each other, times off the steps, gaps.

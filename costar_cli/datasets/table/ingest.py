@@ -33,11 +33,7 @@ def ingest_table(inputs: TableInputs, schema: TableSchema, reporter: Reporter, *
 
     Levels, categories, means and what is constant are learned from source-train alone.
 
-    Args:
-        inputs: the files.
-        schema: what their columns mean.
-        reporter: told of progress, of what is dropped, and of what may make results wrong.
-        seed: seed of the split; the schema's by default.
+    `seed` is that of the split, the schema's by default.
 
     Raises:
         DataError: the tables cannot be used; the message names files, rows and fixes, as many at once as possible.

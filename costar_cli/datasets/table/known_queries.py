@@ -34,12 +34,6 @@ def read_queries(
 ) -> dict[Part, dict[str, Queries]]:
     """Return the query sets of a file, by part and name.
 
-    Args:
-        path: the file, a row per query and step.
-        schema: what its columns are called, and the most steps of a query.
-        encoded: the table that the queries are about.
-        reporter: told of queries about subjects that are not in the data set.
-
     Raises:
         DataError: rows that cannot be read, unknown subjects or origins, queries with missing steps.
     """

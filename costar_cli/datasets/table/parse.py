@@ -77,10 +77,7 @@ class Rows:
 def read_rows(files: Sequence[TableFile], readings: Iterable[Reading], blank: Sequence[str]) -> Rows:
     """Read columns of one or several files; rows in which all of them are missing are dropped.
 
-    Args:
-        files: files that all have the columns.
-        readings: which columns, and how.
-        blank: texts that stand for a missing value, as an empty cell does.
+    Texts that are `blank` stand for a missing value, as an empty cell does.
 
     Raises:
         DataError: a file cannot be read, a column is of an unusable type, or there is too much to hold.

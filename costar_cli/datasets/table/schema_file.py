@@ -36,9 +36,7 @@ START = "`costar ingest table FILE --init` writes a schema to start from"
 def read_schema(path: Path, *, accept_guesses: bool = False) -> TableSchema:
     """Return the schema in a TOML file.
 
-    Args:
-        path: the file.
-        accept_guesses: take what `--init` guessed and nobody has settled.
+    `accept_guesses` takes what `--init` guessed and nobody has settled.
 
     Raises:
         UsageError: the file is missing or no TOML, has open guesses, or a key or value is not understood; all problems

@@ -156,10 +156,7 @@ def _numbers(frame: "pd.DataFrame", path: Path, key: str) -> NDArray[np.float32]
 def read_extract(path: Path, reporter: Reporter, *, factual: bool = False) -> IcuTable:
     """Read the stays of a file, in the order of their patients' identifiers.
 
-    Args:
-        path: the HDF5 file.
-        reporter: warned that the file must be trusted, and of rows that are left out; told about progress.
-        factual: read diastolic blood pressure, ventilation and vasopressors too.
+    With `factual`, diastolic blood pressure, ventilation and vasopressors are read, too.
 
     Raises:
         UsageError: PyTables is missing.
