@@ -192,7 +192,7 @@ def _markdown_rows(table: ResultTable) -> list[str]:
             label = _escape(row.marked_label) + ("" if row.basis == "ours" else f" ({_basis(row)})")
             shown = [styles[mark].format(text) for text, mark in cells]
             shown += [ratio_text(row)] * bool(table.limit)
-            lines.append(f"| {' | '.join([label, *shown, _percent(row.gain_percent), str(row.runs or '')])} |")
+            lines.append(f"| {' | '.join([label, *shown, fixed(row.gain_percent, 1, ' %'), str(row.runs or '')])} |")
     return lines
 
 
@@ -205,12 +205,17 @@ def _markdown_comparisons(report: BenchmarkReport, table: ResultTable) -> list[s
         f"| Method | Difference | {report.level:.0%} interval | p | p (Holm) | Wins |",
         "|---|---:|---:|---:|---:|---:|",
     ]
-    for c in table.comparisons:
-        bounds = interval_text(c, DIGITS) or c.untested or ""
-        wins = "" if c.wins is None else f"{c.wins:.0%}"
-        tests = [_p(c.p_value), _p(c.p_holm), wins]
-        lines.append(f"| {' | '.join([_escape(c.label), _number(c.difference.average), bounds, *tests])} |")
-    return lines
+    cells = [[_escape(c.label), *comparison_cells(c, DIGITS, c.untested or "")] for c in table.comparisons]
+    return lines + [f"| {' | '.join(row)} |" for row in cells]
+
+
+def comparison_cells(comparison: Comparison, digits: int, untested: str) -> list[str]:
+    """Return a comparison's difference, interval (or that it was not tested), p-values and wins as text."""
+    c = comparison
+    ends = [bound.average for bound in (c.lower, c.upper) if bound and bound.average is not None]
+    bounds = " to ".join(f"{end:.{digits}f}" for end in ends) if len(ends) == 2 else untested
+    wins = "" if c.wins is None else f"{c.wins:.0%}"
+    return [fixed(c.difference.average, digits), bounds, fixed(c.p_value, 3), fixed(c.p_holm, 3), wins]
 
 
 def _ratio_head(table: ResultTable) -> list[str]:
@@ -224,21 +229,7 @@ def _basis(row: ResultRow) -> str:
 
 def ratio_text(row: ResultRow) -> str:
     """Return how many times the bound's average error a row's is, empty where that is not known."""
-    average = row.ratio_to_limit.average if row.ratio_to_limit else None
-    return "" if average is None else f"{average:.2f}"
-
-
-def interval_text(comparison: Comparison, digits: int) -> str | None:
-    """Return a comparison's interval as text; None where there is none, or where it has no end."""
-    ends = [bound.average if bound else None for bound in (comparison.lower, comparison.upper)]
-    return None if None in ends else " to ".join(f"{end:.{digits}f}" for end in ends)
-
-
-def updates_text(outcome: float | None, other: float | None) -> str:
-    """Return the optimiser steps of stages that learn outcomes, and after a plus those of others."""
-    if outcome is None:
-        return ""
-    return f"{outcome:,.0f} + {other:,.0f}" if other else f"{outcome:,.0f}"
+    return fixed(row.ratio_to_limit.average if row.ratio_to_limit else None, 2)
 
 
 def _about_costs(report: BenchmarkReport) -> str:
@@ -248,18 +239,36 @@ def _about_costs(report: BenchmarkReport) -> str:
 
 def _markdown_costs(costs: Sequence[CellCost]) -> list[str]:
     lines = [f"| {' | '.join(_COST_HEADS)} |", "|---|" + "---:|" * (len(_COST_HEADS) - 1)]
-    return lines + [f"| {' | '.join(map(_escape, _cost_cells(cost)))} |" for cost in costs]
+    for cost in costs:
+        what = cost.label if cost.role == "data" else f"{cost.label}, {cost.role}"
+        lines.append(f"| {' | '.join(map(_escape, [f'{what}, seed {cost.seed}', *cost_cells([cost])]))} |")
+    return lines
 
 
-def _cost_cells(cost: CellCost) -> list[str]:
-    """Return what a cell cost as text, in the order of `_COST_HEADS`."""
-    wall = "" if cost.wall_s is None else f"{'≥ ' * cost.partial}{cost.wall_s:.1f}"
-    sizes = [f"{v:,.0f}" if v is not None else "" for v in (cost.memory_mb, cost.device_memory_mb, cost.members)]
-    parameters = "" if cost.parameters is None else f"{cost.parameters:,}"
-    epochs = "" if cost.epochs is None else f"{cost.epochs:g}"
-    updates = with_budget_sign(updates_text(cost.outcome_updates, cost.other_updates), cost.stopped_by_budget)
-    what = cost.label if cost.role == "data" else f"{cost.label}, {cost.role}"
-    return [f"{what}, seed {cost.seed}", wall, *sizes, parameters, epochs, updates]
+def cost_cells(costs: Sequence[CellCost]) -> list[str]:
+    """Return what cells of one contender cost as text: the mean over data sets, and the largest memory."""
+    wall_s, epochs, outcome, other = (
+        _mean([getattr(cost, name) for cost in costs])
+        for name in ("wall_s", "epochs", "outcome_updates", "other_updates")
+    )
+    memory, device = (
+        max((value for cost in costs if (value := getattr(cost, name)) is not None), default=None)
+        for name in ("memory_mb", "device_memory_mb")
+    )
+    parameters, stopped = costs[0].parameters, any(cost.stopped_by_budget for cost in costs)
+    updates = "" if outcome is None else f"{outcome:,.0f}" + (f" + {other:,.0f}" if other else "")
+    return [
+        "" if wall_s is None else f"{'≥ ' * any(cost.partial for cost in costs)}{wall_s:.1f}",
+        *("" if size is None else f"{size:,.0f}" for size in (memory, device, costs[0].members)),
+        "" if parameters is None else f"{parameters:,}",
+        "" if epochs is None else f"{epochs:g}",
+        with_budget_sign(updates, stopped) if updates else "",
+    ]
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
 
 
 def to_latex(report: BenchmarkReport) -> str:
@@ -295,7 +304,7 @@ def _latex_table(report: BenchmarkReport, table: ResultTable) -> list[str]:
             lines += [r"\midrule", rf"\multicolumn{{{len(heads)}}}{{l}}{{\emph{{{_latex(_basis(block[0]))}}}}} \\"]
         for row, cells in zip(block, _cells(block, table.steps, pm=r"$\pm$"), strict=True):
             shown = [styles[mark] % text for text, mark in cells] + [ratio_text(row)] * bool(table.limit)
-            gain = "(-)" if row.gain_percent is None else f"{row.gain_percent:.1f}" + r"\%"
+            gain = fixed(row.gain_percent, 1, r"\%") or "(-)"
             lines.append(
                 " & ".join([_latex(row.label) + r"$^{\dagger}$" * bool(row.stopped_by_budget), *shown, gain]) + r" \\"
             )
@@ -308,19 +317,12 @@ def _cells(rows: Sequence[ResultRow], steps: int, *, pm: str = "±") -> list[lis
 
 
 def _spread(mean: float | None, sd: float | None, pm: str) -> str:
-    return _number(mean) if mean is None or sd is None else f"{_number(mean)}{pm}{_number(sd)}"
+    return fixed(mean, DIGITS) + ("" if mean is None or sd is None else f"{pm}{sd:.{DIGITS}f}")
 
 
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.{DIGITS}f}"
-
-
-def _percent(value: float | None) -> str:
-    return "" if value is None else f"{value:.1f} %"
-
-
-def _p(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"
+def fixed(value: float | None, digits: int, unit: str = "") -> str:
+    """Return a number with so many decimals and its unit, nothing where it is not known."""
+    return "" if value is None else f"{value:.{digits}f}{unit}"
 
 
 def _escape(text: str) -> str:
