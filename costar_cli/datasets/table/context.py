@@ -1,4 +1,4 @@
-"""A table on its way to a panel: as it was read, what its encoding shares and finds, and as numbers."""
+"""A table on its way to a panel: as it was read, and what its encoding shares and finds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -13,7 +13,6 @@ from costar_cli.datasets.table.parse import Reading, Rows
 from costar_cli.datasets.table.schema import TableSchema
 from costar_cli.panel.dataset import Part
 from costar_cli.panel.findings import Finding, counted
-from costar_cli.panel.schema import PanelSchema
 from costar_cli.reporting import Reporter
 
 Mask = NDArray[np.bool_]
@@ -162,25 +161,6 @@ class EncodingContext:
         """Return the cells `[M]` of source-train."""
         cells: Mask = self.train[self.table.keys.subject]
         return cells
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class EncodedTable:
-    """A table as numbers, and what they are: by cell `[M]` or by subject `[N]`, of all parts together.
-
-    `part [N]` is the number of each subject's part in `Part.all()`. Shapes: `covariates [M,X]`, `treatments [M,A]`,
-    `outcomes [M,Y]`, `statics [N,V]`, `cluster [N]`; `outcome_observed [M,Y]` says which outcomes were not filled.
-    """
-
-    table: Table
-    part: Ints
-    schema: PanelSchema
-    covariates: NDArray[np.float32]
-    treatments: NDArray[np.float32]
-    outcomes: NDArray[np.float32]
-    statics: NDArray[np.float32]
-    cluster: Ints | None
-    outcome_observed: Mask
 
     @property
     def place(self) -> Ints:

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from costar_cli.datasets.table.context import EncodedTable, EncodingContext, Mask
+from costar_cli.datasets.table.context import EncodingContext
 from costar_cli.datasets.table.index import Ints
 from costar_cli.datasets.table.inputs import TableInputs, read_table
 from costar_cli.datasets.table.known_queries import read_queries
@@ -22,7 +22,7 @@ from costar_cli.panel.dataset import Dataset, Part
 from costar_cli.panel.findings import counted, shown
 from costar_cli.panel.panel import Panel
 from costar_cli.panel.queries import Queries, rolling_origin
-from costar_cli.panel.schema import ErrorUnit, PanelSchema
+from costar_cli.panel.schema import ErrorUnit, PanelSchema, TreatmentEncoding
 from costar_cli.reporting import Reporter
 
 ROLLING: Final = "rolling_origin"
@@ -46,15 +46,15 @@ def ingest_table(inputs: TableInputs, schema: TableSchema, reporter: Reporter, *
         if not context.train.any():
             raise DataError("no subject is in source/train", fix="models are trained on them: check splits and domains")
         task.advance()
-        encoded = _encode(context)
+        panel_schema, by_cell, by_subject = _encode(context)
         task.advance()
-        panels = _build_panels(encoded)
+        panels = _build_panels(context, by_cell, by_subject)
         _check_horizon(panels, schema.horizon, asks=_asks(inputs, schema))
         task.advance()
-        queries = _ask(inputs, schema, encoded, panels, reporter)
+        queries = _ask(inputs, context, panel_schema.treatments, panels)
         task.advance()
     config = table_config(schema, seed) | _record(context)
-    dataset = Dataset(schema.name, encoded.schema, schema.horizon, panels, queries, config=config)
+    dataset = Dataset(schema.name, panel_schema, schema.horizon, panels, queries, config=config)
     _warn(dataset, context)
     check_dataset(dataset, reporter)
     return dataset
@@ -67,12 +67,11 @@ def table_config(schema: TableSchema, seed: int | None) -> dict[str, Any]:
 
 
 def _ask(
-    inputs: TableInputs, schema: TableSchema, encoded: EncodedTable, panels: Mapping[Part, Panel], reporter: Reporter
+    inputs: TableInputs, context: EncodingContext, encoding: TreatmentEncoding, panels: Mapping[Part, Panel]
 ) -> dict[Part, dict[str, Queries]]:
     """Return the queries of a file, and what came next on the test parts where the schema wants it."""
-    queries: dict[Part, dict[str, Queries]] = {}
-    if inputs.queries is not None:
-        queries = read_queries(inputs.queries, schema, encoded, reporter)
+    schema, reporter = context.schema, context.reporter
+    queries = {} if inputs.queries is None else read_queries(inputs.queries, context, encoding)
     for part, panel in panels.items():
         if part.split != "test" or not _asks(inputs, schema):
             continue
@@ -138,11 +137,11 @@ def _warn(dataset: Dataset, context: EncodingContext) -> None:
             context.reporter.warn(f"no subject is in {part}: {needed}")
 
 
-Number = TypeVar("Number", np.float32, np.bool_)
+Arrays = dict[str, NDArray[Any]]  # of a panel, by field
 
 
-def _encode(context: EncodingContext) -> EncodedTable:
-    """Return every column encoded, with what it became.
+def _encode(context: EncodingContext) -> tuple[PanelSchema, Arrays, Arrays]:
+    """Return what the columns become; the arrays of a panel with a row per cell `[M,...]`, and per subject `[N,...]`.
 
     Raises:
         DataError: all that is wrong with the values; names that two columns would have.
@@ -171,17 +170,15 @@ def _encode(context: EncodingContext) -> EncodedTable:
     if context.dropped:
         context.reporter.warn(f"left out, since they never change in source-train: {shown(context.dropped, 12)}")
     cells, subjects = len(table.keys.step), len(table.keys.subjects)
-    return EncodedTable(
-        table,
-        context.part,
-        panel_schema,
-        _stacked(covariates, cells),
-        treatments,
-        _stacked(outcomes, cells),
-        _stacked(statics, subjects),
-        cluster,
-        np.stack([context.outcomes_observed[encoded.variable.name] for encoded in outcomes], axis=-1),
-    )
+    observed = np.stack([context.outcomes_observed[encoded.variable.name] for encoded in outcomes], axis=-1)
+    by_cell: Arrays = {
+        "covariates": _stacked(covariates, cells),
+        "treatments": treatments,
+        "outcomes": _stacked(outcomes, cells),
+        "outcome_observed": observed,
+    }
+    by_subject: Arrays = {"statics": _stacked(statics, subjects)} | ({} if cluster is None else {"cluster": cluster})
+    return panel_schema, by_cell, by_subject
 
 
 def _error_unit(schema: TableSchema, outcomes: int, units: set[str]) -> ErrorUnit:
@@ -211,36 +208,24 @@ def _clusters(context: EncodingContext) -> Ints | None:
     return np.array([labels[label] for label in data.to_list()], dtype=np.int64)
 
 
-def _build_panels(encoded: EncodedTable) -> dict[Part, Panel]:
+def _build_panels(context: EncodingContext, by_cell: Arrays, by_subject: Arrays) -> dict[Part, Panel]:
     """Return the panel of each part that has subjects, padded to its longest series."""
-    keys, panels = encoded.table.keys, {}
-    names, place = np.array(keys.subjects.names), encoded.place
+    keys, panels = context.table.keys, {}
+    names, place = np.array(keys.subjects.names), context.place
     for number, part in enumerate(Part.all()):
-        members = encoded.part == number
+        members = context.part == number
         if not members.any():
             continue
         cells, length = members[keys.subject], keys.length[members]
-        at = place[keys.subject[cells]], keys.step[cells]
-
-        def padded(
-            data: NDArray[Number],
-            at: tuple[Ints, Ints] = at,
-            cells: Mask = cells,
-            shape: tuple[int, int] = (len(length), int(length.max())),
-        ) -> NDArray[Number]:
-            result = np.zeros((*shape, data.shape[1]), dtype=data.dtype)
-            result[at] = data[cells]
-            return result
-
+        series = {}
+        for name, values in by_cell.items():
+            series[name] = np.zeros((len(length), int(length.max()), values.shape[1]), values.dtype)
+            series[name][place[keys.subject[cells]], keys.step[cells]] = values[cells]
         panels[part] = Panel(
-            covariates=padded(encoded.covariates),
-            treatments=padded(encoded.treatments),
-            outcomes=padded(encoded.outcomes),
-            statics=encoded.statics[members],
+            **series,
+            **{name: values[members] for name, values in by_subject.items()},
             length=length,
             subject_id=keys.subjects.ids[members],
             label=names[members] if keys.subjects.labelled else None,
-            cluster=None if encoded.cluster is None else encoded.cluster[members],
-            outcome_observed=padded(encoded.outcome_observed),
         )
     return panels

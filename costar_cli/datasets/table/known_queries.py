@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from costar_cli.datasets.table.context import EncodedTable, Mask, Table
+from costar_cli.datasets.table.context import EncodingContext, Mask, Table
 from costar_cli.datasets.table.files import TableFile, open_files
 from costar_cli.datasets.table.index import Ints, Subjects
 from costar_cli.datasets.table.inputs import no_column
@@ -30,13 +30,14 @@ LONGEST: Final = 1_000  # steps of a query
 
 
 def read_queries(
-    path: Path | TableFile, schema: TableSchema, encoded: EncodedTable, reporter: Reporter
+    path: Path | TableFile, context: EncodingContext, encoding: TreatmentEncoding
 ) -> dict[Part, dict[str, Queries]]:
     """Return the query sets of a file, by part and name.
 
     Raises:
         DataError: rows that cannot be read, unknown subjects or origins, queries with missing steps.
     """
+    schema, about = context.schema, context.table
     names = [reading.column for reading in _readings(schema, None).values()]
     file = open_files([path], "the query file", names=names)[0]
     readings = _readings(schema, file.columns)
@@ -48,14 +49,14 @@ def read_queries(
     findings = [finding for reading in readings.values() for finding in unreadable(rows, reading)]
     raise_errors(findings + _missing(rows, readings), what="the query file")
     table = _QueryTable.of(rows, readings)
-    who, gone = _subjects(table, encoded.table.keys.subjects, reporter)
+    who, gone = _subjects(table, about.keys.subjects, context.reporter)
     raise_errors(table.problems(), what="the query file")
-    groups = _groups(table, np.where(gone, -1, encoded.part[who]))
-    origin, found = _origins(table, encoded.table, who, gone)
-    plan, more = _plans(table, encoded.schema.treatments)
+    groups = _groups(table, np.where(gone, -1, context.part[who]))
+    origin, found = _origins(table, about, who, gone)
+    plan, more = _plans(table, encoding)
     raise_errors(_lengths(table, groups, schema.horizon) + found + more, what="the query file")
     outcomes, scored = table.answers()
-    place = encoded.place
+    place = context.place
     sets: dict[Part, dict[str, Queries]] = {}
     for (part, name), chosen in groups.items():
         rows_QH = table.cells(chosen)
