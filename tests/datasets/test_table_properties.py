@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from costar_cli.datasets.table import TableInputs, ingest_table
-from costar_cli.datasets.table.export import KeyNames, dataset_to_frame, export_dataset, queries_to_frame, schema_text
+from costar_cli.datasets.table.export import dataset_to_frame, export_dataset, free_names, queries_to_frame, schema_text
 from costar_cli.datasets.table.schema_file import parse_schema, read_schema
 from costar_cli.errors import DataError
 from costar_cli.panel import Dataset, Part
@@ -115,11 +115,11 @@ def test_a_data_set_survives_the_way_into_tables_and_back(folder: Path, dataset:
 
 @given(datasets())
 def test_an_export_has_a_row_per_subject_and_step_and_names_of_its_own(dataset: Dataset):
-    names = KeyNames.free(dataset.schema)
+    names = free_names(dataset.schema)
     frame = dataset_to_frame(dataset, names)
     assert frame.height == sum(int(panel.length.sum()) for panel in dataset.panels.values())
-    assert frame.columns[:4] == [names.subject, names.time, names.domain, names.split]
-    assert not pl.DataFrame([frame[names.subject].alias("s"), frame[names.time].alias("t")]).is_duplicated().any()
+    assert frame.columns[:4] == [names["subject"], names["time"], names["domain"], names["split"]]
+    assert not pl.DataFrame([frame[names["subject"]].alias("s"), frame[names["time"]].alias("t")]).is_duplicated().any()
     total = sum(len(q) * q.horizon for sets in dataset.queries.values() for q in sets.values())
     if total:
         assert queries_to_frame(dataset, names).height == total

@@ -1,9 +1,8 @@
 """A data set as tables that `costar ingest table` reads back: the long table, its schema, the queries (polars)."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -18,35 +17,21 @@ from costar_cli.panel.panel import Panel
 from costar_cli.panel.queries import Queries
 from costar_cli.panel.schema import PanelSchema, TreatmentEncoding, Variable
 
+KEYS: Final = ("subject", "time", "domain", "split", "cluster", "set", "query", "origin", "step", "scored")
+Names = Mapping[str, str]  # of the columns beside the variables, by what they are
 
-@dataclass(frozen=True, slots=True)
-class KeyNames:
-    """What the columns beside the variables are called: names that no variable has."""
 
-    subject: str
-    time: str
-    domain: str
-    split: str
-    cluster: str
-    set: str
-    query: str
-    origin: str
-    step: str
-    scored: str
+def free_names(schema: PanelSchema) -> Names:
+    """Return the plain words, with underscores behind them where a variable has the name."""
+    variables = (*schema.covariates, *schema.outcomes, *schema.statics)
+    taken = {variable.name for variable in variables} | set(schema.treatments.names)
 
-    @classmethod
-    def free(cls, schema: PanelSchema) -> "KeyNames":
-        """Return the plain words, with underscores behind them where a variable has the name."""
-        variables = (*schema.covariates, *schema.outcomes, *schema.statics)
-        taken = {variable.name for variable in variables} | set(schema.treatments.names)
+    def free(word: str) -> str:
+        while word in taken:
+            word += "_"
+        return word
 
-        def free(word: str) -> str:
-            while word in taken:
-                word += "_"
-            return word
-
-        words = ("subject", "time", "domain", "split", "cluster", "set", "query", "origin", "step", "scored")
-        return cls(*(free(word) for word in words))
+    return {word: free(word) for word in KEYS}
 
 
 def export_dataset(
@@ -65,7 +50,7 @@ def export_dataset(
         files["queries"] = folder / f"queries.{form}"
     if not overwrite and (there := [path for path in files.values() if path.exists()]):
         raise MismatchError("the file exists", where=str(there[0]), fix="add --overwrite, or choose another folder")
-    names = KeyNames.free(dataset.schema)
+    names = free_names(dataset.schema)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _write(dataset_to_frame(dataset, names), files["table"])
@@ -77,21 +62,21 @@ def export_dataset(
     return list(files.values())
 
 
-def dataset_to_frame(dataset: Dataset, names: KeyNames | None = None) -> pl.DataFrame:
+def dataset_to_frame(dataset: Dataset, names: Names | None = None) -> pl.DataFrame:
     """Return all parts as one long table: who, when, which part; outcomes, treatments, covariates, statics on each row.
 
     Outcomes that were filled are null. A binary treatment is 0 or 1 unless its levels are numbers themselves, any other
     its level's name; null where none was recorded.
     """
-    names = names or KeyNames.free(dataset.schema)
+    names = names or free_names(dataset.schema)
     labelled = any(panel.label is not None for panel in dataset.panels.values())
     return pl.concat(_panel_frame(part, panel, dataset.schema, names, labelled=labelled)
                      for part, panel in dataset.panels.items() if panel.n_subjects)  # fmt: skip
 
 
-def queries_to_frame(dataset: Dataset, names: KeyNames | None = None) -> pl.DataFrame:
+def queries_to_frame(dataset: Dataset, names: Names | None = None) -> pl.DataFrame:
     """Return all queries as one table: a row per query and step, numbered through each set of queries."""
-    names = names or KeyNames.free(dataset.schema)
+    names = names or free_names(dataset.schema)
     labelled = any(panel.label is not None for panel in dataset.panels.values())
     count: dict[str, int] = {}
     frames = []
@@ -103,9 +88,9 @@ def queries_to_frame(dataset: Dataset, names: KeyNames | None = None) -> pl.Data
     return pl.concat(frames)
 
 
-def schema_text(dataset: Dataset, names: KeyNames | None = None) -> str:
+def schema_text(dataset: Dataset, names: Names | None = None) -> str:
     """Return the schema that reads the tables back, as TOML."""
-    return "\n".join(_schema_lines(dataset, names or KeyNames.free(dataset.schema))) + "\n"
+    return "\n".join(_schema_lines(dataset, names or free_names(dataset.schema))) + "\n"
 
 
 def _write(frame: pl.DataFrame, path: Path) -> None:
@@ -119,16 +104,16 @@ def _subjects(panel: Panel, *, labelled: bool) -> pl.Series:
     return pl.Series(panel.names, dtype=pl.String) if labelled else pl.Series(panel.subject_id, dtype=pl.Int64)
 
 
-def _panel_frame(part: Part, panel: Panel, schema: PanelSchema, names: KeyNames, *, labelled: bool) -> pl.DataFrame:
+def _panel_frame(part: Part, panel: Panel, schema: PanelSchema, names: Names, *, labelled: bool) -> pl.DataFrame:
     row, step = np.nonzero(panel.observed)
     columns = {
-        names.subject: _subjects(panel, labelled=labelled).gather(row),
-        names.time: pl.Series(step, dtype=pl.Int64),
-        names.domain: pl.Series([part.domain], dtype=pl.String).gather(np.zeros_like(row)),
-        names.split: pl.Series([part.split], dtype=pl.String).gather(np.zeros_like(row)),
+        names["subject"]: _subjects(panel, labelled=labelled).gather(row),
+        names["time"]: pl.Series(step, dtype=pl.Int64),
+        names["domain"]: pl.Series([part.domain], dtype=pl.String).gather(np.zeros_like(row)),
+        names["split"]: pl.Series([part.split], dtype=pl.String).gather(np.zeros_like(row)),
     }
     if panel.cluster is not None:
-        columns[names.cluster] = pl.Series(panel.cluster[row], dtype=pl.Int64)
+        columns[names["cluster"]] = pl.Series(panel.cluster[row], dtype=pl.Int64)
     known = np.where(panel.observed_outcomes, panel.outcomes, np.float32("nan"))[row, step]
     columns |= {v.name: pl.Series(known[:, i], nan_to_null=True) for i, v in enumerate(schema.outcomes)}
     columns |= _treatments(panel.treatments[row, step], schema.treatments)
@@ -138,16 +123,16 @@ def _panel_frame(part: Part, panel: Panel, schema: PanelSchema, names: KeyNames,
 
 
 def _query_frame(
-    name: str, queries: Queries, subject: pl.Series, schema: PanelSchema, names: KeyNames, first: int
+    name: str, queries: Queries, subject: pl.Series, schema: PanelSchema, names: Names, first: int
 ) -> pl.DataFrame:
     tau = queries.horizon
     query = np.repeat(np.arange(len(queries)), tau)
     columns = {
-        names.set: pl.Series([name], dtype=pl.String).gather(np.zeros_like(query)),
-        names.query: pl.Series(query + first, dtype=pl.Int64),
-        names.subject: subject.gather(queries.subject[query].astype(np.int64)),
-        names.origin: pl.Series(queries.origin[query].astype(np.int64)),
-        names.step: pl.Series(np.tile(np.arange(1, tau + 1), len(queries)), dtype=pl.Int64),
+        names["set"]: pl.Series([name], dtype=pl.String).gather(np.zeros_like(query)),
+        names["query"]: pl.Series(query + first, dtype=pl.Int64),
+        names["subject"]: subject.gather(queries.subject[query].astype(np.int64)),
+        names["origin"]: pl.Series(queries.origin[query].astype(np.int64)),
+        names["step"]: pl.Series(np.tile(np.arange(1, tau + 1), len(queries)), dtype=pl.Int64),
     }
     columns |= _treatments(queries.plan.reshape(-1, queries.plan.shape[-1]), schema.treatments)
     for i, variable in enumerate(schema.outcomes):
@@ -155,7 +140,7 @@ def _query_frame(
         values = queries.outcomes[..., i].ravel() if queries.outcomes is not None else [None] * len(query)
         columns[variable.name] = pl.Series(values, dtype=pl.Float32, strict=known)
     scored = np.zeros(len(query), dtype=bool) if queries.scored is None else queries.scored.ravel()
-    return pl.DataFrame(columns | {names.scored: pl.Series(scored).cast(pl.Int8)})
+    return pl.DataFrame(columns | {names["scored"]: pl.Series(scored).cast(pl.Int8)})
 
 
 def _treatments(encoded: NDArray[Any], treatments: TreatmentEncoding) -> dict[str, pl.Series]:
@@ -171,7 +156,7 @@ def _treatments(encoded: NDArray[Any], treatments: TreatmentEncoding) -> dict[st
     return columns
 
 
-def _schema_lines(dataset: Dataset, names: KeyNames) -> Iterator[str]:
+def _schema_lines(dataset: Dataset, names: Names) -> Iterator[str]:
     schema = dataset.schema
     yield "# Written by `costar inspect --export`; read back with `costar ingest table`."
     yield toml_row("name", _free_name(dataset.name))
@@ -180,13 +165,13 @@ def _schema_lines(dataset: Dataset, names: KeyNames) -> Iterator[str]:
     yield toml_row("constant", "keep")
     yield toml_row("blank", [])
     yield "\n[columns]"
-    yield toml_row(names.subject, {"role": "subject"})
-    yield toml_row(names.time, {"role": "time"})
+    yield toml_row(names["subject"], {"role": "subject"})
+    yield toml_row(names["time"], {"role": "time"})
     if any(part.domain == "target" for part in dataset.panels):
-        yield toml_row(names.domain, {"role": "domain", "source": "source", "target": "target"})
-    yield toml_row(names.split, {"role": "split"})
+        yield toml_row(names["domain"], {"role": "domain", "source": "source", "target": "target"})
+    yield toml_row(names["split"], {"role": "split"})
     if any(panel.cluster is not None for panel in dataset.panels.values()):
-        yield toml_row(names.cluster, {"role": "cluster"})
+        yield toml_row(names["cluster"], {"role": "cluster"})
     for i, variable in enumerate(schema.outcomes):
         filled = any((~panel.observed_outcomes[panel.observed][:, i]).any() for panel in dataset.panels.values())
         how = {"missing": "fill", "indicator": False} if filled else {}
@@ -209,7 +194,7 @@ def _schema_lines(dataset: Dataset, names: KeyNames) -> Iterator[str]:
     yield "\n[queries]"
     yield toml_row("rolling_origin", False)
     for word in ("set", "query", "origin", "step", "scored"):
-        yield toml_row(word, getattr(names, word))
+        yield toml_row(word, names[word])
     yield "\n[error_unit]"
     for key, value in schema.error_unit.model_dump().items():
         yield toml_row(key, value)
