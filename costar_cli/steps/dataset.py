@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from costar_cli.datasets.base import DataSource
     from costar_cli.panel import Dataset
     from costar_cli.panel.report import DataReport
+    from costar_cli.uncertainty.overlap import Overlap
 
 __all__ = ["make_dataset", "make_source", "read_inputs", "run_export", "run_report"]
 
@@ -131,17 +132,19 @@ def run_report(out: Output, file: Path, target: Path, *, overwrite: bool) -> dic
     if target != TERMINAL and target.exists() and not overwrite:
         raise MismatchError("the file exists", where=str(target), fix="add --overwrite, or choose another name")
     from costar_cli.panel.report import describe_dataset
+    from costar_cli.uncertainty.overlap import describe_overlap
 
-    report = describe_dataset(_dataset(file))
+    dataset = _dataset(file)
+    report, overlap = describe_dataset(dataset), describe_overlap(dataset)
     if target == TERMINAL:
-        _show(out, report)
+        _show(out, report, overlap)
     else:
         from costar_cli.artifact import write_bytes
         from costar_cli.figures.data_report import report_page
 
-        write_bytes(target, report_page(report).encode())
+        write_bytes(target, report_page(report, overlap).encode())
         out.wrote("report", target, kind="html")
-    return report.to_json()
+    return {**report.to_json(), "overlap": overlap.to_json()}
 
 
 def run_export(out: Output, file: Path, folder: Path, form: FormatName, *, overwrite: bool) -> list[str]:
@@ -164,10 +167,10 @@ def _dataset(file: Path) -> "Dataset":
     return read_dataset(file, truth=False)
 
 
-def _show(out: Output, report: "DataReport") -> None:
+def _show(out: Output, report: "DataReport", overlap: "Overlap") -> None:
     from costar_cli.figures.data_report import report_tables
 
-    for i, table in enumerate(report_tables(report)):
+    for i, table in enumerate(report_tables(report, overlap)):
         out.text(*[""] * bool(i))
         out.table(table.headers, table.rows, title=table.title)
     if report.findings:

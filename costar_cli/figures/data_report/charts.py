@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from costar_cli.figures.data_report.overlap import draw_overlap
 from costar_cli.figures.style import (
     BLACK,
     COLOURS,
@@ -17,6 +18,7 @@ from costar_cli.figures.style import (
     label_text,
 )
 from costar_cli.panel.report import DataReport, LevelUse, OutcomeSummary
+from costar_cli.uncertainty.overlap import Overlap
 
 __all__ = ["draw_treatments"]
 
@@ -186,13 +188,15 @@ def draw_shifts(report: DataReport) -> Figure:
     return drawn
 
 
-def figures(report: DataReport) -> Iterator[tuple[str, str, Figure]]:
+def figures(report: DataReport, overlap: Overlap | None = None) -> Iterator[tuple[str, str, Figure]]:
     """Yield each picture that has something to show, with its name and the title of its section."""
     yield "lengths", "Subjects and lengths", draw_lengths(report)
     if report.missing:
         yield "missing", "Missing values", draw_missing(report)
     if any(use.by_step for use in report.treatments):
         yield "treatments", "Treatments", draw_treatments(report)
+    if overlap and overlap.propensities:
+        yield "overlap", "Overlap", draw_overlap(overlap)
     yield "outcomes", "Outcomes", draw_outcomes(report)
     if any(shift.difference is not None for shift in report.shifts):
         yield "shifts", "Shift from source to target", draw_shifts(report)

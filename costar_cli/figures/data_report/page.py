@@ -7,11 +7,12 @@ from typing import Final
 
 from costar_cli.panel.findings import Finding, counted
 from costar_cli.panel.report import DataReport, LevelUse
+from costar_cli.uncertainty.overlap import Overlap
 
 __all__ = ["ReportTable", "report_page", "report_tables"]
 
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-OVERLAP: Final = "Overlap and other findings"
+FINDINGS: Final = "Findings"
 STYLE: Final = """
 body { font: 15px/1.5 system-ui, "Segoe UI", Helvetica, Arial, sans-serif; color: #1a1a1a; margin: 2rem auto;
   max-width: 62rem; padding: 0 1rem; }
@@ -43,9 +44,10 @@ class ReportTable:
     rows: tuple[tuple[object, ...], ...]
 
 
-def report_tables(report: DataReport) -> list[ReportTable]:
+def report_tables(report: DataReport, overlap: Overlap | None = None) -> list[ReportTable]:
     """Return the tables that have rows, in the order of a reader's questions."""
     made = [_parts(report), _missing(report), _treatments(report), _outcomes(report), _shifts(report)]
+    made[3:3] = [_overlap(overlap)] if overlap else []
     return [table for table in made if table.rows]
 
 
@@ -87,6 +89,24 @@ def _treatments(report: DataReport) -> ReportTable:
     return ReportTable("Treatments", note, ("treatment", "level", *domains), rows)
 
 
+def _overlap(overlap: Overlap) -> ReportTable:
+    """Return the weights with which a marginal structural model would undo the policy, and what is said of them."""
+    rows = tuple(
+        (domain, h, step["mean"], step["largest"], _percent(step["effective_share"]))
+        for domain, steps in overlap.weights.items()
+        for h, step in enumerate(steps, start=1)
+    )
+    note = (
+        "Inverse probability weights of the treatments in the training parts, by predicted step: a mean far from 1 or "
+        "large weights mean that some histories all but settle the treatment; the effective sample is the share of "
+        "equally weighted decisions that the clipped ones are worth."
+    )
+    never = [f"Never given in {domain}: {', '.join(what)}." for domain, what in overlap.never.items() if what]
+    warned = [f"In {domain}: {words}." for domain, lines in overlap.warnings.items() for words in lines]
+    headers = ("domain", "predicted step", "mean weight", "largest weight", "effective sample")
+    return ReportTable("Overlap", " ".join([note, *never, *warned]), headers, rows)
+
+
 def _outcomes(report: DataReport) -> ReportTable:
     moments = ("mean", "sd", "minimum", "5 %", "25 %", "median", "75 %", "95 %", "maximum")
     rows = tuple(
@@ -118,13 +138,13 @@ def _percent(share: float | None) -> str | None:
     return None if share is None else f"{100 * share:.1f} %"
 
 
-def report_page(report: DataReport) -> str:
+def report_page(report: DataReport, overlap: Overlap | None = None) -> str:
     """Return the page; the same report gives the same text."""
     from costar_cli.figures.data_report.charts import figures  # noqa: PLC0415 - matplotlib only where something is drawn
     from costar_cli.figures.style import as_svg  # noqa: PLC0415
 
-    pictures = {title: as_svg(figure, name) for name, title, figure in figures(report)}
-    return "\n".join(_page(report, report_tables(report), pictures)) + "\n"
+    pictures = {title: as_svg(figure, name) for name, title, figure in figures(report, overlap)}
+    return "\n".join(_page(report, report_tables(report, overlap), pictures)) + "\n"
 
 
 def _page(report: DataReport, tables: Sequence[ReportTable], pictures: dict[str, str]) -> Iterator[str]:
@@ -138,14 +158,14 @@ def _page(report: DataReport, tables: Sequence[ReportTable], pictures: dict[str,
     digest = f", data set <code>{_text(report.digest[:12])}</code>" if report.digest else ""
     steps = counted(report.horizon, "step")
     yield f'<p class="quiet">{subjects:,} subjects, {_text(steps)} of one {_text(report.step)} predicted{digest}</p>'
-    links = [(table.title, _anchor(table.title)) for table in tables] + [(OVERLAP, "findings")]
+    links = [(table.title, _anchor(table.title)) for table in tables] + [(FINDINGS, "findings")]
     yield "<nav>" + "".join(f'<a href="#{anchor}">{_text(name)}</a>' for name, anchor in links) + "</nav>"
     for table in tables:
         yield f'<h2 id="{_anchor(table.title)}">{_text(table.title)}</h2>\n<p class="quiet">{_text(table.note)}</p>'
         if table.title in pictures:
             yield f'<div class="wide">{pictures[table.title]}</div>'
         yield from _table(table)
-    yield f'<h2 id="findings">{_text(OVERLAP)}</h2>'
+    yield f'<h2 id="findings">{_text(FINDINGS)}</h2>'
     yield from _findings(report.findings)
     yield "</body>\n</html>"
 

@@ -23,7 +23,7 @@ from costar_cli.methods.shared.trained import ReadsModels
 from costar_cli.panel import Panel, PanelSchema, Part, Scaler, TreatmentEncoding
 from costar_cli.panel.panel import join_panels
 
-__all__ = ["MSM", "MsmMethod", "MsmModel", "binary_treatments", "low_confidence"]
+__all__ = ["MSM", "MsmMethod", "MsmModel", "binary_treatments", "low_confidence", "overlap_weights"]
 
 LAG = 1  # steps before the origin whose covariates and outcomes count too
 CHUNK_ROWS = 65_536  # decisions whose probabilities are computed at once
@@ -157,6 +157,32 @@ def low_confidence(meta: Mapping[str, Any], config: MsmConfig) -> Iterator[str]:
         )
 
 
+def overlap_weights(
+    panel: Panel, schema: PanelSchema, scaler: Scaler, horizon: int, *, most_numbers: int
+) -> tuple[list[Mapping[str, float]], list[str]]:
+    """Return what the weights of a marginal structural model of these subjects are like by predicted step.
+
+    Returns:
+        The description of each step's weights, as far as series are long enough, and what the model would warn of.
+    """
+    config = MsmConfig(most_numbers=most_numbers)
+    decisions = _Decisions(LagFeatures(panel, scaler, schema), panel, config, 0)
+    if not decisions.decided_NT.any():
+        return [], []
+    numerator, denominator = decisions.fit_treatments()
+    log_ratio_NT, steps = decisions.log_ratios(numerator, denominator), []
+    for h in range(horizon):
+        subject_M, origin_M = decisions.rows(h)
+        if len(subject_M):
+            steps.append(describe_weights(*decisions.weights(log_ratio_NT, subject_M, origin_M, h)))
+    meta = {
+        "treatment_models_converged": numerator.converged and denominator.converged,
+        "least_effective_share": min(step["effective_share"] for step in steps),
+        "largest_weight": max(step["largest"] for step in steps),
+    }
+    return steps, list(low_confidence(meta, config))
+
+
 class _Decisions:
     """Every treatment decision of the training subjects that has a step before it, and the regressions on them."""
 
@@ -168,7 +194,7 @@ class _Decisions:
 
     def fit_treatments(self) -> tuple[LogisticModels, LogisticModels]:
         """Return the models of the numerator, which knows the doses, and of the denominator, which knows all."""
-        subject_M, step_M = self._rows(0)
+        subject_M, step_M = self.rows(0)
         known_MP, given_ML = self.features.at(subject_M, step_M), self.features.given_NTL[subject_M, step_M] > 0
         doses_ML = known_MP[:, : given_ML.shape[1]]
         most = self.config.iterations
@@ -188,15 +214,14 @@ class _Decisions:
     def fit_outcomes(self, log_ratio_NT: Floats, h: int) -> tuple[dict[str, Floats], dict[str, float]]:
         """Return the weighted regression of the outcome h + 1 steps ahead, and what its weights were like."""
         answered_NT = None if self.observed_NTY is None else np.asarray(self.observed_NTY.any(axis=2))
-        subject_M, origin_M = self._rows(h, answered_NT)
+        subject_M, origin_M = self.rows(h, answered_NT)
         observed_MY = None if self.observed_NTY is None else self.observed_NTY[subject_M, origin_M + h + 1]
         if not len(subject_M) or (observed_MY is not None and not observed_MY.any(axis=0).all()):
             raise DataError(
                 f"no training subject has the {h + LAG + 2} observed steps that predicted step {h + 1} needs",
                 fix="choose a shorter horizon, or add longer series",
             )
-        raw_M = cumulative_weights(log_ratio_NT, subject_M, origin_M, h)
-        weight_M = clip_to_quantiles(raw_M, self.config.clip)
+        raw_M, weight_M = self.weights(log_ratio_NT, subject_M, origin_M, h)
         planned_MKL = self._planned(subject_M, origin_M, h)
         design = np.concatenate([self.features.at(subject_M, origin_M), planned_MKL.reshape(len(raw_M), -1)], axis=1)
         answer_MY = self.features.series.y_NTY[subject_M, origin_M + h + 1]
@@ -205,13 +230,20 @@ class _Decisions:
         fitted = {"history": coef_PY[:width], "plan": coef_PY[width:].reshape(shape)}
         return fitted | {"intercept": intercept_Y}, dict(describe_weights(raw_M, weight_M))
 
+    def weights(
+        self, log_ratio_NT: Floats, subject_M: NDArray[np.intp], origin_M: NDArray[np.intp], h: int
+    ) -> tuple[Floats, Floats]:
+        """Return the weight of each row `[M]` over steps 0 to h, before and after clipping."""
+        raw_M = cumulative_weights(log_ratio_NT, subject_M, origin_M, h)
+        return raw_M, clip_to_quantiles(raw_M, self.config.clip)
+
     def _planned(self, subject_M: NDArray[np.intp], origin_M: NDArray[np.intp], h: int) -> Floats:
         """Return the treatments of h + 1 steps from the origin: their doses `[M,1,L]`, or each of them `[M,h+1,L]`."""
         if self.config.plan == "dose":
             return self.features.doses(subject_M, origin_M, h + 1)[:, None]
         return np.asarray(self.features.given_NTL[subject_M[:, None], origin_M[:, None] + np.arange(h + 1)])
 
-    def _rows(self, h: int, answered_NT: NDArray[np.bool_] | None = None) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    def rows(self, h: int, answered_NT: NDArray[np.bool_] | None = None) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Return the origins from which h + 1 decisions follow, a random subset of them where there are too many.
 
         With `answered_NT`, only those are taken whose answer, one step later, is at such a step.

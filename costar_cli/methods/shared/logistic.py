@@ -34,8 +34,10 @@ class LogisticModels:
         return np.asarray(log_expit(np.where(given_ML, logit_ML, -logit_ML)).sum(axis=1))
 
 
-def fit_logistic(features_MP: Floats, given_ML: NDArray[np.bool_], *, iterations: int) -> LogisticModels:
-    """Fit one unpenalised logistic regression per treatment.
+def fit_logistic(
+    features_MP: Floats, given_ML: NDArray[np.bool_], *, iterations: int, ridge: float = 0.0
+) -> LogisticModels:
+    """Fit one logistic regression per treatment.
 
     Features are rotated and scaled to uncorrelated ones first: the maximum is the same, and is found in a few
     iterations whatever the units; features that say nothing new drop out. A treatment that all rows or none received
@@ -45,6 +47,7 @@ def fit_logistic(features_MP: Floats, given_ML: NDArray[np.bool_], *, iterations
         features_MP: features of each decision.
         given_ML: treatments given.
         iterations: most iterations of the optimiser.
+        ridge: half of this times the sum of squared coefficients of the uncorrelated features is added to the loss.
     """
     from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415  # a second to import, needed here alone
     from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
@@ -63,7 +66,7 @@ def fit_logistic(features_MP: Floats, given_ML: NDArray[np.bool_], *, iterations
 
     def fit(label: int) -> tuple[int, LogisticRegression]:
         with one_thread("openmp"):  # a setting of each thread
-            model = LogisticRegression(C=np.inf, max_iter=iterations, tol=1e-6)
+            model = LogisticRegression(C=1 / ridge if ridge else np.inf, max_iter=iterations, tol=1e-6)
             return label, model.fit(white_MK, given_ML[:, label])
 
     with warnings.catch_warnings(record=True) as caught, one_thread("blas"):
