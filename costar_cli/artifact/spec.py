@@ -57,7 +57,11 @@ KINDS: Final[Mapping[str, KindSpec]] = {
     "model": KindSpec(
         made_by="costar finetune",
         must=TRAINED_ARRAYS,
-        may=("parts/**", "calibration/radius", "calibration/units"),
+        may=(
+            "parts/**",
+            *(f"calibration/{field}" for field in ("radius", "units")),
+            *(f"practice/{field}" for field in ("knots", "intercept", "coef", "spread", "rarest", "course")),
+        ),
         meta=(*TRAINED_META, "init", "domain", "horizon", "trained_on"),
     ),
     "evaluation": KindSpec(

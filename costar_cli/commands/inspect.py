@@ -54,6 +54,7 @@ def inspect(
     _show_identity(out, content)
     _show_variables(out, content["meta"].get("schema"))
     _show_support(out, content["meta"])
+    _show_practice(out, content["meta"].get("practice"))
     _show_learnt(out, content["meta"].get("learnt"))
     show_parts(out, content["meta"])
     settings = flatten(content["config"])
@@ -149,6 +150,22 @@ def _show_support(out: Output, meta: Mapping[str, Any]) -> None:
     if rows:
         out.text("")
         out.table(["in training", "treatments"], rows, title="support")
+
+
+def _show_practice(out: Output, practice: object) -> None:
+    """Print how right the model of treatments is on held-out subjects, as far as the file, anybody's, says it."""
+    rows = practice.get("reliability") if isinstance(practice, Mapping) else None
+    rows = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
+    if rows:
+        shares = [[_share(row.get(name)) for name in ("expected", "observed")] for row in rows]
+        cells = [[row.get("treatment"), *two, row.get("decisions")] for row, two in zip(rows, shares, strict=True)]
+        out.text("")
+        title = "practice: how often held-out subjects were expected to be treated, and were"
+        out.table(["treatment", "expected", "observed", "decisions"], cells, title=title)
+
+
+def _share(value: object) -> str | None:
+    return f"{100 * value:.1f} %" if isinstance(value, float) else None
 
 
 def _show_learnt(out: Output, learnt: object) -> None:

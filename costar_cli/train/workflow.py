@@ -29,7 +29,7 @@ from costar_cli.train.identity import RunIdentity
 from costar_cli.train.loop import train_members
 from costar_cli.train.runtime import Runtime
 from costar_cli.train.selection import ValidationWindows
-from costar_cli.uncertainty import Calibration, OutcomeFacts, calibrate, facts_of, halves
+from costar_cli.uncertainty import OutcomeFacts, calibrate, facts_of, halves, held_out, learn_support
 
 __all__ = ["Trained", "finetune", "pretrain"]
 
@@ -171,12 +171,11 @@ def finetune(
     meta = _meta(dataset, run.history, members, identity.fingerprint, config, runtime)
     meta |= _fit_meta(dataset, run, selected)
     apart = not method.selects_on_validation or selecting is not calibrating
-    calibration = _calibrate(dataset, run, selected, meta, calibrating, apart=apart)
-    meta |= {"calibration": calibration.to_meta()} if calibration else {}
+    attached, facts = _judge(dataset, run, selected, meta, calibrating, apart=apart)
+    meta |= facts
     meta |= {"support": support.to_meta()} if support else {}
     meta |= {"warnings": warnings} if warnings else {}
-    arrays = model_arrays(selected.fitted.params, scaler) | selected.fitted.arrays
-    return Trained(arrays | (calibration.to_arrays() if calibration else {}), meta, parents)
+    return Trained(model_arrays(selected.fitted.params, scaler) | selected.fitted.arrays | attached, meta, parents)
 
 
 def _halves(panel: Panel, *, apart: bool) -> tuple[Panel, Panel]:
@@ -184,17 +183,25 @@ def _halves(panel: Panel, *, apart: bool) -> tuple[Panel, Panel]:
     return halves(panel) if apart else (panel, panel)
 
 
-def _calibrate(
+def _judge(
     dataset: Dataset, run: FitRun, selected: Selected, meta: Mapping[str, Any], panel: Panel, *, apart: bool
-) -> Calibration | None:
-    """Return the calibration of what a fit ends with, None where it cannot have one (spec BAND-3)."""
+) -> tuple[dict[str, NDArray[np.generic]], dict[str, Any]]:
+    """Return what held-out subjects say of the answers of what a fit ends with: arrays and facts of its file.
+
+    They are the calibration of its intervals (spec BAND-3) and the support of plans (spec SUPPORT-6).
+    """
     task = run.task
     facts = facts_of(task.start) if task.start else None
     if facts is None:  # source-train is not at hand in few-shot, unless the method learns from it again
         train = dataset.panels.get(Part("source", "train"), task.panels[task.train])
         facts = OutcomeFacts.of(train, dataset.schema, task.scaler)
     model = run.model(selected.fitted, meta["settings"])
-    return calibrate(model, panel, facts, domain=run.task.domain, apart=apart)
+    held = held_out(model, panel, facts)
+    calibration = calibrate(model, held, facts, domain=task.domain, apart=apart)
+    support = learn_support(model, task.panels[task.train], held, facts)
+    arrays = (calibration.to_arrays() if calibration else {}) | (support.to_arrays() if support else {})
+    told = {"calibration": calibration and calibration.to_meta(), "practice": support and support.to_meta()}
+    return arrays, {name: meta for name, meta in told.items() if meta}
 
 
 def _fit_meta(dataset: Dataset, run: FitRun, selected: Selected) -> dict[str, Any]:

@@ -1,15 +1,20 @@
-"""How uncertain estimates are: scales of errors, calibration on held-out subjects, bands, draws."""
+"""How uncertain estimates are: scales of errors, calibration on held-out subjects, bands, support of plans."""
 
 from costar_cli.uncertainty.calibration import Bands, Calibration, calibrate, calibration_of, halves, has_spread
 from costar_cli.uncertainty.draws import differences, draws, tells_differences
-from costar_cli.uncertainty.estimates import Estimates, estimate, facts_of
+from costar_cli.uncertainty.estimates import Estimates, HeldOut, estimate, facts_of, held_out
 from costar_cli.uncertainty.outcomes import OutcomeFacts
+from costar_cli.uncertainty.support import LIGHTS, Lights, PlanSupport, learn_support, support_of
 
 __all__ = [
+    "LIGHTS",
     "Bands",
     "Calibration",
     "Estimates",
+    "HeldOut",
+    "Lights",
     "OutcomeFacts",
+    "PlanSupport",
     "calibrate",
     "calibration_of",
     "differences",
@@ -18,5 +23,8 @@ __all__ = [
     "facts_of",
     "halves",
     "has_spread",
+    "held_out",
+    "learn_support",
+    "support_of",
     "tells_differences",
 ]

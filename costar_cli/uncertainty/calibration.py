@@ -11,9 +11,8 @@ from costar_cli.errors import ArtifactError, UsageError
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.registry import METHODS
 from costar_cli.panel import Domain, Panel
-from costar_cli.panel.windows import factual_windows
 from costar_cli.uncertainty.conformal import EDGES, GRID, bins_of, table
-from costar_cli.uncertainty.estimates import LEAST_MEMBERS, Estimates, estimate
+from costar_cli.uncertainty.estimates import LEAST_MEMBERS, Estimates, HeldOut
 from costar_cli.uncertainty.outcomes import OutcomeFacts
 
 LEAST_CLUSTERS: Final = 20  # fewer clusters are too few for any level that is of use: subjects are taken instead
@@ -139,24 +138,23 @@ class Calibration:
 
 
 def calibrate(
-    model: FittedModel, panel: Panel, facts: OutcomeFacts, *, domain: Domain, apart: bool
+    model: FittedModel, held: HeldOut | None, facts: OutcomeFacts, *, domain: Domain, apart: bool
 ) -> Calibration | None:
     """Calibrate a model on factual windows of held-out subjects (spec BAND-2 to 4).
 
     Args:
         model: any; an ensemble of fewer than `LEAST_MEMBERS` is not calibrated.
-        panel: the held-out subjects.
+        held: windows of the held-out subjects, None where no subject has a step to predict.
         facts: what source-train says of the outcomes.
         domain: the subjects'.
         apart: they had no part in selecting the model.
 
     Returns:
-        None where the members are too few, or no subject has a step to predict.
+        None where the members are too few, or there are no windows.
     """
-    windows = factual_windows(panel, model.horizon) if has_spread(model) else None
-    if windows is None:
+    if held is None or not has_spread(model):
         return None
-    found = estimate(model, windows.panel, windows.asked, facts)
+    windows, found = held.windows, held.estimates
     assert windows.queries.outcomes is not None  # noqa: S101 - rolling origins have answers
     score_QHY = np.abs(windows.queries.outcomes - found.mean_QHY) / found.sd_QHY
     counts_QHY = windows.observed_QHY & facts.informative(found.level_QY)[:, None]

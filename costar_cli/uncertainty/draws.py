@@ -63,7 +63,8 @@ def differences(
     mean_MHY = estimates.mean_QHY[of_M] - estimates.mean_QHY[minus_M]
     sd_MHY = (drawn_SQHY[:, of_M] - drawn_SQHY[:, minus_M]).std(axis=0, ddof=1)
     members_RMHY = estimates.members_RQHY[:, of_M] - estimates.members_RQHY[:, minus_M]
-    return Estimates(mean_MHY, sd_MHY, estimates.share_QHY[of_M], estimates.level_QY[of_M], members_RMHY)
+    level_MY, unit_MY = estimates.level_QY[of_M], estimates.unit_QY[of_M]
+    return Estimates(mean_MHY, sd_MHY, estimates.share_QHY[of_M], level_MY, unit_MY, members_RMHY)
 
 
 def _of_stack(model: StackModel, panel: Panel, queries: Queries, n: int, seed: int) -> Floats:

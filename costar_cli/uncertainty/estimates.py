@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from costar_cli.methods.base import FittedModel, PredictsDistribution
 from costar_cli.methods.stack.model import StackModel
 from costar_cli.panel import Panel, Queries
+from costar_cli.panel.windows import FactualWindows, factual_windows
 from costar_cli.uncertainty.outcomes import OutcomeFacts, levels
 
 FLOOR: Final = 0.05  # of the unit of errors: what no member knows of (measured, docs/uncertainty.md)
@@ -29,6 +30,7 @@ class Estimates:
         share_QHY: share of the variance that is not known of the model or of the subject's parameters, 0 to 1; 1 for
             black boxes, which know of no noise.
         level_QY: last known outcome at the origin.
+        unit_QY: of errors from the origin.
         members_RQHY: what each member predicts.
     """
 
@@ -36,7 +38,16 @@ class Estimates:
     sd_QHY: Floats
     share_QHY: Floats
     level_QY: Floats
+    unit_QY: Floats
     members_RQHY: NDArray[np.floating]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class HeldOut:
+    """Factual windows of held-out subjects, and what a model says of them."""
+
+    windows: FactualWindows
+    estimates: Estimates
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -69,7 +80,14 @@ def estimate(model: FittedModel, panel: Panel, queries: Queries, facts: OutcomeF
     least_Y = (TINY * model.scaler.outcomes[1]) ** 2
     variance_QHY = found.variance_QHY + least_Y
     share_QHY = np.minimum((found.parameter_QHY + least_Y) / variance_QHY, 1.0)
-    return Estimates(found.mean_QHY, np.sqrt(variance_QHY), share_QHY, level_QY, found.members_RQHY)
+    unit_QY = np.maximum(unit_QY, np.sqrt(least_Y))
+    return Estimates(found.mean_QHY, np.sqrt(variance_QHY), share_QHY, level_QY, unit_QY, found.members_RQHY)
+
+
+def held_out(model: FittedModel, panel: Panel, facts: OutcomeFacts) -> HeldOut | None:
+    """Ask a model about factual windows of held-out subjects; None where no subject has a step to predict."""
+    windows = factual_windows(panel, model.horizon)
+    return HeldOut(windows, estimate(model, windows.panel, windows.asked, facts)) if windows else None
 
 
 def facts_of(model: FittedModel) -> OutcomeFacts | None:

@@ -14,7 +14,7 @@ from costar_cli.methods import METHODS
 from costar_cli.panel import Dataset, Panel, PanelSchema, Queries, Scaler
 from costar_cli.panel.windows import factual_windows
 from costar_cli.reporting import Reporter
-from costar_cli.uncertainty import OutcomeFacts, calibrate, calibration_of, estimate, halves
+from costar_cli.uncertainty import OutcomeFacts, calibrate, calibration_of, estimate, halves, held_out
 from costar_cli.uncertainty.calibration import Calibration
 from costar_cli.uncertainty.conformal import GRID
 from tests.fits import artifact_of, fit_method, model_of
@@ -56,7 +56,13 @@ def facts(dataset: Dataset) -> OutcomeFacts:
 
 def calibrated(dataset: Dataset, **own: Any) -> tuple[Guess, Calibration]:
     model = guess(dataset, **own)
-    calibration = calibrate(model, dataset.panel("source", "val"), facts(dataset), domain="source", apart=True)
+    calibration = calibrate(
+        model,
+        held_out(model, dataset.panel("source", "val"), facts(dataset)),
+        facts(dataset),
+        domain="source",
+        apart=True,
+    )
     assert calibration is not None
     return model, calibration
 
@@ -117,12 +123,15 @@ def test_subjects_with_nothing_left_to_predict_do_not_calibrate(tumor_dataset: D
     assert told.least[0] == pytest.approx(1e-3 * tumor_dataset.panel("source", "train").outcomes.max())
     gone = replace(panel, outcomes=np.concatenate([panel.outcomes[:6], np.zeros_like(panel.outcomes[6:])]))
     model = guess(tumor_dataset)
-    some = calibrate(model, gone, told, domain="source", apart=True)
+    some = calibrate(model, held_out(model, gone, told), told, domain="source", apart=True)
     assert some is not None
-    alive = calibrate(model, panel.take(np.arange(6)), told, domain="source", apart=True)
+    alive = calibrate(model, held_out(model, panel.take(np.arange(6)), told), told, domain="source", apart=True)
     assert some.subjects == alive.subjects <= 6
     assert (some.radius_LHYB == alive.radius_LHYB).all()
-    assert calibrate(model, gone.take(np.arange(6, 12)), told, domain="source", apart=True).subjects == 0
+    assert (
+        calibrate(model, held_out(model, gone.take(np.arange(6, 12)), told), told, domain="source", apart=True).subjects
+        == 0
+    )
 
 
 def test_limits_that_cannot_occur_are_moved_but_never_past_the_estimate(tumor_dataset: Dataset) -> None:
@@ -138,9 +147,10 @@ def test_limits_that_cannot_occur_are_moved_but_never_past_the_estimate(tumor_da
 @pytest.mark.parametrize("members", [1, 2])
 def test_ensembles_of_fewer_than_three_members_are_not_calibrated(tumor_dataset: Dataset, members: int) -> None:
     panel, told = tumor_dataset.panel("source", "val"), facts(tumor_dataset)
-    assert calibrate(guess(tumor_dataset, members=members), panel, told, domain="source", apart=True) is None
+    few = guess(tumor_dataset, members=members)
+    assert calibrate(few, held_out(few, panel, told), told, domain="source", apart=True) is None
     closed = guess(tumor_dataset, members=1, method="ridge")
-    assert calibrate(closed, panel, told, domain="source", apart=True) is not None
+    assert calibrate(closed, held_out(closed, panel, told), told, domain="source", apart=True) is not None
 
 
 def test_a_fit_ends_with_a_calibration_that_its_file_keeps() -> None:

@@ -28,7 +28,9 @@ def medians(overlap: Overlap, domain: str, *, given: bool) -> np.ndarray:
 
 
 def test_arms_are_as_likely_to_be_treated_only_where_the_policy_ignores_the_history():
-    dataset = simulate_tumor(TumorConfig(train=60, gamma=8, val=2, test=2, target_val=2, target_test=2, target_train=60), NullReporter())
+    dataset = simulate_tumor(
+        TumorConfig(train=60, gamma=8, val=2, test=2, target_val=2, target_test=2, target_train=60), NullReporter()
+    )
     overlap = describe_overlap(dataset)
     for given in (False, True):
         assert np.abs(medians(overlap, "target", given=given) - 0.5).max() < 0.15

@@ -1,4 +1,4 @@
-"""The model of practice: probabilities are right and sum to one, and know nothing of the future (spec SUPPORT-1 to 3)."""
+"""The model of practice: right probabilities that sum to one and know nothing of the future (spec SUPPORT-1 to 3)."""
 
 from dataclasses import replace
 from itertools import product

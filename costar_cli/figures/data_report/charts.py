@@ -1,7 +1,7 @@
 """The pictures of a data report."""
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -18,7 +18,9 @@ from costar_cli.figures.style import (
     label_text,
 )
 from costar_cli.panel.report import DataReport, LevelUse, OutcomeSummary
-from costar_cli.uncertainty.overlap import Overlap
+
+if TYPE_CHECKING:
+    from costar_cli.uncertainty.overlap import Overlap
 
 __all__ = ["draw_treatments"]
 
@@ -188,7 +190,7 @@ def draw_shifts(report: DataReport) -> Figure:
     return drawn
 
 
-def figures(report: DataReport, overlap: Overlap | None = None) -> Iterator[tuple[str, str, Figure]]:
+def figures(report: DataReport, overlap: "Overlap | None" = None) -> Iterator[tuple[str, str, Figure]]:
     """Yield each picture that has something to show, with its name and the title of its section."""
     yield "lengths", "Subjects and lengths", draw_lengths(report)
     if report.missing:

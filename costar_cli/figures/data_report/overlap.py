@@ -1,6 +1,6 @@
 """The section of a data report on overlap: how likely treatments were, by who got them."""
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -8,7 +8,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from costar_cli.figures.style import BLUE, VERMILION, figure, label_text
-from costar_cli.uncertainty.overlap import ArmPropensity, Overlap
+
+if TYPE_CHECKING:
+    from costar_cli.uncertainty.overlap import ArmPropensity, Overlap
 
 WIDTH_IN: Final = 8.2
 ROW_IN: Final = 1.9
@@ -18,7 +20,7 @@ LONGEST: Final = 32
 ARMS: Final = {True: ("given", VERMILION, "-"), False: ("not given", BLUE, "--")}
 
 
-def draw_overlap(overlap: Overlap) -> Figure:
+def draw_overlap(overlap: "Overlap") -> Figure:
     """Draw the probability of each treatment in both arms, along outcomes and time, a row per treatment and domain."""
     along = list(dict.fromkeys(arm.along for arm in overlap.propensities))
     along = [*along[: MOST_AXES - 1], along[-1]] if len(along) > MOST_AXES else along
@@ -42,7 +44,7 @@ def draw_overlap(overlap: Overlap) -> Figure:
     return drawn
 
 
-def _draw_arm(axes: Axes, arm: ArmPropensity) -> None:
+def _draw_arm(axes: Axes, arm: "ArmPropensity") -> None:
     label, colour, dashes = ARMS[arm.given]
     lower, median, upper = (
         np.array([np.nan if value is None else value for value in line]) for line in (arm.lower, arm.median, arm.upper)

@@ -3,11 +3,13 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from costar_cli.panel.findings import Finding, counted
 from costar_cli.panel.report import DataReport, LevelUse
-from costar_cli.uncertainty.overlap import Overlap
+
+if TYPE_CHECKING:
+    from costar_cli.uncertainty.overlap import Overlap
 
 __all__ = ["ReportTable", "report_page", "report_tables"]
 
@@ -44,7 +46,7 @@ class ReportTable:
     rows: tuple[tuple[object, ...], ...]
 
 
-def report_tables(report: DataReport, overlap: Overlap | None = None) -> list[ReportTable]:
+def report_tables(report: DataReport, overlap: "Overlap | None" = None) -> list[ReportTable]:
     """Return the tables that have rows, in the order of a reader's questions."""
     made = [_parts(report), _missing(report), _treatments(report), _outcomes(report), _shifts(report)]
     made[3:3] = [_overlap(overlap)] if overlap else []
@@ -89,7 +91,7 @@ def _treatments(report: DataReport) -> ReportTable:
     return ReportTable("Treatments", note, ("treatment", "level", *domains), rows)
 
 
-def _overlap(overlap: Overlap) -> ReportTable:
+def _overlap(overlap: "Overlap") -> ReportTable:
     """Return the weights with which a marginal structural model would undo the policy, and what is said of them."""
     rows = tuple(
         (domain, h, step["mean"], step["largest"], _percent(step["effective_share"]))
@@ -138,7 +140,7 @@ def _percent(share: float | None) -> str | None:
     return None if share is None else f"{100 * share:.1f} %"
 
 
-def report_page(report: DataReport, overlap: Overlap | None = None) -> str:
+def report_page(report: DataReport, overlap: "Overlap | None" = None) -> str:
     """Return the page; the same report gives the same text."""
     from costar_cli.figures.data_report.charts import figures  # noqa: PLC0415 - matplotlib only where something is drawn
     from costar_cli.figures.style import as_svg  # noqa: PLC0415
