@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+
 from costar_cli.config.models import Config, settings_problems
 from costar_cli.reporting import Reporter
 
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 
 KNOWS_HIDDEN_STATE: Final = "Generator's mean (knows the hidden state)"
 """What tables call a limit that knows more than any history tells, so that no method can reach it."""
+
+HIDDEN: Final = "hidden_confounder"
+"""The array of a part's truth with what swayed treatments and outcomes and is not in the panel."""
 
 Answer = Callable[..., Any]
 """`(dataset, part, row, origin, plan_values [H,treatments]) -> outcomes [H,Y]`, or `[H]` of one outcome.
@@ -35,6 +40,22 @@ def called(reference: str | Callable[..., Any]) -> Callable[..., Any]:
     module, _, name = reference.partition(":")
     function: Callable[..., Any] = getattr(import_module(module), name)
     return function
+
+
+class DropsConfounder(Config):
+    """Settings of a simulator that can leave out of the panel what decided on treatments."""
+
+    drop_confounder: bool = Field(
+        False,
+        description="Leave something that sways treatments and outcomes out of the data",
+        json_schema_extra={"flag": "--drop-confounder"},
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_switch_that_is_off(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the settings; a switch that is off is left out, so that data sets without it stay what they were."""
+        settings: dict[str, Any] = plain(self)
+        return settings if self.drop_confounder else {k: v for k, v in settings.items() if k != "drop_confounder"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +131,8 @@ class Protocol:
 class Limit:
     """What knows the simulator would predict: an error for others to be compared with, never a method (spec LIMIT-1).
 
+    Where a confounder is hidden there is none: treatments then tell of it, which no limit here reckons with.
+
     Attributes:
         predict: the expected outcomes under plans (see `Answer`), from what `label` says that it knows.
         label: what tables call it.
@@ -122,7 +145,7 @@ class Limit:
 
     def is_known(self, truth: Mapping[str, object]) -> bool:
         """Return whether a part with this truth has a limit."""
-        return bool(truth) and set(self.needs) <= set(truth)
+        return bool(truth) and HIDDEN not in truth and set(self.needs) <= set(truth)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

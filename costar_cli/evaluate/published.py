@@ -46,8 +46,10 @@ def is_published_data(dataset: str, config: Mapping[str, Any]) -> bool:
         config: the settings and facts that its file keeps; what an old file lacks counts as different.
     """
     protocol = protocol_of(dataset)
-    if protocol is None or any(
-        name not in config or config[name] != value for name, value in protocol.settings.items()
+    if (
+        protocol is None
+        or config.get("drop_confounder")
+        or any(name not in config or config[name] != value for name, value in protocol.settings.items())
     ):
         return False
     kept = config.get("kept", {})

@@ -53,7 +53,7 @@ class Settings:
             values = self.configs[section].model_dump(mode="json")
             for name, key in all_keys().items():
                 if key.section == section:
-                    described[name] = {"value": _get(values, key.path), "origin": self.origins[name]}
+                    described[name] = {"value": _get(values, key.path, key.default), "origin": self.origins[name]}
         return described
 
 
@@ -148,9 +148,10 @@ def _build(values: Mapping[str, object], origins: Mapping[str, str], problems: l
     return configs
 
 
-def _get(nested: Any, path: tuple[str, ...]) -> object:  # noqa: ANN401 - JSON
+def _get(nested: Any, path: tuple[str, ...], default: object) -> object:  # noqa: ANN401 - JSON
+    """Return a setting; the default of one that is left out where it is off."""
     for part in path:
-        nested = None if nested is None else nested[part]
+        nested = None if nested is None else nested.get(part, default)
     return nested
 
 

@@ -22,7 +22,7 @@ from simulators.tumor.dynamics import (
     draw_noise,
     drug_concentration,
 )
-from simulators.tumor.factual import TumorFactual, simulate_factual, treatment_probability
+from simulators.tumor.factual import TumorFactual, known_growth, simulate_factual, treatment_probability
 from simulators.tumor.limit import expected_volumes
 from simulators.tumor.patients import STAGES, Stage, TumorPatients, diameter_cm, sample_patients, volume_cm3
 
@@ -41,6 +41,7 @@ __all__ = [
     "draw_noise",
     "drug_concentration",
     "expected_volumes",
+    "known_growth",
     "one_step_counterfactuals",
     "sample_patients",
     "sequence_counterfactuals",

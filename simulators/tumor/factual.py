@@ -24,6 +24,8 @@ __all__ = ["TumorFactual", "simulate_factual", "treatment_probability"]
 
 POLICY_WINDOW_DAYS: Final = 15  # days that the policy looks back, Lim, Alaa & van der Schaar 2018 (recurrent MSN)
 POLICY_OFFSET_CM: Final = MAX_DIAMETER_CM / 2.0  # cm: mean diameter treated with probability 1/2, Lim et al. 2018
+FAST_RHO: Final = 0.00536  # per day: median of the growth of `sample_patients`
+FAST_CM: Final = 1.0  # cm by which a policy that knows the growth takes fast tumours for larger, slow ones for smaller
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,19 @@ def treatment_probability(mean_diameter_cm: Floats, gamma: float) -> Floats:
     return np.asarray(expit(gamma / MAX_DIAMETER_CM * (mean_diameter_cm - POLICY_OFFSET_CM)))
 
 
-def simulate_factual(patients: TumorPatients, noise: TumorNoise, gamma: float, *, steps: int = 60) -> TumorFactual:
+def known_growth(patients: TumorPatients) -> NDArray[np.int8]:
+    """Return what a policy that knows more than volumes sees of each patient's growth: 1 if it is fast, else -1."""
+    return np.where(patients.rho > FAST_RHO, 1, -1).astype(np.int8)
+
+
+def simulate_factual(
+    patients: TumorPatients,
+    noise: TumorNoise,
+    gamma: float,
+    *,
+    steps: int = 60,
+    growth_N: NDArray[np.int8] | None = None,
+) -> TumorFactual:
     """Simulate `steps` days under the policy of strength `gamma`, until death or recovery.
 
     On day t the policy sees the mean diameter of days max(t-15, 0) to t-1 of the patient's own trajectory (of day 0 on
@@ -89,6 +103,7 @@ def simulate_factual(patients: TumorPatients, noise: TumorNoise, gamma: float, *
         noise: their noise, with the policy's uniforms, over at least `steps` days.
         gamma: confounding of both treatments; 0 treats with probability 1/2.
         steps: days to simulate, T.
+        growth_N: what the policy knows of each patient's growth, of `known_growth` (spec TUMOR-14); None for nothing.
 
     Raises:
         ValueError: the noise lacks the policy's uniforms, or covers too few patients or days.
@@ -109,6 +124,7 @@ def simulate_factual(patients: TumorPatients, noise: TumorNoise, gamma: float, *
     for t in range(steps - 1):
         diameter_TN[t] = diameter_cm(volume_TN[t])
         seen_cm = diameter_TN[max(t - POLICY_WINDOW_DAYS, 0) : max(t, 1)].mean(axis=0)
+        seen_cm = seen_cm if growth_N is None else seen_cm + FAST_CM * growth_N
         chemo, radio = treatments_T2N[t] = (uniform_T2N[t] < treatment_probability(seen_cm, gamma)) & active
         drug_kill = CARRY_OVER * drug_kill + dynamics.chemo_kill_N * chemo
         volume, dead = next_volume(

@@ -84,3 +84,13 @@ def test_evaluate_refutes_the_models_and_keeps_what_it_found(tmp_path: Path, cal
     assert "up to date  costar-workspace/refutation.h5" in again.out
     assert "placebo treatment" in again.out
     assert call("verify", "costar-workspace/refutation.h5").code == 0
+
+
+def test_a_switch_that_is_off_is_a_setting_but_no_part_of_the_data_set(tmp_path: Path, call: Call) -> None:
+    Path("sizes.toml").write_text(SIZES, "utf-8")
+    made = call("simulate", "linear", "--config", "sizes.toml", "--json").document
+    assert made["config"]["simulate.linear.drop_confounder"] == {"value": False, "origin": "default"}
+    assert "drop_confounder" not in call("inspect", "costar-workspace/data.h5", "--json").out
+    words = ("simulate", "linear", "--config", "sizes.toml", "--drop-confounder", "--overwrite", "--json")
+    assert call(*words).document["config"]["simulate.linear.drop_confounder"]["value"] is True
+    assert '"drop_confounder": true' in call("inspect", "costar-workspace/data.h5", "--json").out

@@ -8,6 +8,7 @@ import pytest
 from costar_cli.datasets.linear.settings import LinearGaussianConfig
 from costar_cli.datasets.linear.simulate import linear_gaussian_truth, simulate_linear
 from costar_cli.errors import UsageError
+from costar_cli.evaluate.limit import known_limit
 from costar_cli.panel import Part
 from costar_cli.panel.check import check_dataset
 from costar_cli.panel.store import read_dataset, write_dataset
@@ -109,3 +110,20 @@ def test_a_changed_seed_changes_the_noise():
     one, other = simulated(), simulated(seed=11)
     part = Part("source", "train")
     assert np.abs(one.panels[part].outcomes - other.panels[part].outcomes).min() > 0
+
+
+def test_a_dropped_confounder_is_kept_as_truth_and_changes_nothing_else():
+    whole, dropped = simulated(), simulated(drop_confounder=True)
+    assert [variable.name for variable in dropped.schema.covariates] == ["state_2"]
+    for part in Part.all():
+        np.testing.assert_array_equal(dropped.panels[part].covariates, whole.panels[part].covariates[..., 1:])
+        np.testing.assert_array_equal(dropped.truth[part]["hidden_confounder"], whole.panels[part].covariates[..., 0])
+        np.testing.assert_array_equal(dropped.panels[part].treatments, whole.panels[part].treatments)
+    np.testing.assert_array_equal(dropped.queries[TEST]["sequence"].outcomes, whole.queries[TEST]["sequence"].outcomes)
+    row, origin, plan = np.array([0, 3]), np.array([2, 13]), np.ones((2, 4, 1))
+    np.testing.assert_array_equal(
+        linear_gaussian_truth(dropped, TEST, row, origin, plan), linear_gaussian_truth(whole, TEST, row, origin, plan)
+    )
+    assert "drop_confounder" not in whole.config
+    assert known_limit(whole, TEST) is not None
+    assert known_limit(dropped, TEST) is None

@@ -9,6 +9,7 @@ import pytest
 from costar_cli.datasets.tumor.settings import TumorConfig
 from costar_cli.datasets.tumor.simulate import TUMOR_SCHEMA, simulate_tumor, tumor_truth
 from costar_cli.errors import UsageError
+from costar_cli.evaluate.published import is_published_data
 from costar_cli.panel import Dataset, Part
 from costar_cli.panel.findings import not_finite, panel_problems, query_problems
 from costar_cli.reporting import NullReporter
@@ -238,3 +239,19 @@ def test_paper_size_takes_seconds():
     sizes = [len(queries) for sets in dataset.queries.values() for queries in sets.values()]
     assert min(sizes) > 190_000
     assert 480_000 < max(sizes) < 590_001
+
+
+def test_a_hidden_confounder_changes_who_is_treated_and_is_kept_as_truth():
+    plain, hidden = simulate(), simulate(drop_confounder=True)
+    assert hidden.config["drop_confounder"] is True
+    assert "drop_confounder" not in plain.config
+    part = Part("source", "train")
+    np.testing.assert_array_equal(hidden.truth[part]["rho"], plain.truth[part]["rho"])
+    np.testing.assert_array_equal(hidden.truth[part]["hidden_confounder"] > 0, plain.truth[part]["rho"] > 0.00536)
+    assert hidden.schema == plain.schema
+    one_step = hidden.queries[SOURCE_TEST]["one_step"]
+    answered = tumor_truth(
+        hidden, SOURCE_TEST, one_step.subject, one_step.origin, TUMOR_SCHEMA.treatments.decode(one_step.plan)
+    )
+    np.testing.assert_allclose(answered.ravel(), one_step.outcomes.ravel(), rtol=1e-6)
+    assert not is_published_data("tumor", {**TumorConfig().model_dump(), "drop_confounder": True})

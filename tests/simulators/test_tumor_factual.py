@@ -13,6 +13,7 @@ from simulators.tumor import (
     diameter_cm,
     draw_noise,
     drug_concentration,
+    known_growth,
     sample_patients,
     simulate_factual,
     treatment_probability,
@@ -154,3 +155,29 @@ def test_a_stored_float32_series_still_shows_its_end(cohort):
 def test_noise_that_is_too_small_is_an_error(noise):
     with pytest.raises(ValueError, match="noise"):
         simulate_factual(sample_patients(10, np.random.default_rng(0)), noise, 10.0)
+
+
+def test_a_policy_that_knows_the_growth_multiplies_the_odds_of_treatment(cohort):
+    """By exp(2 gamma / 13) between fast and slow tumours, at the same mean diameter of the last days (TUMOR-14)."""
+    growth_N, noise, gamma = known_growth(cohort.patients), cohort.noise, 10.0
+    assert abs(growth_N.mean()) < 0.1
+    factual = simulate_factual(cohort.patients, noise, gamma, growth_N=growth_N)
+    row, day = np.nonzero((np.arange(factual.n_steps) < factual.length[:, None] - 1) & (np.arange(factual.n_steps) > 0))
+    diameter = np.pad(diameter_cm(factual.volume_cm3).cumsum(axis=1), ((0, 0), (1, 0)))
+    first = np.maximum(day - 15, 0)
+    seen = (diameter[row, day] - diameter[row, first]) / (day - first)
+    expected = treatment_probability(seen + growth_N[row], gamma)
+    assert np.mean(factual.treatments[row, day], axis=1).mean() == pytest.approx(expected.mean(), rel=0.05)
+    odds = [treatment_probability(np.array([5.0 + z]), gamma)[0] for z in (1, -1)]
+    assert (odds[0] / (1 - odds[0])) / (odds[1] / (1 - odds[1])) == pytest.approx(np.exp(2 * gamma / 13))
+    for z in (-1, 1):
+        mine = growth_N[row] == z
+        assert factual.treatments[row[mine], day[mine]].mean() == pytest.approx(expected[mine].mean(), rel=0.1)
+
+
+def test_without_confounding_a_policy_that_knows_the_growth_makes_no_use_of_it(cohort):
+    knowing, blind = (
+        simulate_factual(cohort.patients, cohort.noise, 0.0, growth_N=growth_N)
+        for growth_N in (known_growth(cohort.patients), None)
+    )
+    np.testing.assert_array_equal(knowing.treatments, blind.treatments)

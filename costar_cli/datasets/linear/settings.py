@@ -4,11 +4,10 @@ from typing import Final
 
 from pydantic import Field
 
-from costar_cli.config.models import Config
-from costar_cli.datasets.base import DataSource, Limit
+from costar_cli.datasets.base import DataSource, DropsConfounder, Limit
 
 
-class LinearGaussianConfig(Config):
+class LinearGaussianConfig(DropsConfounder):
     """A linear system under time-varying confounding, whose effects are known in closed form."""
 
     gamma: float = Field(1.0, ge=0, le=10, description="Confounding strength of the source domain's policy")

@@ -4,10 +4,13 @@ Its answers are expectations, in closed form: what the best of all predictions w
 A method that finds the law scores an error of zero (spec LINEAR-3, LINEAR-5).
 """
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from costar_cli.datasets.asked_plans import AskedPlans
+from costar_cli.datasets.asked_plans import AskedPlans, simulated_truth
+from costar_cli.datasets.base import HIDDEN
 from costar_cli.datasets.linear.settings import LinearGaussianConfig
 from costar_cli.errors import UsageError
 from costar_cli.panel.dataset import Dataset, Part
@@ -47,28 +50,36 @@ def simulate_linear(config: LinearGaussianConfig, reporter: Reporter) -> Dataset
             panel_seed, queries_seed = np.random.SeedSequence(config.seed, spawn_key=(i,)).spawn(2)
             law = _law(config, part)
             simulated = simulate_linear_gaussian(law, n, config.steps, np.random.default_rng(panel_seed))
-            panels[part] = _panel(simulated, first_id)
+            whole = _panel(simulated, first_id)
+            panels[part] = replace(whole, covariates=whole.covariates[..., int(config.drop_confounder) :])
             probability_NT = law.probability(simulated.covariates, simulated.outcomes)
             truth[part] = {"treatment_probability": probability_NT.astype(np.float32)}
+            truth[part] |= {HIDDEN: whole.covariates[..., 0]} if config.drop_confounder else {}
             if part.split == "test":
-                queries[part] = _query_sets(panels[part], law, config, np.random.default_rng(queries_seed))
+                queries[part] = _query_sets(whole, law, config, np.random.default_rng(queries_seed))
             first_id += n
             task.advance(n)
     document = config.model_dump(mode="json")
-    return Dataset(NAME, LINEAR_GAUSSIAN_SCHEMA, config.horizon, panels, queries, truth, document)
+    known = LINEAR_GAUSSIAN_SCHEMA.covariates[int(config.drop_confounder) :]
+    schema = LINEAR_GAUSSIAN_SCHEMA.model_copy(update={"covariates": known})
+    return Dataset(NAME, schema, config.horizon, panels, queries, truth, document)
 
 
 def linear_gaussian_truth(
     dataset: Dataset, part: Part, row: int | ArrayLike, origin: int | ArrayLike, plan_values: ArrayLike
 ) -> NDArray[np.float64]:
-    """Return the expected outcomes `[H]` after each step of plans, given the histories at their origins (an `Answer`).
+    """Return the expected outcomes `[H]` after each step of plans, given the states at their origins (an `Answer`).
 
-    A plan holds treatments 0 and 1.
+    A plan holds treatments 0 and 1. A state that is left out of the panel is read from the truth.
     """
     plan = np.asarray(plan_values)[..., 0]
     asked = AskedPlans.of(dataset, part, row, origin, plan, plan_axes=1).within_series()
     law = _law(LinearGaussianConfig.model_validate(dict(dataset.config)), part)
-    return asked.shaped(_expected(law, dataset.panels[part], asked.row_Q, asked.origin_Q, asked.plan_QH))
+    whole = dataset.panels[part]
+    if law.n_covariates > whole.covariates.shape[2]:
+        hidden_NT = simulated_truth(dataset, part, (HIDDEN,))[HIDDEN]
+        whole = replace(whole, covariates=np.concatenate([hidden_NT[..., None], whole.covariates], axis=2))
+    return asked.shaped(_expected(law, whole, asked.row_Q, asked.origin_Q, asked.plan_QH))
 
 
 def _law(config: LinearGaussianConfig, part: Part) -> LinearGaussian:

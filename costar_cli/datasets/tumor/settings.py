@@ -4,11 +4,10 @@ from typing import Final, Literal
 
 from pydantic import Field
 
-from costar_cli.config.models import Config
-from costar_cli.datasets.base import DataSource, Limit, Protocol
+from costar_cli.datasets.base import DataSource, DropsConfounder, Limit, Protocol
 
 
-class TumorConfig(Config):
+class TumorConfig(DropsConfounder):
     """The tumour growth cohort (docs/spec/tumor.md)."""
 
     gamma: float = Field(10.0, ge=0, le=100, description="Confounding strength of the source domain's policy")

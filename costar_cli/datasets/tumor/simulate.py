@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from costar_cli.datasets.asked_plans import AskedPlans, simulated_truth
+from costar_cli.datasets.base import HIDDEN
 from costar_cli.datasets.tumor.settings import TumorConfig
 from costar_cli.errors import UsageError
 from costar_cli.panel.dataset import Dataset, Part
@@ -53,9 +54,10 @@ def simulate_tumor(config: TumorConfig, reporter: Reporter) -> Dataset:
             patients = tumor.sample_patients(n, patients_rng)
             noise = tumor.draw_noise(n, noise_rng, steps=config.steps, horizon=config.horizon)
             gamma = config.gamma if part.domain == "source" else config.target_gamma
-            factual = tumor.simulate_factual(patients, noise, gamma, steps=config.steps)
+            growth_N = tumor.known_growth(patients) if config.drop_confounder else None
+            factual = tumor.simulate_factual(patients, noise, gamma, steps=config.steps, growth_N=growth_N)
             panels[part] = _panel(patients, factual, first_id)
-            truth[part] = _truth(patients, noise)
+            truth[part] = _truth(patients, noise) | ({} if growth_N is None else {HIDDEN: growth_N})
             if part.split == "test":
                 one_step = tumor.one_step_counterfactuals(patients, noise, factual)
                 sequence = tumor.sequence_counterfactuals(

@@ -1,0 +1,101 @@
+"""Bounds under hidden confounding: against linear programmes, the normal distribution, and a confounded world."""
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+from scipy.stats import norm
+
+from costar_cli.panel import Scaler
+from costar_cli.uncertainty import Calibration, Estimates, OutcomeFacts
+from costar_cli.uncertainty.conformal import EDGES, GRID
+from costar_cli.uncertainty.sensitivity import Confounded, _sums, weight_bounds
+from tests.methods.linear_worlds import linear_data
+
+
+def normal_errors(steps: int) -> Calibration:
+    """A calibration that found standard normal errors, in units of their scale."""
+    data = linear_data()
+    train = data.panel("source", "train")
+    facts = OutcomeFacts.of(train, data.schema, Scaler.fit(train, data.schema))
+    cells = (steps, 1, len(EDGES) + 1)
+    radius = np.broadcast_to(norm.ppf((1 + GRID) / 2)[:, None, None, None], (len(GRID), *cells))
+    return Calibration(100, "source", True, "subject", 100, facts, radius, np.full(cells, 100))
+
+
+def asked(mean_QH: list[list[float]], likely_QH: list[list[float]], sd: float = 1.0) -> Confounded:
+    mean = np.array(mean_QH)[..., None]
+    estimates = Estimates(mean, np.full_like(mean, sd), np.ones_like(mean), mean[:, 0], mean[:, 0], mean[None])
+    return Confounded.of(estimates, normal_errors(mean.shape[1]), np.array(likely_QH))
+
+
+def test_without_hidden_confounding_the_bounds_are_the_estimate():
+    lower, upper = asked([[3.0, 4.0]], [[0.3, 0.6]]).bounds(1.0)
+    np.testing.assert_allclose(lower, upper)
+    np.testing.assert_allclose(lower[0, :, 0], [3.0, 4.0])
+
+
+def test_a_treatment_that_everybody_gets_cannot_be_confounded():
+    lower, upper = asked([[3.0]], [[1.0]]).bounds(5.0)
+    np.testing.assert_allclose([lower[0, 0, 0], upper[0, 0, 0]], 3.0)
+
+
+def test_bounds_of_normal_outcomes_are_the_known_ones():
+    """With weights between l and u, the mean moves by (u - l) sd times the normal density at the quantile (SENS-3)."""
+    likely, gamma, sd = 0.3, 2.0, 1.5
+    low, high = likely + (1 - likely) / gamma, likely + (1 - likely) * gamma
+    moved = (high - low) * sd * norm.pdf(norm.ppf((1 - low) / (high - low)))
+    lower, upper = asked([[3.0]], [[likely]], sd).bounds(gamma)
+    assert upper[0, 0, 0] == pytest.approx(3 + moved, rel=0.01)
+    assert lower[0, 0, 0] == pytest.approx(3 - moved, rel=0.01)
+
+
+def test_bounds_are_the_best_and_worst_weights_of_a_linear_programme():
+    rng = np.random.default_rng(0)
+    outcome = np.sort(rng.exponential(size=50))
+    found = Confounded(
+        np.array([[[outcome.mean()]]]),
+        np.array([[0.35]]),
+        _sums(outcome[::-1].reshape(-1, 1, 1, 1)),
+        _sums(outcome.reshape(-1, 1, 1, 1)),
+    )
+    low, high = (float(bound[0, 0]) for bound in weight_bounds(found.likely_QH, 3.0))
+    ones = np.full((1, 50), 1 / 50)
+    best = [
+        sign * linprog(sign * outcome / 50, A_eq=ones, b_eq=[1.0], bounds=[(low, high)] * 50).fun for sign in (1, -1)
+    ]
+    np.testing.assert_allclose(np.ravel(found.bounds(3.0)), best)
+
+
+def test_bounds_widen_with_the_confounder_and_with_the_steps():
+    found = asked([[0.0, 0.0, 0.0]], [[0.5, 0.5, 0.5]])
+    widths = np.array([np.subtract(*found.bounds(gamma)[::-1])[0, :, 0] for gamma in (1.0, 1.1, 2.0, 5.0)])
+    assert (np.diff(widths, axis=0) > 0).all()
+    assert (np.diff(widths[1:], axis=1) > 0).all()
+
+
+def test_a_ranking_flips_where_the_bounds_of_the_difference_reach_zero():
+    found = asked([[0.0], [0.5]], [[0.5], [0.5]])
+    gamma = found.flips_at(1, 0, 0, 0)
+    lower, _ = found.difference_bounds(1, 0, gamma)
+    assert lower[0, 0] == pytest.approx(0.0, abs=1e-6)
+    assert asked([[0.0], [0.0]], [[0.5], [0.5]]).flips_at(1, 0, 0, 0) == 1.0
+    assert asked([[0.0], [1000.0]], [[0.5], [0.5]]).flips_at(1, 0, 0, 0) is None
+    assert asked([[0.0], [0.5]], [[1.0], [1.0]]).flips_at(1, 0, 0, 0) is None
+
+
+def test_the_bounds_hold_the_truth_of_a_hidden_binary_confounder():
+    """Two steps; u moves the outcome by 2 and multiplies the odds of treatment by 3 at each step, either way."""
+    rng = np.random.default_rng(1)
+    n, odds, gamma = 400_000, 3.0, 9.0  # the odds given nothing lie between those given u = 0 and u = 1
+    u = rng.integers(2, size=n)
+    given = rng.random((n, 2)) < (odds ** (2 * u - 1) / (1 + odds ** (2 * u - 1)))[:, None]
+    noise = rng.normal(size=n)
+    treated = given.all(axis=1)
+    naive, truth = (2 * u + noise)[treated].mean(), 1.0
+    likely = [[given[:, 0].mean(), given[given[:, 0], 1].mean()]]
+    found = asked([[naive, naive]], likely, float((2 * u + noise)[treated].std()))
+    assert abs(naive - truth) > 0.5
+    lower, upper = found.bounds(gamma)
+    assert lower[0, 1, 0] <= truth <= upper[0, 1, 0]
+    lower, upper = found.bounds(1.1)
+    assert not lower[0, 1, 0] <= truth <= upper[0, 1, 0]
