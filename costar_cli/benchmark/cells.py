@@ -40,7 +40,7 @@ class Cell:
     @property
     def key(self) -> str:
         """Return the cell's name, `crn/target/10`."""
-        return _key(self.seed, self.contender.name if self.contender else "", self.role)
+        return "/".join([*([self.contender.name] if self.contender else []), self.role, str(self.seed)])
 
     @property
     def is_scored(self) -> bool:
@@ -50,10 +50,6 @@ class Cell:
     def __str__(self) -> str:
         what = f"{self.contender.label}, {self.role}" if self.contender else "data set"
         return f"{what}, seed {self.seed}"
-
-
-def _key(seed: int, name: str, role: Role) -> str:
-    return f"{name}/{role}/{seed}" if name else f"{role}/{seed}"
 
 
 def plan_cells(seeds: Sequence[int], contenders: Sequence[Contender], *, few_shot: bool) -> list[Cell]:

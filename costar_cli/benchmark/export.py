@@ -67,13 +67,7 @@ def _texts(report: BenchmarkReport) -> Iterator[tuple[str, str, str]]:
 
 def results_csv(report: BenchmarkReport) -> str:
     """Return every row of every table, in the columns of the paper's tables, with all steps."""
-    return _csv([_flat(report, table, row) for table in report.tables for row in _all_rows(table)])
-
-
-def _all_rows(table: ResultTable) -> Iterator[ResultRow]:
-    """Yield our rows, the bound, and the published rows."""
-    for block in _blocks(table):
-        yield from block
+    return _csv([_flat(report, table, row) for table in report.tables for block in _blocks(table) for row in block])
 
 
 def _blocks(table: ResultTable) -> list[Sequence[ResultRow]]:

@@ -226,8 +226,8 @@ def _styles(names: Sequence[str]) -> dict[str, Style]:
 
 
 def _array(values: PerStep, steps: int) -> NDArray[np.float64]:
-    known = [np.nan if value is None else value for value in values.steps[:steps]]
-    return np.array([*known, *[np.nan] * (steps - len(known))])
+    known = values.steps[:steps]
+    return np.array([*known, *[None] * (steps - len(known))], dtype=np.float64)
 
 
 def plot_differences(report: BenchmarkReport, path: Path) -> Path | None:

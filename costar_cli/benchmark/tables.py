@@ -251,17 +251,13 @@ def _any_known(flags: Sequence[bool | None]) -> bool | None:
 
 def _spread(rows: Sequence[ReportRow]) -> tuple[PerStep, PerStep | None, int]:
     """Return mean and sd (ddof = 1) over the members of all data sets, and how many those are."""
-    values_KH = np.array([[_nan(v) for v in (*member.steps, member.average)] for row in rows for member in row.members])
+    values_KH = np.array([(*member.steps, member.average) for row in rows for member in row.members], dtype=np.float64)
     mean_H = values_KH.mean(axis=0)
     mean = PerStep.of(mean_H[:-1], float(mean_H[-1]))
     if len(values_KH) < 2:
         return mean, None, len(values_KH)
     sd_H = values_KH.std(axis=0, ddof=1)
     return mean, PerStep.of(sd_H[:-1], float(sd_H[-1])), len(values_KH)
-
-
-def _nan(value: float | None) -> float:
-    return np.nan if value is None else value
 
 
 def _published(contenders: Sequence[Contender], facts: DataSetFacts, setup: SetupName) -> tuple[ResultRow, ...]:

@@ -9,11 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import NDArray
 
 from costar_cli.evaluate.published import paper_truth
 from costar_cli.evaluate.report import EvaluationReport
-from costar_cli.evaluate.rows import ABOUT_BUDGET, BUDGET_SIGN, PerStep, ReportRow, with_budget_sign
+from costar_cli.evaluate.rows import ABOUT_BUDGET, BUDGET_SIGN, ReportRow, with_budget_sign
 from costar_cli.figures.style import BLACK, COLOURS, GREY, caption, figure, label_lines, save, typeset
 from costar_cli.panel.schema import steps_axis
 
@@ -111,23 +110,19 @@ def _panels(report: EvaluationReport) -> dict[str, list[ReportRow]]:
 def _draw(ax: Axes, row: ReportRow, style: Style, *, crowded: bool) -> None:
     taus = np.arange(1, len(row.mean.steps) + 1)
     if row.basis == "limit":  # without an interval: others are compared with the line
-        ax.plot(taus, _array(row.mean), **_LIMIT)
+        ax.plot(taus, np.array(row.mean.steps, dtype=np.float64), **_LIMIT)
         return
-    mean, colour = _array(row.mean), GREY if row.basis == "naive" else style["color"]
+    mean, colour = np.array(row.mean.steps, dtype=np.float64), GREY if row.basis == "naive" else style["color"]
     if row.basis == "naive":
         ax.plot(taus, mean, color=colour, **_NAIVE)
     elif row.basis == "ours":
         ax.plot(taus, mean, **style)
         if row.ensemble and len(row.members) > 1:
-            ax.plot(taus, _array(row.ensemble), color=colour, **_ENSEMBLE)
+            ax.plot(taus, np.array(row.ensemble.steps, dtype=np.float64), color=colour, **_ENSEMBLE)
     else:
         ax.plot(taus, mean, color=colour, **_PUBLISHED)
     if row.lower and row.upper:
-        lower, upper = _array(row.lower), _array(row.upper)
+        lower, upper = np.array(row.lower.steps, dtype=np.float64), np.array(row.upper.steps, dtype=np.float64)
         ax.fill_between(taus, lower, upper, color=colour, alpha=0.04 if crowded else 0.16, lw=0)
         if crowded:  # shades over each other make a colour of their own: edges tell whose interval it is
             ax.plot(taus, np.stack([lower, upper], axis=1), color=colour, lw=0.5, alpha=0.6)
-
-
-def _array(values: PerStep) -> NDArray[np.float64]:
-    return np.array([np.nan if value is None else value for value in values.steps])

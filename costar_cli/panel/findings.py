@@ -66,6 +66,11 @@ def shown(names: Iterable[object], limit: int = 5) -> str:
     return ", ".join(quoted[:limit]) + (f" and {more} more" if more > 0 else "")
 
 
+def cut(text: str, longest: int) -> str:
+    """Return text without its end where it is too long for a message."""
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."
+
+
 def counted(n: int, one: str, many: str | None = None) -> str:
     """Return a number with its noun: `1 row`, `14 rows`; `many` is the plural where it is not `one` with an s."""
     return f"{n} {one}" if n == 1 else f"{n} {many or one + 's'}"

@@ -93,19 +93,10 @@ def _name_value(path: Path, types: Mapping[str, pl.DataType]) -> None:
         bad = column.cast(kind, strict=False).is_null() & column.is_not_null()
         if bad.any():
             row = int(bad.arg_true()[0])
-            raise DataError(
-                f"column '{name}' holds {_not(int(bad.sum()), _word(kind))}, first {column[row]!r}",
-                where=f"{path}, row {row + 2}",
-                fix="correct the values",
-            )
-
-
-def _not(n: int, what: str) -> str:
-    return counted(n, f"value that is not a {what}", f"values that are not {what}s")
-
-
-def _word(kind: pl.DataType) -> str:
-    return "whole number" if kind.is_integer() else "number"
+            what = "whole number" if kind.is_integer() else "number"
+            values = counted(int(bad.sum()), f"value that is not a {what}", f"values that are not {what}s")
+            problem = f"column '{name}' holds {values}, first {column[row]!r}"
+            raise DataError(problem, where=f"{path}, row {row + 2}", fix="correct the values")
 
 
 def _near(name: str, present: list[str]) -> str:

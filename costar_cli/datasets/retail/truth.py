@@ -169,16 +169,13 @@ def _seed(dataset: Dataset, part: Part) -> WorldSeed:
     try:
         seed = WorldSeed.model_validate(dataset.config.get("world"))
         most = max(department.n_items for department in DEPARTMENTS)
-        bounds = _bounds(len(DEPARTMENTS) - 1, most, len(STORE_IDS) - 1)
+        low, high = (0, 1, 0, 0), (len(DEPARTMENTS) - 1, most, len(STORE_IDS) - 1, 10_000)
         if len(seed.change) != len(seed.edges) or len(seed.edges) < 2:
             raise ValueError("classes do not fit their edges")
-        if any(((place[name] < low) | (place[name] > high)).any() for name, (low, high) in bounds.items()):
+        places = np.stack([place[name] for name in WHERE], axis=-1)
+        if ((places < low) | (places > high)).any():
             raise ValueError("items or stores that do not exist")
     except (ValidationError, ValueError) as error:
         problem = f"the truth of {part} is not as costar wrote it"
         raise DataError(problem, where=f"{part}, truth", fix="simulate the data again") from error
     return seed
-
-
-def _bounds(department: int, number: int, store: int) -> dict[str, tuple[int, int]]:
-    return {"department": (0, department), "number": (1, number), "store": (0, store), "first_week": (0, 10_000)}

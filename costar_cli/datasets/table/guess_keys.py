@@ -67,7 +67,7 @@ def _spacing_of(subject: pl.Series, time: Facts) -> Spacing:
         step = f"{int(size) // MONTHS}y" if size % MONTHS == 0 else f"{int(size)}mo"
         return _regular(_apart(subject, months.cast(pl.Float64)), size, step, time) or _irregular(apart, time)
     for size in (smallest, commonest):
-        step_of_size = _number(size) if moments is None else _duration(int(size))
+        step_of_size = (int(size) if size.is_integer() else size) if moments is None else _duration(int(size))
         if found := _regular(apart, size, step_of_size, time):
             return found
     return _irregular(apart, time)
@@ -110,10 +110,6 @@ def _apart(subject: pl.Series, number: pl.Series) -> pl.Series:
     frame = pl.DataFrame({"s": subject, "t": number}).sort("s", "t")
     apart = frame.select(pl.col("t").diff().over("s")).to_series().drop_nulls()
     return apart.filter(apart > 0).round_sig_figs(12)  # 0.3 - 0.2 is 0.1
-
-
-def _number(size: float) -> int | float:
-    return int(size) if size.is_integer() else size
 
 
 def _duration(size_us: int) -> str:

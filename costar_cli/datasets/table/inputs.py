@@ -53,7 +53,8 @@ def read_table(inputs: TableInputs, schema: TableSchema, reporter: Reporter) -> 
     tables = open_files(inputs.tables, names=names)
     wide = open_files([inputs.statics], "the statics file", names=names)[0] if inputs.statics else None
     long_readings, wide_readings = _readings(schema, tables, wide)
-    subject, time = (Reading(schema.named("subject")[0], "text"), _time(schema))
+    subject = Reading(schema.named("subject")[0], "text")
+    time = Reading.of_time(schema.named("time")[0], schema.time.parsed, schema.time.format)
     rows = read_rows(tables, [subject, time, *long_readings.values()], schema.blank)
     if rows.blank_rows:
         reporter.note(f"{counted(rows.blank_rows, 'empty row')} dropped")
@@ -77,10 +78,6 @@ def _unknown_levels(rows: Rows, reading: Reading, schema: TableSchema) -> list[F
     texts = rows.series(reading)
     unknown = level_codes(texts, levels) == UNKNOWN
     return [unknown_level(reading.column, texts, levels, unknown, rows.place)] if unknown.any() else []
-
-
-def _time(schema: TableSchema) -> Reading:
-    return Reading.of_time(schema.named("time")[0], schema.time.parsed, schema.time.format)
 
 
 def _readings(

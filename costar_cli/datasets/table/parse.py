@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from costar_cli.datasets.table.files import TableFile, collected
 from costar_cli.datasets.table.schema import Step
 from costar_cli.errors import DataError
-from costar_cli.panel.findings import Finding, counted, raise_errors
+from costar_cli.panel.findings import Finding, counted, cut, raise_errors
 
 MOST_VALUES: Final = 1_000_000_000  # 8 GB while they are read
 LARGEST: Final = float(np.finfo(np.float32).max)
@@ -117,7 +117,7 @@ def unreadable(rows: Rows, reading: Reading) -> list[Finding]:
     ):
         if mask.any():
             cell = rows.cell(reading, int(mask.arg_max() or 0))
-            problem = f"{what}, first {_brief(cell)}"
+            problem = f"{what}, first {cut(repr(cell), 40)}"
             findings.append(wrong_values(reading.column, mask, problem, rows.place, _hint(cell) or fix))
     return findings
 
@@ -157,11 +157,6 @@ def _hint(cell: object) -> str:
     if whole.replace(".", "").isdigit() and part.isdigit():
         return "write numbers with a decimal point, and without separators of thousands"
     return ""
-
-
-def _brief(cell: object) -> str:
-    text = repr(cell)
-    return text if len(text) <= 40 else f"{text[:37]}..."
 
 
 def _refuse_types(files: Sequence[TableFile], readings: Sequence[Reading]) -> None:

@@ -16,6 +16,7 @@ from costar_cli.config.nearest import did_you_mean
 from costar_cli.datasets.registry import RESERVED_NAMES
 from costar_cli.datasets.table.schema import ColumnSchema, TableSchema
 from costar_cli.errors import UsageError, complaint, key_path
+from costar_cli.panel.findings import cut
 
 MOST_BYTES: Final = 1_000_000
 LONGEST_LINE: Final = 200  # of a line that a message repeats
@@ -71,11 +72,7 @@ def open_guesses(text: str) -> list[str]:
     lines = text.split("\n")
     comments = [found for found in _STRING_OR_COMMENT.finditer(text) if found[0].startswith("#") and CHECK in found[0]]
     numbers = [text.count("\n", 0, found.start()) for found in comments]
-    return [f"line {number + 1}: {_shortened(lines[number].strip())}" for number in numbers]
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= LONGEST_LINE else f"{text[: LONGEST_LINE - 3]}..."
+    return [f"line {number + 1}: {cut(lines[number].strip(), LONGEST_LINE)}" for number in numbers]
 
 
 def parse_schema(tables: Mapping[str, Any], *, where: str = "schema") -> TableSchema:
@@ -171,8 +168,7 @@ _UNION_BRANCHES: Final = {"bool", "int", "float", "str", "list[union[bool,int,fl
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return cut(repr(value), 60)
 
 
 def _known_keys(loc: tuple[object, ...]) -> list[str]:
