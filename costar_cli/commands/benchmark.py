@@ -5,22 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from costar_cli.commands.options import (
-    FILES,
-    ConfigFileOpt,
-    DeviceOpt,
-    GroupOpt,
-    JsonFlag,
-    MembersOpt,
-    OverwriteFlag,
-    PrecisionOpt,
-    PresetOpt,
-    QuietFlag,
-    SeedOpt,
-    ThreadsOpt,
-    WorkspaceOpt,
-    setting,
-)
+from costar_cli.commands import options
+from costar_cli.commands.options import FILES, setting
 from costar_cli.commands.verb import LIST
 from costar_cli.steps.session import open_output, open_settings, repeated_flags
 from costar_cli.workspace import DEFAULT_WORKSPACE
@@ -38,7 +24,7 @@ def benchmark(
     ],
     methods: Annotated[str | None, setting("--methods", panel=WHAT, metavar=LIST)] = None,
     setups: Annotated[str | None, setting("--setups", panel=WHAT, metavar=LIST)] = None,
-    members: MembersOpt = None,
+    members: options.MembersOpt = None,
     data_seeds: Annotated[str | None, setting("--data-seeds", "--seeds", panel=WHAT, metavar="<seed,...>")] = None,
     ablations: Annotated[bool | None, setting("--ablations/--no-ablations", panel=WHAT)] = None,
     list_cells: Annotated[
@@ -48,17 +34,17 @@ def benchmark(
         Path | None, typer.Option("--folder", help="Output folder (default: in the workspace)", rich_help_panel=FILES)
     ] = None,
     no_plots: Annotated[bool, typer.Option("--no-plots", help="Skip the figures", rich_help_panel=FILES)] = False,
-    overwrite: OverwriteFlag = False,
-    workspace: WorkspaceOpt = DEFAULT_WORKSPACE,
-    preset: PresetOpt = None,
-    config: ConfigFileOpt = None,
-    seed: SeedOpt = None,
-    device: DeviceOpt = None,
-    precision: PrecisionOpt = None,
-    threads: ThreadsOpt = None,
-    group: GroupOpt = None,
-    json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    overwrite: options.OverwriteFlag = False,
+    workspace: options.WorkspaceOpt = DEFAULT_WORKSPACE,
+    preset: options.PresetOpt = None,
+    config: options.ConfigFileOpt = None,
+    seed: options.SeedOpt = None,
+    device: options.DeviceOpt = None,
+    precision: options.PrecisionOpt = None,
+    threads: options.ThreadsOpt = None,
+    group: options.GroupOpt = None,
+    json: options.JsonFlag = False,
+    quiet: options.QuietFlag = False,
 ) -> None:
     """Compare methods on a data set: the paper's tables, with paired tests and costs, beside the published rows.
 

@@ -5,33 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from costar_cli.commands.options import (
-    FILES,
-    TRAINING,
-    BatchSizeOpt,
-    ConfigFileOpt,
-    DataOpt,
-    DeviceOpt,
-    EpochsOpt,
-    FreshFlag,
-    GroupOpt,
-    JsonFlag,
-    LearningRateOpt,
-    MembersOpt,
-    MethodOpt,
-    MinutesOpt,
-    OutOpt,
-    OverwriteFlag,
-    PartsOpt,
-    PatienceOpt,
-    PrecisionOpt,
-    PresetOpt,
-    QuietFlag,
-    SeedOpt,
-    ThreadsOpt,
-    WorkspaceOpt,
-    setting,
-)
+from costar_cli.commands import options
+from costar_cli.commands.options import FILES, TRAINING, setting
 from costar_cli.config.choices import DomainName, InitName, StepWeights
 from costar_cli.methods.registry import REFERENCE
 from costar_cli.steps.model import FinetuneFiles, combination, run_finetune
@@ -52,35 +27,35 @@ def finetune(
         InitName | None,
         typer.Option("--from", help="Start COSTAR from the pretrained encoder (default), or from random weights"),
     ] = None,
-    method: MethodOpt = REFERENCE,
-    data: DataOpt = None,
+    method: options.MethodOpt = REFERENCE,
+    data: options.DataOpt = None,
     start: Annotated[
         Path | None,
         typer.Option(
             "--start", help="Encoder or source model to start from (default: the workspace's)", rich_help_panel=FILES
         ),
     ] = None,
-    out: OutOpt = None,
-    overwrite: OverwriteFlag = False,
-    fresh: FreshFlag = False,
-    workspace: WorkspaceOpt = DEFAULT_WORKSPACE,
-    preset: PresetOpt = None,
-    config: ConfigFileOpt = None,
-    seed: SeedOpt = None,
-    members: MembersOpt = None,
-    epochs: EpochsOpt = None,
-    patience: PatienceOpt = None,
-    batch_size: BatchSizeOpt = None,
-    learning_rate: LearningRateOpt = None,
-    parts: PartsOpt = None,
-    minutes: MinutesOpt = None,
+    out: options.OutOpt = None,
+    overwrite: options.OverwriteFlag = False,
+    fresh: options.FreshFlag = False,
+    workspace: options.WorkspaceOpt = DEFAULT_WORKSPACE,
+    preset: options.PresetOpt = None,
+    config: options.ConfigFileOpt = None,
+    seed: options.SeedOpt = None,
+    members: options.MembersOpt = None,
+    epochs: options.EpochsOpt = None,
+    patience: options.PatienceOpt = None,
+    batch_size: options.BatchSizeOpt = None,
+    learning_rate: options.LearningRateOpt = None,
+    parts: options.PartsOpt = None,
+    minutes: options.MinutesOpt = None,
     step_weights: Annotated[StepWeights | None, setting("--step-weights", panel=TRAINING)] = None,
-    device: DeviceOpt = None,
-    precision: PrecisionOpt = None,
-    threads: ThreadsOpt = None,
-    group: GroupOpt = None,
-    json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    device: options.DeviceOpt = None,
+    precision: options.PrecisionOpt = None,
+    threads: options.ThreadsOpt = None,
+    group: options.GroupOpt = None,
+    json: options.JsonFlag = False,
+    quiet: options.QuietFlag = False,
 ) -> None:
     """Fit a method to labelled subjects.
 

@@ -6,15 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from costar_cli.commands.options import (
-    FILES,
-    JsonFlag,
-    OutOpt,
-    OverwriteFlag,
-    QuietFlag,
-    SeedOpt,
-    WorkspaceOpt,
-)
+from costar_cli.commands import options
+from costar_cli.commands.options import FILES
 from costar_cli.commands.simulate import DataSetGroup
 from costar_cli.commands.verb import VerbApp, say_which
 from costar_cli.errors import MismatchError, StorageError, UsageError
@@ -61,12 +54,12 @@ def table(
     accept_guesses: Annotated[
         bool, typer.Option("--accept-guesses", help="Accept the guesses of `--init`, including those marked CHECK")
     ] = False,
-    seed: SeedOpt = None,
-    out: OutOpt = None,
-    overwrite: OverwriteFlag = False,
-    workspace: WorkspaceOpt = DEFAULT_WORKSPACE,
-    json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    seed: options.SeedOpt = None,
+    out: options.OutOpt = None,
+    overwrite: options.OverwriteFlag = False,
+    workspace: options.WorkspaceOpt = DEFAULT_WORKSPACE,
+    json: options.JsonFlag = False,
+    quiet: options.QuietFlag = False,
 ) -> None:
     """Read tables of your own, one row per subject and time, as a schema says; `--init` writes one to start from."""
     session = open_session(ctx, {}, workspace=workspace, json=json, quiet=quiet)

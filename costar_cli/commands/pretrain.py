@@ -4,27 +4,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from costar_cli.commands.options import (
-    BatchSizeOpt,
-    ConfigFileOpt,
-    DataOpt,
-    DeviceOpt,
-    EpochsOpt,
-    FreshFlag,
-    GroupOpt,
-    JsonFlag,
-    LearningRateOpt,
-    MembersOpt,
-    OutOpt,
-    OverwriteFlag,
-    PatienceOpt,
-    PrecisionOpt,
-    PresetOpt,
-    QuietFlag,
-    SeedOpt,
-    ThreadsOpt,
-    WorkspaceOpt,
-)
+from costar_cli.commands import options
 from costar_cli.steps.session import open_session
 from costar_cli.steps.training import run_pretrain
 from costar_cli.workspace import DEFAULT_WORKSPACE, Workspace
@@ -35,25 +15,25 @@ if TYPE_CHECKING:
 
 def pretrain(
     ctx: typer.Context,
-    data: DataOpt = None,
-    out: OutOpt = None,
-    overwrite: OverwriteFlag = False,
-    fresh: FreshFlag = False,
-    workspace: WorkspaceOpt = DEFAULT_WORKSPACE,
-    preset: PresetOpt = None,
-    config: ConfigFileOpt = None,
-    seed: SeedOpt = None,
-    members: MembersOpt = None,
-    epochs: EpochsOpt = None,
-    patience: PatienceOpt = None,
-    batch_size: BatchSizeOpt = None,
-    learning_rate: LearningRateOpt = None,
-    device: DeviceOpt = None,
-    precision: PrecisionOpt = None,
-    threads: ThreadsOpt = None,
-    group: GroupOpt = None,
-    json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    data: options.DataOpt = None,
+    out: options.OutOpt = None,
+    overwrite: options.OverwriteFlag = False,
+    fresh: options.FreshFlag = False,
+    workspace: options.WorkspaceOpt = DEFAULT_WORKSPACE,
+    preset: options.PresetOpt = None,
+    config: options.ConfigFileOpt = None,
+    seed: options.SeedOpt = None,
+    members: options.MembersOpt = None,
+    epochs: options.EpochsOpt = None,
+    patience: options.PatienceOpt = None,
+    batch_size: options.BatchSizeOpt = None,
+    learning_rate: options.LearningRateOpt = None,
+    device: options.DeviceOpt = None,
+    precision: options.PrecisionOpt = None,
+    threads: options.ThreadsOpt = None,
+    group: options.GroupOpt = None,
+    json: options.JsonFlag = False,
+    quiet: options.QuietFlag = False,
 ) -> None:
     """Pretrain encoders on the source domain's series, self-supervised.
 

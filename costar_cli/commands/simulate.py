@@ -11,18 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, cast, get_args
 
 import typer
 
-from costar_cli.commands.options import (
-    FILES,
-    ConfigFileOpt,
-    HorizonOpt,
-    JsonFlag,
-    OutOpt,
-    OverwriteFlag,
-    PresetOpt,
-    QuietFlag,
-    SeedOpt,
-    WorkspaceOpt,
-)
+from costar_cli.commands import options
+from costar_cli.commands.options import FILES
 from costar_cli.commands.verb import VerbApp, VerbGroup, say_which
 from costar_cli.errors import UsageError
 from costar_cli.steps.dataset import make_source
@@ -33,15 +23,15 @@ if TYPE_CHECKING:
     from costar_cli.datasets.base import DataSource
 
 # What the settings of every data set call so, is what other verbs call so.
-SHARED: Final = {"horizon": HorizonOpt, "seed": SeedOpt}
+SHARED: Final = {"horizon": options.HorizonOpt, "seed": options.SeedOpt}
 OF_EVERY_VERB: Final[dict[str, tuple[Any, Any]]] = {
-    "preset": (PresetOpt, None),
-    "config": (ConfigFileOpt, None),
-    "out": (OutOpt, None),
-    "overwrite": (OverwriteFlag, False),
-    "workspace": (WorkspaceOpt, DEFAULT_WORKSPACE),
-    "json": (JsonFlag, False),
-    "quiet": (QuietFlag, False),
+    "preset": (options.PresetOpt, None),
+    "config": (options.ConfigFileOpt, None),
+    "out": (options.OutOpt, None),
+    "overwrite": (options.OverwriteFlag, False),
+    "workspace": (options.WorkspaceOpt, DEFAULT_WORKSPACE),
+    "json": (options.JsonFlag, False),
+    "quiet": (options.QuietFlag, False),
 }
 METAVARS: Final = {int: "INTEGER", float: "NUMBER", str: "TEXT"}
 
