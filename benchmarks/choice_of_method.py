@@ -12,7 +12,8 @@ them by its error on factual windows of the validation subjects:
 
 Beside their picks stand two stacks, `stack observed` and `stack plans` (spec STACK-4), with the second and the third
 rule's errors. All are scored on the counterfactual test questions of the target (zero-shot) and of the source
-(supervised), in the data set's error unit, the mean over tau = 1..6 of the RMSE over all outcomes.
+(supervised), or on what was observed where there are none, in the data set's error unit: the mean over tau = 1..6 of
+the RMSE over all outcomes.
 """
 
 import argparse
@@ -103,12 +104,13 @@ def judged(dataset: Dataset, stack: StackModel) -> Judged:
     return Judged(told, stacks)
 
 
-def counterfactual(dataset: Dataset, model: FittedModel, part: Part) -> float:
-    """Return the mean over members of a model's RMSE on the counterfactual questions of a part."""
+def test_error(dataset: Dataset, model: FittedModel, part: Part) -> float:
+    """Return the mean over members of a model's RMSE on a part's counterfactual questions, else its factual ones."""
     unit = dataset.schema.error_unit
     sd_Y = model.scaler.outcomes[1] if unit.space == "standardized" else np.ones(len(dataset.schema.outcomes))
     test = TestPart.of(dataset.panel(*part), dataset.queries[part], dataset.horizon)
-    errors = score(model, test, denominator_Y=sd_Y, batch_size=16_384, task=NullTask())["counterfactual"]
+    scored = score(model, test, denominator_Y=sd_Y, batch_size=16_384, task=NullTask())
+    errors = scored.get("counterfactual") or scored["factual"]
     square_RH = errors.members.sum(axis=(1, 3)) / errors.count.sum(axis=0)
     return float(average_over_steps(np.sqrt(square_RH)).mean()) * unit.factor
 
@@ -123,7 +125,8 @@ def compare(path: Path, options: argparse.Namespace) -> Iterator[Row]:
         row = dict.fromkeys(FIELDS, "") | {"data": path.stem, "name": name}
         if name in stack.parts:
             row |= {rule: f"{errors[i]:.6g}" for rule, errors in said.errors.items()}
-        yield row | {setup: f"{counterfactual(dataset, model, part):.6g}" for setup, part in SETUPS.items()}
+        known = {setup: part for setup, part in SETUPS.items() if part in dataset.panels}
+        yield row | {setup: f"{test_error(dataset, model, part):.6g}" for setup, part in known.items()}
 
 
 def summary(rows: Sequence[Row]) -> str:
@@ -139,6 +142,9 @@ def summary(rows: Sequence[Row]) -> str:
                 [row for row in rows if row["data"] == data]
                 for data in dict.fromkeys(row["data"] for row in rows if row["data"].startswith(kind))
             ]
+            cases = [case for case in cases if case[0][setup]]
+            if not cases:
+                continue
             cells = [_best(cases, setup) if kind else ""]
             cells += [_picked(cases, setup, rule) for rule in RULES]
             cells += [_stacked(cases, setup, name) for name in ("stack observed", "stack plans")]
