@@ -9,7 +9,8 @@ from costar_cli.artifact import write_bytes
 from costar_cli.benchmark.report import BenchmarkReport, CellCost
 from costar_cli.benchmark.statistics import TEST, Comparison
 from costar_cli.benchmark.tables import ABOUT_GAIN, DIGITS, Mark, ResultRow, ResultTable, ranked_cells
-from costar_cli.evaluate.rows import BUDGET_SIGN, PerStep, with_budget_sign
+from costar_cli.evaluate.metrics import PerStep
+from costar_cli.evaluate.rows import BUDGET_SIGN, with_budget_sign
 from costar_cli.ui.output import Output
 from costar_cli.ui.text import dump_json
 

@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.evaluate.bootstrap import caution_about_units, paired_differences, too_few_units
-from costar_cli.evaluate.metrics import SquaredErrors, average_over_steps
-from costar_cli.evaluate.rows import PerStep
+from costar_cli.evaluate.metrics import PerStep, SquaredErrors, average_over_steps
 
 TEST = (
     "two-sided paired studentised bootstrap of the difference in mean RMSE, over test subjects or their clusters; "

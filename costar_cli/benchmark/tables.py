@@ -9,9 +9,9 @@ import numpy as np
 from costar_cli.benchmark.contenders import REFERENCE, Contender, in_order
 from costar_cli.benchmark.statistics import Comparison, compare, gain_percent
 from costar_cli.config.models import EvaluateConfig
-from costar_cli.evaluate.metrics import AVERAGED_STEPS, SquaredErrors
+from costar_cli.evaluate.metrics import AVERAGED_STEPS, PerStep, SquaredErrors
 from costar_cli.evaluate.published import paper_truth, published_row, read_published
-from costar_cli.evaluate.rows import Basis, PerStep, ReportRow, ratios, with_budget_sign
+from costar_cli.evaluate.rows import Basis, ReportRow, ratios, with_budget_sign
 from costar_cli.evaluate.score import Truth
 from costar_cli.evaluate.setups import SETUPS, SetupName, with_target_sign
 from costar_cli.reporting import NullReporter, Reporter

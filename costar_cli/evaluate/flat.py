@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from costar_cli.evaluate.rows import PerStep, ReportRow
+from costar_cli.evaluate.metrics import PerStep
+from costar_cli.evaluate.rows import ReportRow
 
 Record = dict[str, str | int | float | bool | None]
 

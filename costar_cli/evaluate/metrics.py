@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 from costar_cli.errors import DataError, TrainingError
 from costar_cli.panel import Queries
 
-__all__ = ["AVERAGED_STEPS", "SquaredErrors", "average_over_steps"]
-
 # The tables average tau = 1..6 even where more steps are trained (spec SCORE-3).
 AVERAGED_STEPS = 6
 
@@ -21,6 +19,19 @@ def average_over_steps(rmse_H: Floats) -> Floats:
     """Return the mean over tau = 1..6 (or all steps, if fewer) along the last axis; NaN if one of them is unknown."""
     average: Floats = rmse_H[..., :AVERAGED_STEPS].mean(axis=-1)
     return average
+
+
+@dataclass(frozen=True, slots=True)
+class PerStep:
+    """A statistic for each step, and of the average over tau = 1..6; None where it is unknown."""
+
+    steps: tuple[float | None, ...]
+    average: float | None
+
+    @classmethod
+    def of(cls, steps_H: NDArray[np.floating], average: float) -> Self:
+        """Return the statistic with NaN as None."""
+        return cls(tuple(_known(value) for value in steps_H), _known(average))
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,3 +182,7 @@ def _check_predictions(prediction_RQHY: NDArray[np.floating], queries: Queries, 
 
 def _place(queries: Queries, q: int, h: int) -> str:
     return f"row {queries.subject[q]} of the test panel, origin {queries.origin[q]}, step {h + 1}"
+
+
+def _known(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

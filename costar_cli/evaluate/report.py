@@ -11,8 +11,8 @@ from pydantic import TypeAdapter
 
 from costar_cli.evaluate.bootstrap import INTERVAL_KIND
 from costar_cli.evaluate.flat import Record, flat_record, tidy_records
-from costar_cli.evaluate.metrics import AVERAGED_STEPS, SquaredErrors
-from costar_cli.evaluate.rows import PerStep, ReportRow, Unit, json_values, ratios
+from costar_cli.evaluate.metrics import AVERAGED_STEPS, PerStep, SquaredErrors
+from costar_cli.evaluate.rows import ReportRow, Unit, json_values, ratios
 from costar_cli.evaluate.score import Truth
 from costar_cli.evaluate.setups import SetupName
 from costar_cli.frames import FrameName, frame_name, make_frame

@@ -5,11 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
 from costar_cli.evaluate.bootstrap import Interval
-from costar_cli.evaluate.metrics import AVERAGED_STEPS, SquaredErrors, average_over_steps
+from costar_cli.evaluate.metrics import AVERAGED_STEPS, PerStep, SquaredErrors, average_over_steps
 from costar_cli.evaluate.published import PublishedRow
 from costar_cli.evaluate.score import Truth
 from costar_cli.evaluate.setups import SetupName
@@ -30,19 +27,6 @@ class Unit:
     factor: float
     space: Literal["original", "standardized"]
     denominator: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PerStep:
-    """A statistic for each step, and of the average over tau = 1..6; None where it is unknown."""
-
-    steps: tuple[float | None, ...]
-    average: float | None
-
-    @classmethod
-    def of(cls, steps_H: NDArray[np.floating], average: float) -> Self:
-        """Return the statistic with NaN as None."""
-        return cls(tuple(_known(value) for value in steps_H), _known(average))
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +172,3 @@ def json_values(value: Any) -> Any:  # noqa: ANN401  # JSON in, JSON out
     if isinstance(value, Mapping):
         return {str(key): json_values(item) for key, item in value.items()}
     return [json_values(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def _known(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.artifact import Artifact, read_artifact, write_artifact
-from costar_cli.evaluate.metrics import SquaredErrors
+from costar_cli.evaluate.metrics import PerStep, SquaredErrors
 from costar_cli.evaluate.report import EvaluationReport
-from costar_cli.evaluate.rows import PerStep, ReportRow
+from costar_cli.evaluate.rows import ReportRow
 
 __all__ = ["read_evaluation", "write_evaluation"]
 

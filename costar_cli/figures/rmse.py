@@ -10,6 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
+from costar_cli.evaluate.metrics import PerStep
 from costar_cli.evaluate.published import paper_truth
 from costar_cli.evaluate.report import EvaluationReport
 from costar_cli.evaluate.rows import ABOUT_BUDGET, BUDGET_SIGN, ReportRow, with_budget_sign

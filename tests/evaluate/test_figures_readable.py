@@ -15,7 +15,7 @@ from costar_cli.config.models import EvaluateConfig
 from costar_cli.errors import DataError
 from costar_cli.evaluate import run_evaluation
 from costar_cli.evaluate.examples import Example, PlanForecast
-from costar_cli.evaluate.rows import PerStep
+from costar_cli.evaluate.metrics import PerStep
 from costar_cli.figures import embedding, learning, rmse, trajectories
 from costar_cli.figures.embedding import plot_representations
 from costar_cli.figures.learning import LearningCurve, plot_learning
