@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t
+from scipy.special import stdtrit
 
 from costar_cli.evaluate.bootstrap import FEWEST_UNITS
 from costar_cli.evaluate.metrics import AVERAGED_STEPS
@@ -19,6 +19,7 @@ LEVELS: Final = tuple(round(0.05 * i, 2) for i in range(1, 20))
 REPORTED: Final = (0.5, 0.8, 0.9, 0.95)  # each is one of `LEVELS`
 BINS: Final = 2 * len(LEVELS) + 2  # of the PIT: between neighbouring quantiles, and beyond the outermost
 _AT: Final = [LEVELS.index(level) for level in REPORTED]
+_ROUNDING: Final = 1e-9  # of shares
 _BATCH: Final = 4_096  # answers whose bands are held at once: 4 MB per bound and step of the plan
 
 Floats = NDArray[np.float64]
@@ -293,8 +294,9 @@ def _wilson(share: float, moved_U: Floats, asked_U: Bools) -> tuple[float, float
     if units < FEWEST_UNITS or not np.isfinite(share):
         return np.nan, np.nan
     variance = units / (units - 1) * float((moved_U**2).sum())
-    answers = share * (1 - share) / variance if variance > 0 else float(units)
-    z2 = float(t.ppf(0.975, units - 1)) ** 2
+    certain = min(share, 1 - share) < _ROUNDING or variance < _ROUNDING**2
+    answers = float(units) if certain else share * (1 - share) / variance
+    z2 = float(stdtrit(units - 1, 0.975)) ** 2
     middle = (share + z2 / (2 * answers)) / (1 + z2 / answers)
-    half = np.sqrt(z2) / (1 + z2 / answers) * np.sqrt(share * (1 - share) / answers + z2 / (4 * answers**2))
+    half = np.sqrt(z2) / (1 + z2 / answers) * np.sqrt(max(share * (1 - share), 0) / answers + z2 / (4 * answers**2))
     return float(max(0.0, middle - half)), float(min(1.0, middle + half))

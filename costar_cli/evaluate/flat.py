@@ -1,7 +1,9 @@
 """Rows of an evaluation as flat records: for tables, CSV and data frames."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from costar_cli.evaluate.calibrated import BandDetails, LevelScores
+from costar_cli.evaluate.calibration import REPORTED
 from costar_cli.evaluate.metrics import PerStep
 from costar_cli.evaluate.rows import ReportRow
 
@@ -53,4 +55,16 @@ def flat_record(row: ReportRow, horizon: int, *, ratio: PerStep | None) -> Recor
         "caution": row.caution,
         "stopped_by_budget": row.stopped_by_budget,
         "ratio_to_limit": ratio.average if ratio else None,
+        **_bands("", row.calibration, row.bands),
+        **_bands("factual_", *((row.factual.calibration, row.factual.details) if row.factual else ({}, None))),
     }
+
+
+def _bands(prefix: str, levels: Mapping[str, LevelScores], details: BandDetails | None) -> Record:
+    """Return the averages over steps of what calibrated bands did, None where there are none."""
+    flat: Record = {}
+    for level in map(str, REPORTED):
+        scores = levels.get(level)
+        for name in ("coverage", "width", "interval_score"):
+            flat[f"{prefix}{name}_{level}"] = getattr(scores, name).average if scores else None
+    return flat | {f"{prefix}crps": details.crps.average if details else None}

@@ -31,7 +31,7 @@ class PerStep:
     @classmethod
     def of(cls, steps_H: NDArray[np.floating], average: float) -> Self:
         """Return the statistic with NaN as None."""
-        return cls(tuple(_known(value) for value in steps_H), _known(average))
+        return cls(tuple(known(value) for value in steps_H), known(average))
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,5 +184,6 @@ def _place(queries: Queries, q: int, h: int) -> str:
     return f"row {queries.subject[q]} of the test panel, origin {queries.origin[q]}, step {h + 1}"
 
 
-def _known(value: float) -> float | None:
+def known(value: float) -> float | None:
+    """Return a number, or None where it is not finite."""
     return float(value) if np.isfinite(value) else None

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 from costar_cli.evaluate.bootstrap import Interval
+from costar_cli.evaluate.calibrated import BandDetails, Calibrated, LevelScores
 from costar_cli.evaluate.metrics import AVERAGED_STEPS, PerStep, SquaredErrors, average_over_steps
 from costar_cli.evaluate.published import PublishedRow
 from costar_cli.evaluate.score import Truth
@@ -59,6 +60,8 @@ class ReportRow:
     prediction, `lower` and `upper` bound `mean`, `no_interval` says in words why nothing does, and `caution` how far to
     trust them where subjects or clusters are few. `members` holds the RMSE of each member, `outcomes` the mean RMSE of
     each single outcome where there are several. `query_sets` and `scored` say, per step, what was scored.
+    `calibration` tells how a calibrated model's bands did by level (`"0.9"`), `bands` the same in detail, and `factual`
+    both on factual windows of the same subjects where the row's own questions are counterfactual.
     """
 
     setup: SetupName
@@ -79,6 +82,9 @@ class ReportRow:
     provenance: Provenance | None = None
     no_interval: str | None = None
     caution: str | None = None
+    calibration: dict[str, LevelScores] = field(default_factory=dict)
+    bands: BandDetails | None = None
+    factual: Calibrated | None = None
 
     @property
     def stopped_by_budget(self) -> bool | None:
@@ -92,6 +98,14 @@ class ReportRow:
     def marked_label(self) -> str:
         """Return the label, with a sign where training was stopped by its budget."""
         return with_budget_sign(self.label, self.stopped_by_budget)
+
+    @property
+    def band_tests(self) -> list[tuple[Truth, Calibrated]]:
+        """Return what the row's bands did, by kind of question: its own, and factual windows."""
+        found: list[tuple[Truth, Calibrated]] = []
+        if self.truth is not None and self.bands is not None:
+            found.append((self.truth, Calibrated(self.calibration, self.bands)))
+        return found if self.factual is None else [*found, ("factual", self.factual)]
 
     @property
     def published(self) -> bool:

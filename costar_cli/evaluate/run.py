@@ -9,23 +9,32 @@ import numpy as np
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.datasets.base import Limit
 from costar_cli.errors import MismatchError
+from costar_cli.evaluate.band_test import WINDOWS, BandTest
 from costar_cli.evaluate.bootstrap import bootstrap_interval, caution_about_units, too_few_units
 from costar_cli.evaluate.limit import known_limit, score_limit
 from costar_cli.evaluate.metrics import SquaredErrors
 from costar_cli.evaluate.published import is_published_data, published_row
 from costar_cli.evaluate.report import EvaluationReport
 from costar_cli.evaluate.rows import Basis, Provenance, ReportRow, Unit
-from costar_cli.evaluate.score import Predictor, TestPart, Truth, score
+from costar_cli.evaluate.score import TestPart, Truth, score
 from costar_cli.evaluate.setups import Candidate, Job, Setup, SetupName, plan_jobs
+from costar_cli.methods.base import FittedModel
 from costar_cli.methods.registry import METHODS
 from costar_cli.methods.regression.naive import LastValue
 from costar_cli.panel import Dataset, Part
 from costar_cli.panel.compatible import other_data, require_compatible, same_data
 from costar_cli.reporting import WORSE_THAN_LAST_VALUE, NullReporter, Reporter, Task, warnings_of
+from costar_cli.uncertainty import calibration_of
 
 __all__ = ["run_evaluation"]
 
-Scored = dict[Truth, SquaredErrors]
+
+@dataclass(frozen=True)
+class _Scored:
+    """What one model, or what knows the simulator, did on a test part: errors, and bands where it is calibrated."""
+
+    errors: Mapping[Truth, SquaredErrors]
+    bands: BandTest | None = None
 
 
 def run_evaluation(
@@ -110,22 +119,26 @@ class _Bench:
     def _scale(self) -> dict[str, Any]:
         return {"denominator_Y": np.array(self.unit.denominator), "batch_size": self.config.query_batch_size}
 
-    def score(self, model: Predictor, part: Part, task: Task) -> Scored:
-        """Return a model's squared errors on a test part, per kind of truth."""
-        return self._clustered(score(model, self.parts[part], **self._scale, task=task), part)
+    def score(self, model: FittedModel, part: Part, task: Task) -> _Scored:
+        """Return what a model did on a test part."""
+        test, calibration = self.parts[part], calibration_of(model)
+        denominator_Y = self._scale["denominator_Y"]
+        bands = BandTest(model, calibration, test.panel, test.horizon, denominator_Y) if calibration else None
+        errors = score(model, test, **self._scale, task=task, bands=bands)
+        return _Scored(self._clustered(errors, part), bands)
 
-    def score_limit(self, limit: Limit, part: Part, task: Task, reporter: Reporter) -> Scored:
-        """Return the squared errors of what the simulator itself would predict, per kind of truth."""
+    def score_limit(self, limit: Limit, part: Part, task: Task, reporter: Reporter) -> _Scored:
+        """Return what the simulator itself would have done."""
         known = score_limit(self.dataset, limit, part, self.parts[part], **self._scale, task=task, reporter=reporter)
-        return self._clustered(known, part)
+        return _Scored(self._clustered(known, part))
 
-    def _clustered(self, scored: Mapping[Truth, SquaredErrors], part: Part) -> Scored:
+    def _clustered(self, scored: Mapping[Truth, SquaredErrors], part: Part) -> dict[Truth, SquaredErrors]:
         cluster = self.parts[part].panel.cluster
         return {truth: replace(errors, cluster=cluster) for truth, errors in scored.items()}
 
     def rows(
         self,
-        scored: Scored,
+        scored: _Scored,
         setup: Setup,
         label: str,
         provenance: Provenance | None,
@@ -134,7 +147,8 @@ class _Bench:
         """Return a row, with its errors, per kind of truth."""
         config = self.config
         rows = []
-        for truth, errors in scored.items():
+        for truth, errors in scored.errors.items():
+            bands = scored.bands.summary(truth, self.unit.factor) if scored.bands else None
             interval = bootstrap_interval(errors, level=config.level, replicates=config.bootstrap, seed=config.seed)
             too_few = too_few_units([errors]) if config.bootstrap else None
             row = ReportRow.scored_row(
@@ -151,6 +165,9 @@ class _Bench:
                 provenance=provenance,
                 no_interval=too_few,
                 caution=caution_about_units([errors]) if interval else None,
+                calibration=bands.calibration if bands else {},
+                bands=bands.details if bands else None,
+                factual=scored.bands.summary(WINDOWS, self.unit.factor) if scored.bands else None,
             )
             rows.append((row, errors))
         return rows

@@ -6,16 +6,18 @@ Subjects are predicted in chunks, errors summed, and predictions forgotten.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Literal, Protocol
+from functools import cached_property
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.errors import CostarError
+from costar_cli.evaluate.band_test import WINDOWS, Asked, BandTest
 from costar_cli.evaluate.metrics import SquaredErrors
 from costar_cli.methods.base import EncodesOnce
 from costar_cli.panel import Panel, Queries
+from costar_cli.panel.windows import factual_windows
 from costar_cli.reporting import Reporter, Task
 
 __all__ = ["Predictor", "TestPart", "Truth", "score", "serving_sets", "truth_of"]
@@ -24,6 +26,7 @@ Truth = Literal["counterfactual", "factual"]
 _BATCH = 65_536
 
 _PREDICTION_BYTES = 128 * 2**20  # predictions held at once
+_BAND_BYTES = 64  # of an answer's mean, scale, share, truth and weights, in double precision
 _CHUNK_STEPS = 2**18  # steps encoded at once, over all subjects: some 4,000 subjects of 60 steps
 
 
@@ -92,6 +95,16 @@ class TestPart:
         """Return the part with its query sets sorted out."""
         return cls(panel, query_sets, serving_sets(panel, query_sets, horizon), horizon)
 
+    @cached_property
+    def windows(self) -> Queries | None:
+        """Return factual questions about the subjects, where none are among the query sets (spec SCORE-19)."""
+        windows = None if "factual" in self.serving else factual_windows(self.panel, self.horizon)
+        if windows is None:
+            return None
+        order = np.argsort(self.panel.subject_id)
+        row_N = order[np.searchsorted(self.panel.subject_id, windows.panel.subject_id, sorter=order)]
+        return replace(windows.queries, subject=row_N[windows.queries.subject].astype(np.int32))
+
     @property
     def n_queries(self) -> int:
         """Return how many queries one scoring answers."""
@@ -123,6 +136,24 @@ class Predictor(Protocol):
         """Predict the outcomes `[R,Q,tau,dy]` of every query, in the units of the data."""
 
 
+Ask = Callable[[Predictor, Queries], NDArray[np.float32]]
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A query set, the kind of its questions, and the errors of its answers; none where bands are scored."""
+
+    name: str
+    kind: Asked
+    queries: Queries
+    steps_H: NDArray[np.bool_]
+    errors: SquaredErrors | None
+
+    def answer_bytes(self, members: int) -> int:
+        """Return the memory that a query's predictions of one outcome take."""
+        return (4 * members + (0 if self.errors else _BAND_BYTES)) * self.queries.horizon
+
+
 def score(
     model: Predictor,
     part: TestPart,
@@ -130,9 +161,10 @@ def score(
     denominator_Y: NDArray[np.float64],
     batch_size: int,
     task: Task,
+    bands: BandTest | None = None,
     chunk_bytes: int = _PREDICTION_BYTES,
 ) -> dict[Truth, SquaredErrors]:
-    """Return the squared errors of a model on a test part, per kind of truth.
+    """Return the squared errors of a model on a test part, per kind of truth, and add what its bands do to `bands`.
 
     A chunk of subjects is encoded once for all its query sets, where the model can do so (`EncodesOnce`). Chunks hold
     at most 2^18 steps and `chunk_bytes` of a set's predictions; errors are formed in double precision, `batch_size`
@@ -142,32 +174,53 @@ def score(
     shape = {"members": model.members, "subjects": part.panel.n_subjects, "horizon": part.horizon, "outcomes": outcomes}
     results = {truth: SquaredErrors.zeros(**shape) for truth in part.serving}
     sets = [
-        (name, part.query_sets[name], steps_H, results[truth])
+        _Asked(name, truth, part.query_sets[name], steps_H, results[truth])
         for truth, names in part.serving.items()
         for name, steps_H in names.items()
     ]
-    most = [max(1, chunk_bytes // (4 * model.members * queries.horizon * outcomes)) for _, queries, _, _ in sets]
-    for subjects, rows_of in _chunks(part.panel, [queries for _, queries, _, _ in sets], most):
-        ask = _asker(model, part.panel.take(subjects), batch_size)
-        for (name, queries, steps_H, errors), rows in zip(sets, rows_of, strict=True):
+    if bands is not None:
+        sets += [replace(s, queries=bands.choose(s.kind, s.queries, s.steps_H), errors=None) for s in sets]
+        if part.windows is not None:
+            every_H = np.ones(part.windows.horizon, dtype=bool)
+            windows = bands.choose(WINDOWS, part.windows, every_H)
+            sets.append(_Asked(WINDOWS, WINDOWS, windows, every_H, None))
+    most = [max(1, chunk_bytes // (outcomes * asked.answer_bytes(model.members))) for asked in sets]
+    for subjects, rows_of in _chunks(part.panel, [asked.queries for asked in sets], most):
+        panel = part.panel.take(subjects)
+        ask = _asker(panel, batch_size)
+        for asked, rows in zip(sets, rows_of, strict=True):
             if not len(rows):
                 continue
-            chunk = queries.take(rows)
+            chunk = asked.queries.take(rows)
             local = np.searchsorted(subjects, chunk.subject).astype(np.int32)
-            prediction = ask(replace(chunk, subject=local, outcomes=None, scored=None))  # never sees the answers
+            unanswered = replace(chunk, subject=local, outcomes=None, scored=None)  # no model sees the answers
+            if asked.errors is None:
+                if bands is not None:
+                    bands.add(asked.kind, chunk, bands.estimate(panel, unanswered, ask), steps_H=asked.steps_H)
+                continue
+            prediction = ask(model, unanswered)
             for start in range(0, len(chunk), batch_size):
                 batch = slice(start, start + batch_size)
-                with _context(f"{model.method}, query set {name}"):
-                    errors.add(prediction[:, batch], chunk.take(batch), steps_H=steps_H, denominator_Y=denominator_Y)
+                with _context(f"{model.method}, query set {asked.name}"):
+                    asked.errors.add(
+                        prediction[:, batch], chunk.take(batch), steps_H=asked.steps_H, denominator_Y=denominator_Y
+                    )
             task.advance(len(chunk))
     return results
 
 
-def _asker(model: Predictor, panel: Panel, batch_size: int) -> Callable[[Queries], NDArray[np.float32]]:
-    """Return what predicts the outcomes of queries about a panel, encoded beforehand if the model can do so."""
-    if isinstance(model, EncodesOnce):
-        return partial(model.answer, model.encode(panel), batch_size=batch_size)
-    return partial(model.rollout, panel, batch_size=batch_size)
+def _asker(panel: Panel, batch_size: int) -> Ask:
+    """Return what predicts the outcomes of queries about a panel, which each model encodes once if it can do so."""
+    states: dict[int, Any] = {}
+
+    def ask(model: Predictor, queries: Queries) -> NDArray[np.float32]:
+        if not isinstance(model, EncodesOnce):
+            return model.rollout(panel, queries, batch_size=batch_size)
+        if id(model) not in states:
+            states[id(model)] = model.encode(panel)
+        return model.answer(states[id(model)], queries, batch_size=batch_size)
+
+    return ask
 
 
 def _chunks(

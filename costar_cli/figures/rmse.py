@@ -10,7 +10,6 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from costar_cli.evaluate.metrics import PerStep
 from costar_cli.evaluate.published import paper_truth
 from costar_cli.evaluate.report import EvaluationReport
 from costar_cli.evaluate.rows import ABOUT_BUDGET, BUDGET_SIGN, ReportRow, with_budget_sign
@@ -33,7 +32,7 @@ def plot_rmse(report: EvaluationReport, path: Path) -> Path:
     A published row has the colour of the model of that name.
     """
     panels = _panels(report)
-    styles = _styles(report.rows)
+    styles = model_styles(report.rows)
     handles = _legend(report, [row for rows in panels.values() for row in rows], styles)
     lines = sum(str(handle.get_label()).count("\n") + 1 for handle in handles)
     footnotes, height_in = _footnotes(report), max(3.5, 0.3 + 0.16 * lines + 0.12 * len(handles))
@@ -61,7 +60,7 @@ def _footnotes(report: EvaluationReport) -> list[str]:
     return [*report.few_units, *[f"{BUDGET_SIGN} {ABOUT_BUDGET}"] * stopped]
 
 
-def _styles(rows: Sequence[ReportRow]) -> dict[str, Style]:
+def model_styles(rows: Sequence[ReportRow]) -> dict[str, Style]:
     """Return colour and marker by model."""
     labels = list(dict.fromkeys(row.label for row in rows if row.basis == "ours"))
     return {

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from costar_cli.config.choices import SetupName
 from costar_cli.errors import ArtifactError, DataError
 from costar_cli.reporting import Reporter
+from costar_cli.steps.bands import show_bands
 from costar_cli.steps.hints import ASKED, instead_of_losers, next_command, other_than
 from costar_cli.steps.model import load_models, name_models
 from costar_cli.steps.session import BuildStep, Session
@@ -196,6 +197,7 @@ def _show(session: Session, report: "EvaluationReport") -> None:
         if row.provenance is not None:
             touched.setdefault(row.setup, set()).add(row.provenance.labelled_target_subjects)
     counts = ", ".join(f"{setup} {' or '.join(f'{n:,}' for n in sorted(seen))}" for setup, seen in touched.items())
+    show_bands(session.out, report)
     session.out.note(f"labelled target subjects used for training or selection: {counts}")
     if any(row.lower is not None for row in report.rows):
         session.out.note("interval: bootstrap over test subjects; excludes training variability")
@@ -237,14 +239,17 @@ def _draw_plots(
     reporter: Reporter,
 ) -> Iterator[tuple[str, Path]]:
     """Draw what can be drawn into a folder; yield each figure's name and file as it is done."""
+    from costar_cli.figures.calibration import plot_pit, plot_reliability
     from costar_cli.figures.learning import plot_learning
     from costar_cli.figures.rmse import plot_rmse
 
-    with reporter.task("Drawing", total=4, unit="figure") as task:
+    bands = {"reliability": plot_reliability, "pit": plot_pit} if any(row.band_tests for row in report.rows) else {}
+    with reporter.task("Drawing", total=4 + len(bands), unit="figure") as task:
         yield "rmse", plot_rmse(report, folder / "rmse.png")
         task.advance()
         called, first = next(iter(models.items()))
         draw: dict[str, Callable[[Path], Path]] = {
+            **{name: partial(plot, report) for name, plot in bands.items()},
             "learning": lambda path: plot_learning(_curves(models, encoder), path),
             "trajectories": lambda path: _trajectories(first, dataset, path),
             "representations": lambda path: _representations(called, first, dataset, path),

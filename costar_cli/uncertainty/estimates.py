@@ -1,7 +1,7 @@
 """Point estimates of any model and how uncertain they are, before calibration (spec BAND-1)."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
 from typing import Final
 
 import numpy as np
@@ -18,6 +18,7 @@ LEAST_MEMBERS: Final = 3  # of an ensemble; two say next to nothing of how far a
 TINY: Final = 1e-6  # of an sd of source-train: the smallest scale, so that no score is divided by zero
 
 Floats = NDArray[np.float64]
+Ask = Callable[[FittedModel, Queries], NDArray[np.float32]]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -40,6 +41,14 @@ class Estimates:
     level_QY: Floats
     unit_QY: Floats
     members_RQHY: NDArray[np.floating]
+
+    def take(self, rows: slice) -> "Estimates":
+        """Return the estimates of some queries."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        members_RQHY = values.pop("members_RQHY")
+        return Estimates(
+            **{name: array_Q[rows] for name, array_Q in values.items()}, members_RQHY=members_RQHY[:, rows]
+        )
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -64,7 +73,9 @@ class _Moments:
         return mean_QHY
 
 
-def estimate(model: FittedModel, panel: Panel, queries: Queries, facts: OutcomeFacts | None = None) -> Estimates:
+def estimate(
+    model: FittedModel, panel: Panel, queries: Queries, facts: OutcomeFacts | None = None, *, ask: Ask | None = None
+) -> Estimates:
     """Estimate the outcomes of queries with any model, and how uncertain each is.
 
     Args:
@@ -72,11 +83,16 @@ def estimate(model: FittedModel, panel: Panel, queries: Queries, facts: OutcomeF
         panel: histories; each model encodes the subjects asked about once.
         queries: answers that they hold are not looked at.
         facts: of the outcomes; those that travel with the model by default.
+        ask: predicts as the `rollout` of a model or of its part does, from what it keeps of the panel.
     """
+
+    def ask_anew(model: FittedModel, queries: Queries) -> NDArray[np.float32]:
+        return model.rollout(panel, queries)
+
     asked = replace(queries, outcomes=None, scored=None)
     level_QY, facts = levels(panel, asked), facts or facts_of(model)
     unit_QY = facts.error_units(panel, asked, model.scaler) if facts else np.abs(level_QY)
-    found = _moments(model, panel, asked, (FLOOR * unit_QY) ** 2)
+    found = _moments(model, panel, asked, (FLOOR * unit_QY) ** 2, ask or ask_anew)
     least_Y = (TINY * model.scaler.outcomes[1]) ** 2
     variance_QHY = found.variance_QHY + least_Y
     share_QHY = np.minimum((found.parameter_QHY + least_Y) / variance_QHY, 1.0)
@@ -96,17 +112,17 @@ def facts_of(model: FittedModel) -> OutcomeFacts | None:
     return OutcomeFacts.from_meta(meta["facts"]) if isinstance(meta, dict) else None
 
 
-def _moments(model: FittedModel, panel: Panel, queries: Queries, floor_QY: Floats) -> _Moments:
+def _moments(model: FittedModel, panel: Panel, queries: Queries, floor_QY: Floats, ask: Ask) -> _Moments:
     """Return members and variances; `floor_QY` is what is added to the variance between the members of black boxes."""
     if isinstance(model, StackModel):
-        parts = {name: _moments(model.parts[name], panel, queries, floor_QY) for name in model.answering}
+        parts = {name: _moments(model.parts[name], panel, queries, floor_QY, ask) for name in model.answering}
         return _mixture(model, parts, queries)
     if isinstance(model, PredictsDistribution):
         said = model.predict_distribution(panel, queries)
         own_QHY, noise_QHY = (np.mean(sd.astype(np.float64) ** 2, axis=0) for sd in (said.sd_parameter, said.sd_noise))
         parameter_QHY = own_QHY + _between(said.mean)
         return _Moments(said.mean, parameter_QHY + noise_QHY, parameter_QHY)
-    members_RQHY = model.rollout(panel, queries)
+    members_RQHY = ask(model, queries)
     variance_QHY = _between(members_RQHY) + floor_QY[:, None]
     return _Moments(members_RQHY, variance_QHY, variance_QHY)
 

@@ -180,10 +180,11 @@ def test_the_interval_of_a_coverage_holds_the_true_one_as_often_as_it_says(per_c
     assert per_cluster == 1 or np.mean(alone) < 0.85
 
 
-def test_a_share_without_a_miss_has_an_upper_end_of_one_and_a_lower_end_below():
+@pytest.mark.parametrize("whole", [1.0, 0.1 * 3 + 0.7, 1 - 1e-16])  # rounded otherwise
+def test_a_share_without_a_miss_has_an_upper_end_of_one_and_a_lower_end_below(whole):
     count = np.ones((40, 2), dtype=np.int64)
-    share = share_over_subjects(np.ones((40, 2)), count, np.arange(40))
-    assert share.bounds[1] == 1.0
+    share = share_over_subjects(np.full((40, 2), whole), count, np.arange(40))
+    assert share.bounds[1] == pytest.approx(1.0)
     assert 0.85 < share.bounds[0] < 0.95
 
 

@@ -1,0 +1,153 @@
+"""Scoring a model's calibrated bands on a test part, while its errors are summed (spec SCORE-19)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.evaluate.calibrated import Calibrated
+from costar_cli.evaluate.calibration import LEVELS, BandScores
+from costar_cli.methods.base import FittedModel
+from costar_cli.methods.shared.doses import dose_table
+from costar_cli.panel import Panel, Queries
+from costar_cli.uncertainty import Calibration, Estimates, OutcomeFacts, estimate
+from costar_cli.uncertainty.estimates import Ask
+from costar_cli.uncertainty.outcomes import levels
+
+QUARTERS: Final = ("lowest quarter", "second quarter", "third quarter", "highest quarter")
+WINDOWS: Final = "windows"  # factual rolling-origin windows of test subjects, beside counterfactual query sets
+
+MOST_ANSWERED: Final = 16_384  # queries of a set whose bands are scored; subjects count once, however often asked
+MOST_DIED_OUT: Final = 4_096
+
+Asked = Literal["counterfactual", "factual", "windows"]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """Groups of answers by what was known at their origins: the group of every subject and step `[N,T,Y]`, from 0."""
+
+    labels: tuple[str, ...]
+    group_NTY: Ints
+
+
+def groupings(panel: Panel, model: FittedModel, facts: OutcomeFacts) -> dict[str, Grouping]:
+    """Return what answers about a panel are grouped by: quarters of the level, and the number of treatments so far."""
+    level_NTY = panel.outcomes.astype(np.float64)
+    shape = (-1, level_NTY.shape[2])
+    says_NTY = panel.observed_outcomes & facts.informative(level_NTY.reshape(shape)).reshape(level_NTY.shape)
+    quarter_NTY = np.zeros(level_NTY.shape, dtype=np.int64)
+    for o in range(shape[1]):
+        inside = level_NTY[..., o][says_NTY[..., o]]
+        if len(inside):
+            edges = np.quantile(inside, (0.25, 0.5, 0.75))
+            quarter_NTY[..., o] = np.searchsorted(edges, level_NTY[..., o])
+    given_NT = (panel.treatments @ dose_table(model.schema.treatments)).any(axis=-1) & panel.observed
+    count_NT: Ints = np.cumsum(given_NT, axis=1) - given_NT  # before the origin's own treatment
+    asked = np.sort(count_NT[says_NTY.any(axis=-1)])
+    tops = sorted({int(asked[len(asked) * i // 4]) for i in (1, 2, 3)} - {int(asked[-1])}) if len(asked) else []
+    counted_NTY = np.broadcast_to(np.searchsorted(tops, count_NT)[..., None], level_NTY.shape)
+    return {
+        "level at the origin": Grouping(QUARTERS, quarter_NTY),
+        "steps with treatment so far": Grouping(tuple(_ranges(tops)), counted_NTY),
+    }
+
+
+def some_of_each(subject_Q: NDArray[np.integer], most: int) -> Ints:
+    """Return rows in order, at most `most`, as many of each subject as it has of them, drawn by a fixed seed."""
+    if len(subject_Q) <= most:
+        return np.arange(len(subject_Q))
+    order = np.lexsort((np.random.default_rng(0).random(len(subject_Q)), subject_Q))
+    _, first, count = np.unique(subject_Q[order], return_index=True, return_counts=True)
+    rank = np.arange(len(order)) - np.repeat(first, count)
+    quota = np.searchsorted([np.minimum(count, n).sum() for n in range(1, int(count.max()) + 1)], most, side="right")
+    return np.sort(order[rank < max(quota, 1)])
+
+
+def _ranges(tops: Sequence[int]) -> list[str]:
+    """Return in words which counts lie in which group, up to and with each of the tops."""
+    words, first = [], 0
+    for top in tops:
+        words.append(str(top) if top == first else f"{first} to {top}")
+        first = top + 1
+    return [*words, f"{first} or more" if first else "any"]
+
+
+@dataclass(frozen=True)
+class BandTest:
+    """Sums, by kind of question, of how the bands of one model do on the queries about a test panel."""
+
+    model: FittedModel
+    calibration: Calibration
+    panel: Panel
+    horizon: int
+    denominator_Y: NDArray[np.float64]
+
+    @cached_property
+    def groupings(self) -> Mapping[str, Grouping]:
+        """Return the groups by which coverage is told."""
+        return groupings(self.panel, self.model, self.calibration.facts)
+
+    @cached_property
+    def sums(self) -> dict[Asked, BandScores]:
+        """Return what was added, by kind of question."""
+        return {}
+
+    @cached_property
+    def died_out(self) -> dict[Asked, Ints]:
+        """Return how many answers there are, and how many of them say nothing, by kind of question."""
+        return {}
+
+    def choose(self, asked: Asked, queries: Queries, steps_H: NDArray[np.bool_]) -> Queries:
+        """Return the queries of a set that are scored: of those that say something and of the others, some per subject.
+
+        `queries.subject` counts the rows of the test panel.
+        """
+        says_QY = self.calibration.facts.informative(levels(self.panel, queries))
+        if queries.scored is not None:
+            steps_Q = (queries.scored & steps_H).sum(axis=1)
+            counts = np.array([steps_Q.sum() * says_QY.shape[1], steps_Q @ (~says_QY).sum(axis=1)])
+            self.died_out[asked] = self.died_out.get(asked, 0) + counts
+        kinds = ((says_QY.any(axis=1), MOST_ANSWERED), (~says_QY.any(axis=1), MOST_DIED_OUT))
+        some = [np.flatnonzero(of_Q)[some_of_each(queries.subject[of_Q], most)] for of_Q, most in kinds]
+        return queries.take(np.sort(np.concatenate(some)))
+
+    def estimate(self, panel: Panel, queries: Queries, ask: Ask) -> Estimates:
+        """Return estimates of queries about some of the subjects; `ask` predicts as a model's `rollout` does."""
+        return estimate(self.model, panel, queries, self.calibration.facts, ask=ask)
+
+    def add(self, asked: Asked, queries: Queries, found: Estimates, *, steps_H: NDArray[np.bool_]) -> None:
+        """Add the answers to queries of whole subjects; `queries.subject` counts the rows of the test panel."""
+        assert queries.outcomes is not None and queries.scored is not None  # noqa: S101, PT018 - as when errors are summed
+        sizes = {name: len(grouping.labels) for name, grouping in self.groupings.items()}
+        if asked not in self.sums:
+            self.sums[asked] = BandScores.zeros(subjects=self.panel.n_subjects, horizon=self.horizon, groups=sizes)
+        shape = queries.outcomes.shape
+
+        def bounds(rows: slice) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+            bands = self.calibration.bands(found.take(rows), LEVELS)
+            return bands.lower_LQHY, bands.upper_LQHY
+
+        at = queries.subject, queries.origin
+        self.sums[asked].add(
+            queries.subject,
+            queries.outcomes.astype(np.float64),
+            found.mean_QHY,
+            bounds,
+            scored_QHY=np.broadcast_to((queries.scored & steps_H)[..., None], shape),
+            informative_QHY=np.broadcast_to(self.calibration.facts.informative(found.level_QY)[:, None], shape),
+            denominator_Y=self.denominator_Y,
+            groups={name: grouping.group_NTY[at][:, None] for name, grouping in self.groupings.items()},
+        )
+
+    def summary(self, asked: Asked, factor: float) -> Calibrated | None:
+        """Return what the sums of a kind of question say, in a unit of `factor` times the denominator's."""
+        if asked not in self.sums:
+            return None
+        groups = {name: grouping.labels for name, grouping in self.groupings.items()}
+        sums, (answers, died_out) = replace(self.sums[asked], cluster=self.panel.cluster), self.died_out[asked]
+        return Calibrated.of(sums, factor=factor, groups=groups, absorbed_share=float(died_out / max(answers, 1)))

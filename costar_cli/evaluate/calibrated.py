@@ -1,0 +1,129 @@
+"""What an evaluation says of a model's bands: at the reported levels, of the whole distribution, and by group."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from costar_cli.evaluate.calibration import LEVELS, REPORTED, BandScores, Floats, GroupScores, share_over_subjects
+from costar_cli.evaluate.metrics import PerStep, average_over_steps, known
+
+
+@dataclass(frozen=True, slots=True)
+class LevelScores:
+    """Bands of one level: their coverage with a 95 % interval (None of few units), mean width and interval score.
+
+    Width and score are None where a band is infinite: too few calibration subjects for the level.
+    """
+
+    coverage: PerStep
+    coverage_lower: PerStep
+    coverage_upper: PerStep
+    width: PerStep
+    interval_score: PerStep
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCoverage:
+    """The answers of one group: subjects that have any, error of the prediction, coverage by level; None if unknown.
+
+    `by` says what groups differ in; subjects count once (spec SCORE-14), and steps are averaged.
+    """
+
+    by: str
+    group: str
+    subjects: int
+    rmse: float | None
+    coverage: dict[str, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class BandDetails:
+    """The whole distribution, averaged over steps where nothing else is said.
+
+    `answers` counts informative answers per step, of `subjects` subjects; `reliability` is the coverage at every level
+    of 0.05 to 0.95; `pit` the shares of its 40 bins. `absorbed_answers` are those where the outcome has died out, over
+    all steps, with their own coverage by level (None where there are none); `absorbed_share` is how many of all there
+    are to such questions, scored or not (spec SCORE-19).
+    """
+
+    subjects: int
+    answers: tuple[int, ...]
+    crps: PerStep
+    reliability: dict[str, float | None]
+    pit: tuple[float, ...]
+    absorbed_answers: int
+    absorbed_share: float
+    absorbed_coverage: dict[str, float | None]
+    groups: tuple[GroupCoverage, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """How the bands of one model did on some queries, by level (`"0.9"`) and in detail."""
+
+    calibration: dict[str, LevelScores]
+    details: BandDetails
+
+    @classmethod
+    def of(cls, sums: BandScores, *, factor: float, groups: Mapping[str, Sequence[str]], absorbed_share: float) -> Self:
+        """Return what sums over subjects say, in the report's unit; `groups` names the groups of each grouping."""
+        has_NH = sums.count > 0
+        subjects_H = has_NH.sum(axis=0)
+
+        def mean(values_NH: Floats) -> PerStep:
+            with np.errstate(invalid="ignore"):
+                mean_H = factor * values_NH.sum(axis=0) / subjects_H
+            return PerStep.of(mean_H, float(average_over_steps(mean_H)))
+
+        levels = {}
+        for k, level in enumerate(REPORTED):
+            share = share_over_subjects(sums.coverage[k], sums.count, sums.units)
+            levels[str(level)] = LevelScores(
+                coverage=PerStep.of(share.steps, share.average),
+                coverage_lower=PerStep.of(share.lower, share.bounds[0]),
+                coverage_upper=PerStep.of(share.upper, share.bounds[1]),
+                width=mean(sums.width[k]),
+                interval_score=mean(sums.score[k]),
+            )
+        with np.errstate(invalid="ignore"):
+            reliability_L = average_over_steps(sums.reliability / subjects_H)
+            pit_B = average_over_steps(sums.pit / subjects_H)
+        details = BandDetails(
+            subjects=int(has_NH.any(axis=1).sum()),
+            answers=tuple(int(n) for n in sums.count.sum(axis=0)),
+            crps=mean(sums.crps),
+            reliability={str(level): known(share) for level, share in zip(LEVELS, reliability_L, strict=True)},
+            pit=tuple(float(share) for share in pit_B if np.isfinite(share)),
+            absorbed_answers=int(sums.absorbed.sum()),
+            absorbed_share=absorbed_share,
+            absorbed_coverage=_absorbed(sums),
+            groups=tuple(
+                row for name, labels in groups.items() for row in _groups(name, labels, sums.groups[name], factor)
+            ),
+        )
+        return cls(levels, details)
+
+
+def _absorbed(sums: BandScores) -> dict[str, float | None]:
+    """Return the coverage of answers that say little, each subject and step that has any counting once."""
+    cells = int((sums.absorbed > 0).sum())
+    shares = sums.absorbed_coverage.sum(axis=(1, 2)) / max(cells, 1)
+    return {str(level): float(s) if cells else None for level, s in zip(REPORTED, shares, strict=True)}
+
+
+def _groups(by: str, labels: Sequence[str], sums: GroupScores, factor: float) -> list[GroupCoverage]:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        coverage_KG = average_over_steps(sums.coverage / sums.subjects)
+        rmse_G = factor * average_over_steps(np.sqrt(sums.squares / sums.subjects))
+    return [
+        GroupCoverage(
+            by=by,
+            group=label,
+            subjects=round(float(sums.subjects[g].max())),
+            rmse=known(rmse_G[g]),
+            coverage={str(level): known(coverage_KG[k, g]) for k, level in enumerate(REPORTED)},
+        )
+        for g, label in enumerate(labels)
+    ]

@@ -1,0 +1,51 @@
+"""What `costar evaluate` prints of calibrated bands."""
+
+from typing import TYPE_CHECKING
+
+from costar_cli.ui.output import Output
+
+if TYPE_CHECKING:
+    from costar_cli.evaluate import EvaluationReport, ReportRow
+    from costar_cli.evaluate.calibrated import Calibrated
+
+
+def show_bands(out: Output, report: "EvaluationReport") -> None:
+    """Print how the bands of every calibrated model keep their levels; nothing where there are none."""
+    from costar_cli.evaluate.calibration import REPORTED
+
+    scored = [(row, kind, found) for row in report.rows for kind, found in row.band_tests]
+    if not scored:
+        return
+    asked = report.level if report.level in REPORTED else 0.9
+    unit = report.unit.label or "outcome units"
+    out.text(
+        f"Coverage of calibrated bands in percent of answers, each subject counting once; width and interval score of "
+        f"the {asked:.0%} band and CRPS in {unit}, lower is better"
+    )
+    headers = ["setup", "queries", "model", *[f"{level:.0%} band" for level in REPORTED]]
+    headers += [f"interval of {asked:.0%}", "width", "interval score", "CRPS"]
+    rows = []
+    for row, kind, found in scored:
+        at = found.calibration[str(asked)]
+        coverage = [_percent(found.calibration[str(level)].coverage.average) for level in REPORTED]
+        low, high = _percent(at.coverage_lower.average), _percent(at.coverage_upper.average)
+        numbers = [_number(value.average) for value in (at.width, at.interval_score, found.details.crps)]
+        rows.append([row.setup, kind, row.label, *coverage, f"{low} to {high}" if low and high else None, *numbers])
+    out.table(headers, rows, keys=3)
+    out.text(*dict.fromkeys(line for row, kind, found in scored if (line := _died_out(row, kind, found))))
+
+
+def _died_out(row: "ReportRow", kind: str, found: "Calibrated") -> str | None:
+    """Return in words how many answers are left out because the outcome had died out."""
+    share = found.details.absorbed_share
+    if not share:
+        return None
+    return f"{row.test}, {kind}: {share:.0%} of the answers are left out, where the outcome had died out at the origin"
+
+
+def _percent(share: float | None) -> str | None:
+    return None if share is None else f"{100 * share:.1f}"
+
+
+def _number(value: float | None) -> str | None:
+    return None if value is None else f"{value:.3f}"
