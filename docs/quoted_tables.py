@@ -279,6 +279,25 @@ def _origin(document: Mapping[str, Any]) -> str:
     return f"{document['commit'] or 'unknown'}, load {load} on {threads} threads{busy}"
 
 
+OBSERVED = ("last-value", "mean", "seasonal-naive", "ridge", "mixed", "boosting", "growth", "stack plans")
+
+
+def observed_table() -> Iterator[str]:
+    """Yield the errors of methods on observed tables, the mean over splits, and what the stack loses to the best."""
+    with (RESULTS / "observed.csv").open(encoding="utf-8", newline="") as file:
+        lines = list(csv.DictReader(file))
+    yield f"| table (splits) | {' | '.join((*OBSERVED[:-1], 'stack'))} | stack against the best of the others |"
+    yield "|---|" + "---:|" * (len(OBSERVED) + 1)
+    for table in dict.fromkeys(line["data"].rstrip("0123456789") for line in lines):
+        mine = [line for line in lines if line["data"].startswith(table)]
+        errors = {n: [float(line["supervised"]) for line in mine if line["name"] == n] for n in OBSERVED}
+        mean = {name: sum(found) / len(found) for name, found in errors.items()}
+        best = min(mean[name] for name in OBSERVED[:-1])
+        cells = [f"**{mean[name]:.4g}**" if mean[name] == best else f"{mean[name]:.4g}" for name in OBSERVED]
+        change = f"{100 * (mean['stack plans'] / best - 1):+.1f} %".replace("-0.0", "0.0").replace("+0.0", "0.0")
+        yield f"| {table} ({len(errors['mean'])}) | {' | '.join(cells)} | {change} |"
+
+
 def _times(ratio: float) -> str:
     return f"{ratio:,.0f}x" if ratio >= 10 else f"{ratio:.1f}x"
 
@@ -303,6 +322,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "linear": linear_table,
     "ablations": ablation_table,
     "pretraining": pretraining_table,
+    "observed": observed_table,
     "preset": preset_sentence,
     "speed": speed_table,
 }
