@@ -5,7 +5,7 @@ from costar_cli.benchmark.contenders import ABLATIONS, REFERENCE, Contender, cho
 from costar_cli.benchmark.ledger import Ledger, Meter
 from costar_cli.benchmark.report import BenchmarkReport, CellCost, Failure, measure_model
 from costar_cli.benchmark.statistics import Comparison, holm
-from costar_cli.benchmark.tables import DataSetFacts, LimitScore, ResultRow, ResultTable, Score, build_tables
+from costar_cli.benchmark.tables import DataSetFacts, ResultRow, ResultTable, Score, build_tables
 
 __all__ = [
     "ABLATIONS",
@@ -18,7 +18,6 @@ __all__ = [
     "DataSetFacts",
     "Failure",
     "Ledger",
-    "LimitScore",
     "Meter",
     "ResultRow",
     "ResultTable",

@@ -10,7 +10,7 @@ from costar_cli.artifact import describe, read_header
 from costar_cli.benchmark.cells import Bench, Cell
 from costar_cli.benchmark.ledger import Ledger, Record
 from costar_cli.benchmark.statistics import TEST
-from costar_cli.benchmark.tables import DataSetFacts, LimitScore, ResultTable, Score, build_tables
+from costar_cli.benchmark.tables import DataSetFacts, Limits, ResultTable, Score, build_tables
 from costar_cli.config.choices import SetupName
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.errors import CostarError
@@ -257,15 +257,14 @@ def _tables(
     return build_tables(scores, facts, config, setups=setups, limits=limits, reporter=bench.reporter)
 
 
-def _limits(evaluations: Evaluations) -> list[LimitScore]:
+def _limits(evaluations: Evaluations) -> Limits:
     """Return the bound on each data set once; every cell's scores have it, but for those of older versions."""
-    found = {
-        (cell.seed, row.setup, row.truth): LimitScore(cell.seed, row)
+    return {
+        (cell.seed, row.setup, row.truth): row
         for cell, report in evaluations.items()
         for row in report.rows
         if row.basis == "limit"
     }
-    return list(found.values())
 
 
 def _costs(bench: Bench, cells: Sequence[Cell], outcome: Outcome, ledger: Ledger) -> Iterator[CellCost]:

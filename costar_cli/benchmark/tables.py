@@ -38,12 +38,8 @@ class Score:
         return self.row.provenance.unlabelled_target_subjects if self.row.provenance else 0
 
 
-@dataclass(frozen=True, slots=True)
-class LimitScore:
-    """What knows the simulator scored on one data set in one set-up: a bound, and no contender (spec LIMIT-1)."""
-
-    seed: int
-    row: ReportRow
+Limits = Mapping[tuple[int, SetupName, Truth | None], ReportRow]
+"""What knows the simulator scored, by the data set's seed, set-up and truth: bounds, no contenders (spec LIMIT-1)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +132,7 @@ def build_tables(
     config: EvaluateConfig,
     *,
     setups: Sequence[SetupName],
-    limits: Sequence[LimitScore] = (),
+    limits: Limits | None = None,
     reporter: Reporter | None = None,
 ) -> tuple[ResultTable, ...]:
     """Return a table per set-up and kind of truth: first those of methods, then those of ablations."""
@@ -144,7 +140,7 @@ def build_tables(
     tables = []
     with (reporter or NullReporter()).task("Comparing", total=len(groups), unit="table") as task:
         for kind, chosen in groups:
-            tables.append(_table(kind, chosen, facts, config, limits))
+            tables.append(_table(kind, chosen, facts, config, limits or {}))
             task.advance()
     return tuple(tables)
 
@@ -167,10 +163,10 @@ def _table(
     scores: Sequence[Score],
     facts: DataSetFacts,
     config: EvaluateConfig,
-    limits: Sequence[LimitScore],
+    limits: Limits,
 ) -> ResultTable:
     setup, truth = scores[0].row.setup, scores[0].row.truth or "counterfactual"
-    bounds = {limit.seed: limit.row for limit in limits if (limit.row.setup, limit.row.truth) == (setup, truth)}
+    bounds = {seed: row for (seed, *about), row in limits.items() if about == [setup, truth]}
     contenders = _contenders(scores, kind)
     by_name = {c.name: {s.seed: s for s in scores if s.contender.name == c.name} for c in contenders}
     reference = by_name.get(REFERENCE, {})

@@ -10,7 +10,6 @@ from costar_cli.benchmark import (
     CellCost,
     Contender,
     Failure,
-    LimitScore,
     Score,
     build_tables,
 )
@@ -62,12 +61,12 @@ def score(name, errors, *, seed=10, setup="zero-shot", truth="counterfactual", f
 
 def limit(errors, *, seed=10, setup="zero-shot"):
     scored = score("limit", errors, seed=seed, setup=setup).row
-    return LimitScore(seed, replace(scored, label=BOUND, basis="limit"))
+    return (seed, scored.setup, scored.truth), replace(scored, label=BOUND, basis="limit")
 
 
 def tables(scores, *, name="tumor", horizon=6, setups=SETUPS, config=CONFIG, limits=(), **facts):
     facts = DataSetFacts(name, horizon, facts.pop("factor", 1.0), **{"published": True, **facts})
-    return build_tables(scores, facts, config, setups=setups, limits=limits)
+    return build_tables(scores, facts, config, setups=setups, limits=dict(limits))
 
 
 def report(made, *, dataset="tumor", unit="% of V_max", horizon=6):

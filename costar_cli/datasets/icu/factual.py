@@ -69,7 +69,7 @@ def factual_dataset(table: IcuTable, config: MimicFactualConfig, reporter: Repor
     """
     everybody = np.arange(len(table))
     measured = np.isfinite(_series(table.diastolic, *table.hours_of(everybody, config.hours))).any(axis=1)
-    chosen = choose_stays(
+    rows_of, counts = choose_stays(
         table,
         config,
         reporter,
@@ -77,16 +77,16 @@ def factual_dataset(table: IcuTable, config: MimicFactualConfig, reporter: Repor
         at_most=config.patients,
         usable={"without a diastolic pressure": measured},
     )
-    all_rows = np.concatenate(list(chosen.rows.values()))
+    all_rows = np.concatenate(list(rows_of.values()))
     warn_of_odd_labels(table, all_rows, reporter)
     imputation = Imputation.learn(
-        _recorded(table, *table.hours_of(chosen.rows[SOURCE_TRAIN], config.hours)), own_mean=False
+        _recorded(table, *table.hours_of(rows_of[SOURCE_TRAIN], config.hours)), own_mean=False
     )
     imputation.tell(COLUMNS, reporter)
     panels: dict[Part, Panel] = {}
     queries: dict[Part, dict[str, Queries]] = {}
-    with reporter.task("make the panels", total=len(chosen.rows), unit="part") as task:
-        for part, rows in chosen.rows.items():
+    with reporter.task("make the panels", total=len(rows_of), unit="part") as task:
+        for part, rows in rows_of.items():
             place, within = table.hours_of(rows, config.hours)
             recorded = _recorded(table, place, within)
             length = within.sum(axis=1)
@@ -104,7 +104,7 @@ def factual_dataset(table: IcuTable, config: MimicFactualConfig, reporter: Repor
                 asked = rolling_origin(panels[part], config.horizon)
                 queries[part] = {} if asked is None else {"rolling_origin": asked}
             task.advance()
-    kept = {**config.model_dump(mode="json"), "embedded": table.embedded, "kept": dict(chosen.counts)}
+    kept = {**config.model_dump(mode="json"), "embedded": table.embedded, "kept": dict(counts)}
     return Dataset(NAME, MIMIC_FACTUAL_SCHEMA, config.horizon, panels, queries, {}, kept)
 
 

@@ -1,8 +1,8 @@
 """Which ICU stays are in which part: long enough, in an age group, drawn into a split (spec ICU-4, ICU-5)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,16 +20,11 @@ Bools = NDArray[np.bool_]
 ROUNDING = 1e-9  # 0.1 of 4,630 is 463, whatever binary fractions say
 
 
-@dataclass(frozen=True, slots=True)
-class ChosenStays:
+class ChosenStays(NamedTuple):
     """The rows of a table in each part, in the order of their identifiers, and how many were left out why."""
 
     rows: Mapping[Part, Ints]
     counts: Mapping[str, int]
-
-    def told(self) -> str:
-        """Return the counts as a sentence."""
-        return ", ".join(f"{number:,} {what}" for what, number in self.counts.items() if number)
 
 
 def choose_stays(
@@ -83,9 +78,8 @@ def choose_stays(
         unused = len(ordered) - sum(len(at) for at in splits.values())
         if unused:
             counts[f"{domain} in no part"] = unused
-    chosen_stays = ChosenStays(rows, counts)
-    reporter.note(chosen_stays.told())
-    return chosen_stays
+    reporter.note(", ".join(f"{number:,} {what}" for what, number in counts.items() if number))
+    return ChosenStays(rows, counts)
 
 
 def split_source(n: int, config: IcuConfig, bands: Sequence[str] = ()) -> dict[Split, Ints]:

@@ -68,11 +68,11 @@ def simulate_mimic(config: MimicConfig, reporter: Reporter, stays: IcuTable | Ic
     """
     stays = embedded_cohort(config, reporter) if stays is None else stays
     table = stays if isinstance(stays, IcuTable) else IcuTable.of_cohort(stays)
-    chosen = choose_stays(table, config, reporter)
-    all_rows = np.concatenate(list(chosen.rows.values()))
+    rows_of, counts = choose_stays(table, config, reporter)
+    all_rows = np.concatenate(list(rows_of.values()))
     warn_of_odd_labels(table, all_rows, reporter)
-    _check_size(config, {part: table.length[rows] for part, rows in chosen.rows.items()})
-    train, within = table.hours_of(chosen.rows[SOURCE_TRAIN], config.hours)
+    _check_size(config, {part: table.length[rows] for part, rows in rows_of.items()})
+    train, within = table.hours_of(rows_of[SOURCE_TRAIN], config.hours)
     imputation = Imputation.learn(_values(table, train, within), own_mean=True)
     imputation.tell(COVARIATES, reporter)
     panels: dict[Part, Panel] = {}
@@ -80,7 +80,7 @@ def simulate_mimic(config: MimicConfig, reporter: Reporter, stays: IcuTable | Ic
     truth: dict[Part, Truth] = {}
     simulator: _Simulator | None = None
     with reporter.task("simulate outcomes and treatments", total=len(all_rows), unit="patient") as task:
-        for part, rows in chosen.rows.items():
+        for part, rows in rows_of.items():
             place, within = table.hours_of(rows, config.hours)
             length = within.sum(axis=1)
             covariates = imputation(_values(table, place, within), length)
@@ -89,7 +89,7 @@ def simulate_mimic(config: MimicConfig, reporter: Reporter, stays: IcuTable | Ic
             statics = encode_statics(table, rows, age_cap=config.age_cap)
             observed = _Observed(covariates, statics, length, table.subject_id[rows])
             panels[part], queries[part], truth[part] = simulator.part(observed, task, asked=part.split == "test")
-    kept = {**config.model_dump(mode="json"), "embedded": table.embedded, "kept": dict(chosen.counts)}
+    kept = {**config.model_dump(mode="json"), "embedded": table.embedded, "kept": dict(counts)}
     asked = {part: sets for part, sets in queries.items() if sets}
     return Dataset(NAME, MIMIC_SCHEMA, config.horizon, panels, asked, truth, kept)
 
@@ -133,8 +133,9 @@ class _Simulator:
     def part(self, observed: _Observed, task: Task, *, asked: bool) -> tuple[Panel, dict[str, Queries], Truth]:
         """Simulate the patients of a part, and answer queries about them if asked."""
         pieces = [self._patients(observed, chunk, asked=asked) for chunk in _chunks(len(observed.length), task)]
-        outcomes, treatments = (np.concatenate(values) for values in zip(*(p.factual for p in pieces), strict=True))
-        truth = {name: np.concatenate([piece.truth[name] for piece in pieces]) for name in pieces[0].truth}
+        factual, queries, truths = zip(*pieces, strict=True)
+        outcomes, treatments = (np.concatenate(values) for values in zip(*factual, strict=True))
+        truth = {name: np.concatenate([of_chunk[name] for of_chunk in truths]) for name in truths[0]}
         panel = Panel(
             covariates=observed.covariates,
             treatments=treatments,
@@ -143,9 +144,12 @@ class _Simulator:
             length=observed.length,
             subject_id=observed.subject_id,
         )
-        return panel, {name: _joined([p.queries[name] for p in pieces]) for name in pieces[0].queries}, truth
+        return panel, {name: _joined([of_chunk[name] for of_chunk in queries]) for name in queries[0]}, truth
 
-    def _patients(self, observed: _Observed, chunk: slice, *, asked: bool) -> "_Piece":
+    def _patients(
+        self, observed: _Observed, chunk: slice, *, asked: bool
+    ) -> tuple[tuple[Singles, Singles], dict[str, Queries], Truth]:
+        """Return outcomes and treatments of some patients, queries about them, and what treatment cannot change."""
         seeds = world.PatientSeeds(self.seed, observed.subject_id[chunk])
         length = observed.length[chunk]
         standardised = (observed.covariates[chunk] - self.mean) / self.sd
@@ -165,20 +169,7 @@ class _Simulator:
                 name: Queries.answered(a.subject + np.int32(chunk.start), a.origin, a.treatments, a.outcomes)
                 for name, a in (("one_step", one_step), ("sequence", sequence))
             }
-        return _Piece(
-            (factual.outcomes.astype(np.float32), factual.treatments.astype(np.float32)),
-            queries,
-            truth,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """Some patients of a part: outcomes and treatments, queries about them, and what treatment cannot change."""
-
-    factual: tuple[Singles, Singles]
-    queries: dict[str, Queries]
-    truth: Truth
+        return (factual.outcomes.astype(np.float32), factual.treatments.astype(np.float32)), queries, truth
 
 
 def _chunks(n: int, task: Task) -> Iterator[slice]:

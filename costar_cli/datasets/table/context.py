@@ -124,21 +124,12 @@ class Table:
         return f"{who}, which has no row in {self.wide.files[0].name}" if row < 0 else f"{self.wide.place(row)} ({who})"
 
 
-@dataclass(frozen=True, slots=True)
-class Filled:
-    """How the missing values of a column were filled: from the subject's past, or with what source-train says."""
-
-    values: int
-    missing: int
-    carried: int
-    learned: int
-
-
 @dataclass(eq=False)
 class EncodingContext:
     """What the encoding of all columns shares, and what it finds.
 
-    `part [N]` is the number of each subject's part in `Part.all()`.
+    `filled` counts by column all values, those missing, and of these the ones `carried` from the subject's past and
+    `learned` from source-train. `part [N]` is the number of each subject's part in `Part.all()`.
     """
 
     table: Table
@@ -146,7 +137,7 @@ class EncodingContext:
     schema: TableSchema
     reporter: Reporter
     findings: list[Finding] = field(default_factory=list)
-    filled: dict[str, Filled] = field(default_factory=dict)
+    filled: dict[str, dict[str, int]] = field(default_factory=dict)
     dropped: list[str] = field(default_factory=list)
     outcomes_observed: dict[str, Mask] = field(default_factory=dict)
 

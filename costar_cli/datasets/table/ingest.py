@@ -1,7 +1,6 @@
 """From files of rows to a data set: read, order, split, learn from source-train, encode, ask (polars)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any, Final
 
 import numpy as np
@@ -115,7 +114,7 @@ def _record(context: EncodingContext) -> dict[str, Any]:
     return {
         "ingestion": {
             "rows": context.table.rows.height,
-            "filled": {name: asdict(filled) for name, filled in context.filled.items()},
+            "filled": dict(context.filled),
             "left_out": list(context.dropped),
         }
     }
@@ -125,7 +124,7 @@ def _warn(dataset: Dataset, context: EncodingContext) -> None:
     """Say what a reader of results should know of a table that was filled or does not fill all parts."""
     for name in context.schema.named("outcome"):
         if name in context.filled:
-            values = counted(context.filled[name].missing, "missing value")
+            values = counted(context.filled[name]["missing"], "missing value")
             use = "models see the filled-in values as inputs, but neither learn to predict them nor are scored on them"
             context.reporter.warn(f"outcome '{name}': {values}; {use}")
     present = {str(part) for part in dataset.panels}

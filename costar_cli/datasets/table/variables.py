@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from costar_cli.config.nearest import did_you_mean
-from costar_cli.datasets.table.context import EncodingContext, Filled, Mask
+from costar_cli.datasets.table.context import EncodingContext, Mask
 from costar_cli.datasets.table.index import Ints
 from costar_cli.datasets.table.parse import wrong_values
 from costar_cli.datasets.table.schema import ColumnSchema
@@ -106,8 +106,9 @@ def _filled(context: EncodingContext, column: _Column, values: NDArray[Number], 
     """Return values with holes filled, from the subject's past or else with the rest, and note how many were."""
     holes, known = ~column.observed, column.carried >= 0
     if holes.any():
-        missing, past = int(holes.sum()), int((holes & known).sum())
-        context.filled[column.name] = Filled(len(holes), missing, past, missing - past)
+        count = {"missing": int(holes.sum()), "carried": int((holes & known).sum())}
+        count["learned"] = count["missing"] - count["carried"]
+        context.filled[column.name] = {"values": len(holes), **count}
     return np.where(known, values[np.maximum(column.carried, 0)], rest).astype(values.dtype)
 
 
