@@ -161,6 +161,8 @@ class DataSource:
         make: `(settings, reporter) -> Dataset`; None where the data set can only be read from `input`.
         dataset: what its files call themselves, by which presets, published rows and truth are found; else `name`.
         truth: what would have happened under a plan (see `Answer`); None where nobody knows.
+        noisy: the same where `truth` is an expectation: with the subject's own noise, not a number after its last step.
+            Bands are scored on it.
         limit: what the simulator itself would predict; None where there is none, or nobody knows.
         examples: one or two command lines for the help.
         panel: title of its options in the help.
@@ -177,6 +179,7 @@ class DataSource:
     make: str | Callable[..., "Dataset"] | None = None
     dataset: str = ""
     truth: str | Answer | None = None
+    noisy: str | Answer | None = None
     limit: Limit | None = None
     examples: tuple[str, ...] = ()
     panel: str = "Data set"

@@ -5,9 +5,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.datasets.base import Limit
+from costar_cli.datasets.registry import noisy_of
 from costar_cli.errors import MismatchError
 from costar_cli.evaluate.band_test import WINDOWS, BandTest
 from costar_cli.evaluate.bootstrap import bootstrap_interval, caution_about_units, too_few_units
@@ -21,7 +23,7 @@ from costar_cli.evaluate.setups import Candidate, Job, Setup, SetupName, plan_jo
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.registry import METHODS
 from costar_cli.methods.regression.naive import LastValue
-from costar_cli.panel import Dataset, Part
+from costar_cli.panel import Dataset, Part, Queries
 from costar_cli.panel.compatible import other_data, require_compatible, same_data
 from costar_cli.reporting import WORSE_THAN_LAST_VALUE, NullReporter, Reporter, Task, warnings_of
 from costar_cli.uncertainty import calibration_of
@@ -68,7 +70,7 @@ def run_evaluation(
     warnings = _warnings(dataset, jobs)
     for warning in warnings:
         reporter.warn(warning)
-    parts = {job.setup.test: _part(dataset, job.setup.test) for job in jobs}
+    parts = {job.setup.test: part_to_score(dataset, job.setup.test) for job in jobs}
     bench = _Bench(dataset, config, _unit(dataset, used), parts)
     naive = LastValue(horizon=dataset.horizon, schema=dataset.schema, scaler=used[0].model.scaler)
     limits = {part: limit for part in parts if (limit := known_limit(dataset, part))}
@@ -177,8 +179,16 @@ def _unique(jobs: Sequence[Job]) -> list[Candidate]:
     return list({id(job.candidate): job.candidate for job in jobs}.values())
 
 
-def _part(dataset: Dataset, part: Part) -> TestPart:
-    return TestPart.of(dataset.panel(*part), dataset.queries[part], dataset.horizon)
+def part_to_score(dataset: Dataset, part: Part) -> TestPart:
+    """Return a test part of a data set, with what its bands are scored on."""
+    noisy = noisy_of(dataset.name) if dataset.truth.get(part) else None
+
+    def happened(queries: Queries) -> NDArray[np.floating]:
+        assert noisy is not None  # noqa: S101 - it is asked only then
+        plan = dataset.schema.treatments.decode(queries.plan)
+        return np.asarray(noisy(dataset, part, queries.subject, queries.origin, plan))
+
+    return TestPart.of(dataset.panel(*part), dataset.queries[part], dataset.horizon, happened if noisy else None)
 
 
 def _unit(dataset: Dataset, candidates: Sequence[Candidate]) -> Unit:

@@ -81,7 +81,10 @@ def serving_sets(
 
 @dataclass(frozen=True)
 class TestPart:
-    """A test panel, its query sets, and which of them serves which step for each kind of truth."""
+    """A test panel, its query sets, and which of them serves which step for each kind of truth.
+
+    `happened` returns what would have happened under the plans of queries, where answers are expectations.
+    """
 
     __test__ = False  # not a test class
 
@@ -89,11 +92,26 @@ class TestPart:
     query_sets: Mapping[str, Queries]
     serving: Mapping[Truth, Mapping[str, NDArray[np.bool_]]]
     horizon: int
+    happened: Callable[[Queries], NDArray[np.floating]] | None = None
 
     @classmethod
-    def of(cls, panel: Panel, query_sets: Mapping[str, Queries], horizon: int) -> "TestPart":
+    def of(
+        cls,
+        panel: Panel,
+        query_sets: Mapping[str, Queries],
+        horizon: int,
+        happened: Callable[[Queries], NDArray[np.floating]] | None = None,
+    ) -> "TestPart":
         """Return the part with its query sets sorted out."""
-        return cls(panel, query_sets, serving_sets(panel, query_sets, horizon), horizon)
+        return cls(panel, query_sets, serving_sets(panel, query_sets, horizon), horizon, happened)
+
+    def outcomes_of(self, queries: Queries) -> Queries:
+        """Return queries with the outcomes that bands are to cover, where their answers are expectations."""
+        if self.happened is None or queries.scored is None:
+            return queries
+        outcomes_QHY = np.asarray(self.happened(queries), dtype=np.float32).reshape(*queries.plan.shape[:2], -1)
+        known_QH = np.isfinite(outcomes_QHY).all(axis=-1)
+        return replace(queries, outcomes=outcomes_QHY, scored=queries.scored & known_QH)
 
     @cached_property
     def windows(self) -> Queries | None:
@@ -179,7 +197,9 @@ def score(
         for name, steps_H in names.items()
     ]
     if bands is not None:
-        sets += [replace(s, queries=bands.choose(s.kind, s.queries, s.steps_H), errors=None) for s in sets]
+        sets += [
+            replace(s, queries=part.outcomes_of(bands.choose(s.kind, s.queries, s.steps_H)), errors=None) for s in sets
+        ]
         if part.windows is not None:
             every_H = np.ones(part.windows.horizon, dtype=bool)
             windows = bands.choose(WINDOWS, part.windows, every_H)

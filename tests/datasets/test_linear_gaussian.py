@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from costar_cli.datasets.linear.settings import LinearGaussianConfig
-from costar_cli.datasets.linear.simulate import linear_gaussian_truth, simulate_linear
+from costar_cli.datasets.linear.simulate import linear_gaussian_outcomes, linear_gaussian_truth, simulate_linear
 from costar_cli.errors import UsageError
 from costar_cli.evaluate.limit import known_limit
 from costar_cli.panel import Part
@@ -127,3 +127,20 @@ def test_a_dropped_confounder_is_kept_as_truth_and_changes_nothing_else():
     assert "drop_confounder" not in whole.config
     assert known_limit(whole, TEST) is not None
     assert known_limit(dropped, TEST) is None
+
+
+def test_with_their_own_noise_subjects_followed_their_plan_and_others_differ_by_the_response_alone():
+    data = simulated()
+    panel, origin = data.panels[TEST], np.full(8, 3)
+    given = panel.treatments[:, 3:7]
+    factual = linear_gaussian_outcomes(data, TEST, np.arange(8), origin, given)
+    np.testing.assert_allclose(factual, panel.outcomes[:, 4:8, 0], rtol=1e-6)
+    other = linear_gaussian_outcomes(data, TEST, np.arange(8), origin, 1 - given)
+    expected = [linear_gaussian_truth(data, TEST, np.arange(8), origin, plan) for plan in (1 - given, given)]
+    np.testing.assert_allclose(other - factual, expected[0] - expected[1], atol=1e-6)
+
+
+def test_noise_after_the_last_step_of_a_series_is_not_known():
+    data = simulated()
+    found = linear_gaussian_outcomes(data, TEST, 0, 11, np.ones((4, 1)))
+    assert np.isfinite(found).tolist() == [True, True, False, False]

@@ -34,6 +34,7 @@ LINEAR: Final = DataSource(
     make="costar_cli.datasets.linear.simulate:simulate_linear",
     dataset="linear-gaussian",
     truth="costar_cli.datasets.linear.simulate:linear_gaussian_truth",
+    noisy="costar_cli.datasets.linear.simulate:linear_gaussian_outcomes",
     limit=Limit(predict="costar_cli.datasets.linear.simulate:linear_gaussian_truth"),  # expectations already
     examples=("costar simulate linear --gamma 4 --preset quick",),
     panel="Cohort",

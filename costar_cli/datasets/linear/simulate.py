@@ -82,6 +82,26 @@ def linear_gaussian_truth(
     return asked.shaped(_expected(law, whole, asked.row_Q, asked.origin_Q, asked.plan_QH))
 
 
+def linear_gaussian_outcomes(
+    dataset: Dataset, part: Part, row: int | ArrayLike, origin: int | ArrayLike, plan_values: ArrayLike
+) -> NDArray[np.float64]:
+    """Return the outcomes `[H]` that subjects would have had, with their own noise (an `Answer`; spec LINEAR-4).
+
+    They are not a number after the last step of a subject, whose noise ahead nobody knows.
+    """
+    plan = np.asarray(plan_values)[..., 0]
+    asked = AskedPlans.of(dataset, part, row, origin, plan, plan_axes=1).within_series()
+    law, panel = _law(LinearGaussianConfig.model_validate(dict(dataset.config)), part), dataset.panels[part]
+    step_QH = asked.origin_Q[:, None] + np.arange(asked.horizon)
+    known_QH = step_QH + 1 < panel.length[asked.row_Q][:, None]
+    at = asked.row_Q[:, None], np.where(known_QH, step_QH, 0)
+    moved_QH = law.expected_outcomes(
+        np.zeros((len(asked.row_Q), law.n_covariates)), np.zeros(len(asked.row_Q)),
+        asked.plan_QH - np.where(known_QH, panel.treatments[*at, 0], 0.0),
+    )  # fmt: skip
+    return asked.shaped(np.where(known_QH, panel.outcomes[at[0], at[1] + 1, 0] + moved_QH, np.nan))
+
+
 def _law(config: LinearGaussianConfig, part: Part) -> LinearGaussian:
     strength = config.gamma if part.domain == "source" else config.target_gamma
     return LinearGaussian(confounding=strength, treatment_effect=config.treatment_effect)

@@ -1,0 +1,273 @@
+"""How well calibrated bands keep their levels, factual and counterfactual, on the source and on the target.
+
+    python -m benchmarks.calibration DATA.h5 ... [--parts NAMES] [--preset quick] [--members 5] [--out FILE.csv]
+    python -m benchmarks.calibration --table FILE.csv
+
+Without data sets, those of seed 10 are simulated, of the preset `quick` but with as many subjects for calibration and
+test as telling levels apart takes (`SIZES`). Each has a stack fitted to its source, whose parts are fitted as each is
+fitted alone and are calibrated as each is alone: closed forms on all validation subjects, others on the half that
+selected nothing. All are scored as `costar evaluate` scores bands (spec SCORE-14 to 19), in the data set's error unit:
+`zero-shot` on the target's test subjects, `supervised` on the source's. FILE.json beside the table has machine,
+versions, commit and seconds.
+"""
+
+import argparse
+import csv
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from benchmarks.machine import commit, machine, versions
+from costar_cli.api.fitting import plan_fit
+from costar_cli.artifact import Artifact
+from costar_cli.config.models import Config, FinetuneConfig, RuntimeConfig
+from costar_cli.datasets.registry import sources
+from costar_cli.evaluate.band_test import WINDOWS, BandTest
+from costar_cli.evaluate.calibrated import Calibrated
+from costar_cli.evaluate.calibration import REPORTED
+from costar_cli.evaluate.metrics import average_over_steps
+from costar_cli.evaluate.run import part_to_score
+from costar_cli.evaluate.score import score
+from costar_cli.methods.base import FittedModel
+from costar_cli.methods.registry import METHODS, model_of
+from costar_cli.methods.stack.model import StackModel
+from costar_cli.methods.stack.settings import StackConfig
+from costar_cli.panel import Dataset, Part
+from costar_cli.panel.store import read_dataset
+from costar_cli.reporting import NullReporter, NullTask
+from costar_cli.settings.resolve import resolve
+from costar_cli.uncertainty import Calibration, OutcomeFacts, calibrate, calibration_of, halves, held_out
+
+PARTS: Final = "mixed,ridge,boosting,growth"
+SETUPS: Mapping[str, Part] = {"zero-shot": Part("target", "test"), "supervised": Part("source", "test")}
+SIZES: Mapping[str, Mapping[str, float]] = {
+    "tumor": {"train": 1_000, "val": 300, "test": 500, "target_train": 100, "target_test": 500},
+    "linear": {"train": 500, "val": 300, "test": 300, "target_test": 300},
+    "mimic": {"source_val": 0.25, "source_test": 0.25},
+    "m5": {"train_items": 10, "val_items": 20, "test_items": 20, "target_test_items": 20},
+}
+FIELDS = (
+    "data", "method", "members", "setup", "queries", "calibrated", "subjects", "rmse",
+    *(f"coverage_{level}" for level in REPORTED), "lower_0.9", "upper_0.9",
+    "width_0.9", "interval_score_0.9", "crps", "absorbed_share",
+)  # fmt: skip
+
+Row = dict[str, str]
+
+
+def simulated(name: str, seed: int) -> Dataset:
+    """Return a data set of the quick preset, with the subjects that coverage takes."""
+    source = sources()[name]
+    flags: dict[type[Config], dict[str, object]] = {source.settings: {"seed": seed, **SIZES.get(name, {})}}
+    settings = resolve(flags, preset="quick", dataset=source.dataset)
+    return source.simulate(settings[source.settings], NullReporter())
+
+
+def stack_of(dataset: Dataset, options: argparse.Namespace) -> StackModel:
+    """Fit a stack to the source; its parts are scored too."""
+    flags: dict[type[Config], dict[str, object]] = {
+        FinetuneConfig: {"members": options.members},
+        StackConfig: {"parts": options.parts},
+        RuntimeConfig: {"device": "cpu"},
+    }
+    settings = resolve(flags, preset=options.preset, dataset=dataset.name)
+    plan = plan_fit(settings, METHODS.combining.name, "source", dataset=dataset.digest, start=None)
+    with tempfile.TemporaryDirectory() as folder:
+        trained = plan.run(dataset, None, checkpoint=Path(folder) / "run.h5", reporter=NullReporter())
+    model = model_of(Artifact("model", trained.arrays, trained.meta, trained.parents))
+    assert isinstance(model, StackModel)  # noqa: S101 - it is what was fitted
+    return model
+
+
+def calibrations(dataset: Dataset, stack: StackModel) -> Iterator[tuple[str, FittedModel, Calibration]]:
+    """Yield the stack and each of its parts, with the calibration that its own fit would end with."""
+    own = calibration_of(stack)
+    if own is not None:
+        yield stack.method, stack, own
+    validation, facts = (
+        dataset.panel("source", "val"),
+        OutcomeFacts.of(dataset.panel("source", "train"), dataset.schema, stack.scaler),
+    )
+    for name, part in stack.parts.items():
+        panel = halves(validation)[1] if METHODS[name].selects_on_validation else validation
+        found = calibrate(part, held_out(part, panel, facts), facts, domain="source", apart=True)
+        if found is not None:
+            yield name, part, found
+
+
+def scored(
+    dataset: Dataset, model: FittedModel, calibration: Calibration, part: Part
+) -> dict[str, tuple[float, Calibrated]]:
+    """Return the error and the bands' scores of a model on a test part, by kind of question."""
+    unit, test = dataset.schema.error_unit, part_to_score(dataset, part)
+    sd_Y = model.scaler.outcomes[1] if unit.space == "standardized" else np.ones(len(dataset.schema.outcomes))
+    bands = BandTest(model, calibration, test.panel, test.horizon, sd_Y)
+    errors = score(model, test, denominator_Y=sd_Y, batch_size=16_384, task=NullTask(), bands=bands)
+    found: dict[str, tuple[float, Calibrated]] = {}
+    for kind in bands.sums:
+        summary = bands.summary(kind, unit.factor)
+        rmse = float("nan")
+        if kind != WINDOWS:
+            rmse = float(average_over_steps(unit.factor * errors[kind].ensemble_rmse()))
+        if summary is not None:
+            found["factual" if kind == WINDOWS else kind] = rmse, summary
+    return found
+
+
+def measure(name: str, dataset: Dataset, options: argparse.Namespace) -> Iterator[Row]:
+    """Yield a row for each method, set-up and kind of question."""
+    stack = stack_of(dataset, options)
+    for method, model, calibration in calibrations(dataset, stack):
+        for setup, part in SETUPS.items():
+            for kind, (rmse, found) in scored(dataset, model, calibration, part).items():
+                said = {"data": name, "method": method, "members": str(model.members), "setup": setup, "queries": kind}
+                yield said | {"calibrated": str(calibration.subjects)} | numbers(rmse, found)
+
+
+def numbers(rmse: float, found: Calibrated) -> Row:
+    """Return what a row says of bands, averages over steps."""
+    level = found.calibration["0.9"]
+    values = {f"coverage_{name}": scores.coverage.average for name, scores in found.calibration.items()} | {
+        "rmse": rmse,
+        "lower_0.9": level.coverage_lower.average,
+        "upper_0.9": level.coverage_upper.average,
+        "width_0.9": level.width.average,
+        "interval_score_0.9": level.interval_score.average,
+        "crps": found.details.crps.average,
+        "absorbed_share": found.details.absorbed_share,
+    }
+    shown = {name: "" if value is None or np.isnan(value) else f"{value:.5g}" for name, value in values.items()}
+    return shown | {"subjects": str(found.details.subjects)}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure every data set, write rows as they come, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", nargs="*", type=Path, help="data sets, called by the name of the file without digits")
+    parser.add_argument("--table", type=Path, help="measure nothing, print the table of a file")
+    parser.add_argument("--parts", default=PARTS, help="methods, as in `stack.parts`")
+    parser.add_argument("--preset", default="quick", choices=("quick", "default", "paper"))
+    parser.add_argument("--members", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=10, help="of the data sets that are simulated")
+    parser.add_argument("--out", type=Path, help="table to write; rows of other data sets that it has are kept")
+    options = parser.parse_args(arguments)
+    if options.table:
+        sys.stdout.write("\n".join(table(read(options.table))) + "\n")
+        return 0
+    rows = read(options.out) if options.out and options.out.exists() else []
+    names = [path.stem.rstrip("0123456789") for path in options.data] or ["tumor", "linear", "mimic", "m5"]
+    for i, name in enumerate(names):
+        begun = time.perf_counter()
+        dataset = read_dataset(options.data[i]) if options.data else simulated(name, options.seed)
+        rows = [row for row in rows if row["data"] != name] + list(measure(name, dataset, options))
+        if options.out:
+            write(options.out, rows, name, time.perf_counter() - begun, options)
+    sys.stdout.write("\n".join(table(rows)) + "\n")
+    return 0
+
+
+COLUMNS: Final = (
+    ("source, factual", "supervised", "factual"),
+    ("source, counterfactual", "supervised", "counterfactual"),
+    ("target, factual", "zero-shot", "factual"),
+    ("target, counterfactual", "zero-shot", "counterfactual"),
+)
+LABELS: Final = {
+    "tumor": "tumour",
+    "linear": "linear",
+    "mimic": "ICU",
+    "icu": "ICU",
+    "m5": "retail",
+    "retail": "retail",
+}
+NOMINAL: Final = (0.8, 0.9, 0.95)  # of the goals
+DISTRIBUTED: Final = ("mixed", "stack")
+
+
+def goal(row: Row) -> float | None:
+    """Return how far coverage may be from its level; None where nothing is asked."""
+    factual = row["queries"] == "factual"
+    if row["method"] not in DISTRIBUTED:
+        return 0.05 if factual else None
+    if row["data"] == "tumor":
+        return 0.02 if factual else 0.03
+    return 0.03 if factual else 0.05
+
+
+def shortfall(row: Row) -> float | None:
+    """Return by how much the worst of the nominal levels misses its goal; 0 where it is met, None where none is set."""
+    allowed = goal(row)
+    if allowed is None:
+        return None
+    apart = max(abs(float(row[f"coverage_{level}"]) - level) for level in NOMINAL)
+    return max(0.0, round(apart - allowed, 4))
+
+
+def table(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield coverage at 80, 90 and 95 % in percent, by data set and method; bold where a goal is missed."""
+    found = {(row["data"], row["method"], row["setup"], row["queries"]): row for row in rows}
+    yield "| data | method | " + " | ".join(title for title, *_ in COLUMNS) + " |"
+    yield "|---|---|" + "---|" * len(COLUMNS)
+    for data, method in dict.fromkeys((row["data"], row["method"]) for row in rows):
+        cells = [_coverage(found.get((data, method, setup, kind))) for _, setup, kind in COLUMNS]
+        yield f"| {LABELS.get(data, data)} | {METHODS.label(method)} | {' | '.join(cells)} |"
+
+
+def _coverage(row: Row | None) -> str:
+    if row is None:
+        return ""
+    text = " / ".join(f"{100 * float(row[f'coverage_{level}']):.0f}" for level in NOMINAL)
+    return f"**{text}**" if shortfall(row) else text
+
+
+def sharpness(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield width, interval score and CRPS of 90 % bands on counterfactual questions about the target."""
+    yield "| data | method | width | interval score | CRPS |"
+    yield "|---|---|---:|---:|---:|"
+    for row in rows:
+        if (row["setup"], row["queries"]) == ("zero-shot", "counterfactual"):
+            cells = [
+                f"{float(row[name]):.3g}" if row[name] else "" for name in ("width_0.9", "interval_score_0.9", "crps")
+            ]
+            yield f"| {LABELS.get(row['data'], row['data'])} | {METHODS.label(row['method'])} | {' | '.join(cells)} |"
+
+
+def misses(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield where a goal is missed, with the worst coverage and by how much."""
+    for row in rows:
+        if by := shortfall(row):
+            worst = max(NOMINAL, key=lambda level: abs(float(row[f"coverage_{level}"]) - level))
+            where = next(title for title, *key in COLUMNS if key == [row["setup"], row["queries"]])
+            covered = f"{100 * float(row[f'coverage_{worst}']):.1f} instead of {100 * worst:g}"
+            name = f"{METHODS.label(row['method'])}, {LABELS.get(row['data'], row['data'])}, {where}"
+            yield f"- {name}: {covered}, {100 * by:.1f} points beyond the goal of ±{100 * (goal(row) or 0):g}"
+
+
+def read(path: Path) -> list[Row]:
+    """Return the rows of a table."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def write(path: Path, rows: Sequence[Row], name: str, seconds: float, options: argparse.Namespace) -> None:
+    """Write rows as a table, and beside it what they were made with and how long the data set just done took."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    facts = path.with_suffix(".json")
+    known: dict[str, Any] = json.loads(facts.read_text("utf-8")) if facts.exists() else {}
+    asked = {key: getattr(options, key) for key in ("parts", "preset", "members", "seed")}
+    known[name] = {"seconds": round(seconds, 1), "commit": commit(), **asked}
+    known |= {"machine": machine(), "versions": versions()}
+    facts.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
