@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 from costar_cli.reporting import NullTask, Task
@@ -20,69 +21,55 @@ POLL_S = 1.0
 WIDE = 100  # columns of a terminal that has room for a long bar
 
 
+@dataclass(eq=False)
 class LoggedTask:
-    """A task whose state can be told at any time.
+    """A task whose state can be told at any time: units `done`, of a `total` where that is known.
 
-    Args:
-        title: what is done.
-        total: units in all, None where nobody knows.
-        done: units that an earlier run finished.
-        unit: what is counted, in the singular.
-        clock: seconds since some moment.
-        beat: called after each report.
+    `clock` tells seconds since some moment, `beat` is called after each report.
     """
 
-    def __init__(
-        self,
-        title: str,
-        total: int | None,
-        done: int,
-        unit: str,
-        *,
-        clock: Callable[[], float],
-        beat: Callable[[], None],
-    ) -> None:
-        self._title, self._total, self._done, self._unit = title, total, done, unit
-        self._clock, self._beat = clock, beat
-        self._metrics: dict[str, float] = {}
-        self._begun = clock()
-        self._pace_from: tuple[float, int] | None = None  # behind what an interrupted run had done
+    title: str
+    total: int | None
+    done: int
+    unit: str
+    clock: Callable[[], float]
+    beat: Callable[[], None]
+    metrics: dict[str, float] = field(default_factory=dict)
+    pace_from: tuple[float, int] | None = None  # behind what an interrupted run had done
+
+    def __post_init__(self) -> None:
+        self.begun = self.clock()
 
     def advance(self, units: int = 1, **metrics: float) -> None:
         """Count, and let the log know when it is time."""
-        self._done += units
-        self._metrics = metrics or self._metrics
-        if self._pace_from is None:
-            self._pace_from = (self._clock(), self._done)
-        self._beat()
+        self.done += units
+        self.metrics = metrics or self.metrics
+        if self.pace_from is None:
+            self.pace_from = (self.clock(), self.done)
+        self.beat()
 
     def state(self) -> str:
         """Return what is done, with metrics and the time that is left."""
-        share = "" if not self._total else f" ({self._done / self._total:.0%})"
+        share = "" if not self.total else f" ({self.done / self.total:.0%})"
         return ", ".join([*self._words(share), *self._left()])
 
     def end(self) -> str:
         """Return what was done, and how long it took."""
         count, *metrics = self._words("")
-        return ", ".join([f"{self._title}: done", count, f"{self._clock() - self._begun:.0f} s", *metrics])
-
-    @property
-    def title(self) -> str:
-        """Return what is done."""
-        return self._title
+        return ", ".join([f"{self.title}: done", count, f"{self.clock() - self.begun:.0f} s", *metrics])
 
     def _words(self, share: str) -> list[str]:
-        of = "" if self._total is None else f" of {self._total:,}"
-        shown = describe(self._metrics)
-        return [f"{self._done:,}{of} {plural(self._unit)}{share}", *([shown] if shown else [])]
+        of = "" if self.total is None else f" of {self.total:,}"
+        shown = describe(self.metrics)
+        return [f"{self.done:,}{of} {plural(self.unit)}{share}", *([shown] if shown else [])]
 
     def _left(self) -> list[str]:
-        if self._total is None or self._pace_from is None:
+        if self.total is None or self.pace_from is None:
             return []
-        since, before = self._pace_from
-        if self._done <= before:
+        since, before = self.pace_from
+        if self.done <= before:
             return []
-        left_s = (self._total - self._done) * (self._clock() - since) / (self._done - before)
+        left_s = (self.total - self.done) * (self.clock() - since) / (self.done - before)
         return [f"about {in_words(left_s)} left"]
 
 
@@ -110,7 +97,7 @@ class Heartbeat:
     @contextmanager
     def task(self, title: str, total: int | None, done: int, unit: str) -> Iterator[LoggedTask]:
         """Follow a task while the context lasts; the end of an outermost one is a line of its own."""
-        task = LoggedTask(title, total, done, unit, clock=self._clock, beat=self.beat)
+        task = LoggedTask(title, total, done, unit, self._clock, self.beat)
         self._tasks.append(task)
         try:
             yield task
