@@ -5,22 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from costar_cli.commands.options import (
-    FILES,
-    SETTINGS,
-    ConfigFileOpt,
-    DataOpt,
-    DeviceOpt,
-    JsonFlag,
-    ModelsOpt,
-    OutOpt,
-    OverwriteFlag,
-    QuietFlag,
-    SeedOpt,
-    ThreadsOpt,
-    WorkspaceOpt,
-    setting,
-)
+from costar_cli.commands import options
+from costar_cli.commands.options import FILES, SETTINGS, setting
 from costar_cli.config.choices import SetupName
 from costar_cli.steps.evaluation import EvaluationFiles, run_evaluate
 from costar_cli.steps.session import open_session
@@ -40,9 +26,9 @@ def evaluate(
     setup: Annotated[
         SetupName | None, typer.Option("--setup", help="Set-up to score (default: all that apply)")
     ] = None,
-    data: DataOpt = None,
-    model: ModelsOpt = None,
-    out: OutOpt = None,
+    data: options.DataOpt = None,
+    model: options.ModelsOpt = None,
+    out: options.OutOpt = None,
     csv: Annotated[
         Path | None,
         typer.Option("--csv", help="CSV file to write (default: next to the output)", rich_help_panel=FILES),
@@ -56,16 +42,16 @@ def evaluate(
         typer.Option("--refute", help="Also refit the models where the answer is known: placebos, dummies, subsets"),
     ] = False,
     no_plots: Annotated[bool, typer.Option("--no-plots", help="Skip the figures", rich_help_panel=FILES)] = False,
-    overwrite: OverwriteFlag = False,
-    workspace: WorkspaceOpt = DEFAULT_WORKSPACE,
-    config: ConfigFileOpt = None,
-    seed: SeedOpt = None,
+    overwrite: options.OverwriteFlag = False,
+    workspace: options.WorkspaceOpt = DEFAULT_WORKSPACE,
+    config: options.ConfigFileOpt = None,
+    seed: options.SeedOpt = None,
     level: Annotated[float | None, setting("--level", panel=SETTINGS)] = None,
     bootstrap: Annotated[int | None, setting("--bootstrap", panel=SETTINGS)] = None,
-    device: DeviceOpt = None,
-    threads: ThreadsOpt = None,
-    json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    device: options.DeviceOpt = None,
+    threads: options.ThreadsOpt = None,
+    json: options.JsonFlag = False,
+    quiet: options.QuietFlag = False,
 ) -> None:
     """Score the models: RMSE by horizon in the set-ups that apply, with intervals and plots."""
     from costar_cli.config.models import EvaluateConfig, RuntimeConfig

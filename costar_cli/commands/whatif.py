@@ -5,19 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from costar_cli.commands.options import (
-    FILES,
-    ConfigFileOpt,
-    DataOpt,
-    DeviceOpt,
-    JsonFlag,
-    ModelsOpt,
-    OutOpt,
-    OverwriteFlag,
-    QuietFlag,
-    ThreadsOpt,
-    WorkspaceOpt,
-)
+from costar_cli.commands import options
+from costar_cli.commands.options import FILES
 from costar_cli.steps.estimates import Question, run_whatif
 from costar_cli.steps.session import open_session
 from costar_cli.workspace import DEFAULT_WORKSPACE
@@ -50,16 +39,16 @@ def whatif(
     plot: Annotated[
         Path | None, typer.Option("--plot", help="Figure to write: .png, .svg or .pdf", rich_help_panel=FILES)
     ] = None,
-    out: OutOpt = None,
-    overwrite: OverwriteFlag = False,
-    data: DataOpt = None,
-    model: ModelsOpt = None,
-    workspace: WorkspaceOpt = DEFAULT_WORKSPACE,
-    config: ConfigFileOpt = None,
-    device: DeviceOpt = None,
-    threads: ThreadsOpt = None,
-    json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    out: options.OutOpt = None,
+    overwrite: options.OverwriteFlag = False,
+    data: options.DataOpt = None,
+    model: options.ModelsOpt = None,
+    workspace: options.WorkspaceOpt = DEFAULT_WORKSPACE,
+    config: options.ConfigFileOpt = None,
+    device: options.DeviceOpt = None,
+    threads: options.ThreadsOpt = None,
+    json: options.JsonFlag = False,
+    quiet: options.QuietFlag = False,
 ) -> None:
     """Estimate a subject's outcomes under treatment plans, and the differences between them."""
     from costar_cli.config.models import RuntimeConfig
