@@ -40,7 +40,7 @@ def estimate_outcomes(
     subject: int | str,
     origin: int | None = None,
     reference: str | None = None,
-    level: float = 0.9,
+    level: float | Sequence[float] = 0.9,
     truth: bool = False,
     unsupported: bool = False,
     progress: Progress = False,
@@ -55,7 +55,7 @@ def estimate_outcomes(
         subject: number or label of the subject.
         origin: index of the last known step; that of the plans, or the subject's last one.
         reference: the plan to compare with; the first by default.
-        level: probability between `lower` and `upper`.
+        level: probability between `lower` and `upper` (docs/uncertainty.md), or several.
         truth: add the simulator's answer and the error.
         unsupported: answer plans of treatments that no training subject was given, too.
         progress: True for progress on stderr, or a `Reporter`.
@@ -95,7 +95,7 @@ def ask(
     subject: int | str,
     origin: int | None,
     reference: str | None,
-    level: float,
+    level: float | Sequence[float],
     truth: bool,
     unsupported: bool,
     reporter: Reporter,

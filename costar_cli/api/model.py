@@ -1,7 +1,7 @@
 """Trained encoders and models: what `fit` and `load_model` return, and how they are kept."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
@@ -95,7 +95,7 @@ class Model(_Learned):
         subjects: Iterable[int | str] | None = None,
         part: str | None = None,
         origin: int | None = None,
-        level: float = 0.9,
+        level: float | Sequence[float] = 0.9,
         truth: bool = False,
         unsupported: bool = False,
         subject: str = "subject",
@@ -113,7 +113,8 @@ class Model(_Learned):
             subjects: of a data set, the subjects to ask about; all by default.
             part: of a data set, the part to ask about, such as `target/test`.
             origin: index of the last known step; that of the plans, or each subject's last one.
-            level: probability between `lower` and `upper`, which show the ensemble spread.
+            level: probability between `lower` and `upper` (docs/uncertainty.md); of several, all but the first have
+                columns such as `lower_0.5`.
             truth: add what the simulator says, of a simulated data set.
             unsupported: answer plans of treatments that no training subject was given, too.
             subject: of a frame, the column that says whose row it is.

@@ -18,10 +18,10 @@ from costar_cli.panel.findings import counted
 from costar_cli.panel.panel import Panel, join_panels
 from costar_cli.panel.support import Support
 from costar_cli.reporting import warnings_of
-from costar_cli.whatif.estimate import check_request, predict_plans, refuse_unseen, true_outcomes
+from costar_cli.uncertainty import Estimates, calibration_of, interval_kind
+from costar_cli.whatif.estimate import check_request, estimate_plans, plan_queries, refuse_unseen, true_outcomes
 from costar_cli.whatif.notes import lacking, unseen_in_plans
 from costar_cli.whatif.plan import PlanRequest, TreatmentPlan
-from costar_cli.whatif.report import interval_kind, spread
 from costar_cli.whatif.untrusted import Problems
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def predict(
     subjects: Iterable[int | str] | None,
     part: str | None,
     origin: int | None,
-    level: float,
+    level: float | Sequence[float],
     truth: bool,
     unsupported: bool,
     subject: str,
@@ -61,11 +61,12 @@ def predict(
     fitted, library = model.fitted, frame_name(data, frame)
     asked = _asked(model, data, subjects, part, subject=subject, time=time)
     request = plan_request(plans, fitted.schema.treatments, fitted.horizon)
+    levels = tuple(level) if isinstance(level, Sequence) else (level,)
     start = request.origin if origin is None else origin
     origin_N = asked.panel.length - 1 if start is None else np.full(asked.panel.n_subjects, start)
     problems = Problems()
     _check_origin(asked, origin_N, problems)
-    check_request({model.method: fitted}, request, level, problems)
+    check_request({model.method: fitted}, request, levels, problems)
     problems.raise_any("the request does not fit", where="predict", fix=problems.fix)
     unseen = unseen_in_plans({model.method: fitted}, request.plans)
     if not unsupported:
@@ -73,8 +74,9 @@ def predict(
     with reporting(progress) as reporter:
         for warning in _warnings(model, data, request, asked.panel, origin_N):
             reporter.warn(warning)
-        members_RNPHY = predict_plans(model.method, fitted, asked.panel, origin_N, request.plans)
-    columns = _columns(model, asked, origin_N, request.plans, members_RNPHY, level)
+        queries = plan_queries(fitted, origin_N, request.plans)
+        found = estimate_plans(model.method, fitted, asked.panel, queries, request.plans)
+    columns = _columns(model, asked, origin_N, request.plans, found, levels)
     if truth:
         columns["truth"] = _truth(data, asked, origin_N, request.plans)
     return make_frame(columns, library)
@@ -197,12 +199,12 @@ def _columns(
     asked: _Asked,
     origin_N: NDArray[np.integer],
     plans: Sequence[TreatmentPlan],
-    members_RNPHY: Floats,
-    level: float,
+    found: Estimates,
+    levels: Sequence[float],
 ) -> dict[str, object]:
     """Return the columns of the frame: a row per subject, plan, step of the plan's own and outcome."""
-    band, outcomes = spread(members_RNPHY, level), model.fitted.schema.outcomes
-    n, p, h, y = _rows(plans, members_RNPHY.shape[1:])
+    outcomes, shape_NPHY = model.fitted.schema.outcomes, (len(asked.names), len(plans), *found.mean_QHY.shape[1:])
+    n, p, h, y = _rows(plans, shape_NPHY)
     subject = np.empty(len(asked.names), dtype=object)
     subject[:] = asked.names
     columns: dict[str, object] = {"subject": subject[n].tolist()}
@@ -215,13 +217,20 @@ def _columns(
         "time": origin_N[n].astype(np.int64) + h + 1,
         "outcome": [outcomes[i].name for i in y],
         "unit": [outcomes[i].unit for i in y],
-        "estimate": band.estimate[n, p, h, y],
+        "estimate": found.mean_QHY.reshape(shape_NPHY)[n, p, h, y],
     }
-    nothing = np.full(len(n), np.nan)
-    columns["lower"] = nothing if band.lower is None else band.lower[n, p, h, y]
-    columns["upper"] = nothing if band.upper is None else band.upper[n, p, h, y]
-    columns["level"] = nothing if band.lower is None else np.full(len(n), level)
-    columns["interval_kind"] = [interval_kind(model.members)] * len(n)
+    calibration = calibration_of(model.fitted)
+    bands = calibration.bands(found, levels) if calibration else None
+    for i, level in enumerate(levels):
+        limits = np.full((2, len(n)), np.nan)
+        if bands:
+            limits = np.stack([x[i].reshape(shape_NPHY)[n, p, h, y] for x in (bands.lower_LQHY, bands.upper_LQHY)])
+            limits[:, ~np.isfinite(limits).all(axis=0)] = np.nan
+        further = f"_{level:g}" * (i > 0)
+        columns |= {f"lower{further}": limits[0], f"upper{further}": limits[1]}
+        if not i:
+            columns["level"] = np.where(np.isnan(limits[0]), np.nan, level)
+            columns["interval_kind"] = [interval_kind(model.fitted)] * len(n)
     return columns
 
 

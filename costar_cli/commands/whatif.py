@@ -29,8 +29,9 @@ def whatif(
         str | None, typer.Option("--reference", help="Plan to compare with (default: the first)")
     ] = None,
     level: Annotated[
-        float, typer.Option("--level", help="Nominal probability of the interval between lower and upper")
-    ] = 0.9,
+        list[float] | None,
+        typer.Option("--level", help="Share of new subjects that a band covers; may be given again (default: 0.9)"),
+    ] = None,
     truth: Annotated[bool, typer.Option("--truth", help="Add the simulated truth and the errors")] = False,
     unsupported: Annotated[
         bool, typer.Option("--unsupported", help="Also answer plans with treatments that no training subject received")
@@ -56,7 +57,7 @@ def whatif(
     flags: Flags = {RuntimeConfig: {"device": device, "threads": threads}}
     session = open_session(ctx, flags, workspace=workspace, json=json, quiet=quiet, config=config)
     question = Question(
-        plan=plan, subject=subject, origin=origin, reference=reference, level=level, truth=truth,
+        plan=plan, subject=subject, origin=origin, reference=reference, levels=tuple(level or [0.9]), truth=truth,
         unsupported=unsupported, csv=csv, plot=plot, out=out, overwrite=overwrite,
     )  # fmt: skip
     run_whatif(session, question, data or session.workspace.data, model or [])

@@ -1,4 +1,4 @@
-"""Draw a what-if report: history, estimates with their spread, truth, and which treatment is given when."""
+"""Draw a what-if report: history, estimates with nested bands, truth, and which treatment is given when."""
 
 import textwrap
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from costar_cli.figures.style import (
     rendered,
 )
 from costar_cli.figures.whatif_treatments import TreatmentStrip, treatment_strips
-from costar_cli.whatif.report import ModelAnswer, WhatIfReport
+from costar_cli.whatif.report import Band, ModelAnswer, WhatIfReport
 
 __all__ = ["FORMATS", "plot_whatif"]
 
@@ -40,8 +40,11 @@ TITLE_CHARACTERS_PER_INCH = 10
 NARROW_PANEL_WIDTH_INCH = 4.2  # where models stand side by side
 MODELS_PER_LINE = 4
 WARNING_CHARACTERS_PER_INCH = 13
-MOST_BANDS = 4
-BAND_ALPHA = 0.13
+MOST_BANDS = 4  # plans whose limits are drawn at every step
+BAND_ALPHA = (0.15, 0.25)  # of the wider and the narrower band of a single plan
+BAR_POINTS = (1.0, 3.4)  # width of their bars, where several plans would hide each other
+BAR_ALPHA = (0.75, 0.5)
+BESIDE = 0.12  # steps between the bars of two plans
 TRUTH_DASHES = (0, (4, 2))
 MOST_WARNING_LINES = 3
 
@@ -118,12 +121,23 @@ def _first_shown(report: WhatIfReport) -> int:
 
 
 def _limits(report: WhatIfReport, first: int, outcome: int) -> tuple[float, float]:
-    """Return the range of an outcome's lines, for the same scale in every panel, with room for the spread."""
-    bands = [report.spread_of(model, i) for model in report.models for i in range(len(report.plans))]
+    """Return the range of an outcome's lines, for the same scale in every panel, with room for the bands."""
+    bands = _bands(report)
     lines = [report.history.outcomes[first:], *report.observed, *(report.truth or ())]
     lines += [band.estimate for band in bands]
-    spreads = [values for band in bands for values in (band.lower, band.upper) if values is not None]
-    return frame_limits([x[:, outcome] for x in lines], [x[:, outcome] for x in spreads], room_of_flat=1.0)
+    limits = [
+        limit_HY for band in bands for limit in (band.lower, band.upper) if limit is not None for limit_HY in limit
+    ]
+    return frame_limits([x[:, outcome] for x in lines], [x[:, outcome] for x in limits], room_of_flat=1.0)
+
+
+def _bands(report: WhatIfReport) -> list[Band]:
+    """Return the bands of all models and plans, each at the two levels that are drawn."""
+    return [_band(report, model, i) for model in report.models for i in range(len(report.plans))]
+
+
+def _band(report: WhatIfReport, model: ModelAnswer, plan: int) -> Band:
+    return report.band_of(model, plan, report.drawn_levels)
 
 
 def _draw_model(
@@ -155,24 +169,42 @@ def _draw_outcome(axes: Axes, report: WhatIfReport, model: ModelAnswer, outcome:
     for i, plan in enumerate(report.plans):
         colour, marker = plan_style(i)
         times = np.arange(origin, origin + len(plan) + 1)
-        band = report.spread_of(model, i)
+        band = _band(report, model, i)
         if band.lower is not None and band.upper is not None:
-            lower, upper = _joined(start, band.lower[:, outcome]), _joined(start, band.upper[:, outcome])
-            if _has_bands(report):
-                axes.fill_between(times, lower, upper, color=colour, alpha=BAND_ALPHA, linewidth=0)
-                axes.plot(times, np.stack([lower, upper], axis=1), color=colour, alpha=0.5, linewidth=0.6)
-            else:
-                beside, lower, upper = times[-1:] + 0.4 + 0.15 * i, lower[-1:], upper[-1:]
-                axes.vlines(beside, lower, upper, color=colour, linewidth=1.6)
-            for bound in (lower, upper):
-                mark_cut(axes, times if _has_bands(report) else beside, bound, colour)
+            _draw_band(axes, report, i, times[1:], (band.lower[..., outcome], band.upper[..., outcome]), start)
         estimate = _joined(start, band.estimate[:, outcome])
-        axes.plot(times, estimate, color=colour, marker=marker, markersize=4, markevery=slice(1, None))
+        axes.plot(times, estimate, color=colour, marker=marker, markersize=4, markevery=slice(1, None), zorder=4)
         if report.truth is not None:
             truth = _joined(start, report.truth[i][:, outcome])
-            axes.plot(times, truth, color=colour, linestyle=TRUTH_DASHES, linewidth=1.2)
+            axes.plot(times, truth, color=colour, linestyle=TRUTH_DASHES, linewidth=1.4, zorder=5)
         observed = report.observed[i][:, outcome]
         axes.plot(times[1:], observed, color=colour, marker="o", markersize=8, markerfacecolor="none", linestyle="none")
+
+
+def _draw_band(
+    axes: Axes,
+    report: WhatIfReport,
+    plan: int,
+    times_H: NDArray[np.integer],
+    limits: tuple[NDArray[np.float64], NDArray[np.float64]],
+    start: float,
+) -> None:
+    """Draw two nested bands: filled for a single plan, bars beside each other for several, of many the last step's."""
+    colour, _ = plan_style(plan)
+    last = slice(None) if _has_bands(report) else slice(-1, None)
+    beside = BESIDE * (plan - (len(report.plans) - 1) / 2) if _has_bands(report) else 0.4 + 0.15 * plan
+    for lower_H, upper_H, alpha, points, bar_alpha in zip(*limits, BAND_ALPHA, BAR_POINTS, BAR_ALPHA, strict=True):
+        if len(report.plans) == 1:
+            joined = np.concatenate([times_H[:1] - 1, times_H])
+            axes.fill_between(
+                joined, _joined(start, lower_H), _joined(start, upper_H), color=colour, alpha=alpha, linewidth=0
+            )
+            at_H = times_H + 0.0
+        else:
+            at_H = times_H[last] + beside
+            axes.vlines(at_H, lower_H[last], upper_H[last], color=colour, linewidth=points, alpha=bar_alpha)
+        for bound_H in (lower_H[last], upper_H[last]):
+            mark_cut(axes, at_H, bound_H, colour)
 
 
 def _joined(start: float, values_H: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -181,7 +213,7 @@ def _joined(start: float, values_H: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _has_bands(report: WhatIfReport) -> bool:
-    """Return whether the spread is drawn at every step: bands of many plans hide each other."""
+    """Return whether limits are drawn at every step: those of many plans hide each other."""
     return len(report.plans) <= MOST_BANDS
 
 
@@ -205,7 +237,7 @@ def _label(
     first: bool,
 ) -> None:
     """Write titles and names of axes; `first` is the leftmost column, which has those of the vertical axes."""
-    members = f"{model.members} members" if model.members > 1 else "1 member, no interval"
+    members = f"{model.members} member{'s' * (model.members > 1)}{'' if model.calibration else ', no band'}"
     trained = ", trained on the subject" if model.trained_on_subject else ""
     trained += ", trained on other data" if model.same_data is False else ""
     title = f"{model.label} ({members}{trained})"
@@ -225,9 +257,14 @@ def _label(
 
 
 def _is_cut(report: WhatIfReport, limits: Sequence[tuple[float, float]]) -> bool:
-    """Return whether a spread extends beyond the axis."""
-    bands = [report.spread_of(model, i) for model in report.models for i in range(len(report.plans))]
-    bounds = [bound for band in bands for bound in (band.lower, band.upper) if bound is not None]
+    """Return whether a band extends beyond the axis."""
+    bounds = [
+        limit_HY
+        for band in _bands(report)
+        for limit in (band.lower, band.upper)
+        if limit is not None
+        for limit_HY in limit
+    ]
     shown = bounds if _has_bands(report) else [bound[-1:] for bound in bounds]
     return any(bool(((bound < np.array(limits)[:, 0]) | (bound > np.array(limits)[:, 1])).any()) for bound in shown)
 
@@ -246,10 +283,13 @@ def _legend(report: WhatIfReport, limits: Sequence[tuple[float, float]]) -> list
         )
     if report.truth is not None:
         handles.append(Line2D([], [], color=GREY, linestyle=TRUTH_DASHES, linewidth=1.2, label="simulator's truth"))
-    if any(model.members > 1 for model in report.models):
+    if any(model.calibration for model in report.models):
         where = "" if _has_bands(report) else " at the last step"
-        text = f"{100 * report.level:g} % ensemble spread{where}"
-        handles.append(Patch(color=GREY, alpha=2 * BAND_ALPHA, linewidth=0, label=text))
+        for level, alpha, points, bar_alpha in zip(report.drawn_levels, BAND_ALPHA, BAR_POINTS, BAR_ALPHA, strict=True):
+            text = f"{100 * level:g} % band{where}"
+            filled = Patch(color=GREY, alpha=2 * alpha, linewidth=0, label=text)
+            bar = Line2D([], [], color=GREY, linewidth=points, alpha=bar_alpha, label=text)
+            handles.append(filled if len(report.plans) == 1 else bar)
     if _is_cut(report, limits):
-        handles.append(Line2D([], [], color=GREY, marker="^", markersize=4.5, linestyle="none", label=f"spread {CUT}"))
+        handles.append(Line2D([], [], color=GREY, marker="^", markersize=4.5, linestyle="none", label=f"band {CUT}"))
     return handles

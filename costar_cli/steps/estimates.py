@@ -30,7 +30,7 @@ class Question:
     subject: str
     origin: int | None
     reference: str | None
-    level: float
+    levels: tuple[float, ...]
     truth: bool
     csv: Path | None
     plot: Path | None
@@ -84,7 +84,7 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
         lambda: parse_plans(document, dataset.schema.treatments, horizon=horizon, where=place),
         subject=question.subject,
         origin=question.origin,
-        level=question.level,
+        level=question.levels,
         truth=question.truth,
         reference=question.reference,
         unsupported=question.unsupported,
@@ -178,7 +178,7 @@ def _write(
         session.out.wrote("estimates", question.out, artifact.digest)
 
 
-_ASKED = ("subject", "origin", "reference", "level", "truth", "unsupported")
+_ASKED = ("subject", "origin", "reference", "levels", "truth", "unsupported")
 
 
 Rows = Sequence[Mapping[str, object]]
@@ -229,9 +229,12 @@ def _decimals_of(values: Iterable[object]) -> int:
 
 
 def _estimate_text(row: Mapping[str, object], decimals: int) -> str | None:
-    """Return an estimate with its interval, where it has one."""
-    estimate, lower, upper = (_number_text(row[name], decimals) for name in ("estimate", "lower", "upper"))
-    return estimate if lower is None or upper is None else f"{estimate} ({lower} to {upper})"
+    """Return an estimate with its limits at each level, where it has any."""
+    estimate = _number_text(row["estimate"], decimals)
+    names = [name.removeprefix("lower") for name in row if name.startswith("lower")]
+    limits = [[_number_text(row[f"{side}{name}"], decimals) for side in ("lower", "upper")] for name in names]
+    shown = [f"{lower} to {upper}" for lower, upper in limits if lower is not None and upper is not None]
+    return f"{estimate} ({'; '.join(shown)})" if shown else estimate
 
 
 def _number_text(value: object, decimals: int) -> str | None:

@@ -1,12 +1,22 @@
 """How uncertain estimates are: scales of errors, calibration on held-out subjects, bands, support of plans."""
 
-from costar_cli.uncertainty.calibration import Bands, Calibration, calibrate, calibration_of, halves, has_spread
+from costar_cli.uncertainty.calibration import (
+    CALIBRATED,
+    Bands,
+    Calibration,
+    calibrate,
+    calibration_of,
+    halves,
+    has_spread,
+    interval_kind,
+)
 from costar_cli.uncertainty.draws import differences, draws, tells_differences
 from costar_cli.uncertainty.estimates import Estimates, HeldOut, estimate, facts_of, held_out
 from costar_cli.uncertainty.outcomes import OutcomeFacts
 from costar_cli.uncertainty.support import LIGHTS, Lights, PlanSupport, learn_support, support_of
 
 __all__ = [
+    "CALIBRATED",
     "LIGHTS",
     "Bands",
     "Calibration",
@@ -24,6 +34,7 @@ __all__ = [
     "halves",
     "has_spread",
     "held_out",
+    "interval_kind",
     "learn_support",
     "support_of",
     "tells_differences",

@@ -17,6 +17,7 @@ from costar_cli.uncertainty.outcomes import OutcomeFacts
 
 LEAST_CLUSTERS: Final = 20  # fewer clusters are too few for any level that is of use: subjects are taken instead
 ARRAYS: Final = "calibration/"
+CALIBRATED: Final = "calibrated"
 
 Floats = NDArray[np.float64]
 
@@ -193,6 +194,13 @@ def has_spread(model: FittedModel) -> bool:
     method = METHODS.get(model.method)
     closed_form = method is not None and method.closed_form
     return closed_form or model.members >= LEAST_MEMBERS or _is_closed_form_stack(model)
+
+
+def interval_kind(model: FittedModel) -> str:
+    """Return what the limits around a model's estimates are: `calibrated`, or `none` with the reason."""
+    if has_spread(model):
+        return CALIBRATED if model.meta.get("calibration") else "none (not calibrated)"
+    return "none (one member)" if model.members == 1 else f"none ({model.members} members)"
 
 
 def _is_closed_form_stack(model: FittedModel) -> bool:

@@ -17,11 +17,20 @@ SEED: Final = 0
 Floats = NDArray[np.float64]
 
 
-def draws(model: FittedModel, panel: Panel, queries: Queries, n: int = DRAWS, seed: int = SEED) -> Floats:
+def draws(
+    model: FittedModel,
+    panel: Panel,
+    queries: Queries,
+    n: int = DRAWS,
+    seed: int = SEED,
+    *,
+    found: Estimates | None = None,
+) -> Floats:
     """Draw outcomes `[S,Q,H,Y]`, S = n, jointly over the queries of a subject (spec BAND-6).
 
     In each draw a subject has the same parameters and the same chance under all plans: differences between its queries
-    are differences of treatment. A draw of a stack is one of its parts'; of a black box it is a member's.
+    are differences of treatment. A draw of a stack is one of its parts'; of a black box a member's, which need not
+    answer again where `found` has what it said.
     """
     asked = replace(queries, outcomes=None, scored=None)
     if isinstance(model, StackModel):
@@ -36,7 +45,7 @@ def draws(model: FittedModel, panel: Panel, queries: Queries, n: int = DRAWS, se
         return np.asarray(
             said.mean[each_S] + own_SQ11 * said.sd_parameter[each_S] + chance_SQ11 * said.sd_noise[each_S]
         )
-    members_RQHY = model.rollout(panel, asked).astype(np.float64)
+    members_RQHY = (found.members_RQHY if found else model.rollout(panel, asked)).astype(np.float64)
     return members_RQHY[np.arange(n) % len(members_RQHY)] * (1 + FLOOR * chance_SQ11)
 
 

@@ -1,7 +1,7 @@
 """Point estimates of any model and how uncertain they are, before calibration (spec BAND-1)."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -42,12 +42,16 @@ class Estimates:
     unit_QY: Floats
     members_RQHY: NDArray[np.floating]
 
-    def take(self, rows: slice) -> "Estimates":
-        """Return the estimates of some queries."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        members_RQHY = values.pop("members_RQHY")
+    def take(self, rows: slice | NDArray[np.integer], steps: int | None = None) -> "Estimates":
+        """Return the estimates of some queries, of their first steps."""
+        own = (rows, slice(steps))
         return Estimates(
-            **{name: array_Q[rows] for name, array_Q in values.items()}, members_RQHY=members_RQHY[:, rows]
+            self.mean_QHY[own],
+            self.sd_QHY[own],
+            self.share_QHY[own],
+            self.level_QY[rows],
+            self.unit_QY[rows],
+            self.members_RQHY[:, *own],
         )
 
 

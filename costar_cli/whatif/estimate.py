@@ -13,12 +13,19 @@ from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset, Location, Panel, Queries, TreatmentEncoding
 from costar_cli.panel.compatible import require_compatible, same_data
 from costar_cli.reporting import NullReporter, Reporter
+from costar_cli.uncertainty import (
+    Estimates,
+    calibration_of,
+    differences,
+    draws,
+    estimate,
+    interval_kind,
+    tells_differences,
+)
 from costar_cli.whatif.notes import Unseen, lacking, notes_on, trained_on_subject, unseen_in_plans, warnings_on
 from costar_cli.whatif.plan import PlanRequest, TreatmentPlan
 from costar_cli.whatif.report import ModelAnswer, SubjectHistory, WhatIfReport
 from costar_cli.whatif.untrusted import Problems
-
-__all__ = ["check_request", "estimate_outcomes", "predict_plans", "refuse_unseen", "true_outcomes"]
 
 Floats = NDArray[np.float64]
 
@@ -30,7 +37,7 @@ def estimate_outcomes(
     *,
     subject: int | str,
     origin: int | None = None,
-    level: float = 0.9,
+    level: float | Sequence[float] = 0.9,
     truth: bool = False,
     reference: str | None = None,
     unsupported: bool = False,
@@ -45,7 +52,7 @@ def estimate_outcomes(
             that data set and models mean the same by them.
         subject: number or label of the subject.
         origin: index of the last known step; overrides the request's, and defaults to the subject's last step.
-        level: probability between `lower` and `upper`.
+        level: probability between `lower` and `upper`, or several; tables have all of them, the first as `lower`.
         truth: add the simulator's answer and the error.
         reference: the plan that others are compared with; the first by default.
         unsupported: answer plans that give what no training subject was given, too, and mark them.
@@ -60,11 +67,12 @@ def estimate_outcomes(
     for label, model in models.items():
         require_compatible(dataset, model.schema, model=f"model `{label}`")
     request = request() if callable(request) else request
+    levels = tuple(level) if isinstance(level, Sequence) else (level,)
     location = dataset.find_subject(subject)
     panel = dataset.panels[location.part].take(np.array([location.row]))
     start = request.origin if origin is None else origin
     start = int(panel.length[0]) - 1 if start is None else start
-    _check(models, request, panel=panel, origin=start, level=level, reference=reference)
+    _check(models, request, panel=panel, origin=start, levels=levels, reference=reference)
     unseen = unseen_in_plans(models, request.plans)
     if not unsupported:
         refuse_unseen(unseen)
@@ -76,7 +84,7 @@ def estimate_outcomes(
     answers = []
     with told.task("estimate", total=len(models), unit="model") as task:
         for label, model in models.items():
-            answer = _answer(label, model, panel, start, request.plans)
+            answer = _answer(label, model, panel, start, request.plans, reference)
             seen, same = trained_on_subject(model, dataset, location), same_data(model.parents, dataset.digest)
             lacks = {plan: [lack.what for lack in of_plan] for plan, of_plan in unseen.get(label, {}).items()}
             answers.append(replace(answer, trained_on_subject=seen, same_data=same, unsupported=lacks))
@@ -88,7 +96,7 @@ def estimate_outcomes(
         history=history,
         plans=request.plans,
         models=tuple(answers),
-        level=level,
+        levels=levels,
         reference=reference or request.plans[0].name,
         observed=tuple(_observed(panel, start, plan, dataset.schema.treatments) for plan in request.plans),
         truth=truths,
@@ -104,7 +112,7 @@ def _check(
     *,
     panel: Panel,
     origin: int,
-    level: float,
+    levels: Sequence[float],
     reference: str | None,
 ) -> None:
     problems = Problems()
@@ -113,19 +121,26 @@ def _check(
     last = int(panel.length[0]) - 1
     if not 0 <= origin <= last:
         problems.add(f"origin {origin} is outside the series of subject {panel.names[0]}: choose 0 to {last}")
-    check_request(models, request, level, problems)
+    check_request(models, request, levels, problems)
     names = [plan.name for plan in request.plans]
     if reference is not None and reference not in names:
         there = f"the plans are {', '.join(map(repr, names))}"
         near = did_you_mean(reference, names, lead="; ", quoted=True)
         problems.add(f"there is no plan {reference!r} to compare with{near}", fix=there)
-    where = "--level" if not 0 < level < 1 and len(problems.lines) == 1 else f"subject {panel.names[0]}"
+    of_level = any(line.startswith("level ") for line in problems.lines)
+    where = "--level" if of_level and len(problems.lines) == 1 else f"subject {panel.names[0]}"
     problems.raise_any("the request does not fit", where=where, fix=problems.fix)
 
 
-def check_request(models: Mapping[str, FittedModel], request: PlanRequest, level: float, problems: Problems) -> None:
-    """Add what is wrong with a question, whoever is asked about: a level, or plans that are too long."""
-    if not 0 < level < 1:
+def check_request(
+    models: Mapping[str, FittedModel], request: PlanRequest, levels: Sequence[float], problems: Problems
+) -> None:
+    """Add what is wrong with a question, whoever is asked about: levels, or plans that are too long."""
+    if not levels:
+        problems.add("no level given", fix="give one between 0 and 1, such as 0.9")
+    for level in levels:
+        if 0 < level < 1:
+            continue
         meant = level / 100 if 1 < level < 100 else 0.9
         problems.add(f"level {level:g} is not a probability", fix=f"choose one between 0 and 1, such as {meant:g}")
     for label, model in models.items():
@@ -148,41 +163,61 @@ def refuse_unseen(unseen: Unseen) -> None:
     problems.raise_any("the models have not learned the effects of these plans", where="--plan", fix=problems.fix)
 
 
-def predict_plans(
-    label: str, model: FittedModel, panel: Panel, origin_N: NDArray[np.integer], plans: Sequence[TreatmentPlan]
-) -> Floats:
-    """Return the outcomes `[R,N,P,H,Y]` that each member predicts for each subject from its origin under each plan.
+def plan_queries(model: FittedModel, origin_N: NDArray[np.integer], plans: Sequence[TreatmentPlan]) -> Queries:
+    """Return questions about each subject from its origin under each plan, the plans of a subject together.
 
     Steps beyond a plan's own mean nothing: it is padded with its last step, which no earlier prediction sees.
-
-    Raises:
-        TrainingError: a prediction is not finite.
     """
-    steps_P = np.array([len(plan) for plan in plans])
-    horizon, count = int(steps_P.max()), len(origin_N)
+    horizon, count = max(len(plan) for plan in plans), len(origin_N)
     values = np.stack([np.pad(plan.values, ((0, horizon - len(plan)), (0, 0)), "edge") for plan in plans])
-    queries = Queries(
+    return Queries(
         subject=np.repeat(np.arange(count, dtype=np.int32), len(plans)),
         origin=np.repeat(origin_N, len(plans)).astype(np.int16),
         plan=np.tile(model.schema.treatments.encode(values).astype(np.uint8), (count, 1, 1)),
     )
-    predicted_RQHY = model.rollout(panel, queries).astype(np.float64)
-    predicted_RNPHY = predicted_RQHY.reshape(len(predicted_RQHY), count, len(plans), horizon, -1)
-    own_PH = np.arange(horizon) < steps_P[:, None]
-    odd_NPH = ~np.isfinite(predicted_RNPHY).all(axis=(0, -1)) & own_PH
-    if odd_NPH.any():
-        name = panel.names[int(odd_NPH.any(axis=(1, 2)).argmax())]
+
+
+def estimate_plans(
+    label: str, model: FittedModel, panel: Panel, queries: Queries, plans: Sequence[TreatmentPlan]
+) -> Estimates:
+    """Return the estimates of what `plan_queries` asks.
+
+    Raises:
+        TrainingError: a prediction is not finite.
+    """
+    found = estimate(model, panel, queries)
+    own_PH = np.arange(queries.horizon) < np.array([len(plan) for plan in plans])[:, None]
+    odd_QH = ~np.isfinite(found.members_RQHY).all(axis=(0, -1)) & np.tile(own_PH, (panel.n_subjects, 1))
+    if odd_QH.any():
+        name = panel.names[int(queries.subject[odd_QH.any(axis=1).argmax()])]
         raise TrainingError(
             f"model `{label}` predicts values that are not finite for subject {name}",
             fix="retrain it, with a lower --learning-rate if it diverged",
         )
-    return predicted_RNPHY
+    return found
 
 
-def _answer(label: str, model: FittedModel, panel: Panel, origin: int, plans: tuple[TreatmentPlan, ...]) -> ModelAnswer:
-    predicted_RPHY = predict_plans(label, model, panel, np.array([origin]), plans)[:, 0]
-    own = tuple(predicted_RPHY[:, i, : len(plan)] for i, plan in enumerate(plans))
-    return ModelAnswer(label=label, method=model.method, trained_on_subject=None, predictions=own)
+def _answer(
+    label: str,
+    model: FittedModel,
+    panel: Panel,
+    origin: int,
+    plans: tuple[TreatmentPlan, ...],
+    reference: str | None,
+) -> ModelAnswer:
+    queries = plan_queries(model, np.array([origin]), plans)
+    found, calibration = estimate_plans(label, model, panel, queries, plans), calibration_of(model)
+    apart = None
+    if calibration and len(plans) > 1 and tells_differences(model):
+        names = [plan.name for plan in plans]
+        minus = np.full(len(plans), names.index(reference) if reference else 0)
+        apart = differences(draws(model, panel, queries, found=found), found, np.arange(len(plans)), minus)
+    members_RPHY = found.members_RQHY.astype(np.float64)
+    own = tuple(members_RPHY[:, i, : len(plan)] for i, plan in enumerate(plans))
+    return ModelAnswer(
+        label=label, method=model.method, trained_on_subject=None, predictions=own, estimates=found,
+        calibration=calibration, apart=apart, interval_kind=interval_kind(model),
+    )  # fmt: skip
 
 
 def _history(panel: Panel, location: Location, origin: int, encoding: TreatmentEncoding) -> SubjectHistory:

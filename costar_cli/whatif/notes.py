@@ -14,7 +14,7 @@ from costar_cli.panel.schema import step_word
 from costar_cli.panel.support import UNCHECKED, Lack, Support, never_together
 from costar_cli.reporting import warnings_of
 from costar_cli.whatif.plan import TreatmentPlan
-from costar_cli.whatif.report import ENSEMBLE_SPREAD, SubjectHistory, WhatIfReport
+from costar_cli.whatif.report import ModelAnswer, SubjectHistory, WhatIfReport
 
 __all__ = [
     "Unseen",
@@ -95,7 +95,7 @@ def notes_on(
         *_on_validation(dataset, models, location),
         *_on_unobserved(report),
         *_on_unchecked(models),
-        *_on_spread(report),
+        *_on_bands(report, location),
         *_on_range(report, dataset),
     )
 
@@ -193,22 +193,49 @@ def _on_stopping(
                 yield f"plan `{plan.name}` stops {name} {when}, {never}: there are no data on stopping"
 
 
-def _on_spread(report: WhatIfReport) -> Iterator[str]:
-    if any(answer.members > 1 for answer in report.models):
-        meaning = f"in which a further member would fall with probability {report.level:g}"
-        yield f"lower and upper bound the {ENSEMBLE_SPREAD}, {meaning}; this is not a confidence interval"
+def _on_bands(report: WhatIfReport, location: Location) -> Iterator[str]:
+    """Say what bands cover and what they do not, on whom they were calibrated, and why some models have none."""
+    calibrated = [answer for answer in report.models if answer.calibration]
+    if calibrated:
+        shares = " and ".join(f"{100 * level:g} %" for level in report.levels)
+        yield (
+            f"bands cover {shares} of new subjects on average, per {step_word(report.schema.step)}, for subjects like "
+            "those that calibrated them, under the treatments that these were given; for other plans and populations "
+            "there is no guarantee: coverage rests on the model and on no hidden confounding"
+        )
+        yield "a band is no guarantee for one subject, and unreliable just before an absorbing event or without history"
     for answer in report.models:
-        if answer.members == 1:
-            yield f"model `{answer.label}` has a single member: no ensemble spread, hence no interval"
+        yield from _on_calibration(report, answer, location.part.domain)
+
+
+def _on_calibration(report: WhatIfReport, answer: ModelAnswer, domain: Domain) -> Iterator[str]:
+    name, calibration = f"model `{answer.label}`", answer.calibration
+    if calibration is None:
+        yield f"{name} shows no band: {_WITHOUT.get(answer.interval_kind, _FEW_MEMBERS)}"
+        return
+    whose = f"{calibration.subjects:,} {calibration.domain} subjects"
+    doubts = ["these also selected it, which makes them too narrow"] * (not calibration.apart)
+    doubts += [f"this one is of the {domain}"] * (calibration.domain != domain)
+    yield "; ".join([f"the bands of {name} were calibrated on {whose}", *doubts])
+    bands = [report.band_of(answer, i).lower for i in range(len(report.plans))]
+    if any(np.isnan(lower_LHY).any() for lower_LHY in bands if lower_LHY is not None):
+        yield f"{name} shows no band where too few of them could be asked about so many steps, or for the level"
+    if answer.apart is None and len(report.plans) > 1:
+        yield f"{name} is a single black box: it says nothing of how far differences between plans may be off"
+
+
+_WITHOUT = {
+    "none (not calibrated)": "it was made by an older version of costar, or without validation subjects; fit it again "
+    "with `costar finetune --overwrite`",
+}
+_FEW_MEMBERS = "so few members say nothing of how far estimates may be off; fit it with `--members 3` or more"
 
 
 def _on_range(report: WhatIfReport, dataset: Dataset) -> Iterator[str]:
-    """Note each outcome that is never negative in the data and is estimated to be; nothing is clipped."""
+    """Note each outcome that is never negative in the data and is estimated to be; estimates are not clipped."""
     for k, outcome in enumerate(report.schema.outcomes):
         panels = [panel for panel in dataset.panels.values() if panel.n_subjects]
         lowest = min(float(panel.outcomes[..., k][panel.observed].min()) for panel in panels)
-        lower = [row["lower"] if row["lower"] is not None else row["estimate"] for row in report.to_rows()
-                 if row["outcome"] == outcome.name]  # fmt: skip
-        if lowest >= 0 and any(isinstance(value, float) and value < 0 for value in lower):
-            impossible = f"some estimates or lower bounds of {outcome.name} are negative, which the data never are"
-            yield f"{impossible}: shown as predicted"
+        estimates = [row["estimate"] for row in report.to_rows() if row["outcome"] == outcome.name]
+        if lowest >= 0 and any(isinstance(value, float) and value < 0 for value in estimates):
+            yield f"some estimates of {outcome.name} are negative, which the data never are: shown as predicted"

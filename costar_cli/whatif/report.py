@@ -1,42 +1,27 @@
 """The answer of `whatif`: what was asked, what each member predicted, and tables derived from it.
 
-How far the members disagree is shown as an interval around their mean (spec SCORE-11 to 12).
+Estimates are means over members; the limits around them are those of the model's calibration (spec BAND-5).
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 from costar_cli.frames import FrameName, frame_name, make_frame
 from costar_cli.panel import PanelSchema, Part
 from costar_cli.panel.schema import step_word
+from costar_cli.uncertainty import CALIBRATED, Calibration, Estimates
 from costar_cli.whatif.plan import TreatmentPlan
 
 if TYPE_CHECKING:
     from costar_cli.frames import Frame
 
-__all__ = [
-    "COLUMNS",
-    "ENSEMBLE_SPREAD",
-    "ModelAnswer",
-    "Row",
-    "SubjectHistory",
-    "WhatIfReport",
-    "interval_kind",
-    "interval_method",
-    "spread",
-]
-
-ENSEMBLE_SPREAD = "ensemble spread"
-NO_INTERVAL = "none (one member)"
-MANY_MEMBERS = 19  # fewer: interpolating between order statistics covers up to 0.05 too much (measured, levels 0.5-0.8)
-TOLERANCE = 1e-9  # 19 members at level 0.9 count as enough in spite of rounding
+INNER_LEVEL = 0.5  # of the band that figures add to that of a single level
 Floats = NDArray[np.float64]
 
 Row = dict[str, str | int | float | None]
@@ -48,62 +33,15 @@ NUMBERS = ("estimate", "lower", "upper", "level", "truth", "error", "observed")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Spread:
-    """A mean over members and the interval around it; no interval when there is one member."""
+class Band:
+    """Estimates `[H,Y]` and the limits around them `[L,H,Y]`, a level after another; None where a model has none.
+
+    Limits are not a number where the calibration subjects are too few for the level.
+    """
 
     estimate: Floats
-    lower: Floats | None
-    upper: Floats | None
-
-
-def interval_kind(members: int) -> str:
-    """Return what the limits are: `ensemble spread`, or `none (one member)`."""
-    return ENSEMBLE_SPREAD if members > 1 else NO_INTERVAL
-
-
-def interval_method(members: int, level: float) -> str | None:
-    """Return `quantiles`, `student-t`, or None when there is one member.
-
-    Quantiles need at least 19 members, and so many that the limits lie among them: `(R + 1) (1 - level) / 2 >= 1`,
-    which 19 members meet up to level 0.9 and 39 up to 0.95.
-    """
-    if members == 1:
-        return None
-    within = (members + 1) * (1 - level) / 2 >= 1 - TOLERANCE
-    return "quantiles" if members >= MANY_MEMBERS and within else "student-t"
-
-
-def spread(members_R: Floats, level: float) -> Spread:
-    """Return mean and spread along the first axis.
-
-    The limits say where the prediction of one more member, trained on the same data with another seed, would fall with
-    probability `level`. Neither rule knows the errors that all members share, so this is no confidence interval.
-
-    Many members: quantiles at positions `p (R + 1)`, which assume no distribution. They are exact where the position is
-    whole; between order statistics they were measured to cover -0.004 to +0.015 more than a level of 0.5 or above
-    (normal, uniform, lognormal, t with 3 degrees of freedom; 19 to 100 members).
-
-    Few members: mean +- t sd sqrt(1 + 1/R), Student's t with R - 1 degrees of freedom; exact for normal members. It
-    covers too little of skewed ones: 0.86 (3 members) and 0.88 (5) of lognormal ones at level 0.9.
-
-    The mean always lies within: where outliers carry it beyond a quantile, the limit moves to the mean.
-
-    Args:
-        members_R: predictions, or differences of predictions, member first.
-        level: probability between the limits, in (0, 1).
-    """
-    count = members_R.shape[0]
-    mean: Floats = members_R.mean(axis=0)
-    method = interval_method(count, level)
-    if method is None:
-        return Spread(mean, None, None)
-    if method == "quantiles":
-        tail = max((1 - level) / 2, 1 / (count + 1))
-        lower, upper = np.quantile(members_R, [tail, 1 - tail], axis=0, method="weibull")
-        return Spread(mean, np.minimum(lower, mean), np.maximum(upper, mean))
-    factor = float(stdtrit(count - 1, (1 + level) / 2)) * np.sqrt(1 + 1 / count)
-    half: Floats = factor * members_R.std(axis=0, ddof=1)
-    return Spread(mean, mean - half, mean + half)
+    lower: Floats | None = None
+    upper: Floats | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -127,6 +65,9 @@ class SubjectHistory:
 class ModelAnswer:
     """One model's predictions `[R,steps,Y]` per plan, in the units of the data.
 
+    `estimates` has a query per plan, all padded to the longest; `apart` the differences of each from the reference
+    plan, None where the model does not say how far these may be off. `calibration` gives the limits, `interval_kind`
+    says what they are.
     `trained_on_subject` is None when that is unknown: the model does not say, was trained on some subjects of the part
     only, or was trained on another data set. `same_data` says whether it was trained on the data set that the subject
     belongs to, None where no digest is known. `unsupported` names, by plan, what no training subject was given.
@@ -136,6 +77,10 @@ class ModelAnswer:
     method: str
     trained_on_subject: bool | None
     predictions: tuple[Floats, ...]
+    estimates: Estimates
+    calibration: Calibration | None = None
+    apart: Estimates | None = None
+    interval_kind: str = CALIBRATED
     same_data: bool | None = None
     unsupported: Mapping[str, list[str]] = field(default_factory=dict)
 
@@ -164,22 +109,41 @@ class WhatIfReport:
     history: SubjectHistory
     plans: tuple[TreatmentPlan, ...]
     models: tuple[ModelAnswer, ...]
-    level: float
+    levels: tuple[float, ...]
     reference: str
     observed: tuple[Floats, ...]
     truth: tuple[Floats, ...] | None
     notes: tuple[str, ...]
     warnings: tuple[str, ...] = ()
 
-    def spread_of(self, model: ModelAnswer, plan: int) -> Spread:
-        """Return the ensemble mean and spread `[steps,Y]` of one plan."""
-        return spread(model.predictions[plan], self.level)
+    @property
+    def level(self) -> float:
+        """Return the level that was asked for first."""
+        return self.levels[0]
 
-    def difference_of(self, model: ModelAnswer, plan: int) -> Spread:
-        """Return mean and spread of the member-wise differences between a plan and the reference plan."""
-        reference = model.predictions[self._reference]
-        steps = min(reference.shape[1], model.predictions[plan].shape[1])
-        return spread(model.predictions[plan][:, :steps] - reference[:, :steps], self.level)
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the columns of rows: those of `COLUMNS`, and the limits at further levels (`lower_0.5`)."""
+        return (*COLUMNS, *(f"{name}_{level:g}" for level in self.levels[1:] for name in ("lower", "upper")))
+
+    @property
+    def drawn_levels(self) -> tuple[float, float]:
+        """Return the levels of the two bands of a figure, the wider first."""
+        asked = (*self.levels, INNER_LEVEL) if len(self.levels) == 1 else self.levels
+        return max(asked), min(asked)
+
+    def band_of(self, model: ModelAnswer, plan: int, levels: Sequence[float] | None = None) -> Band:
+        """Return the estimates `[steps,Y]` of one plan, and the limits at some levels, by default those asked for."""
+        own = model.estimates.take(np.array([plan]), len(self.plans[plan]))
+        return _band(own, model.calibration, levels or self.levels)
+
+    def difference_of(self, model: ModelAnswer, plan: int) -> Band:
+        """Return the differences between a plan and the reference plan, and their limits, from joint draws."""
+        steps = min(len(self.plans[plan]), len(self.plans[self._reference]))
+        if model.apart is None:
+            plain = model.estimates.mean_QHY
+            return Band(plain[plan, :steps] - plain[self._reference, :steps])
+        return _band(model.apart.take(np.array([plan]), steps), model.calibration, self.levels, clip=False)
 
     def to_rows(self) -> list[Row]:
         """Return one row per model, plan, step and outcome, with the columns `COLUMNS`."""
@@ -187,7 +151,7 @@ class WhatIfReport:
         for model in self.models:
             for i in range(len(self.plans)):
                 truth = None if self.truth is None else self.truth[i]
-                rows += self._rows(model, i, self.spread_of(model, i), truth=truth, observed=self.observed[i])
+                rows += self._rows(model, i, self.band_of(model, i), truth=truth, observed=self.observed[i])
         return rows
 
     def difference_rows(self) -> list[Row]:
@@ -205,7 +169,8 @@ class WhatIfReport:
         """Return the rows of `to_rows` or `difference_rows` as a frame of pandas or polars."""
         rows = self.difference_rows() if differences else self.to_rows()
         columns: dict[str, object] = {name: [row[name] for row in rows] for name in COLUMNS}
-        columns |= {name: np.array([row[name] for row in rows], dtype=np.float64) for name in NUMBERS}  # None is NaN
+        numbers = (*NUMBERS, *self.columns[len(COLUMNS) :])
+        columns |= {name: np.array([row[name] for row in rows], dtype=np.float64) for name in numbers}  # None is NaN
         return make_frame(columns, frame_name(None, frame))
 
     def to_json(self) -> dict[str, object]:
@@ -230,6 +195,7 @@ class WhatIfReport:
             "origin": history.origin,
             "step_unit": self.schema.step,
             "level": self.level,
+            "levels": list(self.levels),
             "reference": self.reference,
             "models": self.model_facts(),
             "plans_in_words": self.plans_in_words(),
@@ -250,8 +216,9 @@ class WhatIfReport:
                 "trained_on_subject": model.trained_on_subject,
                 "same_data": model.same_data,
                 "unsupported": {plan: list(what) for plan, what in model.unsupported.items()},
-                "interval_kind": interval_kind(model.members),
-                "interval_method": interval_method(model.members, self.level),
+                "interval_kind": model.interval_kind,
+                "interval_method": "split conformal" if model.calibration else None,
+                "calibration": _facts(model.calibration),
             }
             for model in self.models
         }
@@ -293,7 +260,7 @@ class WhatIfReport:
         self,
         model: ModelAnswer,
         plan: int,
-        band: Spread,
+        band: Band,
         *,
         truth: Floats | None,
         observed: Floats | None = None,
@@ -302,6 +269,8 @@ class WhatIfReport:
         for h, treatment in enumerate(self.plans[plan].values[: len(band.estimate)]):
             for k, outcome in enumerate(self.schema.outcomes):
                 estimate, true = _at(band.estimate, h, k), _at(truth, h, k)
+                limits = [(_at(band.lower, i, h, k), _at(band.upper, i, h, k)) for i in range(len(self.levels))]
+                further = self.columns[len(COLUMNS) :]
                 yield {
                     "quantity": "outcome" if reference is None else "difference",
                     "model": model.label,
@@ -313,13 +282,14 @@ class WhatIfReport:
                     "outcome": outcome.name,
                     "unit": outcome.unit,
                     "estimate": estimate,
-                    "lower": _at(band.lower, h, k),
-                    "upper": _at(band.upper, h, k),
-                    "level": self.level if band.lower is not None else None,
-                    "interval_kind": interval_kind(model.members),
+                    "lower": limits[0][0],
+                    "upper": limits[0][1],
+                    "level": self.level if limits[0][0] is not None else None,
+                    "interval_kind": model.interval_kind,
                     "truth": true,
                     "error": None if estimate is None or true is None else estimate - true,
                     "observed": _at(observed, h, k),
+                    **dict(zip(further, (limit for pair in limits[1:] for limit in pair), strict=True)),
                 }
 
 
@@ -327,5 +297,21 @@ def _number(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _at(values_HY: Floats | None, step: int, outcome: int) -> float | None:
-    return None if values_HY is None else _number(values_HY[step, outcome])
+def _at(values: Floats | None, *place: int) -> float | None:
+    return None if values is None else _number(values[place])
+
+
+def _band(estimates: Estimates, calibration: Calibration | None, levels: Sequence[float], *, clip: bool = True) -> Band:
+    """Return the band of a single query; limits that are infinite on either side are none."""
+    if calibration is None:
+        return Band(estimates.mean_QHY[0])
+    found = calibration.bands(estimates, levels, clip=clip)
+    lower_LHY, upper_LHY = found.lower_LQHY[:, 0], found.upper_LQHY[:, 0]
+    known_LHY = np.isfinite(lower_LHY) & np.isfinite(upper_LHY)
+    lower_LHY, upper_LHY = (np.where(known_LHY, limit, np.nan) for limit in (lower_LHY, upper_LHY))
+    return Band(estimates.mean_QHY[0], lower_LHY, upper_LHY)
+
+
+def _facts(calibration: Calibration | None) -> dict[str, object] | None:
+    names = ("subjects", "domain", "apart", "unit")
+    return {name: getattr(calibration, name) for name in names} if calibration else None

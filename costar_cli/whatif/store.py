@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.artifact import Artifact, write_artifact, write_bytes
-from costar_cli.whatif.report import COLUMNS, Row, WhatIfReport
+from costar_cli.whatif.report import Row, WhatIfReport
 
 __all__ = ["write_csv", "write_estimates"]
 
@@ -28,7 +28,7 @@ def write_csv(path: Path, report: WhatIfReport) -> None:
         StorageError: the file cannot be written.
     """
     text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, (*SUBJECT_COLUMNS, *COLUMNS), lineterminator="\n")
+    writer = csv.DictWriter(text, (*SUBJECT_COLUMNS, *report.columns), lineterminator="\n")
     writer.writeheader()
     history = report.history
     values = (report.dataset, history.name, history.part.domain, history.part.split, history.origin)

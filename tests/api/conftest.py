@@ -1,3 +1,5 @@
+import warnings
+
 import pytest
 
 import costar_cli as costar
@@ -16,4 +18,6 @@ def model(dataset: costar.Dataset) -> costar.Model:
 
 @pytest.fixture(scope="session")
 def ridge(dataset: costar.Dataset) -> costar.Model:
-    return costar.fit(dataset, "ridge", preset="quick")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "worse than the last value", costar.CostarWarning)
+        return costar.fit(dataset, "ridge", preset="quick")

@@ -61,7 +61,8 @@ def test_frames_are_of_the_library_asked_for(dataset, model):
     assert isinstance(tidy, pl.DataFrame)
     assert isinstance(plain, pd.DataFrame)
     assert tidy.columns == list(plain.columns)
-    assert tidy.rows() == list(plain.itertuples(index=False, name=None))
+    known = plain.astype(object).where(plain.notna(), None)
+    assert tidy.rows() == list(known.itertuples(index=False, name=None))
     with pytest.raises(UsageError, match="pandas or polars, not 'arrow'"):
         model.predict(dataset, PLANS, frame="arrow")
 
@@ -80,10 +81,18 @@ def test_plans_can_be_a_list_a_document_or_a_file(dataset, model, tmp_path):
     assert set(first["time"]) == {3}
 
 
-def test_one_member_has_no_interval_and_says_so(dataset, ridge):
+def test_few_calibration_subjects_give_limits_at_low_levels_alone(dataset, ridge):
     subjects = dataset.panels[TEST].subject_id[:2]
-    predicted = ridge.predict(dataset, PLANS, subjects=subjects.tolist(), frame="polars")
-    assert set(predicted["interval_kind"]) == {"none (one member)"}
+    predicted = ridge.predict(dataset, PLANS, subjects=subjects.tolist(), frame="polars", level=(0.9, 0.5))
+    assert set(predicted["interval_kind"]) == {"calibrated"}
+    assert predicted["lower"].null_count() == predicted["level"].null_count() == predicted.height
+    inside = (predicted["lower_0.5"] <= predicted["estimate"]) & (predicted["estimate"] <= predicted["upper_0.5"])
+    assert inside.all()
+
+
+def test_ensembles_of_few_members_have_no_interval_and_say_so(dataset, model):
+    predicted = model.predict(dataset, PLANS, part="source/test", frame="polars")
+    assert set(predicted["interval_kind"]) == {"none (2 members)"}
     assert predicted["lower"].null_count() == predicted.height
     assert predicted["estimate"].null_count() == 0
 

@@ -105,7 +105,7 @@ def test_an_error_shows_problem_place_and_fix():
 
 
 def test_nothing_is_printed_unless_progress_is_asked_for(dataset, capfd):
-    costar.fit(dataset, "ridge")
+    costar.fit(dataset, "mixed")
     assert capfd.readouterr() == ("", "")
     costar.fit(dataset, init="scratch", progress=True, **QUICK | {"members": 1})
     printed = capfd.readouterr()

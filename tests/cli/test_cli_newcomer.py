@@ -40,7 +40,7 @@ def test_a_models_settings_are_those_that_its_method_reads(workspace: Path, call
     assert set(settings_of(call, workspace / "model-msm.h5")) == {"msm", "seed"}
     assert settings_of(call, workspace / "model-last-value.h5") == {}
     crn = settings_of(call, workspace / "model-crn.h5")
-    assert set(crn) == {"crn", "members", "seed", "select_on", "updates", "validation_batch_size"}
+    assert set(crn) == {"calibrate_on", "crn", "members", "seed", "select_on", "updates", "validation_batch_size"}
     assert crn["crn"]["encoder"]["epochs"] == 1
     assert "hidden" in settings_of(call, workspace / "model.h5")
 

@@ -108,7 +108,7 @@ def test_whatif_answers_in_a_table_with_the_truth_beside_it(trained: Path, plan:
     assert [line.split()[0] for line in lines[5:7]] == ["5", "6"]
     assert lines[7] == "difference from `watch`"
     assert "was trained on this subject" in run.err
-    assert "ensemble spread" in run.err
+    assert "shows no band: so few members" in run.err
 
 
 def test_whatif_is_one_document_under_json_and_writes_what_it_is_asked_to(
@@ -121,7 +121,7 @@ def test_whatif_is_one_document_under_json_and_writes_what_it_is_asked_to(
     result = run.document["result"]
     assert (result["subject"], result["domain"], result["split"], result["origin"]) == (44, "target", "train", 3)
     assert run.document["inputs"]["model-target"]["path"].endswith("model-target.h5")
-    assert {row["interval_kind"] for row in result["estimates"]} == {"ensemble spread"}
+    assert {row["interval_kind"] for row in result["estimates"]} == {"none (2 members)"}
     assert [len(result[name]) for name in ("estimates", "differences")] == [4, 2]
     assert set(result["plans_in_words"]) == {"watch", "both"}
     assert read_header(tmp_path / "a.h5").meta["plans_in_words"] == result["plans_in_words"]

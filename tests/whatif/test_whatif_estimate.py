@@ -11,6 +11,7 @@ from whatif_worlds import (
     TUMOR,
     LinearModel,
     column,
+    made_calibration,
     make_dataset,
     report_of,
     request_of,
@@ -21,7 +22,7 @@ from costar_cli.panel import Part
 from costar_cli.whatif import COLUMNS, estimate_outcomes
 
 
-def test_a_known_effect_is_recovered_with_its_spread():
+def test_a_known_effect_is_recovered_within_its_band():
     report = report_of(LinearModel(TUMOR, coefficients=(-1.0, -2.0, -3.0)))
     last = float(make_dataset().panels[Part("source", "test")].outcomes[0, -1, 0])
     rows = report.to_rows()
@@ -31,7 +32,9 @@ def test_a_known_effect_is_recovered_with_its_spread():
     for row in rows:
         assert row["lower"] <= row["estimate"] <= row["upper"]
     assert column(rows, "lower", plan="chemo")[0] < column(rows, "estimate", plan="chemo")[0]
-    assert column(rows, "lower", plan="watch") == column(rows, "upper", plan="watch")
+    widths = [row["upper"] - row["lower"] for row in rows if row["plan"] in ("watch", "chemo")]
+    np.testing.assert_allclose(widths[:6], [2 * 1.8 * 0.05] * 6, rtol=1e-4)  # members agree: a share of the sd alone
+    assert min(widths[6:]) > max(widths[:6])
 
 
 def test_differences_are_taken_member_by_member():
@@ -40,7 +43,8 @@ def test_differences_are_taken_member_by_member():
     outcome, difference = report.to_rows(), report.difference_rows()
     assert column(outcome, "upper", plan="chemo")[0] - column(outcome, "lower", plan="chemo")[0] > 100
     np.testing.assert_allclose(column(difference, "estimate", plan="chemo"), [-1, -2, -2, -2], atol=1e-5)
-    np.testing.assert_allclose(column(difference, "lower", plan="chemo"), [-1, -2, -2, -2], atol=1e-4)
+    widths = [row["estimate"] - row["lower"] for row in difference if row["plan"] == "chemo"]
+    assert max(widths) < 0.2  # of what all members share, 5 % of a difference remains
     assert {row["reference"] for row in difference} == {"watch"}
     assert {row["plan"] for row in difference} == {"chemo", "both"}
 
@@ -66,13 +70,51 @@ def test_one_member_has_no_interval_and_says_so():
     for row in report.to_rows() + report.difference_rows():
         assert row["lower"] is row["upper"] is row["level"] is None
         assert row["interval_kind"] == "none (one member)"
-    assert "model `costar` has a single member: no ensemble spread, hence no interval" in report.notes
+    (note,) = [note for note in report.notes if "no band" in note]
+    assert "`--members 3` or more" in note
+    two = report_of(LinearModel(TUMOR, coefficients=(-1.0, -2.0)))
+    assert {row["interval_kind"] for row in two.to_rows()} == {"none (2 members)"}
 
 
-def test_several_members_are_labelled_as_spread_and_not_as_confidence():
+def test_a_model_without_calibration_shows_no_band_and_says_what_to_do():
+    report = report_of(LinearModel(TUMOR, calibrated=False))
+    for row in report.to_rows() + report.difference_rows():
+        assert row["lower"] is row["upper"] is row["level"] is None
+        assert row["interval_kind"] == "none (not calibrated)"
+    (note,) = [note for note in report.notes if "no band" in note]
+    assert "`costar finetune --overwrite`" in note
+
+
+def test_what_a_band_covers_and_what_not_is_said_with_its_level():
     report = report_of(level=0.8)
-    assert {(row["interval_kind"], row["level"]) for row in report.to_rows()} == {("ensemble spread", 0.8)}
-    assert any("not a confidence interval" in note and "0.8" in note for note in report.notes)
+    assert {(row["interval_kind"], row["level"]) for row in report.to_rows()} == {("calibrated", 0.8)}
+    notes = " ".join(report.notes)
+    assert "bands cover 80 % of new subjects on average, per day" in notes
+    assert "for other plans and populations there is no guarantee" in notes
+    assert "no guarantee for one subject" in notes
+    assert "calibrated on 50 source subjects" in notes
+
+
+def test_calibration_on_other_or_selecting_subjects_is_said():
+    model = LinearModel(TUMOR)
+    model.meta["calibration"] = made_calibration(6, 1, domain="target", apart=False).to_meta()
+    (note,) = [note for note in report_of(model).notes if "were calibrated" in note]
+    assert "50 target subjects; these also selected it, which makes them too narrow; this one is of the source" in note
+
+
+def test_several_levels_have_columns_of_their_own_and_nest():
+    report = report_of(level=(0.9, 0.5))
+    for row in report.to_rows() + report.difference_rows():
+        assert row["lower"] <= row["lower_0.5"] <= row["estimate"] <= row["upper_0.5"] <= row["upper"]
+    assert report.columns == (*COLUMNS, "lower_0.5", "upper_0.5") == tuple(row)
+    assert set(report.columns) == set(report.to_frame().columns)
+    assert report.to_json()["levels"] == [0.9, 0.5]
+
+
+def test_a_level_for_which_the_subjects_are_too_few_has_no_limits():
+    rows = report_of(level=(0.5, 0.9995)).to_rows()
+    assert all(row["lower"] is not None for row in rows)
+    assert all(row["lower_0.9995"] is row["upper_0.9995"] is None for row in rows)
 
 
 def test_a_row_says_when_what_and_in_which_unit():

@@ -35,7 +35,7 @@ def outcome_axes(figure, models):
 
 @pytest.mark.parametrize("count", [1, 2, 6])
 def test_one_or_many_models_are_readable_on_one_scale(count):
-    models = {f"model-{i}": LinearModel(TUMOR, coefficients=(1.0 + i, 2.0)) for i in range(count)}
+    models = {f"model-{i}": LinearModel(TUMOR, coefficients=(1.0 + i, 2.0, 3.0)) for i in range(count)}
     figure = drawn(report_of(models, {"watch": [{}] * 4, LONG: [{"chemotherapy": 1}] * 4}))
     assert_readable(figure)
     panels = outcome_axes(figure, models)
@@ -46,26 +46,26 @@ def test_one_or_many_models_are_readable_on_one_scale(count):
 
 def test_many_plans_show_their_spread_at_the_last_step_alone():
     plans = {f"plan {i}": [{"chemotherapy": i % 2}] * 4 for i in range(8)}
-    model = LinearModel(TUMOR, coefficients=(1.0, 2.0))
+    model = LinearModel(TUMOR, coefficients=(1.0, 2.0, 3.0))
     figure = drawn(report_of({"costar": model}, plans))
     assert_readable(figure)
-    assert "90 % ensemble spread at the last step" in [text for text, _ in texts(figure)]
+    assert "90 % band at the last step" in [text for text, _ in texts(figure)]
     few = drawn(report_of({"costar": model}, dict(list(plans.items())[:3])))
-    assert "90 % ensemble spread" in [text for text, _ in texts(few)]
+    assert "50 % band" in [text for text, _ in texts(few)]
 
 
 def test_a_huge_spread_of_one_model_does_not_flatten_the_lines_of_another():
     models = {
-        "calm": LinearModel(TUMOR, coefficients=(1.0, 1.01)),
-        "wild": LinearModel(TUMOR, coefficients=(-90.0, 92.0)),
+        "calm": LinearModel(TUMOR, coefficients=(1.0, 1.01, 1.02)),
+        "wild": LinearModel(TUMOR, coefficients=(-90.0, 0.0, 93.0)),
     }
     report = report_of(models, {"watch": [{}] * 4, "chemo": [{"chemotherapy": 1}] * 4})
     low, high = outcome_axes(drawn(report), models)[0].get_ylim()
-    lines = [report.spread_of(model, i).estimate for model in report.models for i in range(2)]
-    spread = max(np.nanmax(np.abs(report.spread_of(report.models[1], i).upper)) for i in range(2))
+    lines = [report.band_of(model, i).estimate for model in report.models for i in range(2)]
+    spread = max(np.nanmax(np.abs(report.band_of(report.models[1], i).upper)) for i in range(2))
     span = np.ptp(np.concatenate([*(line[:, 0] for line in lines), report.history.outcomes[:, 0]]))
     figure = drawn(report)
-    assert "spread extends beyond the axis" in [text for text, _ in texts(figure)]
+    assert "band extends beyond the axis" in [text for text, _ in texts(figure)]
     calm, wild = outcome_axes(figure, models)
     on_frame = [[line for line in ax.lines if line.get_linestyle() == "None" and set(line.get_ydata()) <= {low, high}]
                 for ax in (calm, wild)]  # fmt: skip
@@ -75,7 +75,7 @@ def test_a_huge_spread_of_one_model_does_not_flatten_the_lines_of_another():
 
 
 def test_a_spread_within_the_frame_has_no_mark_in_the_legend():
-    model = LinearModel(TUMOR, coefficients=(1.0, 1.01))
+    model = LinearModel(TUMOR, coefficients=(1.0, 1.01, 1.02))
     report = report_of({"calm": model}, {"watch": [{}] * 4, "chemo": [{"chemotherapy": 1}] * 4})
     assert not any("beyond" in text for text, _ in texts(drawn(report)))
 

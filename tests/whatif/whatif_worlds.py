@@ -5,7 +5,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from costar_cli.panel import Dataset, Panel, PanelSchema, Part, TreatmentEncoding, Variable
+from costar_cli.methods.shared.outcome_forms import OutcomeForm
+from costar_cli.panel import Dataset, Panel, PanelSchema, Part, Scaler, TreatmentEncoding, Variable
+from costar_cli.uncertainty import Calibration, OutcomeFacts
+from costar_cli.uncertainty.conformal import EDGES, GRID
 from costar_cli.whatif import estimate_outcomes, parse_plans
 
 TUMOR = PanelSchema(
@@ -80,7 +83,10 @@ def make_dataset(name: str = "tumor", *, horizon: int = 6, with_truth: bool = Fa
 
 @dataclass
 class LinearModel:
-    """Last known outcome plus `coefficient[member]` times the number of treatments given so far."""
+    """Last known outcome plus `coefficient[member]` times the number of treatments given so far.
+
+    Its limits of level l are 2 l scales away, if it has members enough and is `calibrated`.
+    """
 
     schema: PanelSchema
     coefficients: tuple[float, ...] = (-1.0, -2.0, -3.0)
@@ -91,6 +97,14 @@ class LinearModel:
     meta: dict[str, object] = field(default_factory=dict)
     parents: dict[str, str] = field(default_factory=dict)
     digest: str = ""
+    calibrated: bool = True
+    attached: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def __post_init__(self):
+        if self.calibrated and self.members > 2:
+            calibration = made_calibration(self.horizon, len(self.schema.outcomes))
+            self.meta = {**self.meta, "calibration": calibration.to_meta()}
+            self.attached = calibration.to_arrays()
 
     @property
     def members(self):
@@ -98,7 +112,8 @@ class LinearModel:
 
     @property
     def scaler(self):
-        raise AssertionError("a what-if needs no scaler")
+        dx, _, dy, dv = self.schema.dims
+        return Scaler(*(np.stack([np.zeros(n), np.ones(n)]) for n in (dx, dy, dv)))
 
     def rollout(self, panel, queries, *, batch_size=16_384, reporter=None):
         assert queries.horizon <= self.horizon
@@ -107,6 +122,14 @@ class LinearModel:
         members = np.array(self.coefficients)[:, None, None, None]
         shift = np.array(self.shift or (0.0,) * self.members)[:, None, None, None]
         return (last[None, :, None, :] + members * given[None, :, :, None] + shift).astype(np.float32)
+
+
+def made_calibration(horizon, outcomes, *, domain="source", apart=True):
+    form = OutcomeForm("additive", zero=0.0, sd=1.0, mean=0.0, low=-1e3, high=1e3)
+    facts = OutcomeFacts((None,) * outcomes, (None,) * outcomes, (None,) * outcomes, (form,) * outcomes)
+    shape = (horizon, outcomes, len(EDGES) + 1)
+    radius = np.broadcast_to(2 * GRID[:, None, None, None], (len(GRID), *shape))
+    return Calibration(50, domain, apart, "subject", 100, facts, radius, np.full(shape, 50))
 
 
 def request_of(plans=None, origin=None, schema=TUMOR, horizon=6):
