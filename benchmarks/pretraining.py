@@ -1,79 +1,140 @@
-"""What pretraining brings: the five verbs at paper data size, with and without it.
+"""What pretraining brings: COSTAR from encoders of several pretexts, beside COSTAR from scratch, on several data seeds.
 
-`python -m benchmarks.pretraining` takes about half an hour on two cores with its defaults; `--folder` keeps the
-workspace, and running it again continues where it stopped. Writes the evaluation's CSV and the minutes of each verb.
+`python -m benchmarks.pretraining` runs the verbs of one member each, in a folder per data set and seed that it keeps
+(`--folder`): running it again continues where it stopped. Writes a CSV with a row per data set, seed, pretext and
+set-up, with the difference to scratch paired over subjects, and a JSON with means over seeds, machine and minutes.
 """
 
 import argparse
+import csv
 import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import numpy as np
 import psutil
 
+import costar_cli as costar
 from benchmarks.machine import commit, machine, versions
-from costar_cli.evaluate import paired_difference, read_evaluation
+from costar_cli.evaluate import EvaluationReport, paired_difference
 
-__all__ = ["main"]
+SCRATCH, TARGET = "scratch", ",target"
+PRETEXTS = ("contrastive", "masked", "next_step", "contrastive+next_step", "masked,target", "next_step,target")
+SIZES = {"tumor": ["--train=1000", "--val=300", "--test=500", "--target-val=300", "--target-test=500"]}
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one pretext did in one set-up: the error in the report's unit, and its difference to scratch's."""
+
+    data: str
+    data_seed: int
+    pretext: str
+    setup: str
+    rmse: float
+    difference: float | None = None
+    lower: float | None = None
+    upper: float | None = None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the verbs and write their results."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pretrain-epochs", type=int, default=6)
-    parser.add_argument("--finetune-epochs", type=int, default=30)
-    parser.add_argument("--members", type=int, default=1)
-    parser.add_argument("--sizes", nargs=argparse.REMAINDER, default=[], help="flags of `costar simulate tumor`, last")
+    parser.add_argument("--data", nargs="+", default=["tumor", "linear"])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[10, 101, 1010])
+    parser.add_argument("--pretexts", nargs="+", default=list(PRETEXTS), help=f"`{TARGET}` adds target histories")
+    parser.add_argument("--preset", default="quick")
+    parser.add_argument("--pretrain-updates", type=int, help="optimiser steps of pretraining (default: the preset's)")
+    parser.add_argument("--finetune-updates", type=int, help="likewise of fine-tuning")
+    parser.add_argument("--sizes", nargs=argparse.REMAINDER, help="flags of `costar simulate`, last")
     parser.add_argument("--folder", type=Path, default=Path("pretraining-workspace"))
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/pretraining"))
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/pretexts"))
     given = sys.argv[1:] if argv is None else list(argv)
     args = parser.parse_args(given)
-    members, finetune = ["--members", str(args.members)], ["finetune", "--epochs", str(args.finetune_epochs)]
-    verbs = [
-        ["simulate", "tumor", *args.sizes],
-        ["pretrain", "--epochs", str(args.pretrain_epochs), *members],
-        [*finetune, *members],
-        [*finetune, *members, "--domain", "target"],
-        [*finetune, *members, "--from", "scratch"],
-        [*finetune, *members, "--from", "scratch", "--domain", "target"],
-        ["evaluate", "--overwrite"],
-    ]
-    load_before = psutil.getloadavg()[0]
-    minutes = {" ".join(verb): run_verb(verb, args.folder) for verb in verbs}
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.with_suffix(".csv").write_bytes((args.folder / "evaluation.csv").read_bytes())
-    result: dict[str, object] = {"command": " ".join(["python -m benchmarks.pretraining", *given])}
-    result |= {"commit": commit(), "machine": machine(), "versions": versions()}
-    result |= {"load": {"before": round(load_before, 2), "after": round(psutil.getloadavg()[0], 2)}}
-    result |= {"minutes": minutes, "pretrained minus scratch": differences(args.folder / "evaluation.h5")}
-    args.out.with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
+    load_before, started, rows = psutil.getloadavg()[0], time.monotonic(), list[Row]()
+    for data in args.data:
+        for seed in args.seeds:
+            rows += rows_of(data, seed, args)
+            write(args.out, rows, " ".join(["python -m benchmarks.pretraining", *given]), load_before, started)
     return 0
 
 
-def differences(evaluation: Path) -> dict[str, dict[str, float]]:
-    """Return the difference of the average RMSE per set-up, paired over patients, in the report's unit."""
-    report = read_evaluation(evaluation)
-    table = {}
-    for setup in ("zero-shot", "few-shot", "supervised"):
-        pair = (report.errors_of(setup, "COSTAR"), report.errors_of(setup, "COSTAR (scratch)"))
-        found = paired_difference(*pair, level=0.95, replicates=2000, seed=0)
-        if found is not None:
+def rows_of(data: str, seed: int, args: argparse.Namespace) -> Iterator[Row]:
+    """Train and score every pretext on one data set."""
+    folder = args.folder / f"{data}-{seed}"
+    updates = {"PRETRAIN": args.pretrain_updates, "FINETUNE": args.finetune_updates}
+    env = {"COSTAR_PRESET": args.preset, "COSTAR_PRETRAIN_MEMBERS": "1", "COSTAR_FINETUNE_MEMBERS": "1"}
+    env |= {f"COSTAR_{stage}_UPDATES": str(count) for stage, count in updates.items() if count}
+    run(folder, env, "simulate", data, f"--seed={seed}", *(SIZES.get(data, []) if args.sizes is None else args.sizes))
+    made = {SCRATCH: run(folder, env, "finetune", "--from=scratch", f"--out={folder / 'scratch.h5'}")}
+    for name in args.pretexts:
+        pretext, target, _ = name.partition(TARGET)
+        own = {"COSTAR_PRETRAIN_PRETEXT": pretext, "COSTAR_PRETRAIN_UNLABELLED_TARGET": "true" if target else "false"}
+        encoder, model = (folder / f"{kind}-{name.replace(',', '-')}.h5" for kind in ("encoder", "model"))
+        run(folder, env | own, "pretrain", f"--out={encoder}")
+        made[name] = run(folder, env | own, "finetune", f"--start={encoder}", f"--out={model}")
+    models = {name: costar.load_model(path) for name, path in made.items()}
+    report = costar.evaluate_models(models, costar.read_dataset(folder / "data.h5"), bootstrap=0)
+    yield from compared(report, data, seed, dict(zip(made, labels_of(report), strict=True)))
+
+
+def labels_of(report: EvaluationReport) -> list[str]:
+    """Return what the report calls the models, in their order."""
+    return list(dict.fromkeys(row.label for row in report.rows if row.basis == "ours"))
+
+
+def compared(report: EvaluationReport, data: str, seed: int, labels: dict[str, str]) -> Iterator[Row]:
+    """Yield a row per set-up and model, with its difference to scratch, paired over subjects."""
+    for setup in dict.fromkeys(row.setup for row in report.rows if row.basis == "ours"):
+        base = report.errors_of(setup, labels[SCRATCH])
+        for name, label in labels.items():
+            rmse = report.row(setup, label).mean.average or float("nan")
+            found = paired_difference(report.errors_of(setup, label), base, level=0.95, replicates=2000, seed=0)
+            if name == SCRATCH or found is None:
+                yield Row(data, seed, name, setup, rmse)
+                continue
             values = (found.average, *found.interval.average)
-            rounded = [round(float(value) * report.unit.factor, 4) for value in values]
-            table[setup] = dict(zip(("difference", "lower", "upper"), rounded, strict=True))
-    return table
+            yield Row(data, seed, name, setup, rmse, *(float(value) * report.unit.factor for value in values))
 
 
-def run_verb(verb: list[str], folder: Path) -> float:
-    """Run one verb in the workspace; return its minutes."""
-    started = time.monotonic()
+def run(folder: Path, env: dict[str, str], *verb: str) -> Path:
+    """Run one verb in the workspace; return the file that `--out` names."""
     command = [sys.executable, "-m", "costar_cli", *verb, "--workspace", str(folder)]
-    subprocess.run(command, check=True, env={**os.environ, "COSTAR_PRESET": "default"})
-    return round((time.monotonic() - started) / 60, 2)
+    subprocess.run(command, check=True, env={**os.environ, **env}, stdout=subprocess.DEVNULL)
+    return Path(next((flag.removeprefix("--out=") for flag in verb if flag.startswith("--out=")), folder))
+
+
+def write(out: Path, rows: Sequence[Row], command: str, load_before: float, started: float) -> None:
+    """Write all rows so far, and their means over data seeds."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with out.with_suffix(".csv").open("w", newline="", encoding="utf-8") as file:
+        lines = csv.DictWriter(file, list(asdict(rows[0])), lineterminator="\n")
+        lines.writeheader()
+        shown = ({k: round(v, 4) if isinstance(v, float) else v for k, v in asdict(row).items()} for row in rows)
+        lines.writerows(shown)
+    result: dict[str, object] = {"command": command, "commit": commit(), "machine": machine(), "versions": versions()}
+    result |= {"load": {"before": round(load_before, 2), "after": round(psutil.getloadavg()[0], 2)}}
+    result |= {"minutes": round((time.monotonic() - started) / 60, 1), "against scratch": list(means(rows))}
+    out.with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
+
+
+def means(rows: Sequence[Row]) -> Iterator[dict[str, object]]:
+    """Yield for each data set, set-up and pretext its error over scratch's: mean and sd over data seeds."""
+    base = {(row.data, row.data_seed, row.setup): row.rmse for row in rows if row.pretext == SCRATCH}
+    for data, setup, pretext in dict.fromkeys((row.data, row.setup, row.pretext) for row in rows):
+        own = [row for row in rows if (row.data, row.setup, row.pretext) == (data, setup, pretext)]
+        ratio = np.array([row.rmse / base[data, row.data_seed, setup] for row in own])
+        spread = round(float(ratio.std(ddof=1)), 4) if len(ratio) > 1 else None
+        yield {
+            "data": data, "setup": setup, "pretext": pretext, "data_seeds": len(own),
+            "rmse": round(float(np.mean([row.rmse for row in own])), 4),
+            "ratio": round(float(ratio.mean()), 4), "ratio_sd": spread, "better": int((ratio < 1).sum()),
+        }  # fmt: skip
 
 
 if __name__ == "__main__":
