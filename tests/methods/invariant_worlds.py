@@ -16,6 +16,7 @@ from costar_cli.datasets.tumor.settings import TumorConfig
 from costar_cli.datasets.tumor.simulate import simulate_tumor
 from costar_cli.methods import METHODS, Method
 from costar_cli.methods.base import FittedModel
+from costar_cli.methods.shared.settings import OutputsConfig
 from costar_cli.methods.stack.settings import StackConfig
 from costar_cli.panel import Dataset, Panel, Queries
 from costar_cli.reporting import NullReporter
@@ -52,8 +53,10 @@ VARIANTS: dict[str, tuple[dict[str, str], dict[str, object]]] = {
     "costar, relative": ({"inputs": "relative"}, {"output": "relative", "loss": "relative_huber"}),
     "costar, structured": ({"architecture": "ct", "inputs": "relative"}, {"decoder": "structured", "carry_overs": 2}),
 }
+# Networks whose outcomes are rolled out.
+ROLLED = ["crn, structured", "crn-erm, structured", "rmsn, structured", "ct, structured", "ct-erm, structured"]
 STACKED = "crn-erm,ct-erm"  # networks, so that a stack has members, stages and seeds
-NAMES = [*METHODS, *VARIANTS]
+NAMES = [*METHODS, *VARIANTS, *ROLLED]
 # What holds of every fit holds of one that ends early, too.
 QUICK: dict[str, dict[str, object]] = {"mixed": {"iterations": 15}}
 WORLDS = ["tumor", "linear", "ward"]
@@ -105,7 +108,8 @@ def settings_of(name: str) -> Config | None:
     """A method's own settings, with which a fit takes little time."""
     method = registered(name)
     settings = method.default_settings()
-    return settings and settings.model_copy(update=QUICK.get(method.name, {}))
+    own = {"outputs": OutputsConfig(decoder="structured", hidden=16, carry_overs=2)} if name in ROLLED else {}
+    return settings and settings.model_copy(update={**QUICK.get(method.name, {}), **own})
 
 
 def without_dropout(config: Config) -> Config:

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from costar_cli.config.choices import CovariatesName, SelectionName
+from costar_cli.config.choices import SelectionName
 from costar_cli.config.models import (
     Averaging,
     Clipping,
@@ -14,7 +14,17 @@ from costar_cli.config.models import (
     Warmup,
     WeightDecay,
 )
-from costar_cli.methods.shared.settings import BatchSize, Dropout, Hidden, LearningRate, TunedNetworkConfig, Width
+from costar_cli.methods.shared.settings import (
+    BatchSize,
+    CarryOvers,
+    Covariates,
+    Dropout,
+    Hidden,
+    LearningRate,
+    OutputsConfig,
+    TunedNetworkConfig,
+    Width,
+)
 
 __all__ = ["GrowthConfig", "GrowthNetworkConfig", "GrowthOptimiserConfig"]
 
@@ -34,13 +44,9 @@ class GrowthNetworkConfig(TunedNetworkConfig):
 
     width: Width = 48
     hidden: Hidden = 64
-    carry_overs: int = Field(2, ge=1, le=2, description="Learnt carry-overs of each treatment's effect")
+    carry_overs: CarryOvers = 2
     fading: int = Field(0, ge=0, le=8, description="Effects that fade from the origin on, at learnt rates")
-    covariates: CovariatesName = Field(
-        "forecast",
-        description="Forecast covariates with the outcomes, and learn each step from the truth before it, so that what "
-        "covariates carry is neither lost nor taken for an effect; or leave them as the origin's state knows them",
-    )
+    covariates: Covariates = "forecast"
     dropout: Dropout = 0.5
     input_dropout: float = Field(
         0.3, ge=0, lt=1, description="Dropout rate of covariates and statics, each for whole series"
@@ -49,6 +55,13 @@ class GrowthNetworkConfig(TunedNetworkConfig):
     learning_rate: LearningRate = 6e-3
     few_shot_rate: float = Field(0.1, gt=0, le=1, description="Learning rate in few-shot, as a share of the source's")
     optimiser: GrowthOptimiserConfig = GrowthOptimiserConfig()
+
+    @property
+    def outputs(self) -> OutputsConfig:
+        """Return the settings of the decoder."""
+        return OutputsConfig(
+            decoder="structured", hidden=self.hidden, carry_overs=self.carry_overs, covariates=self.covariates
+        )
 
 
 class GrowthConfig(Config):

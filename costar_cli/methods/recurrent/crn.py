@@ -22,6 +22,7 @@ from costar_cli.methods.recurrent.network import (
     over_members,
     over_subjects,
 )
+from costar_cli.methods.recurrent.rolled import RolledLstm, RolledLstmModel
 from costar_cli.methods.recurrent.settings import CrnConfig, CrnErmConfig
 from costar_cli.methods.shared.balancing import (
     Balanced,
@@ -31,6 +32,7 @@ from costar_cli.methods.shared.balancing import (
     treatment_cross_entropy,
 )
 from costar_cli.methods.shared.members import Dims, Params, member_module
+from costar_cli.methods.shared.rolled_model import fit_rolled
 from costar_cli.methods.shared.stage import AlphaSchedule, NetworkTraining, encoder_then_decoder
 from costar_cli.methods.shared.trained import ReadsModels
 from costar_cli.methods.shared.windows import Column, Windows
@@ -147,6 +149,7 @@ class CrnMethod(ReadsModels):
     """CRN, or CRN(ERM), which does not balance (spec CRN-1 to 4)."""
 
     model = CrnModel
+    rolled = RolledLstmModel
 
     name: str = "crn"
     balances: bool = True
@@ -160,8 +163,10 @@ class CrnMethod(ReadsModels):
             UsageError: the settings give the networks a different shape than what to start from.
         """
         config: AnyCrnConfig = task.settings_of(CrnConfig) if self.balances else task.settings_of(CrnErmConfig)
-        makes = crn_networks(task.schema.dims, config)
         alpha = config.alpha if isinstance(config, CrnConfig) else None
+        if config.outputs.structured:
+            return (yield from _rolled(task, self.name, config, alpha))
+        makes = crn_networks(task.schema.dims, config)
         return (
             yield from encoder_then_decoder(
                 task,
@@ -174,6 +179,22 @@ class CrnMethod(ReadsModels):
                 start=CrnModel.start_of(task, self.name, config),
             )
         )
+
+
+def _rolled(task: FitTask, name: str, config: AnyCrnConfig, alpha: float | None) -> Fit:
+    """Train one network whose balanced states are rolled out (spec NET-21)."""
+    training = config.encoder.training(task.config)
+    return (
+        yield from fit_rolled(
+            task,
+            name,
+            config.encoder,
+            partial(RolledLstm, task.schema, config),
+            RolledLstmModel.start_of(task, name, config),
+            training,
+            balance=None if alpha is None else ("reversal", alpha),
+        )
+    )
 
 
 CRN, CRN_ERM = CrnMethod(), CrnMethod("crn-erm", balances=False)

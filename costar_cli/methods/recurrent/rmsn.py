@@ -16,13 +16,16 @@ from costar_cli.methods.base import Fit, FitTask
 from costar_cli.methods.recurrent.lstm import Masks
 from costar_cli.methods.recurrent.model import Networks, QueryBatch, RecurrentModel, state_at
 from costar_cli.methods.recurrent.network import Make, Passed, RecurrentNetwork, RecurrentStage, over_members
+from costar_cli.methods.recurrent.rolled import RolledLstm, RolledLstmModel
 from costar_cli.methods.recurrent.settings import RmsnConfig, RmsnNetworkConfig
 from costar_cli.methods.shared.balancing import masked_mean, squared_error, treatment_cross_entropy
 from costar_cli.methods.shared.ipw import TreatmentWeights, log_likelihood
 from costar_cli.methods.shared.members import Dims, Params
+from costar_cli.methods.shared.rolled_model import fit_rolled
 from costar_cli.methods.shared.stage import NetworkTraining, encoder_then_decoder, stage_shares
 from costar_cli.methods.shared.trained import ReadsModels
 from costar_cli.methods.shared.windows import Column, OriginRows, SubjectRows, Windows
+from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["RMSN", "rmsn_networks"]
 
@@ -135,6 +138,7 @@ class RmsnMethod(ReadsModels):
     """The recurrent marginal structural network (spec RMSN-1 to 6)."""
 
     model = RmsnModel
+    rolled = RolledLstmModel
 
     name: str = "rmsn"
 
@@ -167,6 +171,8 @@ class RmsnMethod(ReadsModels):
             over_members(makes[name], params_R, panels[0], _log_likelihood) for name, params_R in propensity.items()
         )
         weights = TreatmentWeights(numerator_RNT - denominator_RNT, panels[0])
+        if config.outputs.structured:
+            return (yield from self._rolled(task, config, weights, panels[0], propensity))
         return (
             yield from encoder_then_decoder(
                 task,
@@ -177,6 +183,37 @@ class RmsnMethod(ReadsModels):
                 stage=partial(_weighted_stage, weights),
                 encode=lambda panel, encoder_R: over_members(makes["encoder"], encoder_R, panel, _outputs),
                 start=start,
+                before=propensity,
+                meta={"weights": weights.described},
+            )
+        )
+
+    def _rolled(
+        self,
+        task: FitTask,
+        config: RmsnConfig,
+        weights: TreatmentWeights,
+        panel: PanelTensors,
+        propensity: Mapping[str, Params],
+    ) -> Fit:
+        """Train one network whose states are rolled out, each step weighted (spec NET-21)."""
+        clipped = weights.clipped_over_origins(panel, task.horizon)
+
+        def weigh(series: Windows) -> Tensor:
+            raw_RBTH = weights.of_origins(series.member_R, series.subject_RB, task.horizon)
+            raw_RHBT = raw_RBTH.movedim(-1, 1)
+            clipped_RHM = clipped.take(series.member_R)(raw_RHBT.flatten(2))
+            return clipped_RHM.view(raw_RHBT.shape).movedim(1, -1)
+
+        return (
+            yield from fit_rolled(
+                task,
+                f"{self.name} network",
+                config.encoder,
+                partial(RolledLstm, task.schema, config),
+                RolledLstmModel.start_of(task, self.name, config),
+                config.encoder.training(stage_shares(task.config, task.horizon)[1]),
+                weigh=weigh,
                 before=propensity,
                 meta={"weights": weights.described},
             )

@@ -11,6 +11,7 @@ from costar_cli.methods.shared.settings import (
     LearningRate,
     MaxGradNorm,
     NetworkConfig,
+    OutputsConfig,
     Representation,
     Width,
 )
@@ -78,6 +79,7 @@ class RmsnDecoderConfig(RmsnNetworkConfig):
 class RmsnConfig(Config):
     """Recurrent marginal structural network (spec RMSN-1 to 6)."""
 
+    outputs: OutputsConfig = OutputsConfig()
     treatment: RmsnTreatmentConfig = RmsnTreatmentConfig()
     history: RmsnHistoryConfig = RmsnHistoryConfig()
     encoder: RmsnEncoderConfig = RmsnEncoderConfig()
@@ -106,6 +108,7 @@ class CrnDecoderConfig(RecurrentConfig):
 class CrnConfig(Config):
     """Counterfactual recurrent network (spec CRN-1 to 4)."""
 
+    outputs: OutputsConfig = OutputsConfig()
     alpha: float = Field(1.0, ge=0, description="Weight of the balancing loss at the end of training")
     encoder: CrnEncoderConfig = CrnEncoderConfig()
     decoder: CrnDecoderConfig = CrnDecoderConfig()
@@ -132,6 +135,7 @@ class CrnErmDecoderConfig(CrnDecoderConfig):
 class CrnErmConfig(Config):
     """Counterfactual recurrent network without balancing (spec CRN-3, SIZE-4)."""
 
+    outputs: OutputsConfig = OutputsConfig()
     encoder: CrnErmEncoderConfig = CrnErmEncoderConfig()
     decoder: CrnErmDecoderConfig = CrnErmDecoderConfig()
 

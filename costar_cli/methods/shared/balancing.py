@@ -1,6 +1,6 @@
 """Balanced representations: the head of CRN, EDCT and CT, and its losses (spec NET-10 to 13)."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -32,26 +32,22 @@ class Balanced(NamedTuple):
     outcomes: Tensor
 
 
-class BalancingHead(nn.Module):
-    """`br = ELU(W1 o)`; treatment logits from `br`; outcomes from `br` and the treatment (spec NET-10).
+class Balancer(nn.Module):
+    """`br = ELU(W1 o)`, and treatment logits from `br` (spec NET-10).
 
     The parameters of the treatment network, W2 and W3, are those named `treatment.*`.
 
     Args:
         sequence: width of the outputs `o` of the sequence model.
         representation: width of `br`.
-        hidden: hidden units of both networks.
+        hidden: hidden units.
         n_treatments: da.
-        n_outcomes: dy.
     """
 
-    def __init__(self, sequence: int, representation: int, hidden: int, *, n_treatments: int, n_outcomes: int) -> None:
+    def __init__(self, sequence: int, representation: int, hidden: int, *, n_treatments: int) -> None:
         super().__init__()
         self.representation = nn.Linear(sequence, representation)
         self.treatment = nn.Sequential(nn.Linear(representation, hidden), nn.ELU(), nn.Linear(hidden, n_treatments))
-        self.outcome = nn.Sequential(
-            nn.Linear(representation + n_treatments, hidden), nn.ELU(), nn.Linear(hidden, n_outcomes)
-        )
 
     def represent(self, sequence: Tensor) -> Tensor:
         """Return the representations `[...,r]` of outputs of the sequence model `[...,s]`."""
@@ -61,6 +57,20 @@ class BalancingHead(nn.Module):
         """Return logits `[...,da]` of the treatment; `alpha` reverses the gradient to the representation."""
         seen = representation if alpha is None else reverse_gradient(representation, alpha)
         return self.treatment(seen)  # type: ignore[no-any-return]
+
+    def forward(self, sequence: Tensor, *_: Any) -> Any:  # noqa: ANN401 - of more arguments in `BalancingHead`
+        """Return the representations."""
+        return self.represent(sequence)
+
+
+class BalancingHead(Balancer):
+    """The same, with outcomes from `br` and the treatment (spec NET-10); `n_outcomes` is dy."""
+
+    def __init__(self, sequence: int, representation: int, hidden: int, *, n_treatments: int, n_outcomes: int) -> None:
+        super().__init__(sequence, representation, hidden, n_treatments=n_treatments)
+        self.outcome = nn.Sequential(
+            nn.Linear(representation + n_treatments, hidden), nn.ELU(), nn.Linear(hidden, n_outcomes)
+        )
 
     def outcomes(self, representation: Tensor, treatment: Tensor) -> Tensor:
         """Return scaled outcomes `[...,dy]` after the treatment `[...,da]`."""

@@ -141,6 +141,22 @@ class TreatmentWeights:
         before_R1B = self._sum_RNT[at[0], at[1], start_RB[:, None] - 1]
         return _exp(self._sum_RNT[at] - before_R1B).to(self._step.low_R)
 
+    def of_origins(self, member_R: Tensor, subject_RB: Tensor, steps: int) -> Tensor:
+        """Return the product of the weights from each position up to each of the steps that follow, `[R,B,T,H]`."""
+        total_RBT = self._sum_RNT[member_R[:, None], subject_RB]
+        origin_T = torch.arange(total_RBT.shape[2] - 1, device=total_RBT.device)
+        last_TH = (origin_T[:, None] + torch.arange(1, steps + 1, device=origin_T.device)).clamp(max=len(origin_T))
+        return _exp(total_RBT[..., last_TH] - total_RBT[..., :-1, None]).to(self._step.low_R)
+
+    def clipped_over_origins(self, panel: PanelTensors, steps: int) -> Clipped:
+        """Return what clips the weights from every origin of a panel's subjects, and gives them mean 1 at each step."""
+        subject_N, members = torch.arange(len(panel.length_N), device=panel.length_N.device), []
+        within_NT = torch.arange(self._log_RNT.shape[2], device=subject_N.device) < panel.length_N[:, None] - steps
+        for member in range(len(self._log_RNT)):
+            weights_NTH = self.of_origins(subject_N.new_tensor([member]), subject_N[None], steps)[0]
+            members.append(weights_NTH[within_NT].double().cpu().numpy().T)
+        return Clipped.of(members, self._step.low_R)
+
     def clipped_over(self, rows: OriginRows) -> Clipped:
         """Return what clips the weights of a decoder's windows, and gives them mean 1 at each step."""
         members = []

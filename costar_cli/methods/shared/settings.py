@@ -1,19 +1,23 @@
 """What the settings of one network of a baseline share."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
+from costar_cli.config.choices import CovariatesName
 from costar_cli.config.models import Config, FinetuneConfig, OptimiserConfig, TrainingConfig
 
 __all__ = [
     "BatchSize",
+    "CarryOvers",
+    "Covariates",
     "Dropout",
     "Hidden",
     "Layers",
     "LearningRate",
     "MaxGradNorm",
     "NetworkConfig",
+    "OutputsConfig",
     "Representation",
     "TunedNetworkConfig",
     "Width",
@@ -29,6 +33,34 @@ Layers = Annotated[int, Field(ge=1, le=64, description="Recurrent layers")]
 Dropout = Annotated[float, Field(ge=0, lt=1, description="Dropout rate, quantised to 1/256")]
 Representation = Annotated[int, Field(ge=1, le=4096, description="Width of the representation")]
 Hidden = Annotated[int, Field(ge=1, le=4096, description="Hidden units of the networks that read the representation")]
+
+
+CarryOvers = Annotated[int, Field(ge=1, le=2, description="Learnt carry-overs of each treatment's effect")]
+Covariates = Annotated[
+    CovariatesName,
+    Field(
+        description="Forecast covariates with the outcomes, and learn each step from the truth before it, so that what "
+        "covariates carry is neither lost nor taken for an effect; or leave them as the origin's state knows them",
+    ),
+]
+
+
+class OutputsConfig(Config):
+    """How the states of a network become outcomes (spec NET-21)."""
+
+    decoder: Literal["published", "structured"] = Field(
+        "published",
+        description="As published; or effects, rolled out step by step in the scale in which outcomes change, with "
+        "inputs and loss in that scale",
+    )
+    hidden: Hidden = 64
+    carry_overs: CarryOvers = 1
+    covariates: Covariates = "forecast"
+
+    @property
+    def structured(self) -> bool:
+        """Return whether outcomes are rolled out."""
+        return self.decoder == "structured"
 
 
 class NetworkConfig(Config):

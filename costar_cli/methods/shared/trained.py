@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 import torch
@@ -41,7 +41,7 @@ PARAMS = "params/"  # prefix of the parameters in an artifact
 ATTACHED = ("calibration/", "practice/")  # prefixes of what was learned of its answers, once it was fitted
 SCALED = ("covariates", "outcomes", "statics")
 NETWORK_SHAPE = ("width", "representation", "hidden", "layers", "heads", "clip_distance", "components")
-SHAPE = (*NETWORK_SHAPE, "carry_overs", "fading", "covariates")
+SHAPE = (*NETWORK_SHAPE, "decoder", "carry_overs", "fading", "covariates")
 
 
 def model_arrays(params: Params, scaler: Scaler) -> dict[str, NDArray[np.generic]]:
@@ -107,13 +107,19 @@ class TrainedModel:
 
 
 class ReadsModels:
-    """What the estimators of this package share: their models are read from artifacts by the class of the model."""
+    """What the estimators of this package share: their models are read from artifacts by the class of the model.
+
+    `rolled` is the class of a model whose outcomes are rolled out, where that is a choice (spec NET-21).
+    """
 
     model: ClassVar[type[Any]]
+    rolled: ClassVar[type[Any] | None] = None
 
     def load(self, artifact: Artifact, device: torch.device | str = "cpu") -> FittedModel:
         """Return the model that an artifact holds; closed forms compute on the CPU."""
-        model: FittedModel = self.model.from_artifact(artifact, device)
+        outputs = artifact.meta.get("settings", {}).get("outputs", {})
+        kind = self.rolled if self.rolled and outputs.get("decoder") == "structured" else self.model
+        model: FittedModel = kind.from_artifact(artifact, device)
         return model
 
 
@@ -220,7 +226,7 @@ class NetworkModel(EncodingModel[StatesT]):
             MismatchError: it is of a different method, or has fewer members than asked for.
             UsageError: the settings give its networks a different shape.
         """
-        start = model_to_start_from(task, cls, method)
+        start = model_to_start_from(task, NetworkModel, method)  # type: ignore[type-abstract]
         differing = _other_shapes(start.settings, settings) if start else []
         if differing:
             raise UsageError(
@@ -229,7 +235,7 @@ class NetworkModel(EncodingModel[StatesT]):
                 fix="adapt it with the settings that it was trained with",
                 details=differing,
             )
-        return start
+        return cast("Self | None", start)
 
     def params_of(self, network: str) -> Params:
         """Return the parameters of one network, without its name."""

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.shared.members import Params, member_module
+from costar_cli.methods.shared.rolled_model import fit_rolled
 from costar_cli.methods.shared.stage import NetworkTraining, one_stage
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.methods.shared.trained import ReadsModels
@@ -18,6 +19,7 @@ from costar_cli.methods.transformers.balancing_objective import BalancingObjecti
 from costar_cli.methods.transformers.ct_network import COVARIATES, KNOWN, CtBlock, CtNetwork
 from costar_cli.methods.transformers.kv_cache import KeyValueCache, Relative, attend, past_and_since
 from costar_cli.methods.transformers.model import TransformerModel
+from costar_cli.methods.transformers.rolled import RolledStreams, RolledStreamsModel
 from costar_cli.methods.transformers.settings import CausalTransformerConfig, CtConfig, CtErmConfig
 from costar_cli.methods.transformers.stage import Batch, PartName, SeriesStage
 from costar_cli.methods.transformers.units import encode_series
@@ -184,6 +186,7 @@ class CtMethod(ReadsModels):
     """The causal transformer: one network on streams of treatments, outcomes and covariates (spec CT-1 to 7)."""
 
     model = CtModel
+    rolled = RolledStreamsModel
 
     name: str = "ct"
     defaults: type[CausalTransformerConfig] = CtConfig
@@ -196,9 +199,29 @@ class CtMethod(ReadsModels):
             UsageError: the settings give the network a different shape than what to start from.
         """
         settings = task.settings_of(self.defaults)
+        if settings.outputs.structured:
+            return (yield from _rolled(task, self.name, settings))
         start = CtModel.start_of(task, self.name, settings)
         stage = ct_stage(task, settings, self.name, start.params if start else None)
         return (yield from one_stage(task, stage, lambda params_R, _: Fitted(params_R)))
+
+
+def _rolled(task: FitTask, name: str, settings: CausalTransformerConfig) -> Fit:
+    """Train the streams with states that are rolled out (spec NET-21); weights are averaged after each step."""
+    training = settings.network.training(task.config)
+    optimiser = training.optimiser.model_copy(update={"averaging": settings.averaging})
+    balancing, alpha = settings.balance
+    return (
+        yield from fit_rolled(
+            task,
+            name,
+            settings.network,
+            partial(RolledStreams, task.schema, settings),
+            RolledStreamsModel.start_of(task, name, settings),
+            training.model_copy(update={"optimiser": optimiser}),
+            balance=None if balancing == "none" else (balancing, alpha),
+        )
+    )
 
 
 CT, CT_ERM = CtMethod(), CtMethod("ct-erm", CtErmConfig)

@@ -5,7 +5,15 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from costar_cli.config.models import Config, heads_divide_width
-from costar_cli.methods.shared.settings import BatchSize, Dropout, Hidden, LearningRate, NetworkConfig, Representation
+from costar_cli.methods.shared.settings import (
+    BatchSize,
+    Dropout,
+    Hidden,
+    LearningRate,
+    NetworkConfig,
+    OutputsConfig,
+    Representation,
+)
 
 __all__ = [
     "Balancing",
@@ -65,6 +73,7 @@ class CausalTransformerConfig(Config):
     """What CT has with and without balancing."""
 
     averaging: Averaging = 0.99
+    outputs: OutputsConfig = OutputsConfig()
     network: CtNetworkConfig = CtNetworkConfig()
 
     @property
