@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from costar_cli.config.choices import DomainName
 from costar_cli.errors import MismatchError, StorageError, UsageError
 from costar_cli.steps.model import load_models, name_models
+from costar_cli.steps.sensitivity import sensitivity_plot, show_sensitivity
 from costar_cli.steps.session import Session
 from costar_cli.ui.output import Output
 from costar_cli.ui.text import plain
@@ -37,6 +38,7 @@ class Question:
     out: Path | None
     overwrite: bool
     unsupported: bool = False
+    sensitivity: bool = False
 
     def check(self) -> None:
         """See, before any work, that the answer can be written.
@@ -50,7 +52,8 @@ class Question:
             raise UsageError(
                 f"cannot draw `{self.plot.name}`", where="--plot", fix=f"end the name in {', '.join(PLOT_FORMATS)}"
             )
-        for flag, path in (("--csv", self.csv), ("--plot", self.plot), ("--out", self.out)):
+        beside = sensitivity_plot(self.plot) if self.plot is not None and self.sensitivity else None
+        for flag, path in (("--csv", self.csv), ("--plot", self.plot), ("--plot", beside), ("--out", self.out)):
             if path is None:
                 continue
             if not path.parent.is_dir():
@@ -93,7 +96,10 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
     _show(session, report)
     digests = {"dataset": dataset.digest} | {f"model/{name}": model.digest for name, model in loaded.items()}
     _write(session, question, report, digests, document)
-    session.out.done(report.to_json())
+    more = {}
+    if question.sensitivity:
+        more["sensitivity"] = show_sensitivity(session, dataset, loaded, report, question.plot)
+    session.out.done(report.to_json() | more)
 
 
 def _default_models(workspace: Workspace, domain: DomainName) -> list[Path]:

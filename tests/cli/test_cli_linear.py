@@ -55,6 +55,16 @@ def test_a_linear_system_is_simulated_fitted_scored_and_asked(tmp_path: Path, ca
     )
     assert asked.code == 0, asked.err
     assert "always" in json.dumps(asked.document["result"])
+    words = ("whatif", "--model", "costar-workspace/model-msm.h5", "--subject", 150, "--plan", "plan.json")
+    bounds = call(*words, "--sensitivity", "--plot", "answer.png", "--json").document
+    (found,) = bounds["result"]["sensitivity"]
+    assert found["flips"][0]["plan"] == "always"
+    assert Path(bounds["outputs"]["sensitivity"]["path"]).name == "answer-sensitivity.png"
+    shown = call(*words, "--sensitivity").out
+    assert "difference from `never` under hidden confounding" in shown
+    assert "Gamma 1.25" in shown
+    again = call(*words, "--sensitivity", "--plot", "answer.png")
+    assert "add --overwrite" in again.err
 
 
 def test_settings_of_the_linear_methods_are_settings(tmp_path: Path, call: Call) -> None:

@@ -1,0 +1,85 @@
+"""How far hidden confounding could move the differences between plans: a panel per outcome, bounds over Gamma."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, NullLocator
+
+from costar_cli.artifact import write_bytes
+from costar_cli.figures.style import BLACK, GREY, caption, figure, label_lines, label_text, plan_style, rendered
+from costar_cli.figures.whatif import FORMATS
+from costar_cli.panel.schema import step_word
+from costar_cli.whatif import WhatIfReport
+from costar_cli.whatif.sensitivity import Sensitivity
+
+ABOUT = "Gamma: an unrecorded variable multiplies or divides the odds of treatment by it, at every step"
+SHADE = 0.18
+DASHES: Any = (0, (4, 2))
+DRAWN = 41  # Gammas between the smallest and the largest
+
+
+def plot_sensitivity(report: WhatIfReport, found: Sensitivity, path: Path) -> Path:
+    """Draw the bounds of each plan's difference from the reference at their last common step, and where they hold zero.
+
+    Raises:
+        StorageError: the file cannot be written.
+    """
+    outcomes = report.schema.outcomes
+    with figure(3.4 + 3.8 * len(outcomes), 3.6) as drawn:
+        for ax, outcome in zip(drawn.subplots(1, len(outcomes), squeeze=False)[0], outcomes, strict=True):
+            _draw(ax, found, outcome.name)
+            unit = f" ({label_text(outcome.unit, 20)})" if outcome.unit else ""
+            when = step_word(report.schema.step)
+            reference = label_text(found.plans[found.reference], 24)
+            ax.set_ylabel(f"{label_text(outcome.name, 30)}{unit}:\ndifference from {reference}")
+            ax.set_title(f"{label_text(found.model, 30)}, at the last common {when}")
+        handles = [
+            Line2D([], [], color=plan_style(i)[0], marker=plan_style(i)[1], label=label_lines(plan, 26))
+            for i, plan in enumerate(found.plans)
+            if i != found.reference
+        ]
+        dashed = Line2D([], [], color=GREY, lw=1.0, ls=DASHES, label="estimate")
+        shade = Patch(
+            color=GREY, alpha=2 * SHADE, lw=0, label="what hidden confounding\nallows; marked where\nit reaches 0"
+        )
+        drawn.legend(handles=[*handles, dashed, shade], loc="outside right center", labelspacing=0.9)
+        caption(drawn, ABOUT)
+        kind = next(kind for kind in FORMATS if path.suffix.lower() == f".{kind}")
+        write_bytes(path, rendered(drawn, kind))
+    return path
+
+
+def _draw(ax: Axes, found: Sensitivity, outcome: str) -> None:
+    gammas = np.geomspace(found.gammas[0], found.gammas[-1], DRAWN)
+    fine = replace(found, gammas=tuple(gammas.tolist())).differences()
+    rows = [row for row in fine if row["outcome"] == outcome]
+    flips = {row["plan"]: row for row in found.flips() if row["outcome"] == outcome}
+    for i, plan in enumerate(found.plans):
+        if i == found.reference:
+            continue
+        colour, marker = plan_style(i)
+        last = flips[plan]
+        mine = [row for row in rows if (row["plan"], row["step"]) == (plan, last["step"])]
+        lower, upper = (np.array([row[side] for row in mine]) for side in ("lower", "upper"))
+        ax.fill_between(gammas, lower, upper, color=colour, alpha=SHADE, lw=0)
+        ax.plot(gammas, np.stack([lower, upper], axis=1), color=colour, lw=1.0)
+        ax.axhline(last["difference"], color=colour, lw=1.0, ls=DASHES)
+        if last["gamma"] is not None and last["gamma"] <= gammas[-1]:
+            ax.plot([last["gamma"]], [0.0], color=colour, marker=marker, ms=7, mec="white", zorder=5, ls="")
+    ax.axhline(0.0, color=BLACK, lw=0.9)
+    _gamma_axis(ax, found.gammas)
+
+
+def _gamma_axis(ax: Axes, gammas: Sequence[float]) -> None:
+    ax.set_xscale("log")
+    ax.set_xlim(gammas[0], gammas[-1])
+    ax.set_xticks(list(gammas))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ax.set_xlabel("Gamma, the strength of hidden confounding")

@@ -1,0 +1,77 @@
+"""The body of `costar whatif --sensitivity`: how strong a hidden confounder changes which plan is better."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from costar_cli.steps.session import Session
+
+if TYPE_CHECKING:
+    from costar_cli.methods.base import FittedModel
+    from costar_cli.panel import Dataset
+    from costar_cli.whatif import WhatIfReport
+    from costar_cli.whatif.sensitivity import Sensitivity
+
+
+def sensitivity_plot(plot: Path) -> Path:
+    """Return the file of the plot of sensitivity, beside that of the estimates."""
+    return plot.with_name(f"{plot.stem}-sensitivity{plot.suffix}")
+
+
+def show_sensitivity(
+    session: Session, dataset: "Dataset", models: "Mapping[str, FittedModel]", report: "WhatIfReport", plot: Path | None
+) -> list[dict[str, Any]]:
+    """Print and draw the bounds of every model's estimates, and return them as plain JSON data.
+
+    Raises:
+        UsageError: a model has no calibration.
+    """
+    import numpy as np
+
+    from costar_cli.figures.sensitivity import plot_sensitivity
+    from costar_cli.whatif.sensitivity import ASSUMPTIONS, sensitivity
+
+    history = report.history
+    rows = np.flatnonzero(dataset.panels[history.part].subject_id == history.subject)
+    panel = dataset.panels[history.part].take(rows)
+    found = [
+        sensitivity(answer, models[answer.label], panel, history.origin, report.plans, report.reference)
+        for answer in report.models
+    ]
+    for one in found:
+        _show(session, one, report)
+    session.out.text(*ASSUMPTIONS)
+    if plot is not None and len(report.plans) > 1:
+        first = plot_sensitivity(report, found[0], sensitivity_plot(plot))
+        session.out.wrote("sensitivity", first, kind="plot")
+    return [one.to_json() for one in found]
+
+
+def _show(session: Session, found: "Sensitivity", report: "WhatIfReport") -> None:
+    """Print the bounds of differences at the last common step: a column per Gamma, then where they reach zero."""
+    from costar_cli.panel.schema import step_axis
+    from costar_cli.whatif.sensitivity import flip_words
+
+    limits = {
+        (row["plan"], row["outcome"], row["step"], row["gamma"]): f"{row['lower']:.4g} to {row['upper']:.4g}"
+        for row in found.differences()
+    }
+    strong = [gamma for gamma in found.gammas if gamma > 1]
+    headers = ["plan", step_axis(report.schema.step), "difference", *[f"Gamma {g:g}" for g in strong], "flips at"]
+    for outcome in report.schema.outcomes:
+        rows = [
+            [row["plan"], row["time"], f"{row['difference']:.4g}"]
+            + [limits[row["plan"], outcome.name, row["step"], gamma] for gamma in strong]
+            + [flip_words(row["gamma"])]
+            for row in found.flips()
+            if row["outcome"] == outcome.name
+        ]
+        unit = f" ({outcome.unit})" if outcome.unit else ""
+        title = f"{outcome.name}{unit}: difference from `{report.reference}` under hidden confounding, by {found.model}"
+        if rows:
+            session.out.table(headers, rows, title=title, keys=3)
+    plans = (
+        f"{plan}: probability in practice by step {', '.join(f'{p:.2f}' for p in likely)}"
+        for plan, likely in found.to_json()["probabilities"].items()
+    )
+    session.out.text(*plans)

@@ -1,0 +1,153 @@
+"""How much hidden confounding it takes to change which of two plans is better (spec SENS-1 to 4)."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.errors import UsageError
+from costar_cli.methods.base import FittedModel
+from costar_cli.panel import Panel
+from costar_cli.uncertainty import support_of
+from costar_cli.uncertainty.sensitivity import GAMMAS, MOST, Confounded
+from costar_cli.whatif.estimate import plan_queries
+from costar_cli.whatif.plan import TreatmentPlan
+from costar_cli.whatif.report import ModelAnswer
+
+ASSUMPTIONS: Final = (
+    "Gamma: at every step something unrecorded multiplies or divides the odds of the planned treatment by at most that",
+    "conservative: it does its worst at each step of both plans at once; bounds widen with every step",
+    "taken as given: how likely treatments are given what is recorded, and how the model errs on held-out subjects",
+)
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Sensitivity:
+    """Bounds of one model's estimates under hidden confounders of several strengths.
+
+    `confounded` has a query per plan, all padded to the longest; `steps_P` counts each plan's own steps.
+    """
+
+    model: str
+    plans: tuple[str, ...]
+    steps_P: tuple[int, ...]
+    reference: int
+    outcomes: tuple[str, ...]
+    origin: int
+    confounded: Confounded
+    gammas: tuple[float, ...] = GAMMAS
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as plain JSON data: bounds of outcomes and of differences, and where rankings flip."""
+        likely = {
+            plan: [float(p) for p in self.confounded.likely_QH[i, : self.steps_P[i]]]
+            for i, plan in enumerate(self.plans)
+        }
+        return {
+            "model": self.model,
+            "reference": self.plans[self.reference],
+            "gammas": list(self.gammas),
+            "probabilities": likely,
+            "bounds": list(self._rows()),
+            "differences": list(self.differences()),
+            "flips": list(self.flips()),
+            "assumptions": list(ASSUMPTIONS),
+        }
+
+    def flips(self) -> Iterator[dict[str, Any]]:
+        """Yield at which Gamma each plan may lie on either side of the reference, at their last common step.
+
+        `gamma` is None where no Gamma up to 100 suffices.
+        """
+        mean_PHY = self.confounded.mean_QHY
+        for plan, step in self._others():
+            for o, outcome in enumerate(self.outcomes):
+                difference = float(mean_PHY[plan, step, o] - mean_PHY[self.reference, step, o])
+                gamma = self.confounded.flips_at(plan, self.reference, step, o)
+                yield {**self._named(plan, step, outcome), "difference": difference, "gamma": gamma}
+
+    def differences(self) -> Iterator[dict[str, Any]]:
+        """Yield the bounds of the difference of each plan from the reference, by Gamma, step and outcome."""
+        for gamma in self.gammas:
+            for plan, last in self._others():
+                lower_HY, upper_HY = self.confounded.difference_bounds(plan, self.reference, gamma)
+                for step, o in np.ndindex(last + 1, len(self.outcomes)):
+                    named = self._named(plan, step, self.outcomes[o])
+                    yield named | _limits(gamma, float(lower_HY[step, o]), float(upper_HY[step, o]))
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        for gamma in self.gammas:
+            lower_PHY, upper_PHY = self.confounded.bounds(gamma)
+            for plan, steps in enumerate(self.steps_P):
+                for step, o in np.ndindex(steps, len(self.outcomes)):
+                    named = self._named(plan, step, self.outcomes[o])
+                    del named["reference"]
+                    yield named | _limits(gamma, float(lower_PHY[plan, step, o]), float(upper_PHY[plan, step, o]))
+
+    def _others(self) -> Iterator[tuple[int, int]]:
+        """Yield every plan but the reference, and the last step that both have."""
+        for plan, steps in enumerate(self.steps_P):
+            if plan != self.reference:
+                yield plan, min(steps, self.steps_P[self.reference]) - 1
+
+    def _named(self, plan: int, step: int, outcome: str) -> dict[str, Any]:
+        return {
+            "plan": self.plans[plan],
+            "reference": self.plans[self.reference],
+            "outcome": outcome,
+            "step": step + 1,
+            "time": self.origin + step + 1,
+        }
+
+
+def _limits(gamma: float, lower: float, upper: float) -> dict[str, Any]:
+    return {"gamma": gamma, "lower": lower, "upper": upper}
+
+
+def sensitivity(
+    answer: ModelAnswer, model: FittedModel, panel: Panel, origin: int, plans: Sequence[TreatmentPlan], reference: str
+) -> Sensitivity:
+    """Return the bounds of a model's estimates of one subject under plans.
+
+    Args:
+        answer: the estimates, with their calibration.
+        model: what gave them, with what it knows of practice.
+        panel: the subject's.
+        origin: the last known step.
+        plans: those that were asked about.
+        reference: the name of the one that others are compared with.
+
+    Raises:
+        UsageError: the model has no calibration, or knows nothing of practice.
+    """
+    calibration, support = answer.calibration, support_of(model)
+    if calibration is None or support is None:
+        what = "has no calibrated distribution of errors" if calibration is None else "knows nothing of practice"
+        raise UsageError(
+            f"model `{answer.label}` {what}: nothing follows about hidden confounding",
+            where="--sensitivity",
+            fix="train it again with this version, and at least 3 members where it is a network",
+        )
+    queries, found = plan_queries(model, np.array([origin]), plans), answer.estimates
+    likely_PH = np.exp(support.practice.log_probability(panel, queries, found.mean_QHY))
+    names = tuple(plan.name for plan in plans)
+    return Sensitivity(
+        model=answer.label,
+        plans=names,
+        steps_P=tuple(len(plan) for plan in plans),
+        reference=names.index(reference),
+        outcomes=tuple(variable.name for variable in model.schema.outcomes),
+        origin=origin,
+        confounded=Confounded.of(found, calibration, likely_PH),
+    )
+
+
+def flip_words(gamma: float | None) -> str:
+    """Return where a ranking flips, in words for a table."""
+    if gamma is None:
+        return f"not up to {MOST:g}"
+    return "tie" if gamma <= 1 else f"{gamma:.2f}"
