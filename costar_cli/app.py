@@ -37,8 +37,6 @@ from costar_cli.errors import (
 )
 from costar_cli.ui.output import Output
 
-__all__ = ["app", "main"]
-
 PROGRAM = "costar"
 VERBS = (pretrain, finetune, evaluate, whatif, benchmark, inspect, verify, settings, doctor)
 

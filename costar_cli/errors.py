@@ -7,28 +7,6 @@ from enum import IntEnum
 from types import FrameType, TracebackType
 from typing import Any, ClassVar, Self
 
-__all__ = [
-    "ArtifactError",
-    "CostarError",
-    "CostarWarning",
-    "DataError",
-    "DeviceError",
-    "ExitCode",
-    "InterruptedRunError",
-    "LockedError",
-    "MismatchError",
-    "StorageError",
-    "TerminatedRunError",
-    "Termination",
-    "TrainingError",
-    "UnforeseenError",
-    "UsageError",
-    "as_costar_error",
-    "complaint",
-    "complaints",
-    "key_path",
-]
-
 RESUMABLE = ("pretrain", "finetune", "benchmark")  # verbs that an interruption only pauses
 
 

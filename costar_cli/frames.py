@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     Frame: TypeAlias = pd.DataFrame | pl.DataFrame
 
-__all__ = ["FrameName", "as_polars", "columns_of", "frame_name", "is_frame", "make_frame"]
-
 FrameName = Literal["pandas", "polars"]
 LIBRARIES: tuple[FrameName, ...] = ("pandas", "polars")
 Rows = Sequence[Mapping[str, object]]

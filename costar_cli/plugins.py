@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ["GROUPS", "Plugins", "load_plugins"]
-
 GROUPS: Final = {"costar.datasets": "data set", "costar.methods": "method"}  # what an entry of each group adds
 
 

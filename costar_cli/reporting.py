@@ -4,17 +4,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-__all__ = [
-    "WORSE_THAN_LAST_VALUE",
-    "NullReporter",
-    "NullTask",
-    "Reporter",
-    "Task",
-    "both_errors",
-    "is_worse",
-    "warnings_of",
-]
-
 WORSE_THAN_LAST_VALUE = "worse than the last value carried forward"
 ROUNDING = 1e-6  # relative; errors of predictions in float32 that are closer than this are equal
 

@@ -11,8 +11,6 @@ from costar_cli.config.choices import DomainName, InitName
 from costar_cli.errors import LockedError, StorageError
 from costar_cli.methods.registry import REFERENCE
 
-__all__ = ["DEFAULT_WORKSPACE", "Workspace"]
-
 DEFAULT_WORKSPACE = Path("costar-workspace")
 
 
