@@ -104,7 +104,8 @@ def _flat(report: BenchmarkReport, table: ResultTable, row: ResultRow) -> Record
     flat |= {"avg": row.mean.average, "avg_std": row.sd.average if row.sd else None, "gain": row.gain_percent}
     flat |= {"averaged_steps": report.steps, "runs": row.runs, "data_sets": row.data_sets, "unit": report.unit}
     ratio = row.ratio_to_limit
-    return flat | {"stopped_by_budget": row.stopped_by_budget, "ratio_to_limit": ratio.average if ratio else None}
+    flat |= {"stopped_by_budget": row.stopped_by_budget, "ratio_to_limit": ratio.average if ratio else None}
+    return flat | {"coverage_90": row.coverage_90}
 
 
 def _compared(report: BenchmarkReport, table: ResultTable, comparison: Comparison) -> Record:

@@ -68,7 +68,8 @@ class ResultRow:
 
     `stopped_by_budget` says that the training of a member ended because epochs or updates ran out, not by patience;
     None for a closed form, for a published row, and where it is not known. `ratio_to_limit` are errors divided by those
-    of what knows the simulator (spec LIMIT-4).
+    of what knows the simulator (spec LIMIT-4). `coverage_90` is the average coverage of the 90 % bands over data sets,
+    on the questions of the row; None where no model carries a calibration.
     """
 
     name: str
@@ -83,6 +84,7 @@ class ResultRow:
     data_sets: int | None = None
     stopped_by_budget: bool | None = None
     ratio_to_limit: PerStep | None = None
+    coverage_90: float | None = None
 
     @property
     def marked_label(self) -> str:
@@ -236,7 +238,15 @@ def _row(
         ratio_to_limit=ratios(_spread([runs[s].row for s in bounded])[0], _spread([bounds[s] for s in bounded])[0])
         if bounded
         else None,
+        coverage_90=_coverage([score.row for score in runs.values()]),
     )
+
+
+def _coverage(rows: Sequence[ReportRow]) -> float | None:
+    """Return the mean coverage of 90 % bands, None where one is not known."""
+    shares = [row.calibration["0.9"].coverage.average if row.calibration else None for row in rows]
+    known = [share for share in shares if share is not None]
+    return sum(known) / len(known) if known and len(known) == len(shares) else None
 
 
 def _any_known(flags: Sequence[bool | None]) -> bool | None:

@@ -22,7 +22,8 @@ Call = Callable[..., Run]
 ADDED = {"updates", "ended_by", "stages", "no_interval", "plans_in_words", "unsupported", "interval_kind",
          "interval_method", "stopped_by_budget", "stage_updates", "one_step", "sequence", "caution",
          "outcome_updates", "other_updates", "validation", "worse_than_last_value", "ratio_to_limit",
-         "limit", "refutations", "calibration", "bands", "factual", "unlabelled_target_subjects", "levels"}  # fmt: skip
+         "limit", "refutations", "calibration", "bands", "factual", "unlabelled_target_subjects", "levels",
+         "coverage_90"}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

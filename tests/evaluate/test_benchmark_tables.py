@@ -1,9 +1,12 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from costar_cli.benchmark import ResultRow
 from costar_cli.benchmark.tables import marks
 from costar_cli.evaluate import PerStep
+from costar_cli.evaluate.calibrated import LevelScores
 from costar_cli.evaluate.published import published_row, read_published
 from tests.evaluate.benchmark_worlds import constant_errors, score, tables
 
@@ -155,3 +158,18 @@ def test_values_that_print_alike_share_their_mark():
 def test_a_value_alone_is_not_the_best_of_anything():
     assert marks(rows(1.0), 0) == [""]
     assert marks(rows(1.0, None), 0) == ["", ""]
+
+
+def covered(score_, share):
+    same = PerStep((share,) * 6, share)
+    levels = {"0.9": LevelScores(same, same, same, same, same)}
+    return replace(score_, row=replace(score_.row, calibration=levels))
+
+
+def test_the_coverage_of_90_percent_bands_is_the_mean_over_data_sets_that_all_have_one():
+    crn, costar = score("crn", constant_errors(ramp(2.0))), score("costar", constant_errors(ramp(1.0)))
+    again = replace(costar, seed=11)
+    (table,) = tables([crn, covered(costar, 0.9), covered(again, 0.8), replace(crn, seed=11)])
+    assert [row.coverage_90 for row in table.rows] == [None, pytest.approx(0.85)]
+    (table,) = tables([crn, covered(costar, 0.9), again, replace(crn, seed=11)])
+    assert [row.coverage_90 for row in table.rows] == [None, None]
