@@ -1,0 +1,265 @@
+"""Whether lights find the answers that are wrong: errors and coverage by light, where the truth is known.
+
+    python -m benchmarks.support DATA.h5 ... [--methods mixed,growth] [--preset quick] [--members 3] [--out FILE.csv]
+    python -m benchmarks.support --summary FILE.csv ...
+
+Each method is fitted to the source of each simulated data set, and asked about test subjects of the source (supervised)
+and of the target (zero-shot), at origins where the outcome has not died out, over the whole horizon:
+
+- `windows`: what came next, under the treatments given;
+- `test sets`: the counterfactual questions of the data set;
+- `first treatment`: the first treatment at every step; `all treatments`: all of them; `random`: any at any step.
+
+Per light (spec SUPPORT-6) a row has its share of the answers to the last step, their error in the data set's unit, the
+coverage of the 90 % band, the error without its red answers, and the AUROC with which the number behind the light finds
+the worst tenth of errors in units of the outcome's level.
+"""
+
+import argparse
+import csv
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from benchmarks.machine import commit, machine, machine_slug, versions
+from costar_cli.api.fitting import plan_fit
+from costar_cli.artifact import Artifact
+from costar_cli.config.models import FinetuneConfig, RuntimeConfig
+from costar_cli.datasets.registry import truth_of
+from costar_cli.methods.base import FittedModel
+from costar_cli.methods.registry import model_of
+from costar_cli.panel import Dataset, Part, Queries
+from costar_cli.panel.store import read_dataset
+from costar_cli.panel.windows import factual_windows
+from costar_cli.reporting import NullReporter
+from costar_cli.settings.resolve import resolve
+from costar_cli.uncertainty import LIGHTS, calibration_of, estimate, support_of
+
+FIELDS = (
+    "data", "method", "setup", "questions", "answers", "light", "auroc",
+    *(f"{what}_{light}" for what in ("share", "rmse", "coverage") for light in LIGHTS), "rmse", "rmse_without_red",
+    "machine", "versions", "commit",
+)  # fmt: skip
+SETUPS = {"supervised": Part("source", "test"), "zero-shot": Part("target", "test")}
+MOST = 2_000  # questions of a kind
+LEVEL = 0.9
+WORST = 0.1
+
+Floats = NDArray[np.float64]
+Row = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Questions with the truth `[Q,H,Y]`."""
+
+    queries: Queries
+    truth_QHY: Floats
+
+
+def fitted(dataset: Dataset, method: str, options: argparse.Namespace) -> FittedModel:
+    """Fit a method to the source, as `costar finetune` does."""
+    flags = {FinetuneConfig: {"members": options.members}, RuntimeConfig: {"device": "cpu"}}
+    settings = resolve(flags, preset=options.preset, dataset=dataset.name)
+    plan = plan_fit(settings, method, "source", dataset=dataset.digest, start=None)
+    with tempfile.TemporaryDirectory() as folder:
+        trained = plan.run(dataset, None, checkpoint=Path(folder) / "run.h5", reporter=NullReporter())
+    return model_of(Artifact("model", trained.arrays, trained.meta, trained.parents))
+
+
+def questions(dataset: Dataset, part: Part, alive_NT: NDArray[np.bool_]) -> Iterator[tuple[str, Asked]]:
+    """Yield what is asked about a part."""
+    panel, horizon, rng = dataset.panel(*part), dataset.horizon, np.random.default_rng(0)
+    windows = factual_windows(panel, horizon)
+    if windows is not None and windows.queries.outcomes is not None and windows.panel.n_subjects == panel.n_subjects:
+        yield "windows", _some(windows.queries, alive_NT, rng)
+    for queries in dataset.queries[part].values():
+        if queries.outcomes is not None and queries.horizon == horizon and not _factual(dataset, part, queries):
+            yield "test sets", _some(queries, alive_NT, rng)
+    answer = truth_of(dataset.name)
+    if answer is None or part not in dataset.truth:
+        return
+    encoding = dataset.schema.treatments
+    rows = np.flatnonzero((alive_NT & (np.arange(panel.n_steps) < panel.length[:, None] - 1)).any(axis=1))[: MOST // 4]
+    origins = [int(rng.choice(np.flatnonzero(alive_NT[row, : panel.length[row] - 1]))) for row in rows]
+    classes = np.array(encoding.classes or _every(len(encoding.names)))
+    first = next(row for row in classes if row[0] and not row[1:].any())
+    plans = {
+        "first treatment": np.tile(first, (len(rows), horizon, 1)),
+        "all treatments": np.tile(classes[classes.astype(bool).sum(axis=1).argmax()], (len(rows), horizon, 1)),
+        "random": classes[rng.integers(len(classes), size=(len(rows), horizon))],
+    }
+    if len(encoding.names) == 1:
+        del plans["all treatments"]
+    for name, values in plans.items():
+        truth = [answer(dataset, part, int(r), o, v) for r, o, v in zip(rows, origins, values, strict=True)]
+        plan = encoding.encode(values).astype(np.uint8)
+        queries = Queries(rows.astype(np.int32), np.array(origins, dtype=np.int16), plan)
+        yield name, Asked(queries, np.array(truth, dtype=np.float64).reshape(len(rows), horizon, -1))
+
+
+def _every(names: int) -> list[tuple[int, ...]]:
+    return [tuple(int(bit) for bit in np.binary_repr(i, names)[::-1]) for i in range(2**names)]
+
+
+def _factual(dataset: Dataset, part: Part, queries: Queries) -> bool:
+    from costar_cli.evaluate.score import truth_of as kind_of  # noqa: PLC0415 - another thing of the same name
+
+    return kind_of(dataset.panel(*part), queries) == "factual"
+
+
+def _some(queries: Queries, alive_NT: NDArray[np.bool_], rng: np.random.Generator) -> Asked:
+    assert queries.outcomes is not None and queries.scored is not None  # noqa: S101, PT018 - asked where there are answers
+    rows = np.flatnonzero(alive_NT[queries.subject, queries.origin] & queries.scored[:, -1])
+    some = queries.take(np.sort(rng.permutation(rows)[:MOST]))
+    assert some.outcomes is not None  # noqa: S101
+    return Asked(replace(some, outcomes=None, scored=None), some.outcomes.astype(np.float64))
+
+
+def auroc(score_M: Floats, bad_M: NDArray[np.bool_]) -> float:
+    """Return how often a bad answer has the larger number than a good one, ties counting half."""
+    bad, good = int(bad_M.sum()), int((~bad_M).sum())
+    if not bad or not good:
+        return np.nan
+    return float((rankdata(score_M)[bad_M].sum() - bad * (bad + 1) / 2) / (bad * good))
+
+
+def judged(dataset: Dataset, model: FittedModel, part: Part, asked: Asked) -> Iterator[Row]:
+    """Yield a row for each light."""
+    panel, support, calibration = dataset.panel(*part), support_of(model), calibration_of(model)
+    if support is None:
+        return
+    found = estimate(model, panel, asked.queries)
+    lights = support.lights(panel, asked.queries, found)
+    truth_M = asked.truth_QHY[:, -1].ravel()
+    unit = dataset.schema.error_unit
+    sd_Y = model.scaler.outcomes[1] if unit.space == "standardized" else np.ones(len(dataset.schema.outcomes))
+    error_M = unit.factor * np.abs((asked.truth_QHY - found.mean_QHY)[:, -1] / sd_Y).ravel()
+    relative_M = np.abs((asked.truth_QHY - found.mean_QHY)[:, -1] / found.unit_QY).ravel()
+    covered_M = np.full(len(truth_M), np.nan)
+    if calibration is not None:
+        bands = calibration.bands(found, [LEVEL])
+        lower_M, upper_M = (limit[0, :, -1].ravel() for limit in (bands.lower_LQHY, bands.upper_LQHY))
+        covered_M = ((lower_M <= truth_M) & (truth_M <= upper_M)).astype(np.float64)
+    outcomes = asked.truth_QHY.shape[2]
+    log_QH = np.log(lights.probability_QH)
+    numbers = {
+        "precision": lights.spread_QHY[:, -1].ravel(),
+        "rarest step": np.repeat(-log_QH.min(axis=1), outcomes),
+        "course": np.repeat(-log_QH.sum(axis=1), outcomes),
+    }
+    marks = {
+        "precision": lights.precision_QHY[:, -1].ravel(),
+        "rarest step": np.repeat(lights.rarest_QH[:, -1], outcomes),
+        "course": np.repeat(lights.course_QH[:, -1], outcomes),
+        "practice": np.repeat(lights.practice_QH[:, -1], outcomes),
+        "together": lights.light_QHY[:, -1].ravel(),
+    }
+    bad_M = relative_M >= np.quantile(relative_M, 1 - WORST)
+    for name, mark_M in marks.items():
+        values = {"answers": len(mark_M), "rmse": _rms(error_M), "rmse_without_red": _rms(error_M[mark_M < 2])}
+        values["auroc"] = auroc(numbers[name], bad_M) if name in numbers else np.nan
+        for i, light in enumerate(LIGHTS):
+            mine_M = mark_M == i
+            values[f"share_{light}"] = float(mine_M.mean())
+            values[f"rmse_{light}"] = _rms(error_M[mine_M])
+            values[f"coverage_{light}"] = float(covered_M[mine_M].mean()) if mine_M.any() else np.nan
+        yield {"light": name} | {key: f"{value:.4g}" if np.isfinite(value) else "" for key, value in values.items()}
+
+
+def _rms(values_M: Floats) -> float:
+    return float(np.sqrt((values_M**2).mean())) if len(values_M) else np.nan
+
+
+def measure(path: Path, options: argparse.Namespace) -> Iterator[Row]:
+    """Yield the rows of a data set."""
+    dataset = read_dataset(path)
+    made = {"machine": machine_slug(machine()), "commit": commit()}
+    made["versions"] = " ".join(f"{name} {version}" for name, version in versions().items())
+    for method in options.methods.split(","):
+        model = fitted(dataset, method, options)
+        calibration = calibration_of(model)
+        for setup, part in SETUPS.items():
+            panel = dataset.panel(*part)
+            level_MY = panel.outcomes.reshape(-1, panel.outcomes.shape[2]).astype(np.float64)
+            told_M = (
+                calibration.facts.informative(level_MY).all(axis=1) if calibration else np.ones(len(level_MY), bool)
+            )
+            alive_NT = told_M.reshape(panel.outcomes.shape[:2]) & panel.observed
+            for name, asked in questions(dataset, part, alive_NT):
+                about = {"data": path.stem, "method": method, "setup": setup, "questions": name} | made
+                yield from (dict.fromkeys(FIELDS, "") | about | row for row in judged(dataset, model, part, asked))
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """Return tables: AUROC, then shares, errors and coverage by light, and what leaving out red answers gains."""
+    lines = ["| data | method | set-up | questions | AUROC precision | rarest step | course |", "|" + "---|" * 7]
+    cases: dict[tuple[str, ...], dict[str, Row]] = {}
+    for row in rows:
+        key = tuple(row[name] for name in ("data", "method", "setup", "questions"))
+        cases.setdefault(key, {})[row["light"]] = row
+    for key, of_case in cases.items():
+        found = [_short(of_case[name]["auroc"]) for name in ("precision", "rarest step", "course")]
+        lines.append(f"| {' | '.join([*key, *found])} |")
+    heads = "share green/amber/red | error green/amber/red | all | without red | coverage of 90 % green/amber/red"
+    lines += ["", f"| data | method | set-up | questions | light | {heads} |", "|" + "---|" * 10]
+    for key, of_case in cases.items():
+        for name in ("precision", "practice", "together"):
+            row = of_case[name]
+            three = ["/".join(_short(row[f"{what}_{light}"]) or "-" for light in LIGHTS) for what in ("share", "rmse")]
+            covered = "/".join(_short(row[f"coverage_{light}"]) or "-" for light in LIGHTS)
+            cells = [*key, name, *three, _short(row["rmse"]), _short(row["rmse_without_red"]), covered]
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _short(text: str) -> str:
+    return f"{float(text):.2f}" if text else ""
+
+
+def read(path: Path) -> list[Row]:
+    """Return the rows of a table."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def write(path: Path, rows: Sequence[Row]) -> None:
+    """Write rows as a table."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure every data set, write the rows as they come, and print the summary."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", nargs="+", type=Path, help="data sets; with --summary, tables that --out wrote")
+    parser.add_argument("--summary", action="store_true", help="measure nothing, read tables")
+    parser.add_argument("--methods", default="mixed,growth", help="methods, separated by commas")
+    parser.add_argument("--preset", default="quick", choices=("quick", "default", "paper"))
+    parser.add_argument("--members", type=int, default=3)
+    parser.add_argument("--out", type=Path, help="table to write; rows of other data sets and methods are kept")
+    options = parser.parse_args(arguments)
+    rows: list[Row] = []
+    if options.summary:
+        rows = [row for path in options.data for row in read(path)]
+    else:
+        rows = read(options.out) if options.out and options.out.exists() else []
+        for path in options.data:
+            again = {(path.stem, method) for method in options.methods.split(",")}
+            rows = [row for row in rows if (row["data"], row["method"]) not in again] + list(measure(path, options))
+            if options.out:
+                write(options.out, rows)
+    sys.stdout.write(summary(rows) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
