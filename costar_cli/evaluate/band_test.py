@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from costar_cli.evaluate.calibrated import Calibrated
 from costar_cli.evaluate.calibration import LEVELS, BandScores
+from costar_cli.evaluate.lights import LEVEL, LightSums
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.panel import Panel, Queries
-from costar_cli.uncertainty import Calibration, Estimates, OutcomeFacts, estimate
+from costar_cli.uncertainty import Calibration, Estimates, OutcomeFacts, PlanSupport, estimate
 from costar_cli.uncertainty.estimates import Ask
 from costar_cli.uncertainty.outcomes import levels
 
@@ -86,6 +87,12 @@ class BandTest:
     panel: Panel
     horizon: int
     denominator_Y: NDArray[np.float64]
+    support: PlanSupport | None = None
+
+    @cached_property
+    def lights(self) -> dict[Asked, LightSums]:
+        """Return errors by light, by kind of question."""
+        return {}
 
     @cached_property
     def groupings(self) -> Mapping[str, Grouping]:
@@ -133,16 +140,29 @@ class BandTest:
             return bands.lower_LQHY, bands.upper_LQHY
 
         at = queries.subject, queries.origin
+        scored_QHY = np.broadcast_to((queries.scored & steps_H)[..., None], shape)
+        says_QHY = np.broadcast_to(self.calibration.facts.informative(found.level_QY)[:, None], shape)
+        if self.support is not None:
+            self._add_lights(asked, queries, found, scored_QHY & says_QHY)
         self.sums[asked].add(
             queries.subject,
             queries.outcomes.astype(np.float64),
             found.mean_QHY,
             bounds,
-            scored_QHY=np.broadcast_to((queries.scored & steps_H)[..., None], shape),
-            informative_QHY=np.broadcast_to(self.calibration.facts.informative(found.level_QY)[:, None], shape),
+            scored_QHY=scored_QHY,
+            informative_QHY=says_QHY,
             denominator_Y=self.denominator_Y,
             groups={name: grouping.group_NTY[at][:, None] for name, grouping in self.groupings.items()},
         )
+
+    def _add_lights(self, asked: Asked, queries: Queries, found: Estimates, counts_QHY: NDArray[np.bool_]) -> None:
+        assert self.support is not None and queries.outcomes is not None  # noqa: S101, PT018 - asked where they are
+        truth_QHY = queries.outcomes.astype(np.float64)
+        bands = self.calibration.bands(found, [LEVEL])
+        covered_QHY = (bands.lower_LQHY[0] <= truth_QHY) & (truth_QHY <= bands.upper_LQHY[0])
+        square_QHY = ((truth_QHY - found.mean_QHY) / self.denominator_Y) ** 2
+        lights = self.support.lights(self.panel, queries, found)
+        self.lights.setdefault(asked, LightSums.empty()).add(lights, square_QHY, covered_QHY, counts_QHY)
 
     def summary(self, asked: Asked, factor: float) -> Calibrated | None:
         """Return what the sums of a kind of question say, in a unit of `factor` times the denominator's."""
@@ -150,4 +170,6 @@ class BandTest:
             return None
         groups = {name: grouping.labels for name, grouping in self.groupings.items()}
         sums, (answers, died_out) = replace(self.sums[asked], cluster=self.panel.cluster), self.died_out[asked]
-        return Calibrated.of(sums, factor=factor, groups=groups, absorbed_share=float(died_out / max(answers, 1)))
+        lights = self.lights[asked].summary(factor) if asked in self.lights else {}
+        absorbed_share = float(died_out / max(answers, 1))
+        return Calibrated.of(sums, factor=factor, groups=groups, absorbed_share=absorbed_share, lights=lights)

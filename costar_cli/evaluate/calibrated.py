@@ -1,12 +1,13 @@
 """What an evaluation says of a model's bands: at the reported levels, of the whole distribution, and by group."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
 
 from costar_cli.evaluate.calibration import LEVELS, REPORTED, BandScores, Floats, GroupScores, share_over_subjects
+from costar_cli.evaluate.lights import LightScores
 from costar_cli.evaluate.metrics import PerStep, average_over_steps, known
 
 
@@ -57,6 +58,7 @@ class BandDetails:
     absorbed_share: float
     absorbed_coverage: dict[str, float | None]
     groups: tuple[GroupCoverage, ...] = ()
+    lights: dict[str, LightScores] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,15 @@ class Calibrated:
     details: BandDetails
 
     @classmethod
-    def of(cls, sums: BandScores, *, factor: float, groups: Mapping[str, Sequence[str]], absorbed_share: float) -> Self:
+    def of(
+        cls,
+        sums: BandScores,
+        *,
+        factor: float,
+        groups: Mapping[str, Sequence[str]],
+        absorbed_share: float,
+        lights: Mapping[str, LightScores],
+    ) -> Self:
         """Return what sums over subjects say, in the report's unit; `groups` names the groups of each grouping."""
         has_NH = sums.count > 0
         subjects_H = has_NH.sum(axis=0)
@@ -98,6 +108,7 @@ class Calibrated:
             pit=tuple(float(share) for share in pit_B if np.isfinite(share)),
             absorbed_answers=int(sums.absorbed.sum()),
             absorbed_share=absorbed_share,
+            lights=dict(lights),
             absorbed_coverage=_absorbed(sums),
             groups=tuple(
                 row for name, labels in groups.items() for row in _groups(name, labels, sums.groups[name], factor)

@@ -26,7 +26,7 @@ from costar_cli.methods.regression.naive import LastValue
 from costar_cli.panel import Dataset, Part, Queries
 from costar_cli.panel.compatible import other_data, require_compatible, same_data
 from costar_cli.reporting import WORSE_THAN_LAST_VALUE, NullReporter, Reporter, Task, warnings_of
-from costar_cli.uncertainty import calibration_of
+from costar_cli.uncertainty import calibration_of, support_of
 
 __all__ = ["run_evaluation"]
 
@@ -125,7 +125,8 @@ class _Bench:
         """Return what a model did on a test part."""
         test, calibration = self.parts[part], calibration_of(model)
         denominator_Y = self._scale["denominator_Y"]
-        bands = BandTest(model, calibration, test.panel, test.horizon, denominator_Y) if calibration else None
+        known = test.panel, test.horizon, denominator_Y, support_of(model)
+        bands = BandTest(model, calibration, *known) if calibration else None
         errors = score(model, test, **self._scale, task=task, bands=bands)
         return _Scored(self._clustered(errors, part), bands)
 

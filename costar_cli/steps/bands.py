@@ -35,6 +35,33 @@ def show_bands(out: Output, report: "EvaluationReport") -> None:
     out.text(*dict.fromkeys(line for row, kind, found in scored if (line := _died_out(row, kind, found))))
 
 
+def show_light_scores(out: Output, report: "EvaluationReport") -> None:
+    """Print errors and coverage by light for every model that has lights; nothing where there are none."""
+    from costar_cli.uncertainty import LIGHTS
+
+    scored = [(row, kind, found.details.lights) for row in report.rows for kind, found in row.band_tests]
+    if not any(lights for _, _, lights in scored):
+        return
+    unit = report.unit.label or "outcome units"
+    out.text(
+        f"Answers by light: shares in percent, RMSE in {unit}, coverage of the 90% band in percent, each green / amber "
+        "/ red, and the RMSE where red answers are left out"
+    )
+    headers = ["setup", "queries", "model", "light", "share", "RMSE", "coverage", "RMSE of all", "without red"]
+    rows = [
+        [
+            row.setup, kind, row.label, name,
+            " / ".join(_percent(one.share[light]) or "-" for light in LIGHTS),
+            " / ".join(_number(one.rmse_by_light[light]) or "-" for light in LIGHTS),
+            " / ".join(_percent(one.coverage[light]) or "-" for light in LIGHTS),
+            _number(one.rmse), _number(one.rmse_without_red),
+        ]
+        for row, kind, lights in scored
+        for name, one in lights.items()
+    ]  # fmt: skip
+    out.table(headers, rows, keys=4)
+
+
 def _died_out(row: "ReportRow", kind: str, found: "Calibrated") -> str | None:
     """Return in words how many answers are left out because the outcome had died out."""
     share = found.details.absorbed_share

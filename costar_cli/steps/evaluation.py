@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from costar_cli.config.choices import SetupName
 from costar_cli.errors import ArtifactError, DataError
 from costar_cli.reporting import Reporter
-from costar_cli.steps.bands import show_bands
+from costar_cli.steps.bands import show_bands, show_light_scores
 from costar_cli.steps.hints import ASKED, instead_of_losers, next_command, other_than
 from costar_cli.steps.model import load_models, name_models
 from costar_cli.steps.session import BuildStep, Session
@@ -198,6 +198,7 @@ def _show(session: Session, report: "EvaluationReport") -> None:
             touched.setdefault(row.setup, set()).add(row.provenance.labelled_target_subjects)
     counts = ", ".join(f"{setup} {' or '.join(f'{n:,}' for n in sorted(seen))}" for setup, seen in touched.items())
     show_bands(session.out, report)
+    show_light_scores(session.out, report)
     session.out.note(f"labelled target subjects used for training or selection: {counts}")
     if any(row.lower is not None for row in report.rows):
         session.out.note("interval: bootstrap over test subjects; excludes training variability")

@@ -1,0 +1,72 @@
+"""Errors by light in an evaluation: sums that are known beforehand, and a report that tells them."""
+
+import numpy as np
+import pytest
+
+from costar_cli.config.models import EvaluateConfig, FinetuneConfig
+from costar_cli.datasets.linear.settings import LinearGaussianConfig
+from costar_cli.datasets.linear.simulate import simulate_linear
+from costar_cli.evaluate import Candidate, EvaluationReport, read_evaluation, run_evaluation, write_evaluation
+from costar_cli.evaluate.lights import LightSums
+from costar_cli.reporting import NullReporter
+from costar_cli.steps.bands import show_light_scores
+from costar_cli.ui.output import Output
+from costar_cli.uncertainty import Lights
+from tests.fits import fit_method, model_of
+
+
+@pytest.fixture(scope="module")
+def report() -> EvaluationReport:
+    sizes = {"train": 120, "val": 60, "test": 40, "target_train": 2, "target_val": 2, "target_test": 40}
+    data = simulate_linear(LinearGaussianConfig(**sizes, gamma=6, steps=14, horizon=3, seed=4), NullReporter())
+    model = model_of(fit_method(data, "ridge", None, FinetuneConfig(members=1)))
+    return run_evaluation(data, [Candidate(model)], EvaluateConfig(bootstrap=0))
+
+
+def test_sums_give_shares_errors_coverage_and_what_is_left_without_red():
+    light = np.array([0, 0, 1, 2], dtype=np.int8).reshape(4, 1, 1)
+    flat, nothing = light[..., 0], np.zeros((4, 1))
+    lights = Lights(light * 0, flat, flat, flat, light, nothing[..., None], nothing)
+    squares, covered = np.array([1.0, 9.0, 16.0, 100.0]), np.array([True, False, True, False])
+    counts = np.array([True, True, True, True])
+    sums = LightSums.empty()
+    for rows in (slice(0, 1), slice(1, 4)):
+        part = Lights(*(getattr(lights, name)[rows] for name in Lights.__slots__))
+        sums.add(part, *(values[rows].reshape(-1, 1, 1) for values in (squares, covered, counts)))
+    found = sums.summary(2.0)
+    assert found["precision"].share == {"green": 1.0, "amber": 0.0, "red": 0.0}
+    assert found["precision"].rmse_by_light["amber"] is None
+    support = found["support"]
+    assert support.share == {"green": 0.5, "amber": 0.25, "red": 0.25}
+    assert support.rmse_by_light == {"green": pytest.approx(2 * 5**0.5), "amber": 8.0, "red": 20.0}
+    assert support.coverage == {"green": 0.5, "amber": 1.0, "red": 0.0}
+    assert support.rmse == pytest.approx(2 * np.sqrt(126 / 4))
+    assert support.rmse_without_red == pytest.approx(2 * np.sqrt(26 / 3))
+
+
+def test_answers_that_are_not_scored_count_nowhere():
+    by_outcome, by_step = np.zeros((2, 1, 1), np.int8), np.zeros((2, 1), np.int8)
+    lights = Lights(by_outcome, by_step, by_step, by_step, by_outcome, by_outcome + 0.0, by_step + 0.0)
+    sums = LightSums.empty()
+    counts = np.array([True, False]).reshape(2, 1, 1)
+    sums.add(lights, np.array([4.0, np.nan]).reshape(2, 1, 1), counts, counts)
+    assert sums.summary(1.0)["support"].answers == 1
+    assert sums.summary(1.0)["support"].rmse == 2.0
+
+
+def test_a_report_tells_lights_and_rare_plans_err_more(report: EvaluationReport, tmp_path):
+    lights = report.row("supervised", "Ridge regression").bands.lights
+    assert set(lights) == {"precision", "practice", "support"}
+    assert lights["precision"].share["green"] == 1.0, "a single member is not judged by its spread"
+    practice = lights["practice"]
+    assert 0 < practice.share["red"] < 0.8
+    assert practice.rmse_without_red < practice.rmse < practice.rmse_by_light["red"]
+    write_evaluation(tmp_path / "e.h5", report, parents={"dataset": "d" * 64}, fingerprint="f", config={})
+    assert read_evaluation(tmp_path / "e.h5").rows == report.rows
+
+
+def test_the_terminal_has_a_table_by_light(report: EvaluationReport, capsys: pytest.CaptureFixture[str]):
+    show_light_scores(Output("evaluate"), report)
+    shown = capsys.readouterr().out
+    assert "Answers by light" in shown
+    assert sum("practice" in line and "Ridge regression" in line for line in shown.splitlines()) == 4
