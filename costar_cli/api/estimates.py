@@ -43,6 +43,7 @@ def estimate_outcomes(
     level: float | Sequence[float] = 0.9,
     truth: bool = False,
     unsupported: bool = False,
+    abstain: bool = False,
     progress: Progress = False,
 ) -> WhatIfReport:
     """Estimate one subject's outcomes under treatment plans, and their differences, as `costar whatif` does.
@@ -58,6 +59,7 @@ def estimate_outcomes(
         level: probability between `lower` and `upper` (docs/uncertainty.md), or several.
         truth: add the simulator's answer and the error.
         unsupported: answer plans of treatments that no training subject was given, too.
+        abstain: leave out the numbers of answers that the data do not support (docs/support.md).
         progress: True for progress on stderr, or a `Reporter`.
 
     Returns:
@@ -83,6 +85,7 @@ def estimate_outcomes(
             level=level,
             truth=truth,
             unsupported=unsupported,
+            abstain=abstain,
             reporter=reporter,
         )
 
@@ -99,6 +102,7 @@ def ask(
     truth: bool,
     unsupported: bool,
     reporter: Reporter,
+    abstain: bool = False,
 ) -> WhatIfReport:
     """Return the report of `whatif.estimate_outcomes`, with a warning of each model that does badly on the domain."""
     report = answer(
@@ -111,6 +115,7 @@ def ask(
         truth=truth,
         reference=reference,
         unsupported=unsupported,
+        abstain=abstain,
         reporter=reporter,
     )
     losses = _losses_on_domain(dataset, models, report.history.part.domain)

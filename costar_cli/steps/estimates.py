@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from costar_cli.config.choices import DomainName
 from costar_cli.errors import MismatchError, StorageError, UsageError
+from costar_cli.steps.lights import show_lights
 from costar_cli.steps.model import load_models, name_models
 from costar_cli.steps.sensitivity import sensitivity_plot, show_sensitivity
 from costar_cli.steps.session import Session
@@ -39,6 +40,7 @@ class Question:
     overwrite: bool
     unsupported: bool = False
     sensitivity: bool = False
+    abstain: bool = False
 
     def check(self) -> None:
         """See, before any work, that the answer can be written.
@@ -91,6 +93,7 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
         truth=question.truth,
         reference=question.reference,
         unsupported=question.unsupported,
+        abstain=question.abstain,
         reporter=session.reporter,
     )
     _show(session, report)
@@ -119,6 +122,7 @@ def _show(session: Session, report: "WhatIfReport") -> None:
         _show_comparison(out, report)
     else:
         _show_model(out, report, report.models[0])
+    show_lights(out, report)
     for note in report.notes:
         out.note(note)
 
@@ -184,7 +188,7 @@ def _write(
         session.out.wrote("estimates", question.out, artifact.digest)
 
 
-_ASKED = ("subject", "origin", "reference", "levels", "truth", "unsupported")
+_ASKED = ("subject", "origin", "reference", "levels", "truth", "unsupported", "abstain")
 
 
 Rows = Sequence[Mapping[str, object]]
@@ -240,7 +244,13 @@ def _estimate_text(row: Mapping[str, object], decimals: int) -> str | None:
     names = [name.removeprefix("lower") for name in row if name.startswith("lower")]
     limits = [[_number_text(row[f"{side}{name}"], decimals) for side in ("lower", "upper")] for name in names]
     shown = [f"{lower} to {upper}" for lower, upper in limits if lower is not None and upper is not None]
-    return f"{estimate} ({'; '.join(shown)})" if shown else estimate
+    if estimate is None:
+        return "left out !" if row["support"] == "red" else None
+    limits_text = f" ({'; '.join(shown)})" if shown else ""
+    return f"{estimate}{limits_text}{SIGNS.get(str(row['support']), '')}"
+
+
+SIGNS = {"amber": " ?", "red": " !"}  # behind what the data hardly support, and do not
 
 
 def _number_text(value: object, decimals: int) -> str | None:

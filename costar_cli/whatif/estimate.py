@@ -25,6 +25,7 @@ from costar_cli.uncertainty import (
 from costar_cli.whatif.notes import Unseen, lacking, notes_on, trained_on_subject, unseen_in_plans, warnings_on
 from costar_cli.whatif.plan import PlanRequest, TreatmentPlan
 from costar_cli.whatif.report import ModelAnswer, SubjectHistory, WhatIfReport
+from costar_cli.whatif.support import judge_plans
 from costar_cli.whatif.untrusted import Problems
 
 Floats = NDArray[np.float64]
@@ -41,6 +42,7 @@ def estimate_outcomes(
     truth: bool = False,
     reference: str | None = None,
     unsupported: bool = False,
+    abstain: bool = False,
     reporter: Reporter | None = None,
 ) -> WhatIfReport:
     """Estimate the outcomes of one subject under every plan, with every model.
@@ -56,6 +58,7 @@ def estimate_outcomes(
         truth: add the simulator's answer and the error.
         reference: the plan that others are compared with; the first by default.
         unsupported: answer plans that give what no training subject was given, too, and mark them.
+        abstain: leave out the numbers of answers that the data do not support, those with a red light.
         reporter: told about progress and about what may make the estimates wrong.
 
     Raises:
@@ -102,6 +105,7 @@ def estimate_outcomes(
         truth=truths,
         notes=(),
         warnings=warnings,
+        abstain=abstain,
     )
     return replace(report, notes=notes_on(report, dataset, models, location))
 
@@ -217,6 +221,7 @@ def _answer(
     return ModelAnswer(
         label=label, method=model.method, trained_on_subject=None, predictions=own, estimates=found,
         calibration=calibration, apart=apart, interval_kind=interval_kind(model),
+        lights=judge_plans(model, panel, queries, found, plans),
     )  # fmt: skip
 
 

@@ -96,6 +96,7 @@ def notes_on(
         *_on_unobserved(report),
         *_on_unchecked(models),
         *_on_bands(report, location),
+        *_on_lights(report),
         *_on_range(report, dataset),
     )
 
@@ -229,6 +230,20 @@ _WITHOUT = {
     "with `costar finetune --overwrite`",
 }
 _FEW_MEMBERS = "so few members say nothing of how far estimates may be off; fit it with `--members 3` or more"
+
+
+def _on_lights(report: WhatIfReport) -> Iterator[str]:
+    """Say what lights mean where there are any but green ones, and which models have none."""
+    lit = [lights for answer in report.models for lights in answer.lights or ()]
+    if any(light != "green" for lights in lit for light in lights.worst):
+        yield (
+            "amber (?) and red (!) mark what is rarer than in 95 and 99 % of held-out windows: how far predictions are "
+            "spread (precision), and how likely the plan was in such a state (practice)"
+        )
+    if report.abstain and any(lights.red_HY.any() for lights in lit):
+        yield "estimates with a red light are left out"
+    if dark := [f"`{answer.label}`" for answer in report.models if answer.lights is None]:
+        yield f"{', '.join(dark)} cannot say whether the data support a plan: fit it again with this version of costar"
 
 
 def _on_range(report: WhatIfReport, dataset: Dataset) -> Iterator[str]:

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from costar_cli.frames import FrameName, frame_name, make_frame
 from costar_cli.panel import PanelSchema, Part
 from costar_cli.panel.schema import step_word
-from costar_cli.uncertainty import CALIBRATED, Calibration, Estimates
+from costar_cli.uncertainty import CALIBRATED, LIGHTS, Calibration, Estimates
 from costar_cli.whatif.plan import TreatmentPlan
+from costar_cli.whatif.support import PlanLights
 
 if TYPE_CHECKING:
     from costar_cli.frames import Frame
@@ -28,6 +29,7 @@ Row = dict[str, str | int | float | None]
 COLUMNS = (
     "quantity", "model", "plan", "reference", "step", "time", "treatment", "outcome", "unit",
     "estimate", "lower", "upper", "level", "interval_kind", "truth", "error", "observed",
+    "precision", "practice", "support", "reason",
 )  # fmt: skip
 NUMBERS = ("estimate", "lower", "upper", "level", "truth", "error", "observed")
 
@@ -71,6 +73,7 @@ class ModelAnswer:
     `trained_on_subject` is None when that is unknown: the model does not say, was trained on some subjects of the part
     only, or was trained on another data set. `same_data` says whether it was trained on the data set that the subject
     belongs to, None where no digest is known. `unsupported` names, by plan, what no training subject was given.
+    `lights` say of each plan whether the data support its answers, None where the model does not know.
     """
 
     label: str
@@ -83,6 +86,7 @@ class ModelAnswer:
     interval_kind: str = CALIBRATED
     same_data: bool | None = None
     unsupported: Mapping[str, list[str]] = field(default_factory=dict)
+    lights: tuple[PlanLights, ...] | None = None
 
     @property
     def heading(self) -> str:
@@ -101,7 +105,8 @@ class WhatIfReport:
 
     `observed[plan]` and `truth[plan]` are `[steps,Y]`: what really happened, NaN from the step on where the plan
     departs from the treatments that were given; and the simulator's answer, when it was asked for. `warnings` say what
-    may make the answers wrong, `notes` what else a reader should know.
+    may make the answers wrong, `notes` what else a reader should know. With `abstain`, rows of answers that the data do
+    not support have no numbers.
     """
 
     dataset: str
@@ -115,6 +120,7 @@ class WhatIfReport:
     truth: tuple[Floats, ...] | None
     notes: tuple[str, ...]
     warnings: tuple[str, ...] = ()
+    abstain: bool = False
 
     @property
     def level(self) -> float:
@@ -219,8 +225,28 @@ class WhatIfReport:
                 "interval_kind": model.interval_kind,
                 "interval_method": "split conformal" if model.calibration else None,
                 "calibration": _facts(model.calibration),
+                "like_practice": self._like_practice(model),
             }
             for model in self.models
+        }
+
+    def _like_practice(self, model: ModelAnswer) -> dict[str, float] | None:
+        """Return the share of each plan's steps that practice would have taken."""
+        if model.lights is None:
+            return None
+        return {plan.name: lights.like_practice for plan, lights in zip(self.plans, model.lights, strict=True)}
+
+    def _marks(self, model: ModelAnswer, plan: int, h: int, k: int, *, apart: bool) -> dict[str, str | None]:
+        """Return the lights of an answer and their reason; of a difference those of the worse supported of the two."""
+        if model.lights is None:
+            return dict.fromkeys(("precision", "practice", "support", "reason"))
+        both = [model.lights[i] for i in ((plan, self._reference) if apart else (plan,))]
+        worst = max(both, key=lambda lights: LIGHTS.index(lights.support[h][k]))
+        return {
+            "precision": worst.precision[h][k],
+            "practice": worst.practice[h],
+            "support": worst.support[h][k],
+            "reason": worst.reasons[h][k] or None,
         }
 
     @property
@@ -268,8 +294,13 @@ class WhatIfReport:
     ) -> Iterator[Row]:
         for h, treatment in enumerate(self.plans[plan].values[: len(band.estimate)]):
             for k, outcome in enumerate(self.schema.outcomes):
-                estimate, true = _at(band.estimate, h, k), _at(truth, h, k)
-                limits = [(_at(band.lower, i, h, k), _at(band.upper, i, h, k)) for i in range(len(self.levels))]
+                marks = self._marks(model, plan, h, k, apart=reference is not None)
+                shown = not (self.abstain and marks["support"] == LIGHTS[2])
+                estimate, true = _at(band.estimate, h, k) if shown else None, _at(truth, h, k)
+                limits = [
+                    (_at(band.lower, i, h, k), _at(band.upper, i, h, k)) if shown else (None, None)
+                    for i in range(len(self.levels))
+                ]
                 further = self.columns[len(COLUMNS) :]
                 yield {
                     "quantity": "outcome" if reference is None else "difference",
@@ -289,6 +320,7 @@ class WhatIfReport:
                     "truth": true,
                     "error": None if estimate is None or true is None else estimate - true,
                     "observed": _at(observed, h, k),
+                    **marks,
                     **dict(zip(further, (limit for pair in limits[1:] for limit in pair), strict=True)),
                 }
 

@@ -1,0 +1,139 @@
+"""Whether the data support an answer to a plan: its lights by step, with reasons in words (spec SUPPORT-6 to 7)."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.methods.base import FittedModel
+from costar_cli.panel import Panel, PanelSchema, Queries
+from costar_cli.panel.schema import steps_axis
+from costar_cli.uncertainty import LIGHTS, Estimates, Lights, support_of
+from costar_cli.whatif.plan import TreatmentPlan
+
+BEYOND: Final = {"amber": "95 %", "red": "99 %"}  # of held-out windows that stay within the limit
+RARE: Final = 1e-3
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class PlanLights:
+    """The lights of one plan: by step and outcome, `precision` and `support` `[steps][Y]`, and by step, `practice`.
+
+    `reasons [steps][Y]` say in words what makes a light amber or red; empty where it is green. `like_practice` is the
+    share of the plan's steps that practice would have taken.
+    """
+
+    precision: tuple[tuple[str, ...], ...]
+    practice: tuple[str, ...]
+    support: tuple[tuple[str, ...], ...]
+    reasons: tuple[tuple[str, ...], ...]
+    like_practice: float
+
+    @property
+    def red_HY(self) -> NDArray[np.bool_]:
+        """Return which answers are red."""
+        return np.asarray(np.array(self.support) == LIGHTS[2])
+
+    @property
+    def worst(self) -> tuple[str, ...]:
+        """Return the worst light over outcomes, by step."""
+        return tuple(max(step, key=LIGHTS.index) for step in self.support)
+
+
+def judge_plans(
+    model: FittedModel, panel: Panel, queries: Queries, found: Estimates, plans: Sequence[TreatmentPlan]
+) -> tuple[PlanLights, ...] | None:
+    """Return the lights of each plan for one subject; None where the model has no support to judge by.
+
+    Args:
+        model: what answered.
+        panel: the subject alone.
+        queries: a question per plan, all padded to the longest.
+        found: the model's answers.
+        plans: what is asked about.
+
+    Raises:
+        ArtifactError: the model's file is damaged.
+    """
+    support = support_of(model)
+    if support is None:
+        return None
+    lights = support.lights(panel, queries, found)
+    given = model.schema.treatments.decode(panel.treatments[0, : int(queries.origin[0])])
+    told = _Told(model.schema, panel.names[0], (given != 0).any(axis=0), lights, found)
+    return tuple(told.plan(i, plan) for i, plan in enumerate(plans))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Told:
+    """Puts the lights of plans for one subject into words; `before [names]` says which treatments it ever received."""
+
+    schema: PanelSchema
+    subject: str
+    before: NDArray[np.bool_]
+    lights: Lights
+    found: Estimates
+
+    def plan(self, number: int, plan: TreatmentPlan) -> PlanLights:
+        """Return the lights of a plan, by its number among the questions."""
+        steps, outcomes = len(plan), len(self.schema.outcomes)
+        lights = self.lights
+        return PlanLights(
+            precision=_names(lights.precision_QHY[number, :steps]),
+            practice=tuple(LIGHTS[mark] for mark in lights.practice_QH[number, :steps]),
+            support=_names(lights.light_QHY[number, :steps]),
+            reasons=tuple(
+                tuple("; ".join(self._reasons(number, plan, h, k)) for k in range(outcomes)) for h in range(steps)
+            ),
+            like_practice=float(lights.probability_QH[number, :steps].mean()),
+        )
+
+    def _reasons(self, number: int, plan: TreatmentPlan, h: int, k: int) -> Iterator[str]:
+        at, lights = (number, h), self.lights
+        if lights.light_QHY[number, h, k]:
+            if mark := lights.precision_QHY[number, h, k]:
+                yield self._precision(number, plan, h, k, LIGHTS[mark])
+            worst = lights.practice_QH[at]
+            if worst and lights.rarest_QH[at] == worst:
+                yield self._rarest(number, plan, h)
+            elif worst:
+                yield self._course(number, h, LIGHTS[worst])
+
+    def _precision(self, number: int, plan: TreatmentPlan, h: int, k: int, light: str) -> str:
+        new = (plan.values[: h + 1] != 0).any(axis=0) & ~self.before
+        if new.any():
+            names = " or ".join(name for name, is_new in zip(self.schema.treatments.names, new, strict=True) if is_new)
+            respond = "the data cannot tell how it would respond"
+            return f"subject {self.subject} never received {names} before, and {respond}"
+        sd = f"{self.found.sd_QHY[number, h, k]:.3g} {self.schema.outcomes[k].unit}".strip()
+        return f"the prediction's sd, {sd}, is larger for its level than in {BEYOND[light]} of held-out windows"
+
+    def _rarest(self, number: int, plan: TreatmentPlan, h: int) -> str:
+        probability_H = self.lights.probability_QH[number, : h + 1]
+        step = int(probability_H.argmin())
+        what = self.schema.treatments.describe(plan.values[step])
+        what = "no treatment" if what == "none" else what
+        return (
+            f"in states like this {what} was given in {_share(probability_H[step])} of {steps_axis(self.schema.step)}"
+        )
+
+    def _course(self, number: int, h: int, light: str) -> str:
+        probability = float(self.lights.probability_QH[number, : h + 1].prod())
+        odds = f"1 in {1 / probability:.2g}" if probability < RARE else _share(probability)
+        odds = odds if "e" not in odds else f"1 in {1 / probability:,.0f}"
+        return (
+            f"{h + 1} such {steps_axis(self.schema.step)} in a row are rarer ({odds}) than what {BEYOND[light]} of "
+            "held-out subjects received in as many"
+        )
+
+
+def _names(marks_HY: NDArray[np.int8]) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(LIGHTS[mark] for mark in row) for row in marks_HY)
+
+
+def _share(probability: float) -> str:
+    if probability < RARE:
+        return "fewer than 0.1 %"
+    return f"{100 * probability:.1f} %" if probability < 0.0995 else f"{100 * probability:.0f} %"

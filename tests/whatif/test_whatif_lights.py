@@ -1,0 +1,126 @@
+"""Lights of a what-if: what the data do not support is marked, explained in words, and left out where that is asked."""
+
+import csv
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from costar_cli.datasets.tumor.settings import TumorConfig
+from costar_cli.datasets.tumor.simulate import simulate_tumor
+from costar_cli.panel import Dataset
+from costar_cli.reporting import NullReporter
+from costar_cli.steps.lights import show_lights
+from costar_cli.train import Trained
+from costar_cli.ui.output import Output
+from costar_cli.whatif import WhatIfReport, estimate_outcomes, parse_plans, write_csv
+from tests.methods.linear_worlds import fit, model_of
+
+CHEMO, RADIO = {"chemotherapy": 1}, {"radiotherapy": 1}
+PLANS = {"watch": [{}] * 6, "chemo": [CHEMO] * 6, "both": [{**CHEMO, **RADIO}] * 2}
+
+
+@pytest.fixture(scope="module")
+def tumors() -> Dataset:
+    sizes = {"train": 150, "val": 60, "test": 20, "target_train": 2, "target_val": 2, "target_test": 2}
+    return simulate_tumor(TumorConfig(gamma=10, steps=30, **sizes), NullReporter())
+
+
+@pytest.fixture(scope="module")
+def ridge(tumors: Dataset) -> Trained:
+    return fit(tumors, "ridge")
+
+
+@pytest.fixture(scope="module")
+def subject(tumors: Dataset) -> str:
+    """Somebody with a small tumour who was never irradiated in 12 days."""
+    panel = tumors.panel("source", "test")
+    spared = ~panel.treatments[:, :12, 2:].any(axis=(1, 2)) & (panel.length > 20)
+    small = (panel.outcomes[:, 12, 0] < 20) & (panel.outcomes[:, 12, 0] > 0.5)
+    return panel.names[int(np.flatnonzero(spared & small)[0])]
+
+
+def ask(tumors: Dataset, trained: Trained, subject: str, **options: object) -> WhatIfReport:
+    models = {"ridge": model_of(trained)}
+    request = parse_plans(str({"plans": PLANS}).replace("'", '"'), tumors.schema.treatments, horizon=6)
+    return estimate_outcomes(tumors, models, request, subject=subject, origin=12, **options)
+
+
+def rows_of(report: WhatIfReport, plan: str) -> list[dict]:
+    return [row for row in report.to_rows() if row["plan"] == plan]
+
+
+def test_a_rare_plan_is_red_in_words_and_keeps_its_numbers(tumors: Dataset, ridge: Trained, subject: str) -> None:
+    report = ask(tumors, ridge, subject)
+    last = rows_of(report, "chemo")[-1]
+    assert (last["practice"], last["support"]) == ("red", "red")
+    assert last["precision"] == "green", "a single member is not judged by its spread"
+    assert last["reason"].startswith(("in states like this chemotherapy was given in", "6 such days in a row"))
+    assert last["estimate"] is not None
+    assert {row["support"] for row in rows_of(report, "watch")} == {"green"}
+    assert {row["reason"] for row in rows_of(report, "watch")} == {None}
+    assert {row["support"] for row in report.difference_rows() if row["plan"] == "both"} == {"red"}
+
+
+def test_abstaining_leaves_out_red_numbers_and_no_others(
+    tumors: Dataset, ridge: Trained, subject: str, tmp_path
+) -> None:
+    told, silent = (ask(tumors, ridge, subject, abstain=abstain) for abstain in (False, True))
+    both = zip([*told.to_rows(), *told.difference_rows()], [*silent.to_rows(), *silent.difference_rows()], strict=True)
+    left = 0
+    for row, other in both:
+        if row["support"] == "red":
+            assert [other[name] for name in ("estimate", "lower", "upper", "level", "error")] == [None] * 5
+            left += 1
+        else:
+            assert row == other
+    assert left > 3
+    assert any("left out" in note for note in silent.notes)
+    write_csv(tmp_path / "answers.csv", silent)
+    with (tmp_path / "answers.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    assert sum(line["estimate"] == "" for line in lines) == left
+    assert {line["support"] for line in lines} >= {"green", "red"}
+
+
+def test_a_treatment_that_the_subject_never_had_is_named_as_the_reason(
+    tumors: Dataset, ridge: Trained, subject: str
+) -> None:
+    narrow = np.full_like(ridge.arrays["practice/spread"], 1e-9)
+    report = ask(tumors, replace(ridge, arrays={**ridge.arrays, "practice/spread": narrow}), subject)
+    row = rows_of(report, "both")[0]
+    assert row["precision"] == row["support"] == "red"
+    assert f"subject {subject} never received" in row["reason"]
+    assert "radiotherapy before, and the data cannot tell how it would respond" in row["reason"]
+    row = rows_of(report, "watch")[0]
+    assert "is larger for its level than in 99 % of held-out windows" in row["reason"]
+
+
+def test_plans_are_like_practice_by_the_share_of_steps_that_it_would_take(
+    tumors: Dataset, ridge: Trained, subject: str
+) -> None:
+    like = ask(tumors, ridge, subject).model_facts()["ridge"]["like_practice"]
+    assert list(like) == list(PLANS)
+    assert 0 <= like["both"] < like["chemo"] < 0.5 < like["watch"] <= 1
+
+
+def test_the_terminal_has_lights_without_colour_and_the_reason(
+    tumors: Dataset, ridge: Trained, subject: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show_lights(Output("whatif"), ask(tumors, ridge, subject))
+    shown = capsys.readouterr().out
+    for words in ("like practice", "precision", "practice", "support", "green", "red", "plan chemo, red from day"):
+        assert words in shown
+
+
+def test_an_older_model_answers_without_lights_and_one_note_says_so(
+    tumors: Dataset, ridge: Trained, subject: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    meta = {key: value for key, value in ridge.meta.items() if key != "practice"}
+    report = ask(tumors, replace(ridge, meta=meta), subject, abstain=True)
+    assert {row["support"] for row in report.to_rows()} == {None}
+    assert all(row["estimate"] is not None for row in report.to_rows())
+    assert report.model_facts()["ridge"]["like_practice"] is None
+    assert sum("cannot say whether the data support a plan" in note for note in report.notes) == 1
+    show_lights(Output("whatif"), report)
+    assert capsys.readouterr().out == ""
