@@ -1,6 +1,6 @@
 """How well calibrated bands keep their levels, factual and counterfactual, on the source and on the target.
 
-    python -m benchmarks.calibration DATA.h5 ... [--parts NAMES] [--preset quick] [--members 5] [--out FILE.csv]
+    python -m benchmarks.calibration [DATA.h5 ...] [--parts NAMES] [--preset quick] [--members 3] [--out FILE.csv]
     python -m benchmarks.calibration --table FILE.csv
 
 Without data sets, those of seed 10 are simulated, of the preset `quick` but with as many subjects for calibration and
@@ -151,9 +151,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", nargs="*", type=Path, help="data sets, called by the name of the file without digits")
     parser.add_argument("--table", type=Path, help="measure nothing, print the table of a file")
+    parser.add_argument("--worlds", default="tumor,linear,mimic,m5", help="what to simulate where no data are given")
     parser.add_argument("--parts", default=PARTS, help="methods, as in `stack.parts`")
     parser.add_argument("--preset", default="quick", choices=("quick", "default", "paper"))
-    parser.add_argument("--members", type=int, default=5)
+    parser.add_argument("--members", type=int, default=3)
     parser.add_argument("--seed", type=int, default=10, help="of the data sets that are simulated")
     parser.add_argument("--out", type=Path, help="table to write; rows of other data sets that it has are kept")
     options = parser.parse_args(arguments)
@@ -161,7 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.write("\n".join(table(read(options.table))) + "\n")
         return 0
     rows = read(options.out) if options.out and options.out.exists() else []
-    names = [path.stem.rstrip("0123456789") for path in options.data] or ["tumor", "linear", "mimic", "m5"]
+    names = [path.stem.rstrip("0123456789") for path in options.data] or options.worlds.split(",")
     for i, name in enumerate(names):
         begun = time.perf_counter()
         dataset = read_dataset(options.data[i]) if options.data else simulated(name, options.seed)
@@ -222,7 +223,7 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
 def _coverage(row: Row | None) -> str:
     if row is None:
         return ""
-    text = " / ".join(f"{100 * float(row[f'coverage_{level}']):.0f}" for level in NOMINAL)
+    text = " / ".join(f"{100 * float(row[f'coverage_{level}']):.1f}" for level in NOMINAL)
     return f"**{text}**" if shortfall(row) else text
 
 

@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from benchmarks import calibration
 from benchmarks.machine import is_busy, load_before_and_after
 from costar_cli.datasets.registry import sources
 from costar_cli.evaluate.bootstrap import FEWEST_UNITS
@@ -23,7 +24,7 @@ from costar_cli.settings.presets import PRESETS
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-PAGES = (ROOT / "README.md", ROOT / "docs" / "reproduction.md")
+PAGES = (ROOT / "README.md", ROOT / "docs" / "reproduction.md", ROOT / "docs" / "uncertainty.md")
 BLOCK = re.compile(r"(<!-- from benchmarks/results: (?P<name>[a-z ]+) -->\n).*?(\n<!-- end -->)", re.DOTALL)
 SETUPS = ("zero-shot", "few-shot", "supervised")
 LABELS = {source.name: source.label for source in sources().values()}
@@ -196,6 +197,29 @@ def pretraining_table() -> Iterator[str]:
         yield f"Made by `{stored['command']}`, commit {stored.get('commit') or 'unknown'}."
 
 
+def calibration_table() -> Iterator[str]:
+    """Yield how bands keep their levels, and how the run was made."""
+    yield from calibration.table(calibrated())
+    stored = json.loads((RESULTS / "calibration.json").read_text("utf-8"))
+    runs = [stored[data] for data in dict.fromkeys(row["data"] for row in calibrated())]
+    commits, first = " and ".join(dict.fromkeys(run["commit"] for run in runs)), runs[0]
+    minutes = sum(run["seconds"] for run in runs) / 60
+    yield ""
+    yield f"`python -m benchmarks.calibration`: preset `{first['preset']}`, {first['members']} members, data seed"
+    yield f"{first['seed']}, commit {commits}, {minutes:.0f} minutes on cores that other work shared."
+
+
+def calibrated() -> list[Line]:
+    """Return the stored rows of the benchmark of calibration."""
+    return calibration.read(RESULTS / "calibration.csv")
+
+
+def misses_list() -> Iterator[str]:
+    """Yield where a goal of calibration is missed, and by how much."""
+    found = list(calibration.misses(calibrated()))
+    yield from found or ["None: every goal is met."]
+
+
 def preset_sentence() -> Iterator[str]:
     """Yield how long the default preset takes."""
     document = speed_document("default_preset")
@@ -324,6 +348,9 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "pretraining": pretraining_table,
     "observed": observed_table,
     "preset": preset_sentence,
+    "calibration": calibration_table,
+    "sharpness": lambda: calibration.sharpness(calibrated()),
+    "misses": misses_list,
     "speed": speed_table,
 }
 

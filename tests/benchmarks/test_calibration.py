@@ -35,7 +35,7 @@ def test_a_miss_is_bold_and_told_with_its_figure() -> None:
     rows = [row("tumor", "mixed", "factual", 0.81, 0.86, 0.94), row("tumor", "mixed", "counterfactual", 0.8, 0.9, 0.93)]
     assert [calibration.shortfall(r) for r in rows] == [pytest.approx(0.02), 0.0]
     *_, line = calibration.table(rows)
-    assert line == "| tumour | Mixed effects | **81 / 86 / 94** | 80 / 90 / 93 |  |  |"
+    assert line == "| tumour | Mixed effects | **81.0 / 86.0 / 94.0** | 80.0 / 90.0 / 93.0 |  |  |"
     assert list(calibration.misses(rows)) == [
         "- Mixed effects, tumour, source, factual: 86.0 instead of 90, 2.0 points beyond the goal of ±2"
     ]
