@@ -89,11 +89,20 @@ def _show_identity(out: Output, content: Mapping[str, Any]) -> None:
         "size": f"{content['file_bytes']:,} bytes, {content['array_bytes']:,} unpacked",
         **{f"from {role}": digest for role, digest in content["parents"].items()},
         **({"made with": "; then ".join(map(making_text, makings))} if makings else {}),
+        **_calibrated(content["meta"].get("calibration")),
         "written by": ", ".join(f"{name} {version}" for name, version in content["versions"].items()),
     }
     scalars = {name: value for name, value in content["meta"].items() if isinstance(value, str | int | float)}
     width = max(map(len, (*lines, *scalars)))
     out.text(*(f"{plain(name):<{width}}  {plain(value)}" for name, value in (lines | scalars).items()))
+
+
+def _calibrated(calibration: object) -> dict[str, str]:
+    """Return on whom a model's bands were calibrated, as far as the file, anybody's, says it."""
+    if not isinstance(calibration, Mapping):
+        return {}
+    whose = f"{calibration.get('subjects')} {calibration.get('domain')} subjects"
+    return {"calibrated on": whose if calibration.get("apart") is True else f"{whose}, which selected it, too"}
 
 
 def _show_variables(out: Output, schema: object) -> None:

@@ -76,9 +76,12 @@ class Candidate:
 
     @property
     def labelled_target_subjects(self) -> int:
-        """Return how many labelled target subjects the model touched, those it was selected on included."""
-        counts = {**self.model.trained_on, **self.model.meta.get("selected_on", {})}
-        return sum(int(count) for part, count in counts.items() if part.startswith("target/"))
+        """Return how many labelled target subjects the model touched, to select and to calibrate it included."""
+        touched = (
+            self.model.trained_on,
+            *(self.model.meta.get(f"{what}_on", {}) for what in ("selected", "calibrated")),
+        )
+        return sum(int(count) for on in touched for part, count in on.items() if part.startswith("target/"))
 
 
 def named_candidates(models: Mapping[str, FittedModel]) -> list[Candidate]:

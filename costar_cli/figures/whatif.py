@@ -7,6 +7,7 @@ from typing import Final, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -41,10 +42,8 @@ NARROW_PANEL_WIDTH_INCH = 4.2  # where models stand side by side
 MODELS_PER_LINE = 4
 WARNING_CHARACTERS_PER_INCH = 13
 MOST_BANDS = 4  # plans whose limits are drawn at every step
-BAND_ALPHA = (0.15, 0.25)  # of the wider and the narrower band of a single plan
-BAR_POINTS = (1.0, 3.4)  # width of their bars, where several plans would hide each other
-BAR_ALPHA = (0.75, 0.5)
-BESIDE = 0.12  # steps between the bars of two plans
+BAND_TINTS = (0.16, 0.42)  # share of the colour in the wider and the narrower band; opaque, as mixtures turn brown
+BAR_POINTS = (1.0, 3.4)  # width of their bars at the last step, where many plans would hide each other
 TRUTH_DASHES = (0, (4, 2))
 MOST_WARNING_LINES = 3
 
@@ -189,22 +188,24 @@ def _draw_band(
     limits: tuple[NDArray[np.float64], NDArray[np.float64]],
     start: float,
 ) -> None:
-    """Draw two nested bands: filled for a single plan, bars beside each other for several, of many the last step's."""
+    """Draw two nested bands, of many plans those of the last step."""
     colour, _ = plan_style(plan)
-    last = slice(None) if _has_bands(report) else slice(-1, None)
-    beside = BESIDE * (plan - (len(report.plans) - 1) / 2) if _has_bands(report) else 0.4 + 0.15 * plan
-    for lower_H, upper_H, alpha, points, bar_alpha in zip(*limits, BAND_ALPHA, BAR_POINTS, BAR_ALPHA, strict=True):
-        if len(report.plans) == 1:
-            joined = np.concatenate([times_H[:1] - 1, times_H])
-            axes.fill_between(
-                joined, _joined(start, lower_H), _joined(start, upper_H), color=colour, alpha=alpha, linewidth=0
-            )
-            at_H = times_H + 0.0
+    for n, (lower_H, upper_H) in enumerate(zip(*limits, strict=True)):
+        if _has_bands(report):
+            times, lower, upper = np.append(times_H[0] - 1, times_H), _joined(start, lower_H), _joined(start, upper_H)
+            axes.fill_between(times, lower, upper, color=_tint(colour, BAND_TINTS[n]), linewidth=0, zorder=1 + n / 10)
+            axes.plot(times, np.stack([lower, upper], axis=1), color=colour, alpha=0.6, linewidth=0.5, zorder=1.5)
         else:
-            at_H = times_H[last] + beside
-            axes.vlines(at_H, lower_H[last], upper_H[last], color=colour, linewidth=points, alpha=bar_alpha)
-        for bound_H in (lower_H[last], upper_H[last]):
-            mark_cut(axes, at_H, bound_H, colour)
+            times, lower, upper = times_H[-1:] + 0.4 + 0.15 * plan, lower_H[-1:], upper_H[-1:]
+            axes.vlines(times, lower, upper, color=_tint(colour, BAND_TINTS[n] + 0.4), linewidth=BAR_POINTS[n])
+        for bound in (lower, upper):
+            mark_cut(axes, times, bound, colour)
+
+
+def _tint(colour: str, share: float) -> tuple[float, float, float]:
+    """Return a colour mixed with white."""
+    red, green, blue = (1 - share * (1 - part) for part in to_rgb(colour))
+    return red, green, blue
 
 
 def _joined(start: float, values_H: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -285,11 +286,8 @@ def _legend(report: WhatIfReport, limits: Sequence[tuple[float, float]]) -> list
         handles.append(Line2D([], [], color=GREY, linestyle=TRUTH_DASHES, linewidth=1.2, label="simulator's truth"))
     if any(model.calibration for model in report.models):
         where = "" if _has_bands(report) else " at the last step"
-        for level, alpha, points, bar_alpha in zip(report.drawn_levels, BAND_ALPHA, BAR_POINTS, BAR_ALPHA, strict=True):
-            text = f"{100 * level:g} % band{where}"
-            filled = Patch(color=GREY, alpha=2 * alpha, linewidth=0, label=text)
-            bar = Line2D([], [], color=GREY, linewidth=points, alpha=bar_alpha, label=text)
-            handles.append(filled if len(report.plans) == 1 else bar)
+        for level, tint in zip(report.drawn_levels, BAND_TINTS, strict=True):
+            handles.append(Patch(color=_tint(GREY, 1.6 * tint), label=f"{100 * level:g} % band{where}"))
     if _is_cut(report, limits):
         handles.append(Line2D([], [], color=GREY, marker="^", markersize=4.5, linestyle="none", label=f"band {CUT}"))
     return handles

@@ -170,6 +170,8 @@ def finetune(
             warnings.append(other)  # the verbs say it before they train
     meta = _meta(dataset, run.history, members, identity.fingerprint, config, runtime)
     meta |= _fit_meta(dataset, run, selected)
+    if selecting is not calibrating:
+        meta |= {"calibrated_on": {f"{domain}/val": calibrating.n_subjects}}
     apart = not method.selects_on_validation or selecting is not calibrating
     attached, facts = _judge(dataset, run, selected, meta, calibrating, apart=apart)
     meta |= facts

@@ -185,6 +185,8 @@ def test_methods_that_select_on_validation_calibrate_on_the_other_half() -> None
         assert calibration is not None
         assert calibration.apart == (calibrate_on == "half")
     n = dataset.panel("source", "val").n_subjects
+    assert model["half"]["selected_on"]["source/val"] + model["half"]["calibrated_on"]["source/val"] == n
+    assert "calibrated_on" not in model["all"]
     assert model["half"]["selected_on"]["source/val"] + model["half"]["calibration"]["subjects"] == n
     assert model["all"]["selected_on"]["source/val"] == model["all"]["calibration"]["subjects"] == n
 
