@@ -35,8 +35,9 @@ from costar_cli.datasets.registry import truth_of
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.registry import model_of
 from costar_cli.panel import Dataset, Part, Queries
+from costar_cli.panel.queries import rolling_origin
 from costar_cli.panel.store import read_dataset
-from costar_cli.panel.windows import factual_windows
+from costar_cli.panel.support import Support
 from costar_cli.reporting import NullReporter
 from costar_cli.settings.resolve import resolve
 from costar_cli.uncertainty import LIGHTS, calibration_of, estimate, support_of
@@ -76,19 +77,20 @@ def fitted(dataset: Dataset, method: str, options: argparse.Namespace) -> Fitted
 def questions(dataset: Dataset, part: Part, alive_NT: NDArray[np.bool_]) -> Iterator[tuple[str, Asked]]:
     """Yield what is asked about a part."""
     panel, horizon, rng = dataset.panel(*part), dataset.horizon, np.random.default_rng(0)
-    windows = factual_windows(panel, horizon)
-    if windows is not None and windows.queries.outcomes is not None and windows.panel.n_subjects == panel.n_subjects:
-        yield "windows", _some(windows.queries, alive_NT, rng)
+    windows = rolling_origin(panel, horizon)
+    if windows is not None:
+        yield "windows", _some(windows, alive_NT, rng)
     for queries in dataset.queries[part].values():
         if queries.outcomes is not None and queries.horizon == horizon and not _factual(dataset, part, queries):
             yield "test sets", _some(queries, alive_NT, rng)
     answer = truth_of(dataset.name)
     if answer is None or part not in dataset.truth:
         return
-    encoding = dataset.schema.treatments
-    rows = np.flatnonzero((alive_NT & (np.arange(panel.n_steps) < panel.length[:, None] - 1)).any(axis=1))[: MOST // 4]
-    origins = [int(rng.choice(np.flatnonzero(alive_NT[row, : panel.length[row] - 1]))) for row in rows]
-    classes = np.array(encoding.classes or _every(len(encoding.names)))
+    encoding, ahead_NT = dataset.schema.treatments, np.arange(panel.n_steps) < panel.length[:, None] - horizon
+    rows = np.flatnonzero((alive_NT & ahead_NT).any(axis=1))[: MOST // 4]
+    origins = [int(rng.choice(np.flatnonzero(alive_NT[row] & ahead_NT[row]))) for row in rows]
+    seen = Support.of(dataset.panel("source", "train"), dataset.schema).seen
+    classes = np.array(sorted(seen or {(0,) * len(encoding.names)}))  # what nobody was given is refused anyway
     first = next(row for row in classes if row[0] and not row[1:].any())
     plans = {
         "first treatment": np.tile(first, (len(rows), horizon, 1)),
@@ -102,10 +104,6 @@ def questions(dataset: Dataset, part: Part, alive_NT: NDArray[np.bool_]) -> Iter
         plan = encoding.encode(values).astype(np.uint8)
         queries = Queries(rows.astype(np.int32), np.array(origins, dtype=np.int16), plan)
         yield name, Asked(queries, np.array(truth, dtype=np.float64).reshape(len(rows), horizon, -1))
-
-
-def _every(names: int) -> list[tuple[int, ...]]:
-    return [tuple(int(bit) for bit in np.binary_repr(i, names)[::-1]) for i in range(2**names)]
 
 
 def _factual(dataset: Dataset, part: Part, queries: Queries) -> bool:
