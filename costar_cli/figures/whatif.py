@@ -29,6 +29,7 @@ from costar_cli.figures.style import (
     plan_style,
     rendered,
 )
+from costar_cli.figures.whatif_lights import LightStrip, draw_estimate, light_handles, light_strips, red_steps
 from costar_cli.figures.whatif_treatments import TreatmentStrip, treatment_strips
 from costar_cli.whatif.report import Band, ModelAnswer, WhatIfReport
 
@@ -65,7 +66,9 @@ def _figure(report: WhatIfReport) -> Figure:
     """Draw the models side by side on the same scale, at most four to a line."""
     first = _first_shown(report)
     strips = treatment_strips(report, first)
-    heights = [PANEL_HEIGHT_INCH] * len(report.schema.outcomes) + [ROW_HEIGHT_INCH * strip.n_rows for strip in strips]
+    below_plots: list[TreatmentStrip | LightStrip] = [*strips, *light_strips(report, report.models[0])]
+    heights = [PANEL_HEIGHT_INCH] * len(report.schema.outcomes)
+    heights += [ROW_HEIGHT_INCH * strip.n_rows for strip in below_plots]
     columns = min(len(report.models), MODELS_PER_LINE)
     lines = [report.models[i : i + columns] for i in range(0, len(report.models), columns)]
     width = PANEL_WIDTH_INCH if columns == 1 else columns * NARROW_PANEL_WIDTH_INCH + 0.6
@@ -80,7 +83,8 @@ def _figure(report: WhatIfReport) -> Figure:
                 len(heights), columns, sharex=True, sharey="row", squeeze=False, height_ratios=heights
             )
             for column, model in enumerate(models):
-                _draw_model(grid[:, column], report, model, strips, limits, first=column == 0)
+                mine: list[TreatmentStrip | LightStrip] = [*strips, *light_strips(report, model)]
+                _draw_model(grid[:, column], report, model, mine, limits, first=column == 0)
             for axes in grid[:, len(models) :].ravel():
                 axes.set_visible(False)
         if columns > 1:
@@ -136,14 +140,19 @@ def _bands(report: WhatIfReport) -> list[Band]:
 
 
 def _band(report: WhatIfReport, model: ModelAnswer, plan: int) -> Band:
-    return report.band_of(model, plan, report.drawn_levels)
+    band = report.band_of(model, plan, report.drawn_levels)
+    if not report.abstain or model.lights is None:
+        return band
+    red_HY = model.lights[plan].red_HY
+    lower, upper = (None if limit is None else np.where(red_HY, np.nan, limit) for limit in (band.lower, band.upper))
+    return Band(np.where(red_HY, np.nan, band.estimate), lower, upper)
 
 
 def _draw_model(
     column: NDArray[np.object_],
     report: WhatIfReport,
     model: ModelAnswer,
-    strips: Sequence[TreatmentStrip],
+    strips: Sequence[TreatmentStrip | LightStrip],
     limits: Sequence[tuple[float, float]],
     *,
     first: bool,
@@ -172,7 +181,7 @@ def _draw_outcome(axes: Axes, report: WhatIfReport, model: ModelAnswer, outcome:
         if band.lower is not None and band.upper is not None:
             _draw_band(axes, report, i, times[1:], (band.lower[..., outcome], band.upper[..., outcome]), start)
         estimate = _joined(start, band.estimate[:, outcome])
-        axes.plot(times, estimate, color=colour, marker=marker, markersize=4, markevery=slice(1, None), zorder=4)
+        draw_estimate(axes, times, estimate, red_steps(model, i, outcome), (colour, marker))
         if report.truth is not None:
             truth = _joined(start, report.truth[i][:, outcome])
             axes.plot(times, truth, color=colour, linestyle=TRUTH_DASHES, linewidth=1.4, zorder=5)
@@ -233,7 +242,7 @@ def _label(
     column: NDArray[np.object_],
     report: WhatIfReport,
     model: ModelAnswer,
-    strips: Sequence[TreatmentStrip],
+    strips: Sequence[TreatmentStrip | LightStrip],
     *,
     first: bool,
 ) -> None:
@@ -284,6 +293,7 @@ def _legend(report: WhatIfReport, limits: Sequence[tuple[float, float]]) -> list
         )
     if report.truth is not None:
         handles.append(Line2D([], [], color=GREY, linestyle=TRUTH_DASHES, linewidth=1.2, label="simulator's truth"))
+    handles += light_handles(report)
     if any(model.calibration for model in report.models):
         where = "" if _has_bands(report) else " at the last step"
         for level, tint in zip(report.drawn_levels, BAND_TINTS, strict=True):

@@ -8,6 +8,7 @@ import pytest
 
 from costar_cli.datasets.tumor.settings import TumorConfig
 from costar_cli.datasets.tumor.simulate import simulate_tumor
+from costar_cli.figures import whatif
 from costar_cli.panel import Dataset
 from costar_cli.reporting import NullReporter
 from costar_cli.steps.lights import show_lights
@@ -124,3 +125,19 @@ def test_an_older_model_answers_without_lights_and_one_note_says_so(
     assert sum("cannot say whether the data support a plan" in note for note in report.notes) == 1
     show_lights(Output("whatif"), report)
     assert capsys.readouterr().out == ""
+
+
+def test_red_segments_are_dashed_and_signs_stand_under_the_treatments(
+    tumors: Dataset, ridge: Trained, subject: str, tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = []
+    monkeypatch.setattr(whatif, "rendered", lambda figure, kind: drawn.append(figure) or b"")
+    whatif.plot_whatif(ask(tumors, ridge, subject), tmp_path / "a.png")
+    [figure] = drawn
+    axes = [a for place in figure.subfigs for a in place.axes]
+    dashed = [line for line in axes[0].lines if line.get_linestyle() == "--" and line.get_zorder() == 4]
+    assert len(dashed) >= 2, "both treated plans have red steps"
+    assert [label.get_text() for label in axes[-1].get_yticklabels()] == ["support"]
+    signs = [line.get_marker() for line in axes[-1].lines]
+    assert signs.count(".") == 6
+    assert "$!$" in signs
