@@ -141,9 +141,12 @@ def test_one_command_makes_the_pretraining_table(tmp_path: Path) -> None:
         "--target-test=20",
         "--steps=20",
     ]
-    script = ["-m", "benchmarks.pretraining", "--pretrain-epochs=1", "--finetune-epochs=1"]
+    script = ["-m", "benchmarks.pretraining", "--data=tumor", "--seeds=3", "--pretexts=masked,target"]
+    script += ["--pretrain-updates=2", "--finetune-updates=2"]
     run_child(*script, f"--folder={tmp_path / 'w'}", f"--out={tmp_path / 'p'}", "--sizes", *sizes)
     stored = json.loads((tmp_path / "p.json").read_text())
-    assert list(stored["pretrained minus scratch"]) == ["zero-shot", "few-shot", "supervised"]
+    assert {(row["setup"], row["pretext"]) for row in stored["against scratch"]} == {
+        (setup, pretext) for setup in ("zero-shot", "supervised") for pretext in ("scratch", "masked,target")
+    }
     assert stored["commit"]
-    assert "COSTAR (scratch)" in (tmp_path / "p.csv").read_text()
+    assert (tmp_path / "p.csv").read_text().count("\n") == 5
