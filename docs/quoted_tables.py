@@ -302,6 +302,28 @@ def _origin(document: Mapping[str, Any]) -> str:
     return f"{document['commit'] or 'unknown'}, load {load} on {threads} threads{busy}"
 
 
+def default_table() -> Iterator[str]:
+    """Yield COSTAR's errors under `default` on tumours of three data seeds, over the bound."""
+    folder = RESULTS / "tumor-1000-default"
+    found: dict[tuple[str, str, str], float] = {}
+    for path in folder.glob("seed-*.csv"):
+        with path.open(encoding="utf-8", newline="") as file:
+            found |= {
+                (path.stem.removeprefix("seed-"), r["setup"], r["label"].split(" (")[0]): float(r["avg_mean"])
+                for r in csv.DictReader(file)
+                if r["truth"] == "counterfactual" and r["basis"] != "published, different protocol"
+            }
+    seeds = sorted({seed for seed, _, _ in found}, key=int)
+    yield f"| | {' | '.join(f'{setup}: error | best possible | ratio' for setup in SETUPS)} |"
+    yield "|---|" + "---:|" * 9
+    for name, of in [*((f"data seed {seed}", [seed]) for seed in seeds), ("mean", seeds)]:
+        cells = []
+        for setup in SETUPS:
+            pair = [sum(found[seed, setup, label] for seed in of) / len(of) for label in ("COSTAR", "Best possible")]
+            cells += [f"{pair[0]:.3f}", f"{pair[1]:.3f}", f"{pair[0] / pair[1]:.2f}"]
+        yield f"| {name} | {' | '.join(cells)} |"
+
+
 OBSERVED = ("last-value", "mean", "seasonal-naive", "ridge", "mixed", "boosting", "growth", "stack plans")
 
 
@@ -346,6 +368,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "ablations": ablation_table,
     "pretraining": pretraining_table,
     "observed": observed_table,
+    "default": default_table,
     "preset": preset_sentence,
     "calibration": calibration_table,
     "sharpness": lambda: calibration.sharpness(calibrated()),
