@@ -104,6 +104,7 @@ def test_an_error_shows_problem_place_and_fix():
     assert issubclass(UsageError, costar.CostarError)
 
 
+@pytest.mark.filterwarnings("ignore:worse than the last value:costar_cli.errors.CostarWarning")
 def test_nothing_is_printed_unless_progress_is_asked_for(dataset, capfd):
     costar.fit(dataset, "mixed")
     assert capfd.readouterr() == ("", "")
