@@ -32,7 +32,7 @@ __all__ = [
     "simulate",
 ]
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _HOMES = {  # the module of each name
     "CostarError": "errors",
