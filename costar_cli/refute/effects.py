@@ -92,15 +92,18 @@ def later_changes(
 ) -> tuple[float, float]:
     """Return by how much predictions move at most, in sds, with what acts only after them.
 
-    The first number is of plans that differ from some step on, the second of recorded treatments, covariates and
-    outcomes after the origin.
+    The first number is of plans that differ from some step on: contrasts, and recorded plans that end like another
+    subject's. The second is of recorded treatments, covariates and outcomes after the origin.
     """
-    horizon, moved = windows.queries.horizon, 0.0
-    for contrast in asked[:1]:
-        whole = _predict(model, windows, contrast.reference)
-        for step in range(1, horizon):
-            plan = np.concatenate([contrast.reference[:step], contrast.plan[step:]])
-            changed = _predict(model, windows, plan)
+    recorded_QHA, moved = windows.asked.plan, 0.0
+    pairs = [(contrast.reference, contrast.plan) for contrast in asked] + [(recorded_QHA, recorded_QHA[::-1])]
+    for plan, other in pairs:
+        whole = None
+        for step in range(1, windows.queries.horizon):
+            if (plan[..., step:, :] == other[..., step:, :]).all():
+                continue
+            whole = _predict(model, windows, plan) if whole is None else whole
+            changed = _predict(model, windows, np.concatenate([plan[..., :step, :], other[..., step:, :]], axis=-2))
             moved = max(moved, float((np.abs(changed - whole)[:, :step] / sd_Y).max()))
     before = _finite(model.rollout(windows.panel, windows.asked))
     after = _finite(model.rollout(*_without_future(windows)))
@@ -122,11 +125,11 @@ def _without_future(windows: FactualWindows) -> tuple[Panel, Queries]:
     return changed, replace(queries, subject=np.arange(len(queries), dtype=np.int32))
 
 
-def _predict(model: FittedModel, windows: FactualWindows, plan_HA: NDArray[np.uint8]) -> Floats:
-    """Return what the members predict on average under one plan of all, `[Q,H,Y]`."""
+def _predict(model: FittedModel, windows: FactualWindows, plan: NDArray[np.uint8]) -> Floats:
+    """Return what the members predict on average, `[Q,H,Y]`, under one plan `[H,A]` of all or one of each, `[Q,H,A]`."""
     queries = windows.asked
-    shape = (len(queries), queries.horizon, plan_HA.shape[1])
-    asked = replace(queries, plan=np.broadcast_to(plan_HA[: queries.horizon], shape))
+    shape = (len(queries), queries.horizon, plan.shape[-1])
+    asked = replace(queries, plan=np.broadcast_to(plan[..., : queries.horizon, :], shape))
     return np.asarray(_finite(model.rollout(windows.panel, asked)).mean(axis=0))
 
 

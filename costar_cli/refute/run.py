@@ -71,7 +71,6 @@ def refute(
         DataError: no subject has a step to ask about, or all had the same treatments.
     """
     held_out = Part("source", "test" if Part("source", "test") in data.panels else "val")
-    held_out = Part("source", "test" if Part("source", "test") in data.panels else "val")
     windows = _windows(data, held_out)
     asked = contrasts(data.panel("source", "train"), data.schema, windows.queries.horizon)
     if not asked:

@@ -12,7 +12,7 @@ from costar_cli.config.models import FinetuneConfig, RefuteConfig, RuntimeConfig
 from costar_cli.errors import TrainingError
 from costar_cli.panel import Dataset, Panel, Part, Queries, Scaler
 from costar_cli.panel.windows import factual_windows
-from costar_cli.refute.effects import contrasts, effects
+from costar_cli.refute.effects import contrasts, effects, later_changes
 from costar_cli.refute.findings import Finding, Refutation, verdict_of
 from costar_cli.refute.run import refute
 from costar_cli.refute.worlds import dummy_outcome, future_treatments, placebo_treatment
@@ -72,6 +72,17 @@ class ReadsWholePlan(OneStep):
 
 
 @dataclass(frozen=True)
+class ReadsColumn:
+    """Lets one column of the plan's last step move the first answer, and finds no other effect."""
+
+    column: int
+
+    def rollout(self, panel: Panel, queries: Queries, **_: object) -> np.ndarray:
+        moved = np.repeat(queries.plan[:, -1:, self.column], queries.horizon, axis=1)
+        return moved[None, ..., None].astype(np.float32)
+
+
+@dataclass(frozen=True)
 class Peeks(OneStep):
     """Looks up what was observed after the origin."""
 
@@ -128,6 +139,15 @@ def test_an_effect_whatever_the_data_does_not_vanish_where_it_should():
 @pytest.mark.parametrize("broken", [ReadsWholePlan, Peeks])
 def test_what_reads_the_future_is_found(broken):
     assert verdicts(broken.fitted)["future treatments"] == "fail"
+
+
+@pytest.mark.parametrize("one_hot", [False, True], ids=["second treatment", "level that is not the commonest"])
+@pytest.mark.parametrize("column", range(3))
+def test_a_leak_of_any_treatment_or_level_is_found(one_hot, column):
+    world = random_dataset((1, 3, 1, 0), one_hot=one_hot)
+    windows = factual_windows(world.panel("source", "test"), 4)
+    asked = contrasts(world.panel("source", "train"), world.schema, 4)
+    assert later_changes(ReadsColumn(column), windows, asked, np.ones(1))[0] == 1.0
 
 
 def test_effects_that_jump_from_fit_to_fit_are_not_called_stable():
