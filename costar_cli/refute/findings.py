@@ -1,10 +1,11 @@
 """What a refutation finds: expected and found values with intervals, and a verdict on each (spec REFUTE-3)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Literal, Self
 
 import numpy as np
+from scipy.stats import chi2
 from scipy.stats import t as student
 
 LEVEL: Final = 0.95  # of the intervals of what refits find on average
@@ -53,6 +54,19 @@ class Finding:
         lower, upper = found - half, found + half
         verdict = verdict_of(lower - expected, upper - expected, margin)
         return cls(test, quantity, unit, expected, found, lower, upper, sd, margin, verdict, tuple(map(float, values)))
+
+    def of_spread(self) -> Self:
+        """Return a finding of refits that is also about their spread: single ones, too, should lie within the margin.
+
+        It fails where the lower limit of the sd's interval is beyond the margin, and passes only where the sd is not.
+        """
+        if self.sd is None or self.sd <= self.margin:
+            return self
+        freedom = len(self.values) - 1
+        clearly = self.sd * float(freedom / chi2.ppf((1 + LEVEL) / 2, freedom)) ** 0.5 > self.margin
+        note = f"single refits scatter by {self.sd:.2g} {self.unit}, the margin is {self.margin:.2g}"
+        verdict: Verdict = "fail" if clearly or self.verdict == "fail" else "inconclusive"
+        return replace(self, verdict=verdict, note=note)
 
     @classmethod
     def exact(cls, test: str, quantity: str, found: float, *, margin: float) -> Self:

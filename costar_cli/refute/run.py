@@ -151,7 +151,8 @@ class _Run:
                 whole = 0.0 if self.whole_CY is None else float(self.whole_CY[c, y])
                 values = [float(found_CY[c, y]) for found_CY in self.effects.get(test, ())]
                 expected, margin = whole if is_whole else 0.0, self._margin(whole)
-                yield self._explained(Finding.of_refits(test, name, values, expected=expected, margin=margin))
+                found = Finding.of_refits(test, name, values, expected=expected, margin=margin)
+                yield self._explained(found.of_spread() if test == SUBSETS else found)
 
     def _named(self) -> Iterator[tuple[int, int, str]]:
         outcomes = self.data.schema.outcomes

@@ -151,7 +151,15 @@ def test_a_leak_of_any_treatment_or_level_is_found(one_hot, column):
 
 
 def test_effects_that_jump_from_fit_to_fit_are_not_called_stable():
-    assert verdicts(Jumpy.fitted)["random subsets"] != "pass"
+    assert verdicts(Jumpy.fitted)["random subsets"] == "fail"
+
+
+@pytest.mark.parametrize(("sd", "verdict"), [(0.1, "pass"), (0.3, "inconclusive"), (0.5, "fail")])
+def test_the_more_single_refits_scatter_the_worse_though_their_mean_is_right(sd, verdict):
+    values = 1 + sd * np.resize([1.0, -1.0], 10) * 0.9**0.5
+    found = Finding.of_refits("random subsets", "a", values, expected=1.0, margin=0.25)
+    assert found.sd == pytest.approx(sd)
+    assert found.of_spread().verdict == verdict
 
 
 def test_effects_that_a_random_covariate_moves_are_found():
