@@ -41,11 +41,11 @@ def draws(
     chance_SQ11, own_SQ11 = (rng.normal(size=(n, len(subjects)))[:, row_Q, None, None] for _ in range(2))
     if isinstance(model, PredictsDistribution):
         said = model.predict_distribution(panel, asked)
-        each_S = np.arange(n) % len(said.mean)
+        each_S, mean_RQHY = np.arange(n) % len(said.mean), _spread(said.mean)
         return np.asarray(
-            said.mean[each_S] + own_SQ11 * said.sd_parameter[each_S] + chance_SQ11 * said.sd_noise[each_S]
+            mean_RQHY[each_S] + own_SQ11 * said.sd_parameter[each_S] + chance_SQ11 * said.sd_noise[each_S]
         )
-    members_RQHY = (found.members_RQHY if found else model.rollout(panel, asked)).astype(np.float64)
+    members_RQHY = _spread(found.members_RQHY if found else model.rollout(panel, asked))
     return members_RQHY[np.arange(n) % len(members_RQHY)] * (1 + FLOOR * chance_SQ11)
 
 
@@ -74,6 +74,12 @@ def differences(
     members_RMHY = estimates.members_RQHY[:, of_M] - estimates.members_RQHY[:, minus_M]
     level_MY, unit_MY = estimates.level_QY[of_M], estimates.unit_QY[of_M]
     return Estimates(mean_MHY, sd_MHY, estimates.share_QHY[of_M], level_MY, unit_MY, members_RMHY)
+
+
+def _spread(members_RQHY: NDArray[np.floating]) -> Floats:
+    """Return members, further from their mean: drawn in equal shares, their sd is that of BAND-1, with divisor R - 1."""
+    count, mean_QHY = len(members_RQHY), members_RQHY.mean(axis=0, dtype=np.float64)
+    return np.asarray(mean_QHY + np.sqrt(count / max(count - 1, 1)) * (members_RQHY - mean_QHY))
 
 
 def _of_stack(model: StackModel, panel: Panel, queries: Queries, n: int, seed: int) -> Floats:

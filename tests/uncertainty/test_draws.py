@@ -1,6 +1,7 @@
 """Joint draws: what plans of a subject share, and how uncertain differences between them are."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -71,3 +72,18 @@ def test_draws_of_a_stack_are_its_parts_in_proportion_to_their_weights() -> None
 def test_a_single_black_box_tells_nothing_of_differences() -> None:
     assert not tells_differences(fitted("ridge"))
     assert tells_differences(fitted("mixed", iterations=15))
+
+
+@pytest.mark.parametrize("members", [3, 5])
+def test_draws_of_an_ensemble_have_its_standard_deviation(members: int) -> None:
+    """BAND-1 divides by R - 1; drawing the members in turn alone would give the sd with divisor R."""
+    panel, queries = two_plans()
+    mean_RQHY = np.random.default_rng(0).normal(size=(members, len(queries), queries.horizon, 1))
+    mean_RQHY += 1e-3 - mean_RQHY.mean(axis=0)  # near zero: what is added in proportion to the level is next to nothing
+    said = SimpleNamespace(mean=mean_RQHY, sd_parameter=np.zeros_like(mean_RQHY), sd_noise=np.zeros_like(mean_RQHY))
+    black_box = SimpleNamespace(rollout=lambda panel, queries: mean_RQHY)
+    closed_form = SimpleNamespace(predict_distribution=lambda panel, queries: said)
+    for model in (black_box, closed_form):
+        drawn_SQHY = draws(model, panel, queries, 60 * members)
+        assert drawn_SQHY.std(axis=0) == pytest.approx(mean_RQHY.std(axis=0, ddof=1), rel=0.03)
+        assert drawn_SQHY.mean(axis=0) == pytest.approx(mean_RQHY.mean(axis=0), abs=0.03)
