@@ -77,7 +77,7 @@ def differences(
 
 
 def _spread(members_RQHY: NDArray[np.floating]) -> Floats:
-    """Return members, further from their mean: drawn in equal shares, their sd is that of BAND-1, with divisor R - 1."""
+    """Return members, moved so far from their mean that equal shares of them have the sd of BAND-1."""
     count, mean_QHY = len(members_RQHY), members_RQHY.mean(axis=0, dtype=np.float64)
     return np.asarray(mean_QHY + np.sqrt(count / max(count - 1, 1)) * (members_RQHY - mean_QHY))
 

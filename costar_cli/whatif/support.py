@@ -1,5 +1,6 @@
 """Whether the data support an answer to a plan: its lights by step, with reasons in words (spec SUPPORT-6 to 7)."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -15,6 +16,7 @@ from costar_cli.whatif.plan import TreatmentPlan
 
 BEYOND: Final = {"amber": "95 %", "red": "99 %"}  # of held-out windows that stay within the limit
 RARE: Final = 1e-3
+MOST_ODDS: Final = 1e6  # beyond 1 in so many the regressions of practice tell nothing more
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -120,17 +122,25 @@ class _Told:
         )
 
     def _course(self, number: int, h: int, light: str) -> str:
-        probability = float(self.lights.probability_QH[number, : h + 1].prod())
-        odds = f"1 in {1 / probability:.2g}" if probability < RARE else _share(probability)
-        odds = odds if "e" not in odds else f"1 in {1 / probability:,.0f}"
+        with np.errstate(divide="ignore"):  # a step that cannot happen has minus infinity
+            chance = _odds(float(np.log(self.lights.probability_QH[number, : h + 1]).sum()))
         return (
-            f"{h + 1} such {steps_axis(self.schema.step)} in a row are rarer ({odds}) than what {BEYOND[light]} of "
+            f"{h + 1} such {steps_axis(self.schema.step)} in a row are rarer ({chance}) than what {BEYOND[light]} of "
             "held-out subjects received in as many"
         )
 
 
 def _names(marks_HY: NDArray[np.int8]) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(LIGHTS[mark] for mark in row) for row in marks_HY)
+
+
+def _odds(log_probability: float) -> str:
+    """Return how likely a course is, in words; whole plans have probabilities too small for a float."""
+    if log_probability >= math.log(RARE):
+        return _share(math.exp(log_probability))
+    if log_probability < -math.log(MOST_ODDS):
+        return "practically never"
+    return f"1 in {float(f'{math.exp(-log_probability):.2g}'):,.0f}"
 
 
 def _share(probability: float) -> str:

@@ -14,7 +14,9 @@ from costar_cli.reporting import NullReporter
 from costar_cli.steps.lights import show_lights
 from costar_cli.train import Trained
 from costar_cli.ui.output import Output
+from costar_cli.uncertainty import Lights
 from costar_cli.whatif import WhatIfReport, estimate_outcomes, parse_plans, write_csv
+from costar_cli.whatif.support import _Told
 from tests.methods.linear_worlds import fit, model_of
 
 CHEMO, RADIO = {"chemotherapy": 1}, {"radiotherapy": 1}
@@ -141,3 +143,27 @@ def test_red_segments_are_dashed_and_signs_stand_under_the_treatments(
     signs = [line.get_marker() for line in axes[-1].lines]
     assert signs.count(".") == 6
     assert "$!$" in signs
+
+
+@pytest.mark.parametrize(
+    ("step", "odds"), [(0.5, "1.6 %"), (0.3, "1 in 1,400"), (0.1, "1 in 1,000,000"), (0.09, "practically never")]
+)
+def test_courses_are_rare_in_words_up_to_one_in_a_million(tumors: Dataset, step: float, odds: str) -> None:
+    assert f"({odds})" in course_of(tumors, step)
+
+
+@pytest.mark.parametrize("step", [1e-60, 0.0])
+def test_courses_whose_probability_is_too_small_for_a_float_practically_never_occur(
+    tumors: Dataset, step: float
+) -> None:
+    assert course_of(tumors, step).startswith("6 such days in a row are rarer (practically never) than what 99 % of")
+
+
+def course_of(tumors: Dataset, step: float) -> str:
+    """What is said of six steps that are each so likely."""
+    marks, red = np.zeros((1, 6), dtype=np.int8), np.full((1, 6), 2, dtype=np.int8)
+    cells = np.zeros((1, 6, 1), dtype=np.int8)
+    lights = Lights(cells, red, marks, red, red[..., None], cells.astype(float), np.full((1, 6), step))
+    request = parse_plans('{"plans": {"watch": [{}, {}, {}, {}, {}, {}]}}', tumors.schema.treatments, horizon=6)
+    told = _Told(tumors.schema, "1", np.zeros(2, dtype=bool), lights, None)
+    return told.plan(0, request.plans[0]).reasons[5][0]
