@@ -41,25 +41,24 @@ def radii(score_M: Floats, unit_M: Ints, levels: Floats = GRID) -> Floats:
     return np.append(score_M[order], np.inf)[at_L]
 
 
-def merged(units_B: Ints, least: int = LEAST_UNITS) -> Ints:
+def merged(unit_M: Ints, bin_M: Ints, *, bins: int = len(EDGES) + 1, least: int = LEAST_UNITS) -> Ints:
     """Return the group of each bin: neighbours are merged, from the left, until each group has `least` units.
 
-    What is left over at the right joins the last group. Units in several bins of a group count in each of them.
+    What is left over at the right joins the last group. Units in several bins of a group count once.
     """
-    groups, group, have = [], 0, 0
-    for units in units_B.tolist():
+    groups, group, have = [], 0, set[int]()
+    for b in range(bins):
         groups.append(group)
-        have += units
-        if have >= least:
-            group, have = group + 1, 0
-    last = max(group - (have < least), 0)
+        have |= set(unit_M[bin_M == b].tolist())
+        if len(have) >= least:
+            group, have = group + 1, set()
+    last = max(group - (len(have) < least), 0)
     return np.minimum(groups, last)
 
 
 def table(score_M: Floats, unit_M: Ints, bin_M: Ints, *, bins: int = len(EDGES) + 1) -> tuple[Floats, Ints]:
     """Return quantiles `[L,B]` of the scores of each bin, or of the bins that it is merged with, and units `[B]`."""
-    units_B = np.array([len(np.unique(unit_M[bin_M == b])) for b in range(bins)])
-    group_B = merged(units_B)
+    group_B = merged(unit_M, bin_M, bins=bins)
     radius_LB, count_B = np.empty((len(GRID), bins)), np.empty(bins, dtype=np.int64)
     for group in np.unique(group_B):
         mine_M = group_B[bin_M] == group

@@ -63,7 +63,19 @@ def test_errors_that_are_no_numbers_are_infinite() -> None:
     ],
 )
 def test_bins_with_few_subjects_are_merged_with_their_neighbours(units: list[int], groups: list[int]) -> None:
-    assert merged(np.array(units)).tolist() == groups
+    assert merged(np.arange(sum(units)), np.repeat(np.arange(4), units)).tolist() == groups
+
+
+def test_a_subject_in_several_bins_counts_once_towards_their_group() -> None:
+    """15 subjects with errors in each bin are 15 subjects, not 60."""
+    unit_M, bin_M = np.tile(np.arange(15), 4), np.repeat(np.arange(4), 15)
+    assert merged(unit_M, bin_M).tolist() == [0, 0, 0, 0]
+    more, last = np.arange(15, 50), np.full(35, 3)
+    assert merged(np.append(unit_M, more), np.append(bin_M, last)).tolist() == [0, 0, 0, 0]
+    _, count_B = table(np.ones(60), unit_M, bin_M)
+    assert count_B.tolist() == [15] * 4
+    both = np.append(unit_M[:30], np.arange(100, 140)), np.append(bin_M[:30], np.full(40, 2))
+    assert merged(*both).tolist() == [0, 0, 0, 0]
 
 
 def test_each_bin_has_the_quantiles_of_its_own_errors() -> None:
