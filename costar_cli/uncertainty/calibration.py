@@ -78,20 +78,6 @@ class Calibration:
             lower_LQHY, upper_LQHY = self.facts.clip(lower_LQHY), self.facts.clip(upper_LQHY)
         return Bands(tuple(levels), np.minimum(lower_LQHY, mean_QHY), np.maximum(upper_LQHY, mean_QHY))
 
-    def cdf(self, estimates: Estimates, y_QHY: NDArray[np.floating]) -> Floats:
-        """Return the calibrated probability that an outcome is at most y, `[Q,H,Y]`.
-
-        It is symmetric around the estimate, and knows of no bounds; the probability beyond the largest known error is
-        taken to lie at infinity.
-        """
-        bin_QHY, (_, steps, outcomes) = bins_of(estimates.share_QHY), estimates.mean_QHY.shape
-        score_QHY = (y_QHY - estimates.mean_QHY) / estimates.sd_QHY
-        within_QHY = np.empty_like(score_QHY, dtype=np.float64)
-        for h, o, b in np.ndindex(steps, outcomes, len(EDGES) + 1):
-            mine_Q = bin_QHY[:, h, o] == b
-            within_QHY[mine_Q, h, o] = _passed(self.radius_LHYB[:, h, o, b], np.abs(score_QHY[mine_Q, h, o]))
-        return 0.5 + 0.5 * np.sign(score_QHY) * within_QHY
-
     def to_arrays(self) -> dict[str, NDArray[np.generic]]:
         """Return the arrays that a model's artifact holds."""
         return {f"{ARRAYS}radius": self.radius_LHYB.astype(np.float32), f"{ARRAYS}units": self.units_HYB}
@@ -222,12 +208,3 @@ def calibration_of(model: FittedModel) -> Calibration | None:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         problem = f"the calibration of the model of {model.method} is damaged: {error}"
         raise ArtifactError(problem, fix="make the model again with `costar finetune`") from error
-
-
-def _passed(radius_L: Floats, score_M: Floats) -> Floats:
-    """Return the level whose quantile each score is, between those that are kept."""
-    known_L = np.isfinite(radius_L)
-    if not known_L.any():
-        return np.zeros(len(score_M))
-    at, level = np.append(0.0, radius_L[known_L]), np.append(0.0, GRID[known_L])
-    return np.asarray(np.interp(score_M, at, level))

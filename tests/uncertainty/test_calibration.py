@@ -93,20 +93,6 @@ def test_bands_cover_the_subjects_that_calibrated_them_and_nest_by_level() -> No
         assert (covered_HY < level + 0.2).all()
 
 
-def test_the_calibrated_distribution_is_that_of_the_bands() -> None:
-    dataset = random_dataset((1, 2, 1, 1), one_hot=False, n=40)
-    model, calibration = calibrated(dataset)
-    panel = dataset.panel("source", "test")
-    queries = replace(factual_windows(panel, dataset.horizon).queries, outcomes=None, scored=None)
-    found = estimate(model, panel, queries, facts(dataset))
-    bands = calibration.bands(found, [0.6], clip=False)
-    assert calibration.cdf(found, bands.upper_LQHY[0]) == pytest.approx(0.8, abs=0.05)
-    assert calibration.cdf(found, bands.lower_LQHY[0]) == pytest.approx(0.2, abs=0.05)
-    assert calibration.cdf(found, found.mean_QHY) == pytest.approx(0.5)
-    at = [calibration.cdf(found, found.mean_QHY + offset) for offset in (-9.0, -1.0, 1.0, 2.0, 9.0)]
-    assert (np.diff(at, axis=0) >= 0).all()
-
-
 def test_the_scale_of_black_boxes_is_their_spread_and_a_share_of_the_level(tumor_dataset: Dataset) -> None:
     panel, told = tumor_dataset.panel("source", "val"), facts(tumor_dataset)
     queries = factual_windows(panel, tumor_dataset.horizon).asked
