@@ -7,12 +7,12 @@ from typing import Any, Final, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.errors import ArtifactError, UsageError
+from costar_cli.errors import UsageError
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.registry import METHODS
 from costar_cli.panel import Domain, Panel
 from costar_cli.uncertainty.conformal import EDGES, GRID, bins_of, table
-from costar_cli.uncertainty.estimates import LEAST_MEMBERS, Estimates, HeldOut
+from costar_cli.uncertainty.estimates import LEAST_MEMBERS, Estimates, HeldOut, reading
 from costar_cli.uncertainty.outcomes import OutcomeFacts
 
 LEAST_CLUSTERS: Final = 20  # fewer clusters are too few for any level that is of use: subjects are taken instead
@@ -95,6 +95,7 @@ class Calibration:
             ValueError: it is not a calibration of such a model.
             KeyError: something is missing.
             TypeError: something is of another kind.
+            OverflowError: a number is too large.
         """
         radius = np.asarray(arrays[f"{ARRAYS}radius"]).astype(np.float64)
         units = np.asarray(arrays[f"{ARRAYS}units"]).astype(np.int64)
@@ -106,6 +107,8 @@ class Calibration:
         if meta["domain"] not in ("source", "target") or meta["unit"] not in ("subject", "cluster"):
             raise ValueError(f"calibrated on an unknown domain or unit, {str(meta['domain'])[:40]!r}")
         counts = {name: int(meta[name]) for name in ("subjects", "windows")}
+        if min(counts.values()) < 0:
+            raise ValueError("a number of subjects or windows is negative")
         return cls(
             **counts, domain=meta["domain"], apart=bool(meta["apart"]), unit=meta["unit"], facts=facts,
             radius_LHYB=radius, units_HYB=units,
@@ -203,8 +206,5 @@ def calibration_of(model: FittedModel) -> Calibration | None:
     meta, arrays = model.meta.get("calibration"), getattr(model, "attached", {})
     if not meta:
         return None
-    try:
+    with reading(model, "calibration"):
         return Calibration.read(meta, arrays, (model.horizon, len(model.schema.outcomes)))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        problem = f"the calibration of the model of {model.method} is damaged: {error}"
-        raise ArtifactError(problem, fix="make the model again with `costar finetune`") from error

@@ -1,12 +1,14 @@
 """Point estimates of any model and how uncertain they are, before calibration (spec BAND-1)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from costar_cli.errors import ArtifactError
 from costar_cli.methods.base import FittedModel, PredictsDistribution
 from costar_cli.methods.stack.model import StackModel
 from costar_cli.panel import Panel, Queries
@@ -111,9 +113,37 @@ def held_out(model: FittedModel, panel: Panel, facts: OutcomeFacts) -> HeldOut |
 
 
 def facts_of(model: FittedModel) -> OutcomeFacts | None:
-    """Return the facts about outcomes that travel with a model, None where none do."""
+    """Return the facts about outcomes that travel with a model, None where none do.
+
+    Raises:
+        ArtifactError: they are damaged, or not those of its outcomes.
+    """
     meta = model.meta.get("calibration")
-    return OutcomeFacts.from_meta(meta["facts"]) if isinstance(meta, dict) else None
+    if not meta:
+        return None
+    with reading(model, "calibration"):
+        facts, outcomes = OutcomeFacts.from_meta(meta["facts"]), len(model.schema.outcomes)
+        if len(facts.forms) != outcomes:
+            raise ValueError(f"it has facts of {len(facts.forms)} outcomes, the model has {outcomes}")
+        return facts
+
+
+@contextmanager
+def reading(model: FittedModel, part: str) -> Iterator[None]:
+    """Say in one error, of whatever is wrong with a part of a model's file, which part it is.
+
+    Raises:
+        ArtifactError: in place of what reading damaged values raises.
+    """
+    try:
+        yield
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+        why = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise ArtifactError(
+            f"what the model of {model.method} knows of {part} is damaged: {why}",
+            where=f"{part} in the model's file",
+            fix="make the model again with `costar finetune`",
+        ) from error
 
 
 def _moments(model: FittedModel, panel: Panel, queries: Queries, floor_QY: Floats, ask: Ask) -> _Moments:

@@ -61,6 +61,9 @@ class OutcomeFacts:
         forms, values = tuple(OutcomeForm.from_meta(form) for form in meta["forms"]), (*lower, *upper, *least)
         if len({len(forms), len(lower), len(upper), len(least)}) > 1 or not all(math.isfinite(v or 0) for v in values):
             raise ValueError("bounds of outcomes are not finite, or not those of each outcome")
+        pairs = zip(lower, upper, strict=True)
+        if any(low is not None and high is not None and low > high for low, high in pairs):
+            raise ValueError("a lower bound of an outcome is above the upper one")
         return cls(lower, upper, least, forms)
 
     def to_meta(self) -> dict[str, Any]:

@@ -11,12 +11,11 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.errors import ArtifactError
 from costar_cli.methods.base import FittedModel, PredictsDistribution
 from costar_cli.methods.stack.model import StackModel
 from costar_cli.panel import Panel, Queries
 from costar_cli.uncertainty.calibration import has_spread
-from costar_cli.uncertainty.estimates import Estimates, HeldOut
+from costar_cli.uncertainty.estimates import Estimates, HeldOut, reading
 from costar_cli.uncertainty.outcomes import OutcomeFacts
 from costar_cli.uncertainty.practice import Practice, decisions_of
 
@@ -192,11 +191,8 @@ def support_of(model: FittedModel) -> PlanSupport | None:
     meta = model.meta.get("practice")
     if not meta:
         return None
-    try:
+    with reading(model, "practice"):
         return PlanSupport.read(model, meta, getattr(model, "attached", {}))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        problem = f"what the model of {model.method} knows of practice is damaged: {error}"
-        raise ArtifactError(problem, fix="make the model again with `costar finetune`") from error
 
 
 def _varies(model: FittedModel) -> bool:

@@ -1,5 +1,7 @@
 """Calibration of models: scales, bands, what travels with a file, and who gets none."""
 
+from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,6 +19,8 @@ from costar_cli.reporting import Reporter
 from costar_cli.uncertainty import OutcomeFacts, calibrate, calibration_of, estimate, halves, held_out
 from costar_cli.uncertainty.calibration import Calibration
 from costar_cli.uncertainty.conformal import GRID
+from costar_cli.whatif import TreatmentPlan, estimate_outcomes
+from costar_cli.whatif.plan import PlanRequest
 from tests.fits import artifact_of, fit_method, model_of
 from tests.methods.invariant_worlds import world
 from tests.methods.linear_worlds import random_dataset
@@ -204,6 +208,42 @@ def test_models_of_older_versions_have_no_calibration_and_damaged_ones_say_so() 
     missing = replace(artifact, arrays={k: v for k, v in artifact.arrays.items() if k != "calibration/units"})
     with pytest.raises(ArtifactError, match="calibration"):
         calibration_of(METHODS["mixed"].load(missing))
+
+
+DAMAGES: dict[str, Callable[[dict[str, Any]], object]] = {
+    "no facts": lambda meta: meta.pop("facts"),
+    "no lower bounds": lambda meta: meta["facts"].pop("lower"),
+    "a word": lambda meta: meta["facts"].update(lower=["low"]),
+    "a list": lambda meta: meta["facts"].update(least=[[1.0]]),
+    "too large": lambda meta: meta["facts"].update(upper=[10**400]),
+    "bounds not in order": lambda meta: meta["facts"].update(lower=[2.0], upper=[1.0]),
+    "no form": lambda meta: meta["facts"].update(forms=[{"kind": "relative"}]),
+    "another number of outcomes": lambda meta: meta["facts"].update(
+        {name: 2 * values for name, values in meta["facts"].items()}
+    ),
+    "fewer than no subjects": lambda meta: meta.update(subjects=-1),
+    "endless windows": lambda meta: meta.update(windows=float("inf")),
+    "no mapping": lambda meta: meta.update(facts="none"),
+}
+
+
+@pytest.fixture(scope="module")
+def fitted() -> Artifact:
+    return mixed(world("tumor"))
+
+
+@pytest.mark.parametrize("damage", list(DAMAGES.values()), ids=list(DAMAGES))
+def test_damaged_facts_are_an_error_that_says_what_to_do(
+    fitted: Artifact, damage: Callable[[dict[str, Any]], object]
+) -> None:
+    dataset, meta = world("tumor"), deepcopy(dict(fitted.meta))
+    damage(meta["calibration"])
+    model = METHODS["mixed"].load(replace(fitted, meta=meta))
+    plans = (TreatmentPlan("never", np.zeros((2, len(dataset.schema.treatments.names)), dtype=np.int64)),)
+    with pytest.raises(ArtifactError, match="calibration is damaged") as caught:
+        estimate_outcomes(dataset, {"mixed": model}, PlanRequest(plans, 1), subject=0, origin=1)
+    assert caught.value.where == "calibration in the model's file"
+    assert "costar finetune" in str(caught.value.fix)
 
 
 def test_a_stack_s_scale_is_that_of_the_mixture() -> None:
