@@ -20,7 +20,7 @@ REPORTED: Final = (0.5, 0.8, 0.9, 0.95)  # each is one of `LEVELS`
 BINS: Final = 2 * len(LEVELS) + 2  # of the PIT: between neighbouring quantiles, and beyond the outermost
 _AT: Final = [LEVELS.index(level) for level in REPORTED]
 _ROUNDING: Final = 1e-9  # of shares
-_BATCH: Final = 4_096  # answers whose bands are held at once: 4 MB per bound and step of the plan
+_BATCH: Final = 4_096  # answers whose bands are held at once: 0.6 MB per bound and step of the plan
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

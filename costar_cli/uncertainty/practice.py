@@ -26,7 +26,7 @@ KNOTS: Final = (0.1, 0.3, 0.5, 0.7, 0.9)  # quantiles of the averages at which t
 MOST_DECISIONS: Final = 20_000  # that the regressions learn from
 ITERATIONS: Final = 200
 RIDGES: Final = (3.0, 30.0, 100.0)  # penalties; the one that predicts other subjects best is taken
-CHUNK: Final = 16_384  # queries whose histories are formed at once
+CHUNK: Final = 4_000_000  # numbers of histories that are formed at once: 32 MB, some times over
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,8 @@ class Practice:
 
     def log_probability(self, panel: Panel, queries: Queries, predicted_QHY: Floats) -> Floats:
         """Return the logarithm `[Q,H]` of the probability of each step's treatments, given the course so far."""
-        parts = [slice(first, first + CHUNK) for first in range(0, len(queries), CHUNK)]
+        size = max(1, CHUNK // (queries.horizon * self.coef_LP.shape[1]))
+        parts = [slice(first, first + size) for first in range(0, len(queries), size)]
         done = [self._log_probability(panel, queries.take(rows), predicted_QHY[rows]) for rows in parts]
         return np.concatenate(done) if done else np.zeros((0, queries.horizon))
 

@@ -1,5 +1,6 @@
 """The model of practice: right probabilities that sum to one and know nothing of the future (spec SUPPORT-1 to 3)."""
 
+import tracemalloc
 from dataclasses import replace
 from itertools import product
 
@@ -114,6 +115,20 @@ def test_a_treatment_that_nobody_received_is_all_but_never_likely() -> None:
     high = np.tile(np.eye(6, dtype=np.uint8)[4], (60, 1, 1))
     queries = Queries(np.arange(60, dtype=np.int32), np.zeros(60, np.int16), high)
     assert np.exp(practice.log_probability(panel, queries, nothing(queries))).max() < 0.005
+
+
+def test_long_horizons_are_answered_in_parts(random_world: tuple[Panel, Practice], monkeypatch) -> None:
+    panel, practice = random_world
+    plan = np.tile(np.eye(SCHEMA.treatments.width, dtype=np.uint8)[0], (1_200, 60, 1))
+    queries = Queries(np.arange(1_200, dtype=np.int32) % 60, np.ones(1_200, np.int16), plan)
+    whole = practice.log_probability(panel, queries, nothing(queries))
+    monkeypatch.setattr("costar_cli.uncertainty.practice.CHUNK", 50_000)
+    tracemalloc.start()
+    in_parts = practice.log_probability(panel, queries, nothing(queries))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    np.testing.assert_allclose(in_parts, whole, rtol=1e-12)
+    assert peak < 5e6
 
 
 def test_numbers_that_do_not_fit_are_refused(random_world: tuple[Panel, Practice]) -> None:
