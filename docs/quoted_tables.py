@@ -191,7 +191,8 @@ def pretraining_table() -> Iterator[str]:
         yield f"| {setup} | {' | '.join(pair)} | {found['difference']:.3f} ({interval}) |"
     yield ""
     if "by hand" in stored["command"]:
-        yield "The verbs of this run were typed by hand, with an earlier version, whose `default` was COSTAR as published."
+        typed = "The verbs of this run were typed by hand, with an earlier version"
+        yield f"{typed}, whose `default` was COSTAR as published."
     else:
         yield f"Made by `{stored['command']}`, commit {stored.get('commit') or 'unknown'}."
 

@@ -126,7 +126,7 @@ def _without_future(windows: FactualWindows) -> tuple[Panel, Queries]:
 
 
 def _predict(model: FittedModel, windows: FactualWindows, plan: NDArray[np.uint8]) -> Floats:
-    """Return what the members predict on average, `[Q,H,Y]`, under one plan `[H,A]` of all or one of each, `[Q,H,A]`."""
+    """Return the mean prediction of the members, `[Q,H,Y]`, under one plan `[H,A]` of all or one of each, `[Q,H,A]`."""
     queries = windows.asked
     shape = (len(queries), queries.horizon, plan.shape[-1])
     asked = replace(queries, plan=np.broadcast_to(plan[..., : queries.horizon, :], shape))

@@ -201,8 +201,9 @@ def _on_bands(report: WhatIfReport, location: Location) -> Iterator[str]:
         shares = " and ".join(f"{100 * level:g} %" for level in report.levels)
         yield (
             f"bands cover {shares} of new subjects on average, per {step_word(report.schema.step)}, for subjects like "
-            "those that calibrated them, under the treatments that these were given; for other plans and populations "
-            "there is no guarantee: coverage rests on the model and on no hidden confounding"
+            "those that calibrated them, observed to the end of the horizon, under the treatments that these were "
+            "given; for other plans and populations there is no guarantee: coverage rests on the model and on no hidden "
+            "confounding"
         )
         yield "a band is no guarantee for one subject, and unreliable just before an absorbing event or without history"
     for answer in report.models:
@@ -248,9 +249,10 @@ def _on_lights(report: WhatIfReport) -> Iterator[str]:
 
 def _on_range(report: WhatIfReport, dataset: Dataset) -> Iterator[str]:
     """Note each outcome that is never negative in the data and is estimated to be; estimates are not clipped."""
+    rows = report.to_rows()
     for k, outcome in enumerate(report.schema.outcomes):
         panels = [panel for panel in dataset.panels.values() if panel.n_subjects]
         lowest = min(float(panel.outcomes[..., k][panel.observed].min()) for panel in panels)
-        estimates = [row["estimate"] for row in report.to_rows() if row["outcome"] == outcome.name]
+        estimates = [row["estimate"] for row in rows if row["outcome"] == outcome.name]
         if lowest >= 0 and any(isinstance(value, float) and value < 0 for value in estimates):
             yield f"some estimates of {outcome.name} are negative, which the data never are: shown as predicted"
