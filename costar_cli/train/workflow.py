@@ -172,7 +172,7 @@ def finetune(
     meta |= _fit_meta(dataset, run, selected)
     if selecting is not calibrating:
         meta |= {"calibrated_on": {f"{domain}/val": calibrating.n_subjects}}
-    apart = not method.selects_on_validation or selecting is not calibrating
+    apart = (selecting is not calibrating or not method.selects_on_validation) and not _pretrained_on(start, domain)
     attached, facts = _judge(dataset, run, selected, meta, calibrating, apart=apart)
     meta |= facts
     meta |= {"support": support.to_meta()} if support else {}
@@ -183,6 +183,14 @@ def finetune(
 def _halves(panel: Panel, *, apart: bool) -> tuple[Panel, Panel]:
     """Return the validation subjects to select on, and those to calibrate on."""
     return halves(panel) if apart else (panel, panel)
+
+
+def _pretrained_on(start: FittedModel | None, domain: Domain) -> bool:
+    """Return whether the domain's validation subjects decided which weights of an encoder to start from are kept."""
+    if start is None or start.horizon or domain != "source":
+        return False
+    stopped = any("patience" in stage.get("ended_by", ()) for stage in start.meta.get("stages", ()))
+    return stopped or start.meta["config"]["keep"] == "best"
 
 
 def _judge(
@@ -200,7 +208,7 @@ def _judge(
     model = run.model(selected.fitted, meta["settings"])
     held = held_out(model, panel, facts)
     calibration = calibrate(model, held, facts, domain=task.domain, apart=apart)
-    support = learn_support(model, task.panels[task.train], held, facts)
+    support = learn_support(model, task.panels[task.train], held, facts, domain=task.domain)
     arrays = (calibration.to_arrays() if calibration else {}) | (support.to_arrays() if support else {})
     told = {"calibration": calibration and calibration.to_meta(), "practice": support and support.to_meta()}
     return arrays, {name: meta for name, meta in told.items() if meta}

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from costar_cli.methods.base import FittedModel, PredictsDistribution
 from costar_cli.methods.stack.model import StackModel
-from costar_cli.panel import Panel, Queries
+from costar_cli.panel import Domain, Panel, Queries
 from costar_cli.uncertainty.calibration import has_spread
 from costar_cli.uncertainty.estimates import Estimates, HeldOut, reading
 from costar_cli.uncertainty.outcomes import OutcomeFacts
@@ -91,6 +91,8 @@ class PlanSupport:
         precise: the model knows how precise it is for each subject: then precision decides, and practice warns.
         windows: how many held-out windows the limits rest on.
         reliability: expected and observed share of decisions for each treatment, by bin of the expected one.
+        domain: of these subjects; None in files of older versions.
+        subjects: how many were trained on.
     """
 
     practice: Practice
@@ -98,6 +100,8 @@ class PlanSupport:
     precise: bool
     windows: int
     reliability: tuple[Mapping[str, Any], ...] = ()
+    domain: Domain | None = None
+    subjects: int | None = None
 
     def lights(self, panel: Panel, queries: Queries, estimates: Estimates) -> Lights:
         """Return the lights of plans."""
@@ -129,6 +133,8 @@ class PlanSupport:
         return {
             "precise": self.precise,
             "windows": self.windows,
+            "domain": self.domain,
+            "subjects": self.subjects,
             "reliability": [dict(row) for row in self.reliability],
         }
 
@@ -155,10 +161,16 @@ class PlanSupport:
         if not all(np.isfinite(of).all() and (of[1] <= of[0]).all() for of in (rarest, course)):
             raise ValueError("limits of probabilities are not finite or not in order")
         rows = tuple(row for row in meta["reliability"] if isinstance(row, Mapping))
-        return cls(practice, Limits(spread, rarest, course), bool(meta["precise"]), int(meta["windows"]), rows)
+        if (domain := meta.get("domain")) not in (None, "source", "target"):
+            raise ValueError(f"practice of an unknown domain, {str(domain)[:40]!r}")
+        subjects = None if meta.get("subjects") is None else int(meta["subjects"])
+        limits, precise, windows = Limits(spread, rarest, course), bool(meta["precise"]), int(meta["windows"])
+        return cls(practice, limits, precise, windows, rows, domain, subjects)
 
 
-def learn_support(model: FittedModel, train: Panel, held: HeldOut | None, facts: OutcomeFacts) -> PlanSupport | None:
+def learn_support(
+    model: FittedModel, train: Panel, held: HeldOut | None, facts: OutcomeFacts, *, domain: Domain
+) -> PlanSupport | None:
     """Learn what is usual from a model's training subjects and from held-out ones; None where nothing can be learnt.
 
     Args:
@@ -166,6 +178,7 @@ def learn_support(model: FittedModel, train: Panel, held: HeldOut | None, facts:
         train: the subjects that it was fitted to.
         held: windows of others, and what it says of them.
         facts: of the outcomes.
+        domain: of all these subjects.
     """
     practice = Practice.fit(train, model.schema, model.scaler) if held else None
     if held is None or practice is None:
@@ -179,7 +192,8 @@ def learn_support(model: FittedModel, train: Panel, held: HeldOut | None, facts:
     if not (has_spread(model) and _varies(model)):
         limits = replace(limits, spread_LHY=np.full_like(limits.spread_LHY, np.inf))
     precise, count = isinstance(model, PredictsDistribution), int(counts_QY.any(axis=1).sum())
-    return PlanSupport(practice, limits, precise, count, tuple(_reliability(practice, windows.panel)))
+    rows = tuple(_reliability(practice, windows.panel))
+    return PlanSupport(practice, limits, precise, count, rows, domain, train.n_subjects)
 
 
 def support_of(model: FittedModel) -> PlanSupport | None:

@@ -202,8 +202,8 @@ def _on_bands(report: WhatIfReport, location: Location) -> Iterator[str]:
         yield (
             f"bands cover {shares} of new subjects on average, per {step_word(report.schema.step)}, for subjects like "
             "those that calibrated them, observed to the end of the horizon, under the treatments that these were "
-            "given; for other plans and populations there is no guarantee: coverage rests on the model and on no hidden "
-            "confounding"
+            "given; for other plans and populations there is no guarantee: coverage rests on the model and on no "
+            "hidden confounding"
         )
         yield "a band is no guarantee for one subject, and unreliable just before an absorbing event or without history"
     for answer in report.models:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Panel, PanelSchema, Queries
+from costar_cli.panel import Domain, Panel, PanelSchema, Queries
 from costar_cli.panel.schema import steps_axis
 from costar_cli.uncertainty import LIGHTS, Estimates, Lights, support_of
 from costar_cli.whatif.plan import TreatmentPlan
@@ -64,19 +64,23 @@ def judge_plans(
         return None
     lights = support.lights(panel, queries, found)
     given = model.schema.treatments.decode(panel.treatments[0, : int(queries.origin[0])])
-    told = _Told(model.schema, panel.names[0], (given != 0).any(axis=0), lights, found)
+    told = _Told(model.schema, panel.names[0], (given != 0).any(axis=0), lights, found, support.domain)
     return tuple(told.plan(i, plan) for i, plan in enumerate(plans))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Told:
-    """Puts the lights of plans for one subject into words; `before [names]` says which treatments it ever received."""
+    """Puts the lights of plans for one subject into words.
+
+    `before [names]` says which treatments it ever received, `domain` whose practice the lights are about.
+    """
 
     schema: PanelSchema
     subject: str
     before: NDArray[np.bool_]
     lights: Lights
     found: Estimates
+    domain: Domain | None
 
     def plan(self, number: int, plan: TreatmentPlan) -> PlanLights:
         """Return the lights of a plan, by its number among the questions."""
@@ -117,16 +121,15 @@ class _Told:
         step = int(probability_H.argmin())
         what = self.schema.treatments.describe(plan.values[step])
         what = "no treatment" if what == "none" else what
-        return (
-            f"in states like this {what} was given in {_share(probability_H[step])} of {steps_axis(self.schema.step)}"
-        )
+        share = f"{_share(probability_H[step])} of {steps_axis(self.schema.step)}"
+        return f"in states like this {what} was given in {share}" + f" ({self.domain} subjects)" * bool(self.domain)
 
     def _course(self, number: int, h: int, light: str) -> str:
         with np.errstate(divide="ignore"):  # a step that cannot happen has minus infinity
             chance = _odds(float(np.log(self.lights.probability_QH[number, : h + 1]).sum()))
         return (
             f"{h + 1} such {steps_axis(self.schema.step)} in a row are rarer ({chance}) than what {BEYOND[light]} of "
-            "held-out subjects received in as many"
+            f"held-out {f'{self.domain} ' if self.domain else ''}subjects received in as many"
         )
 
 

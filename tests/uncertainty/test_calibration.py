@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,13 @@ from costar_cli.whatif.plan import PlanRequest
 from tests.fits import artifact_of, fit_method, model_of
 from tests.methods.invariant_worlds import world
 from tests.methods.linear_worlds import random_dataset
+from tests.train.worlds import as_model, run_finetune, run_pretrain
+
+PRETRAININGS = [
+    pytest.param({"epochs": 1, "updates": 1}, True, id="last epoch"),
+    pytest.param({"epochs": 1, "updates": 1, "keep": "best"}, False, id="best epoch"),
+    pytest.param({"learning_rate": 1e-12}, False, id="patience", marks=pytest.mark.slow),
+]
 
 
 @dataclass
@@ -278,3 +286,13 @@ def test_levels_and_horizons_out_of_range_are_errors() -> None:
     longer = replace(found, mean_QHY=np.repeat(found.mean_QHY, 2, axis=1))
     with pytest.raises(UsageError, match="steps"):
         calibration.bands(longer, [0.5])
+
+
+@pytest.mark.parametrize(("changes", "apart"), PRETRAININGS)
+def test_an_encoder_that_was_selected_on_the_calibration_subjects_is_told(
+    changes: dict[str, Any], *, apart: bool, tmp_path: Path
+) -> None:
+    dataset = world("tumor")
+    encoder = as_model(run_pretrain(dataset, tmp_path, **{"members": 3, "patience": 1, "epochs": 8, **changes}))
+    trained = run_finetune(dataset, tmp_path, encoder, members=3, epochs=1, updates=1, calibrate_on="half")
+    assert trained.meta["calibration"]["apart"] == apart

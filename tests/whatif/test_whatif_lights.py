@@ -65,6 +65,18 @@ def test_a_rare_plan_is_red_in_words_and_keeps_its_numbers(tumors: Dataset, ridg
     assert {row["support"] for row in report.difference_rows() if row["plan"] == "both"} == {"red"}
 
 
+def test_the_reason_says_whose_practice_it_is_where_the_file_does(
+    tumors: Dataset, ridge: Trained, subject: str
+) -> None:
+    practice = ridge.meta["practice"]
+    assert (practice["domain"], practice["subjects"]) == ("source", 150)
+    older = {key: value for key, value in practice.items() if key not in ("domain", "subjects")}
+    for meta, whose in ((practice, " (source subjects)"), (older, "")):
+        report = ask(tumors, replace(ridge, meta={**ridge.meta, "practice": meta}), subject)
+        (row, *_) = [row for row in rows_of(report, "both") if row["practice"] != "green"]
+        assert row["reason"].endswith(f"of days{whose}")
+
+
 def test_abstaining_leaves_out_red_numbers_and_no_others(
     tumors: Dataset, ridge: Trained, subject: str, tmp_path
 ) -> None:
