@@ -80,7 +80,7 @@ class _Told:
     before: NDArray[np.bool_]
     lights: Lights
     found: Estimates
-    domain: Domain | None
+    domain: Domain | None = None
 
     def plan(self, number: int, plan: TreatmentPlan) -> PlanLights:
         """Return the lights of a plan, by its number among the questions."""
