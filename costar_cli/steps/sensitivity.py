@@ -62,7 +62,7 @@ def _show(session: Session, found: "Sensitivity", report: "WhatIfReport") -> Non
         rows = [
             [row["plan"], row["time"], f"{row['difference']:.4g}"]
             + [limits[row["plan"], outcome.name, row["step"], gamma] for gamma in strong]
-            + [flip_words(row["gamma"])]
+            + [flip_words(row["gamma"], row["searched_to"])]
             for row in found.flips()
             if row["outcome"] == outcome.name
         ]

@@ -1,6 +1,6 @@
 """How far hidden confounding could move estimates: bounds of the marginal sensitivity model (spec SENS-1 to 4).
 
-`K` counts equally likely outcomes of a distribution.
+`K` counts shares of the largest, or smallest, outcomes of a distribution.
 """
 
 from dataclasses import dataclass
@@ -8,13 +8,18 @@ from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from costar_cli.uncertainty.calibration import Calibration
+from costar_cli.uncertainty.conformal import GRID
 from costar_cli.uncertainty.estimates import Estimates
 
 GAMMAS: Final = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0)
 MOST: Final = 100.0  # largest Gamma at which a ranking is looked for that flips
-OUTCOMES: Final = 400  # that stand for a distribution
+SMALLEST: Final = 1e-60  # share of the outcomes that is still told apart
+LEVELS: Final = np.concatenate([GRID[4:960:5], GRID[960:]])  # of the calibration, in steps of .005, then of .001
+SHARES: Final = np.concatenate([np.geomspace(SMALLEST, 4e-4, 300), (1 - LEVELS[::-1]) / 2, [0.5]])
+LAST: Final = 1.5  # the scale of the tail is that of the errors beyond the last limit that is finite, and half as many
 HALVINGS: Final = 40
 
 Floats = NDArray[np.float64]
@@ -24,36 +29,41 @@ Floats = NDArray[np.float64]
 class Confounded:
     """Estimates of Q plans whose treatments may depend on something hidden.
 
-    `likely_QH` is the probability that practice gives what the plan gives at each step, `top_KQHY` the sum of the
-    largest 0, 1, ... of the equally likely outcomes divided by their number, `bottom_KQHY` that of the smallest.
+    `likely_QH` is the probability that practice gives what the plan gives at each step. `top_KQHY` is what the largest
+    outcomes, as many as `share_K` says (from 0 to at least a half), add to their mean `whole_QHY`, `bottom_KQHY` what
+    the smallest do.
     """
 
     mean_QHY: Floats
     likely_QH: Floats
+    share_K: Floats
     top_KQHY: Floats
     bottom_KQHY: Floats
+    whole_QHY: Floats
 
     @classmethod
     def of(cls, estimates: Estimates, calibration: Calibration, likely_QH: Floats) -> Self:
         """Take the calibrated errors of a model for the distribution of outcomes under each plan (spec SENS-3).
 
-        Outcomes beyond the largest error that was seen often enough are taken to lie there.
+        Beyond the largest limit that is known they have the tail of a normal distribution.
         """
-        levels = (2 * np.arange(OUTCOMES // 2) + 1) / OUTCOMES
-        bands = calibration.bands(estimates, levels.tolist())
-        lower, upper = (_last_finite(side) for side in (bands.lower_LQHY, bands.upper_LQHY))
-        outcome_KQHY = np.concatenate([lower[::-1], upper])
-        return cls(estimates.mean_QHY, likely_QH, _sums(outcome_KQHY[::-1]), _sums(outcome_KQHY))
+        bands = calibration.bands(estimates, LEVELS.tolist(), clip=False)
+        radius_KQHY = _with_tails((bands.upper_LQHY[::-1] - estimates.mean_QHY) / estimates.sd_QHY)
+        away_KQHY, mean_QHY, clip = radius_KQHY * estimates.sd_QHY, estimates.mean_QHY, calibration.facts.clip
+        top_KQHY = _partial(np.maximum(clip(mean_QHY + away_KQHY), mean_QHY))
+        bottom_KQHY = _partial(np.minimum(clip(mean_QHY - away_KQHY), mean_QHY))
+        share_K = np.append(0.0, SHARES)
+        return cls(mean_QHY, likely_QH, share_K, top_KQHY, bottom_KQHY, top_KQHY[-1] + bottom_KQHY[-1])
 
     def bounds(self, gamma: float) -> tuple[Floats, Floats]:
         """Return the smallest and the largest mean `[Q,H,Y]` that a hidden confounder of this strength allows."""
         low_QH, high_QH = weight_bounds(self.likely_QH, gamma)
         spread_QH = high_QH - low_QH
         share_QH = np.divide(1 - low_QH, spread_QH, out=np.zeros_like(low_QH), where=spread_QH > 0)
-        whole_QHY, low, high = self.top_KQHY[-1], low_QH[..., None], high_QH[..., None]
+        whole_QHY, low, high = self.whole_QHY, low_QH[..., None], high_QH[..., None]
 
         def tilted(sums_KQHY: Floats) -> Floats:
-            extreme_QHY = _at_share(sums_KQHY, share_QH)
+            extreme_QHY = _at_share(self.share_K, sums_KQHY, share_QH)
             return np.asarray(self.mean_QHY + high * extreme_QHY + low * (whole_QHY - extreme_QHY) - whole_QHY)
 
         return tilted(self.bottom_KQHY), tilted(self.top_KQHY)
@@ -64,14 +74,15 @@ class Confounded:
         return lower_QHY[plan] - upper_QHY[reference], upper_QHY[plan] - lower_QHY[reference]
 
     def flips_at(self, plan: int, reference: int, step: int, outcome: int) -> float | None:
-        """Return the smallest Gamma at which either plan may have the larger outcome; None up to 100."""
+        """Return the smallest Gamma at which either plan may have the larger outcome; None up to `largest_gamma`."""
 
         def is_open(gamma: float) -> bool:
             lower_HY, upper_HY = self.difference_bounds(plan, reference, gamma)
             return bool(lower_HY[step, outcome] <= 0 <= upper_HY[step, outcome])
 
-        low, high = 0.0, float(np.log(MOST))
-        if not is_open(MOST):
+        most = largest_gamma(step + 1)
+        low, high = 0.0, float(np.log(most))
+        if not is_open(most):
             return None
         if is_open(1.0):
             return 1.0
@@ -87,22 +98,38 @@ def weight_bounds(likely_QH: Floats, gamma: float) -> tuple[Floats, Floats]:
     return np.asarray(low_QH), np.asarray(high_QH)
 
 
-def _sums(outcome_KQHY: Floats) -> Floats:
-    """Return sums over the first 0, 1, ... of K outcomes, divided by K."""
-    sums = outcome_KQHY.cumsum(axis=0) / len(outcome_KQHY)
-    return np.concatenate([np.zeros_like(sums[:1]), sums])
+def largest_gamma(steps: int) -> float:
+    """Return the largest Gamma that is looked at: 100, fewer where its weights after so many steps are too large."""
+    return float(min(MOST, SMALLEST ** (-1 / steps)))
 
 
-def _at_share(sums_KQHY: Floats, share_QH: Floats) -> Floats:
-    """Return the sum over the first share of the outcomes, of the one that the share ends in in proportion."""
-    place_QHY = np.broadcast_to(share_QH[..., None] * (len(sums_KQHY) - 1), sums_KQHY.shape[1:])
-    before = np.minimum(place_QHY.astype(np.int64), len(sums_KQHY) - 2)
-    first, second = (np.take_along_axis(sums_KQHY, row[None], axis=0)[0] for row in (before, before + 1))
-    return np.asarray(first + (place_QHY - before) * (second - first))
+def _with_tails(radius_LQHY: Floats) -> Floats:
+    """Return the multiple of the scale that each of `SHARES` lies beyond, from those at `LEVELS`, the largest first.
+
+    Where these are infinite the tail is normal, with the largest scale that the last finite ones have.
+    """
+    beyond_K, known_K = -ndtri(SHARES)[:, None, None, None], slice(len(SHARES) - len(LEVELS) - 1, -1)
+    share_L111, finite_LQHY = SHARES[known_K, None, None, None], np.isfinite(radius_LQHY)
+    last_QHY = np.where(finite_LQHY, share_L111, np.inf).min(axis=0)
+    near_LQHY = finite_LQHY & (share_L111 <= LAST * last_QHY)
+    scale_QHY = np.where(near_LQHY, radius_LQHY / beyond_K[known_K], 0.0).max(axis=0)
+    radius_KQHY = beyond_K * scale_QHY
+    radius_KQHY[known_K] = np.where(finite_LQHY, radius_LQHY, radius_KQHY[known_K])
+    return np.asarray(radius_KQHY)
 
 
-def _last_finite(side_LQHY: Floats) -> Floats:
-    """Return limits in which those that are infinite are the last finite one before."""
-    known = np.isfinite(side_LQHY)
-    last = np.maximum.accumulate(np.where(known, np.arange(len(side_LQHY)).reshape(-1, 1, 1, 1), 0), axis=0)
-    return np.take_along_axis(side_LQHY, last, axis=0)
+def _partial(outcome_KQHY: Floats) -> Floats:
+    """Return what the most extreme outcomes add to the mean, none of them first, by the trapezoid rule over shares."""
+    width_K = np.diff(SHARES)[:, None, None, None]
+    first, rest = SHARES[0] * outcome_KQHY[:1], width_K * (outcome_KQHY[1:] + outcome_KQHY[:-1]) / 2
+    return np.concatenate([np.zeros_like(first), np.concatenate([first, rest]).cumsum(axis=0)])
+
+
+def _at_share(share_K: Floats, sums_KQHY: Floats, share_QH: Floats) -> Floats:
+    """Return the sum over the first share of the outcomes, between those that are known."""
+    after_QH = np.clip(np.searchsorted(share_K, share_QH), 1, len(share_K) - 1)
+    part_QH1 = ((share_QH - share_K[after_QH - 1]) / (share_K[after_QH] - share_K[after_QH - 1]))[..., None]
+    first, second = (
+        np.take_along_axis(sums_KQHY, row_QH[None, ..., None], axis=0)[0] for row_QH in (after_QH - 1, after_QH)
+    )
+    return np.asarray(first + part_QH1 * (second - first))

@@ -11,15 +11,15 @@ from costar_cli.errors import UsageError
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Panel
 from costar_cli.uncertainty import support_of
-from costar_cli.uncertainty.sensitivity import GAMMAS, MOST, Confounded
+from costar_cli.uncertainty.sensitivity import GAMMAS, MOST, Confounded, largest_gamma
 from costar_cli.whatif.estimate import plan_queries
 from costar_cli.whatif.plan import TreatmentPlan
 from costar_cli.whatif.report import ModelAnswer
 
 ASSUMPTIONS: Final = (
     "Gamma: at every step something unrecorded multiplies or divides the odds of the planned treatment by at most that",
-    "conservative: it does its worst at each step of both plans at once; bounds widen with every step",
-    "taken as given: how likely treatments are given what is recorded, and how the model errs on held-out subjects",
+    "conservative over steps: it does its worst at each step of both plans at once; bounds widen with every step",
+    "taken as given: how likely treatments are along the predicted course, and how the model errs on held-out subjects",
 )
 
 Floats = NDArray[np.float64]
@@ -61,14 +61,15 @@ class Sensitivity:
     def flips(self) -> Iterator[dict[str, Any]]:
         """Yield at which Gamma each plan may lie on either side of the reference, at their last common step.
 
-        `gamma` is None where no Gamma up to 100 suffices.
+        `gamma` is None where no Gamma up to `searched_to` suffices.
         """
         mean_PHY = self.confounded.mean_QHY
         for plan, step in self._others():
             for o, outcome in enumerate(self.outcomes):
                 difference = float(mean_PHY[plan, step, o] - mean_PHY[self.reference, step, o])
                 gamma = self.confounded.flips_at(plan, self.reference, step, o)
-                yield {**self._named(plan, step, outcome), "difference": difference, "gamma": gamma}
+                found = {"difference": difference, "gamma": gamma, "searched_to": largest_gamma(step + 1)}
+                yield self._named(plan, step, outcome) | found
 
     def differences(self) -> Iterator[dict[str, Any]]:
         """Yield the bounds of the difference of each plan from the reference, by Gamma, step and outcome."""
@@ -146,8 +147,8 @@ def sensitivity(
     )
 
 
-def flip_words(gamma: float | None) -> str:
+def flip_words(gamma: float | None, searched_to: float = MOST) -> str:
     """Return where a ranking flips, in words for a table."""
     if gamma is None:
-        return f"not up to {MOST:g}"
+        return f"not up to {searched_to:.3g}"
     return "tie" if gamma <= 1 else f"{gamma:.2f}"

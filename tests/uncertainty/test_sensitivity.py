@@ -8,24 +8,27 @@ from scipy.stats import norm
 from costar_cli.panel import Scaler
 from costar_cli.uncertainty import Calibration, Estimates, OutcomeFacts
 from costar_cli.uncertainty.conformal import EDGES, GRID
-from costar_cli.uncertainty.sensitivity import Confounded, _sums, weight_bounds
+from costar_cli.uncertainty.sensitivity import Confounded, largest_gamma, weight_bounds
 from tests.methods.linear_worlds import linear_data
 
 
-def normal_errors(steps: int) -> Calibration:
-    """A calibration that found standard normal errors, in units of their scale."""
+def normal_errors(steps: int, subjects: int = 2000) -> Calibration:
+    """A calibration on so many subjects that found standard normal errors, in units of their scale."""
     data = linear_data()
     train = data.panel("source", "train")
     facts = OutcomeFacts.of(train, data.schema, Scaler.fit(train, data.schema))
     cells = (steps, 1, len(EDGES) + 1)
     radius = np.broadcast_to(norm.ppf((1 + GRID) / 2)[:, None, None, None], (len(GRID), *cells))
-    return Calibration(100, "source", True, "subject", 100, facts, radius, np.full(cells, 100))
+    known = np.where((subjects / (subjects + 1) >= GRID)[:, None, None, None], radius, np.inf)
+    return Calibration(subjects, "source", True, "subject", subjects, facts, known, np.full(cells, subjects))
 
 
-def asked(mean_QH: list[list[float]], likely_QH: list[list[float]], sd: float = 1.0) -> Confounded:
+def asked(
+    mean_QH: list[list[float]], likely_QH: list[list[float]], sd: float = 1.0, subjects: int = 2000
+) -> Confounded:
     mean = np.array(mean_QH)[..., None]
     estimates = Estimates(mean, np.full_like(mean, sd), np.ones_like(mean), mean[:, 0], mean[:, 0], mean[None])
-    return Confounded.of(estimates, normal_errors(mean.shape[1]), np.array(likely_QH))
+    return Confounded.of(estimates, normal_errors(mean.shape[1], subjects), np.array(likely_QH))
 
 
 def test_without_hidden_confounding_the_bounds_are_the_estimate():
@@ -49,14 +52,39 @@ def test_bounds_of_normal_outcomes_are_the_known_ones():
     assert lower[0, 0, 0] == pytest.approx(3 - moved, rel=0.01)
 
 
+@pytest.mark.parametrize("subjects", [50, 2000])
+@pytest.mark.parametrize(("gamma", "moved"), [(1.5, None), (3.0, 2.82), (100.0, 6.87)])
+def test_bounds_of_long_plans_rest_on_tails_that_no_held_out_subject_shows(
+    subjects: int, gamma: float, moved: float | None
+) -> None:
+    """Six steps put weights of up to 10^11 on errors beyond those of 50 subjects (SENS-3)."""
+    likely = 0.3
+    low, high = ((likely + (1 - likely) * factor) ** 6 for factor in (1 / gamma, gamma))
+    exact = (high - low) * norm.pdf(norm.isf((1 - low) / (high - low)))
+    assert moved is None or exact == pytest.approx(moved, abs=0.01)
+    lower, upper = asked([[3.0] * 6], [[likely] * 6], subjects=subjects).bounds(gamma)
+    assert upper[0, 5, 0] - 3 == pytest.approx(exact, rel=0.01)
+    assert 3 - lower[0, 5, 0] == pytest.approx(exact, rel=0.01)
+
+
+def test_the_largest_gamma_has_weights_that_can_be_told_apart() -> None:
+    assert largest_gamma(6) == 100
+    for steps in (30, 60, 200):
+        assert largest_gamma(steps) ** steps == pytest.approx(1e60, rel=1e-6)
+    long = asked([[0.0] * 60, [20.0] * 60], [[0.05] * 60] * 2)
+    assert np.isfinite(long.bounds(largest_gamma(60))).all()
+    assert long.flips_at(1, 0, 59, 0) < largest_gamma(60)
+
+
 def test_bounds_are_the_best_and_worst_weights_of_a_linear_programme():
     rng = np.random.default_rng(0)
     outcome = np.sort(rng.exponential(size=50))
     found = Confounded(
         np.array([[[outcome.mean()]]]),
         np.array([[0.35]]),
-        _sums(outcome[::-1].reshape(-1, 1, 1, 1)),
-        _sums(outcome.reshape(-1, 1, 1, 1)),
+        np.arange(51) / 50,
+        *(np.append(0, side.cumsum() / 50).reshape(-1, 1, 1, 1) for side in (outcome[::-1], outcome)),
+        outcome.mean().reshape(1, 1, 1),
     )
     low, high = (float(bound[0, 0]) for bound in weight_bounds(found.likely_QH, 3.0))
     ones = np.full((1, 50), 1 / 50)
