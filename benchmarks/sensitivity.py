@@ -1,19 +1,25 @@
 """Whether bounds under hidden confounding hold the truth, where a confounder was left out of simulated data.
 
-python -m benchmarks.sensitivity [METHOD...]    # mixed, ridge and msm without names; about five minutes
+python -m benchmarks.sensitivity [METHOD...] [--world "linear, gamma 1"] [--out benchmarks/results/sensitivity.csv]
+
+Without names: mixed, ridge and msm in all worlds, about five minutes. `--out` keeps rows of other methods and worlds.
 
 Always treating against never treating, averaged over test subjects: the truth, the estimate, its bounds at some Gammas,
 the smallest Gamma whose bounds hold the truth, and the Gammas that bound the real odds of 90, 95 and 99 % of decisions
 (docs/spec/sensitivity.md, LINEAR-6, TUMOR-14).
 """
 
+import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 from scipy.special import logit
 
 import costar_cli as costar
+from benchmarks.machine import commit, machine, machine_slug, versions
+from benchmarks.support import read, write
 from costar_cli.datasets.registry import truth_of
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset, Part, Queries
@@ -27,6 +33,11 @@ GAMMAS = (1.1, 1.25, 1.5, 2.0, 3.0, 5.0)
 QUANTILES = (0.9, 0.95, 0.99)
 FINE = np.geomspace(1, 100, 200)
 ORIGINS = 2  # of each test subject
+METHODS = ("mixed", "ridge", "msm")
+FIELDS = (
+    "world", "method", "step", "truth", "found", *(f"{end}_{g:g}" for g in GAMMAS for end in ("lower", "upper")),
+    "needs", *(f"real_{q:g}" for q in QUANTILES), "machine", "versions", "commit",
+)  # fmt: skip
 SIZES = {"train": 1000, "val": 300, "test": 200, "target_test": 10, "target_val": 10}
 WORLDS = {
     "linear, gamma 1": ("linear", {"gamma": 1.0, "drop_confounder": True, "steps": 20, **SIZES}),
@@ -58,13 +69,12 @@ def asked(data: Dataset) -> Queries:
     )
 
 
-def lines(data: Dataset, model: FittedModel) -> Iterator[str]:
-    """Yield the truth, the estimate and its bounds by step, and the Gammas of the real odds."""
+def rows(data: Dataset, model: FittedModel) -> Iterator[dict[str, str]]:
+    """Yield by step the truth, the estimate, its bounds, the Gamma that they need and those of the real odds."""
     queries, panel = asked(data), data.panels[TEST]
     calibration, support, answer = calibration_of(model), support_of(model), truth_of(data.name)
     if calibration is None or support is None or answer is None:
-        yield "no calibration"
-        return
+        raise SystemExit("a model without calibration has no bounds")
     values = data.schema.treatments.decode(queries.plan)
     truth_QH = np.reshape(answer(data, TEST, queries.subject, queries.origin, values), (len(queries), data.horizon))
     found = estimate(model, panel, queries)
@@ -75,17 +85,30 @@ def lines(data: Dataset, model: FittedModel) -> Iterator[str]:
         lower, upper = (side[..., 0] for side in confounded.bounds(gamma))
         return (lower[1::2] - upper[::2]).mean(axis=0), (upper[1::2] - lower[::2]).mean(axis=0)
 
-    truth_H, found_H = (x[1::2] - x[::2] for x in (truth_QH, found.mean_QHY[..., 0]))
-    truth_H, found_H = truth_H.mean(axis=0), found_H.mean(axis=0)
+    truth_H, found_H = ((x[1::2] - x[::2]).mean(axis=0) for x in (truth_QH, found.mean_QHY[..., 0]))
     fine = np.stack([np.stack(mean_bounds(gamma)) for gamma in FINE])
+    named = {f"{end}_{g:g}": side for g in GAMMAS for end, side in zip(("lower", "upper"), mean_bounds(g), strict=True)}
+    real = {f"real_{q:g}": f"{g:.4g}" for q, g in zip(QUANTILES, real_gammas(data, model), strict=True)}
     for step in STEPS:
         h = step - 1
         holds = (fine[:, 0, h] <= truth_H[h]) & (truth_H[h] <= fine[:, 1, h])
-        bounds = "  ".join("{:.2f} to {:.2f}".format(*(side[h] for side in mean_bounds(g))) for g in GAMMAS)
-        needed = f"{FINE[holds.argmax()]:.2f}" if holds.any() else "over 100"
-        yield f"step {step}: truth {truth_H[h]:.2f}, found {found_H[h]:.2f}; {bounds}; needs {needed}"
-    real = zip(QUANTILES, real_gammas(data, model), strict=True)
-    yield "; ".join(f"Gamma of {q:.0%} of decisions {g:.2f}" for q, g in real)
+        numbers = {"truth": truth_H[h], "found": found_H[h], **{name: side[h] for name, side in named.items()}}
+        needs = f"{FINE[holds.argmax()]:.4g}" if holds.any() else ""
+        yield {"step": str(step), **{name: f"{value:.4g}" for name, value in numbers.items()}, "needs": needs, **real}
+
+
+def table(stored: Sequence[dict[str, str]]) -> Iterator[str]:
+    """Yield the first and last step of each world and method, with the bounds at two Gammas."""
+    yield "| world | method | step | truth | found | bounds at 1.5 | at 3 | needs | real |"
+    yield "|---|---|---|---|---|---|---|---|---|"
+    for row in stored:
+        if row["step"] in ("1", "6"):
+            bounds = [
+                "{:.3g} to {:.3g}".format(*(float(row[f"{x}_{g}"]) for x in ("lower", "upper"))) for g in (1.5, 3)
+            ]
+            cells = [row["world"], row["method"], row["step"], *(f"{float(row[x]):.3g}" for x in ("truth", "found"))]
+            needs = f"{float(row['needs']):.3g}" if row["needs"] else f"over {FINE[-1]:.0f}"
+            yield f"| {' | '.join([*cells, *bounds, needs])} | {float(row['real_0.95']):.3g} |"
 
 
 def real_gammas(data: Dataset, model: FittedModel) -> np.ndarray:
@@ -100,17 +123,30 @@ def real_gammas(data: Dataset, model: FittedModel) -> np.ndarray:
     return np.exp(np.quantile(np.abs(logit(real) - logit(likely[:, 0])), QUANTILES))
 
 
-def main(methods: list[str]) -> None:
-    """Print what every method finds in every world."""
-    print(f"bounds at Gamma {', '.join(f'{gamma:g}' for gamma in GAMMAS)}")
-    for world, (name, settings) in WORLDS.items():
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure every method in every world, store the rows as they come, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("methods", nargs="*", default=METHODS)
+    parser.add_argument("--world", action="append", choices=tuple(WORLDS), help="a world; all without this")
+    parser.add_argument("--out", type=Path, help="table to write; rows of other worlds and methods are kept")
+    options = parser.parse_args(arguments)
+    stored = read(options.out) if options.out and options.out.exists() else []
+    made = {"machine": machine_slug(machine()), "commit": commit()}
+    made["versions"] = " ".join(f"{name} {version}" for name, version in versions().items())
+    order = [(world, method) for world in WORLDS for method in METHODS]
+    for world in options.world or WORLDS:
+        name, settings = WORLDS[world]
         data = costar.simulate(name, **settings)
-        for method in methods or ["mixed", "ridge", "msm"]:
-            model = costar.fit(data, method)
-            print(f"{world}, {method}")
-            for line in lines(data, model.fitted):
-                print(f"  {line}", flush=True)
+        for method in options.methods:
+            about = {"world": world, "method": method} | made
+            new = [about | row for row in rows(data, costar.fit(data, method).fitted)]
+            stored = [row for row in stored if (row["world"], row["method"]) != (world, method)] + new
+            stored.sort(key=lambda row: order.index((row["world"], row["method"])))
+            if options.out:
+                write(options.out, stored, FIELDS)
+    sys.stdout.write("\n".join(table(stored)) + "\n")
+    return 0
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main())
