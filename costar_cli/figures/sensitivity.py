@@ -65,6 +65,8 @@ def _draw(ax: Axes, found: Sensitivity, outcome: str) -> None:
             continue
         colour, marker = plan_style(i)
         last = flips[plan]
+        if last["difference"] is None:  # left out
+            continue
         mine = [row for row in rows if (row["plan"], row["step"]) == (plan, last["step"])]
         lower, upper = (np.array([row[side] for row in mine]) for side in ("lower", "upper"))
         ax.fill_between(gammas, lower, upper, color=colour, alpha=SHADE, lw=0)

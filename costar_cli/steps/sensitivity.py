@@ -35,7 +35,15 @@ def show_sensitivity(
     rows = np.flatnonzero(dataset.panels[history.part].subject_id == history.subject)
     panel = dataset.panels[history.part].take(rows)
     found = [
-        sensitivity(answer, models[answer.label], panel, history.origin, report.plans, report.reference)
+        sensitivity(
+            answer,
+            models[answer.label],
+            panel,
+            history.origin,
+            report.plans,
+            report.reference,
+            abstain=report.abstain,
+        )
         for answer in report.models
     ]
     for one in found:
@@ -53,14 +61,16 @@ def _show(session: Session, found: "Sensitivity", report: "WhatIfReport") -> Non
     from costar_cli.whatif.sensitivity import flip_words
 
     limits = {
-        (row["plan"], row["outcome"], row["step"], row["gamma"]): f"{row['lower']:.4g} to {row['upper']:.4g}"
+        (row["plan"], row["outcome"], row["step"], row["gamma"]): _limits_text(row["lower"], row["upper"])
         for row in found.differences()
     }
     strong = [gamma for gamma in found.gammas if gamma > 1]
     headers = ["plan", step_axis(report.schema.step), "difference", *[f"Gamma {g:g}" for g in strong], "flips at"]
     for outcome in report.schema.outcomes:
         rows = [
-            [row["plan"], row["time"], f"{row['difference']:.4g}"]
+            [row["plan"], row["time"], "left out !", *[None] * (len(strong) + 1)]
+            if row["difference"] is None
+            else [row["plan"], row["time"], f"{row['difference']:.4g}"]
             + [limits[row["plan"], outcome.name, row["step"], gamma] for gamma in strong]
             + [flip_words(row["gamma"], row["searched_to"])]
             for row in found.flips()
@@ -75,3 +85,7 @@ def _show(session: Session, found: "Sensitivity", report: "WhatIfReport") -> Non
         for plan, likely in found.to_json()["probabilities"].items()
     )
     session.out.text(*plans)
+
+
+def _limits_text(lower: float | None, upper: float | None) -> str | None:
+    return None if lower is None or upper is None else f"{lower:.4g} to {upper:.4g}"

@@ -143,6 +143,12 @@ class WhatIfReport:
         own = model.estimates.take(np.array([plan]), len(self.plans[plan]))
         return _band(own, model.calibration, levels or self.levels)
 
+    def hidden_of(self, model: ModelAnswer, plan: int) -> NDArray[np.bool_]:
+        """Return which answers `[steps,Y]` of one plan have no numbers, since the report abstains."""
+        if not self.abstain or model.lights is None:
+            return np.zeros((len(self.plans[plan]), len(self.schema.outcomes)), dtype=bool)
+        return model.lights[plan].red_HY
+
     def difference_of(self, model: ModelAnswer, plan: int) -> Band:
         """Return the differences between a plan and the reference plan, and their limits, from joint draws."""
         steps = min(len(self.plans[plan]), len(self.plans[self._reference]))

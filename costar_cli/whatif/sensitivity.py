@@ -29,7 +29,8 @@ Floats = NDArray[np.float64]
 class Sensitivity:
     """Bounds of one model's estimates under hidden confounders of several strengths.
 
-    `confounded` has a query per plan, all padded to the longest; `steps_P` counts each plan's own steps.
+    `confounded` has a query per plan, all padded to the longest; `steps_P` counts each plan's own steps. `left_out` are
+    answers, by plan, step and outcome, that get no numbers; neither do differences from them.
     """
 
     model: str
@@ -40,6 +41,7 @@ class Sensitivity:
     origin: int
     confounded: Confounded
     gammas: tuple[float, ...] = GAMMAS
+    left_out: frozenset[tuple[int, int, int]] = frozenset()
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain JSON data: bounds of outcomes and of differences, and where rankings flip."""
@@ -68,7 +70,10 @@ class Sensitivity:
             for o, outcome in enumerate(self.outcomes):
                 difference = float(mean_PHY[plan, step, o] - mean_PHY[self.reference, step, o])
                 gamma = self.confounded.flips_at(plan, self.reference, step, o)
-                found = {"difference": difference, "gamma": gamma, "searched_to": largest_gamma(step + 1)}
+                most = largest_gamma(step + 1)
+                found: dict[str, Any] = {"difference": difference, "gamma": gamma, "searched_to": most}
+                if self._hides(step, o, plan, self.reference):
+                    found = dict.fromkeys(found)
                 yield self._named(plan, step, outcome) | found
 
     def differences(self) -> Iterator[dict[str, Any]]:
@@ -78,7 +83,8 @@ class Sensitivity:
                 lower_HY, upper_HY = self.confounded.difference_bounds(plan, self.reference, gamma)
                 for step, o in np.ndindex(last + 1, len(self.outcomes)):
                     named = self._named(plan, step, self.outcomes[o])
-                    yield named | _limits(gamma, float(lower_HY[step, o]), float(upper_HY[step, o]))
+                    limits = _limits(gamma, float(lower_HY[step, o]), float(upper_HY[step, o]))
+                    yield named | (_limits(gamma) if self._hides(step, o, plan, self.reference) else limits)
 
     def _rows(self) -> Iterator[dict[str, Any]]:
         for gamma in self.gammas:
@@ -87,7 +93,11 @@ class Sensitivity:
                 for step, o in np.ndindex(steps, len(self.outcomes)):
                     named = self._named(plan, step, self.outcomes[o])
                     del named["reference"]
-                    yield named | _limits(gamma, float(lower_PHY[plan, step, o]), float(upper_PHY[plan, step, o]))
+                    limits = _limits(gamma, float(lower_PHY[plan, step, o]), float(upper_PHY[plan, step, o]))
+                    yield named | (_limits(gamma) if self._hides(step, o, plan) else limits)
+
+    def _hides(self, step: int, outcome: int, *plans: int) -> bool:
+        return any((plan, step, outcome) in self.left_out for plan in plans)
 
     def _others(self) -> Iterator[tuple[int, int]]:
         """Yield every plan but the reference, and the last step that both have."""
@@ -105,12 +115,19 @@ class Sensitivity:
         }
 
 
-def _limits(gamma: float, lower: float, upper: float) -> dict[str, Any]:
+def _limits(gamma: float, lower: float | None = None, upper: float | None = None) -> dict[str, Any]:
     return {"gamma": gamma, "lower": lower, "upper": upper}
 
 
 def sensitivity(
-    answer: ModelAnswer, model: FittedModel, panel: Panel, origin: int, plans: Sequence[TreatmentPlan], reference: str
+    answer: ModelAnswer,
+    model: FittedModel,
+    panel: Panel,
+    origin: int,
+    plans: Sequence[TreatmentPlan],
+    reference: str,
+    *,
+    abstain: bool = False,
 ) -> Sensitivity:
     """Return the bounds of a model's estimates of one subject under plans.
 
@@ -121,6 +138,7 @@ def sensitivity(
         origin: the last known step.
         plans: those that were asked about.
         reference: the name of the one that others are compared with.
+        abstain: leave out the numbers of answers with a red light.
 
     Raises:
         UsageError: the model has no calibration, or knows nothing of practice.
@@ -144,7 +162,13 @@ def sensitivity(
         outcomes=tuple(variable.name for variable in model.schema.outcomes),
         origin=origin,
         confounded=Confounded.of(found, calibration, likely_PH),
+        left_out=_red(answer) if abstain else frozenset(),
     )
+
+
+def _red(answer: ModelAnswer) -> frozenset[tuple[int, int, int]]:
+    lights = enumerate(answer.lights or ())
+    return frozenset((plan, int(h), int(o)) for plan, of in lights for h, o in np.argwhere(of.red_HY))
 
 
 def flip_words(gamma: float | None, searched_to: float = MOST) -> str:

@@ -44,13 +44,16 @@ def write_estimates(
 
     Arrays, with NaN beyond a plan's own steps: `plans/values [P,H,names]` (-1 there), `plans/steps [P]`,
     `plans/observed` and `plans/truth [P,H,Y]`, `history/outcomes [origin+1,Y]`, `history/treatments [origin,names]`,
-    and per model, numbered as in meta `models`, `model/0/predictions [R,P,H,Y]`.
+    and per model, numbered as in meta `models`, `model/0/predictions [R,P,H,Y]`, NaN also where the report abstains.
+    Rows with limits and lights are in meta, `estimates` and `differences`.
     """
     meta = {
         **report.summary(),
         "plans": [plan.name for plan in report.plans],
         "models": [{"label": label, **facts} for label, facts in report.model_facts().items()],
         "schema": report.schema.model_dump(mode="json"),
+        "estimates": report.to_rows(),
+        "differences": report.difference_rows(),
         "fingerprint": fingerprint,
     }
     return write_artifact(
@@ -70,7 +73,11 @@ def _arrays(report: WhatIfReport) -> dict[str, NDArray[np.generic]]:
     if report.truth is not None:
         arrays["plans/truth"] = _stacked(report.truth, horizon)
     for i, model in enumerate(report.models):
-        padded = [_padded(members_RHY, horizon, axis=1, fill=np.nan) for members_RHY in model.predictions]
+        shown = [
+            np.where(report.hidden_of(model, plan), np.nan, members_RHY)
+            for plan, members_RHY in enumerate(model.predictions)
+        ]
+        padded = [_padded(members_RHY, horizon, axis=1, fill=np.nan) for members_RHY in shown]
         arrays[f"model/{i}/predictions"] = np.stack(padded, axis=1)
     return arrays
 

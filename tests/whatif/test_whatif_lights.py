@@ -6,16 +6,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from costar_cli.artifact import read_artifact
 from costar_cli.datasets.tumor.settings import TumorConfig
 from costar_cli.datasets.tumor.simulate import simulate_tumor
 from costar_cli.figures import whatif
+from costar_cli.figures.sensitivity import plot_sensitivity
 from costar_cli.panel import Dataset
 from costar_cli.reporting import NullReporter
 from costar_cli.steps.lights import show_lights
 from costar_cli.train import Trained
 from costar_cli.ui.output import Output
 from costar_cli.uncertainty import Lights
-from costar_cli.whatif import WhatIfReport, estimate_outcomes, parse_plans, write_csv
+from costar_cli.whatif import WhatIfReport, estimate_outcomes, parse_plans, write_csv, write_estimates
+from costar_cli.whatif.sensitivity import sensitivity
 from costar_cli.whatif.support import _Told
 from tests.methods.linear_worlds import fit, model_of
 
@@ -96,6 +99,31 @@ def test_abstaining_leaves_out_red_numbers_and_no_others(
         lines = list(csv.DictReader(file))
     assert sum(line["estimate"] == "" for line in lines) == left
     assert {line["support"] for line in lines} >= {"green", "red"}
+
+
+def test_abstaining_leaves_red_answers_out_of_sensitivity_and_of_the_artifact(
+    tumors: Dataset, ridge: Trained, subject: str, tmp_path
+) -> None:
+    report = ask(tumors, ridge, subject, abstain=True)
+    panel = tumors.panel("source", "test")
+    panel = panel.take(np.flatnonzero(panel.subject_id == report.history.subject))
+    red_HY, told = report.models[0].lights[1].red_HY, (report.models[0], model_of(ridge), panel, 12, report.plans)
+    assert red_HY.any()
+    silent = sensitivity(*told, "watch", abstain=True)
+    every = sensitivity(*told, "watch")
+    plot_sensitivity(report, silent, tmp_path / "s.png")
+    for found, hides in ((silent, True), (every, False)):
+        for row in [*found.to_json()["bounds"], *found.differences()]:
+            red = row["plan"] == "chemo" and red_HY[row["step"] - 1, 0]
+            assert (row["lower"] is None) == (hides and red) or row["plan"] == "both"
+        assert (next(found.flips())["gamma"] is None) or not hides
+        assert (next(found.flips())["difference"] is None) == hides
+    write_estimates(tmp_path / "e.h5", report, parents={}, fingerprint="f")
+    artifact = read_artifact(tmp_path / "e.h5", kind="estimates")
+    predictions = artifact.arrays["model/0/predictions"]
+    assert (np.isnan(predictions[0, 1]) == red_HY).all()
+    assert artifact.meta["estimates"] == report.to_rows()
+    assert {row["support"] for row in artifact.meta["differences"]} >= {"red"}
 
 
 def test_a_treatment_that_the_subject_never_had_is_named_as_the_reason(
