@@ -98,8 +98,8 @@ class Calibrated:
                 interval_score=mean(sums.score[k]),
             )
         with np.errstate(invalid="ignore"):
-            reliability_L = average_over_steps(sums.reliability / subjects_H)
-            pit_B = average_over_steps(sums.pit / subjects_H)
+            reliability_L = average_over_steps(sums.reliability / subjects_H).clip(0, 1)  # sums round
+            pit_B = average_over_steps(sums.pit / subjects_H).clip(0, 1)
         details = BandDetails(
             subjects=int(has_NH.any(axis=1).sum()),
             answers=tuple(int(n) for n in sums.count.sum(axis=0)),
@@ -120,13 +120,13 @@ class Calibrated:
 def _absorbed(sums: BandScores) -> dict[str, float | None]:
     """Return the coverage of answers that say little, each subject and step that has any counting once."""
     cells = int((sums.absorbed > 0).sum())
-    shares = sums.absorbed_coverage.sum(axis=(1, 2)) / max(cells, 1)
+    shares = (sums.absorbed_coverage.sum(axis=(1, 2)) / max(cells, 1)).clip(0, 1)
     return {str(level): float(s) if cells else None for level, s in zip(REPORTED, shares, strict=True)}
 
 
 def _groups(by: str, labels: Sequence[str], sums: GroupScores, factor: float) -> list[GroupCoverage]:
     with np.errstate(invalid="ignore", divide="ignore"):
-        coverage_KG = average_over_steps(sums.coverage / sums.subjects)
+        coverage_KG = average_over_steps(sums.coverage / sums.subjects).clip(0, 1)
         rmse_G = factor * average_over_steps(np.sqrt(sums.squares / sums.subjects))
     return [
         GroupCoverage(

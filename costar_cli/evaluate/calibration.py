@@ -275,7 +275,7 @@ def share_over_subjects(mean_NH: Floats, count_NH: NDArray[np.int64], unit_N: ND
     units, of_N = np.unique(unit_N, return_inverse=True)
     subjects_H = has_NH.sum(axis=0)
     with np.errstate(invalid="ignore"):
-        share_H = np.where(has_NH, mean_NH, 0).sum(axis=0) / subjects_H
+        share_H = (np.where(has_NH, mean_NH, 0).sum(axis=0) / subjects_H).clip(0, 1)
         moved_NH = np.where(has_NH, mean_NH - share_H, 0.0) / subjects_H
     moved_UH, asked_UH = np.zeros((len(units), len(share_H))), np.zeros((len(units), len(share_H)), dtype=bool)
     np.add.at(moved_UH, of_N, moved_NH)

@@ -29,7 +29,7 @@ from costar_cli.train.identity import RunIdentity
 from costar_cli.train.loop import train_members
 from costar_cli.train.runtime import Runtime
 from costar_cli.train.selection import ValidationWindows
-from costar_cli.uncertainty import OutcomeFacts, calibrate, facts_of, halves, held_out, learn_support
+from costar_cli.uncertainty import LEAST_MEMBERS, OutcomeFacts, calibrate, facts_of, halves, held_out, learn_support
 
 __all__ = ["Trained", "finetune", "pretrain"]
 
@@ -145,6 +145,7 @@ def finetune(
     closed_form = method.closed_form or (bool(parts) and all(METHODS[part].closed_form for part in parts))
     members = 1 if closed_form else config.members or (start.members if start else 1)
     apart = config.calibrate_on == "half" and method.selects_on_validation
+    apart &= closed_form or members >= LEAST_MEMBERS  # fewer are not calibrated: all select
     selecting, calibrating = _halves(dataset.panel(domain, "val"), apart=apart)
     panels = {**dataset.panels, Part(domain, "val"): selecting}
     task = FitTask(

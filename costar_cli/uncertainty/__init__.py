@@ -11,12 +11,13 @@ from costar_cli.uncertainty.calibration import (
     interval_kind,
 )
 from costar_cli.uncertainty.draws import differences, draws, tells_differences
-from costar_cli.uncertainty.estimates import Estimates, HeldOut, estimate, facts_of, held_out
+from costar_cli.uncertainty.estimates import LEAST_MEMBERS, Estimates, HeldOut, estimate, facts_of, held_out
 from costar_cli.uncertainty.outcomes import OutcomeFacts
 from costar_cli.uncertainty.support import LIGHTS, Lights, PlanSupport, learn_support, support_of
 
 __all__ = [
     "CALIBRATED",
+    "LEAST_MEMBERS",
     "LIGHTS",
     "Bands",
     "Calibration",

@@ -210,8 +210,14 @@ def test_scores_are_those_of_the_command_line(dataset, model, ridge, tmp_path, c
 
 def test_pandas_is_enough_where_polars_is_absent():
     code = """
-import sys, warnings
-sys.modules["polars"] = None
+import importlib.abc, sys, warnings
+
+class Absent(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name.partition(".")[0] == "polars":
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Absent())
 warnings.simplefilter("ignore")
 import costar_cli as costar
 sizes = dict(train=8, val=4, test=3, target_train=3, target_val=3, target_test=3, steps=12)

@@ -229,7 +229,7 @@ def test_inspect_shows_identity_lineage_variables_settings_and_arrays(trained: P
     content = call("inspect", path, "--json").document["result"]
     assert content["digest"] == header.digest
     assert content["parents"] == header.parents
-    assert {array["name"].split("/")[0] for array in content["arrays"]} == {"params", "scaler"}
+    assert {array["name"].split("/")[0] for array in content["arrays"]} == {"params", "practice", "scaler"}
 
 
 def test_verify_says_that_a_file_is_sound(trained: Path, call: Call) -> None:

@@ -72,7 +72,7 @@ def test_training_lowers_the_validation_loss_of_every_network(method, tumor_data
 def test_few_shot_starts_from_the_source_weights(method, dataset, models):
     still = SETTINGS[method].model_dump()
     for network in still.values():
-        if isinstance(network, dict):
+        if isinstance(network, dict) and "learning_rate" in network:
             network["learning_rate"] = 1e-9
     settings = type(SETTINGS[method]).model_validate(still)
     source = models[method]
