@@ -6,7 +6,15 @@ from typing import Self
 
 import numpy as np
 
-from costar_cli.evaluate.calibration import LEVELS, REPORTED, BandScores, Floats, GroupScores, share_over_subjects
+from costar_cli.evaluate.calibration import (
+    LEVELS,
+    REPORTED,
+    BandScores,
+    Floats,
+    GroupScores,
+    share_over_subjects,
+    shares,
+)
 from costar_cli.evaluate.lights import LightScores
 from costar_cli.evaluate.metrics import PerStep, average_over_steps, known
 
@@ -97,9 +105,7 @@ class Calibrated:
                 width=mean(sums.width[k]),
                 interval_score=mean(sums.score[k]),
             )
-        with np.errstate(invalid="ignore"):
-            reliability_L = average_over_steps(sums.reliability / subjects_H).clip(0, 1)  # sums round
-            pit_B = average_over_steps(sums.pit / subjects_H).clip(0, 1)
+        reliability_L, pit_B = (average_over_steps(shares(of, subjects_H)) for of in (sums.reliability, sums.pit))
         details = BandDetails(
             subjects=int(has_NH.any(axis=1).sum()),
             answers=tuple(int(n) for n in sums.count.sum(axis=0)),
@@ -120,13 +126,13 @@ class Calibrated:
 def _absorbed(sums: BandScores) -> dict[str, float | None]:
     """Return the coverage of answers that say little, each subject and step that has any counting once."""
     cells = int((sums.absorbed > 0).sum())
-    shares = (sums.absorbed_coverage.sum(axis=(1, 2)) / max(cells, 1)).clip(0, 1)
-    return {str(level): float(s) if cells else None for level, s in zip(REPORTED, shares, strict=True)}
+    covered_K = shares(sums.absorbed_coverage.sum(axis=(1, 2)), max(cells, 1))
+    return {str(level): float(s) if cells else None for level, s in zip(REPORTED, covered_K, strict=True)}
 
 
 def _groups(by: str, labels: Sequence[str], sums: GroupScores, factor: float) -> list[GroupCoverage]:
+    coverage_KG = average_over_steps(shares(sums.coverage, sums.subjects))
     with np.errstate(invalid="ignore", divide="ignore"):
-        coverage_KG = average_over_steps(sums.coverage / sums.subjects).clip(0, 1)
         rmse_G = factor * average_over_steps(np.sqrt(sums.squares / sums.subjects))
     return [
         GroupCoverage(

@@ -269,13 +269,20 @@ class Share:
     bounds: tuple[float, float]
 
 
+def shares(sums: Floats, counts: Floats | NDArray[np.int64] | int) -> Floats:
+    """Return sums of weights over what they sum to at most: from 0 to 1, in spite of rounding; NaN of nothing."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        result: Floats = np.clip(sums / counts, 0, 1)
+    return result
+
+
 def share_over_subjects(mean_NH: Floats, count_NH: NDArray[np.int64], unit_N: NDArray[np.int64]) -> Share:
     """Return the average over subjects of their own shares, with an interval over units (spec SCORE-15)."""
     has_NH = count_NH > 0
     units, of_N = np.unique(unit_N, return_inverse=True)
     subjects_H = has_NH.sum(axis=0)
+    share_H = shares(np.where(has_NH, mean_NH, 0).sum(axis=0), subjects_H)
     with np.errstate(invalid="ignore"):
-        share_H = (np.where(has_NH, mean_NH, 0).sum(axis=0) / subjects_H).clip(0, 1)
         moved_NH = np.where(has_NH, mean_NH - share_H, 0.0) / subjects_H
     moved_UH, asked_UH = np.zeros((len(units), len(share_H))), np.zeros((len(units), len(share_H)), dtype=bool)
     np.add.at(moved_UH, of_N, moved_NH)
