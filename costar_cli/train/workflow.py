@@ -144,9 +144,9 @@ def finetune(
     parts = method.parts(settings, start.meta if start else None)
     closed_form = method.closed_form or (bool(parts) and all(METHODS[part].closed_form for part in parts))
     members = 1 if closed_form else config.members or (start.members if start else 1)
-    apart = config.calibrate_on == "half" and method.selects_on_validation
-    apart &= closed_form or members >= LEAST_MEMBERS  # fewer are not calibrated: all select
-    selecting, calibrating = _halves(dataset.panel(domain, "val"), apart=apart)
+    validation, calibrated = dataset.panel(domain, "val"), closed_form or members >= LEAST_MEMBERS
+    halved = calibrated and config.calibrate_on == "half" and method.selects_on_validation
+    selecting, calibrating = halves(validation) if halved else (validation, validation)
     panels = {**dataset.panels, Part(domain, "val"): selecting}
     task = FitTask(
         dataset.schema, dataset.horizon, domain, panels, scaler, config, settings, members, start,
@@ -179,11 +179,6 @@ def finetune(
     meta |= {"support": support.to_meta()} if support else {}
     meta |= {"warnings": warnings} if warnings else {}
     return Trained(model_arrays(selected.fitted.params, scaler) | selected.fitted.arrays | attached, meta, parents)
-
-
-def _halves(panel: Panel, *, apart: bool) -> tuple[Panel, Panel]:
-    """Return the validation subjects to select on, and those to calibrate on."""
-    return halves(panel) if apart else (panel, panel)
 
 
 def _pretrained_on(start: FittedModel | None, domain: Domain) -> bool:
