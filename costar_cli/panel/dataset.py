@@ -125,6 +125,10 @@ class Dataset:
         name = wanted if wanted == wanted.strip() else repr(wanted)
         raise UsageError(f"no subject {name} in the data set", where="--subject", fix=self._subjects(wanted))
 
+    def panel_of(self, location: Location) -> Panel:
+        """Return the panel of one subject."""
+        return self.panels[location.part].take(np.array([location.row]))
+
     def _subjects(self, wanted: str) -> str:
         """Say which subjects there are: labels that are near or spelt otherwise, or the ranges of numbers."""
         filled = {part: panel for part, panel in self.panels.items() if panel.n_subjects}

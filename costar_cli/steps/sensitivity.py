@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from costar_cli.methods.base import FittedModel
     from costar_cli.panel import Dataset
     from costar_cli.whatif import WhatIfReport
-    from costar_cli.whatif.sensitivity import Sensitivity
 
 
 def sensitivity_plot(plot: Path) -> Path:
@@ -26,14 +25,11 @@ def show_sensitivity(
     Raises:
         UsageError: a model has no calibration.
     """
-    import numpy as np
-
     from costar_cli.figures.sensitivity import plot_sensitivity
     from costar_cli.whatif.sensitivity import ASSUMPTIONS, sensitivity
 
     history = report.history
-    rows = np.flatnonzero(dataset.panels[history.part].subject_id == history.subject)
-    panel = dataset.panels[history.part].take(rows)
+    panel = dataset.panel_of(dataset.find_subject(history.name))
     found = [
         sensitivity(
             answer,
@@ -46,25 +42,29 @@ def show_sensitivity(
         )
         for answer in report.models
     ]
-    for one in found:
-        _show(session, one, report)
+    told = [one.to_json() for one in found]
+    for bounds in told:
+        _show(session, bounds, report)
     session.out.text(*ASSUMPTIONS)
     if plot is not None and len(report.plans) > 1:
         first = plot_sensitivity(report, found[0], sensitivity_plot(plot))
         session.out.wrote("sensitivity", first, kind="plot")
-    return [one.to_json() for one in found]
+    return told
 
 
-def _show(session: Session, found: "Sensitivity", report: "WhatIfReport") -> None:
-    """Print the bounds of differences at the last common step: a column per Gamma, then where they reach zero."""
+def _show(session: Session, told: Mapping[str, Any], report: "WhatIfReport") -> None:
+    """Print the bounds of differences at the last common step: a column per Gamma, then where they reach zero.
+
+    `told` is what `Sensitivity.to_json` returned.
+    """
     from costar_cli.panel.schema import step_axis
     from costar_cli.whatif.sensitivity import flip_words
 
     limits = {
         (row["plan"], row["outcome"], row["step"], row["gamma"]): _limits_text(row["lower"], row["upper"])
-        for row in found.differences()
+        for row in told["differences"]
     }
-    strong = [gamma for gamma in found.gammas if gamma > 1]
+    model, strong = told["model"], [gamma for gamma in told["gammas"] if gamma > 1]
     headers = ["plan", step_axis(report.schema.step), "difference", *[f"Gamma {g:g}" for g in strong], "flips at"]
     for outcome in report.schema.outcomes:
         rows = [
@@ -73,16 +73,16 @@ def _show(session: Session, found: "Sensitivity", report: "WhatIfReport") -> Non
             else [row["plan"], row["time"], f"{row['difference']:.4g}"]
             + [limits[row["plan"], outcome.name, row["step"], gamma] for gamma in strong]
             + [flip_words(row["gamma"], row["searched_to"])]
-            for row in found.flips()
+            for row in told["flips"]
             if row["outcome"] == outcome.name
         ]
         unit = f" ({outcome.unit})" if outcome.unit else ""
-        title = f"{outcome.name}{unit}: difference from `{report.reference}` under hidden confounding, by {found.model}"
+        title = f"{outcome.name}{unit}: difference from `{report.reference}` under hidden confounding, by {model}"
         if rows:
             session.out.table(headers, rows, title=title, keys=3)
     plans = (
         f"{plan}: probability in practice by step {', '.join(f'{p:.2f}' for p in likely)}"
-        for plan, likely in found.to_json()["probabilities"].items()
+        for plan, likely in told["probabilities"].items()
     )
     session.out.text(*plans)
 

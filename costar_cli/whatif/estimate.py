@@ -72,7 +72,7 @@ def estimate_outcomes(
     request = request() if callable(request) else request
     levels = tuple(level) if isinstance(level, Sequence) else (level,)
     location = dataset.find_subject(subject)
-    panel = dataset.panels[location.part].take(np.array([location.row]))
+    panel = dataset.panel_of(location)
     start = request.origin if origin is None else origin
     start = int(panel.length[0]) - 1 if start is None else start
     _check(models, request, panel=panel, origin=start, levels=levels, reference=reference)
