@@ -22,9 +22,7 @@ Refit = Callable[[Dataset, int], FittedModel]
 """Fits the method again: to the source's subjects of a data set, with a seed."""
 
 MOST_WINDOWS: Final = 400  # origins of the test subjects that effects are averaged over
-HALF: Final = (
-    0.5  # of the subjects are in each refit, so that the spread of refits is the standard error of all of them
-)
+HALF: Final = 0.5  # of the subjects are in each refit: the spread of refits is then the standard error of all of them
 FLOOR: Final = 0.02  # sd: differences of effects that are no difference
 ROUNDING: Final = 1e-3  # sd: of float32, over a horizon of steps
 LEAST_GAIN: Final = 0.03  # share of the error: less than that is no gain
@@ -185,7 +183,7 @@ class _Run:
         try:
             return self.refit(data, self.seed + repetition), _windows(data, self.held_out)
         except FAILS as error:
-            self.failures[test] = f"a refit failed: {error.problem if isinstance(error, CostarError) else error}"
+            self._failed(test, error)
             return None
         finally:
             self.task.advance()
@@ -194,8 +192,11 @@ class _Run:
         try:
             return effects(model, windows, self.asked, self.sd_Y)
         except FAILS as error:
-            self.failures[test] = f"a refit failed: {error.problem if isinstance(error, CostarError) else error}"
+            self._failed(test, error)
             return None
+
+    def _failed(self, test: str, error: Exception) -> None:
+        self.failures[test] = f"a refit failed: {error.problem if isinstance(error, CostarError) else error}"
 
     def _rng(self, repetition: int, world: str = "") -> np.random.Generator:
         return np.random.default_rng([self.seed, repetition, *world.encode()])
