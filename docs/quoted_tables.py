@@ -306,15 +306,13 @@ def _origin(document: Mapping[str, Any]) -> str:
 def default_table() -> Iterator[str]:
     """Yield COSTAR's errors under `default` on tumours of three data seeds, over the bound."""
     folder = RESULTS / "tumor-1000-default"
-    found: dict[tuple[str, str, str], float] = {}
-    for path in folder.glob("seed-*.csv"):
-        with path.open(encoding="utf-8", newline="") as file:
-            found |= {
-                (path.stem.removeprefix("seed-"), r["setup"], r["label"].split(" (")[0]): float(r["avg_mean"])
-                for r in csv.DictReader(file)
-                if r["truth"] == "counterfactual" and r["basis"] != "published, different protocol"
-            }
-    seeds = sorted({seed for seed, _, _ in found}, key=int)
+    seeds = sorted((path.stem.removeprefix("seed-") for path in folder.glob("seed-*.csv")), key=int)
+    found = {
+        (seed, r["setup"], r["label"].split(" (")[0]): float(r["avg_mean"])
+        for seed in seeds
+        for r in rows(folder.name, f"seed-{seed}.csv")
+        if r["truth"] == "counterfactual" and r["basis"] != "published, different protocol"
+    }
     yield f"| | {' | '.join(f'{setup}: error | best possible | ratio' for setup in SETUPS)} |"
     yield "|---|" + "---:|" * 9
     for name, of in [*((f"data seed {seed}", [seed]) for seed in seeds), ("mean", seeds)]:
@@ -330,8 +328,7 @@ OBSERVED = ("last-value", "mean", "seasonal-naive", "ridge", "mixed", "boosting"
 
 def observed_table() -> Iterator[str]:
     """Yield the errors of methods on observed tables, the mean over splits, and what the stack loses to the best."""
-    with (RESULTS / "observed.csv").open(encoding="utf-8", newline="") as file:
-        lines = list(csv.DictReader(file))
+    lines = rows("", "observed.csv")
     yield f"| table (splits) | {' | '.join((*OBSERVED[:-1], 'stack'))} | stack against the best of the others |"
     yield "|---|" + "---:|" * (len(OBSERVED) + 1)
     for table in dict.fromkeys(line["data"].rstrip("0123456789") for line in lines):
