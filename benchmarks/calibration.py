@@ -12,10 +12,8 @@ versions, commit and seconds.
 """
 
 import argparse
-import csv
 import json
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,10 +21,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from benchmarks import comparing
+from benchmarks.comparing import Row, fitted, read
 from benchmarks.machine import commit, machine, versions
-from costar_cli.api.fitting import plan_fit
-from costar_cli.artifact import Artifact
-from costar_cli.config.models import Config, FinetuneConfig, RuntimeConfig
+from costar_cli.config.models import Config
 from costar_cli.datasets.registry import sources
 from costar_cli.evaluate.band_test import WINDOWS, BandTest
 from costar_cli.evaluate.calibrated import Calibrated
@@ -35,9 +33,8 @@ from costar_cli.evaluate.metrics import average_over_steps
 from costar_cli.evaluate.run import part_to_score
 from costar_cli.evaluate.score import score
 from costar_cli.methods.base import FittedModel
-from costar_cli.methods.registry import METHODS, model_of
+from costar_cli.methods.registry import METHODS
 from costar_cli.methods.stack.model import StackModel
-from costar_cli.methods.stack.settings import StackConfig
 from costar_cli.panel import Dataset, Part
 from costar_cli.panel.store import read_dataset
 from costar_cli.reporting import NullReporter, NullTask
@@ -58,8 +55,6 @@ FIELDS = (
     "width_0.9", "interval_score_0.9", "crps", "absorbed_share",
 )  # fmt: skip
 
-Row = dict[str, str]
-
 
 def simulated(name: str, seed: int) -> Dataset:
     """Return a data set of the quick preset, with the subjects that coverage takes."""
@@ -67,22 +62,6 @@ def simulated(name: str, seed: int) -> Dataset:
     flags: dict[type[Config], dict[str, object]] = {source.settings: {"seed": seed, **SIZES.get(name, {})}}
     settings = resolve(flags, preset="quick", dataset=source.dataset)
     return source.simulate(settings[source.settings], NullReporter())
-
-
-def stack_of(dataset: Dataset, options: argparse.Namespace) -> StackModel:
-    """Fit a stack to the source; its parts are scored too."""
-    flags: dict[type[Config], dict[str, object]] = {
-        FinetuneConfig: {"members": options.members},
-        StackConfig: {"parts": options.parts},
-        RuntimeConfig: {"device": "cpu"},
-    }
-    settings = resolve(flags, preset=options.preset, dataset=dataset.name)
-    plan = plan_fit(settings, METHODS.combining.name, "source", dataset=dataset.digest, start=None)
-    with tempfile.TemporaryDirectory() as folder:
-        trained = plan.run(dataset, None, checkpoint=Path(folder) / "run.h5", reporter=NullReporter())
-    model = model_of(Artifact("model", trained.arrays, trained.meta, trained.parents))
-    assert isinstance(model, StackModel)  # noqa: S101 - it is what was fitted
-    return model
 
 
 def calibrations(dataset: Dataset, stack: StackModel) -> Iterator[tuple[str, FittedModel, Calibration]]:
@@ -122,7 +101,8 @@ def scored(
 
 def measure(name: str, dataset: Dataset, options: argparse.Namespace) -> Iterator[Row]:
     """Yield a row for each method, set-up and kind of question."""
-    stack = stack_of(dataset, options)
+    stack = fitted(dataset, METHODS.combining.name, preset=options.preset, members=options.members, parts=options.parts)
+    assert isinstance(stack, StackModel)  # noqa: S101 - it is what was fitted
     for method, model, calibration in calibrations(dataset, stack):
         for setup, part in SETUPS.items():
             for kind, (rmse, found) in scored(dataset, model, calibration, part).items():
@@ -250,18 +230,9 @@ def misses(rows: Sequence[Row]) -> Iterator[str]:
             yield f"- {name}: {covered}, {100 * by:.1f} points beyond the goal of ±{100 * (goal(row) or 0):g}"
 
 
-def read(path: Path) -> list[Row]:
-    """Return the rows of a table."""
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def write(path: Path, rows: Sequence[Row], name: str, seconds: float, options: argparse.Namespace) -> None:
     """Write rows as a table, and beside it what they were made with and how long the data set just done took."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    comparing.write(path, rows, FIELDS)
     facts = path.with_suffix(".json")
     known: dict[str, Any] = json.loads(facts.read_text("utf-8")) if facts.exists() else {}
     asked = {key: getattr(options, key) for key in ("parts", "preset", "members", "seed")}

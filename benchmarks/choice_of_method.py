@@ -17,9 +17,7 @@ the RMSE over all outcomes.
 """
 
 import argparse
-import csv
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,47 +25,25 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from costar_cli.api.fitting import plan_fit
-from costar_cli.artifact import Artifact
-from costar_cli.config.models import FinetuneConfig, RuntimeConfig
+from benchmarks.comparing import Row, fitted, read, write
 from costar_cli.errors import UsageError
 from costar_cli.evaluate.metrics import average_over_steps
 from costar_cli.evaluate.score import TestPart, score
 from costar_cli.methods.base import FittedModel
-from costar_cli.methods.registry import METHODS, SHORT_LIST, model_of
+from costar_cli.methods.registry import METHODS, SHORT_LIST
 from costar_cli.methods.stack.model import StackModel
 from costar_cli.methods.stack.plan_weights import plan_weights
-from costar_cli.methods.stack.settings import StackConfig
 from costar_cli.methods.stack.weights import Errors, error_scales, weigh
 from costar_cli.panel import Dataset, Part
 from costar_cli.panel.store import read_dataset
 from costar_cli.panel.windows import factual_windows
-from costar_cli.reporting import NullReporter, NullTask
-from costar_cli.settings.resolve import resolve
+from costar_cli.reporting import NullTask
 
-__all__ = ["Row", "compare", "main", "summary"]
+__all__ = ["compare", "main", "summary"]
 
 FIELDS = ("data", "name", "raw", "relative", "plans", "zero_shot", "supervised")
 RULES = ("raw", "relative", "plans")
 SETUPS: Mapping[str, Part] = {"zero_shot": Part("target", "test"), "supervised": Part("source", "test")}
-
-Row = dict[str, str]
-
-
-def stack_of(dataset: Dataset, options: argparse.Namespace) -> StackModel:
-    """Fit a stack to the source; its parts are what is compared."""
-    flags = {
-        FinetuneConfig: {"members": options.members},
-        StackConfig: {"parts": options.parts},
-        RuntimeConfig: {"device": "cpu"},
-    }
-    settings = resolve(flags, preset=options.preset, dataset=dataset.name)
-    plan = plan_fit(settings, METHODS.combining.name, "source", dataset=dataset.digest, start=None)
-    with tempfile.TemporaryDirectory() as folder:
-        trained = plan.run(dataset, None, checkpoint=Path(folder) / "run.h5", reporter=NullReporter())
-    model = model_of(Artifact("model", trained.arrays, trained.meta, trained.parents))
-    assert isinstance(model, StackModel)  # noqa: S101 - it is what was fitted
-    return model
 
 
 @dataclass(frozen=True)
@@ -118,7 +94,8 @@ def test_error(dataset: Dataset, model: FittedModel, part: Part) -> float:
 def compare(path: Path, options: argparse.Namespace) -> Iterator[Row]:
     """Yield a row for each part of a stack fitted to a data set, and for the stacks."""
     dataset = read_dataset(path)
-    stack = stack_of(dataset, options)
+    stack = fitted(dataset, METHODS.combining.name, preset=options.preset, members=options.members, parts=options.parts)
+    assert isinstance(stack, StackModel)  # noqa: S101 - it is what was fitted
     said = judged(dataset, stack)
     models: dict[str, FittedModel] = {**stack.parts, **said.stacks}
     for i, (name, model) in enumerate(models.items()):
@@ -197,23 +174,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for path in options.data:
             rows = [row for row in rows if row["data"] != path.stem] + list(compare(path, options))
             if options.out:
-                write(options.out, rows)
+                write(options.out, rows, FIELDS)
     sys.stdout.write(summary(rows) + "\n")
     return 0
-
-
-def read(path: Path) -> list[Row]:
-    """Return the rows of a table."""
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def write(path: Path, rows: Sequence[Row]) -> None:
-    """Write rows as a table."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 if __name__ == "__main__":

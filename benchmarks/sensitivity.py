@@ -18,8 +18,8 @@ import numpy as np
 from scipy.special import logit
 
 import costar_cli as costar
+from benchmarks.comparing import read, write
 from benchmarks.machine import commit, machine, machine_slug, versions
-from benchmarks.support import read, write
 from costar_cli.datasets.registry import truth_of
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset, Part, Queries

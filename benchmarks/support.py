@@ -16,9 +16,7 @@ the worst tenth of errors in units of the outcome's level.
 """
 
 import argparse
-import csv
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,19 +25,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
+from benchmarks.comparing import Row, fitted, read, write
 from benchmarks.machine import commit, machine, machine_slug, versions
-from costar_cli.api.fitting import plan_fit
-from costar_cli.artifact import Artifact
-from costar_cli.config.models import FinetuneConfig, RuntimeConfig
 from costar_cli.datasets.registry import truth_of
 from costar_cli.methods.base import FittedModel
-from costar_cli.methods.registry import model_of
 from costar_cli.panel import Dataset, Part, Queries
 from costar_cli.panel.queries import rolling_origin
 from costar_cli.panel.store import read_dataset
 from costar_cli.panel.support import Support
-from costar_cli.reporting import NullReporter
-from costar_cli.settings.resolve import resolve
 from costar_cli.uncertainty import LIGHTS, calibration_of, estimate, support_of
 
 FIELDS = (
@@ -53,7 +46,6 @@ LEVEL = 0.9
 WORST = 0.1
 
 Floats = NDArray[np.float64]
-Row = dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -62,16 +54,6 @@ class Asked:
 
     queries: Queries
     truth_QHY: Floats
-
-
-def fitted(dataset: Dataset, method: str, options: argparse.Namespace) -> FittedModel:
-    """Fit a method to the source, as `costar finetune` does."""
-    flags = {FinetuneConfig: {"members": options.members}, RuntimeConfig: {"device": "cpu"}}
-    settings = resolve(flags, preset=options.preset, dataset=dataset.name)
-    plan = plan_fit(settings, method, "source", dataset=dataset.digest, start=None)
-    with tempfile.TemporaryDirectory() as folder:
-        trained = plan.run(dataset, None, checkpoint=Path(folder) / "run.h5", reporter=NullReporter())
-    return model_of(Artifact("model", trained.arrays, trained.meta, trained.parents))
 
 
 def questions(dataset: Dataset, part: Part, alive_NT: NDArray[np.bool_]) -> Iterator[tuple[str, Asked]]:
@@ -181,7 +163,7 @@ def measure(path: Path, options: argparse.Namespace) -> Iterator[Row]:
     made = {"machine": machine_slug(machine()), "commit": commit()}
     made["versions"] = " ".join(f"{name} {version}" for name, version in versions().items())
     for method in options.methods.split(","):
-        model = fitted(dataset, method, options)
+        model = fitted(dataset, method, preset=options.preset, members=options.members)
         calibration = calibration_of(model)
         for setup, part in SETUPS.items():
             panel = dataset.panel(*part)
@@ -221,20 +203,6 @@ def _short(text: str) -> str:
     return f"{float(text):.2f}" if text else ""
 
 
-def read(path: Path) -> list[Row]:
-    """Return the rows of a table."""
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def write(path: Path, rows: Sequence[Row], fields: Sequence[str] = FIELDS) -> None:
-    """Write rows as a table."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, fields, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure every data set, write the rows as they come, and print the summary."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -254,7 +222,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             again = {(path.stem, method) for method in options.methods.split(",")}
             rows = [row for row in rows if (row["data"], row["method"]) not in again] + list(measure(path, options))
             if options.out:
-                write(options.out, rows)
+                write(options.out, rows, FIELDS)
     sys.stdout.write(summary(rows) + "\n")
     return 0
 

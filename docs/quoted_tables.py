@@ -211,7 +211,7 @@ def calibration_table() -> Iterator[str]:
 
 def calibrated() -> list[Line]:
     """Return the stored rows of the benchmark of calibration."""
-    return calibration.read(RESULTS / "calibration.csv")
+    return list(rows("", "calibration.csv"))
 
 
 def misses_list() -> Iterator[str]:

@@ -5,13 +5,14 @@ from pathlib import Path
 import pytest
 
 from benchmarks import calibration
+from benchmarks.comparing import Row, read
 from costar_cli.datasets.linear.settings import LinearGaussianConfig
 from costar_cli.datasets.linear.simulate import simulate_linear
 from costar_cli.panel.store import write_dataset
 from costar_cli.reporting import NullReporter
 
 
-def row(data: str, method: str, queries: str, *coverage: float) -> calibration.Row:
+def row(data: str, method: str, queries: str, *coverage: float) -> Row:
     shares = {f"coverage_{level}": str(share) for level, share in zip(calibration.NOMINAL, coverage, strict=True)}
     return {"data": data, "method": method, "setup": "supervised", "queries": queries, **shares}
 
@@ -50,7 +51,7 @@ def test_a_run_scores_a_stack_and_its_parts_and_keeps_rows_of_other_data(
     out = tmp_path / "calibration.csv"
     words = [str(tmp_path / "linear3.h5"), "--parts", "mixed,ridge", "--members", "1", "--out", str(out)]
     assert calibration.main(words) == 0
-    rows = calibration.read(out)
+    rows = read(out)
     assert {(r["method"], r["setup"], r["queries"]) for r in rows} == {
         (method, setup, kind)
         for method in ("stack", "mixed", "ridge")

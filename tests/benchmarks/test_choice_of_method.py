@@ -5,18 +5,19 @@ from pathlib import Path
 import pytest
 
 from benchmarks import choice_of_method as choice
+from benchmarks.comparing import Row, read, write
 from costar_cli.datasets.linear.settings import LinearGaussianConfig
 from costar_cli.datasets.linear.simulate import simulate_linear
 from costar_cli.panel.store import write_dataset
 from costar_cli.reporting import NullReporter
 
 
-def row(data: str, name: str, *values: float) -> choice.Row:
+def row(data: str, name: str, *values: float) -> Row:
     fields = ("raw", "relative", "plans", "zero_shot", "supervised")
     return {"data": data, "name": name} | dict(zip(fields, map(str, values), strict=True))
 
 
-def stacks(data: str, zero_shot: float, supervised: float) -> list[choice.Row]:
+def stacks(data: str, zero_shot: float, supervised: float) -> list[Row]:
     both = {"zero_shot": str(zero_shot), "supervised": str(supervised), "raw": "", "relative": "", "plans": ""}
     return [{"data": data, "name": f"stack {errors}", **both} for errors in ("observed", "plans")]
 
@@ -40,9 +41,9 @@ def test_a_run_scores_every_part_and_both_stacks_and_keeps_rows_of_other_data(
     dataset = simulate_linear(LinearGaussianConfig(**sizes, horizon=3, seed=3), NullReporter())
     write_dataset(tmp_path / "linear3.h5", dataset)
     table = tmp_path / "table.csv"
-    choice.write(table, [row("other1", "x", 1, 1, 1, 1, 1), *stacks("other1", 1, 1)])
+    write(table, [row("other1", "x", 1, 1, 1, 1, 1), *stacks("other1", 1, 1)], choice.FIELDS)
     assert choice.main([str(tmp_path / "linear3.h5"), "--parts", "last-value,ridge", "--out", str(table)]) == 0
-    rows = choice.read(table)
+    rows = read(table)
     stacks_of = ["stack observed", "stack plans"]
     assert [r["name"] for r in rows] == ["x", *stacks_of, "last-value", "ridge", *stacks_of]
     found = {r["name"]: r for r in rows[3:]}

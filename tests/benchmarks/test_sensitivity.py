@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from benchmarks import sensitivity, support
+from benchmarks import sensitivity
+from benchmarks.comparing import read
 
 
 def test_rows_are_stored_and_those_of_other_methods_kept(tmp_path: Path, monkeypatch, capsys) -> None:
@@ -11,7 +12,7 @@ def test_rows_are_stored_and_those_of_other_methods_kept(tmp_path: Path, monkeyp
     out = tmp_path / "rows.csv"
     for method in ("msm", "ridge"):
         assert sensitivity.main([method, "--out", str(out)]) == 0
-    stored = support.read(out)
+    stored = read(out)
     assert [(row["method"], row["step"]) for row in stored] == [
         (m, str(s)) for m in ("ridge", "msm") for s in (1, 2, 4, 6)
     ]

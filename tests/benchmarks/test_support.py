@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks import support
+from benchmarks.comparing import read
 from costar_cli.datasets.linear.settings import LinearGaussianConfig
 from costar_cli.datasets.linear.simulate import simulate_linear
 from costar_cli.panel.store import write_dataset
@@ -27,7 +28,7 @@ def test_a_run_tells_every_light_and_the_summary_reads_it_back(
     write_dataset(tmp_path / "linear3.h5", simulate_linear(LinearGaussianConfig(**sizes, horizon=3), NullReporter()))
     table = tmp_path / "table.csv"
     assert support.main([str(tmp_path / "linear3.h5"), "--methods", "ridge", "--out", str(table)]) == 0
-    rows = support.read(table)
+    rows = read(table)
     assert {row["questions"] for row in rows} == {"windows", "test sets", "first treatment", "random"}
     assert {row["light"] for row in rows} == {"precision", "rarest step", "course", "practice", "together"}
     for row in rows:
