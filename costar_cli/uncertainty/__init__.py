@@ -11,7 +11,16 @@ from costar_cli.uncertainty.calibration import (
     interval_kind,
 )
 from costar_cli.uncertainty.draws import differences, draws, tells_differences
-from costar_cli.uncertainty.estimates import LEAST_MEMBERS, Estimates, HeldOut, estimate, facts_of, held_out
+from costar_cli.uncertainty.estimates import (
+    LEAST_MEMBERS,
+    Ask,
+    Estimates,
+    HeldOut,
+    asks_once,
+    estimate,
+    facts_of,
+    held_out,
+)
 from costar_cli.uncertainty.outcomes import OutcomeFacts
 from costar_cli.uncertainty.support import LIGHTS, Lights, PlanSupport, learn_support, support_of
 
@@ -19,6 +28,7 @@ __all__ = [
     "CALIBRATED",
     "LEAST_MEMBERS",
     "LIGHTS",
+    "Ask",
     "Bands",
     "Calibration",
     "Estimates",
@@ -26,6 +36,7 @@ __all__ = [
     "Lights",
     "OutcomeFacts",
     "PlanSupport",
+    "asks_once",
     "calibrate",
     "calibration_of",
     "differences",

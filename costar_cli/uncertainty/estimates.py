@@ -91,19 +91,32 @@ def estimate(
         facts: of the outcomes; those that travel with the model by default.
         ask: predicts as the `rollout` of a model or of its part does, from what it keeps of the panel.
     """
-
-    def ask_anew(model: FittedModel, queries: Queries) -> NDArray[np.float32]:
-        return model.rollout(panel, queries)
-
     asked = replace(queries, outcomes=None, scored=None)
     level_QY, facts = levels(panel, asked), facts or facts_of(model)
     unit_QY = facts.error_units(panel, asked, model.scaler) if facts else np.abs(level_QY)
-    found = _moments(model, panel, asked, (FLOOR * unit_QY) ** 2, ask or ask_anew)
+    found = _moments(model, panel, asked, (FLOOR * unit_QY) ** 2, ask or asks(panel))
     least_Y = (TINY * model.scaler.outcomes[1]) ** 2
     variance_QHY = found.variance_QHY + least_Y
     share_QHY = np.minimum((found.parameter_QHY + least_Y) / variance_QHY, 1.0)
     unit_QY = np.maximum(unit_QY, np.sqrt(least_Y))
     return Estimates(found.mean_QHY, np.sqrt(variance_QHY), share_QHY, level_QY, unit_QY, found.members_RQHY)
+
+
+def asks(panel: Panel) -> Ask:
+    """Return what predicts the outcomes of queries about a panel as `rollout` does."""
+    return lambda model, queries: model.rollout(panel, queries)
+
+
+def asks_once(panel: Panel) -> Ask:
+    """Return what predicts as `asks` does, but each model once: all its queries are the same."""
+    told: dict[int, NDArray[np.float32]] = {}
+
+    def ask(model: FittedModel, queries: Queries) -> NDArray[np.float32]:
+        if id(model) not in told:
+            told[id(model)] = model.rollout(panel, queries)
+        return told[id(model)]
+
+    return ask
 
 
 def held_out(model: FittedModel, panel: Panel, facts: OutcomeFacts) -> HeldOut | None:

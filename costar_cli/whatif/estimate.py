@@ -14,7 +14,9 @@ from costar_cli.panel import Dataset, Location, Panel, Queries, TreatmentEncodin
 from costar_cli.panel.compatible import require_compatible, same_data
 from costar_cli.reporting import NullReporter, Reporter
 from costar_cli.uncertainty import (
+    Ask,
     Estimates,
+    asks_once,
     calibration_of,
     differences,
     draws,
@@ -182,14 +184,20 @@ def plan_queries(model: FittedModel, origin_N: NDArray[np.integer], plans: Seque
 
 
 def estimate_plans(
-    label: str, model: FittedModel, panel: Panel, queries: Queries, plans: Sequence[TreatmentPlan]
+    label: str,
+    model: FittedModel,
+    panel: Panel,
+    queries: Queries,
+    plans: Sequence[TreatmentPlan],
+    *,
+    ask: Ask | None = None,
 ) -> Estimates:
-    """Return the estimates of what `plan_queries` asks.
+    """Return the estimates of what `plan_queries` asks; `ask` predicts as the `rollout` of a model or of its part does.
 
     Raises:
         TrainingError: a prediction is not finite.
     """
-    found = estimate(model, panel, queries)
+    found = estimate(model, panel, queries, ask=ask)
     own_PH = np.arange(queries.horizon) < np.array([len(plan) for plan in plans])[:, None]
     odd_QH = ~np.isfinite(found.members_RQHY).all(axis=(0, -1)) & np.tile(own_PH, (panel.n_subjects, 1))
     if odd_QH.any():
@@ -209,13 +217,13 @@ def _answer(
     plans: tuple[TreatmentPlan, ...],
     reference: str | None,
 ) -> ModelAnswer:
-    queries = plan_queries(model, np.array([origin]), plans)
-    found, calibration = estimate_plans(label, model, panel, queries, plans), calibration_of(model)
+    queries, ask = plan_queries(model, np.array([origin]), plans), asks_once(panel)
+    found, calibration = estimate_plans(label, model, panel, queries, plans, ask=ask), calibration_of(model)
     apart = None
     if calibration and len(plans) > 1 and tells_differences(model):
         names = [plan.name for plan in plans]
         minus = np.full(len(plans), names.index(reference) if reference else 0)
-        apart = differences(draws(model, panel, queries, found=found), found, np.arange(len(plans)), minus)
+        apart = differences(draws(model, panel, queries, ask=ask), found, np.arange(len(plans)), minus)
     members_RPHY = found.members_RQHY.astype(np.float64)
     own = tuple(members_RPHY[:, i, : len(plan)] for i, plan in enumerate(plans))
     return ModelAnswer(

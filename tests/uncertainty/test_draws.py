@@ -12,7 +12,7 @@ from costar_cli.methods import METHODS
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Queries
 from costar_cli.panel.windows import factual_windows
-from costar_cli.uncertainty import differences, draws, estimate, tells_differences
+from costar_cli.uncertainty import asks_once, differences, draws, estimate, tells_differences
 from tests.fits import fit_method, model_of
 from tests.methods.invariant_worlds import world
 
@@ -87,3 +87,24 @@ def test_draws_of_an_ensemble_have_its_standard_deviation(members: int) -> None:
         drawn_SQHY = draws(model, panel, queries, 60 * members)
         assert drawn_SQHY.std(axis=0) == pytest.approx(mean_RQHY.std(axis=0, ddof=1), rel=0.03)
         assert drawn_SQHY.mean(axis=0) == pytest.approx(mean_RQHY.mean(axis=0), abs=0.03)
+
+
+def test_a_part_of_a_stack_that_estimates_have_asked_is_not_asked_again_for_draws(monkeypatch) -> None:
+    panel, queries = two_plans()
+    model = fitted("stack", parts="ridge,msm")
+    calls: list[str] = []
+    for part in model.parts.values():
+        monkeypatch.setattr(type(part), "rollout", _counted(type(part).rollout, calls))
+    ask = asks_once(panel)
+    found, drawn_SQHY = estimate(model, panel, queries, ask=ask), draws(model, panel, queries, 50, ask=ask)
+    assert len(calls) == len(set(calls)) == len(model.answering)
+    assert np.array_equal(drawn_SQHY, draws(model, panel, queries, 50))
+    assert np.array_equal(found.mean_QHY, estimate(model, panel, queries).mean_QHY)
+
+
+def _counted(rollout: Any, calls: list[str]) -> Any:
+    def counted(self: FittedModel, *args: Any, **kwargs: Any) -> Any:
+        calls.append(self.method)
+        return rollout(self, *args, **kwargs)
+
+    return counted
