@@ -16,8 +16,9 @@ from costar_cli.errors import UsageError
 from costar_cli.evaluate import EvaluationReport, named_candidates, run_evaluation
 from costar_cli.panel.dataset import Dataset, Domain, Part
 from costar_cli.panel.schema import TreatmentEncoding
+from costar_cli.plans import PlanRequest, parse_plans, read_plans
 from costar_cli.reporting import Reporter
-from costar_cli.whatif import PlanRequest, WhatIfReport, parse_plans, read_plans, validated_on
+from costar_cli.whatif import WhatIfReport, validated_on
 from costar_cli.whatif import estimate_outcomes as answer
 
 if TYPE_CHECKING:

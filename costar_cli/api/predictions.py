@@ -17,12 +17,12 @@ from costar_cli.panel.dataset import Dataset, Location
 from costar_cli.panel.findings import counted
 from costar_cli.panel.panel import Panel, join_panels
 from costar_cli.panel.support import Support
+from costar_cli.plans import PlanRequest, TreatmentPlan
+from costar_cli.plans.untrusted import Problems
 from costar_cli.reporting import warnings_of
 from costar_cli.uncertainty import Estimates, calibration_of, interval_kind
 from costar_cli.whatif.estimate import check_request, estimate_plans, plan_queries, refuse_unseen, true_outcomes
 from costar_cli.whatif.notes import lacking, unseen_in_plans
-from costar_cli.whatif.plan import PlanRequest, TreatmentPlan
-from costar_cli.whatif.untrusted import Problems
 
 if TYPE_CHECKING:
     from costar_cli.api.calls import Progress

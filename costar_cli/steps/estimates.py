@@ -72,8 +72,8 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
     session.read("dataset", data)
     from costar_cli.api.estimates import ask
     from costar_cli.panel.store import read_dataset
-    from costar_cli.whatif import parse_plans
-    from costar_cli.whatif.untrusted import read_bounded
+    from costar_cli.plans import parse_plans
+    from costar_cli.plans.untrusted import read_bounded
 
     document = read_bounded(question.plan, flag="--plan")
     dataset = read_dataset(data, queries=False, truth=question.truth)

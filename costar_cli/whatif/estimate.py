@@ -12,6 +12,8 @@ from costar_cli.errors import TrainingError, UsageError
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset, Location, Panel, Queries, TreatmentEncoding
 from costar_cli.panel.compatible import require_compatible, same_data
+from costar_cli.plans import PlanRequest, TreatmentPlan
+from costar_cli.plans.untrusted import Problems
 from costar_cli.reporting import NullReporter, Reporter
 from costar_cli.uncertainty import (
     Ask,
@@ -25,10 +27,8 @@ from costar_cli.uncertainty import (
     tells_differences,
 )
 from costar_cli.whatif.notes import Unseen, lacking, notes_on, trained_on_subject, unseen_in_plans, warnings_on
-from costar_cli.whatif.plan import PlanRequest, TreatmentPlan
 from costar_cli.whatif.report import ModelAnswer, SubjectHistory, WhatIfReport
 from costar_cli.whatif.support import judge_plans
-from costar_cli.whatif.untrusted import Problems
 
 Floats = NDArray[np.float64]
 

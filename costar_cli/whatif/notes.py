@@ -12,8 +12,8 @@ from costar_cli.panel.compatible import other_data, same_data
 from costar_cli.panel.findings import shown
 from costar_cli.panel.schema import step_word
 from costar_cli.panel.support import UNCHECKED, Lack, Support, never_together
+from costar_cli.plans import TreatmentPlan
 from costar_cli.reporting import warnings_of
-from costar_cli.whatif.plan import TreatmentPlan
 from costar_cli.whatif.report import ModelAnswer, SubjectHistory, WhatIfReport
 
 __all__ = [

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from costar_cli.frames import FrameName, frame_name, make_frame
 from costar_cli.panel import PanelSchema, Part
 from costar_cli.panel.schema import step_word
+from costar_cli.plans import TreatmentPlan
 from costar_cli.uncertainty import CALIBRATED, LIGHTS, Calibration, Estimates
-from costar_cli.whatif.plan import TreatmentPlan
 from costar_cli.whatif.support import PlanLights
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from costar_cli.errors import UsageError
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Panel
+from costar_cli.plans import TreatmentPlan
 from costar_cli.uncertainty import support_of
 from costar_cli.uncertainty.sensitivity import GAMMAS, MOST, Confounded, largest_gamma
 from costar_cli.whatif.estimate import plan_queries
-from costar_cli.whatif.plan import TreatmentPlan
 from costar_cli.whatif.report import ModelAnswer
 
 ASSUMPTIONS: Final = (

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Domain, Panel, PanelSchema, Queries
 from costar_cli.panel.schema import steps_axis
+from costar_cli.plans import TreatmentPlan
 from costar_cli.uncertainty import LIGHTS, Estimates, Lights, support_of
-from costar_cli.whatif.plan import TreatmentPlan
 
 BEYOND: Final = {"amber": "95 %", "red": "99 %"}  # of held-out windows that stay within the limit
 RARE: Final = 1e-3

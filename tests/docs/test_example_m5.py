@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from costar_cli.datasets.retail.sequences import m5_schema
-from costar_cli.whatif import read_plans
+from costar_cli.plans import read_plans
 from simulators.retail import PRICE_EDGES
 from tests.docs.test_examples_run import Script
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from costar_cli.datasets.icu.semi_synthetic import MIMIC_SCHEMA
-from costar_cli.whatif import read_plans
+from costar_cli.plans import read_plans
 from tests.docs.test_examples_run import Script
 
 SMALL = {

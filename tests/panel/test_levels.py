@@ -10,7 +10,7 @@ from costar_cli.datasets.table.treatments import guessed_levels
 from costar_cli.errors import CostarError, UsageError
 from costar_cli.panel import TreatmentEncoding
 from costar_cli.panel.levels import find_level, is_switch
-from costar_cli.whatif import parse_plans
+from costar_cli.plans import parse_plans
 from tests.datasets.table_worlds import ingest, make_schema, of, problems, ward
 
 DOSES = ("0", "2", "4")

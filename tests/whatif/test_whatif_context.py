@@ -23,9 +23,9 @@ from whatif_worlds import (
 from costar_cli.errors import UsageError
 from costar_cli.panel import Part
 from costar_cli.panel.schema import step_axis, step_word, steps_axis
+from costar_cli.plans import PlanRequest, TreatmentPlan
 from costar_cli.steps.estimates import _show
 from costar_cli.ui.output import Output
-from costar_cli.whatif import PlanRequest, TreatmentPlan
 
 
 def simulated(dataset, part, row, origin, values):

@@ -10,7 +10,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from whatif_worlds import SCHEMAS, TUMOR, LinearModel, make_dataset
 
 from costar_cli.figures.whatif import _figure
-from costar_cli.whatif import estimate_outcomes, parse_plans
+from costar_cli.plans import parse_plans
+from costar_cli.whatif import estimate_outcomes
 from tests.evaluate.figure_checks import assert_readable, texts
 
 LONG = "a plan that somebody wrote down in full, with all its words"

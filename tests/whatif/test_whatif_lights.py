@@ -12,12 +12,13 @@ from costar_cli.datasets.tumor.simulate import simulate_tumor
 from costar_cli.figures import whatif
 from costar_cli.figures.sensitivity import plot_sensitivity
 from costar_cli.panel import Dataset
+from costar_cli.plans import parse_plans
 from costar_cli.reporting import NullReporter
 from costar_cli.steps.lights import show_lights
 from costar_cli.train import Trained
 from costar_cli.ui.output import Output
 from costar_cli.uncertainty import Lights
-from costar_cli.whatif import WhatIfReport, estimate_outcomes, parse_plans, write_csv, write_estimates
+from costar_cli.whatif import WhatIfReport, estimate_outcomes, write_csv, write_estimates
 from costar_cli.whatif.sensitivity import sensitivity
 from costar_cli.whatif.support import _Told
 from tests.methods.linear_worlds import fit, model_of

@@ -9,7 +9,8 @@ from whatif_worlds import SCHEMAS, TUMOR, LinearModel, make_dataset
 from costar_cli.errors import StorageError, UsageError
 from costar_cli.figures.style import label_text, plan_style
 from costar_cli.figures.whatif import plot_whatif
-from costar_cli.whatif import estimate_outcomes, parse_plans
+from costar_cli.plans import parse_plans
+from costar_cli.whatif import estimate_outcomes
 
 PNG = b"\x89PNG\r\n\x1a\n"
 STEPS = {"tumor": {"chemotherapy": 1}, "icu": {"ventilation": 1}, "retail": {"price_class": "-20 %"}}

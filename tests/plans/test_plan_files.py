@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from whatif_worlds import ICU, RETAIL, TUMOR
 
 from costar_cli.errors import CostarError, StorageError, UsageError
 from costar_cli.panel import TreatmentEncoding
-from costar_cli.whatif import PlanRequest, parse_plans, read_plans
-from costar_cli.whatif.untrusted import MAX_BYTES
+from costar_cli.plans import PlanRequest, parse_plans, read_plans
+from costar_cli.plans.untrusted import MAX_BYTES
+from tests.whatif.whatif_worlds import ICU, RETAIL, TUMOR
 
 HORIZON = 6
 ENCODING = TUMOR.treatments

@@ -10,7 +10,7 @@ from costar_cli.config.nearest import did_you_mean
 from costar_cli.errors import UsageError
 from costar_cli.panel import TreatmentEncoding
 from costar_cli.panel.levels import are_doses, find_level, known_levels
-from costar_cli.whatif.untrusted import JsonObject, Problems, parse_json, read_bounded, shown
+from costar_cli.plans.untrusted import JsonObject, Problems, parse_json, read_bounded, shown
 
 __all__ = ["PlanRequest", "TreatmentPlan", "parse_plans", "read_plans"]
 
