@@ -45,6 +45,7 @@ def estimate_outcomes(
     truth: bool = False,
     unsupported: bool = False,
     abstain: bool = False,
+    widen: bool = False,
     progress: Progress = False,
 ) -> WhatIfReport:
     """Estimate one subject's outcomes under treatment plans, and their differences, as `costar whatif` does.
@@ -61,6 +62,7 @@ def estimate_outcomes(
         truth: add the simulator's answer and the error.
         unsupported: answer plans of treatments that no training subject was given, too.
         abstain: leave out the numbers of answers that the data do not support (docs/support.md).
+        widen: bands for plans under another policy than the one that was followed (docs/uncertainty.md).
         progress: True for progress on stderr, or a `Reporter`.
 
     Returns:
@@ -87,6 +89,7 @@ def estimate_outcomes(
             truth=truth,
             unsupported=unsupported,
             abstain=abstain,
+            widen=widen,
             reporter=reporter,
         )
 
@@ -104,6 +107,7 @@ def ask(
     unsupported: bool,
     reporter: Reporter,
     abstain: bool = False,
+    widen: bool = False,
 ) -> WhatIfReport:
     """Return the report of `whatif.estimate_outcomes`, with a warning of each model that does badly on the domain."""
     report = answer(
@@ -117,6 +121,7 @@ def ask(
         reference=reference,
         unsupported=unsupported,
         abstain=abstain,
+        widen=widen,
         reporter=reporter,
     )
     losses = _losses_on_domain(dataset, models, report.history.part.domain)

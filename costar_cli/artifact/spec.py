@@ -59,7 +59,7 @@ KINDS: Final[Mapping[str, KindSpec]] = {
         must=TRAINED_ARRAYS,
         may=(
             "parts/**",
-            *(f"calibration/{field}" for field in ("radius", "units")),
+            *(f"calibration/{field}" for field in ("radius", "units", "plans_radius", "plans_effective")),
             *(f"practice/{field}" for field in ("knots", "intercept", "coef", "spread", "rarest", "course")),
         ),
         meta=(*TRAINED_META, "init", "domain", "horizon", "trained_on"),

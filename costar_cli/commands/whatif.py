@@ -42,6 +42,9 @@ def whatif(
     abstain: Annotated[
         bool, typer.Option("--abstain", help="Leave out the numbers of answers that the data do not support")
     ] = False,
+    widen: Annotated[
+        bool, typer.Option("--widen", help="Wider bands, for plans under another policy than the one that was followed")
+    ] = False,
     csv: Annotated[Path | None, typer.Option("--csv", help="CSV file to write", rich_help_panel=FILES)] = None,
     plot: Annotated[
         Path | None, typer.Option("--plot", help="Figure to write: .png, .svg or .pdf", rich_help_panel=FILES)
@@ -64,7 +67,7 @@ def whatif(
     session = open_session(ctx, flags, workspace=workspace, json=json, quiet=quiet, config=config)
     question = Question(
         plan=plan, subject=subject, origin=origin, reference=reference, levels=tuple(level or [0.9]), truth=truth,
-        unsupported=unsupported, sensitivity=sensitivity, abstain=abstain, csv=csv, plot=plot, out=out,
-        overwrite=overwrite,
+        unsupported=unsupported, sensitivity=sensitivity, abstain=abstain, widen=widen, csv=csv, plot=plot,
+        out=out, overwrite=overwrite,
     )  # fmt: skip
     run_whatif(session, question, data or session.workspace.data, model or [])

@@ -41,6 +41,7 @@ class Question:
     unsupported: bool = False
     sensitivity: bool = False
     abstain: bool = False
+    widen: bool = False
 
     def check(self) -> None:
         """See, before any work, that the answer can be written.
@@ -94,6 +95,7 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
         reference=question.reference,
         unsupported=question.unsupported,
         abstain=question.abstain,
+        widen=question.widen,
         reporter=session.reporter,
     )
     _show(session, report)
@@ -188,7 +190,7 @@ def _write(
         session.out.wrote("estimates", question.out, artifact.digest)
 
 
-_ASKED = ("subject", "origin", "reference", "levels", "truth", "unsupported", "abstain")
+_ASKED = ("subject", "origin", "reference", "levels", "truth", "unsupported", "abstain", "widen")
 
 
 Rows = Sequence[Mapping[str, object]]

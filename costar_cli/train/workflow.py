@@ -203,8 +203,9 @@ def _judge(
         facts = OutcomeFacts.of(train, dataset.schema, task.scaler)
     model = run.model(selected.fitted, meta["settings"])
     held = held_out(model, panel, facts)
-    calibration = calibrate(model, held, facts, domain=task.domain, apart=apart)
     support = learn_support(model, task.panels[task.train], held, facts, domain=task.domain)
+    practice = support.practice if support else None
+    calibration = calibrate(model, held, facts, domain=task.domain, apart=apart, practice=practice)
     arrays = (calibration.to_arrays() if calibration else {}) | (support.to_arrays() if support else {})
     told = {"calibration": calibration and calibration.to_meta(), "practice": support and support.to_meta()}
     return arrays, {name: meta for name, meta in told.items() if meta}

@@ -1,4 +1,4 @@
-"""Calibration of a model's intervals on held-out subjects, and the bands that it gives (spec BAND-3 to 5)."""
+"""Calibration of a model's intervals on held-out subjects, and the bands that it gives (spec BAND-3 to 5, 8)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +14,8 @@ from costar_cli.panel import Domain, Panel
 from costar_cli.uncertainty.conformal import EDGES, GRID, bins_of, table
 from costar_cli.uncertainty.estimates import LEAST_MEMBERS, Estimates, HeldOut, reading
 from costar_cli.uncertainty.outcomes import OutcomeFacts
+from costar_cli.uncertainty.practice import Practice
+from costar_cli.uncertainty.weights import PlanTable, check_quantiles, log_ratios, weights_of
 
 LEAST_CLUSTERS: Final = 20  # fewer clusters are too few for any level that is of use: subjects are taken instead
 ARRAYS: Final = "calibration/"
@@ -47,6 +49,7 @@ class Calibration:
         facts: of the outcomes.
         radius_LHYB: quantiles of the errors in units of their scale, at the levels `GRID`, by bin of the share.
         units_HYB: how many units each of them rests on.
+        plans: the same for plans under another policy, None where that is not known.
     """
 
     subjects: int
@@ -57,6 +60,7 @@ class Calibration:
     facts: OutcomeFacts
     radius_LHYB: Floats
     units_HYB: NDArray[np.int64]
+    plans: PlanTable | None = None
 
     def bands(self, estimates: Estimates, levels: Sequence[float], *, clip: bool = True) -> Bands:
         """Return intervals around estimates: a multiple of their scale, learned from the errors on held-out subjects.
@@ -80,7 +84,8 @@ class Calibration:
 
     def to_arrays(self) -> dict[str, NDArray[np.generic]]:
         """Return the arrays that a model's artifact holds."""
-        return {f"{ARRAYS}radius": self.radius_LHYB.astype(np.float32), f"{ARRAYS}units": self.units_HYB}
+        plans = self.plans.to_arrays() if self.plans else {}
+        return {f"{ARRAYS}radius": self.radius_LHYB.astype(np.float32), f"{ARRAYS}units": self.units_HYB, **plans}
 
     def to_meta(self) -> dict[str, Any]:
         """Return the facts that it holds beside them."""
@@ -100,10 +105,9 @@ class Calibration:
         radius = np.asarray(arrays[f"{ARRAYS}radius"]).astype(np.float64)
         units = np.asarray(arrays[f"{ARRAYS}units"]).astype(np.int64)
         facts, cells = OutcomeFacts.from_meta(meta["facts"]), (*shape, len(EDGES) + 1)
-        if radius.shape != (len(GRID), *cells) or units.shape != cells or len(facts.forms) != shape[1]:
-            raise ValueError(f"quantiles are {list(radius.shape)} instead of {[len(GRID), *cells]}")
-        if not (radius >= 0).all() or (radius[1:] < radius[:-1]).any() or (units < 0).any():
-            raise ValueError("quantiles are negative, not numbers or not in order")
+        check_quantiles(radius, cells)
+        if units.shape != cells or (units < 0).any() or len(facts.forms) != shape[1]:
+            raise ValueError("counts of subjects, or facts of outcomes, are those of another model")
         if meta["domain"] not in ("source", "target") or meta["unit"] not in ("subject", "cluster"):
             raise ValueError(f"calibrated on an unknown domain or unit, {str(meta['domain'])[:40]!r}")
         counts = {name: int(meta[name]) for name in ("subjects", "windows")}
@@ -111,7 +115,7 @@ class Calibration:
             raise ValueError("a number of subjects or windows is negative")
         return cls(
             **counts, domain=meta["domain"], apart=bool(meta["apart"]), unit=meta["unit"], facts=facts,
-            radius_LHYB=radius, units_HYB=units,
+            radius_LHYB=radius, units_HYB=units, plans=PlanTable.read(arrays, cells),
         )  # fmt: skip
 
     def _radius(self, estimates: Estimates, levels: Sequence[float]) -> Floats:
@@ -128,7 +132,13 @@ class Calibration:
 
 
 def calibrate(
-    model: FittedModel, held: HeldOut | None, facts: OutcomeFacts, *, domain: Domain, apart: bool
+    model: FittedModel,
+    held: HeldOut | None,
+    facts: OutcomeFacts,
+    *,
+    domain: Domain,
+    apart: bool,
+    practice: Practice | None = None,
 ) -> Calibration | None:
     """Calibrate a model on factual windows of held-out subjects (spec BAND-2 to 4).
 
@@ -138,6 +148,7 @@ def calibrate(
         facts: what source-train says of the outcomes.
         domain: the subjects'.
         apart: they had no part in selecting the model.
+        practice: how subjects were treated, for plans under another policy (spec BAND-8).
 
     Returns:
         None where the members are too few, or there are no windows.
@@ -152,14 +163,23 @@ def calibrate(
     clustered = cluster_N is not None and len(np.unique(cluster_N)) >= LEAST_CLUSTERS
     unit_N = cluster_N if clustered and cluster_N is not None else np.arange(windows.panel.n_subjects)
     bin_QHY, shape = bins_of(found.share_QHY), (model.horizon, score_QHY.shape[2], len(EDGES) + 1)
-    radius, units = np.full((len(GRID), *shape), np.inf), np.zeros(shape, dtype=np.int64)
-    for h, o in np.ndindex(score_QHY.shape[1:]):
-        in_Q = counts_QHY[:, h, o]
-        whose_M = unit_N[windows.queries.subject[in_Q]]
-        radius[:, h, o], units[h, o] = table(score_QHY[in_Q, h, o], whose_M, bin_QHY[in_Q, h, o])
+
+    def tables(log_QH: Floats) -> tuple[Floats, Floats]:
+        radius, units = np.full((len(GRID), *shape), np.inf), np.zeros(shape)
+        for h, o in np.ndindex(score_QHY.shape[1:]):
+            in_Q = counts_QHY[:, h, o]
+            whose_M, weight_M = unit_N[windows.queries.subject[in_Q]], weights_of(log_QH[in_Q, h])
+            radius[:, h, o], units[h, o] = table(score_QHY[in_Q, h, o], whose_M, bin_QHY[in_Q, h, o], weight_M)
+        return radius, units
+
+    radius, units = tables(np.zeros(score_QHY.shape[:2]))
+    plans = None
+    if practice is not None:
+        wide, effective = tables(log_ratios(practice, held))
+        plans = PlanTable(np.maximum(radius, wide), effective)
     subjects = len(np.unique(windows.queries.subject[counts_QHY.any(axis=(1, 2))]))
     unit: Literal["subject", "cluster"] = "cluster" if clustered else "subject"
-    return Calibration(subjects, domain, apart, unit, len(score_QHY), facts, radius, units)
+    return Calibration(subjects, domain, apart, unit, len(score_QHY), facts, radius, units.astype(np.int64), plans)
 
 
 def halves(panel: Panel) -> tuple[Panel, Panel]:

@@ -1,4 +1,4 @@
-"""Split conformal quantiles of grouped scores, each subject with a total weight of one (spec BAND-3 to 4).
+"""Split conformal quantiles of grouped scores, each subject with a total weight of one (spec BAND-3, 4 and 8).
 
 `L` counts levels, `B` bins of the parameter share, `M` scores.
 """
@@ -22,46 +22,73 @@ def bins_of(share_QHY: Floats) -> Ints:
     return np.searchsorted(EDGES, share_QHY, side="right")
 
 
-def radii(score_M: Floats, unit_M: Ints, levels: Floats = GRID) -> Floats:
+def radii(score_M: Floats, unit_M: Ints, levels: Floats = GRID, weight_M: Floats | None = None) -> Floats:
     """Return for each level the score that a new unit's stays below with that probability, on average (spec BAND-3).
 
-    Each unit's scores have a total weight of one, and one more unit has an infinite score: the result is infinite where
-    there are too few units for the level.
+    Each unit's scores have a total weight of one, or their mean weight, and one more unit, which weighs as much as the
+    heaviest, has an infinite score: the result is infinite where there are too few units for the level.
 
     Args:
         score_M: errors in units of their scale; not a number counts as infinite.
         unit_M: whose each is.
         levels: in (0, 1).
+        weight_M: how much each counts; the same by default.
     """
-    _, row_M, count = np.unique(unit_M, return_inverse=True, return_counts=True)
+    own_U, share_M = _shares(unit_M, weight_M)
     score_M = np.where(np.isnan(score_M), np.inf, score_M)
     order = np.argsort(score_M, kind="stable")
-    passed_M = np.cumsum(1 / count[row_M[order]])
-    at_L = np.searchsorted(passed_M, levels * (len(count) + 1) - ROUNDING)
-    return np.append(score_M[order], np.inf)[at_L]
+    whole = own_U.sum() + own_U.max(initial=0.0)
+    at_L = np.searchsorted(np.cumsum(share_M[order]), levels * whole - ROUNDING)
+    found_L: Floats = np.append(score_M[order], np.inf)[at_L]
+    return found_L
 
 
-def merged(unit_M: Ints, bin_M: Ints, *, bins: int = len(EDGES) + 1, least: int = LEAST_UNITS) -> Ints:
+def effective(unit_M: Ints, weight_M: Floats | None = None) -> float:
+    """Return how many units of equal weight say as much as these: their number, where weights are the same."""
+    own_U, _ = _shares(unit_M, weight_M)
+    return float(own_U.sum() ** 2 / (own_U**2).sum()) if len(own_U) else 0.0
+
+
+def merged(
+    unit_M: Ints, bin_M: Ints, weight_M: Floats | None = None, *, bins: int = len(EDGES) + 1, least: int = LEAST_UNITS
+) -> Ints:
     """Return the group of each bin: neighbours are merged, from the left, until each group has `least` units.
 
-    What is left over at the right joins the last group. Units in several bins of a group count once.
+    What is left over at the right joins the last group. Units in several bins of a group count once, and all as
+    `effective` counts them.
     """
-    groups, group, have = [], 0, set[int]()
+    weight_M = np.ones(len(unit_M)) if weight_M is None else weight_M
+    groups, group, first, have = [], 0, 0, 0.0
     for b in range(bins):
         groups.append(group)
-        have |= set(unit_M[bin_M == b].tolist())
-        if len(have) >= least:
-            group, have = group + 1, set()
-    last = max(group - (len(have) < least), 0)
+        mine_M = (first <= bin_M) & (bin_M <= b)
+        have = effective(unit_M[mine_M], weight_M[mine_M])
+        if have >= least:
+            group, first, have = group + 1, b + 1, 0.0
+    last = max(group - (have < least), 0)
     return np.minimum(groups, last)
 
 
-def table(score_M: Floats, unit_M: Ints, bin_M: Ints, *, bins: int = len(EDGES) + 1) -> tuple[Floats, Ints]:
-    """Return quantiles `[L,B]` of the scores of each bin, or of the bins that it is merged with, and units `[B]`."""
-    group_B = merged(unit_M, bin_M, bins=bins)
-    radius_LB, count_B = np.empty((len(GRID), bins)), np.empty(bins, dtype=np.int64)
+def table(
+    score_M: Floats, unit_M: Ints, bin_M: Ints, weight_M: Floats | None = None, *, bins: int = len(EDGES) + 1
+) -> tuple[Floats, Floats]:
+    """Return quantiles `[L,B]` of the scores of each bin, or of the bins that it is merged with, and units `[B]`.
+
+    Units are counted as `effective` counts them.
+    """
+    weight_M = np.ones(len(score_M)) if weight_M is None else weight_M
+    group_B = merged(unit_M, bin_M, weight_M, bins=bins)
+    radius_LB, count_B = np.empty((len(GRID), bins)), np.empty(bins)
     for group in np.unique(group_B):
         mine_M = group_B[bin_M] == group
-        radius_LB[:, group_B == group] = radii(score_M[mine_M], unit_M[mine_M])[:, None]
-        count_B[group_B == group] = len(np.unique(unit_M[mine_M]))
+        radius_LB[:, group_B == group] = radii(score_M[mine_M], unit_M[mine_M], GRID, weight_M[mine_M])[:, None]
+        count_B[group_B == group] = effective(unit_M[mine_M], weight_M[mine_M])
     return radius_LB, count_B
+
+
+def _shares(unit_M: Ints, weight_M: Floats | None) -> tuple[Floats, Floats]:
+    """Return the weight of each unit, the mean of its scores' weights, and what each score has of it."""
+    _, row_M, count_U = np.unique(unit_M, return_inverse=True, return_counts=True)
+    share_M = (1.0 if weight_M is None else weight_M) / count_U[row_M]
+    own_U = np.bincount(row_M, weight_M, minlength=len(count_U)) / count_U
+    return own_U, np.asarray(share_M)

@@ -29,6 +29,7 @@ from costar_cli.uncertainty import (
 from costar_cli.whatif.notes import Unseen, lacking, notes_on, trained_on_subject, unseen_in_plans, warnings_on
 from costar_cli.whatif.report import ModelAnswer, SubjectHistory, WhatIfReport
 from costar_cli.whatif.support import judge_plans
+from costar_cli.whatif.widen import widened
 
 Floats = NDArray[np.float64]
 
@@ -45,6 +46,7 @@ def estimate_outcomes(
     reference: str | None = None,
     unsupported: bool = False,
     abstain: bool = False,
+    widen: bool = False,
     reporter: Reporter | None = None,
 ) -> WhatIfReport:
     """Estimate the outcomes of one subject under every plan, with every model.
@@ -61,11 +63,12 @@ def estimate_outcomes(
         reference: the plan that others are compared with; the first by default.
         unsupported: answer plans that give what no training subject was given, too, and mark them.
         abstain: leave out the numbers of answers that the data do not support, those with a red light.
+        widen: bands for plans under another policy than the one that was followed (spec BAND-8).
         reporter: told about progress and about what may make the estimates wrong.
 
     Raises:
         UsageError: an unknown subject or plan, an origin or plan out of range, truth of observed data, a plan of
-            treatments that no training subject was given.
+            treatments that no training subject was given, `widen` where too few subjects are left.
         MismatchError: a model of other variables, treatments or units than the data set's.
         TrainingError: a model predicts values that are not finite.
     """
@@ -89,7 +92,7 @@ def estimate_outcomes(
     answers = []
     with told.task("estimate", total=len(models), unit="model") as task:
         for label, model in models.items():
-            answer = _answer(label, model, panel, start, request.plans, reference)
+            answer = _answer(label, model, panel, start, request.plans, reference, widen=widen)
             seen, same = trained_on_subject(model, dataset, location), same_data(model.parents, dataset.digest)
             lacks = {plan: [lack.what for lack in of_plan] for plan, of_plan in unseen.get(label, {}).items()}
             answers.append(replace(answer, trained_on_subject=seen, same_data=same, unsupported=lacks))
@@ -216,10 +219,14 @@ def _answer(
     origin: int,
     plans: tuple[TreatmentPlan, ...],
     reference: str | None,
+    *,
+    widen: bool,
 ) -> ModelAnswer:
     queries, ask = plan_queries(model, np.array([origin]), plans), asks_once(panel)
     found, calibration = estimate_plans(label, model, panel, queries, plans, ask=ask), calibration_of(model)
-    apart = None
+    apart = effective = None
+    if calibration and widen:
+        calibration, effective = widened(label, calibration, found, plans)
     if calibration and len(plans) > 1 and tells_differences(model):
         names = [plan.name for plan in plans]
         minus = np.full(len(plans), names.index(reference) if reference else 0)
@@ -229,7 +236,7 @@ def _answer(
     return ModelAnswer(
         label=label, method=model.method, trained_on_subject=None, predictions=own, estimates=found,
         calibration=calibration, apart=apart, interval_kind=interval_kind(model),
-        lights=judge_plans(model, panel, queries, found, plans),
+        lights=judge_plans(model, panel, queries, found, plans), effective=effective,
     )  # fmt: skip
 
 

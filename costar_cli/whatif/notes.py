@@ -205,9 +205,22 @@ def _on_bands(report: WhatIfReport, location: Location) -> Iterator[str]:
             "given; for other plans and populations there is no guarantee: coverage rests on the model and on no "
             "hidden confounding"
         )
+        for answer in calibrated:
+            yield from _on_widened(report, answer)
         yield "a band is no guarantee for one subject, and unreliable just before an absorbing event or without history"
     for answer in report.models:
         yield from _on_calibration(report, answer, location.part.domain)
+
+
+def _on_widened(report: WhatIfReport, answer: ModelAnswer) -> Iterator[str]:
+    """Say what wider bands rest on, and for which plans they are."""
+    if answer.effective:
+        left = ", ".join(f"{subjects:.0f}" for subjects in answer.effective)
+        yield (
+            f"the bands of model `{answer.label}` are widened for plans that give each combination of treatments as "
+            f"often, whatever the course: calibration windows are weighted, which leaves as much as {left} "
+            f"{answer.calibration.unit if answer.calibration else 'subject'}s by {step_word(report.schema.step)}"
+        )
 
 
 def _on_calibration(report: WhatIfReport, answer: ModelAnswer, domain: Domain) -> Iterator[str]:

@@ -73,6 +73,7 @@ class ModelAnswer:
     `trained_on_subject` is None when that is unknown: the model does not say, was trained on some subjects of the part
     only, or was trained on another data set. `same_data` says whether it was trained on the data set that the subject
     belongs to, None where no digest is known. `unsupported` names, by plan, what no training subject was given.
+    `effective` counts at each step the calibration subjects that weights leave, None where no policy's were asked for.
     `lights` say of each plan whether the data support its answers, None where the model does not know.
     """
 
@@ -87,6 +88,7 @@ class ModelAnswer:
     same_data: bool | None = None
     unsupported: Mapping[str, list[str]] = field(default_factory=dict)
     lights: tuple[PlanLights, ...] | None = None
+    effective: tuple[float, ...] | None = None
 
     @property
     def heading(self) -> str:
@@ -231,6 +233,7 @@ class WhatIfReport:
                 "interval_kind": model.interval_kind,
                 "interval_method": "split conformal" if model.calibration else None,
                 "calibration": _facts(model.calibration),
+                "effective_subjects": list(model.effective) if model.effective else None,
                 "like_practice": self._like_practice(model),
             }
             for model in self.models

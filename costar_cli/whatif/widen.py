@@ -1,0 +1,41 @@
+"""Wider bands for plans under another policy, and the refusal where too few subjects are left (spec BAND-8)."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from costar_cli.errors import UsageError
+from costar_cli.plans import TreatmentPlan
+from costar_cli.uncertainty import Calibration, Estimates
+from costar_cli.uncertainty.weights import LEAST_EFFECTIVE
+
+
+def widened(
+    label: str, calibration: Calibration, found: Estimates, plans: Sequence[TreatmentPlan]
+) -> tuple[Calibration, tuple[float, ...]]:
+    """Return the calibration with its quantiles for plans, and how many subjects these leave at each step.
+
+    Args:
+        label: what the model is called.
+        calibration: its own.
+        found: a query per plan, padded to the longest.
+        plans: that are asked about.
+
+    Raises:
+        UsageError: the model's file has none, or fewer than 30 subjects are left at a step that is asked about.
+    """
+    if calibration.plans is None:
+        problem = f"model `{label}` was calibrated for the policy that was followed only"
+        fix = "omit --widen, or make the model again with `costar finetune --overwrite`"
+        raise UsageError(problem, where="--widen", fix=fix)
+    own_PH = np.arange(found.mean_QHY.shape[1]) < np.array([len(plan) for plan in plans])[:, None]
+    left_H = np.where(own_PH[..., None], calibration.plans.effective(found), np.inf).min(axis=(0, 2))
+    few = np.flatnonzero(left_H < LEAST_EFFECTIVE)
+    if len(few):
+        step = int(few[0])
+        subjects = f"{left_H[step]:.0f} of {calibration.subjects} subjects at step {step + 1}"
+        problem = f"the weights of plans leave model `{label}` as much as {subjects}, and {LEAST_EFFECTIVE} are needed"
+        shorter = f"ask about at most {step} step{'s' * (step > 1)}, or " if step else ""
+        raise UsageError(problem, where="--widen", fix=f"{shorter}omit --widen")
+    return replace(calibration, radius_LHYB=calibration.plans.radius_LHYB), tuple(left_H.tolist())
