@@ -23,6 +23,7 @@ class ExitCode(IntEnum):
     LOCKED = 7  # another costar process works in this workspace
     STORAGE = 8  # the disk is full, read-only, or forbidden
     TRAINING = 9  # training diverged: a loss or gradient is not finite
+    GATE = 10  # a gate of `evaluate --fail-if` failed; the evaluation itself is complete
     INTERRUPTED = 130  # Ctrl-C: the same command continues from the last saved step
     TERMINATED = 143  # SIGTERM: likewise
 
@@ -123,6 +124,12 @@ class TrainingError(CostarError):
     """Training that diverged."""
 
     exit_code = ExitCode.TRAINING
+
+
+class GateError(CostarError):
+    """An evaluation that does not meet a gate."""
+
+    exit_code = ExitCode.GATE
 
 
 class UnforeseenError(CostarError):

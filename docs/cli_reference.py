@@ -31,7 +31,7 @@ costar simulate linear | m5 | mimic         # a linear system of known effects, 
 costar ingest table FILE... --schema schema.toml     # your own; also `ingest mimic FILE`, `ingest m5 FOLDER`
 costar pretrain [--members 5]
 costar finetune [--method NAME] [--domain source|target] [--from pretrained|scratch]
-costar evaluate [--setup zero-shot|few-shot|supervised]
+costar evaluate [--setup zero-shot|few-shot|supervised] [--fail-if 'zero-shot.costar.average > 1.1']
 costar whatif --subject 12 --plan plan.json
 costar benchmark tumor --methods all --members 5     # the paper's tables, ours beside the published
 costar inspect FILE   costar verify FILE   costar settings [NAME]   costar doctor
@@ -90,6 +90,24 @@ python -c 'from importlib.resources import files; print(files("costar_cli") / "s
 ```
 
 Versions 1.x add members and take none away.
+
+## Gates
+
+`costar evaluate --fail-if 'zero-shot.costar.average > 1.1'` does everything that `evaluate` does, and then exits with
+code 10 if the condition holds; `--fail-if` may be repeated. A condition is `SET-UP.METHOD.NUMBER`, one of `<`, `<=`,
+`>` and `>=`, and a value.
+
+| part | what it can be |
+|---|---|
+| set-up | `zero-shot`, `few-shot`, `supervised` |
+| method | the name that `--method` takes, or that of a model's file without `.h5`; `last-value` is always scored |
+| number | `average` and `tau1`, `tau2`, ...: RMSE in the unit of the table, the mean over members |
+|  | `ratio`: `average` divided by that of the simulator's own prediction, where it is known |
+|  | `coverage50`, `coverage80`, `coverage90`, `coverage95`: the share of answers in the band, 0 to 1 |
+
+A gate on a number that does not exist fails: no calibration, no known limit, nothing scored. Where several rows have
+the name, each is judged. What a gate misspells is found before anything is scored. `--json` lists every verdict in
+`result.gates` (`expression`, `setup`, `model`, `truth`, `value`, `verdict`, `reason`), also when a gate failed.
 """
 
 SETTINGS = """\

@@ -26,6 +26,14 @@ def evaluate(
     setup: Annotated[
         SetupName | None, typer.Option("--setup", help="Set-up to score (default: all that apply)")
     ] = None,
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fail-if",
+            metavar="<gate>",
+            help="Exit 10 if this holds, such as `zero-shot.costar.average > 1.1`; may be repeated",
+        ),
+    ] = None,
     data: options.DataOpt = None,
     model: options.ModelsOpt = None,
     out: options.OutOpt = None,
@@ -71,4 +79,4 @@ def evaluate(
         plots=None if no_plots else plots or place.plots,
         refutation=_beside(report, place.refutation) if refute else None,
     )
-    run_evaluate(session, files, [setup] if setup else None, overwrite=overwrite)
+    run_evaluate(session, files, [setup] if setup else None, overwrite=overwrite, fail_if=fail_if or ())

@@ -233,7 +233,11 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "costar finetune --method crn --domain target",
         "costar finetune --method auto --minutes 30",
     ),
-    "evaluate": ("costar evaluate", "costar evaluate --setup few-shot --csv scores.csv"),
+    "evaluate": (
+        "costar evaluate",
+        "costar evaluate --setup few-shot --csv scores.csv",
+        "costar evaluate --fail-if 'zero-shot.costar.average > 1.1' --fail-if 'zero-shot.costar.coverage90 < 0.85'",
+    ),
     "whatif": (
         "costar whatif --subject 12 --plan plan.json",
         "costar whatif --subject 12 --plan plan.json --truth --plot whatif.png",

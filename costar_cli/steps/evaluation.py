@@ -57,6 +57,29 @@ class EvaluationInputs:
         """Return the file and the header of every model."""
         return [(path, self._headers[name]) for name, path in self._named.items()]
 
+    @property
+    def files(self) -> dict[str, str]:
+        """Return the names of the models by digest."""
+        return {header.digest: name for name, header in self._headers.items()}
+
+    @property
+    def horizon(self) -> int:
+        """Return how many steps are scored."""
+        return int(self._data.meta["horizon"])
+
+    def named(self, setups: Sequence[SetupName] | None) -> dict[str, set[str]]:
+        """Return the methods and models of each set-up that is asked for, as far as headers tell."""
+        from costar_cli.evaluate import SETUPS
+        from costar_cli.methods.registry import LAST_VALUE
+
+        found: dict[str, set[str]] = {}
+        for name, header in self._headers.items():
+            domain = "target" if header.meta.get("domain") == "target" else "source"
+            for setup in SETUPS.values():
+                if setup.trained == domain and (setups is None or setup.name in setups):
+                    found.setdefault(setup.name, {LAST_VALUE}).update((name, str(header.meta.get("method"))))
+        return found
+
     @cached_property
     def dataset(self) -> "Dataset":
         """Return the test parts with their queries."""
@@ -74,10 +97,23 @@ class EvaluationInputs:
 
 
 def run_evaluate(
-    session: Session, files: EvaluationFiles, setups: Sequence[SetupName] | None, *, overwrite: bool
+    session: Session,
+    files: EvaluationFiles,
+    setups: Sequence[SetupName] | None,
+    *,
+    overwrite: bool,
+    fail_if: Sequence[str] = (),
 ) -> None:
-    """Make the evaluation, or see that it is up to date, and show it."""
+    """Make the evaluation, or see that it is up to date, show it, and judge it by its gates.
+
+    Raises:
+        GateError: a gate failed; everything else was done before.
+    """
+    from costar_cli.evaluate.gates import check_gates, judge_gates, parse_gates, require_passed
+
+    gates = parse_gates(fail_if)
     inputs = EvaluationInputs(session, files.data, files.models)
+    check_gates(gates, inputs.named(setups), inputs.horizon)
     step = plan_report(session, inputs, files.report, setups)
     with session.making(step, overwrite=overwrite, again=overwrite) as current:
         if current:
@@ -99,7 +135,14 @@ def run_evaluate(
         commands = [next_command(session.given, "whatif", *ASKED, data=data, model=theirs)]
     session.out.next(*dict.fromkeys(commands))
     refuted = {"refutations": _refute(session, files, inputs, overwrite=overwrite)} if files.refutation else {}
-    session.out.done(report.to_json() | refuted, status="up_to_date" if current else "done")
+    verdicts = judge_gates(gates, report, inputs.files)
+    if verdicts:
+        rows = [[one.expression, one.truth, one.model, _number(one.value), one.shown] for one in verdicts]
+        session.out.table(["gate", "queries", "model", "value", "verdict"], rows)
+    result = report.to_json() | refuted | {"gates": [verdict.to_json() for verdict in verdicts]}
+    session.out.keep(result)
+    require_passed(verdicts)
+    session.out.done(result, status="up_to_date" if current else "done")
 
 
 def _refute(

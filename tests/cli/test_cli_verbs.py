@@ -266,3 +266,27 @@ def test_the_app_runs_under_typers_own_runner(trained: Path) -> None:
     assert "OK: all checksums match" in result.stdout
     assert result.stderr.startswith("read  ")
     assert CliRunner().invoke(app, ["verify", "--no-such-flag"]).exit_code == 2
+
+
+def test_gates_judge_an_evaluation_that_is_new_or_up_to_date_and_have_an_exit_code(
+    trained: Path, tmp_path: Path, call: Call
+) -> None:
+    words = ["evaluate", "-w", trained, "--no-plots", "--bootstrap", 0, "--out", tmp_path / "e.h5"]
+    never, always = "zero-shot.costar.average < 0", "zero-shot.model.tau2 > 0"
+    first = call(*words, "--fail-if", never, "--fail-if", always, "--json")
+    assert (first.code, first.document["status"]) == (10, "failed")
+    assert [gate["verdict"] for gate in first.document["result"]["gates"]] == ["passed", "failed"]
+    assert first.document["error"]["details"][0].startswith(always)
+    again = call(*words, "--fail-if", never)
+    assert again.code == 0
+    assert again.out.startswith("up to date")
+    assert re.search(rf"^{never} .*  passed$", again.out, re.MULTILINE)
+
+
+@pytest.mark.parametrize("gate", ["zero-shot.crn.average > 1", "zero-shot.costar.tau9 > 1", "average > 1"])
+def test_a_gate_that_names_nothing_is_refused_before_anything_is_scored(
+    gate: str, trained: Path, tmp_path: Path, call: Call
+) -> None:
+    run = call("evaluate", "-w", trained, "--out", tmp_path / "e.h5", "--fail-if", gate)
+    assert run.code == 2
+    assert not (tmp_path / "e.h5").exists()
