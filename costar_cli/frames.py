@@ -35,14 +35,24 @@ def frame_name(value: object, asked: FrameName | None = None) -> FrameName:
 
 
 def make_frame(columns: Mapping[str, Any], name: FrameName) -> "Frame":
-    """Return a frame of columns, each a list or an array; None and NaN are missing."""
+    """Return a frame of columns, each a list or an array, of objects where it is text; None and NaN are missing."""
     if name == "polars":
         import polars as pl  # noqa: PLC0415 - only where it is asked for
 
-        return pl.DataFrame(dict(columns), nan_to_null=True)
+        return pl.DataFrame({column: _for_polars(values) for column, values in columns.items()}, nan_to_null=True)
     import pandas as pd  # noqa: PLC0415
 
     return pd.DataFrame(dict(columns))
+
+
+def _for_polars(values: Any) -> Any:  # noqa: ANN401 - a column
+    """Return a column whose type does not depend on how much of it is missing."""
+    import polars as pl  # noqa: PLC0415
+
+    if getattr(getattr(values, "dtype", None), "kind", "") != "O":
+        return values
+    cells = values.tolist()
+    return pl.Series(cells, dtype=pl.String if all(cell is None for cell in cells) else None)
 
 
 def columns_of(frame: Any) -> dict[str, list[Any]]:  # noqa: ANN401 - what both libraries have in common

@@ -94,7 +94,7 @@ class Model(_Learned):
         *,
         subjects: Iterable[int | str] | None = None,
         part: str | None = None,
-        origin: int | None = None,
+        origin: int | str | None = None,
         level: float | Sequence[float] = 0.9,
         truth: bool = False,
         unsupported: bool = False,
@@ -112,7 +112,8 @@ class Model(_Learned):
                 `plan.json`; or the path of one. Every subject is asked about under each of them.
             subjects: of a data set, the subjects to ask about; all by default.
             part: of a data set, the part to ask about, such as `target/test`.
-            origin: index of the last known step; that of the plans, or each subject's last one.
+            origin: index of the last known step, `last`, `all`, or -K for K steps before the last; that of the plans,
+                or each subject's last one.
             level: probability between `lower` and `upper` (docs/uncertainty.md); of several, all but the first have
                 columns such as `lower_0.5`.
             truth: add what the simulator says, of a simulated data set.
@@ -125,7 +126,8 @@ class Model(_Learned):
         Returns:
             A row per subject, plan, step and outcome: `subject`, `part` (of a data set), `origin`, `plan`, `step` (from
             1), `time` (origin + step), `outcome`, `unit`, `estimate` (the members' mean, in the units of the data),
-            `lower`, `upper`, `level`, `interval_kind`, and `truth` where it was asked for.
+            `lower`, `upper`, `level`, `interval_kind`, the lights `precision`, `practice` and `support`
+            (docs/support.md), and `truth` where it was asked for.
 
         Raises:
             UsageError: unknown subjects, plans that do not fit, truth of observed data.

@@ -1,7 +1,7 @@
 """The data set: panels of two domains and three splits, their queries, and the simulator's truth if there is one."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -117,13 +117,28 @@ class Dataset:
             UsageError: no subject is called so; the message names what exists.
         """
         wanted = str(subject)
-        number = _whole_number(wanted.strip())
-        for part, panel in self.panels.items():
-            called, name = (panel.subject_id, number) if panel.label is None else (panel.label, wanted)
-            if name is not None and len(rows := np.flatnonzero(called == name)):
-                return Location(part, int(rows[0]))
+        place = self.locate([wanted])[0]
+        if place is not None:
+            return place
         name = wanted if wanted == wanted.strip() else repr(wanted)
         raise UsageError(f"no subject {name} in the data set", where="--subject", fix=self._subjects(wanted))
+
+    def locate(self, subjects: Iterable[int | str]) -> "list[Location | None]":
+        """Return where subjects are, as `find_subject` finds one; None for those that are nowhere."""
+        labelled: dict[str, Location] = {}
+        numbered: dict[int, Location] = {}
+        for part, panel in self.panels.items():
+            own = (Location(part, row) for row in range(panel.n_subjects))
+            if panel.label is None:
+                numbered.update(zip(panel.subject_id.tolist(), own, strict=True))
+            else:
+                labelled.update(zip(panel.label.tolist(), own, strict=True))
+        wanted = [str(subject) for subject in subjects]
+        numbers = [_whole_number(name.strip()) for name in wanted]
+        return [
+            labelled.get(name) or (None if number is None else numbered.get(number))
+            for name, number in zip(wanted, numbers, strict=True)
+        ]
 
     def panel_of(self, location: Location) -> Panel:
         """Return the panel of one subject."""

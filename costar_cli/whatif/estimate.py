@@ -7,10 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.config.nearest import did_you_mean
+from costar_cli.datasets.base import Answer
 from costar_cli.datasets.registry import truth_of
 from costar_cli.errors import TrainingError, UsageError
 from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Dataset, Location, Panel, Queries, TreatmentEncoding
+from costar_cli.panel import Dataset, Location, Panel, Part, Queries, TreatmentEncoding
 from costar_cli.panel.compatible import require_compatible, same_data
 from costar_cli.plans import PlanRequest, TreatmentPlan
 from costar_cli.plans.untrusted import Problems
@@ -173,16 +174,29 @@ def refuse_unseen(unseen: Unseen) -> None:
 
 
 def plan_queries(model: FittedModel, origin_N: NDArray[np.integer], plans: Sequence[TreatmentPlan]) -> Queries:
-    """Return questions about each subject from its origin under each plan, the plans of a subject together.
+    """Return questions about each subject from its origin under each plan, the plans of a subject together."""
+    subject_Q = np.repeat(np.arange(len(origin_N)), len(plans))
+    return ask_plans(model, subject_Q, origin_N[subject_Q], list(plans) * len(origin_N))
+
+
+def ask_plans(
+    model: FittedModel,
+    subject_Q: NDArray[np.integer],
+    origin_Q: NDArray[np.integer],
+    plans_Q: Sequence[TreatmentPlan],
+) -> Queries:
+    """Return questions about rows of a panel, each from its origin under its plan.
 
     Steps beyond a plan's own mean nothing: it is padded with its last step, which no earlier prediction sees.
     """
-    horizon, count = max(len(plan) for plan in plans), len(origin_N)
-    values = np.stack([np.pad(plan.values, ((0, horizon - len(plan)), (0, 0)), "edge") for plan in plans])
+    distinct = list({id(plan): plan for plan in plans_Q}.values())
+    place = {id(plan): i for i, plan in enumerate(distinct)}
+    horizon = max(map(len, distinct))
+    values = np.stack([np.pad(plan.values, ((0, horizon - len(plan)), (0, 0)), "edge") for plan in distinct])
     return Queries(
-        subject=np.repeat(np.arange(count, dtype=np.int32), len(plans)),
-        origin=np.repeat(origin_N, len(plans)).astype(np.int16),
-        plan=np.tile(model.schema.treatments.encode(values).astype(np.uint8), (count, 1, 1)),
+        subject=subject_Q.astype(np.int32),
+        origin=origin_Q.astype(np.int16),
+        plan=model.schema.treatments.encode(values).astype(np.uint8)[[place[id(plan)] for plan in plans_Q]],
     )
 
 
@@ -195,14 +209,17 @@ def estimate_plans(
     *,
     ask: Ask | None = None,
 ) -> Estimates:
-    """Return the estimates of what `plan_queries` asks; `ask` predicts as the `rollout` of a model or of its part does.
+    """Return the estimates of what `plan_queries` or `ask_plans` asks.
+
+    `plans` are those of each query, or those that all subjects have; `ask` predicts as the `rollout` of a model or of
+    its part does.
 
     Raises:
         TrainingError: a prediction is not finite.
     """
     found = estimate(model, panel, queries, ask=ask)
     own_PH = np.arange(queries.horizon) < np.array([len(plan) for plan in plans])[:, None]
-    odd_QH = ~np.isfinite(found.members_RQHY).all(axis=(0, -1)) & np.tile(own_PH, (panel.n_subjects, 1))
+    odd_QH = ~np.isfinite(found.members_RQHY).all(axis=(0, -1)) & np.tile(own_PH, (len(queries) // len(plans), 1))
     if odd_QH.any():
         name = panel.names[int(queries.subject[odd_QH.any(axis=1).argmax()])]
         raise TrainingError(
@@ -276,15 +293,25 @@ def true_outcomes(
     Raises:
         UsageError: the data set was observed, not simulated.
     """
-    answer = truth_of(dataset.name)
-    if answer is None or not dataset.truth.get(location.part):
-        raise UsageError(
-            f"data set `{dataset.name}` holds no simulator's truth for {location.part}",
-            where="--truth",
-            fix="omit --truth: counterfactual outcomes are unknown in observed data",
-        )
+    answer = truth_known(dataset, location.part)
     width = len(dataset.schema.outcomes)
     answers = (answer(dataset, location.part, location.row, origin, plan.values) for plan in plans)
     return tuple(
         np.asarray(y, dtype=np.float64).reshape(len(plan), width) for y, plan in zip(answers, plans, strict=True)
     )
+
+
+def truth_known(dataset: Dataset, part: Part) -> Answer:
+    """Return what answers plans about the subjects of a part.
+
+    Raises:
+        UsageError: the data set was observed, not simulated.
+    """
+    answer = truth_of(dataset.name)
+    if answer is None or not dataset.truth.get(part):
+        raise UsageError(
+            f"data set `{dataset.name}` holds no simulator's truth for {part}",
+            where="--truth",
+            fix="omit --truth: counterfactual outcomes are unknown in observed data",
+        )
+    return answer

@@ -1,0 +1,74 @@
+"""Tables of any length, written in chunks as CSV, Parquet or JSON Lines, whole or not at all."""
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from costar_cli.artifact.atomic import replacing, storage_error
+from costar_cli.errors import UsageError
+from costar_cli.frames import make_frame
+
+if TYPE_CHECKING:
+    import polars as pl
+
+TABLE_FORMATS: Final = (".csv", ".parquet", ".jsonl")
+
+
+def check_table_name(path: Path, *, flag: str) -> None:
+    """See that the ending of a name says which kind of table to write.
+
+    Raises:
+        UsageError: it does not.
+    """
+    if path.suffix.lower() not in TABLE_FORMATS:
+        fix = f"end the name in {', '.join(TABLE_FORMATS)}"
+        raise UsageError(f"cannot write a table to `{path.name}`", where=flag, fix=fix)
+
+
+class TableFile:
+    """A table that is being written: `write` adds rows, all chunks with the same columns of the same types."""
+
+    def __init__(self, out: IO[bytes], kind: str, pieces: Path) -> None:
+        self.rows = 0
+        self._out, self._kind, self._pieces = out, kind, pieces
+
+    def write(self, columns: Mapping[str, Any]) -> None:
+        """Add rows, given as columns; None and NaN are missing."""
+        frame: pl.DataFrame = make_frame(columns, "polars")  # type: ignore[assignment]
+        if self._kind == ".csv":
+            frame.write_csv(self._out, include_header=not self.rows)
+        elif self._kind == ".jsonl":
+            frame.write_ndjson(self._out)
+        else:
+            frame.write_parquet(self._pieces / f"{self.rows:012}.parquet")
+        self.rows += frame.height
+
+    def finish(self) -> None:
+        """Put the pieces of a Parquet file together, a few at a time."""
+        if self._kind == ".parquet":
+            import polars as pl  # noqa: PLC0415 - slow to import
+
+            pl.scan_parquet(sorted(self._pieces.iterdir())).sink_parquet(self._out)
+
+
+@contextmanager
+def table_file(path: Path) -> Iterator[TableFile]:
+    """Yield a table to write to; when the context ends, it takes the place of `path`, whose ending says the kind.
+
+    Raises:
+        StorageError: the folder is missing, read-only or full.
+    """
+    try:
+        with (
+            replacing(path) as file,
+            os.fdopen(os.dup(file.fd), "wb") as out,
+            tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name[:100]}.") as pieces,
+        ):
+            table = TableFile(out, path.suffix.lower(), Path(pieces))
+            yield table
+            table.finish()
+    except OSError as error:
+        raise storage_error(error, path) from error

@@ -1,0 +1,212 @@
+"""Answers to a cohort's questions, chunk after chunk of subjects, so that memory is bounded; and their tidy rows."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.cohort.subjects import Cohort
+from costar_cli.methods.base import FittedModel
+from costar_cli.panel import Dataset, PanelSchema, Queries
+from costar_cli.panel.findings import counted
+from costar_cli.panel.support import Support
+from costar_cli.plans import PlanRequest, TreatmentPlan
+from costar_cli.uncertainty import LIGHTS, Bands, Estimates, Lights, calibration_of, interval_kind, support_of
+from costar_cli.whatif.estimate import ask_plans, estimate_plans, truth_known
+from costar_cli.whatif.notes import lacking, unseen_in_plans
+
+MOST_QUERIES: Final = 8_192  # answered at once: their histories, predictions and lights take some hundred MB
+MOST_MOMENTS: Final = 1_024  # likewise, of histories that are encoded
+
+Columns = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class CohortAnswers:
+    """One model's answers to a chunk of a cohort: Q questions, each about a moment and a plan.
+
+    Attributes:
+        label: what the model is called.
+        schema: its columns.
+        interval_kind: what the limits are, or why there are none.
+        cohort: the chunk's subjects and moments.
+        moment_Q: the moment of each question.
+        plans_Q: its plan.
+        queries: the questions, padded to the longest plan.
+        estimates: the answers.
+        levels: of the limits.
+        bands: the limits, None where the model has none.
+        lights: whether the data support the answers, None where the model does not know.
+    """
+
+    label: str
+    schema: PanelSchema
+    interval_kind: str
+    cohort: Cohort
+    moment_Q: NDArray[np.int64]
+    plans_Q: Sequence[TreatmentPlan]
+    queries: Queries
+    estimates: Estimates
+    levels: tuple[float, ...]
+    bands: Bands | None
+    lights: Lights | None
+
+    def __len__(self) -> int:
+        return len(self.moment_Q)
+
+    @cached_property
+    def steps_Q(self) -> NDArray[np.int64]:
+        """Return the length of each question's plan."""
+        return np.array([len(plan) for plan in self.plans_Q], dtype=np.int64)
+
+    @cached_property
+    def own_QHY(self) -> NDArray[np.bool_]:
+        """Return which answers are to steps of the plan itself."""
+        own_QH = np.arange(self.queries.horizon) < self.steps_Q[:, None]
+        return np.broadcast_to(own_QH[..., None], self.estimates.mean_QHY.shape)
+
+
+def answer_cohort(
+    label: str, model: FittedModel, cohort: Cohort, request: PlanRequest, *, levels: Sequence[float] = (0.9,)
+) -> Iterator[CohortAnswers]:
+    """Yield a model's answers about every moment of a cohort under every plan, some thousand questions at a time.
+
+    Raises:
+        TrainingError: a prediction is not finite.
+        ArtifactError: the model's file is damaged.
+    """
+    calibration, support, kind = calibration_of(model), support_of(model), interval_kind(model)
+    for moments, plans in _chunks(len(cohort), request.plans):
+        chunk = cohort.take(moments)
+        moment_Q, plans_Q = np.repeat(np.arange(len(chunk)), len(plans)), list(plans) * len(chunk)
+        queries = ask_plans(model, chunk.subject_M[moment_Q], chunk.origin_M[moment_Q], plans_Q)
+        found = estimate_plans(label, model, chunk.panel, queries, plans_Q)
+        bands = calibration.bands(found, levels) if calibration else None
+        lights = support.lights(chunk.panel, queries, found) if support else None
+        yield CohortAnswers(
+            label, model.schema, kind, chunk, moment_Q, plans_Q, queries, found, tuple(levels), bands, lights
+        )
+
+
+def _chunks(moments: int, plans: Sequence[TreatmentPlan]) -> Iterator[tuple[slice, Sequence[TreatmentPlan]]]:
+    """Yield moments and plans whose questions are answered together; of very many plans, some at a time."""
+    size = max(1, min(MOST_MOMENTS, MOST_QUERIES // len(plans)))
+    for first in range(0, moments, size):
+        for begin in range(0, len(plans), MOST_QUERIES):
+            yield slice(first, first + size), plans[begin : begin + MOST_QUERIES]
+
+
+def tidy_columns(answers: CohortAnswers, *, truth_QHY: NDArray[np.float64] | None = None) -> Columns:
+    """Return the columns of a tidy table: a row per question, step of its plan and outcome.
+
+    They are `subject`, for subjects of a data set `domain` and `split`, then `origin`, `plan`, `step` (from 1), `time`
+    (origin + step), `outcome`, `unit`, `estimate`, `lower`, `upper`, `level`, `interval_kind`, the lights `precision`,
+    `practice` and `support`, and `truth` where it is given; limits at further levels are called `lower_0.5`.
+    """
+    cohort, found = answers.cohort, answers.estimates
+    q, h, y = np.nonzero(answers.own_QHY)
+    at_M, outcomes = answers.moment_Q[q], answers.schema.outcomes
+    subject, origin = cohort.subject_M[at_M], cohort.origin_M[at_M]
+    columns: Columns = {"subject": _objects(cohort.names)[subject]}
+    if cohort.places:
+        columns["domain"] = _objects([place.part.domain for place in cohort.places])[subject]
+        columns["split"] = _objects([place.part.split for place in cohort.places])[subject]
+    columns |= {
+        "origin": origin,
+        "plan": _objects([plan.name for plan in answers.plans_Q])[q],
+        "step": h + 1,
+        "time": origin + h + 1,
+        "outcome": _objects([outcome.name for outcome in outcomes])[y],
+        "unit": _objects([outcome.unit for outcome in outcomes])[y],
+        "estimate": found.mean_QHY[q, h, y],
+    }
+    for i, level in enumerate(answers.levels):
+        limits = np.full((2, len(q)), np.nan)
+        if answers.bands:
+            limits = np.stack([x[i, q, h, y] for x in (answers.bands.lower_LQHY, answers.bands.upper_LQHY)])
+            limits[:, ~np.isfinite(limits).all(axis=0)] = np.nan
+        further = f"_{level:g}" * (i > 0)
+        columns |= {f"lower{further}": limits[0], f"upper{further}": limits[1]}
+        if not i:
+            columns["level"] = np.where(np.isnan(limits[0]), np.nan, level)
+            columns["interval_kind"] = _objects([answers.interval_kind] * len(q))
+    columns |= _marks(answers.lights, q, h, y)
+    return columns if truth_QHY is None else columns | {"truth": truth_QHY[q, h, y]}
+
+
+def _marks(lights: Lights | None, q: NDArray[np.integer], h: NDArray[np.integer], y: NDArray[np.integer]) -> Columns:
+    if lights is None:
+        return {name: _objects([None] * len(q)) for name in ("precision", "practice", "support")}
+    names = _objects(LIGHTS)
+    return {
+        "precision": names[lights.precision_QHY[q, h, y]],
+        "practice": names[lights.practice_QH[q, h]],
+        "support": names[lights.light_QHY[q, h, y]],
+    }
+
+
+def join_columns(chunks: Sequence[Columns]) -> Columns:
+    """Return the columns of several tables, one below the other."""
+    return {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
+
+
+def true_answers(dataset: Dataset, answers: CohortAnswers) -> NDArray[np.float64]:
+    """Return what the simulator says `[Q,H,Y]`, not a number beyond a plan's own steps.
+
+    Raises:
+        UsageError: no simulator knows it.
+    """
+    truth_QHY, cohort = np.full(answers.estimates.mean_QHY.shape, np.nan), answers.cohort
+    part_N = _objects([str(place.part) for place in cohort.places])
+    row_N = np.array([place.row for place in cohort.places])
+    subject_Q, origin_Q = cohort.subject_M[answers.moment_Q], cohort.origin_M[answers.moment_Q]
+    for part in dict.fromkeys(place.part for place in cohort.places):
+        answer, there_Q = truth_known(dataset, part), part_N[subject_Q] == str(part)
+        for steps in np.unique(answers.steps_Q[there_Q]):
+            at = np.flatnonzero(there_Q & (answers.steps_Q == steps))
+            values = np.stack([answers.plans_Q[k].values for k in at.tolist()])
+            found = answer(dataset, part, row_N[subject_Q[at]], origin_Q[at], values)
+            truth_QHY[at, :steps] = np.asarray(found, dtype=np.float64).reshape(len(at), steps, -1)
+    return truth_QHY
+
+
+def doubts(models: Mapping[str, FittedModel], cohort: Cohort, plans: Sequence[TreatmentPlan]) -> Iterator[str]:
+    """Yield what of the plans was not learnt: what nobody was given, and stopping what never stopped."""
+    several = len(models) > 1
+    for label, of_plans in unseen_in_plans(models, plans).items():
+        who = "training subject" + f" of model `{label}`" * several
+        for plan, lacks in of_plans.items():
+            for words in lacking(f"plan `{plan}`", lacks, who):
+                yield f"{words}: its effect was not learned"
+    for label, model in models.items():
+        where = "the training data" + f" of model `{label}`" * several
+        for plan, name, subjects in _stopped(model, cohort, plans):
+            never = f"which, once started, never stopped in {where}: there are no data on stopping"
+            yield f"plan `{plan}` stops {name} of {counted(subjects, 'subject')}, {never}"
+
+
+def _stopped(model: FittedModel, cohort: Cohort, plans: Sequence[TreatmentPlan]) -> Iterator[tuple[str, str, int]]:
+    """Yield plan, treatment and number of moments where a plan stops what never stopped in training."""
+    support, encoding = Support.from_meta(model.meta), model.schema.treatments
+    if support is None or not (absorbing := support.absorbing(encoding)):
+        return
+    before_M = np.maximum(cohort.origin_M - 1, 0)
+    given = encoding.decode(cohort.panel.treatments[cohort.subject_M, before_M]) != 0
+    given &= (cohort.origin_M > 0)[:, None]
+    for plan in plans:
+        on = plan.values != 0
+        for name in absorbing:
+            i = encoding.names.index(name)
+            ends = bool((on[:-1, i] & ~on[1:, i]).any())
+            if count := len(cohort) if ends else int((given[:, i] & ~on[0, i]).sum()):
+                yield plan.name, name, count
+
+
+def _objects(values: Sequence[object]) -> NDArray[Any]:
+    """Return an array of objects, which no text is cut in."""
+    made = np.empty(len(values), dtype=object)
+    made[:] = values
+    return made

@@ -1,0 +1,240 @@
+"""Who is asked about, and from when: the subjects of a cohort, and their origins.
+
+`M` counts moments: a subject at an origin. A subject has several where all origins are asked about.
+"""
+
+import csv
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.errors import StorageError, UsageError
+from costar_cli.panel import Dataset, Location, Panel, Part
+from costar_cli.panel.findings import counted
+from costar_cli.panel.panel import join_panels
+from costar_cli.plans.untrusted import shown
+from costar_cli.reporting import NullReporter, Reporter
+
+MOST_NAMED: Final = 20  # of unknown subjects, or of those that are too short
+MOST_BYTES: Final = 64_000_000  # of a file of subjects: some millions of them
+
+Origin = int | Literal["last", "all"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Cohort:
+    """Subjects, and the moments at which they are asked about.
+
+    Attributes:
+        panel: the subjects, each once.
+        names: what the caller calls each.
+        places: where each is in a data set; empty for subjects of none.
+        subject_M: rows of the panel.
+        origin_M: the last known step at each moment.
+    """
+
+    panel: Panel
+    names: Sequence[object]
+    places: Sequence[Location]
+    subject_M: NDArray[np.int64]
+    origin_M: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.subject_M)
+
+    @classmethod
+    def of(
+        cls,
+        panel: Panel,
+        names: Sequence[object],
+        places: Sequence[Location] = (),
+        *,
+        origin: Origin = "last",
+        skip: bool = False,
+        where: str = "--origin",
+        reporter: Reporter | None = None,
+    ) -> Self:
+        """Return a cohort of all subjects of a panel that have the origin.
+
+        Args:
+            panel: the subjects.
+            names: what each is called.
+            places: where each is in a data set.
+            origin: a step from 0, or back from the last one if negative; `last`, or `all` steps.
+            skip: leave out subjects that are too short for the origin, with a warning.
+            where: what error messages call the place where the origin was given.
+            reporter: told of them.
+
+        Raises:
+            UsageError: subjects that are too short, named, or no subject left.
+        """
+        origin_N, last_N = origins(panel.length, origin)
+        outside_N = (origin_N < 0) | (origin_N > last_N)
+        if outside_N.any():
+            short = [f"{names[i]} (last step {last_N[i]})" for i in np.flatnonzero(outside_N).tolist()]
+            problem = f"origin {origin} is outside the series of {counted(len(short), 'subject')}"
+            fix = "choose an earlier origin, or `last`"
+            _refuse_or_skip(problem, short, skip=skip and not outside_N.all(), where=where, reporter=reporter, fix=fix)
+        if origin == "all":
+            subject_M, origin_M = np.nonzero(panel.observed)
+            return cls(panel, names, places, subject_M, origin_M)
+        subject_M = np.flatnonzero(~outside_N)
+        return cls(panel, names, places, subject_M, origin_N[subject_M])
+
+    def take(self, moments: slice) -> Self:
+        """Return the cohort of some consecutive moments, with their subjects alone."""
+        subjects, row_M = np.unique(self.subject_M[moments], return_inverse=True)
+        names, places = ([of[i] for i in subjects] if of else [] for of in (self.names, self.places))
+        return type(self)(self.panel.take(subjects), names, places, row_M, self.origin_M[moments])
+
+
+def origins(length_N: NDArray[np.int64], origin: Origin) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the origin of each subject, which may be outside its series, and its last step."""
+    last_N = length_N - 1
+    if isinstance(origin, str):
+        return last_N, last_N
+    return (last_N + origin if origin < 0 else np.full_like(last_N, origin)), last_N
+
+
+def parse_origin(text: str | int, *, where: str = "--origin") -> Origin:
+    """Return the origin that a text means: `last`, `all`, a step, or -K for K steps before the last.
+
+    Raises:
+        UsageError: it means none; dates do not, since the steps of a data set have numbers alone.
+    """
+    word = str(text).strip()
+    if word in ("last", "all"):
+        return word  # type: ignore[return-value]
+    if re.fullmatch(r"-?\d{1,9}", word):
+        return int(word)
+    dated = " (the steps of a data set have numbers, not dates)" if re.match(r"\d{4}-\d\d", word) else ""
+    fix = "give `last`, `all`, a step counted from 0, or -K for K steps before the last"
+    raise UsageError(f"{shown(word)} is no origin{dated}", where=where, fix=fix)
+
+
+def choose_subjects(
+    dataset: Dataset,
+    who: str | Iterable[int | str],
+    *,
+    skip: bool = False,
+    where: str = "--subjects",
+    reporter: Reporter | None = None,
+) -> list[Location]:
+    """Return where subjects are, part after part, each once.
+
+    Args:
+        dataset: whose subjects they are.
+        who: `all`; a part such as `target/test`; the path of a file (`read_subjects`); or what the data call them.
+        skip: leave out those that are not in the data set, with a warning.
+        where: what error messages call the place where they were given.
+        reporter: told of those that are left out.
+
+    Raises:
+        UsageError: unknown subjects, at most 20 of them named; a part that the data set does not have; no subject.
+    """
+    if isinstance(who, str):
+        parts = {str(part): part for part in dataset.panels}
+        if who == "all" or who in parts:
+            wanted = dataset.panels if who == "all" else [parts[who]]
+            every = [Location(part, row) for part in wanted for row in range(dataset.panels[part].n_subjects)]
+            return _some(every, where)
+        if who in map(str, Part.all()) and not Path(who).exists():
+            fix = f"choose from {', '.join(parts)}"
+            raise UsageError(f"the data set has no part {who!r}", where=where, fix=fix)
+        who = read_subjects(Path(who), flag=where)
+    names = list(dict.fromkeys(map(str, who)))
+    places = dataset.locate(names)
+    if unknown := [name for name, place in zip(names, places, strict=True) if place is None]:
+        problem, named = f"{len(unknown):,} subjects are not in the data set", [shown(name) for name in unknown]
+        if len(unknown) == 1:
+            problem, named = f"no subject {unknown[0]} in the data set", []
+        _refuse_or_skip(problem, named, skip=skip, where=where, reporter=reporter, fix=_hint(dataset, unknown[0]))
+    found = dict.fromkeys(place for place in places if place is not None)
+    order = {part: i for i, part in enumerate(dataset.panels)}
+    return _some(sorted(found, key=lambda place: order[place.part]), where)
+
+
+def join_places(dataset: Dataset, places: Sequence[Location]) -> Panel:
+    """Return the panel of subjects, in the order of `choose_subjects`; clusters are those of the data set."""
+    rows = {part: np.array([p.row for p in places if p.part == part], dtype=np.int64) for part in dataset.panels}
+    panels = [dataset.panels[part].take(chosen) for part, chosen in rows.items() if len(chosen)]
+    joined = join_panels(panels)
+    clusters = [panel.cluster for panel in panels if panel.cluster is not None]
+    return replace(joined, cluster=np.concatenate(clusters)) if len(clusters) == len(panels) else joined
+
+
+def names_of(panel: Panel) -> list[object]:
+    """Return what subjects are called: their labels as text, or their numbers."""
+    return list(panel.names) if panel.label is not None else panel.subject_id.tolist()
+
+
+def read_subjects(path: Path, *, flag: str) -> list[str]:
+    """Read what subjects are called: a line for each, or the column `subject` of a CSV file.
+
+    Raises:
+        UsageError: the file is missing, empty, too large, no text, or a table without that column.
+        StorageError: it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+        problem = f"`{path}` is neither `all`, a part such as `target/test`, nor a file"
+        raise UsageError(problem, where=flag, fix="give a file with a subject per line, or a CSV file") from error
+    except OSError as error:
+        raise StorageError(f"cannot read {shown(str(path))}: {error.strerror}", where=flag) from error
+    if len(data) > MOST_BYTES:
+        raise UsageError(f"`{path}` is larger than {MOST_BYTES:,} bytes", where=flag)
+    fix = "give a text file with a subject per line, or a CSV file with a column `subject`"
+    try:
+        lines = data.decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"`{path}` is no text file", where=flag, fix=fix) from error
+    if "\0" in data.decode("utf-8-sig"):
+        raise UsageError(f"`{path}` is no text file", where=flag, fix=fix)
+    header = next(csv.reader(lines[:1]), [])
+    if "subject" in header:
+        names = [row["subject"] for row in csv.DictReader(lines)]
+    elif len(header) > 1 or path.suffix.lower() == ".csv":
+        raise UsageError(f"`{path}` has no column `subject`", where=flag, fix=fix)
+    else:
+        names = lines
+    if not (found := [name for name in names if name and name.strip()]):
+        raise UsageError(f"`{path}` names no subject", where=flag, fix=fix)
+    return found
+
+
+def _some(places: list[Location], where: str) -> list[Location]:
+    if not places:
+        raise UsageError("there is no subject to ask about", where=where)
+    return places
+
+
+def _hint(dataset: Dataset, unknown: str) -> str | None:
+    """Return what to do about an unknown subject: names that are near, or those that there are."""
+    try:
+        dataset.find_subject(unknown)
+    except UsageError as error:
+        return error.fix
+    return None
+
+
+def _refuse_or_skip(
+    problem: str, who: Sequence[str], *, skip: bool, where: str, fix: str | None, reporter: Reporter | None
+) -> None:
+    """Warn of subjects that are left out, or stop.
+
+    Raises:
+        UsageError: naming some of them.
+    """
+    named = [*who[:MOST_NAMED], *[f"and {len(who) - MOST_NAMED:,} more"] * (len(who) > MOST_NAMED)]
+    if skip:
+        (reporter or NullReporter()).warn(f"left out: {problem}" + f" ({', '.join(named)})" * bool(named))
+        return
+    leave_out = "add --skip-unknown to leave them out" if where.startswith("--") else "leave them out"
+    raise UsageError(problem, where=where, fix="; ".join(filter(None, (fix, leave_out))), details=named)

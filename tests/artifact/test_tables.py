@@ -1,0 +1,63 @@
+"""Tables are written chunk after chunk, whole or not at all."""
+
+import csv
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+
+from costar_cli.artifact.tables import check_table_name, table_file
+from costar_cli.errors import StorageError, UsageError
+
+TEXT = np.array(["a,b", 'say "ü"', None], dtype=object)
+
+
+def columns(first: int) -> dict[str, object]:
+    return {"n": np.arange(first, first + 3), "text": TEXT if first else np.array([None] * 3, dtype=object),
+            "x": np.array([0.1, np.nan, 1e-300])}  # fmt: skip
+
+
+def write(path):
+    with table_file(path) as table:
+        for first in (0, 3):
+            table.write(columns(first))
+    return table.rows
+
+
+def test_all_kinds_hold_the_same_rows(tmp_path):
+    for name in ("a.csv", "a.jsonl", "a.parquet"):
+        assert write(tmp_path / name) == 6
+    found = pl.read_parquet(tmp_path / "a.parquet").rows(named=True)
+    assert [row["n"] for row in found] == list(range(6))
+    assert [row["text"] for row in found] == [None, None, None, *TEXT]
+    assert [row["x"] for row in found] == [0.1, None, 1e-300] * 2
+    assert [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()] == found
+    with (tmp_path / "a.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["text"] for row in rows] == ["", "", "", "a,b", 'say "ü"', ""]
+    assert [float(row["x"] or "nan") for row in rows[:1]] == [0.1]
+
+
+def interrupted(path):
+    with table_file(path) as table:
+        table.write(columns(0))
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+def test_an_interrupted_table_leaves_the_old_one(tmp_path, name):
+    write(tmp_path / name)
+    before = (tmp_path / name).read_bytes()
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(tmp_path / name)
+    assert (tmp_path / name).read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_table_that_cannot_be_written_is_one_error(tmp_path):
+    with pytest.raises(UsageError, match=r"cannot write a table to `a.xls`") as caught:
+        check_table_name(tmp_path / "a.xls", flag="--csv")
+    assert ".parquet" in caught.value.fix
+    with pytest.raises(StorageError):
+        write(tmp_path / "missing" / "a.csv")

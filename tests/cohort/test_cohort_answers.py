@@ -1,0 +1,70 @@
+"""Answers of a cohort are those of its subjects one by one, however they are cut into chunks."""
+
+import numpy as np
+import pytest
+
+from costar_cli.cohort import (
+    Cohort,
+    answer_cohort,
+    choose_subjects,
+    doubts,
+    join_columns,
+    join_places,
+    names_of,
+    tidy_columns,
+)
+from costar_cli.cohort import answers as answers_module
+from costar_cli.panel.support import Support
+from tests.whatif.whatif_worlds import TUMOR, LinearModel, column, make_dataset, report_of, request_of
+
+PLANS = {"watch": [{}] * 3, "chemo": [{"chemotherapy": 1}] * 5}
+
+
+def whole(origin: int | str = "last") -> Cohort:
+    dataset = make_dataset()
+    places = choose_subjects(dataset, "all")
+    panel = join_places(dataset, places)
+    return Cohort.of(panel, names_of(panel), places, origin=origin)
+
+
+def table(cohort: Cohort, **options: object) -> dict[str, np.ndarray]:
+    chunks = answer_cohort("costar", LinearModel(TUMOR), cohort, request_of(PLANS), **options)
+    return join_columns([tidy_columns(answers) for answers in chunks])
+
+
+def test_each_row_is_the_answer_about_one_subject():
+    rows = table(whole(), levels=(0.9, 0.5))
+    for subject in range(12):
+        alone = report_of(request=request_of(PLANS), subject=subject, level=(0.9, 0.5)).to_rows()
+        mine = rows["subject"] == subject
+        for name in ("plan", "step", "time", "outcome", "unit", "level", "interval_kind"):
+            assert rows[name][mine].tolist() == column(alone, name)
+        for name in ("estimate", "lower", "upper", "lower_0.5", "upper_0.5"):
+            np.testing.assert_allclose(rows[name][mine], column(alone, name))
+
+
+@pytest.mark.parametrize(("queries", "moments"), [(1, 1_000), (5, 1_000), (8_192, 3)])
+def test_chunks_change_no_answer(monkeypatch, queries, moments):
+    once = table(whole("all"))
+    monkeypatch.setattr(answers_module, "MOST_QUERIES", queries)
+    monkeypatch.setattr(answers_module, "MOST_MOMENTS", moments)
+    chunked = table(whole("all"))
+    assert {name: values.tolist() for name, values in once.items() if values.dtype == object} == {
+        name: values.tolist() for name, values in chunked.items() if values.dtype == object
+    }
+    np.testing.assert_array_equal(once["estimate"], chunked["estimate"])
+    np.testing.assert_array_equal(once["time"], chunked["time"])
+
+
+def test_a_plan_that_stops_what_never_stopped_says_how_many_it_concerns():
+    seen = frozenset([(0, 0), (1, 0), (0, 1), (1, 1)])
+    support = Support(seen, untreated=(9, 9), stopped=(0, 9), continued=(30, 9))
+    model, cohort = LinearModel(TUMOR, meta={"support": support.to_meta()}), whole()
+    told = list(doubts({"costar": model}, cohort, request_of(PLANS | {"stop": [{"chemotherapy": 1}, {}]}).plans))
+    before = TUMOR.treatments.decode(cohort.panel.treatments[cohort.subject_M, np.maximum(cohort.origin_M - 1, 0)])
+    on = int(((before[:, 0] == 1) & (cohort.origin_M > 0)).sum())
+    assert 0 < on < 12
+    assert [line.partition(",")[0] for line in told] == [
+        f"plan `watch` stops chemotherapy of {on} subjects",
+        "plan `stop` stops chemotherapy of 12 subjects",
+    ]
