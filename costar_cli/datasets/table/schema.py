@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from costar_cli.config.models import Config
 from costar_cli.datasets.registry import RESERVED_NAMES
-from costar_cli.datasets.table.expression import Condition, parse_condition
+from costar_cli.panel.expression import Condition, parse_condition
 from costar_cli.panel.levels import Scalar, label_of
 
 

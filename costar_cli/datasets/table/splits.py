@@ -8,12 +8,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from costar_cli.datasets.table.context import Table
-from costar_cli.datasets.table.expression import Use
 from costar_cli.datasets.table.index import Ints
 from costar_cli.datasets.table.parse import Reading
 from costar_cli.datasets.table.schema import Fractions, TableSchema
 from costar_cli.errors import DataError
 from costar_cli.panel.dataset import Domain, Part, Split
+from costar_cli.panel.expression import Column, Condition, Side, Use
 from costar_cli.panel.findings import Finding, counted, raise_errors, shown
 from costar_cli.panel.split import SPLITS, few_shot_subjects, split_domains
 from costar_cli.reporting import Reporter
@@ -118,8 +118,21 @@ def _by_condition(table: Table, schema: TableSchema) -> tuple[pl.Series, pl.Seri
     assert target is not None  # noqa: S101 - asked for only where there is one
     source = schema.domain.condition("source")
     columns = {name: table.column(name) for name in condition_readings(schema)}
-    is_target = target.holds(columns)
-    return (~is_target if source is None else source.holds(columns)), is_target
+    is_target = holds(target, columns)
+    return (~is_target if source is None else holds(source, columns)), is_target
+
+
+def holds(condition: Condition, columns: Mapping[str, pl.Series]) -> pl.Series:
+    """Return where a condition holds, null where it compares a column that has no value."""
+    place = {name: str(i) for i, name in enumerate(condition.uses)}
+
+    def side(value: Side, _: Use) -> pl.Expr:
+        if isinstance(value, Column):
+            return pl.col(place[value.name])
+        return pl.lit(float(value) if isinstance(value, bool) else value)
+
+    frame = pl.DataFrame({number: columns[name] for name, number in place.items()})
+    return frame.select(condition.holds(side)).to_series()
 
 
 def _splits(table: Table, schema: TableSchema, domain: Texts, seed: int) -> Texts:

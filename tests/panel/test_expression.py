@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costar_cli.datasets.table.expression import parse_condition
+from costar_cli.datasets.table.splits import holds
+from costar_cli.panel.expression import Column, parse_condition, parse_rule
 
 PEOPLE = pl.DataFrame({"age": [20.0, 50.0, 90.0, None], "site": ["a", "b", "a", "b"], "ill": [1.0, 0.0, 1.0, 1.0]})
 
 
 def true_rows(text: str) -> list[int]:
-    said = parse_condition(text).holds({name: PEOPLE[name] for name in PEOPLE.columns})
+    said = holds(parse_condition(text), {name: PEOPLE[name] for name in PEOPLE.columns})
     return [i for i, value in enumerate(said.to_list()) if value]
 
 
@@ -71,6 +72,38 @@ def test_columns_are_read_as_what_they_are_compared_with():
     assert uses["site"] == {"text", "number"}
     assert uses["ill"] == {"binary"}
     assert uses["a"] == uses["b"] == {"number"}
+
+
+def test_a_rule_is_treatments_and_a_condition_that_may_count_earlier_steps():
+    given_, condition = parse_rule("chemo and `dose of b` = '2 mg' if volume > 30 and chemo in last 2 < 1")
+    assert given_ == {"chemo": 1.0, "dose of b": "2 mg"}
+    assert condition is not None
+    assert condition.columns == (Column("volume"), Column("chemo", 2))
+    assert parse_rule("none") == ({}, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "a treatment expected before the end"),
+        ("chemo volume > 3", "`if` expected before `volume`"),
+        ("chemo if", "a column or a constant expected before the end"),
+        ("chemo and chemo if volume > 3", "`chemo` is given twice"),
+        ("chemo = dose if volume > 3", "a number or a text in quotes, not `dose`"),
+        ("chemo if volume in next 2 > 3", "reads the future"),
+        ("chemo if chemo in last < 3", "needs a whole number of steps"),
+        ("chemo if chemo in last 1.5 < 3", "needs a whole number of steps"),
+        ("chemo if chemo in 2 < 3", "`in last` and a number of steps expected"),
+    ],
+)
+def test_what_is_no_rule_is_refused_with_its_place(text: str, problem: str):
+    with pytest.raises(ValueError, match=re.escape(problem)):
+        parse_rule(text)
+
+
+def test_a_window_belongs_to_rules_alone():
+    with pytest.raises(ValueError, match="a comparison such as `>=` expected before `in`"):
+        parse_condition("ill in last 2 > 1")
 
 
 @given(st.text(max_size=60))
