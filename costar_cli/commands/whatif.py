@@ -20,7 +20,9 @@ def whatif(
     subject: Annotated[
         str, typer.Option("--subject", "-s", help="Subject: its label, or its number if it has no label")
     ],
-    plan: Annotated[Path, typer.Option("--plan", "-p", help="JSON file of named plans, or `-` for standard input")],
+    plan: Annotated[
+        Path, typer.Option("--plan", "-p", help="Plans: a JSON file, a .csv, or `-` for JSON on standard input")
+    ],
     origin: Annotated[
         int | None,
         typer.Option("--origin", help="Last observed step (default: the plan file's, else the subject's last)"),

@@ -26,8 +26,8 @@ class JsonObject(dict[str, object]):
     repeated: tuple[str, ...] = ()
 
 
-def read_bounded(path: Path, *, flag: str) -> bytes:
-    """Return the content of a file of at most `MAX_BYTES`, or of standard input for `-`; `flag` names it to the user.
+def read_bounded(path: Path, *, flag: str, most: int = MAX_BYTES) -> bytes:
+    """Return the content of a file of so many bytes at most, of standard input for `-`; `flag` names it to the user.
 
     Raises:
         UsageError: the file is missing, a folder, empty, or too large.
@@ -36,14 +36,14 @@ def read_bounded(path: Path, *, flag: str) -> bytes:
     name = "standard input" if str(path) == "-" else f"`{path}`"
     try:
         with nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+            data = file.read(most + 1)
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
         reason = "is a folder" if isinstance(error, IsADirectoryError) else "does not exist"
         raise UsageError(f"{name} {reason}", where=flag, fix="give the path of a JSON file") from error
     except (OSError, ValueError) as error:
         raise StorageError(f"cannot read {shown(str(path))}: {error}", where=flag) from error
-    if len(data) > MAX_BYTES:
-        raise UsageError(f"{name} is larger than {MAX_BYTES:,} bytes", where=flag)
+    if len(data) > most:
+        raise UsageError(f"{name} is larger than {most:,} bytes", where=flag)
     if not data.strip():
         raise UsageError(f"{name} is empty", where=flag, fix="give it the text of a JSON file")
     return data

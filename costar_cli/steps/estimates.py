@@ -73,12 +73,12 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
     session.read("dataset", data)
     from costar_cli.api.estimates import ask
     from costar_cli.panel.store import read_dataset
-    from costar_cli.plans import parse_plans
-    from costar_cli.plans.untrusted import read_bounded
+    from costar_cli.plans import parse_plans, read_plan_file
 
-    document = read_bounded(question.plan, flag="--plan")
+    document = read_plan_file(question.plan)
     dataset = read_dataset(data, queries=False, truth=question.truth)
-    domain = dataset.find_subject(question.subject).part.domain
+    location = dataset.find_subject(question.subject)
+    domain, last = location.part.domain, int(dataset.panel_of(location).length[0]) - 1
     named = name_models(models or _default_models(session.workspace, domain), session.workspace.root)
     headers = {name: session.read("model", path, role=name) for name, path in named.items()}
     loaded = load_models(session, headers, named)
@@ -87,7 +87,9 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
     report = ask(
         dataset,
         loaded,
-        lambda: parse_plans(document, dataset.schema.treatments, horizon=horizon, where=place),
+        lambda: parse_plans(
+            document, dataset.schema.treatments, horizon=horizon, where=place, origin=question.origin, last=last
+        ),
         subject=question.subject,
         origin=question.origin,
         level=question.levels,

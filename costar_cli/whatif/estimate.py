@@ -75,10 +75,10 @@ def estimate_outcomes(
     """
     for label, model in models.items():
         require_compatible(dataset, model.schema, model=f"model `{label}`")
-    request = request() if callable(request) else request
     levels = tuple(level) if isinstance(level, Sequence) else (level,)
     location = dataset.find_subject(subject)
     panel = dataset.panel_of(location)
+    request = (request() if callable(request) else request).of(panel.names[0])
     start = request.origin if origin is None else origin
     start = int(panel.length[0]) - 1 if start is None else start
     _check(models, request, panel=panel, origin=start, levels=levels, reference=reference)

@@ -1,0 +1,138 @@
+"""Plans from a table: a row per plan and step, with a column per treatment and, if each has its own, the subject."""
+
+import io
+from typing import Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from costar_cli.config.nearest import did_you_mean
+from costar_cli.errors import UsageError
+from costar_cli.panel import TreatmentEncoding
+from costar_cli.panel.levels import find_level, known_levels
+from costar_cli.plans.plan import MOST_PAIRS, PlanRequest, TreatmentPlan
+from costar_cli.plans.untrusted import Problems, shown
+
+SHAPE: Final = "give the columns `plan`, `step` (1, 2, ...), one per treatment, and `subject` if each has its own plans"
+NAMED: Final = 20  # rows with the same problem that are named, at most
+
+
+def parse_table(data: bytes | str, encoding: TreatmentEncoding, *, horizon: int, where: str) -> PlanRequest:
+    """Return the plans of a CSV file; an empty cell is the reference level of its treatment.
+
+    Raises:
+        UsageError: every problem of the table at once, each with plan, step and name.
+    """
+    try:
+        text = data if isinstance(data, str) else data.decode("utf-8-sig")
+        frame = pl.read_csv(io.StringIO(text), infer_schema=False)
+    except (pl.exceptions.PolarsError, ValueError, UnicodeError) as error:
+        raise UsageError(f"not a CSV table: {str(error).splitlines()[0]}", where=where, fix=SHAPE) from error
+    problems = Problems()
+    _check_columns(frame, encoding, problems)
+    problems.raise_any("the table does not match the data set", where=where, fix=SHAPE)
+    table = _Table(_in_order(frame), encoding, problems)
+    values_MA = table.values()
+    table.check_steps(horizon)
+    if table.n_plans > MOST_PAIRS:
+        problems.add(f"{table.n_plans:,} plans of a subject; at most {MOST_PAIRS:,} at once")
+    problems.raise_any("the plans do not match the data set", where=where, fix=problems.fix or SHAPE)
+    return table.request(values_MA)
+
+
+def _check_columns(frame: pl.DataFrame, encoding: TreatmentEncoding, problems: Problems) -> None:
+    known = ("subject", "plan", "step", *encoding.names)
+    for name in frame.columns:
+        if name not in known:
+            problems.add(f"unknown column {shown(name)}{did_you_mean(name, known, lead='; ', quoted=True)}")
+    for name in ("plan", "step"):
+        if name not in frame.columns:
+            problems.add(f"there is no column `{name}`")
+    if not set(frame.columns) & set(encoding.names):
+        problems.add(f"there is no column of a treatment: {', '.join(encoding.names)}")
+    if not frame.height:
+        problems.add("the table has no rows")
+
+
+def _in_order(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of each plan together, in the order of the first of each, by step; `first` is that row."""
+    keys = [name for name in ("subject", "plan") if name in frame.columns]
+    trimmed = frame.with_columns(pl.all().str.strip_chars()).with_row_index("row")
+    number = pl.col("step").cast(pl.Int64, strict=False)
+    return trimmed.with_columns(number.alias("number"), pl.col("row").min().over(keys).alias("first")).sort(
+        "first", "number", "row", nulls_last=True
+    )
+
+
+class _Table:
+    """Rows of plans in order; what is wrong with them is collected."""
+
+    def __init__(self, frame: pl.DataFrame, encoding: TreatmentEncoding, problems: Problems) -> None:
+        self.frame = frame
+        self.encoding = encoding
+        self.problems = problems
+        first = frame["first"].to_numpy()
+        self.begins = np.flatnonzero(np.append(True, first[1:] != first[:-1]))
+        self.ends = np.append(self.begins[1:], frame.height)
+
+    @property
+    def n_plans(self) -> int:
+        return len(self.begins)
+
+    def add(self, wrong: NDArray[np.bool_], problem: str, fix: str = "") -> None:
+        """Add a problem of some rows, with the plan and the step of the first of them."""
+        for at in np.flatnonzero(wrong)[:NAMED]:
+            row = self.frame.row(int(at), named=True)
+            who = f", subject {shown(row['subject'])}" if "subject" in row else ""
+            self.problems.add(problem, f"plan {shown(row['plan'])}{who}", row["number"], fix=fix)
+
+    def values(self) -> NDArray[np.int64]:
+        """Return the levels `[rows, names]`."""
+        values_MA = np.zeros((self.frame.height, len(self.encoding.names)), dtype=np.int64)
+        for i, (name, levels) in enumerate(zip(self.encoding.names, self.encoding.levels, strict=True)):
+            if name in self.frame.columns:
+                values_MA[:, i] = self.levels(name, levels)
+        kinds, kind_M = np.unique(values_MA, axis=0, return_inverse=True)
+        for number, kind in enumerate(kinds.tolist()):
+            if self.encoding.classes and tuple(kind) not in self.encoding.classes and min(kind) >= 0:
+                wanted = ", ".join(f"{n}={of[v]}" for n, of, v in zip(
+                    self.encoding.names, self.encoding.levels, kind, strict=True))  # fmt: skip
+                self.add(kind_M.ravel() == number, f"the combination {wanted} does not occur in the data set")
+        return values_MA
+
+    def levels(self, name: str, levels: tuple[str, ...]) -> NDArray[np.int64]:
+        said = self.frame[name].fill_null("")
+        places = {text: 0 if text == "" else find_level(text, levels) for text in said.unique().to_list()}
+        for text, place in places.items():
+            if place is None:
+                takes = did_you_mean(text, levels, lead="; ", quoted=True) or f"; it takes {known_levels(levels)}"
+                self.add((said == text).to_numpy(), f"{shown(name)} cannot be {shown(text)}{takes}")
+        found = {text: -1 if place is None else place for text, place in places.items()}
+        return said.replace_strict(found, return_dtype=pl.Int64).to_numpy()
+
+    def check_steps(self, horizon: int) -> None:
+        """Add plans without a name, and plans whose steps are not 1, 2, ... up to the horizon."""
+        number = self.frame["number"].fill_null(-1).to_numpy()
+        place = np.arange(self.frame.height) - np.repeat(self.begins, self.ends - self.begins) + 1
+        for name in ("plan", "subject"):
+            if name in self.frame.columns:
+                self.add(self.frame[name].fill_null("").to_numpy() == "", f"the column `{name}` is empty")
+        odd = np.zeros(len(number), dtype=bool)
+        odd[self.begins] = np.logical_or.reduceat(number != place, self.begins)
+        self.add(odd, "steps are not 1, 2, 3, ..., each once", fix="number each plan's steps from 1, the origin's")
+        fix = f"give 1 to {horizon} steps, or train on data of a longer `horizon`"
+        self.add(place == horizon + 1, f"the model answers plans of 1 to {horizon} steps", fix=fix)
+
+    def request(self, values_MA: NDArray[np.int64]) -> PlanRequest:
+        names = self.frame["plan"].gather(self.begins).to_list()
+        plans = [
+            TreatmentPlan(name, values_MA[begin:end])
+            for name, begin, end in zip(names, self.begins, self.ends, strict=True)
+        ]
+        if "subject" not in self.frame.columns:
+            return PlanRequest(tuple(plans))
+        by_subject: dict[str, list[TreatmentPlan]] = {}
+        for subject, plan in zip(self.frame["subject"].gather(self.begins).to_list(), plans, strict=True):
+            by_subject.setdefault(subject, []).append(plan)
+        return PlanRequest((), by_subject={subject: tuple(own) for subject, own in by_subject.items()})
