@@ -6,7 +6,7 @@ negation   := "not" negation | "(" condition ")" | value comparison value
 comparison := "<" | "<=" | ">" | ">=" | "=" | "==" | "!="
 value      := number | 'text' | "text" | true | false | column | `any column`
 
-In rules of treatment (spec RULE-1) a column may be counted, and treatments stand before the condition.
+In rules of treatment a column may be counted, and treatments stand before the condition.
 
 rule       := "none" | treatment { "and" treatment }  [ "if" condition ]
 treatment  := column [ "=" constant ]

@@ -1,4 +1,4 @@
-"""From an untrusted file of plans to treatment plans that a data set understands (spec PLAN-1 to 3)."""
+"""From an untrusted file of plans to treatment plans that a data set understands."""
 
 from collections.abc import Iterator
 from itertools import cycle, islice
