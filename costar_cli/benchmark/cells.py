@@ -92,6 +92,7 @@ class BenchReporter(OutputReporter):
     def __init__(self, out: Output) -> None:
         super().__init__(out)
         self.cell: Cell | None = None
+        self.at = ""  # in front of each cell of a sweep
         self._said: set[str] = set()
 
     def note(self, message: str) -> None:
@@ -109,12 +110,12 @@ class BenchReporter(OutputReporter):
 
     def warn_of_loss(self, message: str) -> None:
         """Pass on that the model of a cell loses to the last value carried forward, wherever it does."""
-        super().warn(message)
+        super().warn(f"{self.at}{message}")
 
     @contextmanager
     def task(self, title: str, *, total: int | None = None, done: int = 0, unit: str = "step") -> Iterator[Task]:
         """Show a task, named after the cell."""
-        placed = f"{self.cell.key.rpartition('/')[0]}: {title}" if self.cell else title
+        placed = f"{self.at}{self.cell.key.rpartition('/')[0]}: {title}" if self.cell else title
         with super().task(placed, total=total, done=done, unit=unit) as task:
             yield task
 
@@ -124,7 +125,7 @@ class BenchReporter(OutputReporter):
         return new
 
     def _placed(self, message: str) -> str:
-        return f"{self.cell}: {message}" if self.cell else message
+        return f"{self.at}{self.cell}: {message}" if self.cell else message
 
 
 class _CellOutput(Output):
@@ -172,7 +173,7 @@ class Bench:
     """The folder, data and settings of a benchmark.
 
     `seeds` are those of the data sets. Data set number i is simulated and trained on with the i-th seed after the
-    settings' own.
+    settings' own. `at` says in front of each cell which benchmark of a sweep it belongs to.
     """
 
     data: BenchData
@@ -180,9 +181,11 @@ class Bench:
     settings: "Settings"
     folder: Path
     seeds: tuple[int, ...]
+    at: str = ""
 
     @cached_property
-    def _out(self) -> Output:
+    def silent(self) -> Output:
+        """Return a sink that passes on warnings alone."""
         return _CellOutput(self.reporter)
 
     def workspace(self, seed: int) -> Workspace:
@@ -277,7 +280,7 @@ class Bench:
         settings = with_values(self.settings, values)
         if cell.contender is not None:
             settings = with_values(settings, cell.contender.changes)
-        return Session(self._out, self.workspace(cell.seed), settings, self.reporter)
+        return Session(self.silent, self.workspace(cell.seed), settings, self.reporter)
 
 
 @contextmanager

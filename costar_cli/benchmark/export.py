@@ -4,6 +4,7 @@ import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from costar_cli.artifact import write_bytes
 from costar_cli.benchmark.report import BenchmarkReport, CellCost
@@ -35,6 +36,8 @@ _ABOUT_COSTS = (
     "Parameters of one member, epochs and updates (optimiser steps) of all stages: the mean over members."
 )
 
+MARKDOWN_MARKS: Final[Mapping[Mark, str]] = {"best": "**{}**", "second": "<u>{}</u>", "": "{}"}
+LATEX_MARKS: Final[Mapping[Mark, str]] = {"best": r"\textbf{%s}", "second": r"\underline{%s}", "": "%s"}
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
@@ -68,10 +71,12 @@ def _texts(report: BenchmarkReport) -> Iterator[tuple[str, str, str]]:
 
 def results_csv(report: BenchmarkReport) -> str:
     """Return every row of every table, in the columns of the paper's tables, with all steps."""
-    return _csv([_flat(report, table, row) for table in report.tables for block in _blocks(table) for row in block])
+    return csv_text(
+        [flat_row(report, table, row) for table in report.tables for block in blocks_of(table) for row in block]
+    )
 
 
-def _blocks(table: ResultTable) -> list[Sequence[ResultRow]]:
+def blocks_of(table: ResultTable) -> list[Sequence[ResultRow]]:
     """Return the blocks of rows, each of which is ranked by itself."""
     limit = [table.limit] if table.limit else []
     return [block for block in (table.rows, limit, table.published) if block]
@@ -79,15 +84,16 @@ def _blocks(table: ResultTable) -> list[Sequence[ResultRow]]:
 
 def comparisons_csv(report: BenchmarkReport) -> str:
     """Return every comparison with the reference."""
-    return _csv([_compared(report, table, c) for table in report.tables for c in table.comparisons])
+    return csv_text([_compared(report, table, c) for table in report.tables for c in table.comparisons])
 
 
 def cells_csv(report: BenchmarkReport) -> str:
     """Return what every cell cost."""
-    return _csv([{"dataset": report.dataset, **_cost(cost)} for cost in report.costs])
+    return csv_text([{"dataset": report.dataset, **_cost(cost)} for cost in report.costs])
 
 
-def _flat(report: BenchmarkReport, table: ResultTable, row: ResultRow) -> Record:
+def flat_row(report: BenchmarkReport, table: ResultTable, row: ResultRow) -> Record:
+    """Return a row of a table in the columns of the paper's, with all steps."""
     flat: dict[str, object] = {
         "dataset": report.dataset,
         "table": table.kind,
@@ -136,7 +142,7 @@ def _cost(cost: CellCost) -> Record:
     }
 
 
-def _csv(records: Sequence[Record]) -> str:
+def csv_text(records: Sequence[Record]) -> str:
     """Return records with the same keys as CSV text; unknown values are empty."""
     out = io.StringIO()
     writer = csv.DictWriter(out, fieldnames=list(records[0]) if records else [], lineterminator="\n")
@@ -159,20 +165,20 @@ def to_markdown(report: BenchmarkReport) -> str:
     lines += ["## Costs", "", _about_costs(report), "", *_markdown_costs(report.costs), ""]
     if any(cost.warnings for cost in report.costs):
         lines += ["## Warnings of training", ""]
-        lines += [f"- {_escape(cost.cell)}: {_escape(warning)}" for cost in report.costs for warning in cost.warnings]
+        lines += [f"- {escaped(cost.cell)}: {escaped(warning)}" for cost in report.costs for warning in cost.warnings]
         lines += [""]
     if report.failures:
-        lines += ["## Failures", "", *(f"- {f.what}: {_escape(str(f.error['problem']))}" for f in report.failures), ""]
+        lines += ["## Failures", "", *(f"- {f.what}: {escaped(str(f.error['problem']))}" for f in report.failures), ""]
     return "\n".join(lines)
 
 
 def _about(report: BenchmarkReport) -> str:
     seeds = ", ".join(map(str, report.seeds))
     return (
-        f"RMSE in {_escape(report.unit or 'outcome units')}, lower is better: mean ± {report.spread}; data set "
-        f"{'seed' if len(report.seeds) == 1 else 'seeds'} {seeds}, preset {_escape(report.preset)}. Avg: over "
+        f"RMSE in {escaped(report.unit or 'outcome units')}, lower is better: mean ± {report.spread}; data set "
+        f"{'seed' if len(report.seeds) == 1 else 'seeds'} {seeds}, preset {escaped(report.preset)}. Avg: over "
         f"{report.averaged}, for every row. {ABOUT_GAIN}. "
-        f"{_escape(f'{report.about_ratio}. ' if report.about_ratio else '')}"
+        f"{escaped(f'{report.about_ratio}. ' if report.about_ratio else '')}"
         f"**Best** and <u>second</u> of each block; {BUDGET_SIGN} {report.about_budget}. "
         "Published rows come from another protocol or other data: compare "
         "rows of one block only."
@@ -182,11 +188,10 @@ def _about(report: BenchmarkReport) -> str:
 def _markdown_rows(table: ResultTable) -> list[str]:
     heads = ["Method", *(f"τ={h + 1}" for h in range(table.steps)), "Avg", *_ratio_head(table), "Gain", "Runs"]
     lines = [f"| {' | '.join(heads)} |", "|---|" + "---:|" * (len(heads) - 1)]
-    styles: dict[Mark, str] = {"best": "**{}**", "second": "<u>{}</u>", "": "{}"}
-    for block in _blocks(table):
-        for row, cells in zip(block, _cells(block, table.steps), strict=True):
-            label = _escape(row.marked_label) + ("" if row.basis == "ours" else f" ({_basis(row)})")
-            shown = [styles[mark].format(text) for text, mark in cells]
+    for block in blocks_of(table):
+        for row, cells in zip(block, table_cells(block, table.steps), strict=True):
+            label = escaped(row.marked_label) + ("" if row.basis == "ours" else f" ({block_name(row)})")
+            shown = [MARKDOWN_MARKS[mark].format(text) for text, mark in cells]
             shown += [ratio_text(row)] * bool(table.limit)
             lines.append(f"| {' | '.join([label, *shown, fixed(row.gain_percent, 1, ' %'), str(row.runs or '')])} |")
     return lines
@@ -201,7 +206,7 @@ def _markdown_comparisons(report: BenchmarkReport, table: ResultTable) -> list[s
         f"| Method | Difference | {report.level:.0%} interval | p | p (Holm) | Wins |",
         "|---|---:|---:|---:|---:|---:|",
     ]
-    cells = [[_escape(c.label), *comparison_cells(c, DIGITS, c.untested or "")] for c in table.comparisons]
+    cells = [[escaped(c.label), *comparison_cells(c, DIGITS, c.untested or "")] for c in table.comparisons]
     return lines + [f"| {' | '.join(row)} |" for row in cells]
 
 
@@ -218,7 +223,7 @@ def _ratio_head(table: ResultTable) -> list[str]:
     return ["Ratio"] if table.limit else []
 
 
-def _basis(row: ResultRow) -> str:
+def block_name(row: ResultRow) -> str:
     """Return what a block of rows that are not ours is called."""
     return "bound" if row.basis == "limit" else row.basis
 
@@ -237,7 +242,7 @@ def _markdown_costs(costs: Sequence[CellCost]) -> list[str]:
     lines = [f"| {' | '.join(_COST_HEADS)} |", "|---|" + "---:|" * (len(_COST_HEADS) - 1)]
     for cost in costs:
         what = cost.label if cost.role == "data" else f"{cost.label}, {cost.role}"
-        lines.append(f"| {' | '.join(map(_escape, [f'{what}, seed {cost.seed}', *cost_cells([cost])]))} |")
+        lines.append(f"| {' | '.join(map(escaped, [f'{what}, seed {cost.seed}', *cost_cells([cost])]))} |")
     return lines
 
 
@@ -277,37 +282,36 @@ def to_latex(report: BenchmarkReport) -> str:
 
 def _latex_table(report: BenchmarkReport, table: ResultTable) -> list[str]:
     heads = ["Method", *(rf"$\tau={h + 1}$" for h in range(table.steps)), "Avg", *_ratio_head(table), r"Gain(\%)"]
-    unit = _latex(report.unit or "outcome units")
-    gain = _latex(ABOUT_GAIN).replace("±", r"$\pm$")
+    unit = latex(report.unit or "outcome units")
+    gain = latex(ABOUT_GAIN).replace("±", r"$\pm$")
     caption = (
-        f"{_latex(table.title)}. Data: {_latex(report.dataset)}. RMSE ({unit}), mean $\\pm$ {_latex(report.spread)}. "
+        f"{latex(table.title)}. Data: {latex(report.dataset)}. RMSE ({unit}), mean $\\pm$ {latex(report.spread)}. "
         rf"Avg: over $\tau=1..{table.steps}$. {gain}. "
         r"\textbf{Bold}: best; \underline{underline}: second best, per block."
     )
     if table.limit and report.about_ratio:
-        caption += f" {_latex(report.about_ratio)}."
+        caption += f" {latex(report.about_ratio)}."
     if table.untested:
-        caption += f" Differences between rows are not tested: {_latex(table.untested)}."
+        caption += f" Differences between rows are not tested: {latex(table.untested)}."
     if table.caution:
-        caption += f" Caution: {_latex(table.caution)}."
+        caption += f" Caution: {latex(table.caution)}."
     if any(row.stopped_by_budget for row in table.rows):
-        caption += rf" $^{{\dagger}}$: {_latex(report.about_budget)}."
+        caption += rf" $^{{\dagger}}$: {latex(report.about_budget)}."
     lines = [r"\begin{table*}[htbp]", r"\centering", rf"\caption{{{caption}}}"]
     lines += [rf"\begin{{tabular}}{{l{'c' * (len(heads) - 1)}}}", r"\toprule", " & ".join(heads) + r" \\", r"\midrule"]
-    styles: dict[Mark, str] = {"best": r"\textbf{%s}", "second": r"\underline{%s}", "": "%s"}
-    for i, block in enumerate(_blocks(table)):
+    for i, block in enumerate(blocks_of(table)):
         if i:
-            lines += [r"\midrule", rf"\multicolumn{{{len(heads)}}}{{l}}{{\emph{{{_latex(_basis(block[0]))}}}}} \\"]
-        for row, cells in zip(block, _cells(block, table.steps, pm=r"$\pm$"), strict=True):
-            shown = [styles[mark] % text for text, mark in cells] + [ratio_text(row)] * bool(table.limit)
+            lines += [r"\midrule", rf"\multicolumn{{{len(heads)}}}{{l}}{{\emph{{{latex(block_name(block[0]))}}}}} \\"]
+        for row, cells in zip(block, table_cells(block, table.steps, pm=r"$\pm$"), strict=True):
+            shown = [LATEX_MARKS[mark] % text for text, mark in cells] + [ratio_text(row)] * bool(table.limit)
             gain = fixed(row.gain_percent, 1, r"\%") or "(-)"
             lines.append(
-                " & ".join([_latex(row.label) + r"$^{\dagger}$" * bool(row.stopped_by_budget), *shown, gain]) + r" \\"
+                " & ".join([latex(row.label) + r"$^{\dagger}$" * bool(row.stopped_by_budget), *shown, gain]) + r" \\"
             )
     return [*lines, r"\bottomrule", r"\end{tabular}", r"\end{table*}", ""]
 
 
-def _cells(rows: Sequence[ResultRow], steps: int, *, pm: str = "±") -> list[list[tuple[str, Mark]]]:
+def table_cells(rows: Sequence[ResultRow], steps: int, *, pm: str = "±") -> list[list[tuple[str, Mark]]]:
     """Return each row's cells, one per step and the average, with their marks."""
     return [[(_spread(mean, sd, pm), mark) for mean, sd, mark in cells] for cells in ranked_cells(rows, steps)]
 
@@ -321,10 +325,11 @@ def fixed(value: float | None, digits: int, unit: str = "") -> str:
     return "" if value is None else f"{value:.{digits}f}{unit}"
 
 
-def _escape(text: str) -> str:
+def escaped(text: str) -> str:
     """Return text that Markdown's tables show as it is."""
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
 
 
-def _latex(text: str) -> str:
+def latex(text: str) -> str:
+    """Return text that LaTeX shows as it is."""
     return "".join(_LATEX.get(letter, letter) for letter in text)

@@ -77,10 +77,13 @@ def _title_of(table: ResultTable) -> str:
     return f"{what}{table.setup}".capitalize() + f"\n{table.truth}, {table.test}"
 
 
-def plot_horizons(report: BenchmarkReport, path: Path) -> Path:
+def plot_horizons(
+    report: BenchmarkReport, path: Path, *, at: Sequence[float] | None = None, axis: str | None = None
+) -> Path:
     """Draw mean ± sd of every row by horizon, one panel per table, and the published rows in a line of their own.
 
-    Every line of a panel is labelled at its end. A row far above the others leaves the panel; its label says where to.
+    Where rows are by something else than steps, `at` says where they lie, and `axis` what that is. Every line of a
+    panel is labelled at its end. A row far above the others leaves the panel; its label says where to.
     """
     styles = _styles(list(dict.fromkeys(row.name for table in report.tables for row in table.rows)))
     lines = list(_lines(report.tables))
@@ -96,8 +99,9 @@ def plot_horizons(report: BenchmarkReport, path: Path) -> Path:
                 if panel is None:
                     ax.set_visible(False)
                     continue
-                cut |= _draw_horizons(ax, panel, styles, _LABEL_GAP_IN / (height_in - _BESIDE_LABELS_IN))
-                ax.set_xlabel(f"Horizon τ ({label_text(steps_axis(report.step), _LONGEST_LABEL)})")
+                x_H = np.array(at or range(1, panel.table.steps + 1), dtype=np.float64)
+                cut |= _draw_horizons(ax, panel, x_H, styles, _LABEL_GAP_IN / (height_in - _BESIDE_LABELS_IN))
+                ax.set_xlabel(axis or f"Horizon τ ({label_text(steps_axis(report.step), _LONGEST_LABEL)})")
             for ax in axes[len(line) :]:
                 ax.set_visible(False)
             next(ax for ax in axes if ax.get_visible()).set_ylabel(_y_label(report))
@@ -145,19 +149,20 @@ def _pair(table: ResultTable) -> tuple[_Panel, _Panel | None]:
     )
 
 
-def _draw_horizons(ax: Axes, panel: _Panel, styles: Mapping[str, Style], gap: float) -> bool:
+def _draw_horizons(ax: Axes, panel: _Panel, x_H: NDArray[np.float64], styles: Mapping[str, Style], gap: float) -> bool:
     """Draw the rows, and the bound below ours; return whether an error bar is cut at the frame."""
     table = panel.table
-    taus = np.arange(1, table.steps + 1)
+    apart = float(np.min(np.diff(x_H), initial=np.inf))
+    apart = apart if np.isfinite(apart) else 1.0
     ax.set_title(panel.title, loc="left")
-    ax.set_xticks(taus)
-    ax.set_xlim(0.75, table.steps + 0.25)
+    ax.set_xticks(x_H, [f"{x:g}" for x in x_H])
+    ax.set_xlim(x_H[0] - 0.25 * apart, x_H[-1] + 0.25 * apart)
     ax.set_ylim(0, panel.top)
     cut = False
     if table.limit and panel.rows is table.rows:
-        ax.plot(taus, _array(table.limit.mean, table.steps), **_BOUND)
+        ax.plot(x_H, _array(table.limit.mean, table.steps), **_BOUND)
     for place, row in enumerate(panel.rows):
-        beside = taus + _ASIDE * (place - (len(panel.rows) - 1) / 2)  # or the bars would hide each other
+        beside = x_H + _ASIDE * apart * (place - (len(panel.rows) - 1) / 2)  # or the bars would hide each other
         mean_H = _array(row.mean, table.steps)
         sd_H = None if row.sd is None else _array(row.sd, table.steps)
         ax.errorbar(beside, mean_H, sd_H, elinewidth=0.7, capsize=0, **styles[row.name])

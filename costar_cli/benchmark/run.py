@@ -4,7 +4,7 @@ import time
 import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from costar_cli.benchmark.cells import Bench, BenchReporter, Cell, Piece, State,
 from costar_cli.benchmark.contenders import ABLATIONS, REFERENCE, BenchData, Contender, choose_methods, choose_setups
 from costar_cli.benchmark.export import write_report
 from costar_cli.benchmark.ledger import Clock, Ledger, Meter, give_memory_back
-from costar_cli.benchmark.report import Evaluations, Outcome, build_report, read_evaluations
+from costar_cli.benchmark.report import BenchmarkReport, Evaluations, Outcome, build_report, read_evaluations
 from costar_cli.benchmark.show import show_report
 from costar_cli.config.choices import SetupName
 from costar_cli.config.models import BenchmarkConfig, FinetuneConfig, PretrainConfig, RuntimeConfig
@@ -30,7 +30,19 @@ from costar_cli.ui.output import Output
 from costar_cli.ui.text import in_words
 from costar_cli.workspace import Workspace
 
-__all__ = ["open_bench", "run_benchmark"]
+__all__ = [
+    "Made",
+    "Planned",
+    "cells_listed",
+    "failure_of_cells",
+    "make_benchmark",
+    "next_commands",
+    "open_bench",
+    "plan_benchmark",
+    "require_fresh",
+    "run_benchmark",
+    "show_list",
+]
 
 
 def open_bench(out: Output, settings: Settings, data: BenchData, folder: Path) -> Bench:
@@ -54,6 +66,36 @@ def open_bench(out: Output, settings: Settings, data: BenchData, folder: Path) -
     return Bench(data, BenchReporter(out).watch(), settings, folder, seeds)
 
 
+@dataclass(frozen=True)
+class Planned:
+    """What a benchmark consists of, and what of it is there."""
+
+    bench: Bench
+    setups: Sequence[SetupName]
+    cells: Sequence[Cell]
+    states: Mapping[str, State]
+
+
+@dataclass(frozen=True)
+class Made:
+    """A benchmark whose cells were made, as far as that was possible, and whose files are written."""
+
+    outcome: Outcome
+    evaluations: Evaluations
+    report: BenchmarkReport
+
+
+def plan_benchmark(bench: Bench) -> Planned:
+    """Return the cells of a benchmark with their states.
+
+    Raises:
+        UsageError: a method or set-up that is not known, or not possible.
+    """
+    setups = choose_setups(bench.settings[BenchmarkConfig].setups, bench.data.setups)
+    cells = plan_cells(bench.seeds, _contenders(bench, setups), few_shot="few-shot" in setups)
+    return Planned(bench, setups, cells, {cell.key: bench.state(cell) for cell in cells})
+
+
 def run_benchmark(
     out: Output, bench: Bench, *, overwrite: bool, plots: bool, list_only: bool, given: Mapping[str, str]
 ) -> None:
@@ -64,22 +106,38 @@ def run_benchmark(
     Raises:
         CostarError: cells failed; what the others found is written, shown, and part of the `--json` document.
     """
-    setups = choose_setups(bench.settings[BenchmarkConfig].setups, bench.data.setups)
-    cells = plan_cells(bench.seeds, _contenders(bench, setups), few_shot="few-shot" in setups)
-    states = {cell.key: bench.state(cell) for cell in cells}
+    plan = plan_benchmark(bench)
     if list_only:
-        _list(out, bench, cells, states)
+        show_list(out, cells_listed(plan), bench.folder)
         return
+    require_fresh([plan], overwrite=overwrite)
+    made = make_benchmark(out, plan, overwrite=overwrite, plots=plots, debug=out.debug)
+    show_report(out, made.report)
+    result = {**made.report.to_json(), "folder": str(bench.folder), "made": made.outcome.made}
+    if made.outcome.failed:
+        out.keep(result)
+        raise failure_of_cells(made.outcome, len(plan.cells))
+    out.next(*next_commands(bench, made.evaluations, given))
+    out.done(result, status="done" if made.outcome.made else "up_to_date")
+
+
+def make_benchmark(out: Output, plan: Planned, *, overwrite: bool, plots: bool, debug: bool) -> Made:
+    """Make the cells that are not there, and write the tables; `out` is told which files are written.
+
+    Raises:
+        StorageError: the disk is full or read-only.
+        LockedError: another process works in the benchmark's folder.
+    """
+    bench, cells, states = plan.bench, plan.cells, plan.states
     Runtime.resolve(bench.settings[RuntimeConfig])  # no cell could be made on a device that is not there
-    _refuse_stale(states, overwrite=overwrite)
     place, ledger = Workspace(bench.folder), Ledger(bench.folder / "ledger.json")
     is_made = set(states.values()) <= {"done"}
     with ExitStack() as held:
         if not is_made:
             held.enter_context(place.lock())
-        outcome = _make_cells(bench, cells, states, ledger, overwrite=overwrite, debug=out.debug)
+        outcome = _make_cells(bench, cells, states, ledger, overwrite=overwrite, debug=debug)
         evaluations = read_evaluations(bench, cells, outcome)
-        report = build_report(bench, cells, outcome, evaluations, ledger, setups)
+        report = build_report(bench, cells, outcome, evaluations, ledger, plan.setups)
         try:
             if is_made:
                 held.enter_context(place.lock())
@@ -89,13 +147,7 @@ def run_benchmark(
                 raise
             out.note(f"the tables are shown, not written: {error.problem}")  # perhaps somebody else's benchmark
     _warn_of_losses(bench, evaluations)
-    show_report(out, report)
-    result = {**report.to_json(), "folder": str(bench.folder), "made": outcome.made}
-    if outcome.failed:
-        out.keep(result)
-        raise _failure_of_cells(outcome, len(cells))
-    out.next(*_next_commands(bench, evaluations, given))
-    out.done(result, status="done" if outcome.made else "up_to_date")
+    return Made(outcome, evaluations, report)
 
 
 def _contenders(bench: Bench, setups: Sequence[SetupName]) -> list[Contender]:
@@ -136,32 +188,37 @@ def _has_row(bench: Bench, ablation: Contender) -> bool:
     return not same
 
 
-def _list(out: Output, bench: Bench, cells: list[Cell], states: dict[str, State]) -> None:
-    """Print the cells with their states and files."""
-    ledger = Ledger(bench.folder / "ledger.json")
+def cells_listed(plan: Planned) -> list[dict[str, str | float | None]]:
+    """Return the cells with their states, times and files."""
+    bench, ledger = plan.bench, Ledger(plan.bench.folder / "ledger.json")
     rows: list[dict[str, str | float | None]] = []
-    for cell in cells:
-        pieces = bench.pieces(cell)
+    for cell in plan.cells:
+        pieces, state = bench.pieces(cell), plan.states[cell.key]
         records = [ledger.get(f"{cell.key}/{piece.name}") for piece in pieces]
-        error = next((r.error for r in records if r and r.error), None) if states[cell.key] != "done" else None
+        error = next((r.error for r in records if r and r.error), None) if state != "done" else None
         file = str(pieces[0].path) if pieces else str(bench.data_file(cell.seed))
         took_s = ledger.wall_s(cell.key)
-        wall = None if took_s is None or states[cell.key] != "done" else round(took_s, 1)
-        row = {"cell": cell.key, "state": states[cell.key], "wall_s": wall, "file": file}
+        wall = None if took_s is None or state != "done" else round(took_s, 1)
+        row = {"cell": cell.key, "state": state, "wall_s": wall, "file": file}
         rows.append({**row, "error": (error or {}).get("problem")})
+    return rows
+
+
+def show_list(out: Output, rows: Sequence[Mapping[str, str | float | None]], folder: Path) -> None:
+    """Print cells with their states and files, and end the verb."""
     out.table(["cell", "state", "wall s", "file", "error"], [list(row.values()) for row in rows])
-    count = {state: sum(known == state for known in states.values()) for state in dict.fromkeys(states.values())}
-    out.note(", ".join(f"{number} {state}" for state, number in count.items()))
-    out.done({"cells": rows, "folder": str(bench.folder)})
+    states = [row["state"] for row in rows]
+    out.note(", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states)))
+    out.done({"cells": rows, "folder": str(folder)})
 
 
-def _refuse_stale(states: Mapping[str, State], *, overwrite: bool) -> None:
+def require_fresh(plans: Sequence[Planned], *, overwrite: bool) -> None:
     """Stop where files were made from something else, and may not be replaced.
 
     Raises:
         MismatchError: naming the cells.
     """
-    stale = [key for key, state in states.items() if state == "stale"]
+    stale = [f"{plan.bench.at}{key}" for plan in plans for key, state in plan.states.items() if state == "stale"]
     if stale and not overwrite:
         raise MismatchError(
             f"{len(stale)} cells of this benchmark were made from other data or settings",
@@ -251,7 +308,7 @@ def _make_piece(key: str, piece: Piece, step: BuildStep, ledger: Ledger, *, over
     ledger.end(key, "done", meter)
 
 
-def _failure_of_cells(outcome: Outcome, total: int) -> CostarError:
+def failure_of_cells(outcome: Outcome, total: int) -> CostarError:
     """Return one error for all cells that failed: of their class, if they agree."""
     errors = list(outcome.failed.values())
     classes = {type(error) for error in errors}
@@ -278,7 +335,7 @@ def _warn_of_losses(bench: Bench, evaluations: Evaluations) -> None:
             bench.reporter.warn_of_loss(f"{cell}: {WORSE_THAN_LAST_VALUE} in {', '.join(lost)}")
 
 
-def _next_commands(bench: Bench, evaluations: Evaluations, given: Mapping[str, str]) -> list[str]:
+def next_commands(bench: Bench, evaluations: Evaluations, given: Mapping[str, str]) -> list[str]:
     """Return what to run next: a question to the best model that loses nowhere, or what may give a better one.
 
     Models are those of the first data set, compared in the first set-up that they have.

@@ -1,7 +1,7 @@
 """`costar benchmark`: the paper's tables, ours beside the published ones."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,6 +26,15 @@ def benchmark(
     setups: Annotated[str | None, setting("--setups", panel=WHAT, metavar=LIST)] = None,
     members: options.MembersOpt = None,
     data_seeds: Annotated[str | None, setting("--data-seeds", "--seeds", panel=WHAT, metavar="<seed,...>")] = None,
+    gamma: Annotated[
+        str | None,
+        typer.Option(
+            "--gamma",
+            metavar="<number,...>",
+            help="Confounding strengths of the source: a benchmark of each, and the curve of errors",
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
     ablations: Annotated[bool | None, setting("--ablations/--no-ablations", panel=WHAT)] = None,
     list_cells: Annotated[
         bool, typer.Option("--list", help="List the cells and their states without running them")
@@ -52,6 +61,7 @@ def benchmark(
     """
     from costar_cli.benchmark.contenders import choose_data
     from costar_cli.benchmark.run import open_bench, run_benchmark
+    from costar_cli.benchmark.sweep import open_sweep, run_sweep
     from costar_cli.config.models import BenchmarkConfig, EvaluateConfig, FinetuneConfig, PretrainConfig, RuntimeConfig
 
     out = open_output(ctx, json=json, quiet=quiet, workspace=workspace)
@@ -66,4 +76,8 @@ def benchmark(
     }
     settings = open_settings(out, flags, preset=preset, config=config, dataset=data.name)
     bench = open_bench(out, settings, data, folder or workspace / "benchmark" / f"{data.stem}-{settings.preset}")
-    run_benchmark(out, bench, overwrite=overwrite, plots=not no_plots, list_only=list_cells, given=repeated_flags(ctx))
+    how: Any = {"overwrite": overwrite, "plots": not no_plots, "list_only": list_cells, "given": repeated_flags(ctx)}
+    if gamma is None:
+        run_benchmark(out, bench, **how)
+    else:
+        run_sweep(out, bench, open_sweep(bench, gamma), **how)

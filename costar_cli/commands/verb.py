@@ -245,6 +245,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "benchmark": (
         "costar benchmark tumor --methods all --members 5",
         "costar benchmark tumor --preset quick --methods costar,crn --list",
+        "costar benchmark tumor --gamma 0,2,4,6,8,10 --data-seeds 10,101,1010",
     ),
     "inspect": (
         "costar inspect costar-workspace/model.h5",

@@ -373,3 +373,41 @@ def test_what_cannot_be_benchmarked_is_one_clear_error(
 def test_a_model_is_no_data_set(trained: Path, call: Call) -> None:
     run = call("benchmark", trained / "model.h5")
     assert (run.code, "holds a model" in run.err) == (4, True)
+
+
+def test_a_sweep_makes_a_benchmark_per_strength_and_takes_the_one_that_is_there(
+    settings: Path, tmp_path: Path, call: Call
+) -> None:
+    place = ["--config", settings, "--folder", tmp_path / "b", "--no-plots", "--setups", "zero-shot"]
+    words = ["benchmark", "tumor", "--methods", "ridge", *place]
+    assert call(*words).code == 0
+    listed = call(*words, "--gamma", "0,10", "--list", "--json").document["result"]["cells"]
+    states = {row["cell"]: row["state"] for row in listed}
+    assert [states[f"gamma-{value}/ridge/source/10"] for value in (0, 10)] == ["to do", "done"]
+    run = call(*words, "--gamma", "10,0", "--json")
+    assert run.code == 0, run.err
+    result = run.document["result"]
+    assert (result["values"], result["made"]) == ([0.0, 10.0], 4)  # the last value at 10, all three cells at 0
+    assert [row["name"] for row in result["rows"]] == ["last-value", "ridge", "limit"]
+    assert result["rows"][1]["mean"][1] == result["benchmarks"][1]["tables"][0]["rows"][1]["mean"]["average"]
+    assert (tmp_path / "b" / "gamma-0" / "tables.md").exists()
+    assert {"sweep.csv", "sweep.md", "sweep.tex"} <= {path.name for path in (tmp_path / "b").iterdir()}
+    again = call(*words, "--gamma", "0,10", "--json").document
+    assert (again["status"], again["result"]["rows"]) == ("up_to_date", result["rows"])
+
+
+@pytest.mark.parametrize(
+    ("data", "values", "said"),
+    [
+        ("tumor", "0,,2", "'' is no number"),
+        ("tumor", "0,a,-1", "'a' is no number"),
+        ("tumor", "2,0,2", "2 occurs twice"),
+        ("tumor", "0,1000", "1000: gamma"),
+        ("m5", "0,2", "m5 has no confounding strength"),
+    ],
+)
+def test_strengths_that_cannot_be_swept_are_refused(data: str, values: str, said: str, call: Call) -> None:
+    run = call("benchmark", data, "--gamma", values, "--list")
+    assert run.code == 2
+    assert said in run.err
+    assert "--gamma" in run.err
