@@ -21,7 +21,7 @@ from costar_cli.settings.resolve import Settings, method_settings
 
 if TYPE_CHECKING:
     from costar_cli.artifact import Artifact
-    from costar_cli.train import Trained
+    from costar_cli.train import Trained, TrainingLog
 
 DECODER = ("decoder", "output", "carry_overs", "covariates")
 
@@ -45,14 +45,22 @@ class PretrainPlan:
         """Return what makes the encoder that encoder, beside its parents."""
         return _identity(self.config, self.runtime)
 
-    def run(self, dataset: Dataset, *, checkpoint: Path, reporter: Reporter, fresh: bool = False) -> "Trained":
+    def run(
+        self,
+        dataset: Dataset,
+        *,
+        checkpoint: Path,
+        reporter: Reporter,
+        fresh: bool = False,
+        log: "TrainingLog | None" = None,
+    ) -> "Trained":
         """Pretrain on the parts `parts` of the data set; see `train.pretrain`."""
         from costar_cli.train import RunIdentity, pretrain
 
         identity = RunIdentity.of("encoder", parents=self.parents, config=self.identity)
         return pretrain(
             dataset, self.config, self.runtime,
-            checkpoint=checkpoint, identity=identity, reporter=reporter, fresh=fresh,
+            checkpoint=checkpoint, identity=identity, reporter=reporter, fresh=fresh, log=log,
         )  # fmt: skip
 
 
@@ -86,7 +94,14 @@ class FitPlan:
         return tuple(dict.fromkeys([Part(self.domain, "train"), Part(self.domain, "val"), *again]))
 
     def run(
-        self, dataset: Dataset, start: "Artifact | None", *, checkpoint: Path, reporter: Reporter, fresh: bool = False
+        self,
+        dataset: Dataset,
+        start: "Artifact | None",
+        *,
+        checkpoint: Path,
+        reporter: Reporter,
+        fresh: bool = False,
+        log: "TrainingLog | None" = None,
     ) -> "Trained":
         """Fit to the parts `parts` of the data set, from an encoder, a model or nothing; see `train.finetune`."""
         from costar_cli.methods.costar.model import CostarModel
@@ -109,6 +124,7 @@ class FitPlan:
             method=METHODS[self.method],
             settings=self.settings,
             part_settings=self.part_settings,
+            log=log,
         )
 
 

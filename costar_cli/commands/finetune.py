@@ -36,6 +36,7 @@ def finetune(
         ),
     ] = None,
     out: options.OutOpt = None,
+    log: options.LogOpt = None,
     overwrite: options.OverwriteFlag = False,
     fresh: options.FreshFlag = False,
     workspace: options.WorkspaceOpt = DEFAULT_WORKSPACE,
@@ -74,4 +75,4 @@ def finetune(
     session = open_session(
         ctx, flags, workspace=workspace, json=json, quiet=quiet, preset=preset, config=config, data=files.data
     )
-    run_finetune(session, files, method, domain, init=init, overwrite=overwrite, fresh=fresh)
+    run_finetune(session, files, method, domain, init=init, overwrite=overwrite, fresh=fresh, log=log)

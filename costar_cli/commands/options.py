@@ -67,6 +67,14 @@ FreshFlag = Annotated[
     bool, typer.Option("--fresh", help="Start over instead of continuing an interrupted run", rich_help_panel=FILES)
 ]
 
+LogOpt = Annotated[
+    Path | None,
+    typer.Option(
+        "--log",
+        help="Log of the epochs to write: FILE.csv, FILE.jsonl, or a folder for TensorBoard",
+        rich_help_panel=FILES,
+    ),
+]
 PresetOpt = Annotated[
     PresetName | None,
     typer.Option(

@@ -17,6 +17,7 @@ def pretrain(
     ctx: typer.Context,
     data: options.DataOpt = None,
     out: options.OutOpt = None,
+    log: options.LogOpt = None,
     overwrite: options.OverwriteFlag = False,
     fresh: options.FreshFlag = False,
     workspace: options.WorkspaceOpt = DEFAULT_WORKSPACE,
@@ -51,4 +52,4 @@ def pretrain(
     session = open_session(
         ctx, flags, workspace=workspace, json=json, quiet=quiet, preset=preset, config=config, data=source
     )
-    run_pretrain(session, source, out or place.encoder, overwrite=overwrite, fresh=fresh)
+    run_pretrain(session, source, out or place.encoder, overwrite=overwrite, fresh=fresh, log=log)

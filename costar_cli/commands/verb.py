@@ -227,7 +227,11 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "costar ingest table visits.csv --init",
         "costar ingest table visits.csv --schema schema.toml --statics patients.csv",
     ),
-    "pretrain": ("costar pretrain --members 5", "costar pretrain --preset quick --workspace demo"),
+    "pretrain": (
+        "costar pretrain --members 5",
+        "costar pretrain --preset quick --workspace demo",
+        "costar pretrain --log epochs.csv",
+    ),
     "finetune": (
         "costar finetune",
         "costar finetune --method crn --domain target",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from costar_cli.artifact import Artifact
     from costar_cli.methods.base import FittedModel
     from costar_cli.steps.session import Flags
-    from costar_cli.train import Trained
+    from costar_cli.train import Trained, TrainingLog
 
 __all__ = [
     "FinetuneFiles",
@@ -116,10 +116,11 @@ def run_finetune(
     init: InitName | None = None,
     overwrite: bool,
     fresh: bool,
+    log: Path | None = None,
 ) -> None:
     """Make a model, or see that it is up to date, and say so."""
     plan = plan_model(session, files, method, domain)
-    artifact, status = make_model(session, plan, overwrite=overwrite, fresh=fresh)
+    artifact, status = make_model(session, plan, overwrite=overwrite, fresh=fresh, log=log)
     place = session.workspace
     data = other_than(files.data, place.data)
     more = []
@@ -172,10 +173,12 @@ def _with_encoder(session: Session, files: FinetuneFiles, method: str, domain: D
     return replace(files, start=encoder) if any(METHODS[part].pretrained for part in parts) else files
 
 
-def make_model(session: Session, plan: ModelPlan, *, overwrite: bool, fresh: bool) -> tuple["Artifact", str]:
+def make_model(
+    session: Session, plan: ModelPlan, *, overwrite: bool, fresh: bool, log: Path | None = None
+) -> tuple["Artifact", str]:
     """Train and store a model, or see that it is up to date; return it and which of the two."""
     train = partial(_train, session, plan, fresh=fresh)
-    return make_trained(session, plan.step, train, overwrite=overwrite, fresh=fresh)
+    return make_trained(session, plan.step, train, overwrite=overwrite, fresh=fresh, log=log)
 
 
 def _warn_of_other_shape(session: Session) -> None:
@@ -214,14 +217,14 @@ def _warn_of_other_data(session: Session, start: "Artifact", dataset: str) -> No
         session.out.warn(warning)
 
 
-def _train(session: Session, plan: ModelPlan, *, fresh: bool) -> "Trained":
+def _train(session: Session, plan: ModelPlan, log: "TrainingLog | None", *, fresh: bool) -> "Trained":
     from costar_cli.artifact import read_artifact
     from costar_cli.panel.store import read_dataset
 
     files = plan.files
     dataset = read_dataset(files.data, queries=False, truth=False, parts=plan.fit.parts)
     start = read_artifact(files.start, kind=files.start_kind) if files.start is not None else None
-    return plan.fit.run(dataset, start, checkpoint=plan.step.run, reporter=session.reporter, fresh=fresh)
+    return plan.fit.run(dataset, start, checkpoint=plan.step.run, reporter=session.reporter, fresh=fresh, log=log)
 
 
 def name_models(paths: Sequence[Path], workspace: Path) -> dict[str, Path]:

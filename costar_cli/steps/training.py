@@ -1,6 +1,7 @@
 """The body of `costar pretrain`, and what the two training verbs share: identity, file and summary of a run."""
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,16 +12,18 @@ from costar_cli.steps.session import BuildStep, Session
 
 if TYPE_CHECKING:
     from costar_cli.artifact import Artifact
-    from costar_cli.train import Trained
+    from costar_cli.train import Trained, TrainingLog
     from costar_cli.ui.output import Output
 
 __all__ = ["make_encoder", "make_trained", "plan_encoder", "run_pretrain", "show_parts", "show_training"]
 
 
-def run_pretrain(session: Session, data: Path, path: Path, *, overwrite: bool, fresh: bool) -> None:
+def run_pretrain(
+    session: Session, data: Path, path: Path, *, overwrite: bool, fresh: bool, log: Path | None = None
+) -> None:
     """Make an encoder, or see that it is up to date, and say so."""
     step, place = plan_encoder(session, data, path), session.workspace
-    artifact, status = make_encoder(session, data, step, overwrite=overwrite, fresh=fresh)
+    artifact, status = make_encoder(session, data, step, overwrite=overwrite, fresh=fresh, log=log)
     files = {"data": other_than(data, place.data), "start": other_than(path, place.encoder)}
     show_training(session, artifact, status, next_command(session.given, "finetune", **files))
 
@@ -38,30 +41,54 @@ def plan_encoder(session: Session, data: Path, path: Path) -> BuildStep:
 
 
 def make_encoder(
-    session: Session, data: Path, step: BuildStep, *, overwrite: bool, fresh: bool
+    session: Session, data: Path, step: BuildStep, *, overwrite: bool, fresh: bool, log: Path | None = None
 ) -> tuple["Artifact", str]:
     """Pretrain and store an encoder, or see that it is up to date; return it and which of the two."""
 
-    def train() -> "Trained":
+    def train(to: "TrainingLog | None") -> "Trained":
         from costar_cli.api.fitting import plan_pretraining
         from costar_cli.panel.store import read_dataset
 
         plan = plan_pretraining(session.settings, step.parents["dataset"])
         dataset = read_dataset(data, queries=False, truth=False, parts=plan.parts)
-        return plan.run(dataset, checkpoint=step.run, reporter=session.reporter, fresh=fresh)
+        return plan.run(dataset, checkpoint=step.run, reporter=session.reporter, fresh=fresh, log=to)
 
-    return make_trained(session, step, train, overwrite=overwrite, fresh=fresh)
+    return make_trained(session, step, train, overwrite=overwrite, fresh=fresh, log=log)
 
 
 def make_trained(
-    session: Session, step: BuildStep, train: "Callable[[], Trained]", *, overwrite: bool, fresh: bool
+    session: Session,
+    step: BuildStep,
+    train: "Callable[[TrainingLog | None], Trained]",
+    *,
+    overwrite: bool,
+    fresh: bool,
+    log: Path | None = None,
 ) -> tuple["Artifact", str]:
     """Train and store an encoder or a model, or see that it is up to date; return it and which of the two."""
+    if log is not None:
+        from costar_cli.train import check_log
+
+        check_log(log, step.fingerprint, overwrite=overwrite)
     with session.making(step, overwrite=overwrite, again=fresh) as artifact:
         if artifact:
             _say_up_to_date(session, step, artifact)
+            if log is not None:
+                session.out.note("nothing was trained, so that nothing is logged; --fresh trains again")
             return artifact, "up_to_date"
-        return _store(session, step, train(), overwrite=overwrite or fresh), "done"
+        with _opened(log, step, overwrite=overwrite or fresh) as to:
+            trained = train(to)
+        if log is not None:
+            session.out.wrote("log", log, kind=log.suffix[1:] or "tensorboard")
+        return _store(session, step, trained, overwrite=overwrite or fresh), "done"
+
+
+def _opened(log: Path | None, step: BuildStep, *, overwrite: bool) -> "AbstractContextManager[TrainingLog | None]":
+    if log is None:
+        return nullcontext()
+    from costar_cli.train import TrainingLog
+
+    return TrainingLog(log, step.fingerprint, overwrite=overwrite)
 
 
 def _store(session: Session, step: BuildStep, trained: "Trained", *, overwrite: bool) -> "Artifact":

@@ -2,7 +2,18 @@
 
 from costar_cli.train.checkpoint import START_OVER, forget_runs
 from costar_cli.train.identity import RunIdentity
+from costar_cli.train.log import TrainingLog, check_log
 from costar_cli.train.runtime import Runtime
 from costar_cli.train.workflow import Trained, finetune, pretrain
 
-__all__ = ["START_OVER", "RunIdentity", "Runtime", "Trained", "finetune", "forget_runs", "pretrain"]
+__all__ = [
+    "START_OVER",
+    "RunIdentity",
+    "Runtime",
+    "Trained",
+    "TrainingLog",
+    "check_log",
+    "finetune",
+    "forget_runs",
+    "pretrain",
+]

@@ -23,6 +23,7 @@ from costar_cli.methods.shared.trained import TrainedModel, model_arrays
 from costar_cli.reporting import Reporter
 from costar_cli.train.checkpoint import Checkpoint, stage_checkpoint
 from costar_cli.train.identity import RunIdentity
+from costar_cli.train.log import TrainingLog, no_log
 from costar_cli.train.loop import Selection, TrainedMembers, train_members
 from costar_cli.train.runtime import Runtime
 from costar_cli.train.selection import Judge, Validation, ValidationWindows
@@ -57,7 +58,8 @@ class FitRun:
 
     `windows` are what complete models are scored on; None where no validation subject has a step to predict.
     `first_stage` counts the stages of other parts of the same run, `begun` those that this fit and its parts have
-    begun: each has a file of run state of its own, also where it failed.
+    begun: each has a file of run state of its own, also where it failed. `log` is told of every epoch, and `part` is
+    what it calls the part that this fit is of another one, empty for the whole.
     """
 
     method: Method
@@ -73,6 +75,8 @@ class FitRun:
     begun: int = 0
     makings: list[Making] = field(default_factory=list)
     select_on: SelectionName | None = None
+    log: TrainingLog | None = None
+    part: str = ""
 
     @property
     def few_shot(self) -> bool:
@@ -112,8 +116,9 @@ class FitRun:
         members = 1 if part.closed_form else self.task.members
         task = replace(self.task, settings=settings, members=members, start=start, part_settings={}, fit_part=None)
         run = replace(
-            self, method=part, task=task, history=no_history(), stages=[], first_stage=before, begun=0, select_on=None
-        )
+            self, method=part, task=task, history=no_history(), stages=[], first_stage=before, begun=0, select_on=None,
+            part=method,
+        )  # fmt: skip
         self.reporter.note(f"fitting {part.label}")
         try:
             selected = run.select(run.fit())
@@ -187,7 +192,8 @@ class FitRun:
         )
         self.makings += [making for making in run.makings if making not in self.makings]
         selection = Selection(judge, from_start=self.few_shot)
-        trained = train_members(stage, self.task.members, self.runtime, run, self.reporter, selection)
+        log = self.log.of_part(self.part) if self.log else no_log
+        trained = train_members(stage, self.task.members, self.runtime, run, self.reporter, selection, log)
         self.history = trained.history
         self.stages.append({"name": stage.name, **trained.meta})
         return trained

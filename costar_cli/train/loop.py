@@ -1,5 +1,6 @@
 """The training loop: any stage, R members, exact resume (spec NET-1 to 3, NET-18 to 20)."""
 
+import time
 from dataclasses import asdict, dataclass
 from typing import Literal
 
@@ -14,6 +15,7 @@ from costar_cli.methods.shared.streams import Stream
 from costar_cli.reporting import Reporter, Task
 from costar_cli.train.checkpoint import Checkpoint, FinishedGroup, Interrupt
 from costar_cli.train.group import GroupState
+from costar_cli.train.log import EpochLog, no_log
 from costar_cli.train.optimiser import decay, learning_rate, update_averages
 from costar_cli.train.runtime import Runtime
 from costar_cli.train.selection import Judge
@@ -64,8 +66,11 @@ def train_members(
     checkpoint: Checkpoint,
     reporter: Reporter,
     selection: Selection = BY_OWN_LOSS,
+    log: EpochLog = no_log,
 ) -> TrainedMembers:
     """Train all members of a stage, a group at a time, continuing an interrupted run where it stopped.
+
+    Every epoch is told to `log`, those of the interrupted run first.
 
     Raises:
         TrainingError: a loss or gradient is not finite.
@@ -74,6 +79,8 @@ def train_members(
     finished = checkpoint.finished_groups()
     groups = _groups(members, runtime.group_size(members), finished, checkpoint.pending_groups())
     pace = _pace(stage)
+    for done in finished:
+        log(stage, done.members, done.records, None)
     n_rounds = len(finished) + len(groups)
     with (
         Interrupt() as interrupt,
@@ -82,8 +89,9 @@ def train_members(
         for group in groups:
             state = GroupState.fresh(stage, group, runtime)
             checkpoint.restore(state)
+            log(stage, state.members, state.records, None)
             task.advance(pace.before(state.epoch) + state.step)
-            train_group(stage, state, runtime, checkpoint, task, interrupt, selection)
+            train_group(stage, state, runtime, checkpoint, task, interrupt, selection, log)
             finished.append(checkpoint.finish(state))
             interrupt.stop_if_requested()
     return _assembled(finished, pace)
@@ -125,13 +133,14 @@ def train_group(
     task: Task,
     interrupt: Interrupt,
     selection: Selection,
+    log: EpochLog = no_log,
 ) -> None:
     """Run epochs until every member has stopped or all epochs are done."""
     if selection.from_start and state.records[0].start_score is None:
         score_start(stage, state, runtime, selection.judge)
     pace, passes = _pace(stage), _Passes(stage, state.members)
     while state.epoch < pace.epochs and not state.done:
-        begun = pace.before(state.epoch)
+        begun, begun_s = pace.before(state.epoch), time.monotonic()
         while begun + state.step < pace.before(state.epoch + 1):
             rows_RB = passes.rows(begun + state.step).to(runtime.device)
             loss_R = training_step(stage, state, rows_RB, runtime)
@@ -140,6 +149,7 @@ def train_group(
             task.advance(1, **_metrics_so_far(stage, state))
             checkpoint.save_if_due(state, interrupted=interrupt.requested)
         finish_epoch(stage, state, runtime, selection.judge)
+        log(stage, state.members, state.records, time.monotonic() - begun_s)
         task.advance(0, **_metrics_of_epoch(stage, state))
         checkpoint.save_if_due(state, interrupted=interrupt.requested)
     task.advance(pace.steps - pace.before(state.epoch))

@@ -26,6 +26,7 @@ from costar_cli.reporting import Reporter, warnings_of
 from costar_cli.train.checkpoint import Checkpoint, forget_runs
 from costar_cli.train.fit import FitRun, Selected
 from costar_cli.train.identity import RunIdentity
+from costar_cli.train.log import TrainingLog, no_log
 from costar_cli.train.loop import train_members
 from costar_cli.train.runtime import Runtime
 from costar_cli.train.selection import ValidationWindows
@@ -55,6 +56,7 @@ def pretrain(
     identity: RunIdentity,
     reporter: Reporter,
     fresh: bool = False,
+    log: TrainingLog | None = None,
 ) -> Trained:
     """Pretrain encoders on the source domain's series, and on the target's if asked to (spec COSTAR-8 to 13, 28 to 31).
 
@@ -80,7 +82,7 @@ def pretrain(
     if fresh:
         forget_runs(checkpoint)
     run = Checkpoint(checkpoint, identity, reporter=reporter, stage=stage, making=runtime.making())
-    trained = train_members(stage, config.members, runtime, run, reporter)
+    trained = train_members(stage, config.members, runtime, run, reporter, log=log.of_part() if log else no_log)
     meta = _meta(dataset, trained.history, config.members, identity.fingerprint, config, runtime)
     meta |= {
         "made_with": run.makings,
@@ -114,6 +116,7 @@ def finetune(
     method: Method | None = None,
     settings: Config | None = None,
     part_settings: Mapping[str, Config | None] | None = None,
+    log: TrainingLog | None = None,
 ) -> Trained:
     """Fit a method to the labelled subjects of one domain (spec PANEL-12, NET-3).
 
@@ -130,6 +133,7 @@ def finetune(
         method: what to fit; COSTAR by default.
         settings: the method's own settings.
         part_settings: those of the methods that it combines, by name; their defaults where there are none.
+        log: is told of every epoch.
 
     Raises:
         MismatchError: `start` was trained on other variables or horizon, or has fewer members than asked for; an
@@ -155,7 +159,7 @@ def finetune(
     if fresh:
         forget_runs(checkpoint)
     windows = ValidationWindows.of(selecting, dataset.horizon, scaler)
-    run = FitRun(method, task, windows, checkpoint, identity, runtime, reporter)
+    run = FitRun(method, task, windows, checkpoint, identity, runtime, reporter, log=log)
     selected = run.select(run.fit())
     if start is not None and len(selected.kept_source_members) == members:
         support = Support.from_meta(start.meta)  # these weights have learned nothing of the target's treatments

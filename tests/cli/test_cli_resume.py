@@ -68,3 +68,22 @@ def test_other_data_after_an_interruption_exit_5(interrupted: Path, call: Call) 
     run = call(*words(interrupted, 5000), "--data", "other.h5")
     assert run.code == ExitCode.MISMATCH, run.err
     assert f", now {digest[:8]}" in run.err
+
+
+def test_a_training_verb_writes_a_log_of_its_epochs_and_refuses_a_file_that_is_none(
+    trained: Path, tmp_path: Path, call: Callable[..., Run]
+) -> None:
+    words = ["finetune", "-w", trained, "--epochs", 2, "--members", 2, "--from", "scratch", "--out", tmp_path / "m.h5"]
+    (tmp_path / "own.csv").write_text("a,b\n1,2\n")
+    refused = call(*words, "--log", tmp_path / "own.csv")
+    assert refused.code == 5
+    assert not (tmp_path / "m.h5").exists()
+    run = call(*words, "--log", tmp_path / "log.csv", "--json")
+    assert run.code == 0, run.err
+    assert run.document["outputs"]["log"]["path"] == str(tmp_path / "log.csv")
+    lines = (tmp_path / "log.csv").read_text("utf-8").splitlines()
+    assert lines[0].startswith("run,stage,member,epoch,step,loss,")
+    assert len(lines) == 1 + 2 * 2
+    again = call(*words, "--log", tmp_path / "log.csv")
+    assert "nothing was trained" in again.err
+    assert (tmp_path / "log.csv").read_text("utf-8").splitlines() == lines

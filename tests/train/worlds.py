@@ -56,10 +56,10 @@ def supervised_stage(dataset: Dataset, **changes: object) -> SupervisedStage:
 
 
 def run_pretrain(dataset: Dataset, path: Path, runtime: RuntimeConfig | None = None, **changes: object) -> Trained:
-    fresh = bool(changes.pop("fresh", False))
+    fresh, log = bool(changes.pop("fresh", False)), changes.pop("log", None)
     config = PRETRAIN.model_copy(update=changes)
     run = {"checkpoint": path / "pretrain.h5", "identity": identity_of(config), "reporter": NullReporter()}
-    return pretrain(dataset, config, runtime or RuntimeConfig(device="cpu"), fresh=fresh, **run)
+    return pretrain(dataset, config, runtime or RuntimeConfig(device="cpu"), fresh=fresh, log=log, **run)
 
 
 def run_finetune(
@@ -70,10 +70,11 @@ def run_finetune(
     **changes: object,
 ) -> Trained:
     domain, method = changes.pop("domain", "source"), changes.pop("method", None)
+    log = changes.pop("log", None)
     config = FINETUNE.model_copy(update={"encoder": None if start else ENCODER, **changes})
     run = {"checkpoint": path / "finetune.h5", "identity": identity_of(config), "reporter": NullReporter()}
     where = {"domain": domain, "start": start, "method": method}
-    return finetune(dataset, config, runtime or RuntimeConfig(device="cpu"), **where, **run)
+    return finetune(dataset, config, runtime or RuntimeConfig(device="cpu"), log=log, **where, **run)
 
 
 def as_model(trained: Trained, digest: str = "d") -> CostarModel:
