@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from costar_cli.api.data import ingest, read_dataset, read_table, simulate
+    from costar_cli.api.data import ingest, read_dataset, read_new_subjects, read_table, simulate
     from costar_cli.api.estimates import estimate_outcomes, evaluate_models
     from costar_cli.api.model import Encoder, Model, load_model
     from costar_cli.api.training import fit, pretrain
@@ -28,6 +28,7 @@ __all__ = [
     "load_model",
     "pretrain",
     "read_dataset",
+    "read_new_subjects",
     "read_table",
     "simulate",
 ]
@@ -47,6 +48,7 @@ _HOMES = {  # the module of each name
     "load_model": "api.model",
     "pretrain": "api.training",
     "read_dataset": "api.data",
+    "read_new_subjects": "api.data",
     "read_table": "api.data",
     "simulate": "api.data",
 }

@@ -33,6 +33,11 @@ class Workspace:
         return self.root / "data.h5"
 
     @property
+    def new(self) -> Path:
+        """Return the file of new subjects, read as the data of a model were."""
+        return self.root / "new.h5"
+
+    @property
     def encoder(self) -> Path:
         """Return the pretrained encoder's file."""
         return self.root / "encoder.h5"
@@ -86,7 +91,7 @@ class Workspace:
 
     def files(self) -> list[Path]:
         """Return the artifacts that exist, in the order in which verbs make them."""
-        made = [self.data, self.encoder, *self.models(), self.evaluation, self.refutation, self.estimates]
+        made = [self.data, self.new, self.encoder, *self.models(), self.evaluation, self.refutation, self.estimates]
         return [path for path in made if path.is_file()]
 
     def make(self) -> None:

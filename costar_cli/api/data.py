@@ -22,8 +22,11 @@ from costar_cli.panel.store import read_dataset as read_stored
 from costar_cli.reporting import Reporter
 
 if TYPE_CHECKING:
+    from costar_cli.api.model import Model
     from costar_cli.datasets.base import DataSource
+    from costar_cli.datasets.table import TableInputs
     from costar_cli.datasets.table.files import TableFile
+    from costar_cli.datasets.table.preprocessing import Preprocessing
     from costar_cli.frames import Frame
 
 
@@ -149,7 +152,7 @@ def read_table(
         UsageError: a schema that is not understood.
         DataError: tables that cannot be used; the message names columns, rows and fixes, as many at once as possible.
     """
-    from costar_cli.datasets.table import TableInputs, ingest_table, table_config
+    from costar_cli.datasets.table import ingest_table, table_config
     from costar_cli.datasets.table.schema_file import parse_schema, read_schema
 
     if seed is not None and not 0 <= seed < 2**63:
@@ -158,17 +161,85 @@ def read_table(
         parsed = parse_schema(schema, where="schema=")
     else:
         parsed = read_schema(Path(schema), accept_guesses=accept_guesses)
-    several = list(tables) if isinstance(tables, list | tuple) else [tables]
-    names = ["the frame" if len(several) == 1 else f"frame {i}" for i in range(1, len(several) + 1)]
-    inputs = TableInputs(
-        [_table(table, name) for table, name in zip(several, names, strict=True)],
-        None if statics is None else _table(statics, "the statics"),
-        None if queries is None else _table(queries, "the queries"),
-    )
+    inputs = _inputs(tables, statics, queries)
     with reporting(progress) as reporter:
         parents = {role: _digest(file) for role, file in inputs.by_role.items()}
         dataset = ingest_table(inputs, parsed, reporter, seed=seed)
         return made_from(dataset, config=table_config(parsed, seed), parents=parents)
+
+
+def read_new_subjects(
+    tables: "PathLikeText | Frame | Sequence[PathLikeText | Frame]",
+    *,
+    like: "Model | Dataset | PathLikeText",
+    statics: "PathLikeText | Frame | None" = None,
+    subject: str | None = None,
+    time: str | None = None,
+    progress: Progress = False,
+) -> Dataset:
+    """Make a data set of subjects that are new to a model, as `costar ingest table --like` does.
+
+    They are read as the table was that the model learned from: columns, categories, levels of treatments, what stands
+    for missing values. One subject is enough; nothing is learned from them.
+
+    Args:
+        tables: CSV or Parquet files, or frames of pandas or polars, one or several, with a row per subject and time.
+        like: the model, the data set that it was trained on, or the file of either.
+        statics: a table with a row per subject.
+        subject: the column that says whose row it is, where it is not called as in training.
+        time: the column of time, likewise.
+        progress: True for progress on stderr, or a `Reporter`.
+
+    Raises:
+        MismatchError: the model or data set does not hold how its table was read.
+        DataError: whatever differs from what the model was trained on, all at once.
+    """
+    from costar_cli.datasets.table.new_subjects import ingest_new
+    from costar_cli.panel.dataset import LIKE
+
+    inputs = _inputs(tables, statics, None)
+    how, parents = _preprocessing(like)
+    with reporting(progress) as reporter:
+        parents |= {role: _digest(file) for role, file in inputs.by_role.items()}
+        dataset = ingest_new(inputs, how, reporter, subject=subject, time=time)
+        return made_from(dataset, config={LIKE: how.digest}, parents=parents)
+
+
+def _preprocessing(like: object) -> tuple["Preprocessing", dict[str, str]]:
+    """Return how the table of a model or data set was read, and its digest as a parent."""
+    from costar_cli.api.model import Model
+    from costar_cli.datasets.table.preprocessing import Preprocessing, preprocessing_at
+
+    if isinstance(like, Model):
+        return preprocessing_of(like), {"like": like.digest}
+    if isinstance(like, Dataset):
+        return Preprocessing.of_dataset(like), {"like": like.digest} if like.digest else {}
+    if isinstance(like, str | PathLike):
+        how, header = preprocessing_at(Path(like))
+        return how, {"like": header.digest}
+    problem = f"subjects cannot be read like {type(like).__name__}"
+    raise UsageError(problem, where="like=", fix="give a model, a data set, or the file of one")
+
+
+def preprocessing_of(model: "Model", *, insist: bool = True) -> "Preprocessing":
+    """Return how the data of a model were read; see `Preprocessing.of_model`."""
+    from costar_cli.datasets.table.preprocessing import Preprocessing
+
+    fitted = model.fitted
+    return Preprocessing.of_model(fitted.meta, fitted.scaler, fitted.parents.get("dataset", ""), insist=insist)
+
+
+def _inputs(tables: object, statics: object, queries: object) -> "TableInputs":
+    """Return files and frames as the inputs of a table."""
+    from costar_cli.datasets.table import TableInputs
+
+    several = list(tables) if isinstance(tables, list | tuple) else [tables]
+    names = ["the frame" if len(several) == 1 else f"frame {i}" for i in range(1, len(several) + 1)]
+    return TableInputs(
+        [_table(table, name) for table, name in zip(several, names, strict=True)],
+        None if statics is None else _table(statics, "the statics"),
+        None if queries is None else _table(queries, "the queries"),
+    )
 
 
 def _table(table: object, name: str) -> "Path | TableFile":

@@ -146,7 +146,7 @@ def _check_widths(panel: Panel, dims: tuple[int, int, int, int]) -> None:
 
 def _warnings(model: "Model", data: object, request: PlanRequest, cohort: Cohort) -> Iterator[str]:
     """Yield what may make the answers wrong, as `costar whatif` says it of one subject."""
-    if isinstance(data, Dataset) and (other := other_data("the model", model.fitted.parents, data.digest)):
+    if isinstance(data, Dataset) and (other := other_data("the model", model.fitted.parents, data)):
         yield other
     yield from warnings_of("the model", model.fitted.meta)
     yield from doubts({model.method: model.fitted}, cohort, request.plans)

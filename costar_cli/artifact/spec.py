@@ -45,9 +45,9 @@ class KindSpec:
 KINDS: Final[Mapping[str, KindSpec]] = {
     "dataset": KindSpec(
         made_by="costar simulate` or `costar ingest",
-        must=tuple(f"source/train/panel/{field}" for field in PANEL_FIELDS),
+        must=tuple(f"*/*/panel/{field}" for field in PANEL_FIELDS),
         may=(
-            *(f"*/*/panel/{field}" for field in (*PANEL_FIELDS, *OPTIONAL_FIELDS)),
+            *(f"*/*/panel/{field}" for field in OPTIONAL_FIELDS),
             *(f"*/*/queries/*/{field}" for field in QUERY_FIELDS),
             "*/*/truth/**",
         ),

@@ -12,7 +12,7 @@ from costar_cli.commands.simulate import DataSetGroup
 from costar_cli.commands.verb import VerbApp, say_which
 from costar_cli.errors import MismatchError, StorageError, UsageError
 from costar_cli.steps.dataset import make_dataset, read_inputs
-from costar_cli.steps.hints import next_command
+from costar_cli.steps.hints import ASKED, next_command
 from costar_cli.steps.session import Session, open_session
 from costar_cli.workspace import DEFAULT_WORKSPACE
 
@@ -40,6 +40,14 @@ def table(
     schema: Annotated[
         Path | None, typer.Option("--schema", help="TOML file that describes each column", rich_help_panel=FILES)
     ] = None,
+    like: Annotated[
+        Path | None,
+        typer.Option(
+            "--like",
+            help="Model or data set: read new subjects as its table was, without a schema",
+            rich_help_panel=FILES,
+        ),
+    ] = None,
     statics: Annotated[
         Path | None, typer.Option("--statics", help="CSV or Parquet, one row per subject", rich_help_panel=FILES)
     ] = None,
@@ -63,6 +71,15 @@ def table(
 ) -> None:
     """Read tables of your own, one row per subject and time, as a schema says; `--init` writes one to start from."""
     session = open_session(ctx, {}, workspace=workspace, json=json, quiet=quiet)
+    if like is not None:
+        others = {"--schema": schema, "--queries": queries, "--init": init or None, "--seed": seed}
+        if given := [flag for flag, value in others.items() if value is not None]:
+            problem = f"`--like` takes only the table and `--statics`, not {' and '.join(given)}"
+            raise UsageError(problem, fix=f"omit {' and '.join(given)}")
+        from costar_cli.datasets.table import TableInputs
+
+        _ingest_new(session, TableInputs(files, statics), like, out, overwrite=overwrite)
+        return
     if init:
         if schema or queries:
             raise UsageError("`--init` takes only the table and `--statics`", fix="omit --schema and --queries")
@@ -70,7 +87,7 @@ def table(
         return
     if schema is None:
         fix = f"`costar ingest table {quote(str(files[0]))} --init` writes a draft to start from"
-        raise UsageError("no schema given", where="--schema", fix=fix)
+        raise UsageError("no schema given", where="--schema", fix=f"{fix}; `--like MODEL` reads new subjects without")
     if seed is not None and not 0 <= seed < 2**63:
         raise UsageError(f"{seed} is not a valid seed", where="--seed", fix="use a whole number, 0 or larger")
     from costar_cli.datasets.table import TableInputs
@@ -101,6 +118,25 @@ def _ingest(
         return ingest_table(inputs, schema, session.reporter, seed=seed)
 
     make_dataset(session, out, build, config=table_config(schema, seed), overwrite=overwrite, parents=digests)
+
+
+def _ingest_new(session: Session, inputs: "TableInputs", like: Path, out: Path | None, *, overwrite: bool) -> None:
+    from costar_cli.datasets.table.preprocessing import preprocessing_at
+    from costar_cli.panel.dataset import LIKE
+
+    preprocessing, header = preprocessing_at(like)
+    session.out.read("like", like, header.digest, header.kind)
+    parents = _digests(session, inputs) | {"like": header.digest}
+
+    def build() -> "Dataset":
+        from costar_cli.datasets.table.new_subjects import ingest_new
+
+        return ingest_new(inputs, preprocessing, session.reporter)
+
+    path, model = out or session.workspace.new, like if header.kind == "model" else None
+    then = next_command(session.given, "whatif", *ASKED, data=path, model=model)
+    config = {LIKE: preprocessing.digest}
+    make_dataset(session, path, build, config=config, overwrite=overwrite, parents=parents, then=then)
 
 
 def _digests(session: Session, inputs: "TableInputs") -> dict[str, str]:

@@ -212,7 +212,7 @@ def _warnings(dataset: Dataset, jobs: Sequence[Job]) -> list[str]:
     warnings = []
     for candidate in _unique(jobs):
         name = f"model {candidate.label} ({candidate.domain})"
-        other = other_data(name, candidate.model.parents, dataset.digest)
+        other = other_data(name, candidate.model.parents, dataset)
         warnings += [other] if other else []
         warnings += warnings_of(name, candidate.model.meta)
     return warnings + [
@@ -238,7 +238,7 @@ def _provenance(candidate: Candidate, dataset: Dataset) -> Provenance:
         unlabelled_target_subjects=candidate.unlabelled_target_subjects,
         model_digest=model.digest,
         dataset_digest=model.parents.get("dataset", ""),
-        same_data=same_data(model.parents, dataset.digest),
+        same_data=same_data(model.parents, dataset.known_as),
         stopped_by_budget=bool(model.meta.get("stopped_by_budget")) if _counts_updates(model.meta) else None,
     )
 

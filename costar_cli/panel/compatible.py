@@ -50,11 +50,17 @@ def same_data(parents: Mapping[str, str], digest: str) -> bool | None:
     return trained_on == digest if trained_on and digest else None
 
 
-def other_data(what: str, parents: Mapping[str, str], digest: str) -> str | None:
-    """Return a warning if something, such as `model COSTAR`, was trained on another data set."""
+def other_data(what: str, parents: Mapping[str, str], data: Dataset | str) -> str | None:
+    """Return a warning if something, such as `model COSTAR`, was trained on another data set than this or its digest.
+
+    New subjects are no other data to a model of the data set that they were read like.
+    """
+    digest = data if isinstance(data, str) else data.known_as
     if same_data(parents, digest) is not False:
         return None
-    return f"{what} was trained on another data set ({parents['dataset'][:8]}) than this one ({digest[:8]})"
+    new = not isinstance(data, str) and data.is_new
+    than = "the one that these new subjects were read like" if new else "this one"
+    return f"{what} was trained on another data set ({parents['dataset'][:8]}) than {than} ({digest[:8]})"
 
 
 def _differences(model: PanelSchema, data: PanelSchema) -> Iterator[str]:

@@ -21,6 +21,8 @@ MOST_DIGITS = 19  # of a subject's number, an int64
 MOST_COMPARED = 20_000  # labels searched for a near one
 MOST_OFFERED = 3
 
+LIKE = "like"  # of the config of new subjects: digest of the data set as which they were read
+
 Domain = DomainName
 Split = Literal["train", "val", "test"]
 
@@ -82,6 +84,16 @@ class Dataset:
             raise DataError(f"subject labels are not unique in the data set: {', '.join(again[:5])}")
         if lost := (set(self.queries) | set(self.truth)) - set(self.panels):
             raise DataError(f"queries or truth without a panel: {', '.join(sorted(str(part) for part in lost))}")
+
+    @property
+    def is_new(self) -> bool:
+        """Return whether its subjects are new to models: read as another data set was, with nobody to train on."""
+        return LIKE in self.config
+
+    @property
+    def known_as(self) -> str:
+        """Return the digest by which models know it: its own, of new subjects that of the data they are like."""
+        return str(self.config.get(LIKE, self.digest))
 
     def panel(self, domain: Domain, split: Split) -> Panel:
         """Return one part's panel.

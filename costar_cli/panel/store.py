@@ -26,7 +26,7 @@ from costar_cli.panel.store_arrays import (
 )
 
 KIND = "dataset"
-LEARNED = Part("source", "train")  # the one part that each data set has
+LEARNED = Part("source", "train")  # the one part that each data set has but those of new subjects
 NAME = re.compile(r"[A-Za-z0-9_]{1,64}", re.ASCII)
 REBUILD = "simulate or ingest the data again: the file is not as costar wrote it"
 
@@ -187,7 +187,7 @@ def _content(dataset: Dataset) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]
 
 def _check(dataset: Dataset) -> None:
     """Check what a reader would reject."""
-    if LEARNED not in dataset.panels:
+    if LEARNED not in dataset.panels and not dataset.is_new:
         raise DataError(f"the data set has no {LEARNED} subjects", fix="add some: models are trained on them")
     for part, panel in dataset.panels.items():
         queries, truth = dataset.queries.get(part, {}), dataset.truth.get(part, {})

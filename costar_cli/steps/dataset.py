@@ -53,6 +53,7 @@ def make_dataset(
     config: Mapping[str, Any],
     overwrite: bool,
     parents: Mapping[str, str] | None = None,
+    then: str | None = None,
 ) -> None:
     """Make a data set, or see that it is up to date; print what each part holds, and end the verb.
 
@@ -63,6 +64,7 @@ def make_dataset(
         config: settings that make this data set this one.
         overwrite: replace a file made from something else.
         parents: digests of the input files, by role, where there are any.
+        then: the command to suggest; `pretrain` by default.
     """
     path = out or session.workspace.data
     step = session.step("dataset", path, parents=parents or {}, config=config)
@@ -83,7 +85,8 @@ def make_dataset(
         for part in stored.parts
     ]
     session.out.table(list(parts[0]), [list(part.values()) for part in parts], keys=1)
-    session.out.next(next_command(session.given, "pretrain", data=other_than(path, session.workspace.data)))
+    pretrain = next_command(session.given, "pretrain", data=other_than(path, session.workspace.data))
+    session.out.next(then or pretrain)
     result = {"name": stored.name, "parts": parts, "kept": stored.kept}
     session.out.done(result, status="up_to_date" if current else "done")
 

@@ -327,9 +327,11 @@ def _meta(
     config: Config,
     runtime: Runtime,
 ) -> dict[str, Any]:
+    how = dataset.config.get("preprocessing")  # of a table, so that new subjects can be read as it was
     return {
         "fingerprint": fingerprint,
         "dataset_name": dataset.name,
+        **({"preprocessing": how} if how else {}),
         "schema": dataset.schema.model_dump(mode="json"),
         "config": config.model_dump(),
         "members": members,

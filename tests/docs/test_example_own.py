@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from tests.cli.cli_world import environment
+from tests.docs.pages import runnable_blocks
 from tests.docs.test_examples_run import Script
 
 SMALL = {"COSTAR_PRETRAIN_EPOCHS": "1", "COSTAR_FINETUNE_EPOCHS": "1", "COSTAR_EVALUATE_BOOTSTRAP": "50"}
@@ -21,6 +22,29 @@ def test_the_script_goes_from_a_table_to_a_what_if(tmp_path: Path, repository: P
         assert name in done.stdout
     made = {path.name for path in (tmp_path / "own-data-workspace").iterdir()}
     assert {"data.h5", "report.html", "model-target.h5", "whatif.png"} <= made
+
+
+def test_the_page_goes_from_a_table_of_new_subjects_to_an_answer(
+    tmp_path: Path, repository: Path, script_path: str
+) -> None:
+    (tmp_path / "examples").symlink_to(repository / "examples")
+    (block,) = runnable_blocks(repository / "docs" / "data-own.md")
+    own = "examples/own-data"
+    script = f"""set -eu
+costar ingest table {own}/small.csv --schema {own}/schema.toml
+costar finetune --method last-value --out costar-workspace/model.h5
+{block.script}"""
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, env=environment(PATH=script_path), capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "target/test         1      3" in done.stdout
+    assert "subject X-2 (source/test), known up to day 3 of 3" in done.stdout
+    assert "columns that are not used: 'ward'" in done.stderr
+    assert "another data set" not in done.stderr + done.stdout
+    answer = "whatif --subject ID --plan plan.json --data costar-workspace/new.h5 --model costar-workspace/model.h5"
+    assert answer in done.stderr
 
 
 def test_the_table_is_what_its_script_makes(tmp_path: Path, repository: Path) -> None:

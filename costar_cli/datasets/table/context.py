@@ -124,18 +124,35 @@ class Table:
         return f"{who}, which has no row in {self.wide.files[0].name}" if row < 0 else f"{self.wide.place(row)} ({who})"
 
 
+@dataclass(frozen=True)
+class Learned:
+    """What encoding learns from source-train, beside levels and classes of treatments and what never changes.
+
+    `fills` has what stands for a missing value where a subject has none so far, `ranges` the least and greatest value,
+    both of columns of numbers; `categories` those of a column; `masks` the columns that have a 0/1 column beside them.
+    """
+
+    fills: dict[str, float] = field(default_factory=dict)
+    ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
+    categories: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    masks: list[str] = field(default_factory=list)
+
+
 @dataclass(eq=False)
 class EncodingContext:
     """What the encoding of all columns shares, and what it finds.
 
     `filled` counts by column all values, those missing, and of these the ones `carried` from the subject's past and
-    `learned` from source-train. `part [N]` is the number of each subject's part in `Part.all()`.
+    `learned` from source-train. `part [N]` is the number of each subject's part in `Part.all()`. With `known`, which an
+    earlier table taught, nothing is learned from this one: its schema says all else.
     """
 
     table: Table
     part: Ints
     schema: TableSchema
     reporter: Reporter
+    known: Learned | None = None
+    learned: Learned = field(default_factory=Learned)
     findings: list[Finding] = field(default_factory=list)
     filled: dict[str, dict[str, int]] = field(default_factory=dict)
     dropped: list[str] = field(default_factory=list)

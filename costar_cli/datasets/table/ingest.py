@@ -11,6 +11,7 @@ from costar_cli.datasets.table.context import EncodingContext
 from costar_cli.datasets.table.index import Ints
 from costar_cli.datasets.table.inputs import TableInputs, read_table
 from costar_cli.datasets.table.known_queries import read_queries
+from costar_cli.datasets.table.preprocessing import KEY, to_json
 from costar_cli.datasets.table.schema import TableSchema
 from costar_cli.datasets.table.splits import assign_parts
 from costar_cli.datasets.table.treatments import encode_treatments
@@ -45,14 +46,14 @@ def ingest_table(inputs: TableInputs, schema: TableSchema, reporter: Reporter, *
         if not context.train.any():
             raise DataError("no subject is in source/train", fix="models are trained on them: check splits and domains")
         task.advance()
-        panel_schema, by_cell, by_subject = _encode(context)
+        panel_schema, by_cell, by_subject = encode_columns(context)
         task.advance()
-        panels = _build_panels(context, by_cell, by_subject)
+        panels = build_panels(context, by_cell, by_subject)
         _check_horizon(panels, schema.horizon, asks=_asks(inputs, schema))
         task.advance()
         queries = _ask(inputs, context, panel_schema.treatments, panels)
         task.advance()
-    config = table_config(schema, seed) | _record(context)
+    config = table_config(schema, seed) | ingestion_record(context) | {KEY: to_json(context, panel_schema)}
     dataset = Dataset(schema.name, panel_schema, schema.horizon, panels, queries, config=config)
     _warn(dataset, context)
     check_dataset(dataset, reporter)
@@ -109,7 +110,7 @@ def _check_horizon(panels: Mapping[Part, Panel], horizon: int, *, asks: bool) ->
         raise DataError(problem, where="horizon", fix=fix)
 
 
-def _record(context: EncodingContext) -> dict[str, Any]:
+def ingestion_record(context: EncodingContext) -> dict[str, Any]:
     """Return what ingestion did, for the data report."""
     return {
         "ingestion": {
@@ -139,7 +140,7 @@ def _warn(dataset: Dataset, context: EncodingContext) -> None:
 Arrays = dict[str, NDArray[Any]]  # of a panel, by field
 
 
-def _encode(context: EncodingContext) -> tuple[PanelSchema, Arrays, Arrays]:
+def encode_columns(context: EncodingContext) -> tuple[PanelSchema, Arrays, Arrays]:
     """Return what the columns become; the arrays of a panel with a row per cell `[M,...]`, and per subject `[N,...]`.
 
     Raises:
@@ -207,7 +208,7 @@ def _clusters(context: EncodingContext) -> Ints | None:
     return np.array([labels[label] for label in data.to_list()], dtype=np.int64)
 
 
-def _build_panels(context: EncodingContext, by_cell: Arrays, by_subject: Arrays) -> dict[Part, Panel]:
+def build_panels(context: EncodingContext, by_cell: Arrays, by_subject: Arrays) -> dict[Part, Panel]:
     """Return the panel of each part that has subjects, padded to its longest series."""
     keys, panels = context.table.keys, {}
     names, place = np.array(keys.subjects.names), context.place

@@ -1,5 +1,6 @@
 """The files of a data set, their columns checked and read, laid out along the panel (polars)."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,10 +13,11 @@ from costar_cli.config.nearest import did_you_mean
 from costar_cli.datasets.table.context import Table
 from costar_cli.datasets.table.files import TableFile, open_files
 from costar_cli.datasets.table.index import Ints, Keys, read_keys
-from costar_cli.datasets.table.parse import Reading, Rows, read_rows, unreadable
+from costar_cli.datasets.table.parse import Reading, Rows, read_rows, unreadable, unusable
 from costar_cli.datasets.table.schema import TableSchema
 from costar_cli.datasets.table.splits import condition_readings
 from costar_cli.datasets.table.treatments import UNKNOWN, level_codes, unknown_level
+from costar_cli.datasets.table.variables import UNSEEN, category_codes, unseen_category
 from costar_cli.errors import DataError
 from costar_cli.panel.findings import Finding, counted, raise_errors, shown
 from costar_cli.reporting import Reporter
@@ -52,14 +54,15 @@ def read_table(inputs: TableInputs, schema: TableSchema, reporter: Reporter) -> 
     names = {*schema.columns, *condition_readings(schema)}
     tables = open_files(inputs.tables, names=names)
     wide = open_files([inputs.statics], "the statics file", names=names)[0] if inputs.statics else None
-    long_readings, wide_readings = _readings(schema, tables, wide)
+    long_readings, wide_readings, found = _readings(schema, tables, wide)
     subject = Reading(schema.named("subject")[0], "text")
     time = Reading.of_time(schema.named("time")[0], schema.time.parsed, schema.time.format)
+    _refuse(tables, [subject, time, *long_readings.values()], schema, found)
     rows = read_rows(tables, [subject, time, *long_readings.values()], schema.blank)
     if rows.blank_rows:
         reporter.note(f"{counted(rows.blank_rows, 'empty row')} dropped")
     findings = [finding for reading in long_readings.values() for finding in unreadable(rows, reading)]
-    levels = [finding for reading in long_readings.values() for finding in _unknown_levels(rows, reading, schema)]
+    levels = [finding for reading in long_readings.values() for finding in _unknown_texts(rows, reading, schema)]
     keys = read_keys(rows, subject, time, schema, reporter, findings=findings, also=levels)
     wide_rows, wide_row = None, np.full(len(keys.subjects), -1, dtype=np.int64)
     if wide is not None:
@@ -69,24 +72,48 @@ def read_table(inputs: TableInputs, schema: TableSchema, reporter: Reporter) -> 
     return Table(keys, times, rows, long_readings, wide_rows, wide_readings, wide_row)
 
 
-def _unknown_levels(rows: Rows, reading: Reading, schema: TableSchema) -> list[Finding]:
-    """Return that a treatment has other values than the levels that the schema lists, if it does."""
+def _refuse(
+    tables: Sequence[TableFile], readings: Sequence[Reading], schema: TableSchema, found: list[Finding]
+) -> None:
+    """Stop where columns are missing or of another type; what is wrong with the values of the others is told, too.
+
+    Raises:
+        DataError: all of it.
+    """
+    odd = unusable(tables, readings)
+    if not found and not odd:
+        return
+    readable = [r for r in readings if r not in odd and all(r.column in table.columns for table in tables)]
+    rows = read_rows(tables, readable, schema.blank)
+    values = [f for r in readable for f in (*unreadable(rows, r), *_unknown_texts(rows, r, schema))]
+    raise_errors([*found, *odd.values(), *values], what="the table")
+
+
+def _unknown_texts(rows: Rows, reading: Reading, schema: TableSchema) -> list[Finding]:
+    """Return that a column has other values than the levels or categories that the schema lists, if it does."""
     column = schema.columns.get(reading.column)
-    levels = column.labels("levels") if column is not None and column.role == "treatment" else None
-    if levels is None:
+    if column is None:
         return []
+    levels, categories = column.labels("levels"), column.labels("categories")
     texts = rows.series(reading)
-    unknown = level_codes(texts, levels) == UNKNOWN
-    return [unknown_level(reading.column, texts, levels, unknown, rows.place)] if unknown.any() else []
+    if levels is not None:
+        unknown = level_codes(texts, levels) == UNKNOWN
+        return [unknown_level(reading.column, texts, levels, unknown, rows.place)] if unknown.any() else []
+    if categories is None or column.unseen != "error":
+        return []
+    unknown = category_codes(texts, categories) == UNSEEN
+    return [unseen_category(reading.column, texts, categories, unknown, rows.place)] if unknown.any() else []
 
 
 def _readings(
     schema: TableSchema, tables: Sequence[TableFile], wide: TableFile | None
-) -> tuple[dict[str, Reading], dict[str, Reading]]:
+) -> tuple[dict[str, Reading], dict[str, Reading], list[Finding]]:
     """Return how to read each column but subject and time, in the long table and in the statics file.
 
+    Columns that no file has, or that both have, are found.
+
     Raises:
-        DataError: columns that no file has, or that both have; all at once.
+        DataError: a column is compared with what it is not.
     """
     asked = {name: _reading(schema, name) for name in schema.columns if name not in schema.named("subject", "time")}
     for name, reading in condition_readings(schema).items():
@@ -105,7 +132,8 @@ def _readings(
                 findings.append(Finding("error", problem, "", "keep it in one of the two"))
             in_wide[name] = asked[name]
         elif lacking:
-            findings.append(no_column(name, lacking[0], wide if not in_time else None))
+            unit = schema.columns[name].unit if name in schema.columns else ""
+            findings.append(no_column(name, lacking[0], wide if not in_time else None, unit=unit))
         if name in schema.named("subject") and wide is not None and name not in wide.columns:
             findings.append(no_column(name, wide))
     if wide is not None and not in_wide and not findings:
@@ -113,8 +141,7 @@ def _readings(
         problem = f"no column of {wide.name} is used" + (f": it has {shown(others, 8)}" if others else "")
         fix = "declare its columns in [columns], or leave `--statics` out"
         findings.append(Finding("error", problem, "--statics", fix))
-    raise_errors(findings, what="the table")
-    return {name: reading for name, reading in asked.items() if name not in in_wide}, in_wide
+    return {name: reading for name, reading in asked.items() if name not in in_wide}, in_wide, findings
 
 
 def _reading(schema: TableSchema, name: str) -> Reading:
@@ -124,9 +151,14 @@ def _reading(schema: TableSchema, name: str) -> Reading:
     return Reading(name, "binary" if column.kind == "binary" else "number")
 
 
-def no_column(name: str, table: TableFile, wide: TableFile | None = None) -> Finding:
-    """Say that a column is not there, with the nearest one that is."""
+def no_column(name: str, table: TableFile, wide: TableFile | None = None, *, unit: str = "") -> Finding:
+    """Say that a column is not there, with the nearest one that is, which may say its unit: `weight (lb)`."""
     known = [*table.columns, *(wide.columns if wide else ())]
+    for column in known:
+        if found := re.fullmatch(rf"{re.escape(name)}\s*[\[(](.+)[\])]", column):
+            convert = f"convert it to {unit} and " if unit and found[1] != unit else ""
+            problem = f"there is no column '{name}'{f' in {unit}' * bool(unit)}, but '{column}'"
+            return Finding("error", problem, table.name, f"{convert}call it '{name}'")
     hint = did_you_mean(name, known, quoted=True) or f"it has {shown(table.columns, 8)}"
     return Finding("error", f"there is no column '{name}'", table.name, hint)
 

@@ -83,7 +83,7 @@ def read_rows(files: Sequence[TableFile], readings: Iterable[Reading], blank: Se
         DataError: a file cannot be read, a column is of an unusable type, or there is too much to hold.
     """
     wanted = list(dict.fromkeys(readings))
-    _refuse_types(files, wanted)
+    raise_errors(unusable(files, wanted).values(), what="the table")
     _refuse_size(files, len(wanted))
     frames = []
     for number, file in enumerate(files):
@@ -159,14 +159,16 @@ def _hint(cell: object) -> str:
     return ""
 
 
-def _refuse_types(files: Sequence[TableFile], readings: Sequence[Reading]) -> None:
-    details = []
+def unusable(files: Sequence[TableFile], readings: Iterable[Reading]) -> dict[Reading, Finding]:
+    """Return the readings whose column is of a type, in a file that has it, that cannot be read so."""
+    found = {}
     for file in files:
         for reading in readings:
-            kind = file.types[reading.column]
+            kind = file.types.get(reading.column, pl.Null())
             if not _usable(kind, reading.as_):
-                details.append(f"{file.name}: column '{reading.column}' holds {kind}, not {_ASKED[reading.as_]}")
-    raise_errors([Finding("error", text, fix=_OTHER_TYPE) for text in details], what="the table")
+                problem = f"{file.name}: column '{reading.column}' holds {kind}, not {_ASKED[reading.as_]}"
+                found[reading] = Finding("error", problem, fix=_OTHER_TYPE)
+    return found
 
 
 _ASKED: Final[Mapping[As, str]] = {

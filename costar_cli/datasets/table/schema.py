@@ -31,6 +31,7 @@ _UNITS: Final[dict[str, tuple[Literal["us", "month"], int, str]]] = {
     "mo": ("month", 1, "month"),
     "y": ("month", 12, "year"),
 }
+STEP_WORDS: Final = {word: short for short, (_, _, word) in _UNITS.items()}
 
 
 def parse_step(step: float | str) -> Step:

@@ -50,10 +50,10 @@ def assign_parts(table: Table, schema: TableSchema, seed: int, reporter: Reporte
     Raises:
         DataError: subjects that change domain or split, or belong to both domains; domains without subjects.
     """
-    domain = _domains(table, schema)
+    domain = domains_of(table, schema)
     if lost := int((domain == "").sum()):
         reporter.note(f"{counted(lost, 'subject')} in neither domain left out")
-    for name in DOMAINS if _has_target(schema) else DOMAINS[:1]:
+    for name in DOMAINS if has_target(schema) else DOMAINS[:1]:
         if not (domain == name).any():
             raise DataError(
                 f"no subject belongs to the {name} domain", fix="check the definition of the target in the schema"
@@ -66,12 +66,18 @@ def assign_parts(table: Table, schema: TableSchema, seed: int, reporter: Reporte
     return np.array([numbers.get(f"{d}/{s}", -1) for d, s in zip(domain, split, strict=True)], dtype=np.int64)
 
 
-def _has_target(schema: TableSchema) -> bool:
+def has_target(schema: TableSchema) -> bool:
+    """Return whether a schema says who belongs to the target."""
     return bool(schema.named("domain")) or schema.domain.target is not None
 
 
-def _domains(table: Table, schema: TableSchema) -> Texts:
-    if not _has_target(schema):
+def domains_of(table: Table, schema: TableSchema) -> Texts:
+    """Return the domain of each subject `[N]`, nothing for those of neither.
+
+    Raises:
+        DataError: subjects that change domain, or belong to both.
+    """
+    if not has_target(schema):
         return np.full(len(table.keys.subjects), "source", dtype="<U6")
     is_source, is_target = (_by_column if schema.named("domain") else _by_condition)(table, schema)
     source, source_changes = table.whole_subjects(is_source)

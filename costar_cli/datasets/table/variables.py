@@ -69,7 +69,7 @@ def encode_variables(
         made = _categories(context, column) if schema.kind == "categorical" else _numbers(context, column)
         if role == "outcome":
             context.outcomes_observed[name] = observed
-        steady = bool(made) and all(_constant(encoded, train) for encoded in made)
+        steady = not context.known and bool(made) and all(_constant(encoded, train) for encoded in made)
         if steady and role == "outcome":
             problem = f"outcome '{name}' never changes in source-train"
             context.findings.append(Finding("error", problem, "", "nothing to predict"))
@@ -77,7 +77,8 @@ def encode_variables(
             context.dropped.append(name)
             continue
         columns += made
-        if schema.indicator and not observed[train].all():
+        if schema.indicator and (context.known or not observed[train].all()):
+            context.learned.masks.append(name)
             mask = Variable(name=f"{name}_observed", kind="binary", standardize=False)
             masks.append(Encoded(mask, observed.astype(np.float32)))
     return columns, masks
@@ -123,15 +124,29 @@ def _numbers(context: EncodingContext, column: _Column) -> list[Encoded]:
             fix = 'correct them, or declare `kind = "continuous"`'
             found = wrong_values(column.name, odd, "negative or fractional", column.place, fix)
             context.findings.append(replace(found, where=f"{found.where}, {numbers[odd][0]:g}"))
-    known = numbers[column.train & column.observed]
-    mean = float(known.mean()) if len(known) else 0.0
-    if not len(known) and not column.observed.all():
-        context.reporter.warn(f"column '{column.name}' has no value in source-train: missing values become 0")
-    rest = mean if kind == "continuous" else float(np.floor(mean + 0.5))
-    filled = _filled(context, column, numbers, rest)
+    filled = _filled(context, column, numbers, _rest(context, column, numbers))
     standardize = schema.standardize if schema.standardize is not None else kind != "binary"
     variable = Variable(name=column.name, unit=schema.unit, kind=kind, standardize=standardize)
     return [Encoded(variable, filled.astype(np.float32))]
+
+
+def _rest(context: EncodingContext, column: _Column, numbers: NDArray[np.float64]) -> float:
+    """Return what stands for a missing value of a subject without any so far: source-train's mean."""
+    if context.known is not None:
+        if column.name not in context.known.fills and ((column.carried < 0) & ~column.observed).any():
+            missing, fix = (column.carried < 0) & ~column.observed, "give each subject's first value"
+            what = "missing, of subjects without one so far"
+            context.findings.append(wrong_values(column.name, missing, what, column.place, fix))
+        return context.known.fills.get(column.name, 0.0)
+    known = numbers[column.train & column.observed]
+    if not len(known) and not column.observed.all():
+        context.reporter.warn(f"column '{column.name}' has no value in source-train: missing values become 0")
+    mean = float(known.mean()) if len(known) else 0.0
+    whole = column.schema.kind not in (None, "continuous")
+    context.learned.fills[column.name] = float(np.floor(mean + 0.5)) if whole else mean
+    if len(known):
+        context.learned.ranges[column.name] = float(known.min()), float(known.max())
+    return context.learned.fills[column.name]
 
 
 def _categories(context: EncodingContext, column: _Column) -> list[Encoded]:
@@ -146,14 +161,15 @@ def _categories(context: EncodingContext, column: _Column) -> list[Encoded]:
         fix = 'leave it out, group its values, or list the `categories` that matter with `unseen = "other"`'
         context.findings.append(Finding("error", problem, "", fix))
         return []
-    code = _codes(texts, categories)
+    context.learned.categories[column.name] = categories
+    code = category_codes(texts, categories)
     unseen = code == UNSEEN
     labels = categories
     if schema.unseen == "other":
         labels = (*categories, OTHER)
         code = np.where(unseen, len(categories), code)
     elif unseen.any():
-        context.findings.append(_unseen(column, categories, unseen))
+        context.findings.append(unseen_category(column.name, texts, categories, unseen, column.place))
     filled = _filled(context, column, code, MISSING)
     made = []
     for i, label in enumerate(labels):
@@ -163,7 +179,7 @@ def _categories(context: EncodingContext, column: _Column) -> list[Encoded]:
     return made
 
 
-def _codes(texts: pl.Series, labels: tuple[str, ...]) -> Ints:
+def category_codes(texts: pl.Series, labels: tuple[str, ...]) -> Ints:
     """Return the place of each text among the labels, MISSING for null, UNSEEN for another text."""
     known = pl.Series(labels, dtype=pl.String)
     places = pl.Series(range(len(labels)), dtype=pl.Int64)
@@ -171,11 +187,14 @@ def _codes(texts: pl.Series, labels: tuple[str, ...]) -> Ints:
     return pl.select(pl.when(texts.is_null()).then(MISSING).otherwise(found)).to_series().to_numpy().astype(np.int64)
 
 
-def _unseen(column: _Column, categories: tuple[str, ...], unseen: Mask) -> Finding:
-    texts = column.data.filter(pl.Series(unseen)).unique().sort().to_list()
-    guess = did_you_mean(str(texts[0]), categories, quoted=True)
+def unseen_category(
+    name: str, texts: pl.Series, categories: tuple[str, ...], unseen: Mask, place: Callable[[int], str]
+) -> Finding:
+    """Say that some values `[M]` of a column are no categories, and where the first of them is."""
+    odd = texts.filter(pl.Series(unseen)).unique().sort().to_list()
+    guess = did_you_mean(str(odd[0]), categories, quoted=True)
     fix = f'{guess} correct them, or declare `unseen = "other"` or `categories`'.strip()
-    return wrong_values(column.name, unseen, f"that source-train does not have: {shown(texts)}", column.place, fix)
+    return wrong_values(name, unseen, f"that source-train does not have: {shown(odd)}", place, fix)
 
 
 def _ordered(labels: Iterable[object]) -> list[str]:

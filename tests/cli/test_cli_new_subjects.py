@@ -1,0 +1,50 @@
+"""`costar ingest table --like`: from a table of new subjects to their answers, and what it refuses."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli_world import REPOSITORY, Run
+
+Call = Callable[..., Run]
+EXAMPLE = REPOSITORY / "examples" / "own-data"
+NEW, PLAN = EXAMPLE / "new-patients.csv", EXAMPLE / "plan-own.json"
+
+
+@pytest.fixture
+def model(call: Call) -> str:
+    """A model of the example's table, in the workspace."""
+    assert call("ingest", "table", EXAMPLE / "small.csv", "--schema", EXAMPLE / "schema.toml").code == 0
+    assert call("finetune", "--method", "last-value", "--out", "costar-workspace/model.h5").code == 0
+    return "costar-workspace/model.h5"
+
+
+def test_new_subjects_are_up_to_date_scored_where_they_can_be_and_never_trained_on(model: str, call: Call) -> None:
+    table = ["ingest", "table", NEW, "--like", model]
+    assert call(*table).code == 0
+    assert "up to date" in call(*table).out
+    data = ["--data", "costar-workspace/new.h5"]
+    assert call("verify", "costar-workspace/new.h5").code == 0
+    assert call("inspect", "costar-workspace/new.h5").code == 0
+    scored = call("evaluate", *data, "--no-plots")
+    assert (scored.code, "the longest series has 4" in scored.err) == (5, True)
+    long = ["ingest", "table", EXAMPLE / "small.csv", "--like", model, "--overwrite", "--out", "again.h5"]
+    assert call(*long).code == 0
+    rows = call("evaluate", "--data", "again.h5", "--no-plots", "--json").document["result"]["rows"]
+    assert {(row["setup"], row["truth"]) for row in rows} == {("zero-shot", "factual"), ("supervised", "factual")}
+    trained = call("finetune", *data, "--method", "mean", "--out", "other.h5")
+    assert (trained.code, "no source/train subjects" in trained.err) == (3, True)
+
+
+def test_what_does_not_go_with_like_is_refused(model: str, call: Call, tmp_path: Path) -> None:
+    both = call("ingest", "table", NEW, "--like", model, "--schema", EXAMPLE / "schema.toml", "--seed", 3)
+    assert both.code == 2
+    assert "takes only the table and `--statics`, not --schema and --seed" in both.err
+    odd = call("ingest", "table", NEW, "--like", NEW)
+    assert odd.code == 4
+    wrong = tmp_path / "wrong.csv"
+    wrong.write_text(NEW.read_text().replace("carbs", "carbs (kg/day)").replace("basal", "bolus"))
+    refused = call("ingest", "table", wrong, "--like", model)
+    assert refused.code == 3
+    assert all(text in refused.err for text in ("call it 'carbs'", "'bolus'", "do not fit `inpatient glucose`"))
+    assert not Path("costar-workspace/new.h5").exists()

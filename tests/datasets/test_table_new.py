@@ -1,0 +1,222 @@
+"""New subjects are read as a model's table was: the same numbers, nothing learned, all differences told at once."""
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import costar_cli as costar
+from costar_cli.artifact import read_artifact, write_artifact
+from costar_cli.datasets.table.export import dataset_to_frame
+from costar_cli.datasets.table.files import frame_as_file
+from costar_cli.datasets.table.ingest import ingest_table
+from costar_cli.datasets.table.inputs import TableInputs
+from costar_cli.datasets.table.new_subjects import ingest_new
+from costar_cli.datasets.table.preprocessing import Preprocessing, preprocessing_at
+from costar_cli.errors import ArtifactError, DataError, MismatchError
+from costar_cli.panel import Dataset, Panel, Part
+from costar_cli.panel.compatible import other_data
+from costar_cli.panel.store import made_from, read_dataset
+from tests.datasets.table_worlds import Listener, make_schema, of, ward
+
+HOLES = make_schema(
+    {"drug": {"role": "treatment"}, "shift": {"role": "treatment"}, "flat": {"role": "static"},
+     "heart rate": {"role": "covariate", "unit": "1/min", "missing": "fill"},
+     "stage": {"role": "static", "kind": "categorical", "unseen": "other", "missing": "fill"}},
+    split={"train": 0.5, "val": 0.25, "test": 0.25},
+)  # fmt: skip
+
+
+def clinic(patients: int = 40) -> pl.DataFrame:
+    """A ward with holes, a constant column, two treatments, and stages that source-train need not have."""
+    frame, rng = ward(patients, 5), np.random.default_rng(7)
+    who = np.repeat(np.arange(patients), 5)
+    stages = np.array(["I", "II", "III"])[rng.integers(3, size=patients)].astype(object)
+    stages[::9] = None
+    rate = np.where(rng.random(frame.height) < 0.3, np.nan, frame["heart rate"].to_numpy())
+    return frame.with_columns(
+        pl.Series("heart rate", rate).fill_nan(None),
+        pl.Series("stage", stages[who].tolist(), dtype=pl.String),
+        pl.lit(3.0).alias("flat"),
+        pl.Series("shift", rng.integers(2, size=frame.height)),
+    )
+
+
+def read_whole(frame: pl.DataFrame, schema=HOLES) -> Dataset:
+    return made_from(ingest_table(TableInputs([frame_as_file(frame, "whole.csv")]), schema, Listener()), config={})
+
+
+def read_new(frame: pl.DataFrame, like: Dataset | Preprocessing, listener: Listener | None = None, **more) -> Dataset:
+    how = like if isinstance(like, Preprocessing) else Preprocessing.of_dataset(like)
+    return ingest_new(TableInputs([frame_as_file(frame, "new.csv")]), how, listener or Listener(), **more)
+
+
+def differences(frame: pl.DataFrame, like: Dataset) -> list[str]:
+    """What a table of new subjects is refused for."""
+    with pytest.raises(DataError, match="the new subjects do not fit `ward`") as caught:
+        read_new(frame, like)
+    return list(caught.value.details)
+
+
+def row_of(dataset: Dataset, name: str) -> dict[str, np.ndarray]:
+    """Everything that models see of a subject."""
+    panel, row = of(dataset, name)
+    taken = panel.take(np.array([row]))
+    steps = slice(int(taken.length[0]))
+    series = ("covariates", "treatments", "outcomes", "observed_outcomes")
+    return {field: getattr(taken, field)[:, steps] for field in series} | {"statics": taken.statics}
+
+
+@pytest.fixture(scope="module")
+def whole() -> Dataset:
+    return read_whole(clinic())
+
+
+@pytest.fixture(scope="module")
+def model(whole: Dataset) -> costar.Model:
+    return costar.fit(whole, "last-value")
+
+
+def test_subjects_read_like_the_whole_are_those_of_the_whole_to_the_last_bit(whole, model, tmp_path):
+    whole.save(tmp_path / "data.h5")
+    model.save(tmp_path / "model.h5")
+    second = clinic().filter(pl.col("patient") > "p20")
+    ways = [
+        Preprocessing.of_dataset(whole),
+        *(preprocessing_at(tmp_path / f"{name}.h5")[0] for name in ("data", "model")),
+    ]
+    names = [name for panel in whole.panels.values() for name in panel.names if name > "p20"]
+    assert len(names) > 12
+    for how in ways:
+        new = read_new(second, how)
+        assert new.schema == whole.schema
+        for name in names:
+            want = row_of(whole, name)
+            for field, values in row_of(new, name).items():
+                assert np.array_equal(values, want[field]), (name, field)
+            assert new.find_subject(name).part == Part(whole.find_subject(name).part.domain, "test")
+
+
+def test_one_subject_with_one_row_is_enough_and_is_no_other_data(whole, model):
+    new = read_new(clinic().head(1).drop("site"), whole)
+    assert {str(part): panel.length.tolist() for part, panel in new.panels.items()} == {"source/test": [1]}
+    assert other_data("the model", model.fitted.parents, new) is None
+    other = read_whole(clinic(30))
+    warning = other_data("the model", model.fitted.parents, read_new(clinic().head(1), other))
+    assert "than the one that these new subjects were read like" in warning
+
+
+def test_a_data_set_of_new_subjects_is_a_file_and_can_be_read_like_in_turn(whole, tmp_path):
+    new = costar.read_new_subjects(clinic().tail(10), like=whole)
+    new.save(tmp_path / "new.h5")
+    again = costar.read_new_subjects(clinic().tail(10), like=tmp_path / "new.h5")
+    assert (again.name, again.known_as) == (new.name, whole.digest)
+    assert read_dataset(tmp_path / "new.h5").digest == new.digest
+    for name in ("p39", "p40"):
+        assert all(np.array_equal(values, row_of(again, name)[field]) for field, values in row_of(new, name).items())
+    with pytest.raises(DataError, match="no source/train subjects"):
+        costar.fit(new, "ridge")
+
+
+def test_plans_begin_at_the_first_row_without_a_treatment(whole):
+    listener, days = Listener(), pl.col("day")
+    frame = clinic().head(5).with_columns(
+        *(pl.when(days < 2).then(pl.col(name)).otherwise(None).alias(name) for name in ("drug", "shift")),
+        pl.when(days < 2).then(pl.col("pressure")).otherwise(None).alias("pressure"),
+    )  # fmt: skip
+    panel = next(iter(read_new(frame, whole, listener).panels.values()))
+    assert panel.length.tolist() == [3]
+    assert not panel.treatments[0, 2].any()
+    assert panel.outcomes[0, 2] == panel.outcomes[0, 1]
+    assert panel.observed_outcomes[0, :, 0].tolist() == [True, True, False]
+    assert [note for note in listener.notes if note.startswith("2 rows behind the one where plans begin")]
+    seen = frame.with_columns(pl.lit(80.0).alias("pressure"))
+    assert [line for line in differences(seen, whole) if "treatment" in line and "missing" in line]
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (lambda t: t.drop("age"), "new.csv: there is no column 'age'"),
+        (lambda t: t.rename({"heart rate": "heart rate (1/s)"}),
+         "no column 'heart rate' in 1/min, but 'heart rate (1/s)' (convert it to 1/min and call it 'heart rate')"),
+        (lambda t: t.with_columns(drug=pl.lit("lots")), "that are not levels: 'lots'"),
+        (lambda t: t.with_columns(sex=pl.lit("x")), "column 'sex': 40 values that source-train does not have: 'x'"),
+        (lambda t: t.with_columns(age=pl.lit("old")), "column 'age': 200 values not numeric, first 'old'"),
+        (lambda t: t.with_columns(day=pl.date(2024, 1, 1)), "column 'day' holds Date, not numbers"),
+        (lambda t: t.with_columns(age=pl.lit(None)), "column 'age': 40 values missing"),
+        (lambda t: t.with_columns(pl.col("day") * 2), "column 'day': 160 gaps between rows of a subject"),
+        (lambda t: pl.concat([t, t.with_columns(pl.col("pressure") + 1)]), "with the subject and time of another row"),
+        (lambda t: t.head(0), "the table has no rows"),
+    ],
+)  # fmt: skip
+def test_each_difference_has_its_line(whole, change, line):
+    found = differences(change(clinic()), whole)
+    assert any(line in one for one in found), found
+
+
+def test_all_differences_are_one_error(whole):
+    wrong = clinic().drop("heart rate").rename({"pressure": "pressure [kPa]"}).with_columns(
+        drug=pl.lit("lots"), sex=pl.lit("x"), age=pl.lit("old"), day=pl.date(2024, 1, 1)
+    )  # fmt: skip
+    found = differences(wrong, whole)
+    for name in ("heart rate", "pressure", "drug", "sex", "age", "day"):
+        assert sum(f"'{name}'" in line.partition("(")[0] for line in found) >= 1, (name, found)
+    assert len(found) == 6
+
+
+def test_values_beyond_training_extra_columns_and_unknown_domains_are_told(whole):
+    listener = Listener()
+    frame = (
+        clinic().head(5).with_columns(pl.col("heart rate").fill_null(70.0) / 60, note=pl.lit("?"), stage=pl.lit("IX"))
+    )
+    new = read_new(frame.drop("site"), whole, listener)
+    assert "columns that are not used: 'flat', 'note'" in listener.notes
+    assert "1 subject whose domain the table does not tell: taken as of the source" in listener.notes
+    assert ["is it in the same unit?" in warning for warning in listener.warnings] == [True]
+    assert new.panels[Part("source", "test")].statics[0, -1] == 1  # stage=other
+
+
+def test_old_files_say_how_to_get_what_they_lack(whole, model, tmp_path):
+    own = model.artifact
+    meta = {key: value for key, value in own.meta.items() if key != "preprocessing"}
+    write_artifact(tmp_path / "old.h5", kind="model", arrays=own.arrays, meta=meta, parents=own.parents)
+    with pytest.raises(MismatchError, match="was made by an older version of costar") as caught:
+        costar.read_new_subjects(clinic(), like=tmp_path / "old.h5")
+    assert "train again" in (caught.value.fix or "")
+    meta = dict(own.meta) | {"preprocessing": {"schema": {"name": "x"}, "fills": {}, "ranges": {}}}
+    write_artifact(tmp_path / "odd.h5", kind="model", arrays=own.arrays, meta=meta, parents=own.parents)
+    with pytest.raises(ArtifactError, match="not as costar wrote it"):
+        costar.read_new_subjects(clinic(), like=tmp_path / "odd.h5")
+    assert read_artifact(tmp_path / "old.h5").digest != model.digest
+
+
+@pytest.mark.parametrize("name", ["tumor", "linear", "m5"])
+def test_simulated_subjects_come_back_by_the_names_of_the_models_variables(name):
+    dataset = costar.simulate(name, preset="quick")
+    part = Part("target", "test")
+    panel = dataset.panels[part].take(np.arange(3))
+    some = Dataset(dataset.name, dataset.schema, dataset.horizon, {Part("source", "train"): panel})
+    table = dataset_to_frame(some).drop("split", "domain")
+    new = read_new(table, dataset).panels[Part("source", "test")]
+    for field in ("covariates", "treatments", "outcomes", "statics", "length"):
+        assert np.array_equal(getattr(new, field), _cut(panel, getattr(panel, field))), field
+
+
+def _cut(panel: Panel, values: np.ndarray) -> np.ndarray:
+    return values[:, : int(panel.length.max())] if values.ndim == 3 else values
+
+
+@settings(max_examples=8)
+@given(st.randoms(use_true_random=False), st.integers(1, 40))
+def test_order_of_rows_and_columns_does_not_matter(whole, random, patients):
+    frame = clinic().filter(pl.col("patient") <= f"p{patients:02d}")
+    rows, columns = list(range(frame.height)), list(frame.columns)
+    random.shuffle(rows)
+    random.shuffle(columns)
+    plain, mixed = read_new(frame, whole), read_new(frame[rows].select(columns), whole)
+    assert set(plain.panels) == set(mixed.panels)
+    for part, panel in plain.panels.items():
+        for field in ("covariates", "treatments", "outcomes", "statics", "length", "label"):
+            assert np.array_equal(getattr(panel, field), getattr(mixed.panels[part], field)), field
