@@ -1,0 +1,303 @@
+"""Search for the plan that makes an objective best: score all candidates, then compare the best of them closely."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.errors import UsageError
+from costar_cli.methods.base import FittedModel
+from costar_cli.panel import Panel, Queries
+from costar_cli.reporting import NullReporter, Reporter
+from costar_cli.search.candidates import Places
+from costar_cli.search.objective import Floats
+from costar_cli.search.scoring import Judge, SearchQuestion, SubjectPlans, asks_encoded
+from costar_cli.uncertainty import Estimates, draws, estimate, tells_differences
+
+LOOKED_AT: Final = 128  # plans whose support is looked at together, the best first
+CAUTIOUS: Final = 4_096  # plans whose limits are looked at where these decide
+UNKNOWN: Final = -1
+RED: Final = 2
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Best:
+    """The plans that come out best for one subject, the best first, then the reference plan: M = P + 1 rows.
+
+    Objectives are as people see them; what a model does not tell is not a number.
+
+    Attributes:
+        values_MHA: integer levels of the plans.
+        estimate_M: of the objective.
+        limits_M2: lower and upper limit of it.
+        difference_M: from the reference plan.
+        apart_M2: limits of the difference.
+        light_M: 0 to 2 as in `LIGHTS`, -1 where the model does not know.
+        probability_P: of being the best of these plans.
+        estimates: of the outcomes, a query per row.
+        margin: by how much the best is estimated to be better than the second, and the sd of that.
+        regret: by how much the best of each draw is better than the best by estimate, on average over draws.
+        alike: how many of the P cannot be told from the best: the limits of their difference from it include 0.
+        left_out: how many plans with a better estimate the data do not support.
+        all_P, treated_P: objective of every plan that was scored, and how many treatments it gives, in no order.
+    """
+
+    values_MHA: NDArray[np.int64]
+    estimate_M: Floats
+    limits_M2: Floats
+    difference_M: Floats
+    apart_M2: Floats
+    light_M: NDArray[np.int8]
+    probability_P: Floats
+    estimates: Estimates
+    margin: tuple[float, float]
+    regret: float
+    alike: int
+    left_out: int
+    all_P: Floats
+    treated_P: NDArray[np.int64]
+
+    @property
+    def found(self) -> int:
+        """Return how many plans were compared; none where the data support no plan."""
+        return len(self.probability_P)
+
+
+def search(
+    label: str,
+    model: FittedModel,
+    panel: Panel,
+    origin_N: NDArray[np.integer],
+    question: SearchQuestion,
+    *,
+    reporter: Reporter | None = None,
+) -> Iterator[Best]:
+    """Yield the best plans of each subject of a panel, from its origin; the panel is encoded once.
+
+    Args:
+        label: what messages call the model.
+        model: what estimates.
+        panel: the subjects' histories.
+        origin_N: the last known step of each.
+        question: what is searched.
+        reporter: told about progress.
+
+    Raises:
+        UsageError: no plan meets the constraints for a subject, or limits shall decide and the model has none.
+        TrainingError: a prediction is not finite.
+    """
+    judge, candidates, encoding = Judge.of(label, model), question.candidates, model.schema.treatments
+    if question.by != "estimate" and judge.calibration is None:
+        raise UsageError(
+            f"model `{label}` has no limits to choose by", where="--by", fix="leave it out, or use a calibrated model"
+        )
+    table_KA, cost_K = (
+        encoding.encode(candidates.values_KA).astype(np.uint8),
+        question.objective.costs_of(candidates.values_KA),
+    )
+    ask = asks_encoded(panel)
+    with (reporter or NullReporter()).task("search", total=panel.n_subjects, unit="subject") as task:
+        for row, origin in enumerate(origin_N.tolist()):
+            alone = known_until(panel.take(np.array([row])), origin)
+            yield best_of(SubjectPlans(judge, question, alone, row, origin, ask, table_KA, cost_K))
+            task.advance()
+
+
+def known_until(panel: Panel, origin: int) -> Panel:
+    """Return the panel up to a step, which all its subjects have; what follows would only be encoded for nothing."""
+    until = slice(origin + 1)
+    seen = panel.outcome_observed
+    return replace(
+        panel,
+        covariates=panel.covariates[:, until],
+        treatments=panel.treatments[:, until],
+        outcomes=panel.outcomes[:, until],
+        length=np.full_like(panel.length, origin + 1),
+        outcome_observed=None if seen is None else seen[:, until],
+    )
+
+
+def best_of(subject: SubjectPlans) -> Best:
+    """Return the best plans of one subject (spec SEARCH-4 to 7)."""
+    question, judge = subject.question, subject.judge
+    plans_PH = question.candidates.after(subject.before, subject.losses)
+    loss_P, values_KA = subject.losses(plans_PH), question.candidates.values_KA
+    treated_P = (values_KA != 0).sum(axis=1)[plans_PH].sum(axis=1)
+    ranked_P = np.lexsort((treated_P, loss_P))
+    kept_P, left_out = _supported(subject, plans_PH, ranked_P)
+    if question.by != "estimate":
+        kept_P = kept_P[np.argsort(_keys(subject, values_KA[plans_PH[kept_P]]), kind="stable")[: question.short]]
+    values_MHA = np.concatenate([values_KA[plans_PH[kept_P]], question.reference.values[None]])
+    queries = _asked(subject, values_MHA)
+    compared = _Compared.of(subject, values_MHA, queries)
+    order_P = compared.order(treated_P[kept_P])
+    told = compared.take(np.append(order_P, len(order_P)))
+    light_M = np.full(len(values_MHA), UNKNOWN, dtype=np.int8)
+    if judge.support is not None:
+        light_M = _lights(subject, queries, compared.found)
+    every = question.objective.shown(loss_P)
+    return told.best(values_MHA[told.rows_M], light_M[told.rows_M], left_out, every, treated_P)
+
+
+def _asked(subject: SubjectPlans, values_MHA: NDArray[np.int64]) -> Queries:
+    return subject.queries(subject.judge.model.schema.treatments.encode(values_MHA).astype(np.uint8))
+
+
+def _supported(subject: SubjectPlans, plans_PH: Places, ranked_P: NDArray[np.intp]) -> tuple[NDArray[np.intp], int]:
+    """Return the best plans that the data support, as many as are compared, and how many better ones they do not."""
+    question = subject.question
+    short = question.short if question.by == "estimate" else max(question.short, CAUTIOUS)
+    if subject.judge.support is None or question.unsupported:
+        return ranked_P[:short], 0
+    kept: list[NDArray[np.intp]] = []
+    count = left_out = 0
+    for first in range(0, len(ranked_P), LOOKED_AT):
+        some = ranked_P[first : first + LOOKED_AT]
+        queries = subject.queries(subject.table_KA[plans_PH[some]])
+        found = estimate(subject.judge.model, subject.alone, queries, subject.judge.facts, ask=subject.asks)
+        fine = np.flatnonzero(_lights(subject, queries, found) < RED)[: short - count]
+        kept.append(some[fine])
+        count += len(fine)
+        left_out += (int(fine[-1]) + 1 if count == short else len(some)) - len(fine)
+        if count == short:
+            break
+    return np.concatenate(kept), left_out
+
+
+def _keys(subject: SubjectPlans, values_PHA: NDArray[np.int64]) -> Floats:
+    """Return what decides between plans `[P]`, a few of them drawn at a time: with the same chance, as the seed is."""
+    parts = [values_PHA[first : first + LOOKED_AT] for first in range(0, len(values_PHA), LOOKED_AT)]
+    return np.concatenate([_Compared.of(subject, part, _asked(subject, part)).key_M for part in parts] or [np.zeros(0)])
+
+
+def _lights(subject: SubjectPlans, queries: Queries, found: Estimates) -> NDArray[np.int8]:
+    """Return the worst light of each query, of the outcomes and up to the last step that the objective reads."""
+    support, concerns = subject.judge.support, subject.question.objective.concerns
+    assert support is not None  # noqa: S101 - asked where there is one
+    lights = support.lights(subject.alone, queries, found)
+    outcomes, last = sorted({outcome for _, outcome in concerns}), max(step for step, _ in concerns)
+    return np.asarray(lights.light_QHY[:, : last + 1, outcomes].max(axis=(1, 2)))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Compared:
+    """Plans that are compared, the reference the last: losses, their draws `[S,M]` where there are any, and limits.
+
+    `radius_M` is how many sds of the objective its interval extends; `rows_M` says which of the plans they were.
+    """
+
+    subject: SubjectPlans
+    rows_M: NDArray[np.intp]
+    found: Estimates
+    loss_M: Floats
+    cost_M: Floats
+    drawn_SM: Floats | None
+    radius_M: Floats
+
+    @classmethod
+    def of(cls, subject: SubjectPlans, values_MHA: NDArray[np.int64], queries: Queries) -> "_Compared":
+        """Estimate and draw the objective of plans."""
+        judge, question, objective = subject.judge, subject.question, subject.question.objective
+        found = estimate(judge.model, subject.alone, queries, judge.facts, ask=subject.asks)
+        cost_M = objective.costs_of(values_MHA.reshape(-1, values_MHA.shape[2]))
+        cost_M = cost_M.reshape(values_MHA.shape[:2]).sum(axis=1)
+        loss_M, drawn_SM = objective.loss(judge.clip(found.mean_QHY), cost_M), None
+        if tells_differences(judge.model):
+            y_SMHY = draws(judge.model, subject.alone, queries, question.draws, ask=subject.asks)
+            drawn_SM = objective.loss(judge.clip(y_SMHY), cost_M)
+            loss_M = loss_M if objective.linear else drawn_SM.mean(axis=0)
+        radius_M = np.full(len(loss_M), np.nan)
+        if judge.calibration is not None:
+            upper_MHY = judge.calibration.bands(found, (question.level,), clip=False).upper_LQHY[0]
+            steps, outcomes = np.array(objective.concerns).T
+            radius_M = ((upper_MHY - found.mean_QHY) / found.sd_QHY)[:, steps, outcomes].max(axis=1)
+            radius_M = np.where(np.isfinite(radius_M), radius_M, np.nan)
+        return cls(subject, np.arange(len(loss_M)), found, loss_M, cost_M, drawn_SM, radius_M)
+
+    def take(self, rows_M: NDArray[np.intp]) -> "_Compared":
+        """Return some of the plans, in that order."""
+        drawn_SM = None if self.drawn_SM is None else self.drawn_SM[:, rows_M]
+        found, radius_M = self.found.take(rows_M), self.radius_M[rows_M]
+        return _Compared(
+            self.subject, self.rows_M[rows_M], found, self.loss_M[rows_M], self.cost_M[rows_M], drawn_SM, radius_M
+        )
+
+    @property
+    def half_M(self) -> Floats:
+        """Return half the width of each interval (spec SEARCH-5)."""
+        single = self.subject.question.objective.single
+        if single is not None:
+            (step, outcome), weight = single
+            return np.asarray(abs(weight) * self.radius_M * self.found.sd_QHY[:, step, outcome])
+        if self.drawn_SM is None:
+            return np.full_like(self.radius_M, np.nan)
+        return np.asarray(self.radius_M * self.drawn_SM.std(axis=0, ddof=1))
+
+    @property
+    def key_M(self) -> Floats:
+        """Return what decides between plans: the loss, or the limit of it that is asked for."""
+        question = self.subject.question
+        side = {"estimate": 0, "upper": 1, "lower": -1}[question.by] * question.objective.sign
+        return np.asarray(self.loss_M + side * np.nan_to_num(self.half_M, nan=0.0))
+
+    def order(self, treated_P: NDArray[np.int64]) -> NDArray[np.intp]:
+        """Return the plans but the reference from the best on, of equal ones that with the fewest treatments first."""
+        return np.lexsort((treated_P, self.key_M[:-1]))
+
+    def against(self, row: int) -> tuple[Floats, Floats]:
+        """Return how much larger each loss is than that of one plan, and half the width of its interval."""
+        apart_M = self.loss_M - self.loss_M[row]
+        if self.drawn_SM is None:
+            return apart_M, np.full_like(apart_M, np.nan)
+        sd_M = (self.drawn_SM - self.drawn_SM[:, row : row + 1]).std(axis=0, ddof=1)
+        return apart_M, self.radius_M * sd_M
+
+    def best(
+        self,
+        values_MHA: NDArray[np.int64],
+        light_M: NDArray[np.int8],
+        left_out: int,
+        all_P: Floats,
+        treated_P: NDArray[np.int64],
+    ) -> Best:
+        """Return what is told of these plans, which are in their order."""
+        objective, p = self.subject.question.objective, len(self.loss_M) - 1
+        low, high = objective.bounds(self.subject.judge.facts)
+        half_M, (apart_M, apart_half_M) = self.half_M, self.against(p)
+        limits_M2 = np.stack(
+            [np.clip(self.loss_M + side * half_M, low + self.cost_M, high + self.cost_M) for side in (-1, 1)], axis=1
+        )
+        apart_M2 = apart_M[:, None] + apart_half_M[:, None] * np.array([-1.0, 1.0])
+        to_best_M, to_best_half_M = self.against(0)
+        alike = int((to_best_M[:p] <= np.nan_to_num(to_best_half_M[:p], nan=0.0)).sum())
+        probability_P, regret, margin = self._chances(p)
+        return Best(
+            values_MHA=values_MHA,
+            estimate_M=objective.shown(self.loss_M),
+            limits_M2=np.sort(objective.shown(limits_M2), axis=1),
+            difference_M=objective.shown(apart_M),
+            apart_M2=np.sort(objective.shown(apart_M2), axis=1),
+            light_M=light_M,
+            probability_P=probability_P,
+            estimates=self.found,
+            margin=margin,
+            regret=regret,
+            alike=alike,
+            left_out=left_out,
+            all_P=all_P,
+            treated_P=treated_P,
+        )
+
+    def _chances(self, p: int) -> tuple[Floats, float, tuple[float, float]]:
+        """Return probabilities of being best, expected regret, and margin with its sd (spec SEARCH-6 to 7)."""
+        margin = float(self.loss_M[1] - self.loss_M[0]) if p > 1 else np.nan
+        if self.drawn_SM is None or not p:
+            return np.full(p, np.nan), np.nan, (margin, np.nan)
+        own_SP = self.drawn_SM[:, :p]
+        least_S1 = own_SP.min(axis=1, keepdims=True)
+        first_SP = own_SP <= least_S1  # equal ones share what is theirs
+        probability_P = (first_SP / first_SP.sum(axis=1, keepdims=True)).mean(axis=0)
+        sd = float((own_SP[:, 1] - own_SP[:, 0]).std(ddof=1)) if p > 1 else np.nan
+        return probability_P, float((own_SP[:, :1] - least_S1).mean()), (margin, sd)
