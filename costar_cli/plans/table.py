@@ -103,7 +103,9 @@ class _Table:
 
     def levels(self, name: str, levels: tuple[str, ...]) -> NDArray[np.int64]:
         said = self.frame[name].fill_null("")
-        places = {text: 0 if text == "" else find_level(text, levels) for text in said.unique(maintain_order=True).to_list()}
+        places = {
+            text: 0 if text == "" else find_level(text, levels) for text in said.unique(maintain_order=True).to_list()
+        }
         for text, place in places.items():
             if place is None:
                 takes = did_you_mean(text, levels, lead="; ", quoted=True) or f"; it takes {known_levels(levels)}"

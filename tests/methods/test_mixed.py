@@ -9,8 +9,8 @@ from scipy.stats import multivariate_normal
 from costar_cli.datasets.tumor.settings import TumorConfig
 from costar_cli.datasets.tumor.simulate import simulate_tumor
 from costar_cli.methods.base import PredictsDistribution
-from costar_cli.methods.mixed.law import Basis, GrowthLaw, Series, carried
-from costar_cli.methods.mixed.likelihood import columns, log_likelihood, maximise, start_values
+from costar_cli.methods.mixed.law import Basis, Design, GrowthLaw, Series, carried
+from costar_cli.methods.mixed.likelihood import columns, log_likelihood, maximise, start_values, usual_effect
 from costar_cli.methods.mixed.model import MixedModel
 from costar_cli.methods.shared.doses import dose_names, dose_table
 from costar_cli.panel import Panel, Part, Queries, Scaler, TreatmentEncoding, Variable
@@ -267,3 +267,31 @@ def test_the_optimiser_ends_higher_than_it_starts():
     design = GrowthLaw.of(series, 0, relative=True, basis="log", linked=False).design(series, np.zeros(1), np.ones(1))
     start = start_values(design, carry_overs=1, hidden=4)
     assert maximise(design, start, iterations=200).log_likelihood > log_likelihood(design, start) + 10
+
+
+def doses_at_random(effects_L: np.ndarray, *, often: int) -> Design:
+    """Amounts of unit noise after at most one of many doses, each given so often, in 20 series."""
+    rng, doses = np.random.default_rng(0), len(effects_L)
+    dose_ML = np.zeros((20 * (doses * often // 10), doses))
+    dose_ML[rng.permutation(len(dose_ML))[: doses * often], np.tile(np.arange(doses), often)] = 1
+    response_NT = (dose_ML @ effects_L + rng.normal(size=len(dose_ML))).reshape(20, -1)
+    ones_NT, none = np.ones_like(response_NT), np.zeros((*response_NT.shape, 0))
+    dose_NTL = dose_ML.reshape(*response_NT.shape, doses)
+    return Design(ones_NT[..., None], none, dose_NTL, np.zeros((20, 0)), response_NT, ones_NT, np.zeros_like(ones_NT))
+
+
+def test_the_usual_effect_is_the_sd_of_the_effects_of_doses():
+    effects_L = np.random.default_rng(1).normal(scale=0.5, size=80)
+    design = doses_at_random(effects_L, often=10)
+    assert usual_effect(design, np.full((1, 80), 1e-6)) == pytest.approx(np.sqrt(np.mean(effects_L**2)), rel=0.2)
+
+
+def test_rare_doses_have_effects_of_the_usual_size_and_common_ones_those_of_their_data():
+    def effects(design: Design) -> tuple[np.ndarray, np.ndarray]:
+        start = start_values(design, carry_overs=1, hidden=1)
+        return start.mean[1:], maximise(design, start, iterations=100).means(np.zeros((1, 0)))[0, 1:]
+
+    by_chance, found = effects(doses_at_random(np.zeros(20), often=2))
+    assert np.linalg.norm(found) < 0.4 * np.linalg.norm(by_chance)
+    _, found = effects(doses_at_random(np.full(2, 1.5), often=400))
+    assert found == pytest.approx(1.5, abs=0.15)

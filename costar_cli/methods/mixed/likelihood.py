@@ -10,7 +10,7 @@ from torch import Tensor
 
 from costar_cli.methods.mixed.law import Design, Floats, carried
 
-__all__ = ["ARRAYS", "Effects", "effects_from", "log_likelihood", "maximise", "start_values"]
+__all__ = ["ARRAYS", "Effects", "effects_from", "log_likelihood", "maximise", "start_values", "usual_effect"]
 
 ARRAYS: Final = ("mean", "spread", "decay", "hidden", "bias", "output", "reach")
 START_DECAY: Final = 0.31
@@ -21,6 +21,7 @@ SLOW: Final = 50, 0.1  # iterations that together add less than this: half a uni
 PER_WEIGHT: Final = 10  # training subjects for each weight to or from a hidden unit
 FLAT: Final = 1e-4  # gradient per transition at which an optimiser that cannot go on is done
 LEAST_NOISE: Final = 1e-6  # of the response's variance: responses without any noise have no likelihood
+USUAL_ITERATIONS: Final = 200  # of the expectation maximisation of a single variance
 UNSEEN: Final = 1 / 16  # mean square that stands for that of a column of zeros: its effect is a guess, and wide
 
 
@@ -104,6 +105,28 @@ def start_values(design: Design, *, carry_overs: int, hidden: int) -> Effects:
         np.zeros((n_random, hidden)),
         _reach(design),
     )
+
+
+def usual_effect(design: Design, decay_CL: Floats) -> float:
+    """Return the sd of effects of doses around zero, at some decays (spec MIXED-5).
+
+    It is that of the largest likelihood in the pooled regression, by expectation maximisation.
+    """
+    counted_NT = design.counted_NT > 0
+    phi_MP, response_M = columns(design, decay_CL)[counted_NT], design.response_NT[counted_NT]
+    first, given_P = design.level_NTB.shape[-1], (phi_MP != 0).any(axis=0)
+    place_P = np.arange(phi_MP.shape[1])
+    is_dose_P = given_P & (place_P >= first) & (place_P < first + decay_CL.size)
+    gram_PP, product_P = phi_MP.T @ phi_MP, phi_MP.T @ response_M
+    small_P = np.where(given_P, 1e-8 * np.diag(gram_PP), 1.0)
+    least = max(LEAST_NOISE * float(np.var(response_M)), 1e-12)
+    usual_squared = noise_squared = max(float(np.var(response_M)), least)
+    for _ in range(USUAL_ITERATIONS if is_dose_P.any() else 0):
+        inverse_PP = np.linalg.inv(gram_PP + np.diag(small_P + is_dose_P * noise_squared / usual_squared))
+        mean_P, spread_P = inverse_PP @ product_P, noise_squared * np.diag(inverse_PP)
+        usual_squared = max(float(np.mean((mean_P**2 + spread_P)[is_dose_P])), least)
+        noise_squared = max(float(np.mean((response_M - phi_MP @ mean_P) ** 2)), least)
+    return float(np.sqrt(usual_squared))
 
 
 def _reach(design: Design) -> Floats:
@@ -261,11 +284,13 @@ def maximise(design: Design, start: Effects, *, iterations: int) -> Effects:
     """Return the effects of the largest likelihood, by L-BFGS from a start.
 
     The result says whether it converged. Weights of what the statics say have a normal prior, with which their sum is
-    of the size of the residuals: without it, few subjects would fit anything.
+    of the size of the residuals: without it, few subjects would fit anything. Effects of doses have one, too, of the
+    size that they usually have: a dose that was given twice says little of its effect.
     """
     from scipy.optimize import minimize  # noqa: PLC0415  # half a second to import, needed here alone
 
     space, tensors, n = _Space.of(design, start), _Tensors.of(design), max(design.n, 1)
+    usual, of_doses = usual_effect(design, start.decay), slice(design.level_NTB.shape[-1], start.n_random)
 
     def objective(vector: Any) -> tuple[float, Any]:  # noqa: ANN401
         given = torch.from_numpy(vector).requires_grad_()
@@ -275,8 +300,10 @@ def maximise(design: Design, start: Effects, *, iterations: int) -> Effects:
         except RuntimeError:  # a step so long that nothing is left of the precision
             return np.inf, np.zeros_like(vector)
         output = torch.linalg.solve(space.of_random_ZZ, effects["output"])
-        weights = (effects["hidden"] ** 2).sum() + len(effects["hidden"]) * (output**2).sum()
-        loss = (-likelihood + 0.5 * weights) / n
+        units = len(effects["hidden"])
+        weights = (effects["hidden"] ** 2).sum() + units * (output**2).sum()
+        of_doses_squared = (effects["mean"][of_doses] ** 2).sum() + units * (effects["output"][of_doses] ** 2).sum()
+        loss = (-likelihood + 0.5 * (weights + of_doses_squared / usual**2)) / n
         (slope,) = torch.autograd.grad(loss, given)
         return float(loss.detach()), slope.numpy()
 
