@@ -76,7 +76,9 @@ class Calibration:
             UsageError: a longer horizon than the calibration's, or a level out of range.
         """
         radius_LQHY = self._radius(estimates, levels)
-        mean_QHY, half_LQHY = estimates.mean_QHY, radius_LQHY * estimates.sd_QHY
+        mean_QHY, sd_QHY = estimates.mean_QHY, estimates.sd_QHY
+        known_QHY = sd_QHY > 0  # two plans that are the same so far differ by nothing, whatever the radius
+        half_LQHY = np.multiply(radius_LQHY, sd_QHY, out=np.zeros_like(radius_LQHY), where=known_QHY)
         lower_LQHY, upper_LQHY = mean_QHY - half_LQHY, mean_QHY + half_LQHY
         if clip:
             lower_LQHY, upper_LQHY = self.facts.clip(lower_LQHY), self.facts.clip(upper_LQHY)

@@ -283,6 +283,8 @@ def test_levels_and_horizons_out_of_range_are_errors() -> None:
     with pytest.raises(UsageError, match="level"):
         calibration.bands(found, [1.0])
     assert np.isinf(calibration.bands(found, [GRID[-1] + 5e-4], clip=False).upper_LQHY).all()
+    same = replace(found, mean_QHY=0 * found.mean_QHY, sd_QHY=0 * found.sd_QHY)  # plans that do not differ so far
+    assert not calibration.bands(same, [GRID[-1] + 5e-4], clip=False).upper_LQHY.any()
     longer = replace(found, mean_QHY=np.repeat(found.mean_QHY, 2, axis=1))
     with pytest.raises(UsageError, match="steps"):
         calibration.bands(longer, [0.5])
