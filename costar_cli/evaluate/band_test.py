@@ -125,7 +125,8 @@ class BandTest:
 
     def estimate(self, panel: Panel, queries: Queries, ask: Ask) -> Estimates:
         """Return estimates of queries about some of the subjects; `ask` predicts as a model's `rollout` does."""
-        return estimate(self.model, panel, queries, self.calibration.facts, ask=ask)
+        own = self.calibration
+        return estimate(self.model, panel, queries, own.facts, ask=ask, floor=own.floor)
 
     def add(self, asked: Asked, queries: Queries, found: Estimates, *, steps_H: NDArray[np.bool_]) -> None:
         """Add the answers to queries of whole subjects; `queries.subject` counts the rows of the test panel."""

@@ -12,12 +12,12 @@ from costar_cli.methods.base import FittedModel
 from costar_cli.methods.registry import METHODS
 from costar_cli.panel import Domain, Panel
 from costar_cli.uncertainty.conformal import EDGES, GRID, bins_of, table
-from costar_cli.uncertainty.estimates import LEAST_MEMBERS, Estimates, HeldOut, reading
+from costar_cli.uncertainty.estimates import FLOOR, LEAST_MEMBERS, Estimates, floor_in, reading
+from costar_cli.uncertainty.held_out import HeldOut, units_of
 from costar_cli.uncertainty.outcomes import OutcomeFacts
 from costar_cli.uncertainty.practice import Practice
 from costar_cli.uncertainty.weights import PlanTable, check_quantiles, log_ratios, weights_of
 
-LEAST_CLUSTERS: Final = 20  # fewer clusters are too few for any level that is of use: subjects are taken instead
 ARRAYS: Final = "calibration/"
 CALIBRATED: Final = "calibrated"
 
@@ -50,6 +50,7 @@ class Calibration:
         radius_LHYB: quantiles of the errors in units of their scale, at the levels `GRID`, by bin of the share.
         units_HYB: how many units each of them rests on.
         plans: the same for plans under another policy, None where that is not known.
+        floor: of the scale of black boxes, in units of errors (spec BAND-9).
     """
 
     subjects: int
@@ -61,6 +62,7 @@ class Calibration:
     radius_LHYB: Floats
     units_HYB: NDArray[np.int64]
     plans: PlanTable | None = None
+    floor: float = FLOOR
 
     def bands(self, estimates: Estimates, levels: Sequence[float], *, clip: bool = True) -> Bands:
         """Return intervals around estimates: a multiple of their scale, learned from the errors on held-out subjects.
@@ -91,7 +93,7 @@ class Calibration:
 
     def to_meta(self) -> dict[str, Any]:
         """Return the facts that it holds beside them."""
-        names = ("subjects", "domain", "apart", "unit", "windows")
+        names = ("subjects", "domain", "apart", "unit", "windows", "floor")
         return {**{name: getattr(self, name) for name in names}, "facts": self.facts.to_meta()}
 
     @classmethod
@@ -117,7 +119,7 @@ class Calibration:
             raise ValueError("a number of subjects or windows is negative")
         return cls(
             **counts, domain=meta["domain"], apart=bool(meta["apart"]), unit=meta["unit"], facts=facts,
-            radius_LHYB=radius, units_HYB=units, plans=PlanTable.read(arrays, cells),
+            radius_LHYB=radius, units_HYB=units, plans=PlanTable.read(arrays, cells), floor=floor_in(meta),
         )  # fmt: skip
 
     def _radius(self, estimates: Estimates, levels: Sequence[float]) -> Floats:
@@ -161,9 +163,7 @@ def calibrate(
     assert windows.queries.outcomes is not None  # noqa: S101 - rolling origins have answers
     score_QHY = np.abs(windows.queries.outcomes - found.mean_QHY) / found.sd_QHY
     counts_QHY = windows.observed_QHY & facts.informative(found.level_QY)[:, None]
-    cluster_N = windows.panel.cluster
-    clustered = cluster_N is not None and len(np.unique(cluster_N)) >= LEAST_CLUSTERS
-    unit_N = cluster_N if clustered and cluster_N is not None else np.arange(windows.panel.n_subjects)
+    unit_N, clustered = units_of(windows)
     bin_QHY, shape = bins_of(found.share_QHY), (model.horizon, score_QHY.shape[2], len(EDGES) + 1)
 
     def tables(log_QH: Floats) -> tuple[Floats, Floats]:
@@ -181,7 +181,8 @@ def calibrate(
         plans = PlanTable(np.maximum(radius, wide), effective)
     subjects = len(np.unique(windows.queries.subject[counts_QHY.any(axis=(1, 2))]))
     unit: Literal["subject", "cluster"] = "cluster" if clustered else "subject"
-    return Calibration(subjects, domain, apart, unit, len(score_QHY), facts, radius, units.astype(np.int64), plans)
+    counts = units.astype(np.int64)
+    return Calibration(subjects, domain, apart, unit, len(score_QHY), facts, radius, counts, plans, held.floor)
 
 
 def halves(panel: Panel) -> tuple[Panel, Panel]:

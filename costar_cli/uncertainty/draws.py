@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from costar_cli.methods.base import DrawsOutcomes, FittedModel, PredictsDistribution
 from costar_cli.methods.stack.model import StackModel
 from costar_cli.panel import Panel, Queries
-from costar_cli.uncertainty.estimates import FLOOR, LEAST_MEMBERS, Ask, Estimates, asks
+from costar_cli.uncertainty.estimates import LEAST_MEMBERS, Ask, Estimates, asks, floor_of
 
 DRAWS: Final = 1_000  # the sd of a difference is then known to 2 %
 SEED: Final = 0
@@ -25,16 +25,18 @@ def draws(
     seed: int = SEED,
     *,
     ask: Ask | None = None,
+    floor: float | None = None,
 ) -> Floats:
     """Draw outcomes `[S,Q,H,Y]`, S = n, jointly over the queries of a subject (spec BAND-6).
 
     In each draw a subject has the same parameters and the same chance under all plans: differences between its queries
     are differences of treatment. A draw of a stack is one of its parts'; of a black box a member's, as `ask` gives it
-    (`estimate`).
+    (`estimate`). `floor` is of black boxes; by default the model's own, which is that of a stack's parts too.
     """
+    floor = floor_of(model) if floor is None else floor
     asked, ask = replace(queries, outcomes=None, scored=None), ask or asks(panel)
     if isinstance(model, StackModel):
-        return _of_stack(model, panel, asked, n, seed, ask)
+        return _of_stack(model, panel, asked, n, seed, ask, floor)
     if isinstance(model, DrawsOutcomes):
         return model.draw_outcomes(panel, asked, n, seed)
     rng, (subjects, row_Q) = np.random.default_rng(seed), np.unique(asked.subject, return_inverse=True)
@@ -46,7 +48,7 @@ def draws(
             mean_RQHY[each_S] + own_SQ11 * said.sd_parameter[each_S] + chance_SQ11 * said.sd_noise[each_S]
         )
     members_RQHY = _spread(ask(model, asked))
-    return members_RQHY[np.arange(n) % len(members_RQHY)] * (1 + FLOOR * chance_SQ11)
+    return members_RQHY[np.arange(n) % len(members_RQHY)] * (1 + floor * chance_SQ11)
 
 
 def tells_differences(model: FittedModel) -> bool:
@@ -82,7 +84,7 @@ def _spread(members_RQHY: NDArray[np.floating]) -> Floats:
     return np.asarray(mean_QHY + np.sqrt(count / max(count - 1, 1)) * (members_RQHY - mean_QHY))
 
 
-def _of_stack(model: StackModel, panel: Panel, queries: Queries, n: int, seed: int, ask: Ask) -> Floats:
+def _of_stack(model: StackModel, panel: Panel, queries: Queries, n: int, seed: int, ask: Ask, floor: float) -> Floats:
     """Return draws of the parts, with the probability that is its weight; steps have the same part where they can."""
     weight_PHY = model.weight_RPHY.mean(axis=0)[:, : queries.horizon]
     until_PHY = np.cumsum([weight_PHY[list(model.parts).index(name)] for name in model.answering], axis=0)
@@ -90,6 +92,6 @@ def _of_stack(model: StackModel, panel: Panel, queries: Queries, n: int, seed: i
     part_SHY = (place_S[:, None, None, None] >= until_PHY[:-1]).sum(axis=1)
     drawn = np.zeros((n, len(queries), *until_PHY.shape[1:]))
     for i, name in enumerate(model.answering):
-        own = draws(model.parts[name], panel, queries, n, seed + 1 + i, ask=ask)
+        own = draws(model.parts[name], panel, queries, n, seed + 1 + i, ask=ask, floor=floor)
         drawn = np.where((part_SHY == i)[:, None], own, drawn)
     return drawn

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +12,9 @@ from costar_cli.errors import ArtifactError
 from costar_cli.methods.base import FittedModel, PredictsDistribution
 from costar_cli.methods.stack.model import StackModel
 from costar_cli.panel import Panel, Queries
-from costar_cli.panel.windows import FactualWindows, factual_windows
 from costar_cli.uncertainty.outcomes import OutcomeFacts, levels
 
-FLOOR: Final = 0.05  # of the unit of errors: what no member knows of (measured, docs/uncertainty.md)
+FLOOR: Final = 0.05  # of the unit of errors, what no member knows of: where none was chosen on held-out subjects
 LEAST_MEMBERS: Final = 3  # of an ensemble; two say next to nothing of how far apart they may be
 TINY: Final = 1e-6  # of an sd of source-train: the smallest scale, so that no score is divided by zero
 
@@ -58,20 +57,16 @@ class Estimates:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class HeldOut:
-    """Factual windows of held-out subjects, and what a model says of them."""
-
-    windows: FactualWindows
-    estimates: Estimates
-
-
-@dataclass(frozen=True, eq=False, slots=True)
 class _Moments:
-    """What the members of a model predict, the variance around their mean, and what of it is not noise."""
+    """What the members of a model predict, the variance around their mean, and what of it is not noise.
+
+    `black_HY` is the weight of black boxes in it, 0 to 1, whose variances lack the floor.
+    """
 
     members_RQHY: NDArray[np.floating]
     variance_QHY: Floats
     parameter_QHY: Floats
+    black_HY: Floats
 
     @property
     def mean_QHY(self) -> Floats:
@@ -79,8 +74,38 @@ class _Moments:
         return mean_QHY
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Answers:
+    """What a model says of queries, before the floor of the scale of black boxes."""
+
+    moments: _Moments
+    level_QY: Floats
+    unit_QY: Floats
+    least_Y: Floats
+
+    @property
+    def depends_on_floor(self) -> bool:
+        """Return whether bands change with the floor: not where it is all the scale that there is, or no part of it."""
+        return bool(self.moments.black_HY.any() and self.moments.variance_QHY.any())
+
+    def estimates(self, floor: float) -> Estimates:
+        """Return estimates, with a floor in units of errors."""
+        found, least_Y = self.moments, self.least_Y
+        more_QHY = found.black_HY * ((floor * self.unit_QY) ** 2)[:, None] + least_Y
+        variance_QHY = found.variance_QHY + more_QHY
+        share_QHY = np.minimum((found.parameter_QHY + more_QHY) / variance_QHY, 1.0)
+        unit_QY = np.maximum(self.unit_QY, np.sqrt(least_Y))
+        return Estimates(found.mean_QHY, np.sqrt(variance_QHY), share_QHY, self.level_QY, unit_QY, found.members_RQHY)
+
+
 def estimate(
-    model: FittedModel, panel: Panel, queries: Queries, facts: OutcomeFacts | None = None, *, ask: Ask | None = None
+    model: FittedModel,
+    panel: Panel,
+    queries: Queries,
+    facts: OutcomeFacts | None = None,
+    *,
+    ask: Ask | None = None,
+    floor: float | None = None,
 ) -> Estimates:
     """Estimate the outcomes of queries with any model, and how uncertain each is.
 
@@ -90,16 +115,20 @@ def estimate(
         queries: answers that they hold are not looked at.
         facts: of the outcomes; those that travel with the model by default.
         ask: predicts as the `rollout` of a model or of its part does, from what it keeps of the panel.
+        floor: of the scale of black boxes; the one that travels with the model by default.
     """
+    return answers_of(model, panel, queries, facts, ask=ask).estimates(floor_of(model) if floor is None else floor)
+
+
+def answers_of(
+    model: FittedModel, panel: Panel, queries: Queries, facts: OutcomeFacts | None, *, ask: Ask | None = None
+) -> Answers:
+    """Ask a model as `estimate` does, and leave the floor open."""
     asked = replace(queries, outcomes=None, scored=None)
     level_QY, facts = levels(panel, asked), facts or facts_of(model)
     unit_QY = facts.error_units(panel, asked, model.scaler) if facts else np.abs(level_QY)
-    found = _moments(model, panel, asked, (FLOOR * unit_QY) ** 2, ask or asks(panel))
     least_Y = (TINY * model.scaler.outcomes[1]) ** 2
-    variance_QHY = found.variance_QHY + least_Y
-    share_QHY = np.minimum((found.parameter_QHY + least_Y) / variance_QHY, 1.0)
-    unit_QY = np.maximum(unit_QY, np.sqrt(least_Y))
-    return Estimates(found.mean_QHY, np.sqrt(variance_QHY), share_QHY, level_QY, unit_QY, found.members_RQHY)
+    return Answers(_moments(model, panel, asked, ask or asks(panel)), level_QY, unit_QY, least_Y)
 
 
 def asks(panel: Panel) -> Ask:
@@ -119,10 +148,27 @@ def asks_once(panel: Panel) -> Ask:
     return ask
 
 
-def held_out(model: FittedModel, panel: Panel, facts: OutcomeFacts) -> HeldOut | None:
-    """Ask a model about factual windows of held-out subjects; None where no subject has a step to predict."""
-    windows = factual_windows(panel, model.horizon)
-    return HeldOut(windows, estimate(model, windows.panel, windows.asked, facts)) if windows else None
+def floor_of(model: FittedModel) -> float:
+    """Return the floor that travels with a model.
+
+    Raises:
+        ArtifactError: it is damaged.
+    """
+    with reading(model, "calibration"):
+        return floor_in(model.meta.get("calibration") or {})
+
+
+def floor_in(meta: Mapping[str, Any]) -> float:
+    """Return the floor that a calibration holds; `FLOOR` where none was chosen, as in files of version 0.3.0.
+
+    Raises:
+        ValueError: it is none.
+        TypeError: likewise.
+    """
+    floor = float(meta.get("floor", FLOOR))
+    if not 0 < floor <= 1:
+        raise ValueError(f"the floor of the scale is {floor:g}, not above 0 and at most 1")
+    return floor
 
 
 def facts_of(model: FittedModel) -> OutcomeFacts | None:
@@ -159,19 +205,19 @@ def reading(model: FittedModel, part: str) -> Iterator[None]:
         ) from error
 
 
-def _moments(model: FittedModel, panel: Panel, queries: Queries, floor_QY: Floats, ask: Ask) -> _Moments:
-    """Return members and variances; `floor_QY` is what is added to the variance between the members of black boxes."""
+def _moments(model: FittedModel, panel: Panel, queries: Queries, ask: Ask) -> _Moments:
+    """Return members and variances, those of black boxes without a floor."""
     if isinstance(model, StackModel):
-        parts = {name: _moments(model.parts[name], panel, queries, floor_QY, ask) for name in model.answering}
+        parts = {name: _moments(model.parts[name], panel, queries, ask) for name in model.answering}
         return _mixture(model, parts, queries)
     if isinstance(model, PredictsDistribution):
         said = model.predict_distribution(panel, queries)
         own_QHY, noise_QHY = (np.mean(sd.astype(np.float64) ** 2, axis=0) for sd in (said.sd_parameter, said.sd_noise))
         parameter_QHY = own_QHY + _between(said.mean)
-        return _Moments(said.mean, parameter_QHY + noise_QHY, parameter_QHY)
+        return _Moments(said.mean, parameter_QHY + noise_QHY, parameter_QHY, np.zeros(said.mean.shape[2:]))
     members_RQHY = ask(model, queries)
-    variance_QHY = _between(members_RQHY) + floor_QY[:, None]
-    return _Moments(members_RQHY, variance_QHY, variance_QHY)
+    variance_QHY = _between(members_RQHY)
+    return _Moments(members_RQHY, variance_QHY, variance_QHY, np.ones(members_RQHY.shape[2:]))
 
 
 def _mixture(model: StackModel, parts: Mapping[str, _Moments], queries: Queries) -> _Moments:
@@ -179,12 +225,14 @@ def _mixture(model: StackModel, parts: Mapping[str, _Moments], queries: Queries)
     members_RQHY = model.combined(queries, lambda name: np.asarray(parts[name].members_RQHY, dtype=np.float32))
     mean_QHY = members_RQHY.mean(axis=0, dtype=np.float64)
     variance_QHY, parameter_QHY = np.zeros_like(mean_QHY), np.zeros_like(mean_QHY)
+    black_HY = np.zeros(mean_QHY.shape[1:])
     for name, part in parts.items():
         weight_HY = model.weight_RPHY[:, list(model.parts).index(name), : queries.horizon].mean(axis=0)
         apart_QHY = (part.mean_QHY - mean_QHY) ** 2
         variance_QHY += weight_HY * (part.variance_QHY + apart_QHY)
         parameter_QHY += weight_HY * (part.parameter_QHY + apart_QHY)
-    return _Moments(members_RQHY, variance_QHY, parameter_QHY)
+        black_HY += weight_HY * part.black_HY
+    return _Moments(members_RQHY, variance_QHY, parameter_QHY, black_HY)
 
 
 def _between(members_RQHY: NDArray[np.floating]) -> Floats:

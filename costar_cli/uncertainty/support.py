@@ -15,7 +15,8 @@ from costar_cli.methods.base import FittedModel, PredictsDistribution
 from costar_cli.methods.stack.model import StackModel
 from costar_cli.panel import Domain, Panel, Queries
 from costar_cli.uncertainty.calibration import has_spread
-from costar_cli.uncertainty.estimates import Estimates, HeldOut, reading
+from costar_cli.uncertainty.estimates import Estimates, reading
+from costar_cli.uncertainty.held_out import HeldOut
 from costar_cli.uncertainty.outcomes import OutcomeFacts
 from costar_cli.uncertainty.practice import Practice, decisions_of
 

@@ -81,8 +81,8 @@ def test_draws_of_an_ensemble_have_its_standard_deviation(members: int) -> None:
     mean_RQHY = np.random.default_rng(0).normal(size=(members, len(queries), queries.horizon, 1))
     mean_RQHY += 1e-3 - mean_RQHY.mean(axis=0)  # near zero: what is added in proportion to the level is next to nothing
     said = SimpleNamespace(mean=mean_RQHY, sd_parameter=np.zeros_like(mean_RQHY), sd_noise=np.zeros_like(mean_RQHY))
-    black_box = SimpleNamespace(rollout=lambda panel, queries: mean_RQHY)
-    closed_form = SimpleNamespace(predict_distribution=lambda panel, queries: said)
+    black_box = SimpleNamespace(meta={}, rollout=lambda panel, queries: mean_RQHY)
+    closed_form = SimpleNamespace(meta={}, predict_distribution=lambda panel, queries: said)
     for model in (black_box, closed_form):
         drawn_SQHY = draws(model, panel, queries, 60 * members)
         assert drawn_SQHY.std(axis=0) == pytest.approx(mean_RQHY.std(axis=0, ddof=1), rel=0.03)
