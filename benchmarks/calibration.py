@@ -1,18 +1,25 @@
-"""How well calibrated bands keep their levels, factual and counterfactual, on the source and on the target.
+"""How well calibrated bands keep their levels, of answers and of differences, on the source and on the target.
 
-    python -m benchmarks.calibration [DATA.h5 ...] [--parts NAMES] [--preset quick] [--members 3] [--out FILE.csv]
+    python -m benchmarks.calibration [DATA.h5 ...] [--methods stack,costar] [--preset quick] [--out FILE.csv]
     python -m benchmarks.calibration --table FILE.csv
 
 Without data sets, those of seed 10 are simulated, of the preset `quick` but with as many subjects for calibration and
-test as telling levels apart takes (`SIZES`). Each has a stack fitted to its source, whose parts are fitted as each is
-fitted alone and are calibrated as each is alone: closed forms on all validation subjects, others on the half that
-selected nothing. All are scored as `costar evaluate` scores bands (spec SCORE-14 to 19), in the data set's error unit:
-`zero-shot` on the target's test subjects, `supervised` on the source's. FILE.json beside the table has machine,
-versions, commit and seconds.
+test as telling levels apart takes (`SIZES`). Each method is fitted to its source, then adapted to the target's few
+labelled subjects. The parts of a stack are fitted as each is fitted alone and are calibrated as each is alone: closed
+forms on all validation subjects, others on the half that selected nothing; each has rows of its own.
+
+Bands are scored as `costar evaluate` scores them (spec SCORE-14 to 19), in the data set's error unit: `supervised` on
+the source's test subjects, `zero-shot` and `few-shot` on the target's. Bands of differences (spec BAND-7) are those
+between the first treatment at every step and any treatment at any step, one origin of each of at most `PAIRS` subjects.
+
+FILE.json beside the table has machine, versions, commit, and wall and processor seconds of each method and data set. A
+later run keeps the rows of other data sets and methods, so that one can be measured after the other (`--worlds`,
+`--methods`); two at once, one thread each, take two cores.
 """
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,8 +28,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from benchmarks import comparing
-from benchmarks.comparing import Row, fitted, read
+from benchmarks import comparing, support
+from benchmarks.comparing import Row, made, read
 from benchmarks.machine import commit, machine, versions
 from costar_cli.config.models import Config
 from costar_cli.datasets.registry import sources
@@ -35,19 +42,41 @@ from costar_cli.evaluate.score import score
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.registry import METHODS
 from costar_cli.methods.stack.model import StackModel
-from costar_cli.panel import Dataset, Part
+from costar_cli.panel import Dataset, Domain, Part, Queries
 from costar_cli.panel.store import read_dataset
 from costar_cli.reporting import NullReporter, NullTask
 from costar_cli.settings.resolve import resolve
-from costar_cli.uncertainty import Calibration, OutcomeFacts, calibrate, calibration_of, halves, held_out
+from costar_cli.uncertainty import (
+    Calibration,
+    OutcomeFacts,
+    calibrate,
+    calibration_of,
+    differences,
+    draws,
+    estimate,
+    halves,
+    held_out,
+    tells_differences,
+)
 
-PARTS: Final = "mixed,ridge,boosting,growth"
-SETUPS: Mapping[str, Part] = {"zero-shot": Part("target", "test"), "supervised": Part("source", "test")}
+PARTS: Final = "mixed,ridge,growth"
+PAIRS: Final = 150
+TARGET: Final = Part("target", "test")
+SETUPS: Mapping[Domain, Mapping[str, Part]] = {
+    "source": {"supervised": Part("source", "test"), "zero-shot": TARGET},
+    "target": {"few-shot": TARGET},
+}
 SIZES: Mapping[str, Mapping[str, float]] = {
     "tumor": {"train": 1_000, "val": 300, "test": 500, "target_train": 100, "target_test": 500},
     "linear": {"train": 500, "val": 300, "test": 300, "target_test": 300},
     "mimic": {"source_val": 0.25, "source_test": 0.25},
     "m5": {"train_items": 10, "val_items": 20, "test_items": 20, "target_test_items": 20},
+}
+SHORTER: Mapping[
+    tuple[str, str], Mapping[str, object]
+] = {  # COSTAR's steps are dear there: minutes for `quick`'s number
+    ("mimic", "costar"): {"updates": 150},
+    ("m5", "costar"): {"updates": 20},
 }
 FIELDS = (
     "data", "method", "members", "setup", "queries", "calibrated", "subjects", "rmse",
@@ -64,18 +93,22 @@ def simulated(name: str, seed: int) -> Dataset:
     return source.simulate(settings[source.settings], NullReporter())
 
 
-def calibrations(dataset: Dataset, stack: StackModel) -> Iterator[tuple[str, FittedModel, Calibration]]:
-    """Yield the stack and each of its parts, with the calibration that its own fit would end with."""
-    own = calibration_of(stack)
+def calibrations(
+    dataset: Dataset, model: FittedModel, domain: Domain
+) -> Iterator[tuple[str, FittedModel, Calibration]]:
+    """Yield a model, and each part of a stack, with the calibration that its own fit to a domain would end with."""
+    own = calibration_of(model)
     if own is not None:
-        yield stack.method, stack, own
+        yield model.method, model, own
+    if not isinstance(model, StackModel):
+        return
     validation, facts = (
-        dataset.panel("source", "val"),
-        OutcomeFacts.of(dataset.panel("source", "train"), dataset.schema, stack.scaler),
+        dataset.panel(domain, "val"),
+        OutcomeFacts.of(dataset.panel("source", "train"), dataset.schema, model.scaler),
     )
-    for name, part in stack.parts.items():
+    for name, part in model.parts.items():
         panel = halves(validation)[1] if METHODS[name].selects_on_validation else validation
-        found = calibrate(part, held_out(part, panel, facts), facts, domain="source", apart=True)
+        found = calibrate(part, held_out(part, panel, facts), facts, domain=domain, apart=True)
         if found is not None:
             yield name, part, found
 
@@ -99,15 +132,49 @@ def scored(
     return found
 
 
-def measure(name: str, dataset: Dataset, options: argparse.Namespace) -> Iterator[Row]:
-    """Yield a row for each method, set-up and kind of question."""
-    stack = fitted(dataset, METHODS.combining.name, preset=options.preset, members=options.members, parts=options.parts)
-    assert isinstance(stack, StackModel)  # noqa: S101 - it is what was fitted
-    for method, model, calibration in calibrations(dataset, stack):
-        for setup, part in SETUPS.items():
-            for kind, (rmse, found) in scored(dataset, model, calibration, part).items():
-                said = {"data": name, "method": method, "members": str(model.members), "setup": setup, "queries": kind}
-                yield said | {"calibrated": str(calibration.subjects)} | numbers(rmse, found)
+def apart(dataset: Dataset, model: FittedModel, calibration: Calibration, part: Part) -> Row | None:
+    """Return how bands of differences between two plans do, averages over subjects and steps; None without any."""
+    alive_NT, rng = support.alive(dataset.panel(*part), calibration), np.random.default_rng(0)
+    asked = dict(support.plans(dataset, part, alive_NT, rng)) if tells_differences(model) else {}
+    if not asked:
+        return None
+    first, other = (asked[name] for name in ("first treatment", "random"))
+    count = min(len(first.queries), PAIRS)
+    pairs = (first.queries.take(slice(count)), other.queries.take(slice(count)))
+    queries = Queries(*(np.concatenate([getattr(q, x) for q in pairs]) for x in ("subject", "origin", "plan")))
+    panel, of_M = dataset.panel(*part), np.arange(count)
+    found = estimate(model, panel, queries, calibration.facts, floor=calibration.floor)
+    drawn_SQHY = draws(model, panel, queries, floor=calibration.floor)
+    between = differences(drawn_SQHY, found, of_M + count, of_M)
+    bands, unit = calibration.bands(between, REPORTED, clip=False), dataset.schema.error_unit
+    truth_MHY = (other.truth_QHY - first.truth_QHY)[:count]
+    inside_LMHY = (bands.lower_LQHY <= truth_MHY) & (truth_MHY <= bands.upper_LQHY)
+    sd_Y = model.scaler.outcomes[1] if unit.space == "standardized" else np.ones(truth_MHY.shape[2])
+    width_MHY = (bands.upper_LQHY - bands.lower_LQHY)[REPORTED.index(0.9)] / sd_Y
+    error_MHY = np.abs(truth_MHY - between.mean_QHY) / sd_Y
+    score_MHY = width_MHY + 2 / (1 - 0.9) * np.maximum(error_MHY - width_MHY / 2, 0.0)
+    values = dict(zip((f"coverage_{level}" for level in REPORTED), inside_LMHY.mean(axis=(1, 2, 3)), strict=True))
+    values |= {"width_0.9": unit.factor * width_MHY.mean(), "interval_score_0.9": unit.factor * score_MHY.mean()}
+    values["rmse"] = unit.factor * np.sqrt((error_MHY**2).mean())
+    return {"subjects": str(count)} | {
+        name: f"{value:.5g}" if np.isfinite(value) else "" for name, value in values.items()
+    }
+
+
+def measure(name: str, dataset: Dataset, method: str, options: argparse.Namespace) -> Iterator[Row]:
+    """Yield a row for each model, set-up and kind of question."""
+    how = {"preset": options.preset, "members": options.members, **SHORTER.get((name, method), {})}
+    how |= {"parts": options.parts} if method == METHODS.combining.name else {}
+    source = made(dataset, method, **how)
+    for domain, model in (("source", source), ("target", made(dataset, method, start=source, **how))):
+        for label, own, calibration in calibrations(dataset, model.fitted, domain):
+            about = {"data": name, "method": label, "members": str(own.members)}
+            about["calibrated"] = str(calibration.subjects)
+            for setup, part in SETUPS[domain].items():
+                for kind, (rmse, found) in scored(dataset, own, calibration, part).items():
+                    yield about | {"setup": setup, "queries": kind} | numbers(rmse, found)
+                if between := apart(dataset, own, calibration, part):
+                    yield dict.fromkeys(FIELDS, "") | about | {"setup": setup, "queries": "differences"} | between
 
 
 def numbers(rmse: float, found: Calibrated) -> Row:
@@ -132,11 +199,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("data", nargs="*", type=Path, help="data sets, called by the name of the file without digits")
     parser.add_argument("--table", type=Path, help="measure nothing, print the table of a file")
     parser.add_argument("--worlds", default="tumor,linear,mimic,m5", help="what to simulate where no data are given")
-    parser.add_argument("--parts", default=PARTS, help="methods, as in `stack.parts`")
+    parser.add_argument("--methods", default="stack,costar", help="methods, separated by commas")
+    parser.add_argument("--parts", default=PARTS, help="of a stack, as in `stack.parts`")
     parser.add_argument("--preset", default="quick", choices=("quick", "default", "paper"))
     parser.add_argument("--members", type=int, default=3)
     parser.add_argument("--seed", type=int, default=10, help="of the data sets that are simulated")
-    parser.add_argument("--out", type=Path, help="table to write; rows of other data sets that it has are kept")
+    parser.add_argument("--out", type=Path, help="table to write; rows of other data sets and methods are kept")
     options = parser.parse_args(arguments)
     if options.table:
         sys.stdout.write("\n".join(table(read(options.table))) + "\n")
@@ -144,21 +212,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows = read(options.out) if options.out and options.out.exists() else []
     names = [path.stem.rstrip("0123456789") for path in options.data] or options.worlds.split(",")
     for i, name in enumerate(names):
-        begun = time.perf_counter()
         dataset = read_dataset(options.data[i]) if options.data else simulated(name, options.seed)
-        rows = [row for row in rows if row["data"] != name] + list(measure(name, dataset, options))
-        if options.out:
-            write(options.out, rows, name, time.perf_counter() - begun, options)
+        for method in options.methods.split(","):
+            begun, used = time.perf_counter(), time.process_time()
+            new = list(measure(name, dataset, method, options))
+            seconds = {"seconds": time.perf_counter() - begun, "processor_s": time.process_time() - used}
+            rows = merged(read(options.out) if options.out and options.out.exists() else rows, new)
+            if options.out:
+                write(options.out, rows, name, method, seconds, options)
     sys.stdout.write("\n".join(table(rows)) + "\n")
     return 0
+
+
+def merged(rows: Sequence[Row], new: Sequence[Row]) -> list[Row]:
+    """Return rows with those of the same data sets and methods replaced, in the order of data sets and methods."""
+    again = {(row["data"], row["method"]) for row in new}
+    order, place = list(LABELS), METHODS.place
+    rows = [*(row for row in rows if (row["data"], row["method"]) not in again), *new]
+    return sorted(rows, key=lambda row: (order.index(row["data"]), place(row["method"])))
 
 
 COLUMNS: Final = (
     ("source, factual", "supervised", "factual"),
     ("source, counterfactual", "supervised", "counterfactual"),
-    ("target, factual", "zero-shot", "factual"),
-    ("target, counterfactual", "zero-shot", "counterfactual"),
+    ("zero-shot, factual", "zero-shot", "factual"),
+    ("zero-shot, counterfactual", "zero-shot", "counterfactual"),
+    ("few-shot, factual", "few-shot", "factual"),
+    ("few-shot, counterfactual", "few-shot", "counterfactual"),
 )
+DIFFERENCES: Final = tuple((setup, setup, "differences") for setup in ("supervised", "zero-shot", "few-shot"))
 LABELS: Final = {
     "tumor": "tumour",
     "linear": "linear",
@@ -174,6 +256,8 @@ DISTRIBUTED: Final = ("mixed", "stack")
 def goal(row: Row) -> float | None:
     """Return how far coverage may be from its level; None where nothing is asked."""
     factual = row["queries"] == "factual"
+    if row["queries"] == "differences":
+        return None
     if row["method"] not in DISTRIBUTED:
         return 0.05 if factual else None
     if row["data"] == "tumor":
@@ -190,14 +274,15 @@ def shortfall(row: Row) -> float | None:
     return max(0.0, round(apart - allowed, 4))
 
 
-def table(rows: Sequence[Row]) -> Iterator[str]:
+def table(rows: Sequence[Row], columns: Sequence[tuple[str, str, str]] = COLUMNS) -> Iterator[str]:
     """Yield coverage at 80, 90 and 95 % in percent, by data set and method; bold where a goal is missed."""
     found = {(row["data"], row["method"], row["setup"], row["queries"]): row for row in rows}
-    yield "| data | method | " + " | ".join(title for title, *_ in COLUMNS) + " |"
-    yield "|---|---|" + "---|" * len(COLUMNS)
+    yield "| data | method | " + " | ".join(title for title, *_ in columns) + " |"
+    yield "|---|---|" + "---|" * len(columns)
     for data, method in dict.fromkeys((row["data"], row["method"]) for row in rows):
-        cells = [_coverage(found.get((data, method, setup, kind))) for _, setup, kind in COLUMNS]
-        yield f"| {LABELS.get(data, data)} | {METHODS.label(method)} | {' | '.join(cells)} |"
+        cells = [_coverage(found.get((data, method, setup, kind))) for _, setup, kind in columns]
+        if any(cells):
+            yield f"| {LABELS.get(data, data)} | {METHODS.label(method)} | {' | '.join(cells)} |"
 
 
 def _coverage(row: Row | None) -> str:
@@ -230,13 +315,18 @@ def misses(rows: Sequence[Row]) -> Iterator[str]:
             yield f"- {name}: {covered}, {100 * by:.1f} points beyond the goal of ±{100 * (goal(row) or 0):g}"
 
 
-def write(path: Path, rows: Sequence[Row], name: str, seconds: float, options: argparse.Namespace) -> None:
-    """Write rows as a table, and beside it what they were made with and how long the data set just done took."""
+def write(
+    path: Path, rows: Sequence[Row], name: str, method: str, seconds: Mapping[str, float], options: argparse.Namespace
+) -> None:
+    """Write rows as a table, and beside it what they were made with and how long what was just done took."""
     comparing.write(path, rows, FIELDS)
     facts = path.with_suffix(".json")
     known: dict[str, Any] = json.loads(facts.read_text("utf-8")) if facts.exists() else {}
-    asked = {key: getattr(options, key) for key in ("parts", "preset", "members", "seed")}
-    known[name] = {"seconds": round(seconds, 1), "commit": commit(), **asked}
+    asked = {key: getattr(options, key) for key in ("preset", "members", "seed")}
+    asked |= {"parts": options.parts} if method == METHODS.combining.name else SHORTER.get((name, method), {})
+    runs = known.setdefault("runs", {}).setdefault(name, {})
+    load = round(os.getloadavg()[0], 1)
+    runs[method] = {key: round(s) for key, s in seconds.items()} | {"load": load, "commit": commit(), **asked}
     known |= {"machine": machine(), "versions": versions()}
     facts.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
 

@@ -29,11 +29,11 @@ from benchmarks.comparing import Row, fitted, read, write
 from benchmarks.machine import commit, machine, machine_slug, versions
 from costar_cli.datasets.registry import truth_of
 from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Dataset, Part, Queries
+from costar_cli.panel import Dataset, Panel, Part, Queries
 from costar_cli.panel.queries import rolling_origin
 from costar_cli.panel.store import read_dataset
 from costar_cli.panel.support import Support
-from costar_cli.uncertainty import LIGHTS, calibration_of, estimate, support_of
+from costar_cli.uncertainty import LIGHTS, Calibration, calibration_of, estimate, support_of
 
 FIELDS = (
     "data", "method", "setup", "questions", "answers", "light", "auroc",
@@ -65,7 +65,14 @@ def questions(dataset: Dataset, part: Part, alive_NT: NDArray[np.bool_]) -> Iter
     for queries in dataset.queries[part].values():
         if queries.outcomes is not None and queries.horizon == horizon and not _factual(dataset, part, queries):
             yield "test sets", _some(queries, alive_NT, rng)
-    answer = truth_of(dataset.name)
+    yield from plans(dataset, part, alive_NT, rng)
+
+
+def plans(
+    dataset: Dataset, part: Part, alive_NT: NDArray[np.bool_], rng: np.random.Generator
+) -> Iterator[tuple[str, Asked]]:
+    """Yield questions about plans whose answers the simulator knows, each of the same subjects and origins."""
+    panel, horizon, answer = dataset.panel(*part), dataset.horizon, truth_of(dataset.name)
     if answer is None or part not in dataset.truth:
         return
     encoding, ahead_NT = dataset.schema.treatments, np.arange(panel.n_steps) < panel.length[:, None] - horizon
@@ -74,18 +81,25 @@ def questions(dataset: Dataset, part: Part, alive_NT: NDArray[np.bool_]) -> Iter
     seen = Support.of(dataset.panel("source", "train"), dataset.schema).seen
     classes = np.array(sorted(seen or {(0,) * len(encoding.names)}))  # what nobody was given is refused anyway
     first = next(row for row in classes if row[0] and not row[1:].any())
-    plans = {
+    named = {
         "first treatment": np.tile(first, (len(rows), horizon, 1)),
         "all treatments": np.tile(classes[classes.astype(bool).sum(axis=1).argmax()], (len(rows), horizon, 1)),
         "random": classes[rng.integers(len(classes), size=(len(rows), horizon))],
     }
     if len(encoding.names) == 1:
-        del plans["all treatments"]
-    for name, values in plans.items():
+        del named["all treatments"]
+    for name, values in named.items():
         truth = [answer(dataset, part, int(r), o, v) for r, o, v in zip(rows, origins, values, strict=True)]
         plan = encoding.encode(values).astype(np.uint8)
         queries = Queries(rows.astype(np.int32), np.array(origins, dtype=np.int16), plan)
         yield name, Asked(queries, np.array(truth, dtype=np.float64).reshape(len(rows), horizon, -1))
+
+
+def alive(panel: Panel, calibration: Calibration | None) -> NDArray[np.bool_]:
+    """Return the steps `[N,T]` at which no outcome has died out, as far as that is known."""
+    level_MY = panel.outcomes.reshape(-1, panel.outcomes.shape[2]).astype(np.float64)
+    says_MY = calibration.facts.informative(level_MY) if calibration else np.ones(level_MY.shape, dtype=bool)
+    return np.asarray(says_MY.all(axis=1).reshape(panel.outcomes.shape[:2]) & panel.observed)
 
 
 def _factual(dataset: Dataset, part: Part, queries: Queries) -> bool:
@@ -166,12 +180,7 @@ def measure(path: Path, options: argparse.Namespace) -> Iterator[Row]:
         model = fitted(dataset, method, preset=options.preset, members=options.members)
         calibration = calibration_of(model)
         for setup, part in SETUPS.items():
-            panel = dataset.panel(*part)
-            level_MY = panel.outcomes.reshape(-1, panel.outcomes.shape[2]).astype(np.float64)
-            told_M = (
-                calibration.facts.informative(level_MY).all(axis=1) if calibration else np.ones(len(level_MY), bool)
-            )
-            alive_NT = told_M.reshape(panel.outcomes.shape[:2]) & panel.observed
+            alive_NT = alive(dataset.panel(*part), calibration)
             for name, asked in questions(dataset, part, alive_NT):
                 about = {"data": path.stem, "method": method, "setup": setup, "questions": name} | made
                 yield from (dict.fromkeys(FIELDS, "") | about | row for row in judged(dataset, model, part, asked))

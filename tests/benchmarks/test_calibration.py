@@ -36,7 +36,7 @@ def test_a_miss_is_bold_and_told_with_its_figure() -> None:
     rows = [row("tumor", "mixed", "factual", 0.81, 0.86, 0.94), row("tumor", "mixed", "counterfactual", 0.8, 0.9, 0.93)]
     assert [calibration.shortfall(r) for r in rows] == [pytest.approx(0.02), 0.0]
     *_, line = calibration.table(rows)
-    assert line == "| tumour | Mixed effects | **81.0 / 86.0 / 94.0** | 80.0 / 90.0 / 93.0 |  |  |"
+    assert line == "| tumour | Mixed effects | **81.0 / 86.0 / 94.0** | 80.0 / 90.0 / 93.0 |  |  |  |  |"
     assert list(calibration.misses(rows)) == [
         "- Mixed effects, tumour, source, factual: 86.0 instead of 90, 2.0 points beyond the goal of ±2"
     ]
@@ -45,21 +45,24 @@ def test_a_miss_is_bold_and_told_with_its_figure() -> None:
 def test_a_run_scores_a_stack_and_its_parts_and_keeps_rows_of_other_data(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sizes = {"train": 60, "val": 60, "test": 30, "target_train": 2, "target_val": 2, "target_test": 30, "steps": 12}
+    sizes = {"train": 60, "val": 60, "test": 30, "target_train": 20, "target_val": 20, "target_test": 30, "steps": 12}
     dataset = simulate_linear(LinearGaussianConfig(**sizes, horizon=3, seed=3), NullReporter())
     write_dataset(tmp_path / "linear3.h5", dataset)
     out = tmp_path / "calibration.csv"
-    words = [str(tmp_path / "linear3.h5"), "--parts", "mixed,ridge", "--members", "1", "--out", str(out)]
+    words = [str(tmp_path / "linear3.h5"), "--methods", "stack", "--parts", "mixed,ridge", "--members", "1"]
+    words += ["--out", str(out)]
     assert calibration.main(words) == 0
     rows = read(out)
     assert {(r["method"], r["setup"], r["queries"]) for r in rows} == {
         (method, setup, kind)
         for method in ("stack", "mixed", "ridge")
-        for setup in ("zero-shot", "supervised")
-        for kind in ("factual", "counterfactual")
+        for setup in ("zero-shot", "few-shot", "supervised")
+        for kind in ("factual", "counterfactual", "differences")
+        if (method, kind) != ("ridge", "differences")
     }
     assert all(0.6 < float(r["coverage_0.9"]) <= 1 for r in rows)
-    assert all(float(r["lower_0.9"]) < float(r["coverage_0.9"]) < float(r["upper_0.9"]) for r in rows)
+    clustered = [r for r in rows if r["queries"] != "differences"]
+    assert all(float(r["lower_0.9"]) < float(r["coverage_0.9"]) < float(r["upper_0.9"]) for r in clustered)
     printed = capsys.readouterr().out
     assert calibration.main(["--table", str(out)]) == 0
     assert capsys.readouterr().out == printed
