@@ -163,7 +163,8 @@ class BandTest:
         covered_QHY = (bands.lower_LQHY[0] <= truth_QHY) & (truth_QHY <= bands.upper_LQHY[0])
         square_QHY = ((truth_QHY - found.mean_QHY) / self.denominator_Y) ** 2
         lights = self.support.lights(self.panel, queries, found)
-        self.lights.setdefault(asked, LightSums.empty()).add(lights, square_QHY, covered_QHY, counts_QHY)
+        sums = self.lights.setdefault(asked, LightSums(self.horizon))
+        sums.add(queries.subject, lights, square_QHY, covered_QHY, counts_QHY)
 
     def summary(self, asked: Asked, factor: float) -> Calibrated | None:
         """Return what the sums of a kind of question say, in a unit of `factor` times the denominator's."""

@@ -161,8 +161,8 @@ class BandScores:
         """
         n, horizon = len(self.count), truth_QHY.shape[1]
         told_QHY, rest_QHY = scored_QHY & informative_QHY, scored_QHY & ~informative_QHY
-        weight_QHY, count_NH = _weights(subject_Q, told_QHY, n)
-        apart_QHY, absorbed_NH = _weights(subject_Q, rest_QHY, n)
+        weight_QHY, count_NH = weights(subject_Q, told_QHY, n)
+        apart_QHY, absorbed_NH = weights(subject_Q, rest_QHY, n)
         self.count[:, :horizon] += count_NH
         self.absorbed[:, :horizon] += absorbed_NH
         group_weights = {
@@ -200,7 +200,7 @@ class BandScores:
         return np.arange(len(self.count)) if self.cluster is None else self.cluster
 
 
-def _weights(subject_Q: NDArray[np.integer], counted_QHY: Bools, n: int) -> tuple[Floats, NDArray[np.int64]]:
+def weights(subject_Q: NDArray[np.integer], counted_QHY: Bools, n: int) -> tuple[Floats, NDArray[np.int64]]:
     """Return weights of answers that sum to one for each subject and step, and how many answers `[N,H]` those are."""
     count_NH = np.rint(_sum_by(subject_Q, counted_QHY.astype(np.float64), n)).astype(np.int64)
     weight_QHY: Floats = counted_QHY / np.maximum(count_NH, 1)[subject_Q][..., None]
@@ -213,7 +213,7 @@ def _group_weights(
     """Return weights of answers that sum to one for each subject, step and group."""
     weight_QHY = np.zeros(counted_QHY.shape)
     for group in range(int(group_QHY.max(initial=-1)) + 1):
-        weight_QHY += _weights(subject_Q, counted_QHY & (group_QHY == group), n)[0]
+        weight_QHY += weights(subject_Q, counted_QHY & (group_QHY == group), n)[0]
     return weight_QHY
 
 

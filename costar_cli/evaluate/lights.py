@@ -1,11 +1,12 @@
 """Errors and coverage by light, and what leaving out red answers gains (spec SCORE-20)."""
 
-from dataclasses import dataclass
-from typing import Final, Self
+from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from costar_cli.evaluate.calibration import weights
 from costar_cli.evaluate.metrics import known
 from costar_cli.uncertainty import LIGHTS, Lights
 
@@ -32,14 +33,21 @@ class LightScores:
 
 @dataclass(frozen=True, slots=True)
 class LightSums:
-    """Sums by kind of light over answers: their number, squared errors, and how many the band covers, `[3]` each."""
+    """Sums by kind of light, light and step `[4,3,H]`: answers, their weights, squared errors, and what bands cover.
 
-    sums: dict[str, Floats]
+    `horizon` is H.
+    """
 
-    def add(self, lights: Lights, square_QHY: Floats, covered_QHY: Bools, counts_QHY: Bools) -> None:
-        """Add answers, in place.
+    horizon: int
+    sums: dict[str, Floats] = field(default_factory=dict)
+
+    def add(
+        self, subject_Q: NDArray[np.integer], lights: Lights, square_QHY: Floats, covered_QHY: Bools, counts_QHY: Bools
+    ) -> None:
+        """Add answers, in place; all answers of a subject and step are added together.
 
         Args:
+            subject_Q: whose they are; each has a weight of one at every step.
             lights: of the queries.
             square_QHY: squared errors, divided by each outcome's denominator.
             covered_QHY: whether the band covers the answer.
@@ -47,28 +55,30 @@ class LightSums:
         """
         practice_QHY = np.broadcast_to(lights.practice_QH[..., None], counts_QHY.shape)
         marks = {"precision": lights.precision_QHY, "practice": practice_QHY, "support": lights.light_QHY}
-        values = np.stack([np.ones(counts_QHY.sum()), square_QHY[counts_QHY], covered_QHY[counts_QHY]])
+        weight_QHY, _ = weights(subject_Q, counts_QHY, int(subject_Q.max(initial=-1)) + 1)
+        square_M, covered_M, weight_M = (values[counts_QHY] for values in (square_QHY, covered_QHY, weight_QHY))
+        rows = (np.ones(len(weight_M)), weight_M, weight_M * square_M, weight_M * covered_M)
+        step_M = np.broadcast_to(np.arange(counts_QHY.shape[1])[:, None], counts_QHY.shape)[counts_QHY]
+        shape = len(LIGHTS), self.horizon
         for name, mark_QHY in marks.items():
-            by_light = [np.bincount(mark_QHY[counts_QHY], weights=row, minlength=len(LIGHTS)) for row in values]
-            self.sums[name] = self.sums.get(name, np.zeros((3, len(LIGHTS)))) + np.asarray(by_light, dtype=np.float64)
+            cell_M = mark_QHY[counts_QHY] * self.horizon + step_M
+            found = [np.bincount(cell_M, weights=row, minlength=shape[0] * shape[1]).reshape(shape) for row in rows]
+            self.sums[name] = self.sums.get(name, np.zeros((len(rows), *shape))) + np.asarray(found, dtype=np.float64)
 
     def summary(self, factor: float) -> dict[str, LightScores]:
         """Return what the sums say, in a unit of `factor` times the denominator's."""
-        return {name: _scores(*sums, factor=factor) for name, sums in self.sums.items()}
-
-    @classmethod
-    def empty(cls) -> Self:
-        """Return sums to which nothing was added yet."""
-        return cls({})
+        return {name: _scores(sums, factor=factor) for name, sums in self.sums.items()}
 
 
-def _scores(count_G: Floats, square_G: Floats, covered_G: Floats, *, factor: float) -> LightScores:
+def _scores(sums: Floats, *, factor: float) -> LightScores:
+    subjects_H = sums[1].sum(axis=0)
+    weight_G, square_G, covered_G = (sums[1:] / np.maximum(subjects_H, 1)).sum(axis=-1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        rmse_G, coverage_G = factor * np.sqrt(square_G / count_G), covered_G / count_G
-        share_G = count_G / count_G.sum()
-        every, kept = (factor * float(np.sqrt(square_G[:n].sum() / count_G[:n].sum())) for n in (3, 2))
+        rmse_G, coverage_G = factor * np.sqrt(square_G / weight_G), covered_G / weight_G
+        share_G = weight_G / weight_G.sum()
+        every, kept = (factor * float(np.sqrt(square_G[:n].sum() / weight_G[:n].sum())) for n in (3, 2))
     return LightScores(
-        answers=int(count_G.sum()),
+        answers=int(sums[0].sum()),
         share=_named(share_G),
         rmse_by_light=_named(rmse_G),
         coverage=_named(coverage_G),

@@ -29,10 +29,10 @@ def test_sums_give_shares_errors_coverage_and_what_is_left_without_red():
     lights = Lights(light * 0, flat, flat, flat, light, nothing[..., None], nothing)
     squares, covered = np.array([1.0, 9.0, 16.0, 100.0]), np.array([True, False, True, False])
     counts = np.array([True, True, True, True])
-    sums = LightSums.empty()
+    sums = LightSums(horizon=1)
     for rows in (slice(0, 1), slice(1, 4)):
         part = Lights(*(getattr(lights, name)[rows] for name in Lights.__slots__))
-        sums.add(part, *(values[rows].reshape(-1, 1, 1) for values in (squares, covered, counts)))
+        sums.add(np.arange(4)[rows], part, *(values[rows].reshape(-1, 1, 1) for values in (squares, covered, counts)))
     found = sums.summary(2.0)
     assert found["precision"].share == {"green": 1.0, "amber": 0.0, "red": 0.0}
     assert found["precision"].rmse_by_light["amber"] is None
@@ -47,11 +47,36 @@ def test_sums_give_shares_errors_coverage_and_what_is_left_without_red():
 def test_answers_that_are_not_scored_count_nowhere():
     by_outcome, by_step = np.zeros((2, 1, 1), np.int8), np.zeros((2, 1), np.int8)
     lights = Lights(by_outcome, by_step, by_step, by_step, by_outcome, by_outcome + 0.0, by_step + 0.0)
-    sums = LightSums.empty()
+    sums = LightSums(horizon=1)
     counts = np.array([True, False]).reshape(2, 1, 1)
-    sums.add(lights, np.array([4.0, np.nan]).reshape(2, 1, 1), counts, counts)
+    sums.add(np.arange(2), lights, np.array([4.0, np.nan]).reshape(2, 1, 1), counts, counts)
     assert sums.summary(1.0)["support"].answers == 1
     assert sums.summary(1.0)["support"].rmse == 2.0
+
+
+def test_a_subject_that_is_asked_about_often_counts_once():
+    """Nine answers about one subject, red and wrong, and one about another: each is half of what is told."""
+    red = np.array([2] * 9 + [0], dtype=np.int8).reshape(10, 1, 1)
+    flat, nothing = red[..., 0], np.zeros((10, 1))
+    lights = Lights(red, flat, flat, flat, red, nothing[..., None], nothing)
+    sums = LightSums(horizon=1)
+    sums.add(np.array([0] * 9 + [1]), lights, red * 2.0, red == 0, np.ones(red.shape, dtype=bool))
+    found = sums.summary(1.0)["support"]
+    assert found.answers == 10
+    assert found.share == {"green": pytest.approx(0.5), "amber": 0.0, "red": pytest.approx(0.5)}
+    assert found.rmse == pytest.approx(2**0.5)
+
+
+def test_sets_that_serve_other_steps_add_up_and_steps_weigh_the_same():
+    sums, squares = LightSums(horizon=2), (np.array([4.0]), np.array([np.nan, 16.0]))
+    for square, count in zip(squares, ([True], [False, True]), strict=True):
+        shape = 1, len(square), 1
+        green, flat = np.zeros(shape, dtype=np.int8), np.zeros(shape[:2], dtype=np.int8)
+        lights = Lights(green, flat, flat, flat, green, green + 0.0, flat + 0.0)
+        counts = np.reshape(count, shape)
+        sums.add(np.zeros(1, dtype=np.int64), lights, square.reshape(shape), counts, counts)
+    found = sums.summary(1.0)["support"]
+    assert (found.answers, found.share["green"], found.rmse) == (2, 1.0, pytest.approx(10**0.5))
 
 
 def test_a_report_tells_lights_and_rare_plans_err_more(report: EvaluationReport, tmp_path):
