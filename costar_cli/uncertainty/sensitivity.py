@@ -76,9 +76,11 @@ class Confounded:
     def flips_at(self, plan: int, reference: int, step: int, outcome: int) -> float | None:
         """Return the smallest Gamma at which either plan may have the larger outcome; None up to `largest_gamma`."""
 
+        pair = self._part(np.array([plan, reference]), step + 1, outcome)
+
         def is_open(gamma: float) -> bool:
-            lower_HY, upper_HY = self.difference_bounds(plan, reference, gamma)
-            return bool(lower_HY[step, outcome] <= 0 <= upper_HY[step, outcome])
+            lower_HY, upper_HY = pair.difference_bounds(0, 1, gamma)
+            return bool(lower_HY[step, 0] <= 0 <= upper_HY[step, 0])
 
         most = largest_gamma(step + 1)
         low, high = 0.0, float(np.log(most))
@@ -90,6 +92,13 @@ class Confounded:
             middle = (low + high) / 2
             low, high = (low, middle) if is_open(float(np.exp(middle))) else (middle, high)
         return float(np.exp(high))
+
+    def _part(self, of_Q: NDArray[np.integer], steps: int, outcome: int) -> Self:
+        """Return what is known of some plans, their first steps and one outcome."""
+        own = (of_Q, slice(steps), slice(outcome, outcome + 1))
+        top_KQHY, bottom_KQHY = self.top_KQHY[:, *own], self.bottom_KQHY[:, *own]
+        likely_QH, whole_QHY = self.likely_QH[own[:2]], self.whole_QHY[own]
+        return type(self)(self.mean_QHY[own], likely_QH, self.share_K, top_KQHY, bottom_KQHY, whole_QHY)
 
 
 def weight_bounds(likely_QH: Floats, gamma: float) -> tuple[Floats, Floats]:
