@@ -102,6 +102,7 @@ class FitPlan:
         reporter: Reporter,
         fresh: bool = False,
         log: "TrainingLog | None" = None,
+        judged: bool = True,
     ) -> "Trained":
         """Fit to the parts `parts` of the data set, from an encoder, a model or nothing; see `train.finetune`."""
         from costar_cli.methods.costar.model import CostarModel
@@ -125,6 +126,7 @@ class FitPlan:
             settings=self.settings,
             part_settings=self.part_settings,
             log=log,
+            judged=judged,
         )
 
 

@@ -63,7 +63,8 @@ class Refits:
 
         plan = replace(self.plan, config=self.plan.config.model_copy(update={"seed": seed}))
         with TemporaryDirectory() as folder:
-            trained = plan.run(data, None, checkpoint=Path(folder) / "run.h5", reporter=NullReporter())
+            where = Path(folder) / "run.h5"  # nobody asks refits for bands or lights
+            trained = plan.run(data, None, checkpoint=where, reporter=NullReporter(), judged=False)
         artifact = Artifact(kind="model", arrays=trained.arrays, meta=trained.meta)
         return METHODS[plan.method].load(artifact, str(trained.meta["device"]))
 

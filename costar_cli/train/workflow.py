@@ -117,6 +117,7 @@ def finetune(
     settings: Config | None = None,
     part_settings: Mapping[str, Config | None] | None = None,
     log: TrainingLog | None = None,
+    judged: bool = True,
 ) -> Trained:
     """Fit a method to the labelled subjects of one domain (spec PANEL-12, NET-3).
 
@@ -134,6 +135,7 @@ def finetune(
         settings: the method's own settings.
         part_settings: those of the methods that it combines, by name; their defaults where there are none.
         log: is told of every epoch.
+        judged: end with what held-out subjects say: calibrated intervals and the support of plans.
 
     Raises:
         MismatchError: `start` was trained on other variables or horizon, or has fewer members than asked for; an
@@ -178,7 +180,7 @@ def finetune(
     if selecting is not calibrating:
         meta |= {"calibrated_on": {f"{domain}/val": calibrating.n_subjects}}
     apart = (selecting is not calibrating or not method.selects_on_validation) and not _pretrained_on(start, domain)
-    attached, facts = _judge(dataset, run, selected, meta, calibrating, apart=apart)
+    attached, facts = _judge(dataset, run, selected, meta, calibrating, apart=apart) if judged else ({}, {})
     meta |= facts
     meta |= {"support": support.to_meta()} if support else {}
     meta |= {"warnings": warnings} if warnings else {}
