@@ -58,6 +58,7 @@ from costar_cli.uncertainty import (
     held_out,
     tells_differences,
 )
+from costar_cli.uncertainty import floor as floors
 
 PARTS: Final = "mixed,ridge,growth"
 PAIRS: Final = 150
@@ -72,9 +73,7 @@ SIZES: Mapping[str, Mapping[str, float]] = {
     "mimic": {"source_val": 0.25, "source_test": 0.25},
     "m5": {"train_items": 10, "val_items": 20, "test_items": 20, "target_test_items": 20},
 }
-SHORTER: Mapping[
-    tuple[str, str], Mapping[str, object]
-] = {  # COSTAR's steps are dear there: minutes for `quick`'s number
+SHORTER: Mapping[tuple[str, str], Mapping[str, object]] = {  # `quick` has 640 and 160 of these steps
     ("mimic", "costar"): {"updates": 150},
     ("m5", "costar"): {"updates": 20},
 }
@@ -203,12 +202,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--parts", default=PARTS, help="of a stack, as in `stack.parts`")
     parser.add_argument("--preset", default="quick", choices=("quick", "default", "paper"))
     parser.add_argument("--members", type=int, default=3)
+    parser.add_argument("--floor", type=float, help="of the scale of black boxes (spec BAND-9), instead of choosing it")
     parser.add_argument("--seed", type=int, default=10, help="of the data sets that are simulated")
     parser.add_argument("--out", type=Path, help="table to write; rows of other data sets and methods are kept")
     options = parser.parse_args(arguments)
     if options.table:
         sys.stdout.write("\n".join(table(read(options.table))) + "\n")
         return 0
+    if options.floor:
+        floors.FLOORS = (options.floor,)
     rows = read(options.out) if options.out and options.out.exists() else []
     names = [path.stem.rstrip("0123456789") for path in options.data] or options.worlds.split(",")
     for i, name in enumerate(names):

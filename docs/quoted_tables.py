@@ -200,13 +200,14 @@ def pretraining_table() -> Iterator[str]:
 def calibration_table() -> Iterator[str]:
     """Yield how bands keep their levels, and how the run was made."""
     yield from calibration.table(calibrated())
-    stored = json.loads((RESULTS / "calibration.json").read_text("utf-8"))
-    runs = [stored[data] for data in dict.fromkeys(row["data"] for row in calibrated())]
-    commits, first = " and ".join(dict.fromkeys(run["commit"] for run in runs)), runs[0]
-    minutes = sum(run["seconds"] for run in runs) / 60
+    stored = json.loads((RESULTS / "calibration.json").read_text("utf-8"))["runs"]
+    runs = [run for of_data in stored.values() for run in of_data.values()]
+    minutes, processor = (sum(run[name] for run in runs) / 60 for name in ("seconds", "processor_s"))
+    loads, commits = [run["load"] for run in runs], " and ".join(dict.fromkeys(run["commit"] for run in runs))
     yield ""
-    yield f"`python -m benchmarks.calibration`: preset `{first['preset']}`, {first['members']} members, data seed"
-    yield f"{first['seed']}, commit {commits}, {minutes:.0f} minutes on cores that other work shared."
+    yield f"`python -m benchmarks.calibration`: preset `{runs[0]['preset']}`, {runs[0]['members']} members, data seed"
+    yield f"{runs[0]['seed']}, commit {commits}; {minutes:.0f} minutes of one thread, {processor:.0f} of them on a core"
+    yield f"(load {min(loads)} to {max(loads)} on two cores)."
 
 
 def calibrated() -> list[Line]:

@@ -12,7 +12,7 @@ from costar_cli.uncertainty.calibration import (
 )
 from costar_cli.uncertainty.draws import differences, draws, tells_differences
 from costar_cli.uncertainty.estimates import LEAST_MEMBERS, Ask, Estimates, asks_once, estimate, facts_of
-from costar_cli.uncertainty.held_out import HeldOut, held_out
+from costar_cli.uncertainty.floor import HeldOut, held_out
 from costar_cli.uncertainty.outcomes import OutcomeFacts
 from costar_cli.uncertainty.support import LIGHTS, Lights, PlanSupport, learn_support, support_of
 

@@ -13,7 +13,7 @@ from costar_cli.methods.registry import METHODS
 from costar_cli.panel import Domain, Panel
 from costar_cli.uncertainty.conformal import EDGES, GRID, bins_of, table
 from costar_cli.uncertainty.estimates import FLOOR, LEAST_MEMBERS, Estimates, floor_in, reading
-from costar_cli.uncertainty.held_out import HeldOut, units_of
+from costar_cli.uncertainty.floor import HeldOut, units_of
 from costar_cli.uncertainty.outcomes import OutcomeFacts
 from costar_cli.uncertainty.practice import Practice
 from costar_cli.uncertainty.weights import PlanTable, check_quantiles, log_ratios, weights_of

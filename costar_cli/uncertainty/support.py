@@ -16,7 +16,7 @@ from costar_cli.methods.stack.model import StackModel
 from costar_cli.panel import Domain, Panel, Queries
 from costar_cli.uncertainty.calibration import has_spread
 from costar_cli.uncertainty.estimates import Estimates, reading
-from costar_cli.uncertainty.held_out import HeldOut
+from costar_cli.uncertainty.floor import HeldOut
 from costar_cli.uncertainty.outcomes import OutcomeFacts
 from costar_cli.uncertainty.practice import Practice, decisions_of
 

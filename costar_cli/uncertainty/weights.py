@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from costar_cli.uncertainty.conformal import GRID, bins_of
 from costar_cli.uncertainty.estimates import Estimates
-from costar_cli.uncertainty.held_out import HeldOut
+from costar_cli.uncertainty.floor import HeldOut
 from costar_cli.uncertainty.practice import Practice
 
 CLIPPED: Final = 0.99  # quantile above which weights are cut: without, one subject outweighs all others within 6 steps

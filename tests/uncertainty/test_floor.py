@@ -10,7 +10,7 @@ from costar_cli.panel import Dataset
 from costar_cli.uncertainty import Calibration, calibrate, draws, estimate, held_out
 from costar_cli.uncertainty.conformal import bins_of, table
 from costar_cli.uncertainty.estimates import FLOOR, Answers, _Moments
-from costar_cli.uncertainty.held_out import FLOORS, HeldOut, best_floor
+from costar_cli.uncertainty.floor import FLOORS, HeldOut, best_floor
 from tests.methods.invariant_worlds import world
 from tests.uncertainty.test_calibration import Guess, facts, guess
 

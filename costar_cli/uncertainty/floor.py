@@ -14,7 +14,7 @@ from costar_cli.uncertainty.conformal import GRID, bins_of, table
 from costar_cli.uncertainty.estimates import FLOOR, Answers, Estimates, answers_of
 from costar_cli.uncertainty.outcomes import OutcomeFacts
 
-FLOORS: Final = (FLOOR, 0.02, 0.005, 0.002, 0.0005)
+FLOORS = (FLOOR, 0.02, 0.005, 0.002, 0.0005)
 LEVEL: Final = 0.9  # of the bands by which floors are compared
 LEAST_CLUSTERS: Final = 20  # fewer clusters are too few for any level that is of use: subjects are taken instead
 
