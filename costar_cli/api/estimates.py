@@ -124,7 +124,7 @@ def ask(
         widen=widen,
         reporter=reporter,
     )
-    losses = _losses_on_domain(dataset, models, report.history.part.domain)
+    losses = losses_on_domain(dataset, models, report.history.part.domain)
     for warning in losses:
         reporter.warn(warning)
     return replace(report, warnings=(*report.warnings, *losses))
@@ -160,7 +160,7 @@ def _plain(value: object) -> object:
     raise TypeError(f"{type(value).__name__} is neither a plan nor a step nor a level")
 
 
-def _losses_on_domain(dataset: Dataset, models: "Mapping[str, FittedModel]", domain: Domain) -> list[str]:
+def losses_on_domain(dataset: Dataset, models: "Mapping[str, FittedModel]", domain: Domain) -> list[str]:
     """Return a warning for each model that was not validated on the domain and loses to the last value there."""
     warnings = []
     for name, model in models.items():

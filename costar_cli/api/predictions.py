@@ -149,4 +149,4 @@ def _warnings(model: "Model", data: object, request: PlanRequest, cohort: Cohort
     if isinstance(data, Dataset) and (other := other_data("the model", model.fitted.parents, data)):
         yield other
     yield from warnings_of("the model", model.fitted.meta)
-    yield from doubts({model.method: model.fitted}, cohort, request.plans)
+    yield from doubts({model.method: model.fitted}, cohort, request)

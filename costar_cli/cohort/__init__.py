@@ -3,10 +3,13 @@
 from costar_cli.cohort.answers import (
     CohortAnswers,
     answer_cohort,
+    check_questions,
+    count_questions,
     doubts,
     join_columns,
     tidy_columns,
     true_answers,
+    warnings_about,
 )
 from costar_cli.cohort.subjects import (
     Cohort,
@@ -16,20 +19,30 @@ from costar_cli.cohort.subjects import (
     names_of,
     parse_origin,
     read_subjects,
+    step_of,
+    with_plans,
 )
+from costar_cli.cohort.summary import MOST_PLANS, Tally
 
 __all__ = [
+    "MOST_PLANS",
     "Cohort",
     "CohortAnswers",
     "Origin",
+    "Tally",
     "answer_cohort",
+    "check_questions",
     "choose_subjects",
+    "count_questions",
     "doubts",
     "join_columns",
     "join_places",
     "names_of",
     "parse_origin",
     "read_subjects",
+    "step_of",
     "tidy_columns",
     "true_answers",
+    "warnings_about",
+    "with_plans",
 ]

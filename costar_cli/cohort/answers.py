@@ -11,11 +11,14 @@ from numpy.typing import NDArray
 from costar_cli.cohort.subjects import Cohort
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset, PanelSchema, Queries
+from costar_cli.panel.compatible import other_data, require_compatible
 from costar_cli.panel.findings import counted
 from costar_cli.panel.support import Support
 from costar_cli.plans import PlanRequest, TreatmentPlan
+from costar_cli.plans.untrusted import Problems
+from costar_cli.reporting import warnings_of
 from costar_cli.uncertainty import LIGHTS, Bands, Estimates, Lights, calibration_of, interval_kind, support_of
-from costar_cli.whatif.estimate import ask_plans, estimate_plans, truth_known
+from costar_cli.whatif.estimate import ask_plans, check_request, estimate_plans, refuse_unseen, truth_known
 from costar_cli.whatif.notes import lacking, unseen_in_plans
 
 MOST_QUERIES: Final = 8_192  # answered at once: their histories, predictions and lights take some hundred MB
@@ -79,9 +82,10 @@ def answer_cohort(
         ArtifactError: the model's file is damaged.
     """
     calibration, support, kind = calibration_of(model), support_of(model), interval_kind(model)
-    for moments, plans in _chunks(len(cohort), request.plans):
+    for moments, plans_M in _chunks(cohort, request):
         chunk = cohort.take(moments)
-        moment_Q, plans_Q = np.repeat(np.arange(len(chunk)), len(plans)), list(plans) * len(chunk)
+        moment_Q = np.repeat(np.arange(len(chunk)), [len(plans) for plans in plans_M])
+        plans_Q = [plan for plans in plans_M for plan in plans]
         queries = ask_plans(model, chunk.subject_M[moment_Q], chunk.origin_M[moment_Q], plans_Q)
         found = estimate_plans(label, model, chunk.panel, queries, plans_Q)
         bands = calibration.bands(found, levels) if calibration else None
@@ -91,20 +95,41 @@ def answer_cohort(
         )
 
 
-def _chunks(moments: int, plans: Sequence[TreatmentPlan]) -> Iterator[tuple[slice, Sequence[TreatmentPlan]]]:
-    """Yield moments and plans whose questions are answered together; of very many plans, some at a time."""
-    size = max(1, min(MOST_MOMENTS, MOST_QUERIES // len(plans)))
-    for first in range(0, moments, size):
-        for begin in range(0, len(plans), MOST_QUERIES):
-            yield slice(first, first + size), plans[begin : begin + MOST_QUERIES]
+def _chunks(cohort: Cohort, request: PlanRequest) -> Iterator[tuple[slice, list[Sequence[TreatmentPlan]]]]:
+    """Yield moments that are answered together, with the plans of each; of very many plans, some at a time."""
+    plans_M = plans_of(cohort, request)
+    first = 0
+    while first < len(plans_M):
+        stop, count = first + 1, len(plans_M[first])
+        while stop < min(len(plans_M), first + MOST_MOMENTS) and count + len(plans_M[stop]) <= MOST_QUERIES:
+            count, stop = count + len(plans_M[stop]), stop + 1
+        for begin in range(0, max(map(len, plans_M[first:stop])), MOST_QUERIES):
+            yield slice(first, stop), [plans[begin : begin + MOST_QUERIES] for plans in plans_M[first:stop]]
+        first = stop
 
 
-def tidy_columns(answers: CohortAnswers, *, truth_QHY: NDArray[np.float64] | None = None) -> Columns:
+def plans_of(cohort: Cohort, request: PlanRequest) -> list[Sequence[TreatmentPlan]]:
+    """Return the plans that are asked about at each moment."""
+    if not request.by_subject:
+        return [request.plans] * len(cohort)
+    own_N = [request.by_subject[str(name)] for name in cohort.names]
+    return [own_N[row] for row in cohort.subject_M.tolist()]
+
+
+def count_questions(cohort: Cohort, request: PlanRequest) -> int:
+    """Return how many pairs of a moment and a plan are asked about."""
+    return sum(map(len, plans_of(cohort, request)))
+
+
+def tidy_columns(
+    answers: CohortAnswers, *, truth_QHY: NDArray[np.float64] | None = None, abstain: bool = False
+) -> Columns:
     """Return the columns of a tidy table: a row per question, step of its plan and outcome.
 
     They are `subject`, for subjects of a data set `domain` and `split`, then `origin`, `plan`, `step` (from 1), `time`
     (origin + step), `outcome`, `unit`, `estimate`, `lower`, `upper`, `level`, `interval_kind`, the lights `precision`,
-    `practice` and `support`, and `truth` where it is given; limits at further levels are called `lower_0.5`.
+    `practice` and `support`, and `truth` where it is given; limits at further levels are called `lower_0.5`. With
+    `abstain`, answers that the data do not support have no numbers.
     """
     cohort, found = answers.cohort, answers.estimates
     q, h, y = np.nonzero(answers.own_QHY)
@@ -134,6 +159,10 @@ def tidy_columns(answers: CohortAnswers, *, truth_QHY: NDArray[np.float64] | Non
             columns["level"] = np.where(np.isnan(limits[0]), np.nan, level)
             columns["interval_kind"] = _objects([answers.interval_kind] * len(q))
     columns |= _marks(answers.lights, q, h, y)
+    if abstain:
+        red = columns["support"] == LIGHTS[2]
+        shown = ("estimate", "lower", "upper", "level")
+        columns |= {name: np.where(red, np.nan, columns[name]) for name in columns if name.partition("_")[0] in shown}
     return columns if truth_QHY is None else columns | {"truth": truth_QHY[q, h, y]}
 
 
@@ -173,36 +202,80 @@ def true_answers(dataset: Dataset, answers: CohortAnswers) -> NDArray[np.float64
     return truth_QHY
 
 
-def doubts(models: Mapping[str, FittedModel], cohort: Cohort, plans: Sequence[TreatmentPlan]) -> Iterator[str]:
+def check_questions(
+    dataset: Dataset,
+    models: Mapping[str, FittedModel],
+    request: PlanRequest,
+    levels: Sequence[float],
+    *,
+    unsupported: bool,
+) -> None:
+    """See that models, data set, plans and levels fit, before anything is computed.
+
+    Raises:
+        MismatchError: a model of other variables, treatments or units than the data set's.
+        UsageError: plans that are too long, levels out of range, or what no training subject was given.
+    """
+    for label, model in models.items():
+        require_compatible(dataset, model.schema, model=f"model `{label}`")
+    problems = Problems()
+    check_request(models, request, levels, problems)
+    problems.raise_any("the request does not fit", where="--plan", fix=problems.fix)
+    if not unsupported:
+        refuse_unseen(unseen_in_plans(models, _told(request)))
+
+
+def _told(request: PlanRequest) -> Sequence[TreatmentPlan]:
+    """Return the plans, those of a table as one that has each of its steps once."""
+    if not request.by_subject:
+        return request.plans
+    steps = np.concatenate([plan.values for plans in request.by_subject.values() for plan in plans])
+    return [TreatmentPlan("of the table", np.unique(steps, axis=0))]
+
+
+def warnings_about(
+    dataset: Dataset, models: Mapping[str, FittedModel], cohort: Cohort, request: PlanRequest
+) -> Iterator[str]:
+    """Yield what may make the answers wrong, as `costar whatif` says it of one subject."""
+    for label, model in models.items():
+        if other := other_data(f"model `{label}`", model.parents, dataset.digest):
+            yield other
+        yield from warnings_of(f"model `{label}`", model.meta)
+    yield from doubts(models, cohort, request)
+
+
+def doubts(models: Mapping[str, FittedModel], cohort: Cohort, request: PlanRequest) -> Iterator[str]:
     """Yield what of the plans was not learnt: what nobody was given, and stopping what never stopped."""
     several = len(models) > 1
-    for label, of_plans in unseen_in_plans(models, plans).items():
+    for label, of_plans in unseen_in_plans(models, _told(request)).items():
         who = "training subject" + f" of model `{label}`" * several
         for plan, lacks in of_plans.items():
             for words in lacking(f"plan `{plan}`", lacks, who):
                 yield f"{words}: its effect was not learned"
     for label, model in models.items():
         where = "the training data" + f" of model `{label}`" * several
-        for plan, name, subjects in _stopped(model, cohort, plans):
+        for plan, name, subjects in _stopped(model, cohort, request):
             never = f"which, once started, never stopped in {where}: there are no data on stopping"
             yield f"plan `{plan}` stops {name} of {counted(subjects, 'subject')}, {never}"
 
 
-def _stopped(model: FittedModel, cohort: Cohort, plans: Sequence[TreatmentPlan]) -> Iterator[tuple[str, str, int]]:
-    """Yield plan, treatment and number of moments where a plan stops what never stopped in training."""
+def _stopped(model: FittedModel, cohort: Cohort, request: PlanRequest) -> Iterator[tuple[str, str, int]]:
+    """Yield plan, treatment and number of subjects where a plan stops what never stopped in training."""
     support, encoding = Support.from_meta(model.meta), model.schema.treatments
     if support is None or not (absorbing := support.absorbing(encoding)):
         return
     before_M = np.maximum(cohort.origin_M - 1, 0)
-    given = encoding.decode(cohort.panel.treatments[cohort.subject_M, before_M]) != 0
-    given &= (cohort.origin_M > 0)[:, None]
-    for plan in plans:
-        on = plan.values != 0
-        for name in absorbing:
-            i = encoding.names.index(name)
-            ends = bool((on[:-1, i] & ~on[1:, i]).any())
-            if count := len(cohort) if ends else int((given[:, i] & ~on[0, i]).sum()):
-                yield plan.name, name, count
+    given_MA = encoding.decode(cohort.panel.treatments[cohort.subject_M, before_M]) != 0
+    given_MA &= (cohort.origin_M > 0)[:, None]
+    found: dict[tuple[str, str], set[int]] = {}
+    for subject, given_A, plans in zip(cohort.subject_M.tolist(), given_MA, plans_of(cohort, request), strict=True):
+        for plan in plans:
+            course = np.concatenate([given_A[None], plan.values != 0])
+            for i in (course[:-1] & ~course[1:]).any(axis=0).nonzero()[0].tolist():
+                found.setdefault((plan.name, encoding.names[i]), set()).add(subject)
+    for (plan_name, name), subjects in found.items():
+        if name in absorbing:
+            yield plan_name, name, len(subjects)
 
 
 def _objects(values: Sequence[object]) -> NDArray[Any]:

@@ -17,6 +17,7 @@ from costar_cli.errors import StorageError, UsageError
 from costar_cli.panel import Dataset, Location, Panel, Part
 from costar_cli.panel.findings import counted
 from costar_cli.panel.panel import join_panels
+from costar_cli.plans import PlanRequest
 from costar_cli.plans.untrusted import shown
 from costar_cli.reporting import NullReporter, Reporter
 
@@ -101,6 +102,11 @@ def origins(length_N: NDArray[np.int64], origin: Origin) -> tuple[NDArray[np.int
     return (last_N + origin if origin < 0 else np.full_like(last_N, origin)), last_N
 
 
+def step_of(origin: Origin, length: int) -> int:
+    """Return the step that an origin is in a series of so many steps; it may be outside."""
+    return int(origins(np.array([length]), origin)[0][0])
+
+
 def parse_origin(text: str | int, *, where: str = "--origin") -> Origin:
     """Return the origin that a text means: `last`, `all`, a step, or -K for K steps before the last.
 
@@ -157,6 +163,28 @@ def choose_subjects(
     found = dict.fromkeys(place for place in places if place is not None)
     order = {part: i for i, part in enumerate(dataset.panels)}
     return _some(sorted(found, key=lambda place: order[place.part]), where)
+
+
+def with_plans(
+    dataset: Dataset,
+    places: Sequence[Location],
+    request: PlanRequest,
+    *,
+    skip: bool = False,
+    where: str = "--plan",
+    reporter: Reporter | None = None,
+) -> list[Location]:
+    """Return the subjects that have plans of their own in a table of plans.
+
+    Raises:
+        UsageError: some have none, unless they are left out.
+    """
+    names = list(map(str, names_of(join_places(dataset, places))))
+    lacking = [name for name in names if name not in request.by_subject]
+    if lacking:
+        problem, fix = f"the table of plans has none for {counted(len(lacking), 'subject')}", "add rows for them"
+        _refuse_or_skip(problem, lacking, skip=skip, where=where, reporter=reporter, fix=fix)
+    return _some([place for name, place in zip(names, places, strict=True) if name in request.by_subject], where)
 
 
 def join_places(dataset: Dataset, places: Sequence[Location]) -> Panel:

@@ -1,12 +1,13 @@
 """`costar whatif`: one subject, several treatment plans, estimated outcomes."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from costar_cli.commands import options
 from costar_cli.commands.options import FILES
+from costar_cli.errors import UsageError
 from costar_cli.steps.estimates import Question, run_whatif
 from costar_cli.steps.session import open_session
 from costar_cli.workspace import DEFAULT_WORKSPACE
@@ -17,15 +18,32 @@ if TYPE_CHECKING:
 
 def whatif(
     ctx: typer.Context,
-    subject: Annotated[
-        str, typer.Option("--subject", "-s", help="Subject: its label, or its number if it has no label")
-    ],
     plan: Annotated[
         Path, typer.Option("--plan", "-p", help="Plans: a JSON file, a .csv, or `-` for JSON on standard input")
     ],
+    subject: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--subject", "-s", help="Subject: its label, or its number if it has no label; several make a cohort"
+        ),
+    ] = None,
+    subjects: Annotated[
+        str | None,
+        typer.Option(
+            "--subjects",
+            help="Cohort: `all`, a part such as `target/test`, or a file of subjects (one per line, or a CSV column)",
+        ),
+    ] = None,
+    skip_unknown: Annotated[
+        bool, typer.Option("--skip-unknown", help="Leave out subjects that are unknown, or too short for the origin")
+    ] = False,
     origin: Annotated[
-        int | None,
-        typer.Option("--origin", help="Last observed step (default: the plan file's, else the subject's last)"),
+        str | None,
+        typer.Option(
+            "--origin",
+            metavar="last|N|all|-K",
+            help="Last observed step, from 0, or K steps before the last (default: the plan file's, else the last)",
+        ),
     ] = None,
     reference: Annotated[
         str | None, typer.Option("--reference", help="Plan to compare with (default: the first)")
@@ -47,7 +65,10 @@ def whatif(
     widen: Annotated[
         bool, typer.Option("--widen", help="Wider bands, for plans under another policy than the one that was followed")
     ] = False,
-    csv: Annotated[Path | None, typer.Option("--csv", help="CSV file to write", rich_help_panel=FILES)] = None,
+    csv: Annotated[
+        Path | None,
+        typer.Option("--csv", "--answers", help="Table to write: .csv, .parquet or .jsonl", rich_help_panel=FILES),
+    ] = None,
     plot: Annotated[
         Path | None, typer.Option("--plot", help="Figure to write: .png, .svg or .pdf", rich_help_panel=FILES)
     ] = None,
@@ -62,14 +83,32 @@ def whatif(
     json: options.JsonFlag = False,
     quiet: options.QuietFlag = False,
 ) -> None:
-    """Estimate a subject's outcomes under treatment plans, and the differences between them."""
+    """Estimate the outcomes of a subject, or of many, under treatment plans, and the differences between plans."""
     from costar_cli.config.models import RuntimeConfig
+    from costar_cli.steps.cohort import CohortQuestion, run_cohort
 
     flags: Flags = {RuntimeConfig: {"device": device, "threads": threads}}
     session = open_session(ctx, flags, workspace=workspace, json=json, quiet=quiet, config=config)
-    question = Question(
-        plan=plan, subject=subject, origin=origin, reference=reference, levels=tuple(level or [0.9]), truth=truth,
-        unsupported=unsupported, sensitivity=sensitivity, abstain=abstain, widen=widen, csv=csv, plot=plot,
-        out=out, overwrite=overwrite,
-    )  # fmt: skip
-    run_whatif(session, question, data or session.workspace.data, model or [])
+    who = _who(subject, subjects)
+    asked: dict[str, Any] = {
+        "plan": plan, "origin": origin, "reference": reference, "levels": tuple(level or [0.9]), "truth": truth,
+        "unsupported": unsupported, "sensitivity": sensitivity, "abstain": abstain, "widen": widen, "csv": csv,
+        "plot": plot, "out": out, "overwrite": overwrite,
+    }  # fmt: skip
+    files = data or session.workspace.data, model or []
+    if isinstance(who, str) or len(who) > 1 or origin == "all":
+        run_cohort(session, CohortQuestion(**asked, subject="", who=who, skip_unknown=skip_unknown), *files)
+    else:
+        run_whatif(session, Question(**asked, subject=who[0]), *files)
+
+
+def _who(subject: list[str] | None, subjects: str | None) -> str | tuple[str, ...]:
+    """Return the cohort that is named, or the subjects.
+
+    Raises:
+        UsageError: neither was given, or both.
+    """
+    if bool(subject) == (subjects is not None):
+        problem = "both --subject and --subjects are given" if subject else "no --subject / -s and no --subjects given"
+        raise UsageError(problem, fix="give --subject for one, or --subjects for a cohort")
+    return subjects if subjects is not None else tuple(subject or ())

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from costar_cli.workspace import Workspace
 if TYPE_CHECKING:
     from costar_cli.whatif import ModelAnswer, WhatIfReport
 
-__all__ = ["Question", "run_whatif"]
+__all__ = ["Question", "decimals_of", "default_models", "number_text", "run_whatif"]
 
 PLOT_FORMATS = (".png", ".svg", ".pdf")
 
@@ -30,7 +30,7 @@ class Question:
 
     plan: Path
     subject: str
-    origin: int | None
+    origin: int | str | None
     reference: str | None
     levels: tuple[float, ...]
     truth: bool
@@ -72,14 +72,17 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
     question.check()
     session.read("dataset", data)
     from costar_cli.api.estimates import ask
+    from costar_cli.cohort import parse_origin, step_of
     from costar_cli.panel.store import read_dataset
     from costar_cli.plans import parse_plans, read_plan_file
 
     document = read_plan_file(question.plan)
     dataset = read_dataset(data, queries=False, truth=question.truth)
     location = dataset.find_subject(question.subject)
-    domain, last = location.part.domain, int(dataset.panel_of(location).length[0]) - 1
-    named = name_models(models or _default_models(session.workspace, domain), session.workspace.root)
+    domain, length = location.part.domain, int(dataset.panel_of(location).length[0])
+    origin = None if question.origin is None else step_of(parse_origin(question.origin), length)
+    question = replace(question, origin=origin)
+    named = name_models(models or default_models(session.workspace, domain), session.workspace.root)
     headers = {name: session.read("model", path, role=name) for name, path in named.items()}
     loaded = load_models(session, headers, named)
     horizon = min(model.horizon for model in loaded.values())
@@ -88,10 +91,10 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
         dataset,
         loaded,
         lambda: parse_plans(
-            document, dataset.schema.treatments, horizon=horizon, where=place, origin=question.origin, last=last
+            document, dataset.schema.treatments, horizon=horizon, where=place, origin=origin, last=length - 1
         ),
         subject=question.subject,
-        origin=question.origin,
+        origin=origin,
         level=question.levels,
         truth=question.truth,
         reference=question.reference,
@@ -109,7 +112,7 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
     session.out.done(report.to_json() | more)
 
 
-def _default_models(workspace: Workspace, domain: DomainName) -> list[Path]:
+def default_models(workspace: Workspace, domain: DomainName) -> list[Path]:
     """Return the model of the subject's own domain, or the source's, or whatever there is."""
     wanted = [workspace.model(domain=domain), workspace.model(), *workspace.models()]
     return [path for path in wanted if path.exists()][:1]
@@ -151,11 +154,11 @@ def _table(
     rows = report.difference_rows() if differences else report.to_rows()
     mine = [row for row in rows if (row["model"], row["outcome"]) == (model.label, outcome)]
     plans = list(dict.fromkeys(str(row["plan"]) for row in mine))
-    decimals = _decimals_of(row["estimate"] for row in mine)
+    decimals = decimals_of(row["estimate"] for row in mine)
     by_step: dict[int, dict[str, list[object]]] = {}
     for row in mine:
         cell: list[object] = [_estimate_text(row, decimals)]
-        cell += [_number_text(row["truth"], decimals)] if report.truth is not None else []
+        cell += [number_text(row["truth"], decimals)] if report.truth is not None else []
         by_step.setdefault(int(row["step"] or 0), {})[str(row["plan"])] = cell
     extra = 1 if report.truth is not None else 0
     headers = [step_axis(report.schema.step)]
@@ -214,19 +217,19 @@ def _show_comparison(out: Output, report: "WhatIfReport") -> None:
 def _show_compared(out: Output, report: "WhatIfReport", outcome: str, rows: Rows, title: str) -> None:
     mine = [row for row in rows if row["outcome"] == outcome]
     models = [model.label for model in report.models]
-    decimals = _decimals_of(row["estimate"] for row in mine)
+    decimals = decimals_of(row["estimate"] for row in mine)
     lines: dict[tuple[object, object], dict[object, Mapping[str, object]]] = {}
     for row in mine:
         lines.setdefault((row["plan"], row["time"]), {})[row["model"]] = row
     with_truth = report.truth is not None
     table = [
         [plan, time, *(_estimate_text(by_model[model], decimals) for model in models)]
-        + [_number_text(by_model[models[0]]["truth"], decimals)] * with_truth
+        + [number_text(by_model[models[0]]["truth"], decimals)] * with_truth
         for (plan, time), by_model in lines.items()
     ]
     if with_truth:
         errors = [_rmse([row for row in mine if row["model"] == model]) for model in models]
-        table.append(["RMSE", None, *(_number_text(error, decimals) for error in errors), None])
+        table.append(["RMSE", None, *(number_text(error, decimals) for error in errors), None])
     headings = [model.heading for model in report.models]
     out.table(["plan", report.schema.step, *headings, *["truth"] * with_truth], table, title=title, keys=2)
 
@@ -236,7 +239,7 @@ def _rmse(rows: Rows) -> float | None:
     return math.sqrt(sum(error**2 for error in errors) / len(errors)) if errors else None
 
 
-def _decimals_of(values: Iterable[object]) -> int:
+def decimals_of(values: Iterable[object]) -> int:
     """Return how many decimals show the largest value with four digits."""
     largest = max((abs(value) for value in values if isinstance(value, float)), default=0.0)
     return min(9, max(0, 3 - math.floor(math.log10(largest)))) if largest > 0 else 3
@@ -244,9 +247,9 @@ def _decimals_of(values: Iterable[object]) -> int:
 
 def _estimate_text(row: Mapping[str, object], decimals: int) -> str | None:
     """Return an estimate with its limits at each level, where it has any."""
-    estimate = _number_text(row["estimate"], decimals)
+    estimate = number_text(row["estimate"], decimals)
     names = [name.removeprefix("lower") for name in row if name.startswith("lower")]
-    limits = [[_number_text(row[f"{side}{name}"], decimals) for side in ("lower", "upper")] for name in names]
+    limits = [[number_text(row[f"{side}{name}"], decimals) for side in ("lower", "upper")] for name in names]
     shown = [f"{lower} to {upper}" for lower, upper in limits if lower is not None and upper is not None]
     if estimate is None:
         return "left out !" if row["support"] == "red" else None
@@ -257,6 +260,6 @@ def _estimate_text(row: Mapping[str, object], decimals: int) -> str | None:
 SIGNS = {"amber": " ?", "red": " !"}  # behind what the data hardly support, and do not
 
 
-def _number_text(value: object, decimals: int) -> str | None:
+def number_text(value: object, decimals: int) -> str | None:
     """Return a number with so many decimals, None for anything else."""
     return f"{value:.{decimals}f}" if isinstance(value, float) else None

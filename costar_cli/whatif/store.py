@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.artifact import Artifact, write_artifact, write_bytes
-from costar_cli.whatif.report import Row, WhatIfReport
+from costar_cli.artifact.tables import TABLE_FORMATS, table_file
+from costar_cli.whatif.report import COLUMNS, NUMBERS, Row, WhatIfReport
 
 __all__ = ["write_csv", "write_estimates"]
 
@@ -22,19 +23,30 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 def write_csv(path: Path, report: WhatIfReport) -> None:
     """Write one row per quantity, model, plan, step and outcome; differences follow the outcomes.
 
-    Who is asked about stands in front, in each row, so that the tables of several subjects can be put together.
+    Who is asked about stands in front, in each row, so that the tables of several subjects can be put together. A name
+    that ends in `.parquet` or `.jsonl` gives a table of that kind.
 
     Raises:
         StorageError: the file cannot be written.
     """
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, (*SUBJECT_COLUMNS, *report.columns), lineterminator="\n")
-    writer.writeheader()
     history = report.history
     values = (report.dataset, history.name, history.part.domain, history.part.split, history.origin)
     who: Row = dict(zip(SUBJECT_COLUMNS, values, strict=True))
-    writer.writerows(who | row for row in (*report.to_rows(), *report.difference_rows()))
+    rows = [who | row for row in (*report.to_rows(), *report.difference_rows())]
+    if path.suffix.lower() in TABLE_FORMATS[1:]:
+        numbers = {*NUMBERS, *report.columns[len(COLUMNS) :]}
+        with table_file(path) as table:
+            table.write({name: _column([row[name] for row in rows], name in numbers) for name in rows[0]})
+        return
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, (*SUBJECT_COLUMNS, *report.columns), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
     write_bytes(path, text.getvalue().encode())
+
+
+def _column(cells: list[str | int | float | None], is_number: bool) -> NDArray[np.generic]:  # noqa: FBT001
+    return np.array(cells, dtype=np.float64 if is_number else object)
 
 
 def write_estimates(

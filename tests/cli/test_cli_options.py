@@ -39,9 +39,9 @@ def test_two_values_for_an_option_that_takes_one_are_refused_by_every_verb(verb:
 
 
 def test_values_glued_to_short_options_are_counted_too(call: Callable[..., Run]) -> None:
-    run = call("whatif", "-s424", "-s", "425", "--plan", "p.json")
+    run = call("whatif", "-p424", "-p", "425", "--subject", "1")
     assert run.code == ExitCode.USAGE
-    assert run.err.startswith("error: more than one value for --subject / -s: `424`, `425`\n")
+    assert run.err.startswith("error: more than one value for --plan / -p: `424`, `425`\n")
     assert run.err.endswith("  fix:   give it once\n")
 
 

@@ -12,11 +12,15 @@ from costar_cli.cohort import (
     join_places,
     names_of,
     tidy_columns,
+    with_plans,
 )
 from costar_cli.cohort import answers as answers_module
+from costar_cli.errors import UsageError
 from costar_cli.panel.support import Support
+from costar_cli.plans import PlanRequest
 from tests.whatif.whatif_worlds import TUMOR, LinearModel, column, make_dataset, report_of, request_of
 
+KEYS = ("subject", "plan", "step")
 PLANS = {"watch": [{}] * 3, "chemo": [{"chemotherapy": 1}] * 5}
 
 
@@ -60,11 +64,29 @@ def test_a_plan_that_stops_what_never_stopped_says_how_many_it_concerns():
     seen = frozenset([(0, 0), (1, 0), (0, 1), (1, 1)])
     support = Support(seen, untreated=(9, 9), stopped=(0, 9), continued=(30, 9))
     model, cohort = LinearModel(TUMOR, meta={"support": support.to_meta()}), whole()
-    told = list(doubts({"costar": model}, cohort, request_of(PLANS | {"stop": [{"chemotherapy": 1}, {}]}).plans))
+    told = list(doubts({"costar": model}, cohort, request_of(PLANS | {"stop": [{"chemotherapy": 1}, {}]})))
     before = TUMOR.treatments.decode(cohort.panel.treatments[cohort.subject_M, np.maximum(cohort.origin_M - 1, 0)])
     on = int(((before[:, 0] == 1) & (cohort.origin_M > 0)).sum())
     assert 0 < on < 12
-    assert [line.partition(",")[0] for line in told] == [
-        f"plan `watch` stops chemotherapy of {on} subjects",
+    assert sorted(line.partition(",")[0] for line in told) == [
         "plan `stop` stops chemotherapy of 12 subjects",
+        f"plan `watch` stops chemotherapy of {on} subjects",
     ]
+
+
+def test_each_subject_can_have_plans_of_its_own():
+    plans = {plan.name: plan for plan in request_of(PLANS).plans}
+    own = {"1": (plans["chemo"],), "8": (plans["watch"], plans["chemo"])}
+    dataset, request = make_dataset(), PlanRequest((), by_subject=own)
+    with pytest.raises(UsageError, match="the table of plans has none for 1 subject") as caught:
+        with_plans(dataset, choose_subjects(dataset, [1, 8, 9]), request)
+    assert caught.value.details == ("9",)
+    places = with_plans(dataset, choose_subjects(dataset, [1, 8, 9]), request, skip=True)
+    panel = join_places(dataset, places)
+    cohort = Cohort.of(panel, names_of(panel), places)
+    (answers,) = answer_cohort("costar", LinearModel(TUMOR), cohort, request)
+    rows, everybody = tidy_columns(answers), table(whole())
+    asked = [("1", "chemo")] * 5 + [("8", "watch")] * 3 + [("8", "chemo")] * 5
+    assert [(str(subject), plan) for subject, plan in zip(rows["subject"], rows["plan"], strict=True)] == asked
+    same = {(s, p, h): y for s, p, h, y in zip(*(everybody[n] for n in KEYS), everybody["estimate"], strict=True)}
+    assert [same[key] for key in zip(*(rows[n] for n in KEYS), strict=True)] == rows["estimate"].tolist()

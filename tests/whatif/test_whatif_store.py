@@ -4,6 +4,7 @@ import csv
 import json
 
 import numpy as np
+import polars as pl
 import pytest
 from whatif_worlds import TUMOR, LinearModel, make_dataset
 
@@ -63,3 +64,12 @@ def test_the_artifact_holds_every_members_prediction(tmp_path, report):
     assert artifact.arrays["plans/values"][1].tolist() == [[1, 0], [0, 0], [-1, -1]]
     assert artifact.arrays["plans/steps"].tolist() == [3, 2]
     assert artifact.arrays["history/outcomes"].shape == (9, 1)
+
+
+def test_parquet_and_json_lines_hold_the_rows_of_the_csv_file(tmp_path, report):
+    rows = report.to_rows() + report.difference_rows()
+    for name, read in (("a.parquet", pl.read_parquet), ("a.jsonl", pl.read_ndjson)):
+        write_csv(tmp_path / name, report)
+        found = read(tmp_path / name)
+        assert tuple(found.columns) == ("dataset", "subject", "domain", "split", "origin", *COLUMNS)
+        assert found.select(COLUMNS).rows(named=True) == rows

@@ -1,0 +1,67 @@
+"""What a cohort's answers come to: by plan, the mean estimate at each step, and how many the data support."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.cohort.answers import CohortAnswers
+from costar_cli.panel.schema import Variable
+from costar_cli.uncertainty import LIGHTS
+
+MOST_PLANS: Final = 1_000  # that a summary lists
+
+Row = dict[str, Any]
+
+
+@dataclass(eq=False)
+class Tally:
+    """Sums over the answers of one model, chunk after chunk.
+
+    By plan, in the order in which plans come: `totals` of estimates `[H,Y]`, `counts [H]` of how many questions have
+    the step, and how many have which light at worst, all 0 where the model has none.
+    """
+
+    outcomes: Sequence[Variable]
+    horizon: int
+    answers: int = 0
+    totals: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+    counts: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+    lights: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+
+    def add(self, answers: CohortAnswers) -> None:
+        """Count a chunk."""
+        self.answers += len(answers)
+        names = [plan.name for plan in answers.plans_Q]
+        known = {name: i for i, name in enumerate(dict.fromkeys(names))}
+        plan_Q = np.array([known[name] for name in names])
+        own_QH, plans = answers.own_QHY[..., 0], len(known)
+        sums, counts = np.zeros((plans, self.horizon, len(self.outcomes))), np.zeros((plans, self.horizon), np.int64)
+        marks = np.zeros((plans, len(LIGHTS)), dtype=np.int64)
+        here = slice(own_QH.shape[1])
+        np.add.at(sums[:, here], plan_Q, np.where(answers.own_QHY, answers.estimates.mean_QHY, 0.0))
+        np.add.at(counts[:, here], plan_Q, own_QH)
+        if answers.lights is not None:
+            worst_Q = np.where(answers.own_QHY, answers.lights.light_QHY, 0).max(axis=(1, 2))
+            np.add.at(marks, (plan_Q, worst_Q), 1)
+        for name, i in known.items():
+            for kept, new in ((self.totals, sums), (self.counts, counts), (self.lights, marks)):
+                kept[name] = kept[name] + new[i] if name in kept else new[i]
+
+    def rows(self, most: int = MOST_PLANS) -> Iterator[Row]:
+        """Yield a row per plan and outcome: the mean estimate by step, and how many answers have which light."""
+        for name in list(self.totals)[:most]:
+            steps, lights = int((self.counts[name] > 0).sum()), self.lights[name]
+            mean_HY = self.totals[name][:steps] / self.counts[name][:steps, None]
+            for outcome, mean_H in zip(self.outcomes, mean_HY.T, strict=True):
+                yield {
+                    "plan": name,
+                    "outcome": outcome.name,
+                    "unit": outcome.unit,
+                    "answers": int(self.counts[name][0]),
+                    "steps": steps,
+                    "mean": mean_H.tolist(),
+                    "support": dict(zip(LIGHTS, lights.tolist(), strict=True)) if lights.any() else None,
+                }

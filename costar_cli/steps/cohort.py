@@ -1,0 +1,194 @@
+"""The body of `costar whatif` about many subjects: answers to a file, a summary to the terminal."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from costar_cli.artifact.tables import check_table_name
+from costar_cli.errors import UsageError
+from costar_cli.steps.estimates import Question, decimals_of, default_models, number_text
+from costar_cli.steps.model import load_models, name_models
+from costar_cli.steps.session import Session
+
+if TYPE_CHECKING:
+    from costar_cli.cohort import Cohort, Origin, Tally
+    from costar_cli.methods.base import FittedModel
+    from costar_cli.panel import Dataset, Location
+    from costar_cli.plans import PlanRequest
+
+__all__ = ["CohortQuestion", "run_cohort"]
+
+MOST_SHOWN: Final = 20  # plans in a terminal
+
+
+@dataclass(frozen=True, kw_only=True)
+class CohortQuestion(Question):
+    """What is asked of many subjects: `who` is what `--subjects` says, or their names."""
+
+    who: str | tuple[str, ...]
+    skip_unknown: bool = False
+
+    def check(self) -> None:
+        """See, before any work, that the answers can be written.
+
+        Raises:
+            UsageError: options for a single subject, a table of an unknown kind.
+        """
+        super().check()
+        alone = {"--sensitivity": self.sensitivity, "--widen": self.widen, "--plot": self.plot, "--out": self.out}
+        if given := [flag for flag, value in alone.items() if value]:
+            problem = f"{given[0]} is for one subject"
+            raise UsageError(problem, where=given[0], fix="leave it out, or ask about one subject with --subject")
+        if self.csv is not None:
+            check_table_name(self.csv, flag="--csv")
+
+
+def run_cohort(session: Session, question: CohortQuestion, data: Path, models: Sequence[Path]) -> None:
+    """Answer a question about many subjects, write the answers and show what they come to."""
+    question.check()
+    session.read("dataset", data)
+    from costar_cli.cohort import (
+        Cohort,
+        check_questions,
+        choose_subjects,
+        join_places,
+        names_of,
+        parse_origin,
+        warnings_about,
+        with_plans,
+    )
+    from costar_cli.panel.store import read_dataset
+    from costar_cli.plans import parse_plans, read_plan_file
+
+    document = read_plan_file(question.plan)
+    dataset = read_dataset(data, queries=False, truth=question.truth)
+    where = "--subjects" if isinstance(question.who, str) else "--subject"
+    skip, reporter = question.skip_unknown, session.reporter
+    places = choose_subjects(dataset, question.who, skip=skip, where=where, reporter=reporter)
+    domains = {place.part.domain for place in places}
+    paths = models or default_models(session.workspace, domains.pop() if len(domains) == 1 else "source")
+    named = name_models(paths, session.workspace.root)
+    headers = {name: session.read("model", path, role=name) for name, path in named.items()}
+    loaded = load_models(session, headers, named)
+    place = "standard input" if str(question.plan) == "-" else str(question.plan)
+    horizon = min(model.horizon for model in loaded.values())
+    asked = None if question.origin is None else parse_origin(question.origin)
+    step = asked if isinstance(asked, int) and asked >= 0 else None
+    request = parse_plans(document, dataset.schema.treatments, horizon=horizon, where=place, origin=step)
+    origin: Origin = asked if asked is not None else "last" if request.origin is None else request.origin
+    if request.by_subject:
+        places = with_plans(dataset, places, request, skip=skip, reporter=reporter)
+    panel = join_places(dataset, places)
+    cohort = Cohort.of(panel, names_of(panel), places, origin=origin, skip=skip, reporter=reporter)
+    check_questions(dataset, loaded, request, question.levels, unsupported=question.unsupported)
+    for warning in (*warnings_about(dataset, loaded, cohort, request), *_losses(dataset, loaded, places)):
+        session.out.warn(warning)
+    tallies = _answer(session, question, dataset, loaded, cohort, request)
+    result = _summary(question, dataset, loaded, cohort, tallies)
+    _show(session, result)
+    if question.csv is not None:
+        session.out.wrote("answers", question.csv)
+    else:
+        session.out.note("this is a summary: `--csv answers.parquet` (or .csv, .jsonl) keeps every answer")
+    session.out.done(result)
+
+
+def _losses(dataset: "Dataset", models: "Mapping[str, FittedModel]", places: "Sequence[Location]") -> list[str]:
+    """Return a warning for each model that does badly on a domain that is asked about."""
+    from costar_cli.api.estimates import losses_on_domain
+
+    domains = dict.fromkeys(place.part.domain for place in places)
+    return [warning for domain in domains for warning in losses_on_domain(dataset, models, domain)]
+
+
+def _answer(
+    session: Session,
+    question: CohortQuestion,
+    dataset: "Dataset",
+    models: "Mapping[str, FittedModel]",
+    cohort: "Cohort",
+    request: "PlanRequest",
+) -> "dict[str, Tally]":
+    """Write every answer, where a file is named, and return what they come to, by model."""
+    from costar_cli.artifact.tables import table_file
+    from costar_cli.cohort import Tally, answer_cohort, count_questions, tidy_columns, true_answers
+
+    tallies = {label: Tally(dataset.schema.outcomes, model.horizon) for label, model in models.items()}
+    total = len(models) * count_questions(cohort, request)
+    with (
+        table_file(question.csv) if question.csv else nullcontext() as table,
+        session.reporter.task("estimate", total=total, unit="answer") as task,
+    ):
+        for label, model in models.items():
+            for answers in answer_cohort(label, model, cohort, request, levels=question.levels):
+                tallies[label].add(answers)
+                if table is not None:
+                    truth = true_answers(dataset, answers) if question.truth else None
+                    rows = tidy_columns(answers, truth_QHY=truth, abstain=question.abstain)
+                    who = {"dataset": dataset.name, "model": label}
+                    table.write({name: [value] * len(rows["step"]) for name, value in who.items()} | rows)
+                task.advance(len(answers))
+    return tallies
+
+
+def _summary(
+    question: CohortQuestion,
+    dataset: "Dataset",
+    models: "Mapping[str, FittedModel]",
+    cohort: "Cohort",
+    tallies: "Mapping[str, Tally]",
+) -> dict[str, Any]:
+    """Return what `--json` has of a cohort: counts, and means by plan."""
+    from costar_cli.cohort import MOST_PLANS
+    from costar_cli.panel.compatible import same_data
+    from costar_cli.uncertainty import interval_kind
+
+    plans = dict.fromkeys(name for tally in tallies.values() for name in tally.totals)
+    parts = Counter(str(cohort.places[i].part) for i in set(cohort.subject_M.tolist()))
+    return {
+        "dataset": dataset.name,
+        "step_unit": dataset.schema.step,
+        "cohort": {"subjects": sum(parts.values()), "moments": len(cohort), "parts": dict(parts)},
+        "plans": len(plans),
+        "plans_listed": min(len(plans), MOST_PLANS),
+        "answers": sum(tally.answers for tally in tallies.values()),
+        "level": question.levels[0],
+        "levels": list(question.levels),
+        "models": {
+            label: {
+                "method": models[label].method,
+                "members": models[label].members,
+                "same_data": same_data(models[label].parents, dataset.digest),
+                "interval_kind": interval_kind(models[label]),
+                "plans": list(tally.rows()),
+            }
+            for label, tally in tallies.items()
+        },
+    }
+
+
+def _show(session: Session, result: Mapping[str, Any]) -> None:
+    """Print how many were asked about what, and a table of means at each plan's last step."""
+    from costar_cli.panel.findings import counted
+    from costar_cli.panel.schema import steps_axis
+
+    out, cohort = session.out, result["cohort"]
+    parts = ", ".join(f"{count:,} of {part}" for part, count in cohort["parts"].items())
+    moments = "" if cohort["moments"] == cohort["subjects"] else f", {cohort['moments']:,} origins"
+    plans = counted(result["plans"], "plan")
+    out.text(f"{counted(cohort['subjects'], 'subject')} ({parts}){moments}, {plans}: {result['answers']:,} answers")
+    for label, facts in result["models"].items():
+        rows = facts["plans"][:MOST_SHOWN]
+        decimals = decimals_of(row["mean"][-1] for row in rows)
+        lines = [
+            [row["plan"], row["outcome"], row["steps"], number_text(row["mean"][-1], decimals), row["unit"],
+             *(f"{row['support'][light]:,}" if row["support"] else None for light in ("amber", "red"))]
+            for row in rows
+        ]  # fmt: skip
+        headers = ["plan", "outcome", steps_axis(result["step_unit"]), "mean at the end", "unit", "amber", "red"]
+        out.table(headers, lines, title=f"mean over the cohort, by {label}", keys=2)
+        if left := len(facts["plans"]) - len(rows):
+            out.text(f"and {left:,} more rows")

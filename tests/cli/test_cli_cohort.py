@@ -1,0 +1,119 @@
+"""`costar whatif` about many subjects: who is asked, the files of answers, the summary, and what is refused."""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+from cli_world import Run
+
+from costar_cli.errors import ExitCode
+
+Call = Callable[..., Run]
+WORDS = ["--csv", "answers.parquet"]
+
+
+def check(run: Run, code: ExitCode, hint: str) -> None:
+    assert run.code == code, run.err
+    assert hint in run.err
+
+
+def ask(call: Call, trained: Path, plan: Path, *words: object) -> Run:
+    return call("whatif", "-w", trained, "--plan", plan, *words)
+
+
+def test_a_cohort_is_answered_to_a_file_and_summed_up(trained: Path, plan: Path, call: Call) -> None:
+    run = ask(call, trained, plan, "--subjects", "target/test", *WORDS, "--truth", "--json")
+    result, rows = run.document["result"], pl.read_parquet("answers.parquet")
+    assert run.code == 0, run.err
+    assert result["cohort"] == {"subjects": 5, "moments": 5, "parts": {"target/test": 5}}
+    assert (result["plans"], result["answers"], rows.height) == (2, 10, 20)
+    assert rows.columns[:8] == ["dataset", "model", "subject", "domain", "split", "origin", "plan", "step"]
+    assert {"estimate", "lower", "upper", "level", "precision", "practice", "support", "truth"} <= set(rows.columns)
+    for listed in result["models"]["model-target"]["plans"]:
+        mine = rows.filter((pl.col("plan") == listed["plan"]) & (pl.col("step") == 2))
+        assert listed["mean"][-1] == pytest.approx(mine["estimate"].mean())
+        assert listed["support"]["red"] == sum(group["support"].eq("red").any() for _, group in rows.filter(
+            pl.col("plan") == listed["plan"]).group_by("subject"))  # fmt: skip
+
+
+def test_a_subject_of_a_cohort_has_the_answers_it_has_alone(trained: Path, plan: Path, call: Call) -> None:
+    alone = ask(call, trained, plan, "-s", "1", "--json").document["result"]
+    assert ask(call, trained, plan, "-s", "1", "-s", "2", "--csv", "two.csv").code == 0
+    with Path("two.csv").open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["subject"] == "1"]
+    expected = alone["estimates"]
+    assert [(row["plan"], int(row["time"])) for row in rows] == [(row["plan"], row["time"]) for row in expected]
+    assert [float(row["estimate"]) for row in rows] == pytest.approx([row["estimate"] for row in expected], rel=1e-4)
+
+
+def test_several_models_and_all_origins_stand_below_each_other(trained: Path, plan: Path, call: Call) -> None:
+    models = ["-m", trained / "model.h5", "-m", trained / "model-target.h5"]
+    run = ask(call, trained, plan, "-s", "1", "--origin", "all", "--answers", "a.jsonl", *models)
+    rows = [json.loads(line) for line in Path("a.jsonl").read_text().splitlines()]
+    assert "1 subject (1 of source/train), " in run.out
+    assert {row["model"] for row in rows} == {"model", "model-target"}
+    origins = {row["origin"] for row in rows}
+    assert origins == set(range(max(origins) + 1))
+    assert len(rows) == 2 * len(origins) * 4
+
+
+def test_an_origin_counts_back_from_the_last_step_of_one_subject(trained: Path, plan: Path, call: Call) -> None:
+    last, before = (
+        ask(call, trained, plan, "-s", "1", "--origin", origin, "--json").document["result"]["origin"]
+        for origin in ("last", "-3")
+    )
+    assert last - before == 3
+
+
+def test_unknown_subjects_are_named_and_can_be_left_out(trained: Path, plan: Path, call: Call) -> None:
+    Path("ids.txt").write_text("1\n998\n999\n")
+    run = ask(call, trained, plan, "--subjects", "ids.txt", *WORDS)
+    check(run, ExitCode.USAGE, "2 subjects are not in the data set")
+    assert "'998'" in run.err
+    assert "--skip-unknown" in run.err
+    assert not Path("answers.parquet").exists()
+    run = ask(call, trained, plan, "--subjects", "ids.txt", *WORDS, "--skip-unknown")
+    assert run.code == 0
+    assert "left out: 2 subjects are not in the data set ('998', '999')" in run.err
+    assert pl.read_parquet("answers.parquet")["subject"].unique().to_list() == [1]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "hint"),
+    [
+        (["--subjects", "all", "-s", "1"], ExitCode.USAGE, "both --subject and --subjects"),
+        (["--subjects", "all", "--csv", "a.xls"], ExitCode.USAGE, "end the name in .csv, .parquet, .jsonl"),
+        (["--subjects", "all", "--plot", "a.png"], ExitCode.USAGE, "--plot is for one subject"),
+        (["--subjects", "all", "--csv", "no/a.csv"], ExitCode.STORAGE, "there is no folder"),
+        (["--subjects", "all", "--csv", "plan.json", "--overwrite"], ExitCode.MISMATCH, "`plan.json` exists"),
+        (["--subjects", "nobody.txt"], ExitCode.USAGE, "neither `all`"),
+        (["--subjects", "all", "--origin", "2024-01-31"], ExitCode.USAGE, "numbers, not dates"),
+        (["--subjects", "all", "--origin", "99"], ExitCode.USAGE, "is outside the series of 57 subjects"),
+        (["--subjects", "all", "--origin", "last", "--level", "2"], ExitCode.USAGE, "level 2 is not a probability"),
+    ],
+)
+def test_a_cohort_that_cannot_be_answered_is_refused(
+    words: list[str], code: ExitCode, hint: str, trained: Path, plan: Path, call: Call
+) -> None:
+    check(ask(call, trained, plan, *words), code, hint)
+
+
+def test_a_file_of_answers_is_replaced_when_asked(trained: Path, plan: Path, call: Call) -> None:
+    words = ["--subjects", "all", "--origin", "last", *WORDS]
+    Path("answers.parquet").write_text("mine")
+    check(ask(call, trained, plan, *words), ExitCode.MISMATCH, "--overwrite")
+    assert Path("answers.parquet").read_text() == "mine"
+    assert ask(call, trained, plan, *words, "--overwrite").code == 0
+    assert pl.read_parquet("answers.parquet").height == 57 * 4
+
+
+def test_a_table_gives_each_subject_its_own_plans(trained: Path, call: Call) -> None:
+    Path("plans.csv").write_text("subject,plan,step,chemotherapy\n1,a,1,1\n2,b,1,0\n2,b,2,1\n")
+    run = call("whatif", "-w", trained, "--plan", "plans.csv", "-s", 1, "-s", 2, "--csv", "a.csv", "--json")
+    assert run.code == 0, run.err
+    rows = pl.read_csv("a.csv").select("subject", "plan", "step").rows()
+    assert rows == [(1, "a", 1), (2, "b", 1), (2, "b", 2)]
+    assert run.document["result"]["plans"] == 2
