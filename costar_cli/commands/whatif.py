@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 def whatif(
     ctx: typer.Context,
     plan: Annotated[
-        Path, typer.Option("--plan", "-p", help="Plans: a JSON file, a .csv, or `-` for JSON on standard input")
-    ],
+        Path | None,
+        typer.Option("--plan", "-p", help="Plans (required): a JSON file, a .csv, or `-` for JSON on standard input"),
+    ] = None,
     subject: Annotated[
         list[str] | None,
         typer.Option(
@@ -89,7 +90,7 @@ def whatif(
 
     flags: Flags = {RuntimeConfig: {"device": device, "threads": threads}}
     session = open_session(ctx, flags, workspace=workspace, json=json, quiet=quiet, config=config)
-    who = _who(subject, subjects)
+    plan, who = _required(plan, subject, subjects)
     asked: dict[str, Any] = {
         "plan": plan, "origin": origin, "reference": reference, "levels": tuple(level or [0.9]), "truth": truth,
         "unsupported": unsupported, "sensitivity": sensitivity, "abstain": abstain, "widen": widen, "csv": csv,
@@ -102,13 +103,18 @@ def whatif(
         run_whatif(session, Question(**asked, subject=who[0]), *files)
 
 
-def _who(subject: list[str] | None, subjects: str | None) -> str | tuple[str, ...]:
-    """Return the cohort that is named, or the subjects.
+def _required(plan: Path | None, subject: list[str] | None, subjects: str | None) -> tuple[Path, str | tuple[str, ...]]:
+    """Return the file of plans, and the cohort or the subjects that are named.
 
     Raises:
-        UsageError: neither was given, or both.
+        UsageError: what is missing, all at once, or a cohort beside subjects.
     """
-    if bool(subject) == (subjects is not None):
-        problem = "both --subject and --subjects are given" if subject else "no --subject / -s and no --subjects given"
-        raise UsageError(problem, fix="give --subject for one, or --subjects for a cohort")
-    return subjects if subjects is not None else tuple(subject or ())
+    if subject and subjects is not None:
+        fix = "give --subject for one, or --subjects for a cohort"
+        raise UsageError("both --subject and --subjects are given", fix=fix)
+    who = tuple(subject or ()) if subjects is None else subjects
+    missing = ["'--subject' / '-s' (or '--subjects')"] * (not who) + ["'--plan' / '-p'"] * (plan is None)
+    if plan is None or not who:
+        fix = "`costar whatif --help` shows what it takes"
+        raise UsageError(f"missing option{'s' * (len(missing) > 1)} {', '.join(missing)}", fix=fix)
+    return plan, who
