@@ -17,6 +17,7 @@ from costar_cli.datasets.registry import sources
 from costar_cli.errors import DataError, StorageError, UsageError
 from costar_cli.frames import as_polars, is_frame
 from costar_cli.panel.dataset import Dataset
+from costar_cli.panel.panel import join_panels
 from costar_cli.panel.store import made_from
 from costar_cli.panel.store import read_dataset as read_stored
 from costar_cli.reporting import Reporter
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from costar_cli.datasets.table.files import TableFile
     from costar_cli.datasets.table.preprocessing import Preprocessing
     from costar_cli.frames import Frame
+    from costar_cli.panel.panel import Panel
 
 
 def simulate(
@@ -211,7 +213,8 @@ def _preprocessing(like: object) -> tuple["Preprocessing", dict[str, str]]:
     from costar_cli.datasets.table.preprocessing import Preprocessing, preprocessing_at
 
     if isinstance(like, Model):
-        return preprocessing_of(like), {"like": like.digest}
+        fitted = like.fitted
+        return Preprocessing.of_model(fitted.meta, fitted.scaler, fitted.parents), {"like": like.digest}
     if isinstance(like, Dataset):
         return Preprocessing.of_dataset(like), {"like": like.digest} if like.digest else {}
     if isinstance(like, str | PathLike):
@@ -221,12 +224,21 @@ def _preprocessing(like: object) -> tuple["Preprocessing", dict[str, str]]:
     raise UsageError(problem, where="like=", fix="give a model, a data set, or the file of one")
 
 
-def preprocessing_of(model: "Model", *, insist: bool = True) -> "Preprocessing":
-    """Return how the data of a model were read; see `Preprocessing.of_model`."""
+def new_panel(model: "Model", frame: "Frame", reporter: Reporter, *, subject: str | None, time: str | None) -> "Panel":
+    """Return the subjects of a frame as a model reads them; without a column of time, rows are steps as they stand.
+
+    A model that does not hold how its table was read finds columns by the names of its variables.
+
+    Raises:
+        DataError: whatever differs from what the model was trained on, all at once.
+    """
+    from costar_cli.datasets.table.new_subjects import ingest_new
     from costar_cli.datasets.table.preprocessing import Preprocessing
 
     fitted = model.fitted
-    return Preprocessing.of_model(fitted.meta, fitted.scaler, fitted.parents.get("dataset", ""), insist=insist)
+    how = Preprocessing.of_model(fitted.meta, fitted.scaler, fitted.parents, insist=False)
+    made = ingest_new(_inputs(frame, None, None), how, reporter, subject=subject, time=time, ordered=True)
+    return join_panels(list(made.panels.values()))
 
 
 def _inputs(tables: object, statics: object, queries: object) -> "TableInputs":

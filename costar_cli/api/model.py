@@ -98,7 +98,7 @@ class Model(_Learned):
         level: float | Sequence[float] = 0.9,
         truth: bool = False,
         unsupported: bool = False,
-        subject: str = "subject",
+        subject: str | None = None,
         time: str | None = None,
         frame: FrameName | None = None,
         progress: Progress = False,
@@ -106,8 +106,8 @@ class Model(_Learned):
         """Predict the outcomes of many subjects under treatment plans.
 
         Args:
-            data: a data set; a panel of its kind; or a frame of pandas or polars with a row per subject and step, its
-                columns called as the model's.
+            data: a data set; a panel of its kind; or a frame of pandas or polars with a row per subject and step, read
+                as `costar.read_new_subjects` does.
             plans: named plans, `{"chemo": [{"chemotherapy": 1}, {}]}`; one plan, a list of steps; a document as in
                 `plan.json`; or the path of one. Every subject is asked about under each of them.
             subjects: of a data set, the subjects to ask about; all by default.
@@ -118,8 +118,9 @@ class Model(_Learned):
                 columns such as `lower_0.5`.
             truth: add what the simulator says, of a simulated data set.
             unsupported: answer plans of treatments that no training subject was given, too.
-            subject: of a frame, the column that says whose row it is.
-            time: of a frame, the column by which a subject's rows are ordered; as they stand by default.
+            subject: of a frame, the column that says whose row it is, where it is not called as in training.
+            time: of a frame, the column of time, likewise; where there is none, a subject's rows are steps as they
+                stand.
             frame: `pandas` or `polars`; that of the data by default, pandas where it came in neither.
             progress: True for progress on stderr, or a `Reporter`.
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from costar_cli.api.calls import reporting
+from costar_cli.api.data import new_panel
 from costar_cli.api.estimates import Plans, plan_request
-from costar_cli.api.histories import read_histories
 from costar_cli.cohort import (
     Cohort,
     answer_cohort,
@@ -46,7 +46,7 @@ def predict(
     level: float | Sequence[float],
     truth: bool,
     unsupported: bool,
-    subject: str,
+    subject: str | None,
     time: str | None,
     frame: FrameName | None,
     progress: "Progress",
@@ -55,7 +55,7 @@ def predict(
     fitted, library = model.fitted, frame_name(data, frame)
     request = plan_request(plans, fitted.schema.treatments, fitted.horizon)
     cohort = _cohort(model, data, subjects, part, request.origin if origin is None else origin,
-                     subject=subject, time=time)  # fmt: skip
+                     subject=subject, time=time, progress=progress)  # fmt: skip
     levels = tuple(level) if isinstance(level, Sequence) else (level,)
     if truth and not isinstance(data, Dataset):
         fix = "leave it out, or give the simulated data set"
@@ -90,8 +90,9 @@ def _cohort(
     part: str | None,
     origin: int | str | None,
     *,
-    subject: str,
+    subject: str | None,
     time: str | None,
+    progress: "Progress",
 ) -> Cohort:
     """Return the subjects to ask about.
 
@@ -112,8 +113,9 @@ def _cohort(
         _check_widths(data, fitted.schema.dims)
         return Cohort.of(data, names_of(data), origin=start, where="origin=")
     if is_frame(data):
-        panel, names = read_histories(data, fitted.schema, fitted.scaler, subject=subject, time=time)
-        return Cohort.of(panel, names, origin=start, where="origin=")
+        with reporting(progress) as reporter:
+            panel = new_panel(model, data, reporter, subject=subject, time=time)
+        return Cohort.of(panel, names_of(panel), origin=start, where="origin=")
     raise UsageError(
         f"cannot predict from {type(data).__name__}",
         where="data=",

@@ -3,12 +3,10 @@
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
-from costar_cli.artifact import Artifact, read_artifact, read_header
-from costar_cli.artifact.spec import a_kind
 from costar_cli.datasets.registry import all_sources
 from costar_cli.datasets.table.context import EncodingContext, Learned
 from costar_cli.datasets.table.export import free_names
@@ -19,7 +17,9 @@ from costar_cli.errors import ArtifactError, MismatchError
 from costar_cli.panel.dataset import Dataset, Domain, Part
 from costar_cli.panel.scale import Scaler
 from costar_cli.panel.schema import PanelSchema, Variable
-from costar_cli.panel.store import read_dataset
+
+if TYPE_CHECKING:
+    from costar_cli.artifact import Artifact
 
 KEY: Final = "preprocessing"  # of a data set's config, and of the meta of what was trained on it
 OBSERVED: Final = "_observed"  # ends the name of the 0/1 column beside one that was filled
@@ -89,13 +89,15 @@ class Preprocessing:
         return made.with_means(Scaler.fit(train, dataset.schema))
 
     @classmethod
-    def of_model(cls, meta: Mapping[str, Any], scaler: Scaler, digest: str, *, insist: bool = True) -> Self:
+    def of_model(
+        cls, meta: Mapping[str, Any], scaler: Scaler, parents: Mapping[str, str], *, insist: bool = True
+    ) -> Self:
         """Return how the data of a model were read.
 
         Args:
             meta: of its file.
             scaler: its means.
-            digest: that of the data set that it was trained on.
+            parents: digests of what it was made from.
             insist: on a stored preprocessing where the data were a table; without it, their columns are those of the
                 panel.
 
@@ -105,7 +107,7 @@ class Preprocessing:
         domain: Domain = "target" if meta.get("domain") == "target" else "source"
         made = cls._made(
             meta.get(KEY), str(meta["dataset_name"]), insist=insist, panel=PanelSchema.model_validate(meta["schema"]),
-            horizon=int(meta["horizon"]), digest=digest, domain=domain,
+            horizon=int(meta["horizon"]), digest=parents.get("dataset", ""), domain=domain,
         )  # fmt: skip
         return made if made.schema is not None else made.with_means(scaler)
 
@@ -219,13 +221,17 @@ class Preprocessing:
             yield called, ColumnSchema(**known)
 
 
-def preprocessing_at(path: Path) -> tuple[Preprocessing, Artifact]:
+def preprocessing_at(path: Path) -> tuple[Preprocessing, "Artifact"]:
     """Return how the table of a data set was read, or that of a model, and the header of the file.
 
     Raises:
         ArtifactError: no such file, or not one of these.
         MismatchError: the file does not hold it.
     """
+    from costar_cli.artifact import read_artifact, read_header  # noqa: PLC0415 - they need HDF5
+    from costar_cli.artifact.spec import a_kind  # noqa: PLC0415
+    from costar_cli.panel.store import read_dataset  # noqa: PLC0415
+
     header = read_header(path)
     if header.kind == "dataset":
         first = next(part for part in Part.all() if str(part) in header.meta["parts"])
@@ -235,4 +241,4 @@ def preprocessing_at(path: Path) -> tuple[Preprocessing, Artifact]:
         raise ArtifactError(f"the file holds {a_kind(header.kind)}", where=str(path), fix=fix)
     arrays = read_artifact(path, only=["scaler"]).arrays
     scaler = Scaler(**{name: np.asarray(arrays[f"scaler/{name}"]) for name in ("covariates", "outcomes", "statics")})
-    return Preprocessing.of_model(header.meta, scaler, header.parents.get("dataset", "")), header
+    return Preprocessing.of_model(header.meta, scaler, header.parents), header
