@@ -143,7 +143,7 @@ def run_report(out: Output, file: Path, target: Path, *, overwrite: bool) -> dic
         _show(out, report, overlap)
     else:
         from costar_cli.artifact import write_bytes
-        from costar_cli.figures.data_report import report_page
+        from costar_cli.pages import report_page
 
         write_bytes(target, report_page(report, overlap).encode())
         out.wrote("report", target, kind="html")
@@ -171,7 +171,7 @@ def _dataset(file: Path) -> "Dataset":
 
 
 def _show(out: Output, report: "DataReport", overlap: "Overlap") -> None:
-    from costar_cli.figures.data_report import report_tables
+    from costar_cli.pages import report_tables
 
     for i, table in enumerate(report_tables(report, overlap)):
         out.text(*[""] * bool(i))

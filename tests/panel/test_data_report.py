@@ -10,8 +10,8 @@ import pytest
 
 from costar_cli.datasets.tumor.settings import TumorConfig
 from costar_cli.datasets.tumor.simulate import simulate_tumor
-from costar_cli.figures.data_report import report_page, report_tables
 from costar_cli.figures.data_report.charts import draw_treatments
+from costar_cli.pages import report_page, report_tables
 from costar_cli.panel import Dataset, Part, Variable
 from costar_cli.panel.report import describe_dataset
 from costar_cli.reporting import NullReporter

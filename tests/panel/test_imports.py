@@ -16,7 +16,7 @@ import pytest
         ("costar_cli.datasets.icu.semi_synthetic", ["polars", "torch", "h5py", "pandas", "tables"]),
         ("costar_cli.datasets.icu.extract", ["polars", "torch", "h5py", "pandas", "tables"]),
         ("costar_cli.panel.report", ["polars", "torch", "h5py", "pandas", "simulators", "matplotlib"]),
-        ("costar_cli.figures.data_report", ["polars", "torch", "h5py", "pandas", "simulators", "matplotlib"]),
+        ("costar_cli.pages", ["jinja2", "polars", "torch", "h5py", "pandas", "simulators", "matplotlib"]),
         ("costar_cli.datasets.table", ["torch", "h5py", "pandas", "simulators"]),
     ],
 )

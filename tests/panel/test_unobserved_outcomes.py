@@ -14,8 +14,8 @@ from costar_cli.datasets.table.export import dataset_to_frame, export_dataset
 from costar_cli.datasets.table.schema_file import read_schema
 from costar_cli.errors import ArtifactError, DataError
 from costar_cli.evaluate.score import TestPart, score
-from costar_cli.figures.data_report.page import report_tables
 from costar_cli.methods.regression.naive import LastValue
+from costar_cli.pages import report_tables
 from costar_cli.panel import Dataset, Panel, Part, Queries, Scaler, store_arrays
 from costar_cli.panel.check import check_dataset
 from costar_cli.panel.findings import panel_problems

@@ -1,49 +1,20 @@
-"""A data report as tables, and as one HTML page: no scripts, nothing loaded from elsewhere, every text escaped."""
+"""A data report as tables, and as one HTML page."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from html import escape
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from costar_cli.pages.page import Item, Page, ReportTable, Section, render, svg
 from costar_cli.panel.findings import Finding, counted
 from costar_cli.panel.report import DataReport, LevelUse
 
 if TYPE_CHECKING:
     from costar_cli.uncertainty.overlap import Overlap
 
-__all__ = ["ReportTable", "report_page", "report_tables"]
-
-POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-FINDINGS: Final = "Findings"
-STYLE: Final = """
-body { font: 15px/1.5 system-ui, "Segoe UI", Helvetica, Arial, sans-serif; color: #1a1a1a; margin: 2rem auto;
-  max-width: 62rem; padding: 0 1rem; }
-h1 { font-size: 1.7rem; margin: 0 0 .2rem; }
-h2 { font-size: 1.2rem; margin: 2.4rem 0 .3rem; border-top: 1px solid #ddd; padding-top: 1.2rem; }
-p { margin: .3rem 0 .8rem; max-width: 46rem; }
-.quiet { color: #666; } code { font-size: .85em; }
-nav a { margin-right: 1.1rem; color: #0072B2; text-decoration: none; }
-.wide { overflow-x: auto; } svg { max-width: 100%; height: auto; }
-table { border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabular-nums; margin: .6rem 0; }
-th, td { padding: .18rem .8rem .18rem 0; text-align: left; border-bottom: 1px solid #eee; white-space: nowrap; }
-th { color: #555; font-weight: 600; } td.n, th.n { text-align: right; }
-li { margin: .35rem 0; } .tag { font-size: .78rem; font-weight: 600; padding: .05rem .45rem; border-radius: .6rem;
-  margin-right: .5rem; color: #fff; }
-.error { background: #b00020; } .warning { background: #b35900; } .note { background: #5a6b7b; }
-"""
+__all__ = ["report_page", "report_tables"]
 
 LARGE = 0.25  # standardised differences beyond are usually thought to matter
 MOST_ROWS = 40
-
-
-@dataclass(frozen=True, slots=True)
-class ReportTable:
-    """A table with its title, and a sentence on how to read it."""
-
-    title: str
-    note: str
-    headers: tuple[str, ...]
-    rows: tuple[tuple[object, ...], ...]
 
 
 def report_tables(report: DataReport, overlap: "Overlap | None" = None) -> list[ReportTable]:
@@ -143,82 +114,28 @@ def _percent(share: float | None) -> str | None:
 def report_page(report: DataReport, overlap: "Overlap | None" = None) -> str:
     """Return the page; the same report gives the same text."""
     from costar_cli.figures.data_report.charts import figures  # noqa: PLC0415 - matplotlib only where something is drawn
-    from costar_cli.figures.style import as_svg  # noqa: PLC0415
 
-    pictures = {title: as_svg(figure, name) for name, title, figure in figures(report, overlap)}
-    return "\n".join(_page(report, report_tables(report, overlap), pictures)) + "\n"
-
-
-def _page(report: DataReport, tables: Sequence[ReportTable], pictures: dict[str, str]) -> Iterator[str]:
-    title = f"Data report: {report.name}"
+    pictures = {title: svg(figure, name) for name, title, figure in figures(report, overlap)}
     subjects = sum(part.subjects for part in report.parts)
-    yield '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">'
-    yield f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
-    yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    yield f"<title>{_text(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>"
-    yield f"<h1>{_text(title)}</h1>"
-    digest = f", data set <code>{_text(report.digest[:12])}</code>" if report.digest else ""
+    digest = f", data set {report.digest[:12]}" if report.digest else ""
     steps = counted(report.horizon, "step")
-    yield f'<p class="quiet">{subjects:,} subjects, {_text(steps)} of one {_text(report.step)} predicted{digest}</p>'
-    links = [(table.title, _anchor(table.title)) for table in tables] + [(FINDINGS, "findings")]
-    yield "<nav>" + "".join(f'<a href="#{anchor}">{_text(name)}</a>' for name, anchor in links) + "</nav>"
-    for table in tables:
-        yield f'<h2 id="{_anchor(table.title)}">{_text(table.title)}</h2>\n<p class="quiet">{_text(table.note)}</p>'
-        if table.title in pictures:
-            yield f'<div class="wide">{pictures[table.title]}</div>'
-        yield from _table(table)
-    yield f'<h2 id="findings">{_text(FINDINGS)}</h2>'
-    yield from _findings(report.findings)
-    yield "</body>\n</html>"
+    sections = [
+        Section(
+            table.title,
+            texts=[table.note],
+            pictures=[pictures[table.title]] if table.title in pictures else (),
+            tables=[replace(table, title="", note="")],
+        )
+        for table in report_tables(report, overlap)
+    ]
+    subtitle = f"{subjects:,} subjects, {steps} of one {report.step} predicted{digest}"
+    return render(Page(f"Data report: {report.name}", subtitle, [*sections, _findings(report.findings)]))
 
 
-def _findings(findings: Sequence[Finding]) -> Iterator[str]:
-    yield '<p class="quiet">Findings of the check before training, on the training parts. Weak overlap means that a '
-    yield "level is hardly ever given in some range of the outcome: estimates there are extrapolations.</p>"
-    if not findings:
-        yield "<p>No findings.</p>"
-        return
-    yield "<ul>"
-    for finding in findings:
-        place = f"{finding.where}: " if finding.where else ""
-        fix = f' <span class="quiet">{_text(finding.fix)}</span>' if finding.fix else ""
-        tag = f'<span class="tag {finding.severity}">{finding.severity}</span>'
-        yield f"<li>{tag}{_text(place + finding.problem)}{fix}</li>"
-    yield "</ul>"
-
-
-def _table(table: ReportTable) -> Iterator[str]:
-    numeric = [all(_is_number(row[i]) for row in table.rows) for i in range(len(table.headers))]
-    yield '<div class="wide"><table>'
-    yield f"<tr>{_cells('th', table.headers, numeric)}</tr>"
-    for row in table.rows:
-        yield f"<tr>{_cells('td', row, numeric)}</tr>"
-    yield "</table></div>"
-
-
-def _cells(tag: str, row: Sequence[object], numeric: Sequence[bool]) -> str:
-    classes = [' class="n"' if number else "" for number in numeric]
-    return "".join(f"<{tag}{c}>{_text(_cell(value))}</{tag}>" for value, c in zip(row, classes, strict=True))
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _is_number(value: object) -> bool:
-    text = "0" if value is None or isinstance(value, int | float) else str(value)
-    return text.lstrip("+-")[:1].isdigit() or text == "not defined"
-
-
-def _text(text: object) -> str:
-    """Return text that shows as it is: no tags, no control characters, nothing that turns the line around."""
-    shown = "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in str(text))
-    return escape(shown)
-
-
-def _anchor(title: str) -> str:
-    return title.lower().replace(" ", "-")
+def _findings(findings: Sequence[Finding]) -> Section:
+    about = (
+        "Findings of the check before training, on the training parts. Weak overlap means that a level is hardly ever "
+        "given in some range of the outcome: estimates there are extrapolations."
+    )
+    items = [Item(f"{f.where}: {f.problem}" if f.where else f.problem, f.severity, f.fix or "") for f in findings]
+    return Section("Findings", texts=[about, *([] if items else ["No findings."])], items=items)
