@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from costar_cli.artifact.tables import check_table_name
 from costar_cli.errors import UsageError
-from costar_cli.steps.estimates import Question, decimals_of, default_models, number_text
+from costar_cli.steps.estimates import Question, default_models
 from costar_cli.steps.model import load_models, name_models
 from costar_cli.steps.session import Session
 
@@ -174,6 +174,7 @@ def _show(session: Session, result: Mapping[str, Any]) -> None:
     """Print how many were asked about what, and a table of means at each plan's last step."""
     from costar_cli.panel.findings import counted
     from costar_cli.panel.schema import steps_axis
+    from costar_cli.whatif.tables import decimals_of, number_text
 
     out, cohort = session.out, result["cohort"]
     parts = ", ".join(f"{count:,} of {part}" for part, count in cohort["parts"].items())

@@ -1,7 +1,7 @@
 """The body of `costar whatif`: a question in, estimates out."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from costar_cli.workspace import Workspace
 if TYPE_CHECKING:
     from costar_cli.whatif import ModelAnswer, WhatIfReport
 
-__all__ = ["Question", "decimals_of", "default_models", "number_text", "run_whatif"]
+__all__ = ["Question", "default_models", "run_whatif"]
 
 PLOT_FORMATS = (".png", ".svg", ".pdf")
 
@@ -135,41 +135,16 @@ def _show(session: Session, report: "WhatIfReport") -> None:
 
 
 def _show_model(out: Output, report: "WhatIfReport", model: "ModelAnswer") -> None:
+    from costar_cli.whatif.tables import answer_table
+
     for outcome in report.schema.outcomes:
         unit = f" ({outcome.unit})" if outcome.unit else ""
         pair = 1 if report.truth is None else 2  # an estimate and its truth
         title = f"{outcome.name}{unit}, by {model.heading}"
-        out.table(*_table(report, model, outcome.name), title=title, keys=1, together=pair)
+        out.table(*answer_table(report, model, outcome.name), title=title, keys=1, together=pair)
         if len(report.plans) > 1:
             title = f"difference from `{report.reference}`"
-            out.table(*_table(report, model, outcome.name, differences=True), title=title, keys=1, together=pair)
-
-
-def _table(
-    report: "WhatIfReport", model: "ModelAnswer", outcome: str, *, differences: bool = False
-) -> tuple[list[str], list[list[object]]]:
-    """Return a column per plan and a row per step; under `--truth` the truth stands beside each estimate."""
-    from costar_cli.panel.schema import step_axis
-
-    rows = report.difference_rows() if differences else report.to_rows()
-    mine = [row for row in rows if (row["model"], row["outcome"]) == (model.label, outcome)]
-    plans = list(dict.fromkeys(str(row["plan"]) for row in mine))
-    decimals = decimals_of(row["estimate"] for row in mine)
-    by_step: dict[int, dict[str, list[object]]] = {}
-    for row in mine:
-        cell: list[object] = [_estimate_text(row, decimals)]
-        cell += [number_text(row["truth"], decimals)] if report.truth is not None else []
-        by_step.setdefault(int(row["step"] or 0), {})[str(row["plan"])] = cell
-    extra = 1 if report.truth is not None else 0
-    headers = [step_axis(report.schema.step)]
-    for plan in plans:
-        headers += [plan, *["truth"] * extra]
-    empty: list[object] = [None] * (1 + extra)
-    lines = [
-        [report.history.origin + step, *(cell for plan in plans for cell in cells.get(plan, empty))]
-        for step, cells in sorted(by_step.items())
-    ]
-    return headers, lines
+            out.table(*answer_table(report, model, outcome.name, differences=True), title=title, keys=1, together=pair)
 
 
 def _write(
@@ -215,6 +190,8 @@ def _show_comparison(out: Output, report: "WhatIfReport") -> None:
 
 
 def _show_compared(out: Output, report: "WhatIfReport", outcome: str, rows: Rows, title: str) -> None:
+    from costar_cli.whatif.tables import decimals_of, estimate_text, number_text
+
     mine = [row for row in rows if row["outcome"] == outcome]
     models = [model.label for model in report.models]
     decimals = decimals_of(row["estimate"] for row in mine)
@@ -223,7 +200,7 @@ def _show_compared(out: Output, report: "WhatIfReport", outcome: str, rows: Rows
         lines.setdefault((row["plan"], row["time"]), {})[row["model"]] = row
     with_truth = report.truth is not None
     table = [
-        [plan, time, *(_estimate_text(by_model[model], decimals) for model in models)]
+        [plan, time, *(estimate_text(by_model[model], decimals) for model in models)]
         + [number_text(by_model[models[0]]["truth"], decimals)] * with_truth
         for (plan, time), by_model in lines.items()
     ]
@@ -237,29 +214,3 @@ def _show_compared(out: Output, report: "WhatIfReport", outcome: str, rows: Rows
 def _rmse(rows: Rows) -> float | None:
     errors = [error for row in rows if isinstance(error := row["error"], float)]
     return math.sqrt(sum(error**2 for error in errors) / len(errors)) if errors else None
-
-
-def decimals_of(values: Iterable[object]) -> int:
-    """Return how many decimals show the largest value with four digits."""
-    largest = max((abs(value) for value in values if isinstance(value, float)), default=0.0)
-    return min(9, max(0, 3 - math.floor(math.log10(largest)))) if largest > 0 else 3
-
-
-def _estimate_text(row: Mapping[str, object], decimals: int) -> str | None:
-    """Return an estimate with its limits at each level, where it has any."""
-    estimate = number_text(row["estimate"], decimals)
-    names = [name.removeprefix("lower") for name in row if name.startswith("lower")]
-    limits = [[number_text(row[f"{side}{name}"], decimals) for side in ("lower", "upper")] for name in names]
-    shown = [f"{lower} to {upper}" for lower, upper in limits if lower is not None and upper is not None]
-    if estimate is None:
-        return "left out !" if row["support"] == "red" else None
-    limits_text = f" ({'; '.join(shown)})" if shown else ""
-    return f"{estimate}{limits_text}{SIGNS.get(str(row['support']), '')}"
-
-
-SIGNS = {"amber": " ?", "red": " !"}  # behind what the data hardly support, and do not
-
-
-def number_text(value: object, decimals: int) -> str | None:
-    """Return a number with so many decimals, None for anything else."""
-    return f"{value:.{decimals}f}" if isinstance(value, float) else None

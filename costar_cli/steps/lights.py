@@ -7,12 +7,14 @@ from costar_cli.ui.output import Output
 from costar_cli.ui.text import plain
 
 if TYPE_CHECKING:
-    from costar_cli.whatif import ModelAnswer, WhatIfReport
+    from costar_cli.whatif import WhatIfReport
     from costar_cli.whatif.support import PlanLights
 
 
 def show_lights(out: Output, report: "WhatIfReport") -> None:
     """Print the lights of each model's plans; nothing where no model has any."""
+    from costar_cli.whatif.tables import light_reasons
+
     several = len(report.models) > 1
     for model in report.models:
         if model.lights is None:
@@ -26,7 +28,7 @@ def show_lights(out: Output, report: "WhatIfReport") -> None:
             for first, name, marks in _lines(lights, horizon)
         ]
         out.table(["plan", "like practice", "light", *steps], rows, title=title, keys=3)
-        out.text(*(plain(line) for line in _reasons(report, model)))
+        out.text(*(plain(line) for line in light_reasons(report, model)))
 
 
 def _lines(lights: "PlanLights", horizon: int) -> Iterator[tuple[bool, str, list[str | None]]]:
@@ -36,19 +38,3 @@ def _lines(lights: "PlanLights", horizon: int) -> Iterator[tuple[bool, str, list
     precision = [max(step, key=LIGHTS.index) for step in lights.precision]
     for name, marks in (("precision", precision), ("practice", lights.practice), ("support", lights.worst)):
         yield name == "precision", name, [*marks, *[None] * (horizon - len(marks))]
-
-
-def _reasons(report: "WhatIfReport", model: "ModelAnswer") -> Iterator[str]:
-    """Yield why a plan's support is not green, from when on, by the reason at the last step that is at its worst."""
-    from costar_cli.panel.schema import step_word
-    from costar_cli.uncertainty import LIGHTS
-
-    for plan, lights in zip(report.plans, model.lights or (), strict=True):
-        worst = max(lights.worst, key=LIGHTS.index)
-        if worst == LIGHTS[0]:
-            continue
-        at = [h for h, light in enumerate(lights.worst) if light == worst]
-        marked = zip(lights.support[at[-1]], lights.reasons[at[-1]], strict=True)
-        reason = next(why for light, why in marked if light == worst)
-        when = f"{step_word(report.schema.step)} {report.history.origin + at[0]}"
-        yield f"plan {plan.name}, {worst} from {when} on: {reason}"

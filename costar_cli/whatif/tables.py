@@ -1,0 +1,75 @@
+"""Tables of a what-if report: a column per plan, a row per step, estimates with their bands as text."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from costar_cli.panel.schema import step_axis, step_word
+from costar_cli.uncertainty import LIGHTS
+from costar_cli.whatif.report import ModelAnswer, WhatIfReport
+
+__all__ = ["answer_table", "decimals_of", "estimate_text", "light_reasons", "number_text"]
+
+
+def answer_table(
+    report: WhatIfReport, model: ModelAnswer, outcome: str, *, differences: bool = False
+) -> tuple[list[str], list[list[object]]]:
+    """Return a column per plan and a row per step; under `--truth` the truth stands beside each estimate."""
+    rows = report.difference_rows() if differences else report.to_rows()
+    mine = [row for row in rows if (row["model"], row["outcome"]) == (model.label, outcome)]
+    plans = list(dict.fromkeys(str(row["plan"]) for row in mine))
+    decimals = decimals_of(row["estimate"] for row in mine)
+    by_step: dict[int, dict[str, list[object]]] = {}
+    for row in mine:
+        cell: list[object] = [estimate_text(row, decimals)]
+        cell += [number_text(row["truth"], decimals)] if report.truth is not None else []
+        by_step.setdefault(int(row["step"] or 0), {})[str(row["plan"])] = cell
+    extra = 1 if report.truth is not None else 0
+    headers = [step_axis(report.schema.step)]
+    for plan in plans:
+        headers += [plan, *["truth"] * extra]
+    empty: list[object] = [None] * (1 + extra)
+    lines = [
+        [report.history.origin + step, *(cell for plan in plans for cell in cells.get(plan, empty))]
+        for step, cells in sorted(by_step.items())
+    ]
+    return headers, lines
+
+
+def decimals_of(values: Iterable[object]) -> int:
+    """Return how many decimals show the largest value with four digits."""
+    largest = max((abs(value) for value in values if isinstance(value, float)), default=0.0)
+    return min(9, max(0, 3 - math.floor(math.log10(largest)))) if largest > 0 else 3
+
+
+def estimate_text(row: Mapping[str, object], decimals: int) -> str | None:
+    """Return an estimate with its limits at each level, where it has any."""
+    estimate = number_text(row["estimate"], decimals)
+    names = [name.removeprefix("lower") for name in row if name.startswith("lower")]
+    limits = [[number_text(row[f"{side}{name}"], decimals) for side in ("lower", "upper")] for name in names]
+    shown = [f"{lower} to {upper}" for lower, upper in limits if lower is not None and upper is not None]
+    if estimate is None:
+        return "left out !" if row["support"] == "red" else None
+    limits_text = f" ({'; '.join(shown)})" if shown else ""
+    return f"{estimate}{limits_text}{_SIGNS.get(str(row['support']), '')}"
+
+
+_SIGNS: Final = {"amber": " ?", "red": " !"}  # behind what the data hardly support, and do not
+
+
+def number_text(value: object, decimals: int) -> str | None:
+    """Return a number with so many decimals, None for anything else."""
+    return f"{value:.{decimals}f}" if isinstance(value, float) else None
+
+
+def light_reasons(report: WhatIfReport, model: ModelAnswer) -> Iterator[str]:
+    """Yield why a plan's support is not green, from when on, by the reason at the last step that is at its worst."""
+    for plan, lights in zip(report.plans, model.lights or (), strict=True):
+        worst = max(lights.worst, key=LIGHTS.index)
+        if worst == LIGHTS[0]:
+            continue
+        at = [h for h, light in enumerate(lights.worst) if light == worst]
+        marked = zip(lights.support[at[-1]], lights.reasons[at[-1]], strict=True)
+        reason = next(why for light, why in marked if light == worst)
+        when = f"{step_word(report.schema.step)} {report.history.origin + at[0]}"
+        yield f"plan {plan.name}, {worst} from {when} on: {reason}"
