@@ -15,8 +15,8 @@ from costar_cli.config.models import EvaluateConfig
 from costar_cli.errors import UsageError
 from costar_cli.evaluate import EvaluationReport, named_candidates, run_evaluation
 from costar_cli.panel.dataset import Dataset, Domain, Part
-from costar_cli.panel.schema import TreatmentEncoding
-from costar_cli.plans import PlanRequest, parse_plans, read_plans
+from costar_cli.panel.schema import PanelSchema
+from costar_cli.plans import PlanRequest, parse_plans, read_plan_file
 from costar_cli.reporting import Reporter
 from costar_cli.whatif import WhatIfReport, validated_on
 from costar_cli.whatif import estimate_outcomes as answer
@@ -77,11 +77,12 @@ def estimate_outcomes(
     if not fitted:
         raise UsageError("no model given", where="model=")
     horizon = min(one.horizon for one in fitted.values())
+    last = int(dataset.panel_of(dataset.find_subject(subject)).length[0]) - 1
     with reporting(progress) as reporter:
         return ask(
             dataset,
             fitted,
-            lambda: plan_request(plans, dataset.schema.treatments, horizon),
+            lambda: plan_request(plans, dataset.schema, horizon, origin=origin, last=last),
             subject=subject,
             origin=origin,
             reference=reference,
@@ -130,7 +131,9 @@ def ask(
     return replace(report, warnings=(*report.warnings, *losses))
 
 
-def plan_request(plans: Plans, encoding: TreatmentEncoding, horizon: int) -> PlanRequest:
+def plan_request(
+    plans: Plans, schema: PanelSchema, horizon: int, *, origin: int | None = None, last: int | None = None
+) -> PlanRequest:
     """Return plans as a data set understands them; see `estimate_outcomes` for what they can be.
 
     Raises:
@@ -139,14 +142,15 @@ def plan_request(plans: Plans, encoding: TreatmentEncoding, horizon: int) -> Pla
     if isinstance(plans, PlanRequest):
         return plans
     if isinstance(plans, str | PathLike):
-        return read_plans(Path(plans), encoding, horizon=horizon)
+        path = Path(plans)
+        return parse_plans(read_plan_file(path), schema, horizon=horizon, where=str(path), origin=origin, last=last)
     document = {"plans": plans} if isinstance(plans, Mapping) and "plans" not in plans else plans
     try:
         text = json.dumps(document, default=_plain)
     except (TypeError, ValueError) as error:
         fix = "write steps as dictionaries of treatments to levels: numbers, texts, True or False"
         raise UsageError(f"not understood as plans: {error}", where="plans=", fix=fix) from None
-    return parse_plans(text, encoding, horizon=horizon, where="plans=")
+    return parse_plans(text, schema, horizon=horizon, where="plans=", origin=origin, last=last)
 
 
 def _plain(value: object) -> object:

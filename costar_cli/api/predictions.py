@@ -53,7 +53,7 @@ def predict(
 ) -> "Frame":
     """Return what `Model.predict` says."""
     fitted, library = model.fitted, frame_name(data, frame)
-    request = plan_request(plans, fitted.schema.treatments, fitted.horizon)
+    request = plan_request(plans, fitted.schema, fitted.horizon)
     cohort = _cohort(model, data, subjects, part, request.origin if origin is None else origin,
                      subject=subject, time=time, progress=progress)  # fmt: skip
     levels = tuple(level) if isinstance(level, Sequence) else (level,)
@@ -64,7 +64,7 @@ def predict(
     check_request({model.method: fitted}, request, levels, problems)
     problems.raise_any("the request does not fit", where="predict", fix=problems.fix)
     if not unsupported:
-        refuse_unseen(unseen_in_plans({model.method: fitted}, request.plans))
+        refuse_unseen(unseen_in_plans({model.method: fitted}, request.fixed))
     made = []
     with reporting(progress) as reporter:
         for warning in _warnings(model, data, request, cohort):

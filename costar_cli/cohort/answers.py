@@ -111,7 +111,7 @@ def _chunks(cohort: Cohort, request: PlanRequest) -> Iterator[tuple[slice, list[
 def plans_of(cohort: Cohort, request: PlanRequest) -> list[Sequence[TreatmentPlan]]:
     """Return the plans that are asked about at each moment."""
     if not request.by_subject:
-        return [request.plans] * len(cohort)
+        return [request.fixed] * len(cohort)
     own_N = [request.by_subject[str(name)] for name in cohort.names]
     return [own_N[row] for row in cohort.subject_M.tolist()]
 
@@ -228,7 +228,7 @@ def check_questions(
 def _told(request: PlanRequest) -> Sequence[TreatmentPlan]:
     """Return the plans, those of a table as one that has each of its steps once."""
     if not request.by_subject:
-        return request.plans
+        return request.fixed
     steps = np.concatenate([plan.values for plans in request.by_subject.values() for plan in plans])
     return [TreatmentPlan("of the table", np.unique(steps, axis=0))]
 

@@ -24,6 +24,8 @@ from costar_cli.panel.tensors import PanelTensors
 from costar_cli.reporting import Reporter
 
 __all__ = [
+    "Decide",
+    "DrawsCourses",
     "EncodesOnce",
     "Estimator",
     "Fit",
@@ -35,6 +37,7 @@ __all__ = [
     "LastStage",
     "PredictiveDistribution",
     "PredictsDistribution",
+    "PredictsStepwise",
     "Stage",
     "StepLoss",
 ]
@@ -208,6 +211,41 @@ class DrawsOutcomes(Protocol):
         """Return `[S,Q,H,Y]`, S = n draws in the units of the data.
 
         In each draw a subject has the same parameters, and the same chance after the origin, under all plans.
+        """
+
+
+@runtime_checkable
+class PredictsStepwise(Protocol):
+    """A `FittedModel` that may predict each step from its own step before, so that rules can act on its course."""
+
+    @property
+    def stepwise(self) -> bool:
+        """Return whether it does: its steps then are one course, not answers to questions of different lengths."""
+
+
+Decide = Callable[[int, NDArray[np.float64]], NDArray[np.floating]]
+"""From the index of a step in the plan and the outcomes there `[M,Y]` to the encoded treatments `[M,A]`."""
+
+
+@runtime_checkable
+class DrawsCourses(Protocol):
+    """A `FittedModel` that draws courses whose treatments are decided on the way. Optional."""
+
+    def draw_courses(
+        self,
+        panel: Panel,
+        subject_Q: NDArray[np.integer],
+        origin_Q: NDArray[np.integer],
+        decide: Decide,
+        *,
+        steps: int,
+        n: int,
+        seed: int,
+    ) -> NDArray[np.float64]:
+        """Return outcomes `[S,Q,H,Y]`, S = n, H = steps, of subjects from their origins.
+
+        Chance is that of `draw_outcomes`: under the treatments of a fixed plan the draws are the same. `decide` is
+        asked at each step, with M = S Q courses, draw after draw; first about the outcomes at the origins.
         """
 
 

@@ -83,6 +83,8 @@ class Method:
         suggested: its place among the methods to try where another one loses to the last value; None for never.
         short_list: its place among the methods that are worth trying on any data set, the quickest to fit first; None
             for those that are not.
+        stepwise: its models predict each step from the one before, so that rules of treatment can act on outcomes; of
+            some methods that depends on their decoder (`methods.base.PredictsStepwise`).
         combines: it is made of other methods, which its setting `parts` names.
     """
 
@@ -99,6 +101,7 @@ class Method:
     order: int = 100
     suggested: int | None = None
     short_list: int | None = None
+    stepwise: bool = False
     combines: bool = False
 
     @property
@@ -201,6 +204,7 @@ def _network(name: str, label: str, where: str, settings: str, *, order: int, su
         reads=OF_NETWORKS,
         order=order,
         suggested=suggested,
+        stepwise=True,
     )
 
 
@@ -264,6 +268,7 @@ _BUILT_IN: Final[Sequence[Method]] = (
         closed_form=True,
         learns_from_source=True,
         order=13,
+        stepwise=True,
         suggested=10,
         short_list=6,
     ),
@@ -283,6 +288,7 @@ _BUILT_IN: Final[Sequence[Method]] = (
         settings="costar_cli.methods.growth.settings:GrowthConfig",
         reads=[name for name in OF_NETWORKS if name != "select_on"],
         order=14,
+        stepwise=True,
         suggested=0,
         short_list=8,
     ),

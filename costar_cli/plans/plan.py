@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.errors import UsageError
+from costar_cli.plans.rule import PlanRule, PlanShift
 
 MOST_PAIRS: Final = 1_000_000  # of a subject and a plan, in one request
 
@@ -24,6 +25,9 @@ class TreatmentPlan:
         return int(self.values.shape[0])
 
 
+AnyPlan = TreatmentPlan | PlanRule | PlanShift
+
+
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
     """What a file of plans asks: one or several plans, and the origin unless the subject's last step is meant.
@@ -31,7 +35,7 @@ class PlanRequest:
     `by_subject` has the plans of each subject by its name, where a table gives each its own; there are no `plans` then.
     """
 
-    plans: tuple[TreatmentPlan, ...]
+    plans: tuple[AnyPlan, ...]
     origin: int | None = None
     by_subject: Mapping[str, tuple[TreatmentPlan, ...]] = field(default_factory=dict)
 
@@ -39,6 +43,21 @@ class PlanRequest:
     def horizon(self) -> int:
         """Return the number of steps of the longest plan."""
         return max(len(plan) for plan in chain(self.plans, *self.by_subject.values()))
+
+    @property
+    def fixed(self) -> tuple[TreatmentPlan, ...]:
+        """Return the plans, none of which is a rule or a shift.
+
+        Raises:
+            UsageError: one is.
+        """
+        rules = [plan.name for plan in self.plans if not isinstance(plan, TreatmentPlan)]
+        if rules:
+            fix = "write its steps, or ask about one subject"
+            raise UsageError(
+                f"plan {rules[0]!r} depends on the subject: it is not answered here", where="--plan", fix=fix
+            )
+        return tuple(plan for plan in self.plans if isinstance(plan, TreatmentPlan))
 
     def of(self, subject: str) -> "PlanRequest":
         """Return what is asked about one subject.

@@ -9,9 +9,11 @@ import numpy as np
 
 from costar_cli.config.nearest import did_you_mean
 from costar_cli.errors import UsageError
-from costar_cli.panel import TreatmentEncoding
+from costar_cli.panel import PanelSchema, TreatmentEncoding
+from costar_cli.panel.expression import parse_rule
 from costar_cli.panel.levels import are_doses, find_level, known_levels
-from costar_cli.plans.plan import PlanRequest, TreatmentPlan
+from costar_cli.plans.plan import AnyPlan, PlanRequest, TreatmentPlan
+from costar_cli.plans.rule import Choice, PlanRule, PlanShift, condition_problem, readable, shifted_levels
 from costar_cli.plans.untrusted import MAX_BYTES, JsonObject, Problems, parse_json, read_bounded, shown
 
 MAX_STEPS_READ: Final = 1_000
@@ -23,7 +25,13 @@ CLASSES = "only doses that occur in the data can be asked about: bin doses befor
 TABLE: Final = ".csv"
 REPEAT: Final = ("repeat", "times", "until")
 NO_DATES: Final = "; data sets keep no dates: their steps are numbered"
-FORMS: Final = {"repeat": '{"repeat": {"treatment": 1}, "times": 6}'}
+SHIFT: Final = ("shift", "times", "until")
+RULE: Final = ("rule", "else", "with probability", "times", "until")
+FORMS: Final = {
+    "repeat": '{"repeat": {"treatment": 1}, "times": 6}',
+    "shift": '{"shift": {"treatment": "-5 %"}, "times": 6}',
+    "rule": '{"rule": "treatment if outcome > 30", "else": {}, "times": 6}',
+}
 
 
 def read_plan_file(path: Path) -> bytes:
@@ -36,19 +44,19 @@ def read_plan_file(path: Path) -> bytes:
     return read_bounded(path, flag="--plan", most=MAX_TABLE_BYTES if path.suffix.lower() == TABLE else MAX_BYTES)
 
 
-def read_plans(path: Path, encoding: TreatmentEncoding, *, horizon: int) -> PlanRequest:
+def read_plans(path: Path, schema: TreatmentEncoding | PanelSchema, *, horizon: int) -> PlanRequest:
     """Read and check a file of plans; `horizon` is the most steps that the models answer.
 
     Raises:
         UsageError: every problem of the file at once, each with plan, step and name.
         StorageError: the file cannot be read.
     """
-    return parse_plans(read_plan_file(path), encoding, horizon=horizon, where=str(path))
+    return parse_plans(read_plan_file(path), schema, horizon=horizon, where=str(path))
 
 
 def parse_plans(
     data: bytes | str,
-    encoding: TreatmentEncoding,
+    schema: TreatmentEncoding | PanelSchema,
     *,
     horizon: int,
     where: str = "plan.json",
@@ -59,7 +67,7 @@ def parse_plans(
 
     Args:
         data: JSON, or a table where the name of the file ends in `.csv`.
-        encoding: the treatments that plans may give.
+        schema: the treatments that plans may give, and with them the columns that rules may read.
         horizon: the most steps that the models answer.
         where: what messages call the file.
         origin: that somebody asks for beside the file, which overrides the file's.
@@ -68,6 +76,7 @@ def parse_plans(
     if where.lower().endswith(TABLE):
         from costar_cli.plans.table import parse_table  # noqa: PLC0415 - polars takes a while, and JSON needs none
 
+        encoding = schema if isinstance(schema, TreatmentEncoding) else schema.treatments
         return parse_table(data, encoding, horizon=horizon, where=where)
     document = parse_json(data, where=where)
     if isinstance(document, list) or (isinstance(document, JsonObject) and set(document) & set(FORMS)):
@@ -77,7 +86,7 @@ def parse_plans(
     problems = Problems()
     said = _origin(document, problems)
     start = next((step for step in (origin, said, last) if step is not None), None)
-    plans = _Checker(encoding, horizon, problems, start).plans(document)
+    plans = _Checker(schema, horizon, problems, start).plans(document)
     misshapen = not isinstance(document.get("plans"), JsonObject) or set(document) - {"origin", "plans"}
     fix = SHAPE if misshapen or problems.fix is None else problems.fix
     problems.raise_any("the plan does not match the data set", where=where, fix=fix)
@@ -91,6 +100,26 @@ def _single(plan: list[object] | JsonObject) -> JsonObject:
     rest = JsonObject({key: value for key, value in plan.items() if key != "origin"})
     rest.repeated = plan.repeated
     return JsonObject(origin=plan["origin"], plans=JsonObject(plan=rest))
+
+
+def _in_words(said: JsonObject) -> str:
+    """Return a rule as one line: its texts, and what is given where none holds."""
+    rules = said["rule"] if isinstance(said["rule"], list) else [said["rule"]]
+    words = []
+    for rule in rules:
+        text, chance = (
+            (rule.get("rule"), rule.get("with probability")) if isinstance(rule, JsonObject) else (rule, None)
+        )
+        chance = said.get("with probability") if chance is None else chance
+        words.append(str(text) + (f" with probability {chance}" if chance is not None else ""))
+    other = said.get("else")
+    if isinstance(other, JsonObject) and "rule" in other:
+        words.append(_in_words(other))
+    elif isinstance(other, JsonObject) and other:
+        words.append(" and ".join(name if level in (1, True) else f"{name} = {level}" for name, level in other.items()))
+    else:
+        words.append("none")
+    return "; else ".join(words)
 
 
 def _treatments(encoding: TreatmentEncoding) -> str:
@@ -117,14 +146,17 @@ def _origin(document: JsonObject, problems: Problems) -> int | None:
 class _Checker:
     """Turns parsed JSON into plans and collects what is wrong with it."""
 
-    def __init__(self, encoding: TreatmentEncoding, horizon: int, problems: Problems, start: int | None) -> None:
-        self.encoding = encoding
+    def __init__(
+        self, schema: TreatmentEncoding | PanelSchema, horizon: int, problems: Problems, start: int | None
+    ) -> None:
+        self.schema = None if isinstance(schema, TreatmentEncoding) else schema
+        self.encoding = schema if isinstance(schema, TreatmentEncoding) else schema.treatments
         self.horizon = horizon
         self.problems = problems
         self.start = start
-        self.known = _treatments(encoding)
+        self.known = _treatments(self.encoding)
 
-    def plans(self, document: JsonObject) -> tuple[TreatmentPlan, ...]:
+    def plans(self, document: JsonObject) -> tuple[AnyPlan, ...]:
         if "plans" not in document:
             self.problems.add("there is no `plans`")
             return ()
@@ -139,10 +171,14 @@ class _Checker:
         checked = [self.plan(name, steps) for name, steps in named.items()]
         return tuple(plan for plan in checked if plan is not None)
 
-    def plan(self, name: str, said: object) -> TreatmentPlan | None:
+    def plan(self, name: str, said: object) -> AnyPlan | None:
         where = f"plan {shown(name)}"
         if not name.strip() or not name.isprintable() or len(name) > MAX_NAME_CHARACTERS:
             self.problems.add(f"a name of 1 to {MAX_NAME_CHARACTERS} printable characters is needed", where)
+        if isinstance(said, JsonObject) and "rule" in said:
+            return self.rule(name, said, where)
+        if isinstance(said, JsonObject) and "shift" in said:
+            return self.shift(name, said, where)
         if not isinstance(said, list) and not self.is_repetition(said):
             forms = f"or an object with {' or '.join(f'`{form}`' for form in FORMS)}"
             fix = "; ".join(FORMS.values())
@@ -171,6 +207,7 @@ class _Checker:
                 before += 1
                 yield part
                 continue
+            self.check_keys(part, REPEAT, where)
             again = part["repeat"]
             own = self.steps(again if isinstance(again, list) else [again], where, before)
             first = list(islice(own, MAX_STEPS_READ + 1))
@@ -178,12 +215,14 @@ class _Checker:
             before += count
             yield from islice(cycle(first), count)
 
-    def lasting(self, said: JsonObject, where: str, before: int, *, each: int = 1) -> int:
-        """Return the steps of what has `times`, of so many steps `each`, or `until`; one where that is not known."""
-        for key in sorted(set(said) - set(REPEAT)):
-            self.problems.add(f"unknown key {shown(key)}{self.hint(key, REPEAT)}", where)
+    def check_keys(self, said: JsonObject, known: tuple[str, ...], where: str) -> None:
+        for key in sorted(set(said) - set(known)):
+            self.problems.add(f"unknown key {shown(key)}{self.hint(key, known)}", where)
         for key in said.repeated:
             self.problems.add(f"{shown(key)} is written more than once", where)
+
+    def lasting(self, said: JsonObject, where: str, before: int = 0, *, each: int = 1) -> int:
+        """Return the steps of what has `times`, of so many steps `each`, or `until`; one where that is not known."""
         if not each:
             self.problems.add("`repeat` is empty", where, fix="give it a step or a list of steps")
         if ("times" in said) == ("until" in said):
@@ -221,7 +260,86 @@ class _Checker:
             return until - self.start
         return self.horizon
 
-    def step(self, step: object, where: str, number: int) -> list[int] | None:
+    def rule(self, name: str, said: JsonObject, where: str) -> PlanRule | None:
+        choices, otherwise = self.choices(said, where)
+        steps = self.own_steps(said, where)
+        if otherwise is None or any(choice is None for choice in choices):
+            return None
+        return PlanRule(name, steps, tuple(c for c in choices if c), tuple(otherwise), _in_words(said))
+
+    def own_steps(self, said: JsonObject, where: str) -> int:
+        steps = self.lasting(said, where)
+        if steps > self.horizon:
+            fix = f"give 1 to {self.horizon} steps, or train on data of a longer `horizon`"
+            self.problems.add(f"has {steps:,} steps; the model answers plans of 1 to {self.horizon}", where, fix=fix)
+        return min(steps, self.horizon)
+
+    def choices(
+        self, said: JsonObject, where: str, *, inner: bool = False
+    ) -> tuple[list[Choice | None], list[int] | None]:
+        """Return the choices of a rule and of the rules in its `else`, and what is given where none holds."""
+        self.check_keys(said, RULE[:3] if inner else RULE, where)
+        rules = said["rule"] if isinstance(said["rule"], list) else [said["rule"]]
+        if not rules:
+            self.problems.add("`rule` is empty", where, fix=FORMS["rule"])
+        choices: list[Choice | None] = []
+        for number, rule in enumerate(rules, start=1):
+            place = f"{where}, rule {number}" if len(rules) > 1 else where
+            own = rule if isinstance(rule, JsonObject) else JsonObject(rule=rule)
+            self.check_keys(own, ("rule", "with probability"), place)
+            chance = own.get("with probability", said.get("with probability", 1))
+            choices.append(self.choice(own.get("rule"), chance, place))
+        other = said.get("else", JsonObject())
+        if isinstance(other, JsonObject) and "rule" in other:
+            further, otherwise = self.choices(other, f"{where}, else", inner=True)
+            return [*choices, *further], otherwise
+        return choices, self.step(other, f"{where}, else")
+
+    def choice(self, rule: object, chance: object, where: str) -> Choice | None:
+        if not isinstance(chance, int | float) or isinstance(chance, bool) or not 0 <= chance <= 1:
+            self.problems.add(f"`with probability` must be a number from 0 to 1, not {shown(chance)}", where)
+            return None
+        if not isinstance(rule, str):
+            self.problems.add(f"a rule must be a text, not {shown(rule)}", where, fix=FORMS["rule"])
+            return None
+        try:
+            given, condition = parse_rule(rule)
+        except ValueError as error:
+            self.problems.add(f"{shown(rule)}: {error}", where, fix=FORMS["rule"])
+            return None
+        if condition and (problem := condition_problem(condition, self.schema, self.encoding)):
+            self.problems.add(f"{shown(rule)}: {problem}", where, fix=readable(self.schema, self.encoding))
+            return None
+        values = self.step(JsonObject(given), where)
+        return None if values is None else Choice(tuple(values), condition, float(chance))
+
+    def shift(self, name: str, said: JsonObject, where: str) -> PlanShift | None:
+        self.check_keys(said, SHIFT, where)
+        moved, steps = said["shift"], self.own_steps(said, where)
+        if not isinstance(moved, JsonObject) or not moved:
+            self.problems.add(f"`shift` must be an object such as {FORMS['shift']}, not {shown(moved)}", where)
+            return None
+        table: dict[str, tuple[int, ...]] = {}
+        nearest = []
+        for treatment, amount in moved.items():
+            if treatment not in self.encoding.names:
+                near = self.hint(treatment, self.encoding.names)
+                self.problems.add(f"no treatment {shown(treatment)}{near}", where, fix=self.known)
+                continue
+            i = self.encoding.names.index(treatment)
+            levels = self.encoding.levels[i]
+            allowed = sorted({row[i] for row in self.encoding.classes} or set(range(len(levels))))
+            try:
+                table[treatment], exact = shifted_levels(levels, allowed, amount)
+            except ValueError as error:
+                self.problems.add(f"{shown(treatment)} by {shown(amount)}: {error}", where, fix=self.known)
+                continue
+            nearest += [] if exact else [treatment]
+        words = ", ".join(f"{treatment} by {amount}" for treatment, amount in moved.items())
+        words += f" (nearest level of {' and '.join(nearest)})" * bool(nearest)
+        return PlanShift(name, steps, table, f"shifts {words}", self.encoding)
+
+    def step(self, step: object, where: str, number: int | None = None) -> list[int] | None:
         if not isinstance(step, JsonObject):
             problem = f"a step must be an object such as {{}} or {{{shown(self.encoding.names[0])}: 1}}"
             self.problems.add(f"{problem}, not {shown(step)}", where, number, fix=self.known)
@@ -242,7 +360,7 @@ class _Checker:
         self.check_combination(known, where, number)
         return known
 
-    def value(self, value: object, name: str, levels: tuple[str, ...], where: str, number: int) -> int | None:
+    def value(self, value: object, name: str, levels: tuple[str, ...], where: str, number: int | None) -> int | None:
         place = find_level(value, levels)
         if place is not None:
             return place
@@ -255,7 +373,7 @@ class _Checker:
     def hint(self, name: str, known: tuple[str, ...]) -> str:
         return "" if self.problems.full else did_you_mean(name, known, lead="; ", quoted=True)
 
-    def check_combination(self, values: list[int], where: str, number: int) -> None:
+    def check_combination(self, values: list[int], where: str, number: int | None) -> None:
         classes = self.encoding.classes
         if not classes or tuple(values) in classes:
             return

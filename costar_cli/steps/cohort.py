@@ -77,7 +77,7 @@ def run_cohort(session: Session, question: CohortQuestion, data: Path, models: S
     horizon = min(model.horizon for model in loaded.values())
     asked = None if question.origin is None else parse_origin(question.origin)
     step = asked if isinstance(asked, int) and asked >= 0 else None
-    request = parse_plans(document, dataset.schema.treatments, horizon=horizon, where=place, origin=step)
+    request = parse_plans(document, dataset.schema, horizon=horizon, where=place, origin=step)
     origin: Origin = asked if asked is not None else "last" if request.origin is None else request.origin
     if request.by_subject:
         places = with_plans(dataset, places, request, skip=skip, reporter=reporter)

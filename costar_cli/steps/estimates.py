@@ -90,9 +90,7 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
     report = ask(
         dataset,
         loaded,
-        lambda: parse_plans(
-            document, dataset.schema.treatments, horizon=horizon, where=place, origin=origin, last=length - 1
-        ),
+        lambda: parse_plans(document, dataset.schema, horizon=horizon, where=place, origin=origin, last=length - 1),
         subject=question.subject,
         origin=origin,
         level=question.levels,
@@ -103,6 +101,9 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
         widen=question.widen,
         reporter=session.reporter,
     )
+    if question.sensitivity and report.rules:
+        problem = f"--sensitivity is about plans, and {', '.join(map(repr, report.rules))} depend on the course"
+        raise UsageError(problem, where="--sensitivity", fix="leave rules and shifts out, or write their steps")
     _show(session, report)
     digests = {"dataset": dataset.digest} | {f"model/{name}": model.digest for name, model in loaded.items()}
     _write(session, question, report, digests, document)
@@ -124,7 +125,13 @@ def _show(session: Session, report: "WhatIfReport") -> None:
     out, history = session.out, report.history
     where = f"subject {history.name} ({history.part}), known up to {step_word(report.schema.step)} {history.origin}"
     plans = (plain(f"plan {name}: {words}") for name, words in report.plans_in_words().items())
-    out.text(f"{where} of {history.length - 1}", *plans)
+    several = len(report.models) > 1
+    given = (
+        plain(f"rule {name}" + f" by {model.label}" * several + f" gives: {words}")
+        for model in report.models
+        for name, words in report.rules_in_words(model).items()
+    )
+    out.text(f"{where} of {history.length - 1}", *plans, *given)
     if len(report.models) > 1:
         _show_comparison(out, report)
     else:

@@ -13,7 +13,7 @@ from costar_cli.errors import TrainingError, UsageError
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset, Location, Panel, Part, Queries, TreatmentEncoding
 from costar_cli.panel.compatible import require_compatible, same_data
-from costar_cli.plans import PlanRequest, TreatmentPlan
+from costar_cli.plans import AnyPlan, PlanRequest, Played, TreatmentPlan, draw_played, estimate_played
 from costar_cli.plans.untrusted import Problems
 from costar_cli.reporting import NullReporter, Reporter
 from costar_cli.uncertainty import (
@@ -29,6 +29,7 @@ from costar_cli.uncertainty import (
 )
 from costar_cli.whatif.notes import Unseen, lacking, notes_on, trained_on_subject, unseen_in_plans, warnings_on
 from costar_cli.whatif.report import ModelAnswer, SubjectHistory, WhatIfReport
+from costar_cli.whatif.rules import as_plans, play_rules, possible_plans, rule_notes, true_of_rule
 from costar_cli.whatif.support import judge_plans
 from costar_cli.whatif.widen import widened
 
@@ -82,38 +83,47 @@ def estimate_outcomes(
     start = request.origin if origin is None else origin
     start = int(panel.length[0]) - 1 if start is None else start
     _check(models, request, panel=panel, origin=start, levels=levels, reference=reference)
-    unseen = unseen_in_plans(models, request.plans)
+    played = {label: play_rules(label, model, panel, start, request.plans) for label, model in models.items()}
+    first = next(iter(played.values()))
+    plans, possible = as_plans(request.plans, first), possible_plans(request.plans, first)
+    unseen = unseen_in_plans(models, possible)
     if not unsupported:
         refuse_unseen(unseen)
     told = reporter or NullReporter()
     history = _history(panel, location, start, dataset.schema.treatments)
-    warnings = warnings_on(dataset, models, request.plans, history)
+    warnings = warnings_on(dataset, models, possible, history, ordered=plans)
     for warning in warnings:
         told.warn(warning)
     answers = []
     with told.task("estimate", total=len(models), unit="model") as task:
         for label, model in models.items():
-            answer = _answer(label, model, panel, start, request.plans, reference, widen=widen)
+            answer = _answer(label, model, panel, start, request.plans, played[label], reference, widen=widen)
             seen, same = trained_on_subject(model, dataset, location), same_data(model.parents, dataset.known_as)
             lacks = {plan: [lack.what for lack in of_plan] for plan, of_plan in unseen.get(label, {}).items()}
             answers.append(replace(answer, trained_on_subject=seen, same_data=same, unsupported=lacks))
             task.advance()
     truths = true_outcomes(dataset, location, start, request.plans) if truth else None
+    rules = {plan.name: plan for plan in request.plans if not isinstance(plan, TreatmentPlan)}
     report = WhatIfReport(
         dataset=dataset.name,
         schema=dataset.schema,
         history=history,
-        plans=request.plans,
+        plans=plans,
+        rules=rules,
         models=tuple(answers),
         levels=levels,
         reference=reference or request.plans[0].name,
-        observed=tuple(_observed(panel, start, plan, dataset.schema.treatments) for plan in request.plans),
+        observed=tuple(
+            _observed(panel, start, plan, dataset.schema.treatments, known=went is None or went.how == "fixed")
+            for plan, went in zip(plans, first, strict=True)
+        ),
         truth=truths,
         notes=(),
         warnings=warnings,
         abstain=abstain,
     )
-    return replace(report, notes=notes_on(report, dataset, models, location))
+    own = rule_notes(played, dataset.schema, truth=truth, dataset=dataset.name)
+    return replace(report, notes=(*own, *notes_on(report, dataset, models, location)))
 
 
 def _check(
@@ -234,26 +244,36 @@ def _answer(
     model: FittedModel,
     panel: Panel,
     origin: int,
-    plans: tuple[TreatmentPlan, ...],
+    asked: tuple[AnyPlan, ...],
+    played: tuple[Played | None, ...],
     reference: str | None,
     *,
     widen: bool,
 ) -> ModelAnswer:
+    plans = as_plans(asked, played)
     queries, ask = plan_queries(model, np.array([origin]), plans), asks_once(panel)
     found, calibration = estimate_plans(label, model, panel, queries, plans, ask=ask), calibration_of(model)
+    undecided = {i: went for i, went in enumerate(played) if went is not None and went.how != "fixed"}
+    for i, went in undecided.items():
+        one, start = np.zeros(1, dtype=np.int64), np.array([origin])
+        found = found.with_row(i, estimate_played(model, panel, one, start, went, queries.horizon))
     apart = effective = None
     if calibration and widen:
         calibration, effective = widened(label, calibration, found, plans)
     if calibration and len(plans) > 1 and tells_differences(model):
         names = [plan.name for plan in plans]
         minus = np.full(len(plans), names.index(reference) if reference else 0)
-        apart = differences(draws(model, panel, queries, ask=ask), found, np.arange(len(plans)), minus)
+        drawn_SPHY = draws(model, panel, queries, ask=ask)
+        for i, went in undecided.items():
+            drawn_SPHY[:, i] = draw_played(model, panel, origin, went, queries.horizon)
+        apart = differences(drawn_SPHY, found, np.arange(len(plans)), minus)
     members_RPHY = found.members_RQHY.astype(np.float64)
     own = tuple(members_RPHY[:, i, : len(plan)] for i, plan in enumerate(plans))
     return ModelAnswer(
         label=label, method=model.method, trained_on_subject=None, predictions=own, estimates=found,
         calibration=calibration, apart=apart, interval_kind=interval_kind(model),
         lights=judge_plans(model, panel, queries, found, plans), effective=effective,
+        played=played,
     )  # fmt: skip
 
 
@@ -275,9 +295,13 @@ def _known(panel: Panel) -> Floats:
     return known
 
 
-def _observed(panel: Panel, origin: int, plan: TreatmentPlan, encoding: TreatmentEncoding) -> Floats:
-    """Return what was observed, as long as the plan is what was really given; NaN otherwise."""
+def _observed(
+    panel: Panel, origin: int, plan: TreatmentPlan, encoding: TreatmentEncoding, *, known: bool = True
+) -> Floats:
+    """Return what was observed, as long as a plan that is known beforehand is what was really given; NaN otherwise."""
     observed = np.full((len(plan), panel.outcomes.shape[2]), np.nan)
+    if not known:
+        return observed
     steps = min(len(plan), int(panel.length[0]) - 1 - origin)
     given = encoding.decode(panel.treatments[0, origin : origin + steps])
     same = np.logical_and.accumulate((given == plan.values[:steps]).all(axis=1))
@@ -286,16 +310,21 @@ def _observed(panel: Panel, origin: int, plan: TreatmentPlan, encoding: Treatmen
 
 
 def true_outcomes(
-    dataset: Dataset, location: Location, origin: int, plans: tuple[TreatmentPlan, ...]
+    dataset: Dataset, location: Location, origin: int, plans: Sequence[AnyPlan]
 ) -> tuple[NDArray[np.float64], ...]:
-    """Return the outcomes `[steps,Y]` that the simulator gives under each plan.
+    """Return the outcomes `[steps,Y]` that the simulator gives under each plan; rules act on what it says.
 
     Raises:
         UsageError: the data set was observed, not simulated.
     """
     answer = truth_known(dataset, location.part)
     width = len(dataset.schema.outcomes)
-    answers = (answer(dataset, location.part, location.row, origin, plan.values) for plan in plans)
+    answers = (
+        answer(dataset, location.part, location.row, origin, plan.values)
+        if isinstance(plan, TreatmentPlan)
+        else true_of_rule(dataset, location, origin, plan, answer)
+        for plan in plans
+    )
     return tuple(
         np.asarray(y, dtype=np.float64).reshape(len(plan), width) for y, plan in zip(answers, plans, strict=True)
     )

@@ -69,9 +69,14 @@ def lacking(plan: str, lacks: Sequence[Lack], who: str) -> Iterator[str]:
 
 
 def warnings_on(
-    dataset: Dataset, models: Mapping[str, FittedModel], plans: Sequence[TreatmentPlan], history: SubjectHistory
+    dataset: Dataset,
+    models: Mapping[str, FittedModel],
+    plans: Sequence[TreatmentPlan],
+    history: SubjectHistory,
+    *,
+    ordered: Sequence[TreatmentPlan] | None = None,
 ) -> tuple[str, ...]:
-    """Return what may make the answers wrong, each once.
+    """Return what may make the answers wrong, each once; `ordered` are the plans step by step, where `plans` are not.
 
     That is a model of another data set, what its training warned of (losing to the last value carried forward, too),
     treatments that it was never taught, and stopping what never stopped in its data.
@@ -82,7 +87,7 @@ def warnings_on(
         found += [other] if other else []
         found += warnings_of(f"model `{label}`", model.meta)
     found += _on_unseen(dataset, models, plans)
-    found += _on_stopping(dataset, models, plans, history)
+    found += _on_stopping(dataset, models, plans if ordered is None else ordered, history)
     return tuple(dict.fromkeys(found))
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from costar_cli.frames import FrameName, frame_name, make_frame
 from costar_cli.panel import PanelSchema, Part
 from costar_cli.panel.schema import step_word
-from costar_cli.plans import TreatmentPlan
+from costar_cli.plans import SEED, Played, Rule, TreatmentPlan
 from costar_cli.uncertainty import CALIBRATED, LIGHTS, Calibration, Estimates
 from costar_cli.whatif.support import PlanLights
 
@@ -74,6 +74,7 @@ class ModelAnswer:
     only, or was trained on another data set. `same_data` says whether it was trained on the data set that the subject
     belongs to, None where no digest is known. `unsupported` names, by plan, what no training subject was given.
     `effective` counts at each step the calibration subjects that weights leave, None where no policy's were asked for.
+    `played` has, by plan, how a rule went, None of plans that are no rules.
     `lights` say of each plan whether the data support its answers, None where the model does not know.
     """
 
@@ -88,6 +89,7 @@ class ModelAnswer:
     same_data: bool | None = None
     unsupported: Mapping[str, list[str]] = field(default_factory=dict)
     lights: tuple[PlanLights, ...] | None = None
+    played: tuple[Played | None, ...] = ()
     effective: tuple[float, ...] | None = None
 
     @property
@@ -123,6 +125,7 @@ class WhatIfReport:
     notes: tuple[str, ...]
     warnings: tuple[str, ...] = ()
     abstain: bool = False
+    rules: Mapping[str, Rule] = field(default_factory=dict)
 
     @property
     def level(self) -> float:
@@ -213,13 +216,22 @@ class WhatIfReport:
             "reference": self.reference,
             "models": self.model_facts(),
             "plans_in_words": self.plans_in_words(),
+            "rules": {name: rule.text for name, rule in self.rules.items()},
             "notes": list(self.notes),
             "warnings": list(self.warnings),
         }
 
     def plans_in_words(self) -> dict[str, str]:
         """Return what each plan gives and when, by name: `day 30-31 chemotherapy, then none`."""
-        return {plan.name: self._in_words(plan.values) for plan in self.plans}
+        words = {plan.name: self._in_words(plan.values) for plan in self.plans}
+        return {name: self.rules[name].text if name in self.rules else of for name, of in words.items()}
+
+    def rules_in_words(self, model: ModelAnswer) -> dict[str, str]:
+        """Return what each rule gave and when, by name, on the courses of a model."""
+        origin, unit = self.history.origin, step_word(self.schema.step)
+        return {
+            played.rule.name: f"{unit} {played.in_words(0, self.schema, origin)}" for played in model.played if played
+        }
 
     def model_facts(self) -> dict[str, dict[str, object]]:
         """Return what each model is, by label."""
@@ -235,6 +247,16 @@ class WhatIfReport:
                 "calibration": _facts(model.calibration),
                 "effective_subjects": list(model.effective) if model.effective else None,
                 "like_practice": self._like_practice(model),
+                "rules": {
+                    played.rule.name: {
+                        "played_on": played.how,
+                        "draws": len(played.values_SQHA),
+                        "seed": SEED,
+                        "given": played.shares(0, self.schema),
+                    }
+                    for played in model.played
+                    if played
+                },
             }
             for model in self.models
         }
@@ -282,6 +304,13 @@ class WhatIfReport:
             course[-1] = f"then {runs[-1][0]}"
         return f"{step_word(self.schema.step)} {', '.join(course)}"
 
+    def _given(self, model: ModelAnswer, plan: int) -> list[str]:
+        """Return the treatment of each step of a plan, of a rule the most common one with its share of the draws."""
+        if not (played := model.played[plan] if model.played else None):
+            return [self.schema.treatments.describe(row) for row in self.plans[plan].values]
+        first = (next(iter(share.items())) for share in played.shares(0, self.schema))
+        return [what if share == 1 else f"{what} ({100 * share:.0f} %)" for what, share in first]
+
     def _history(self) -> list[dict[str, object]]:
         history = self.history
         given: list[Mapping[str, str] | None] = [*self._treatments(history.treatments), None]
@@ -301,7 +330,8 @@ class WhatIfReport:
         observed: Floats | None = None,
         reference: str | None = None,
     ) -> Iterator[Row]:
-        for h, treatment in enumerate(self.plans[plan].values[: len(band.estimate)]):
+        given = self._given(model, plan)
+        for h in range(len(band.estimate)):
             for k, outcome in enumerate(self.schema.outcomes):
                 marks = self._marks(model, plan, h, k, apart=reference is not None)
                 shown = not (self.abstain and marks["support"] == LIGHTS[2])
@@ -318,7 +348,7 @@ class WhatIfReport:
                     "reference": reference,
                     "step": h + 1,
                     "time": self.history.origin + h + 1,
-                    "treatment": self.schema.treatments.describe(treatment),
+                    "treatment": given[h],
                     "outcome": outcome.name,
                     "unit": outcome.unit,
                     "estimate": estimate,

@@ -99,6 +99,11 @@ class CostarModel(EncodingModel[CostarStates]):
             **own,
         )
 
+    @property
+    def stepwise(self) -> bool:
+        """Return whether the decoder predicts each step from the one before."""
+        return self.shape.decoder in ("structured", "autoregressive", "autoregressive_one_step")
+
     def represent(self, panel: Panel) -> NDArray[np.float32]:
         """Return `z [R,N,T,D]`, the representation of every subject's history at every step."""
         return self._represent(self.scaled(panel)).float().cpu().numpy()

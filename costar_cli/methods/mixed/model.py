@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from costar_cli.artifact import Artifact
-from costar_cli.methods.base import PredictiveDistribution
+from costar_cli.methods.base import Decide, PredictiveDistribution
 from costar_cli.methods.mixed.covariates import CovariateEquations, covariate_columns
 from costar_cli.methods.mixed.law import Floats, GrowthLaw, Series, carried
 from costar_cli.methods.mixed.likelihood import ARRAYS, Effects, effects_from
@@ -97,6 +97,11 @@ class MixedModel(EncodingModel[Histories]):
         _ = model.laws, model.effects, model.equations  # what a file lacks is said now, not in the middle of an answer
         return model
 
+    @property
+    def stepwise(self) -> bool:
+        """Return that each step grows from the one before."""
+        return True
+
     @cached_property
     def laws(self) -> list[GrowthLaw]:
         """Return the law of each outcome."""
@@ -179,11 +184,35 @@ class MixedModel(EncodingModel[Histories]):
         Raises:
             UsageError: the plans are longer than the horizon that the model was trained for.
         """
+        plan_QHA = queries.plan.astype(np.float64)
+        return self.draw_courses(
+            panel, queries.subject, queries.origin, lambda h, _: np.tile(plan_QHA[:, h], (n, 1)),
+            steps=queries.horizon, n=n, seed=seed,
+        )  # fmt: skip
+
+    def draw_courses(
+        self,
+        panel: Panel,
+        subject_Q: NDArray[np.integer],
+        origin_Q: NDArray[np.integer],
+        decide: Decide,
+        *,
+        steps: int,
+        n: int,
+        seed: int,
+    ) -> Floats:
+        """Draw as `draw_outcomes` does, with treatments that are decided on the way (spec MIXED-10, PLAN-5).
+
+        Raises:
+            UsageError: the plans are longer than the horizon that the model was trained for.
+        """
+        subjects, row_Q = np.unique(subject_Q, return_inverse=True)
+        plan_QHA = np.zeros((len(row_Q), steps, self.schema.treatments.width), dtype=np.uint8)
+        queries = Queries(row_Q.astype(np.int32), origin_Q.astype(np.int16), plan_QHA)
         require_horizon(self.horizon, queries)
-        subjects, row_Q = np.unique(queries.subject, return_inverse=True)
         states = self.encode(panel.take(subjects.astype(np.int64)))
-        start, effects = self._begin(states, replace(queries, subject=row_Q.astype(np.int32)))
-        factors = [factor_QZZ for _, factor_QZZ in self._posteriors(panel, queries.subject, queries.origin)]
+        start, effects = self._begin(states, queries)
+        factors = [factor_QZZ for _, factor_QZZ in self._posteriors(panel, subject_Q, origin_Q)]
         rng, at_M = np.random.default_rng(seed), np.tile(np.arange(len(queries)), n)
         whose_M = row_Q[at_M] + np.repeat(np.arange(n) * len(subjects), len(queries))  # a subject in a draw
         own = []
@@ -192,10 +221,13 @@ class MixedModel(EncodingModel[Histories]):
             effects_PM = effects_PQ[:, at_M]
             effects_PM[: factor_QZZ.shape[1]] += np.einsum("mzi,mi->zm", factor_QZZ[at_M], standard_MZ)
             own.append(effects_PM)
-        shock_HSM = self._shocks(rng, (queries.horizon, n * len(subjects)))[..., whose_M]
-        steps = self._steps(start.take(at_M), self._doses(queries)[..., at_M], own, shock_HSM)
-        y_MHY = np.stack([step.after.y_YQ.T for step in steps], axis=1)
-        return y_MHY.reshape(n, len(queries), queries.horizon, -1)
+        shock_HSM = self._shocks(rng, (steps, n * len(subjects)))[..., whose_M]
+        begin, table = start.take(at_M), dose_table(self.schema.treatments).astype(np.float64)
+        y_HMY = [begin.y_YQ.T]
+        dose_HLM = ((decide(h, y_HMY[-1]) @ table).T for h in range(steps))  # each once the step before is known
+        for step in self._steps(begin, dose_HLM, own, shock_HSM):
+            y_HMY.append(step.after.y_YQ.T)  # noqa: PERF401 - `decide` reads it before the next step
+        return np.stack(y_HMY[1:], axis=1).reshape(n, len(queries), steps, -1)
 
     def _shocks(self, rng: np.random.Generator, shape: tuple[int, int]) -> Floats:
         """Return noise of the growth of outcomes, then of covariates, `[H,S,M]`."""
@@ -262,7 +294,7 @@ class MixedModel(EncodingModel[Histories]):
         return Histories(steps, y_YM, usual_YM, x_XM, effects, exposures)
 
     def _steps(
-        self, state: "_State", dose_HLQ: Floats, effects: list[Floats], shock_HSQ: Floats | None = None
+        self, state: "_State", dose_HLQ: Iterable[Floats], effects: list[Floats], shock_HSQ: Floats | None = None
     ) -> "Iterator[_Step]":
         """Yield each step of a rollout under some effects `[P,Q]` of each outcome, with noise where it is given."""
         mean_Y, sd_Y = self._moments

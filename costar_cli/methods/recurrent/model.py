@@ -56,6 +56,11 @@ class QueryBatch:
 class RecurrentModel(NetworkModel[Histories]):
     """Networks of R members, `params` named `NETWORK.lstm.*` and so on, each `[R,...]`."""
 
+    @property
+    def stepwise(self) -> bool:
+        """Return that each step is predicted from the one before."""
+        return True
+
     @abstractmethod
     def makes(self) -> Mapping[str, Make]:
         """Return what makes each network that predictions need, by name; the first one reads the history."""

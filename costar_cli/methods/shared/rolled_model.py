@@ -45,6 +45,11 @@ class Histories:
 class RolledModel(NetworkModel[Histories], ABC):
     """A fitted network with the structured decoder; its `params` are named `network.*`."""
 
+    @property
+    def stepwise(self) -> bool:
+        """Return that each step is predicted from the one before."""
+        return True
+
     @abstractmethod
     def make(self) -> RolledNetwork:
         """Return the network, freshly initialised."""

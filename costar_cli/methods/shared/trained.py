@@ -101,6 +101,11 @@ class TrainedModel:
         return n_members(self.params)
 
     @property
+    def stepwise(self) -> bool:
+        """Return whether each predicted step follows from the one before it (`PredictsStepwise`)."""
+        return False
+
+    @property
     def trained_on(self) -> Mapping[str, int]:
         """Return the number of labelled subjects per part that were at hand in training."""
         return {str(part): int(count) for part, count in self.meta.get("trained_on", {}).items()}

@@ -10,7 +10,13 @@ import torch
 from numpy.typing import NDArray
 
 from costar_cli.artifact import Artifact
-from costar_cli.methods.base import EncodesOnce, FittedModel, PredictiveDistribution, PredictsDistribution
+from costar_cli.methods.base import (
+    EncodesOnce,
+    FittedModel,
+    PredictiveDistribution,
+    PredictsDistribution,
+    PredictsStepwise,
+)
 from costar_cli.methods.registry import model_of, named_parts
 from costar_cli.methods.shared.trained import TrainedModel, require_horizon
 from costar_cli.panel import Panel, Queries
@@ -46,6 +52,12 @@ class StackModel(TrainedModel):
         """Return the parts with any weight."""
         heavy_P = self.weight_RPHY.max(axis=(0, 2, 3)) > 0
         return [name for name, heavy in zip(self.parts, heavy_P.tolist(), strict=True) if heavy]
+
+    @property
+    def stepwise(self) -> bool:
+        """Return whether all parts that answer predict each step from the one before."""
+        parts = (self.parts[name] for name in self.answering)
+        return all(isinstance(part, PredictsStepwise) and part.stepwise for part in parts)
 
     def encode(self, panel: Panel) -> States:
         """Return what each part knows of every subject's history at every step."""

@@ -117,6 +117,11 @@ class MemberStates(Protocol):
 class TransformerModel(NetworkModel[Sequence[MemberStates]]):
     """A trained transformer of R members."""
 
+    @property
+    def stepwise(self) -> bool:
+        """Return that each step is predicted from the one before."""
+        return True
+
     @abstractmethod
     def encode_history(self, member: int, panel: PanelTensors) -> MemberStates:
         """Return what a member knows of every history of a scaled panel."""

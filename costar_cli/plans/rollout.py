@@ -1,0 +1,349 @@
+"""Rules are played one step at a time, on the course that a model or a simulator gives them (spec PLAN-5 to 7).
+
+`S` counts draws, `C` choices of a rule, `K` distinct courses of treatment.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
+from typing import Final, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.errors import UsageError
+from costar_cli.methods.base import DrawsCourses, EncodesOnce, FittedModel, PredictsStepwise
+from costar_cli.methods.registry import METHODS
+from costar_cli.panel import Panel, PanelSchema, Queries
+from costar_cli.plans.plan import TreatmentPlan
+from costar_cli.plans.rule import PLANNED, STEP, Course, Levels, Rule
+from costar_cli.uncertainty import Estimates, draws, estimate
+
+DRAWS: Final = 1_000  # of a rule for one subject: as many as of differences between plans
+COHORT_DRAWS: Final = 200  # of a rule for each of many: their average has the chance of all
+SEED: Final = 0
+FEWEST: Final = 0.005  # share of the draws whose treatments are told
+
+Floats = NDArray[np.float64]
+Predict = Callable[[NDArray[np.integer], Levels], Floats]
+"""From rows of the moments `[M]` and the levels given since `[M,h,names]` to the outcomes `[M,Y]` that follow."""
+Number = TypeVar("Number", bound=np.generic)
+How = Literal["fixed", "chance", "mean course", "drawn"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Played:
+    """How a rule went for Q moments, a subject at an origin each, in S draws.
+
+    Attributes:
+        rule: what was played.
+        values_SQHA: levels that were given.
+        outcomes_SQHY: outcomes of the draws; None where outcomes were not drawn, or not read.
+        usual_QHY: means of the draws under each moment's most common course, where outcomes were drawn.
+        how: `fixed` without any doubt of what is given, by `chance` alone, on the `mean course`, or as `drawn`.
+    """
+
+    rule: Rule
+    values_SQHA: Levels
+    outcomes_SQHY: Floats | None
+    how: How
+    usual_QHY: Floats | None = None
+
+    def most_common(self, moment: int) -> TreatmentPlan:
+        """Return the course of treatment that most draws of a moment took."""
+        kinds_KHA, place_S = self.kinds(moment)
+        return TreatmentPlan(self.rule.name, kinds_KHA[np.bincount(place_S).argmax()])
+
+    def kinds(self, moment: int) -> tuple[Levels, NDArray[np.intp]]:
+        """Return the distinct courses of treatment of a moment `[K,H,names]`, and which one each draw took."""
+        kinds_KHA, place_S = np.unique(self.values_SQHA[:, moment], axis=0, return_inverse=True)
+        return kinds_KHA, place_S.ravel()
+
+    def shares(self, moment: int, schema: PanelSchema) -> list[dict[str, float]]:
+        """Return, by step, the share of the draws that were given each treatment, the most common first."""
+        told = []
+        for step_SA in self.values_SQHA[:, moment].swapaxes(0, 1):
+            kinds, counts = np.unique(step_SA, axis=0, return_counts=True)
+            share = {schema.treatments.describe(k): float(c) / len(step_SA) for k, c in zip(kinds, counts, strict=True)}
+            told.append(dict(sorted(share.items(), key=lambda item: -item[1])))
+        return told
+
+    def in_words(self, moment: int, schema: PanelSchema, origin: int) -> str:
+        """Return what is given when: `30 chemotherapy, 31-33 chemotherapy 73 %, none 27 %`."""
+        words = [
+            next(iter(share))
+            if len(share) == 1
+            else ", ".join(f"{what} {100 * part:.0f} %" for what, part in share.items() if part >= FEWEST)
+            for share in self.shares(moment, schema)
+        ]
+        told, step = [], origin
+        for what, run in groupby(words):
+            count = len(list(run))
+            told.append(f"{step if count == 1 else f'{step}-{step + count - 1}'} {what}")
+            step += count
+        return "; ".join(told)
+
+
+@dataclass(frozen=True, eq=False)
+class _Moments:
+    """Subjects at their origins, from which rules are played: `subject_Q` are rows of the panel."""
+
+    panel: Panel
+    schema: PanelSchema
+    subject_Q: NDArray[np.integer]
+    origin_Q: NDArray[np.integer]
+
+    def __len__(self) -> int:
+        return len(self.subject_Q)
+
+    def before(self, steps: int) -> Levels:
+        """Return the levels `[Q,T,names]` at so many steps before the origins, none before a series begins."""
+        at_QT = self.origin_Q[:, None] + np.arange(-steps, 0)
+        given = self.schema.treatments.decode(self.panel.treatments[self.subject_Q[:, None], np.maximum(at_QT, 0)])
+        return np.where(at_QT[..., None] >= 0, given, 0)
+
+    def usual(self, steps: int) -> Levels:
+        """Return the levels `[Q,H,names]` that the data have from the origins on, the last ones where they end."""
+        last_Q = np.minimum(self.origin_Q[:, None] + np.arange(steps), self.panel.length[self.subject_Q, None] - 2)
+        given = self.schema.treatments.decode(self.panel.treatments[self.subject_Q[:, None], np.maximum(last_Q, 0)])
+        return np.where(last_Q[..., None] >= 0, given, 0)
+
+    def columns(self) -> dict[str, Floats]:
+        """Return what is known of the moments `[Q]` by name; covariates are held at their values at the origin."""
+        known: dict[str, Floats] = {}
+        panel, schema, at = self.panel, self.schema, (self.subject_Q, self.origin_Q)
+        for variables, values in (
+            (schema.covariates, panel.covariates[at]),
+            (schema.statics, panel.statics[self.subject_Q]),
+            (schema.outcomes, panel.outcomes[at]),
+        ):
+            known |= {v.name: values[:, i].astype(np.float64) for i, v in enumerate(variables)}
+        return known
+
+
+class _Play:
+    """Decides what M = S Q courses of a rule are given, step after step, and keeps it."""
+
+    def __init__(self, rule: Rule, moments: _Moments, n: int, seed: int) -> None:
+        self.rule, self.moments, self.n = rule, moments, n
+        self.window = rule.window
+        self.row_M = np.tile(np.arange(len(moments)), n)
+        self.known = {name: values[self.row_M] for name, values in moments.columns().items()}
+        before, size = moments.before(self.window)[self.row_M], (len(self.row_M), len(rule), 0)
+        self.usual_QHA = moments.usual(len(rule))
+        self.given_MTA = np.concatenate([before, np.zeros((*size[:2], before.shape[2]), dtype=np.int64)], axis=1)
+        self.chance_HMC = np.random.default_rng([seed, 1]).random((len(rule), len(self.row_M), len(rule.choices)))
+
+    @property
+    def values_MHA(self) -> Levels:
+        return self.given_MTA[:, self.window :]
+
+    def decide(self, h: int, y_MY: Floats) -> Levels:
+        """Return the levels `[M,names]` at a step of the plan, where outcomes stand at `y_MY`."""
+        own = dict(zip([outcome.name for outcome in self.moments.schema.outcomes], y_MY.T, strict=True))
+        step_M = (self.moments.origin_Q[self.row_M] + h).astype(np.float64)
+        counted = {STEP: step_M, PLANNED: np.full(len(step_M), h + 1.0)}
+        decided_MA = self.rule.decide(
+            Course(
+                counted | self.known | own,
+                self.given_MTA[:, : self.window + h],
+                self.usual_QHA[self.row_M, h],
+                self.chance_HMC[h],
+                self.moments.schema.treatments.names,
+            )
+        )
+        self.given_MTA[:, self.window + h] = decided_MA
+        return decided_MA
+
+    def played(self, how: How, outcomes_SQHY: Floats | None = None) -> Played:
+        return Played(self.rule, self._by_draw(self.values_MHA), outcomes_SQHY, how)
+
+    def _by_draw(self, values: Levels) -> Levels:
+        return values.reshape(self.n, len(self.moments), *values.shape[1:])
+
+
+def play(
+    model: FittedModel,
+    panel: Panel,
+    subject_Q: NDArray[np.integer],
+    origin_Q: NDArray[np.integer],
+    rule: Rule,
+    *,
+    label: str = "",
+    horizon: int | None = None,
+    n: int = DRAWS,
+    seed: int = SEED,
+) -> Played:
+    """Play a rule on what a model predicts, from moments of a panel (spec PLAN-5).
+
+    Args:
+        model: any, for rules that read no outcome; otherwise one that predicts stepwise.
+        panel: histories.
+        subject_Q: its rows.
+        origin_Q: the last known step of each.
+        rule: what to play.
+        label: what messages call the model.
+        horizon: steps of the draws, so that they are those of longer plans; by default the rule's own.
+        n: draws.
+        seed: of the draws.
+
+    Raises:
+        UsageError: the rule reads outcomes, and the model predicts no course.
+    """
+    moments = _Moments(panel, model.schema, subject_Q, origin_Q)
+    if not rule.reads([outcome.name for outcome in model.schema.outcomes]):
+        return _blind(rule, moments, n if rule.has_chance else 1, seed)
+    if not isinstance(model, PredictsStepwise) or not model.stepwise:
+        raise _refused(rule, model, label)
+    if not isinstance(model, DrawsCourses):
+        return follow(rule, panel, model.schema, subject_Q, origin_Q, _mean_course(model, moments),
+                      n=n if rule.has_chance else 1, seed=seed)  # fmt: skip
+    course, last = _Play(rule, moments, n, seed), len(rule) - 1
+
+    def decide(h: int, y_MY: Floats) -> NDArray[np.float32]:
+        return model.schema.treatments.encode(course.decide(h, y_MY) if h <= last else course.values_MHA[:, -1])
+
+    draw = partial(model.draw_courses, panel, subject_Q, origin_Q, steps=horizon or len(rule), n=n, seed=seed)
+    drawn = course.played("drawn", draw(decide)[:, :, : len(rule)])
+    common_QHA = model.schema.treatments.encode(np.stack([drawn.most_common(q).values for q in range(len(moments))]))
+    usual_SQHY = draw(lambda h, _: np.tile(common_QHA[:, min(h, last)], (n, 1)))
+    return replace(drawn, usual_QHY=usual_SQHY[:, :, : len(rule)].mean(axis=0))
+
+
+def follow(
+    rule: Rule,
+    panel: Panel,
+    schema: PanelSchema,
+    subject_Q: NDArray[np.integer],
+    origin_Q: NDArray[np.integer],
+    predict: Predict,
+    *,
+    n: int = 1,
+    seed: int = SEED,
+) -> Played:
+    """Play a rule on courses without spread, of a model's means or of a simulator, each step asked for anew."""
+    moments = _Moments(panel, schema, subject_Q, origin_Q)
+    course = _Play(rule, moments, n, seed)
+    y_MY = panel.outcomes[subject_Q, origin_Q][course.row_M].astype(np.float64)
+    for h in range(len(rule)):
+        course.decide(h, y_MY)
+        if h < len(rule) - 1:
+            asked = np.concatenate(
+                [course.row_M[:, None], course.values_MHA[:, : h + 1].reshape(len(y_MY), -1)], axis=1
+            )
+            kinds, place_M = np.unique(asked, axis=0, return_inverse=True)
+            values = kinds[:, 1:].reshape(len(kinds), h + 1, -1)
+            y_MY = predict(kinds[:, 0], values)[place_M.ravel()]
+    return course.played("mean course")
+
+
+def _blind(rule: Rule, moments: _Moments, n: int, seed: int) -> Played:
+    """Play a rule that reads no outcome: what is given is known beforehand, or left to chance alone."""
+    course = _Play(rule, moments, n, seed)
+    unread_MY = np.full((len(course.row_M), len(moments.schema.outcomes)), np.nan)
+    for h in range(len(rule)):
+        course.decide(h, unread_MY)
+    return course.played("chance" if rule.has_chance else "fixed")
+
+
+def _mean_course(model: FittedModel, moments: _Moments) -> Predict:
+    """Return what predicts outcomes as the mean over a model's members, whose histories are encoded once."""
+    states = model.encode(moments.panel) if isinstance(model, EncodesOnce) else None
+
+    def predict(row_M: NDArray[np.integer], values_MHA: Levels) -> Floats:
+        asked = ask(model, moments.subject_Q[row_M], moments.origin_Q[row_M], values_MHA)
+        if isinstance(model, EncodesOnce):
+            members_RMHY = model.answer(states, asked)
+        else:
+            members_RMHY = model.rollout(moments.panel, asked)
+        return np.asarray(members_RMHY[:, :, -1].mean(axis=0, dtype=np.float64))
+
+    return predict
+
+
+def ask(
+    model: FittedModel, subject_Q: NDArray[np.integer], origin_Q: NDArray[np.integer], values_QHA: Levels
+) -> Queries:
+    """Return questions about rows of a panel, each under its own levels."""
+    plan_QHA = model.schema.treatments.encode(values_QHA).astype(np.uint8)
+    return Queries(subject_Q.astype(np.int32), origin_Q.astype(np.int16), plan_QHA)
+
+
+def _refused(rule: Rule, model: FittedModel, label: str) -> UsageError:
+    read = rule.reads([outcome.name for outcome in model.schema.outcomes])
+    able = ", ".join(name for name, method in METHODS.items() if method.stepwise)
+    return UsageError(
+        f"rule {rule.name!r} reads {', '.join(read)}, and model `{label or model.method}` predicts no course that it "
+        "could act on: each of its steps answers a question of its own",
+        where="--plan",
+        fix=f"ask a model of {able}, or costar with `--decoder structured`; rules that read treatments, statics and "
+        "steps alone work with every method",
+    )
+
+
+def estimate_played(
+    model: FittedModel,
+    panel: Panel,
+    subject_Q: NDArray[np.integer],
+    origin_Q: NDArray[np.integer],
+    played: Played,
+    horizon: int,
+) -> Estimates:
+    """Return the estimates of a rule's outcomes, a query per moment, padded to a horizon (spec PLAN-6).
+
+    Drawn courses: the estimate of the most common one, moved by how far the mean of the draws is from theirs under that
+    one; and the sd of the draws. Otherwise a mixture of the plans that were given, by their shares: a
+    rule that gives one plan is estimated as that plan.
+    """
+    kinds = [played.kinds(q) for q in range(len(subject_Q))]
+    if played.outcomes_SQHY is not None:  # what is not drawn is that of the most common course
+        common = [np.bincount(place_S).argmax() for _, place_S in kinds]
+        kinds = [(of[k : k + 1], np.zeros(1, dtype=np.intp)) for (of, _), k in zip(kinds, common, strict=True)]
+    moment_K = np.repeat(np.arange(len(kinds)), [len(of) for of, _ in kinds])
+    weight_K = np.concatenate([np.bincount(place_S) / len(place_S) for _, place_S in kinds])
+    values_KHA = _lasting(np.concatenate([of for of, _ in kinds]), horizon)
+    found = estimate(model, panel, ask(model, subject_Q[moment_K], origin_Q[moment_K], values_KHA))
+    mixed = _mixture(found, weight_K, np.flatnonzero(np.diff(moment_K, prepend=-1)))
+    if played.outcomes_SQHY is None or played.usual_QHY is None:
+        return mixed
+    own, drawn = slice(len(played.rule)), played.outcomes_SQHY
+    mean_QHY, sd_QHY, members_RQHY = mixed.mean_QHY.copy(), mixed.sd_QHY.copy(), mixed.members_RQHY.astype(np.float64)
+    mean_QHY[:, own] += drawn.mean(axis=0) - played.usual_QHY
+    sd_QHY[:, own] = drawn.std(axis=0, ddof=1)
+    members_RQHY[:, :, own] = mean_QHY[:, own]
+    return replace(mixed, mean_QHY=mean_QHY, sd_QHY=sd_QHY, members_RQHY=members_RQHY)
+
+
+def draw_played(
+    model: FittedModel, panel: Panel, origin: int, played: Played, horizon: int, *, n: int = DRAWS, seed: int = SEED
+) -> Floats:
+    """Return joint draws `[S,H,Y]` of one subject's outcomes under a rule, with the chance of those under plans."""
+    if played.outcomes_SQHY is not None:
+        return _lasting(played.outcomes_SQHY[:, 0], horizon)
+    kinds_KHA, place_S = played.kinds(0)
+    none_K = np.zeros(len(kinds_KHA), dtype=np.int64)
+    drawn_SKHY = draws(model, panel, ask(model, none_K, none_K + origin, _lasting(kinds_KHA, horizon)), n, seed)
+    return drawn_SKHY[np.arange(n), place_S[np.arange(n) % len(place_S)]]
+
+
+def _lasting(values: NDArray[Number], horizon: int) -> NDArray[Number]:
+    """Return series `[n,H,...]` padded with their last step, which means nothing."""
+    return np.pad(values, ((0, 0), (0, horizon - values.shape[1]), (0, 0)), "edge")
+
+
+def _mixture(found: Estimates, weight_K: Floats, first_Q: NDArray[np.integer]) -> Estimates:
+    """Return the moments of mixtures of neighbouring queries; how far these are apart is chance, not ignorance."""
+    if len(first_Q) == len(weight_K):
+        return found
+    w_K11 = weight_K[:, None, None]
+
+    def mean(values_KHY: NDArray[np.floating]) -> Floats:
+        return np.asarray(np.add.reduceat(w_K11 * values_KHY, first_Q, axis=0))
+
+    mean_QHY = mean(found.mean_QHY)
+    variance_QHY = mean(found.sd_QHY**2 + found.mean_QHY**2) - mean_QHY**2
+    share_QHY = mean(found.share_QHY * found.sd_QHY**2) / variance_QHY
+    members_RQHY = np.stack([mean(member_KHY) for member_KHY in found.members_RQHY])
+    level_QY, unit_QY = found.level_QY[first_Q], found.unit_QY[first_Q]
+    return Estimates(mean_QHY, np.sqrt(variance_QHY), share_QHY, level_QY, unit_QY, members_RQHY)

@@ -1,0 +1,221 @@
+"""Rules of treatment: what is given depends on the course so far (spec PLAN-4).
+
+`M` counts courses: a subject in a draw. Rules are read in `read.py` and played in `rollout.py`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.config.nearest import did_you_mean
+from costar_cli.panel import PanelSchema, TreatmentEncoding
+from costar_cli.panel.expression import Column, Condition, Side, Use
+from costar_cli.panel.levels import as_number, known_reference
+
+STEP: Final = "step"
+PLANNED: Final = "plan_step"
+SHARE: Final = "%"
+MOST_SHOWN: Final = 12
+
+Floats = NDArray[np.float64]
+Levels = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Course:
+    """Where M courses stand when the next treatment is decided.
+
+    Attributes:
+        columns: outcomes, statics and covariates `[M]` by name, and `step` and `plan_step`.
+        given_MTA: levels of the treatments at the steps before, the last one last.
+        usual_MA: levels that the data gave at this step, or the last ones given where these have ended.
+        chance_MC: numbers between 0 and 1, one per choice of a rule.
+    """
+
+    columns: Mapping[str, Floats]
+    given_MTA: Levels
+    usual_MA: Levels
+    chance_MC: Floats
+    names: tuple[str, ...]
+
+    def side(self, value: Side, _: Use) -> Any:  # noqa: ANN401
+        """Return what a side of a comparison stands for: a number, or one per course."""
+        if not isinstance(value, Column):
+            return float(value)
+        if value.last is None:
+            return self.columns[value.name]
+        window_MT = self.given_MTA[:, -value.last :, self.names.index(value.name)]
+        return (window_MT != 0).sum(axis=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The levels that a rule gives where a condition holds, if chance has it."""
+
+    values: tuple[int, ...]
+    condition: Condition | None = None
+    probability: float = 1.0
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class PlanRule:
+    """A rule for so many steps: the first choice that holds is given, otherwise the last values."""
+
+    name: str
+    steps: int
+    choices: tuple[Choice, ...]
+    otherwise: tuple[int, ...]
+    text: str
+
+    def __len__(self) -> int:
+        return self.steps
+
+    @property
+    def has_chance(self) -> bool:
+        """Return whether what is given is left to chance."""
+        return any(0 < choice.probability < 1 for choice in self.choices)
+
+    def reads(self, names: Sequence[str]) -> list[str]:
+        """Return which of some columns the conditions read."""
+        read = {column.name for choice in self.choices if choice.condition for column in choice.condition.columns}
+        return [name for name in names if name in read]
+
+    @property
+    def window(self) -> int:
+        """Return how many earlier steps the conditions read."""
+        read = [column.last or 1 for choice in self.choices if choice.condition for column in choice.condition.columns]
+        return max(read, default=1)
+
+    @property
+    def possible(self) -> Levels:
+        """Return all that the rule may give, `[k, names]`."""
+        likely = [choice.values for choice in self.choices if choice.probability > 0]
+        return np.unique(np.array([*likely, self.otherwise], dtype=np.int64), axis=0)
+
+    def decide(self, course: Course) -> Levels:
+        """Return the levels `[M, names]` that courses are given at their step."""
+        left_M = np.ones(len(course.chance_MC), dtype=bool)
+        given_MA = np.tile(np.array(self.otherwise, dtype=np.int64), (len(left_M), 1))
+        for number, choice in enumerate(self.choices):
+            holds_M = left_M & (course.chance_MC[:, number] < choice.probability)
+            if choice.condition is not None:
+                holds_M &= choice.condition.holds(course.side)
+            given_MA[holds_M] = choice.values
+            left_M &= ~holds_M
+        return given_MA
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class PlanShift:
+    """A shift of what would be given anyway, for so many steps, to the nearest level that there is (spec PLAN-3).
+
+    `table` has, by treatment, the level that each level becomes.
+    """
+
+    name: str
+    steps: int
+    table: Mapping[str, tuple[int, ...]]
+    text: str
+    encoding: TreatmentEncoding = field(repr=False)
+
+    choices: tuple[Choice, ...] = ()
+    has_chance: bool = False
+    window: int = 1
+
+    def __len__(self) -> int:
+        return self.steps
+
+    def reads(self, names: Sequence[str]) -> list[str]:  # noqa: ARG002
+        """Return no column: a shift reads none."""
+        return []
+
+    @property
+    def possible(self) -> Levels:
+        """Return nothing given: what a shift gives is known once the subject is."""
+        return np.zeros((1, len(self.encoding.names)), dtype=np.int64)
+
+    def decide(self, course: Course) -> Levels:
+        """Return the shifted levels `[M, names]`; a combination that never occurs stays as it was."""
+        shifted_MA = course.usual_MA.copy()
+        for name, levels in self.table.items():
+            i = self.encoding.names.index(name)
+            shifted_MA[:, i] = np.array(levels)[shifted_MA[:, i]]
+        if not self.encoding.classes:
+            return shifted_MA
+        classes_KA = np.array(self.encoding.classes)
+        known_M = (shifted_MA[:, None] == classes_KA).all(axis=2).any(axis=1)
+        return np.where(known_M[:, None], shifted_MA, course.usual_MA)
+
+
+Rule = PlanRule | PlanShift
+
+
+def level_numbers(levels: Sequence[str]) -> tuple[list[Decimal | None], bool]:
+    """Return the numbers that levels stand for, and whether these are percentages; the reference may stand for 0."""
+    share = any(level.rstrip().endswith(SHARE) for level in levels)
+    numbers = [as_number(level.rstrip().removesuffix(SHARE).strip()) for level in levels]
+    reference = known_reference(levels) or levels[0]
+    if any(number is not None for number in numbers):
+        numbers = [Decimal(0) if n is None and of == reference else n for n, of in zip(numbers, levels, strict=True)]
+    return numbers, share
+
+
+def shifted_levels(levels: Sequence[str], allowed: Sequence[int], amount: object) -> tuple[tuple[int, ...], bool]:
+    """Return the level that each level becomes when its number is moved, and whether all numbers were met.
+
+    Numbers are moved by `amount`, `-5` or `"-5 %"`: by so much, or of doses by such a share. Levels without a number
+    stay. The nearest of the `allowed` levels is taken, of two the one nearer to where it was.
+
+    Raises:
+        ValueError: levels have no numbers, or the amount is none.
+    """
+    numbers, share = level_numbers(levels)
+    text = str(amount).strip()
+    by = as_number(text.removesuffix(SHARE).strip()) if isinstance(amount, int | float | str) else None
+    if by is None or isinstance(amount, bool):
+        raise ValueError("a shift is a number or a share such as '-5 %'")
+    if sum(number is not None for number in numbers) < 2:
+        raise ValueError("its levels are not called by numbers, so that they cannot be shifted")
+    of_dose, known = text.endswith(SHARE) and not share, [i for i in allowed if numbers[i] is not None]
+    made, exact = [], True
+    for place, number in enumerate(numbers):
+        if number is None or not known:
+            made.append(place)
+            continue
+        target = number * (1 + by / 100) if of_dose else number + by
+        distance = [(abs((numbers[i] or Decimal(0)) - target), abs((numbers[i] or Decimal(0)) - number)) for i in known]
+        made.append(known[distance.index(min(distance))])
+        exact &= min(distance)[0] == 0
+    return tuple(made), exact
+
+
+def condition_problem(condition: Condition, schema: PanelSchema | None, encoding: TreatmentEncoding) -> str:
+    """Return what a rule's condition reads that no rule can read; empty if there is nothing."""
+    treatments, known = encoding.names, [*_columns(schema), STEP, PLANNED]
+    for column in condition.columns:
+        if column.last is not None and column.name not in treatments:
+            near = did_you_mean(column.name, treatments, lead="; ", quoted=True)
+            return f"`{column.name} in last {column.last}` counts no treatment{near}"
+        if column.last is None and column.name in treatments:
+            return f"`{column.name}` is what the rule decides: write `{column.name} in last 1` for the step before"
+        if column.last is None and column.name not in known:
+            near = did_you_mean(column.name, known, lead="; ", quoted=True)
+            return f"there is no column `{column.name}`{near}"
+    if texts := [name for name, uses in condition.uses.items() if "text" in uses]:
+        return f"`{texts[0]}` is a number, and is compared with a text"
+    return ""
+
+
+def readable(schema: PanelSchema | None, encoding: TreatmentEncoding) -> str:
+    """Return what rules may read, for a message."""
+    columns = _columns(schema)
+    shown = [*columns[:MOST_SHOWN], *["..."] * (len(columns) > MOST_SHOWN), STEP, PLANNED]
+    return f"rules read {', '.join(shown)}, and `NAME in last K` of {', '.join(encoding.names)}"
+
+
+def _columns(schema: PanelSchema | None) -> list[str]:
+    return [v.name for v in (*schema.outcomes, *schema.statics, *schema.covariates)] if schema else []

@@ -1,0 +1,279 @@
+"""Rules give what they say, are worth what the law says they are worth, and refuse what they cannot know."""
+
+import json
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from costar_cli.datasets.linear.settings import LinearGaussianConfig
+from costar_cli.errors import UsageError
+from costar_cli.methods.registry import METHODS
+from costar_cli.panel import Part
+from costar_cli.plans import AnyPlan, PlanRule, TreatmentPlan, estimate_played, parse_plans, play
+from costar_cli.whatif import estimate_outcomes
+from costar_cli.whatif.estimate import estimate_plans, plan_queries
+from simulators.linear_gaussian import LinearGaussian
+from tests.methods import mixed_worlds
+from tests.methods.linear_worlds import fit, linear_data, model_of
+from tests.whatif.whatif_worlds import RETAIL, TUMOR, LinearModel, make_dataset
+
+TEST = Part("source", "test")
+
+
+def plans_of(schema, horizon=6, **plans) -> tuple[AnyPlan, ...]:
+    return parse_plans(json.dumps({"plans": plans}), schema, horizon=horizon).plans
+
+
+def error_of(plan: object, schema=TUMOR) -> str:
+    with pytest.raises(UsageError) as caught:
+        plans_of(schema, p=plan)
+    assert caught.value.fix
+    return "\n".join([caught.value.problem, *caught.value.details])
+
+
+@pytest.mark.parametrize(
+    ("rule", "problem"),
+    [
+        ({"rule": "chemotherapy"}, "plan 'p': there is neither `times` nor `until`: it never ends"),
+        ({"rule": "chemo", "times": 2}, "plan 'p': no treatment 'chemo'; did you mean 'chemotherapy'?"),
+        ({"rule": "chemotherapy = 2", "times": 2}, "'chemotherapy' cannot be 2.0; it takes 0 = 'off', 1 = 'on'"),
+        ({"rule": "chemotherapy if", "times": 2}, "plan 'p': 'chemotherapy if': a column or a constant expected"),
+        ({"rule": "chemotherapy if tumor_volume > 3", "times": 2},
+         "there is no column `tumor_volume`; did you mean 'tumour_volume'?"),
+        ({"rule": "chemotherapy if chemotherapy > 0", "times": 2}, "write `chemotherapy in last 1`"),
+        ({"rule": "chemotherapy if tumour_volume in last 2 > 0", "times": 2}, "in last 2` counts no treatment"),
+        ({"rule": "chemotherapy if tumour_volume in next 2 > 0", "times": 2}, "reads the future"),
+        ({"rule": "chemotherapy if patient_type = 'x'", "times": 2}, "is compared with a text"),
+        ({"rule": "chemotherapy if " + "(" * 50 + "step > 1" + ")" * 50, "times": 2}, "nested more than 40 levels"),
+        ({"rule": 3, "times": 2}, "plan 'p': a rule must be a text, not 3"),
+        ({"rule": [], "times": 2}, "plan 'p': `rule` is empty"),
+        ({"rule": ["none", {"rule": "none", "with probability": 2}], "times": 2},
+         "plan 'p', rule 2: `with probability` must be a number from 0 to 1, not 2"),
+        ({"rule": "none", "otherwise": {}, "times": 2}, "unknown key 'otherwise'"),
+        ({"rule": "none", "else": {"rule": "none", "times": 3}, "times": 2}, "unknown key 'times'"),
+        ({"rule": "none", "else": {"chemo": 1}, "times": 2}, "plan 'p', else: no treatment 'chemo'"),
+        ({"rule": "none", "times": 7}, "plan 'p': has 7 steps; the model answers plans of 1 to 6"),
+        ({"shift": {"chemo": 1}, "times": 2}, "plan 'p': no treatment 'chemo'"),
+        ({"shift": {"chemotherapy": 1}, "times": 2}, "its levels are not called by numbers"),
+        ({"shift": 3, "times": 2}, "`shift` must be an object"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_rule_is_said_with_its_plan(rule, problem):
+    assert problem in error_of(rule)
+
+
+def test_all_problems_of_rules_are_told_at_once():
+    said = error_of({"rule": ["chemo", "radiotherapy if volume > 1"], "else": {"x": 1}, "tims": 3})
+    for part in ("rule 1", "rule 2", "else", "unknown key 'tims'", "never ends"):
+        assert part in said
+
+
+STEPS = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=4, max_size=4)
+
+
+@settings(max_examples=20, deadline=None)
+@given(STEPS)
+def test_a_rule_that_reads_steps_alone_is_the_plan_that_it_spells(steps):
+    model, panel = mixed_worlds.model(), mixed_worlds.world().panels[TEST]
+    texts = [f"drug = {drug} and ray = {ray} if plan_step = {i}" for i, (drug, ray) in enumerate(steps, start=1)]
+    (rule,) = plans_of(mixed_worlds.SCHEMA, 4, r={"rule": texts, "times": 4})
+    went = play(model, panel, np.array([3]), np.array([9]), rule)
+    assert went.how == "fixed"
+    assert went.most_common(0).values.tolist() == [list(step) for step in steps]
+
+
+def value_of(model, panel, plan: AnyPlan, origin_N, n=200):
+    """The mean estimate over subjects `[H,Y]`."""
+    rows = np.arange(len(origin_N))
+    if isinstance(plan, TreatmentPlan):
+        return estimate_plans("m", model, panel, plan_queries(model, origin_N, [plan]), [plan]).mean_QHY.mean(axis=0)
+    went = play(model, panel, rows, origin_N, plan, n=n)
+    return estimate_played(model, panel, rows, origin_N, went, len(plan)).mean_QHY.mean(axis=0)
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        {"rule": "drug", "times": 4},
+        {"rule": "drug", "with probability": 1, "times": 4},
+        {"rule": "none", "with probability": 0, "else": {"drug": 1}, "times": 4},
+        {"rule": "drug if size > -1e9", "times": 4},
+        {"rule": "none if size < -1e9", "else": {"drug": 1}, "times": 4},
+    ],
+)
+def test_rules_that_come_to_a_fixed_plan_are_estimated_as_that_plan(same):
+    model, panel = mixed_worlds.model(), mixed_worlds.world().panels[TEST]
+    rule, plan = plans_of(mixed_worlds.SCHEMA, 4, rule=same, plan={"repeat": {"drug": 1}, "times": 4})
+    origin_N = np.full(panel.n_subjects, 12)
+    np.testing.assert_allclose(
+        value_of(model, panel, rule, origin_N), value_of(model, panel, plan, origin_N), rtol=1e-6
+    )
+
+
+def test_a_coin_is_worth_what_its_plans_are_worth_by_their_probability():
+    model, panel = mixed_worlds.model(), mixed_worlds.world().panels[TEST].take(np.arange(2))
+    coin, on, off = plans_of(
+        mixed_worlds.SCHEMA, 4,
+        coin={"rule": "drug", "with probability": 0.3, "times": 1}, on=[{"drug": 1}], off=[{}],
+    )  # fmt: skip
+    origin_N = np.full(2, 12)
+    mixed, given_, not_given = (value_of(model, panel, plan, origin_N, n=20_000) for plan in (coin, on, off))
+    np.testing.assert_allclose(mixed, 0.3 * given_ + 0.7 * not_given, atol=0.02 * np.abs(given_ - not_given).max())
+
+
+def test_treatments_of_earlier_steps_count_those_before_the_origin_too():
+    panel, model = make_dataset().panels[TEST], LinearModel(TUMOR)
+    (rule,) = plans_of(TUMOR, r={"rule": "chemotherapy if chemotherapy in last 2 < 1", "times": 6})
+    given_ = TUMOR.treatments.decode(panel.treatments[0])[:, 0]
+    went = play(model, panel, np.array([0]), np.array([10]), rule).most_common(0).values[:, 0]
+    course = [*given_[8:10]]
+    for chosen in went:
+        assert chosen == (sum(course[-2:]) < 1)
+        course.append(chosen)
+
+
+@cache
+def linear_world():
+    data = linear_data(train=500)
+    return data, model_of(fit(data, "mixed"))
+
+
+def true_mean(panel, origin: int, decide, steps: int, n: int = 400):
+    """The mean outcome `[H]` when the law itself is simulated under a rule, from every subject's state."""
+    law, rng = LinearGaussian(confounding=LinearGaussianConfig().gamma), np.random.default_rng(5)
+    x = np.repeat(panel.covariates[:, origin].astype(float), n, axis=0)
+    y, mean = np.repeat(panel.outcomes[:, origin, 0].astype(float), n), []
+    for h in range(steps):
+        x, y = law.step(x, y, decide(h, y))
+        x, y = x + law.state_sd * rng.normal(size=x.shape), y + law.outcome_sd * rng.normal(size=y.shape)
+        mean.append(y.mean())
+    return np.array(mean)
+
+
+def test_a_threshold_rule_is_worth_what_simulating_the_law_says():
+    data, model = linear_world()
+    panel, origin = data.panels[TEST], 5
+    rule, never, always = plans_of(
+        data.schema, data.horizon,
+        rule={"rule": "treatment if outcome > 0", "until": "end"},
+        never={"repeat": {}, "until": "end"}, always={"repeat": {"treatment": 1}, "until": "end"},
+    )  # fmt: skip
+    origin_N, steps = np.full(panel.n_subjects, origin), data.horizon
+    value, nothing, everything = (value_of(model, panel, plan, origin_N)[:, 0] for plan in (rule, never, always))
+    truth = true_mean(panel, origin, lambda _, y: y > 0, steps)
+    none = true_mean(panel, origin, lambda _, y: np.zeros(len(y)), steps)
+    np.testing.assert_allclose(value - nothing, truth - none, atol=0.15)
+    assert (everything[1:] < value[1:] - 0.3).all()  # nor is it what treating everybody is worth
+    assert (value[1:] < nothing[1:] - 0.2).all()
+
+
+@dataclass
+class Stepwise(LinearModel):
+    """A model that could be asked for courses."""
+
+    stepwise: bool = True
+
+
+def test_without_draws_a_rule_acts_on_the_mean_course():
+    model, panel = Stepwise(TUMOR), make_dataset().panels[TEST]
+    start = float(panel.outcomes[0, 10, 0])  # each treatment takes two off the last known outcome, on average
+    (rule,) = plans_of(TUMOR, r={"rule": f"chemotherapy if tumour_volume > {start - 3.9}", "times": 6})
+    went = play(model, panel, np.array([0]), np.array([10]), rule)
+    assert went.how == "mean course"
+    assert went.most_common(0).values[:, 0].tolist() == [1, 1, 0, 0, 0, 0]
+
+
+def test_a_model_without_courses_refuses_rules_on_outcomes_and_names_those_that_can():
+    (rule,) = plans_of(TUMOR, r={"rule": "chemotherapy if tumour_volume > 3", "times": 6})
+    with pytest.raises(UsageError, match="rule 'r' reads tumour_volume, and model `here` predicts no course") as caught:
+        play(LinearModel(TUMOR), make_dataset().panels[TEST], np.array([0]), np.array([10]), rule, label="here")
+    assert all(name in str(caught.value.fix) for name in ("mixed", "growth", "--decoder structured"))
+
+
+@pytest.mark.parametrize("name", ["mixed", "ridge"])
+def test_the_registry_knows_whose_models_predict_stepwise(name):
+    model = model_of(fit(linear_world()[0], name)) if name == "ridge" else linear_world()[1]
+    assert model.stepwise == METHODS[name].stepwise
+
+
+def test_a_shift_moves_what_was_given_and_then_the_last_one_to_the_nearest_level():
+    data = make_dataset("retail")
+    panel, levels = data.panels[TEST], RETAIL.treatments.levels[0]
+    (shift,) = plans_of(RETAIL, s={"shift": {"price_class": "-7 %"}, "times": 6})
+    went = play(LinearModel(RETAIL), panel, np.array([0]), np.array([16]), shift).most_common(0).values[:, 0]
+    given_ = RETAIL.treatments.decode(panel.treatments[0])[:, 0].tolist()
+    numbers = [0, *(change for change in range(-50, 55, 5) if change)]
+    for before, after in zip([*given_[16:19], *[given_[18]] * 3], went.tolist(), strict=True):
+        target = numbers[before] - 7
+        assert abs(numbers[after] - target) == min(abs(number - target) for number in numbers[:21])
+    assert "nearest level of price_class" in shift.text
+    assert levels[0] == "unchanged"
+
+
+def test_a_report_says_what_a_rule_is_and_what_it_gave():
+    data, model = mixed_worlds.world(), mixed_worlds.model()
+    panel = data.panels[TEST]
+    middle = float(np.median(panel.outcomes[:, 10]))
+    row = int(np.abs(panel.outcomes[:, 10, 0] - middle).argmin())
+    plans = {"off": [{}] * 4, "rule": {"rule": f"drug if size > {panel.outcomes[row, 10, 0]}", "times": 4}}
+    request = parse_plans(json.dumps({"origin": 10, "plans": plans}), data.schema, horizon=4)
+    report = estimate_outcomes(data, {"m": model}, request, subject=panel.names[row], unsupported=True)
+    document = report.to_json()
+    assert document["rules"] == {"rule": f"drug if size > {panel.outcomes[row, 10, 0]}; else none"}
+    told = document["models"]["m"]["rules"]["rule"]
+    assert (told["played_on"], told["draws"], told["seed"]) == ("drawn", 1_000, 0)
+    assert all(sum(step.values()) == pytest.approx(1) for step in told["given"])
+    assert any(len(step) > 1 for step in told["given"])
+    assert any("g-formula" in note for note in report.notes)
+    assert any("%" in row["treatment"] for row in report.to_rows() if row["plan"] == "rule")
+    assert report.rules_in_words(report.models[0])["rule"].startswith("day 10 ")
+
+
+def test_the_same_seed_gives_the_same_answer_and_a_longer_plan_beside_it_changes_nothing():
+    model, panel = mixed_worlds.model(), mixed_worlds.world().panels[TEST]
+    short, long = (
+        plans_of(mixed_worlds.SCHEMA, 4, r={"rule": "drug if size > 1", "times": steps})[0] for steps in (2, 4)
+    )
+    first, again, beside = (
+        play(model, panel, np.array([3]), np.array([9]), rule, horizon=4) for rule in (short, short, long)
+    )
+    np.testing.assert_array_equal(first.outcomes_SQHY, again.outcomes_SQHY)
+    np.testing.assert_array_equal(first.outcomes_SQHY, beside.outcomes_SQHY[:, :, :2])
+
+
+def test_covariates_are_held_and_the_report_says_so():
+    data, model = linear_world()
+    name = data.panels[TEST].names[0]
+    request = parse_plans(
+        json.dumps({"origin": 5, "plans": {"r": {"rule": "treatment if state_1 > 0", "times": 3}}}),
+        data.schema, horizon=3,
+    )  # fmt: skip
+    report = estimate_outcomes(data, {"m": model}, request, subject=name)
+    assert any("reads state_1, held at the value at the origin" in note for note in report.notes)
+    always = data.panels[TEST].covariates[0, 5, 0] > 0
+    assert report.plans[0].values.ravel().tolist() == [int(always)] * 3
+
+
+def test_the_truth_of_a_rule_is_that_of_the_plan_it_comes_to():
+    data, model = linear_world()
+    panel, plan = data.panels[TEST], {"rule": "treatment if outcome > 0", "times": 3}
+    request = parse_plans(json.dumps({"origin": 5, "plans": {"r": plan}}), data.schema, horizon=3)
+    for row in range(8):
+        report = estimate_outcomes(data, {"m": model}, request, subject=panel.names[row], truth=True)
+        given_ = data.schema.treatments.decode(panel.treatments[row])[:, 0]
+        followed = panel.outcomes[row, 5:8, 0] > 0
+        if (followed == given_[5:8].astype(bool)).all():  # then what happened is what the rule leads to
+            np.testing.assert_allclose(report.truth[0][:, 0], panel.outcomes[row, 6:9, 0], rtol=1e-5)
+            return
+    pytest.fail("no subject was treated as the rule says")
+
+
+def test_rules_have_names_and_lengths_like_plans():
+    (rule,) = plans_of(TUMOR, r={"rule": "chemotherapy if tumour_volume > 3", "times": 5})
+    assert isinstance(rule, PlanRule)
+    assert (rule.name, len(rule), rule.text) == ("r", 5, "chemotherapy if tumour_volume > 3; else none")
+    assert replace(rule, steps=2).steps == 2
