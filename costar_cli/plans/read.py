@@ -180,7 +180,7 @@ class _Checker:
         if isinstance(said, JsonObject) and "shift" in said:
             return self.shift(name, said, where)
         if not isinstance(said, list) and not self.is_repetition(said):
-            forms = f"or an object with {' or '.join(f'`{form}`' for form in FORMS)}"
+            forms = "or an object with `repeat`, `shift` or `rule`"
             fix = "; ".join(FORMS.values())
             self.problems.add(f"must be a list of steps {forms}, not {shown(said)}", where, fix=fix)
             return None

@@ -136,7 +136,10 @@ def test_an_origin_that_is_no_whole_number_is_an_error(origin):
         ({"plans": {}}, "`plans` is empty"),
         ({"plans": [{}]}, "`plans` must be an object"),
         ({"plans": None}, "`plans` must be an object"),
-        ({"plans": {"a": {}}}, "plan 'a': must be a list of steps or an object with `repeat`, not an object"),
+        (
+            {"plans": {"a": {}}},
+            "plan 'a': must be a list of steps or an object with `repeat`, `shift` or `rule`, not an object",
+        ),
         ({"plans": {"": [{}]}}, "a name of 1 to 100 printable characters is needed"),
         ({"plans": {"a\nb": [{}]}}, "a name of 1 to 100 printable characters is needed"),
         ({"plans": {"\ud800": [{}]}}, "a name of 1 to 100 printable characters is needed"),
