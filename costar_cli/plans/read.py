@@ -1,4 +1,4 @@
-"""From an untrusted file of plans to treatment plans that a data set understands."""
+"""From an untrusted file of plans to plans and rules that a data set understands (spec PLAN-1 to 4)."""
 
 from collections.abc import Iterator
 from itertools import cycle, islice

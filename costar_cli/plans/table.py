@@ -1,4 +1,7 @@
-"""Plans from a table: a row per plan and step, with a column per treatment and, if each has its own, the subject."""
+"""Plans from a table: a row per plan and step, with a column per treatment and, if each has its own, the subject.
+
+See spec PLAN-2.
+"""
 
 import io
 from typing import Final

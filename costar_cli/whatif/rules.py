@@ -70,6 +70,8 @@ def rule_notes(
 def true_of_rule(dataset: Dataset, location: Location, origin: int, rule: Rule, answer: Answer) -> Floats:
     """Return the outcomes `[steps,Y]` of a rule that acts on what the simulator says, the mean over draws of chance.
 
+    See spec PLAN-7.
+
     Raises:
         UsageError: the simulator knows the subject's noise up to its last step alone.
     """

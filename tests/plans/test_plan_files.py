@@ -234,9 +234,9 @@ def test_a_byte_order_mark_is_ignored(tmp_path):
     assert read_plans(path, ENCODING, horizon=HORIZON).plans[0].values.tolist() == [[1, 0]]
 
 
-@pytest.mark.parametrize("path", sorted([*EXAMPLES.glob("plan.json"), *EXAMPLES.glob("plans/*.json")]), ids=str)
+@pytest.mark.parametrize("path", sorted([*EXAMPLES.glob("plan.json"), *EXAMPLES.glob("plans/*.*")]), ids=str)
 def test_the_example_plans_fit_the_tumour_data_set(path):
-    request = read_plans(path, ENCODING, horizon=HORIZON)
+    request = read_plans(path, TUMOR, horizon=HORIZON)
     assert request.plans
     assert all(1 <= len(plan) <= HORIZON for plan in request.plans)
 

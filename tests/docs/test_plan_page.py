@@ -1,0 +1,28 @@
+"""Every file of plans that docs/plans.md shows can be asked as it stands."""
+
+import re
+
+import pytest
+
+from costar_cli.plans import parse_plans
+from tests.cli.cli_world import REPOSITORY
+from tests.whatif.whatif_worlds import RETAIL, TUMOR
+
+PAGE = (REPOSITORY / "docs" / "plans.md").read_text("utf-8")
+SHOWN = re.findall(r"```(json|csv)\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.mark.parametrize(("kind", "text"), SHOWN)
+def test_a_file_of_plans_on_the_page_is_understood(kind: str, text: str):
+    schema, where = TUMOR, f"plans.{kind}"
+    if "price_change" in text:
+        schema, text = RETAIL, '{"plans": ' + text.replace("price_change", "price_class") + "}"
+    request = parse_plans(text, schema, horizon=6, where=where)
+    assert request.horizon <= 6
+    assert len(request.plans) + len(request.by_subject)
+
+
+def test_the_page_shows_every_form():
+    assert [kind for kind, _ in SHOWN] == ["json", "csv", "json", "json"]
+    for form in ("repeat", "times", "until", "shift", "rule", "else", "with probability", "in last"):
+        assert any(form in text for _, text in SHOWN), form
