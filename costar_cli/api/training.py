@@ -107,7 +107,7 @@ def fit(
         begin = start.artifact if start is not None else None
         if begin is None and METHODS[method].pretrained and init != "scratch":
             begin = _pretrained(dataset, chosen, folder, reporter)
-        elif begin is not None and (warning := other_data(f"the {begin.kind}", begin.parents, dataset.digest)):
+        elif begin is not None and (warning := other_data(f"the {begin.kind}", begin.parents, dataset)):
             reporter.warn(warning)
         plan = plan_fit(chosen, method, domain, dataset=dataset.digest, start=begin)
         trained = plan.run(_only(dataset, plan.parts), begin, checkpoint=folder / MODEL, reporter=reporter)

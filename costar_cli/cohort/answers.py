@@ -238,7 +238,7 @@ def warnings_about(
 ) -> Iterator[str]:
     """Yield what may make the answers wrong, as `costar whatif` says it of one subject."""
     for label, model in models.items():
-        if other := other_data(f"model `{label}`", model.parents, dataset.digest):
+        if other := other_data(f"model `{label}`", model.parents, dataset):
             yield other
         yield from warnings_of(f"model `{label}`", model.meta)
     yield from doubts(models, cohort, request)

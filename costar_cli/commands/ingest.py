@@ -12,7 +12,7 @@ from costar_cli.commands.simulate import DataSetGroup
 from costar_cli.commands.verb import VerbApp, say_which
 from costar_cli.errors import MismatchError, StorageError, UsageError
 from costar_cli.steps.dataset import make_dataset, read_inputs
-from costar_cli.steps.hints import ASKED, next_command
+from costar_cli.steps.hints import next_command
 from costar_cli.steps.session import Session, open_session
 from costar_cli.workspace import DEFAULT_WORKSPACE
 
@@ -134,7 +134,8 @@ def _ingest_new(session: Session, inputs: "TableInputs", like: Path, out: Path |
         return ingest_new(inputs, preprocessing, session.reporter)
 
     path, model = out or session.workspace.new, like if header.kind == "model" else None
-    then = next_command(session.given, "whatif", *ASKED, data=path, model=model)
+    asked = ("--subjects", "all", "--plan", "plan.json")
+    then = next_command(session.given, "whatif", *asked, data=path, model=model)
     config = {LIKE: preprocessing.digest}
     make_dataset(session, path, build, config=config, overwrite=overwrite, parents=parents, then=then)
 

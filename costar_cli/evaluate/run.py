@@ -238,7 +238,7 @@ def _provenance(candidate: Candidate, dataset: Dataset) -> Provenance:
         unlabelled_target_subjects=candidate.unlabelled_target_subjects,
         model_digest=model.digest,
         dataset_digest=model.parents.get("dataset", ""),
-        same_data=same_data(model.parents, dataset.known_as),
+        same_data=same_data(model.parents, dataset),
         stopped_by_budget=bool(model.meta.get("stopped_by_budget")) if _counts_updates(model.meta) else None,
     )
 

@@ -44,20 +44,20 @@ def require_compatible(
         )
 
 
-def same_data(parents: Mapping[str, str], digest: str) -> bool | None:
-    """Return whether what has these parents was made from the data set of this digest; None where either has none."""
-    trained_on = parents.get("dataset")
+def same_data(parents: Mapping[str, str], data: Dataset | str) -> bool | None:
+    """Return whether what has these parents was made from this data set or digest; None where either has none.
+
+    New subjects are those of the data set that they were read like.
+    """
+    trained_on, digest = parents.get("dataset"), data if isinstance(data, str) else data.known_as
     return trained_on == digest if trained_on and digest else None
 
 
 def other_data(what: str, parents: Mapping[str, str], data: Dataset | str) -> str | None:
-    """Return a warning if something, such as `model COSTAR`, was trained on another data set than this or its digest.
-
-    New subjects are no other data to a model of the data set that they were read like.
-    """
-    digest = data if isinstance(data, str) else data.known_as
-    if same_data(parents, digest) is not False:
+    """Return a warning if something, such as `model COSTAR`, was trained on another data set, as `same_data` says."""
+    if same_data(parents, data) is not False:
         return None
+    digest = data if isinstance(data, str) else data.known_as
     new = not isinstance(data, str) and data.is_new
     than = "the one that these new subjects were read like" if new else "this one"
     return f"{what} was trained on another data set ({parents['dataset'][:8]}) than {than} ({digest[:8]})"

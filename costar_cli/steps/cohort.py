@@ -161,7 +161,7 @@ def _summary(
             label: {
                 "method": models[label].method,
                 "members": models[label].members,
-                "same_data": same_data(models[label].parents, dataset.digest),
+                "same_data": same_data(models[label].parents, dataset),
                 "interval_kind": interval_kind(models[label]),
                 "plans": list(tally.rows()),
             }

@@ -173,7 +173,7 @@ def finetune(
     parents = {"dataset": dataset.digest}
     if start is not None:
         parents["model" if run.few_shot else "encoder"] = start.digest
-        if other := other_data("what it started from", start.parents, dataset.digest):
+        if other := other_data("what it started from", start.parents, dataset):
             warnings.append(other)  # the verbs say it before they train
     meta = _meta(dataset, run.history, members, identity.fingerprint, config, runtime)
     meta |= _fit_meta(dataset, run, selected)
@@ -221,7 +221,7 @@ def _fit_meta(dataset: Dataset, run: FitRun, selected: Selected) -> dict[str, An
     """Return what the file of a model tells beyond that of an encoder."""
     task, start = run.task, run.task.start
     # counts of another data set say nothing of this one's
-    before = start.meta if start is not None and same_data(start.parents, dataset.digest) is not False else {}
+    before = start.meta if start is not None and same_data(start.parents, dataset) is not False else {}
     n_train, n_validation = (task.panels[part].n_subjects for part in (task.train, task.validation))
     return {
         **selected.fitted.meta,

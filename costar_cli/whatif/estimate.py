@@ -98,7 +98,7 @@ def estimate_outcomes(
     with told.task("estimate", total=len(models), unit="model") as task:
         for label, model in models.items():
             answer = _answer(label, model, panel, start, request.plans, played[label], reference, widen=widen)
-            seen, same = trained_on_subject(model, dataset, location), same_data(model.parents, dataset.known_as)
+            seen, same = trained_on_subject(model, dataset, location), same_data(model.parents, dataset)
             lacks = {plan: [lack.what for lack in of_plan] for plan, of_plan in unseen.get(label, {}).items()}
             answers.append(replace(answer, trained_on_subject=seen, same_data=same, unsupported=lacks))
             task.advance()

@@ -42,7 +42,7 @@ def validated_on(model: FittedModel, dataset: Dataset, domain: Domain) -> bool |
     selected = model.meta.get("selected_on")
     if not selected:
         return None
-    return same_data(model.parents, dataset.known_as) is not False and bool(selected.get(f"{domain}/val"))
+    return same_data(model.parents, dataset) is not False and bool(selected.get(f"{domain}/val"))
 
 
 def unseen_in_plans(models: Mapping[str, FittedModel], plans: Sequence[TreatmentPlan]) -> Unseen:
@@ -111,7 +111,7 @@ def _trained_count(model: FittedModel, dataset: Dataset, location: Location) -> 
 
     A model of another data set (by digest) has seen other subjects under the same part names, so it does not say.
     """
-    if not model.trained_on or same_data(model.parents, dataset.known_as) is False:
+    if not model.trained_on or same_data(model.parents, dataset) is False:
         return None
     return model.trained_on.get(str(location.part), 0)
 
@@ -119,7 +119,7 @@ def _trained_count(model: FittedModel, dataset: Dataset, location: Location) -> 
 def _selected_on(model: FittedModel, dataset: Dataset, location: Location) -> bool:
     """Return whether subjects of this part, of this data set, decided when training stopped."""
     selected = model.meta.get("selected_on", {}).get(str(location.part))
-    return same_data(model.parents, dataset.known_as) is True and bool(selected)
+    return same_data(model.parents, dataset) is True and bool(selected)
 
 
 def _on_training(
@@ -141,7 +141,7 @@ def _on_training(
 def _on_validation(dataset: Dataset, models: Mapping[str, FittedModel], location: Location) -> Iterator[str]:
     """Note each model of this data set that was not validated on the subject's domain."""
     for label, model in models.items():
-        if same_data(model.parents, dataset.known_as) is False:
+        if same_data(model.parents, dataset) is False:
             continue
         if validated_on(model, dataset, domain := location.part.domain) is False:
             others = " and ".join(sorted({part.partition("/")[0] for part in model.meta["selected_on"]}))

@@ -26,6 +26,10 @@ def test_new_subjects_are_up_to_date_scored_where_they_can_be_and_never_trained_
     data = ["--data", "costar-workspace/new.h5"]
     assert call("verify", "costar-workspace/new.h5").code == 0
     assert call("inspect", "costar-workspace/new.h5").code == 0
+    answered = call("whatif", "--subjects", "all", "--plan", PLAN, *data, "--model", model, "--csv", "answers.csv")
+    assert answered.code == 0, answered.err
+    assert "another data set" not in answered.err + answered.out
+    assert len(Path("answers.csv").read_text().splitlines()) == 1 + 2 * 3 * 4
     scored = call("evaluate", *data, "--no-plots")
     assert (scored.code, "the longest series has 4" in scored.err) == (5, True)
     long = ["ingest", "table", EXAMPLE / "small.csv", "--like", model, "--overwrite", "--out", "again.h5"]

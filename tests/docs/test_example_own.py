@@ -43,7 +43,7 @@ costar finetune --method last-value --out costar-workspace/model.h5
     assert "subject X-2 (source/test), known up to day 3 of 3" in done.stdout
     assert "columns that are not used: 'ward'" in done.stderr
     assert "another data set" not in done.stderr + done.stdout
-    answer = "whatif --subject ID --plan plan.json --data costar-workspace/new.h5 --model costar-workspace/model.h5"
+    answer = "whatif --subjects all --plan plan.json --data costar-workspace/new.h5 --model costar-workspace/model.h5"
     assert answer in done.stderr
 
 
