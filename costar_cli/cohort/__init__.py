@@ -11,6 +11,8 @@ from costar_cli.cohort.answers import (
     true_answers,
     warnings_about,
 )
+from costar_cli.cohort.averages import AverageEffects, Averager
+from costar_cli.cohort.groups import groups_of
 from costar_cli.cohort.subjects import (
     Cohort,
     Origin,
@@ -26,6 +28,8 @@ from costar_cli.cohort.summary import MOST_PLANS, Tally
 
 __all__ = [
     "MOST_PLANS",
+    "AverageEffects",
+    "Averager",
     "Cohort",
     "CohortAnswers",
     "Origin",
@@ -35,6 +39,7 @@ __all__ = [
     "choose_subjects",
     "count_questions",
     "doubts",
+    "groups_of",
     "join_columns",
     "join_places",
     "names_of",

@@ -87,11 +87,25 @@ class Cohort:
         subject_M = np.flatnonzero(~outside_N)
         return cls(panel, names, places, subject_M, origin_N[subject_M])
 
-    def take(self, moments: slice) -> Self:
-        """Return the cohort of some consecutive moments, with their subjects alone."""
+    def take(self, moments: slice | NDArray[np.int64]) -> Self:
+        """Return the cohort of some moments, with their subjects alone, up to the last origin: no answer needs more."""
         subjects, row_M = np.unique(self.subject_M[moments], return_inverse=True)
         names, places = ([of[i] for i in subjects] if of else [] for of in (self.names, self.places))
-        return type(self)(self.panel.take(subjects), names, places, row_M, self.origin_M[moments])
+        origin_M = self.origin_M[moments]
+        return type(self)(_until(self.panel.take(subjects), int(origin_M.max()) + 1), names, places, row_M, origin_M)
+
+
+def _until(panel: Panel, steps: int) -> Panel:
+    """Return a panel's first steps."""
+    seen = panel.outcome_observed
+    return replace(
+        panel,
+        covariates=panel.covariates[:, :steps],
+        treatments=panel.treatments[:, :steps],
+        outcomes=panel.outcomes[:, :steps],
+        length=np.minimum(panel.length, steps),
+        outcome_observed=None if seen is None else seen[:, :steps],
+    )
 
 
 def origins(length_N: NDArray[np.int64], origin: Origin) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

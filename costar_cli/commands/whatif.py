@@ -38,6 +38,13 @@ def whatif(
     skip_unknown: Annotated[
         bool, typer.Option("--skip-unknown", help="Leave out subjects that are unknown, or too short for the origin")
     ] = False,
+    average: Annotated[
+        bool, typer.Option("--average", help="Mean outcomes and effects over the cohort, with intervals")
+    ] = False,
+    by: Annotated[
+        str | None,
+        typer.Option("--by", help="Groups of averages: a static, or an outcome at the origin (`NAME:3`: in thirds)"),
+    ] = None,
     origin: Annotated[
         str | None,
         typer.Option(
@@ -97,8 +104,9 @@ def whatif(
         "plot": plot, "out": out, "overwrite": overwrite,
     }  # fmt: skip
     files = data or session.workspace.data, model or []
-    if isinstance(who, str) or len(who) > 1 or origin == "all":
-        run_cohort(session, CohortQuestion(**asked, subject="", who=who, skip_unknown=skip_unknown), *files)
+    if isinstance(who, str) or len(who) > 1 or origin == "all" or average or by:
+        asked |= {"who": who, "skip_unknown": skip_unknown, "average": average, "by": by, "subject": ""}
+        run_cohort(session, CohortQuestion(**asked), *files)
     else:
         run_whatif(session, Question(**asked, subject=who[0]), *files)
 

@@ -26,6 +26,7 @@ __all__ = [
     "paired_difference",
     "paired_differences",
     "too_few_units",
+    "weights",
 ]
 
 INTERVAL_KIND = (
@@ -235,7 +236,7 @@ def _resample(signed: Sequence[tuple[SquaredErrors, int]], *, replicates: int, s
     used = np.flatnonzero(signed[0][0].count.any(axis=1))
     parts = [(errors.members[:, used].sum(axis=-1), errors.count[used].astype(np.float64), s) for errors, s in signed]
     value_1K, error_1K = _estimate(parts, np.ones((1, len(used))))
-    chunks = _weights(len(used), replicates, [seed, len(used), *[index] * (index > 0)])
+    chunks = weights(len(used), replicates, [seed, len(used), *[index] * (index > 0)])
     values, errors_of = zip(*(_estimate(parts, weights_BN) for weights_BN in chunks), strict=True)
     return _Resampled(
         value_K=value_1K[0],
@@ -282,7 +283,7 @@ def _rmse(sums_RNH: Floats, count_NH: Floats, weights_BN: Floats) -> tuple[Float
     return rmse_RBH.mean(axis=0), own_HBN - mean_HB1 * count_NH.T[:, None]
 
 
-def _weights(subjects: int, replicates: int, key: int | list[int]) -> Iterator[Floats]:
+def weights(subjects: int, replicates: int, key: int | list[int]) -> Iterator[Floats]:
     """Yield multinomial weights `[b,N]`: how often each subject was drawn in N draws with replacement."""
     rng = np.random.default_rng(np.random.SeedSequence(key))
     chunk = max(1, _CHUNK_WEIGHTS // subjects)

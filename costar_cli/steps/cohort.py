@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from costar_cli.artifact.tables import check_table_name
 from costar_cli.errors import UsageError
+from costar_cli.steps.averages import show_averages
 from costar_cli.steps.estimates import Question, default_models
 from costar_cli.steps.model import load_models, name_models
 from costar_cli.steps.session import Session
 
 if TYPE_CHECKING:
-    from costar_cli.cohort import Cohort, Origin, Tally
+    from costar_cli.cohort import Averager, Cohort, Origin, Tally
     from costar_cli.methods.base import FittedModel
     from costar_cli.panel import Dataset, Location
     from costar_cli.plans import PlanRequest
@@ -30,6 +31,8 @@ class CohortQuestion(Question):
 
     who: str | tuple[str, ...]
     skip_unknown: bool = False
+    average: bool = False
+    by: str | None = None
 
     def check(self) -> None:
         """See, before any work, that the answers can be written.
@@ -38,10 +41,13 @@ class CohortQuestion(Question):
             UsageError: options for a single subject, a table of an unknown kind.
         """
         super().check()
-        alone = {"--sensitivity": self.sensitivity, "--widen": self.widen, "--plot": self.plot, "--out": self.out}
+        alone = {"--sensitivity": self.sensitivity, "--widen": self.widen, "--out": self.out}
+        averaged = {} if self.average else {"--plot": self.plot, "--by": self.by, "--reference": self.reference}
         if given := [flag for flag, value in alone.items() if value]:
             problem = f"{given[0]} is for one subject"
             raise UsageError(problem, where=given[0], fix="leave it out, or ask about one subject with --subject")
+        if given := [flag for flag, value in averaged.items() if value]:
+            raise UsageError(f"{given[0]} of a cohort is for averages", where=given[0], fix="add --average")
         if self.csv is not None:
             check_table_name(self.csv, flag="--csv")
 
@@ -86,10 +92,14 @@ def run_cohort(session: Session, question: CohortQuestion, data: Path, models: S
     check_questions(dataset, loaded, request, question.levels, unsupported=question.unsupported)
     for warning in (*warnings_about(dataset, loaded, cohort, request), *_losses(dataset, loaded, places)):
         session.out.warn(warning)
-    tallies = _answer(session, question, dataset, loaded, cohort, request)
+    averages = _averagers(question, dataset, loaded, cohort, request)
+    tallies = _answer(session, question, dataset, loaded, cohort, request, averages)
     result = _summary(question, dataset, loaded, cohort, tallies)
     _show(session, result)
-    if question.csv is not None:
+    if question.average:
+        found = [averages[label].finish(label, model, question.levels) for label, model in loaded.items()]
+        result["averages"] = show_averages(session, found, csv=question.csv, plot=question.plot)
+    elif question.csv is not None:
         session.out.wrote("answers", question.csv)
     else:
         session.out.note("this is a summary: `--csv answers.parquet` (or .csv, .jsonl) keeps every answer")
@@ -104,6 +114,22 @@ def _losses(dataset: "Dataset", models: "Mapping[str, FittedModel]", places: "Se
     return [warning for domain in domains for warning in losses_on_domain(dataset, models, domain)]
 
 
+def _averagers(
+    question: CohortQuestion,
+    dataset: "Dataset",
+    models: "Mapping[str, FittedModel]",
+    cohort: "Cohort",
+    request: "PlanRequest",
+) -> "dict[str, Averager]":
+    """Return what gathers each model's answers for averages; nothing where none are asked for."""
+    from costar_cli.cohort import Averager, groups_of
+
+    if not question.average:
+        return {}
+    groups, in_GM = groups_of(cohort, dataset.schema, question.by)
+    return {label: Averager(cohort, request, groups, in_GM, question.reference) for label in models}
+
+
 def _answer(
     session: Session,
     question: CohortQuestion,
@@ -111,22 +137,25 @@ def _answer(
     models: "Mapping[str, FittedModel]",
     cohort: "Cohort",
     request: "PlanRequest",
+    averages: "Mapping[str, Averager]",
 ) -> "dict[str, Tally]":
-    """Write every answer, where a file is named, and return what they come to, by model."""
+    """Write every answer, where a file of them is named, and return what they come to, by model."""
     from costar_cli.artifact.tables import table_file
     from costar_cli.cohort import Tally, answer_cohort, count_questions, tidy_columns, true_answers
 
     tallies = {label: Tally(dataset.schema.outcomes, model.horizon) for label, model in models.items()}
     total = len(models) * count_questions(cohort, request)
     with (
-        table_file(question.csv) if question.csv else nullcontext() as table,
+        table_file(question.csv) if question.csv and not averages else nullcontext() as table,
         session.reporter.task("estimate", total=total, unit="answer") as task,
     ):
         for label, model in models.items():
             for answers in answer_cohort(label, model, cohort, request, levels=question.levels):
                 tallies[label].add(answers)
+                truth = true_answers(dataset, answers) if question.truth else None
+                if averages:
+                    averages[label].add(answers, truth)
                 if table is not None:
-                    truth = true_answers(dataset, answers) if question.truth else None
                     rows = tidy_columns(answers, truth_QHY=truth, abstain=question.abstain)
                     who = {"dataset": dataset.name, "model": label}
                     table.write({name: [value] * len(rows["step"]) for name, value in who.items()} | rows)

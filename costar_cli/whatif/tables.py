@@ -49,9 +49,9 @@ def estimate_text(row: Mapping[str, object], decimals: int) -> str | None:
     limits = [[number_text(row[f"{side}{name}"], decimals) for side in ("lower", "upper")] for name in names]
     shown = [f"{lower} to {upper}" for lower, upper in limits if lower is not None and upper is not None]
     if estimate is None:
-        return "left out !" if row["support"] == "red" else None
+        return "left out !" if row.get("support") == "red" else None
     limits_text = f" ({'; '.join(shown)})" if shown else ""
-    return f"{estimate}{limits_text}{_SIGNS.get(str(row['support']), '')}"
+    return f"{estimate}{limits_text}{_SIGNS.get(str(row.get('support')), '')}"
 
 
 _SIGNS: Final = {"amber": " ?", "red": " !"}  # behind what the data hardly support, and do not

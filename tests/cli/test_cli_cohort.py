@@ -86,7 +86,9 @@ def test_unknown_subjects_are_named_and_can_be_left_out(trained: Path, plan: Pat
     [
         (["--subjects", "all", "-s", "1"], ExitCode.USAGE, "both --subject and --subjects"),
         (["--subjects", "all", "--csv", "a.xls"], ExitCode.USAGE, "end the name in .csv, .parquet, .jsonl"),
-        (["--subjects", "all", "--plot", "a.png"], ExitCode.USAGE, "--plot is for one subject"),
+        (["--subjects", "all", "--plot", "a.png"], ExitCode.USAGE, "--plot of a cohort is for averages"),
+        (["--subjects", "all", "--out", "a.h5"], ExitCode.USAGE, "--out is for one subject"),
+        (["--subjects", "all", "--origin", "last", "--average", "--by", "ag"], ExitCode.USAGE, "there is no static"),
         (["--subjects", "all", "--csv", "no/a.csv"], ExitCode.STORAGE, "there is no folder"),
         (["--subjects", "all", "--csv", "plan.json", "--overwrite"], ExitCode.MISMATCH, "`plan.json` exists"),
         (["--subjects", "nobody.txt"], ExitCode.USAGE, "neither `all`"),
@@ -117,3 +119,21 @@ def test_a_table_gives_each_subject_its_own_plans(trained: Path, call: Call) -> 
     rows = pl.read_csv("a.csv").select("subject", "plan", "step").rows()
     assert rows == [(1, "a", 1), (2, "b", 1), (2, "b", 2)]
     assert run.document["result"]["plans"] == 2
+
+
+def test_average_effects_have_a_table_a_figure_a_file_and_a_document(trained: Path, plan: Path, call: Call) -> None:
+    words = ["--subjects", "source/train", "--origin", "last", "--average", "--by", "tumour_volume:2", "--truth"]
+    run = ask(call, trained, plan, *words, "--csv", "a.csv", "--plot", "a.svg", "--reference", "both", "--json")
+    assert run.code == 0, run.err
+    rows = run.document["result"]["averages"]
+    assert {row["quantity"]: row["reference"] for row in rows} == {"outcome": None, "difference": "both"}
+    assert len({row["group"] for row in rows}) == 3
+    assert pl.read_csv("a.csv")["estimate"].to_list() == pytest.approx([row["estimate"] for row in rows])
+    assert "<svg" in Path("a.svg").read_text()
+    assert ask(call, trained, plan, *words, "--csv", "b.csv").code == 0
+    answers = ask(call, trained, plan, "--subjects", "source/train", "--origin", "last", "--csv", "c.csv")
+    assert answers.code == 0
+    every, average = pl.read_csv("c.csv"), next(row for row in rows if row["plan"] == "watch" and row["step"] == 2)
+    mean = every.filter((pl.col("plan") == "watch") & (pl.col("step") == 2))["estimate"].mean()
+    assert average["estimate"] == pytest.approx(mean)
+    assert average["lower"] < average["estimate"] < average["upper"]

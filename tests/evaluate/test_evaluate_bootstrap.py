@@ -75,7 +75,7 @@ def test_weights_do_not_depend_on_how_many_are_held_at_once(monkeypatch):
 
 
 def test_every_resample_draws_as_many_subjects_as_there_are():
-    weights = np.concatenate(list(bootstrap._weights(17, 50, 3)))
+    weights = np.concatenate(list(bootstrap.weights(17, 50, 3)))
     assert (weights.sum(axis=1) == 17).all()
     assert weights.mean() == 1.0
 
@@ -148,7 +148,7 @@ def test_interval_and_p_value_are_those_of_a_plain_loop_over_resamples():
 
     estimate, error = difference(np.arange(24))
     pivots = []
-    for weights_N in np.concatenate(list(bootstrap._weights(24, 99, [3, 24]))):
+    for weights_N in np.concatenate(list(bootstrap.weights(24, 99, [3, 24]))):
         value, own_error = difference(np.arange(24).repeat(weights_N.astype(int)))
         pivots.append(abs(value - estimate) / own_error)
     found = paired_difference(*scored, level=0.95, replicates=99, seed=3)

@@ -1,0 +1,307 @@
+"""Average outcomes and effects of plans over groups of subjects, with intervals (spec AVERAGE-1 to 4).
+
+`G` counts groups, `P` plans, `U` units of sampling (subjects, or the clusters that they belong to), `M` moments, `B`
+replicates, `S` joint draws.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.cohort.answers import CohortAnswers, plans_of
+from costar_cli.cohort.subjects import Cohort
+from costar_cli.errors import UsageError
+from costar_cli.evaluate.bootstrap import FEWEST_UNITS, weights
+from costar_cli.methods.base import DrawsOutcomes, FittedModel, PredictsDistribution
+from costar_cli.methods.stack.model import StackModel
+from costar_cli.panel import PanelSchema
+from costar_cli.plans import PlanRequest, TreatmentPlan
+from costar_cli.uncertainty import draws, tells_differences
+from costar_cli.whatif.estimate import ask_plans
+
+REPLICATES: Final = 1_000
+DRAWS: Final = 200  # the sd of the training part is then known to 5 %
+MOST_DRAWN: Final = 4_000  # questions that are drawn: the rest of a large group is known from them
+MOST_PLANS: Final = 1_000
+SEED: Final = 0
+
+Floats = NDArray[np.float64]
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Averages:
+    """Means over the moments of groups, of outcomes or of differences from the reference plan.
+
+    Attributes:
+        mean_GPHY: the mean estimate; not a number beyond a plan's own steps.
+        half_LGPHY: half the width of the intervals, not a number where the units are too few.
+        truth_GPHY: the mean of the simulator's answers, where they were asked for.
+    """
+
+    mean_GPHY: Floats
+    half_LGPHY: Floats
+    truth_GPHY: Floats | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class AverageEffects:
+    """What a model says of groups of subjects on average.
+
+    Attributes:
+        label: what the model is called.
+        schema: names of outcomes.
+        groups: names of the groups, everybody first.
+        plans: the plans.
+        reference: the place of the plan that others are compared with.
+        levels: of the intervals.
+        moments_G: moments of each group.
+        units_G: subjects, or clusters, of each group.
+        unit: which of the two.
+        interval_kind: what intervals include.
+        outcomes: means of outcomes.
+        differences: means of differences from the reference plan.
+    """
+
+    label: str
+    schema: PanelSchema
+    groups: tuple[str, ...]
+    plans: tuple[TreatmentPlan, ...]
+    reference: int
+    levels: tuple[float, ...]
+    moments_G: NDArray[np.int64]
+    units_G: NDArray[np.int64]
+    unit: str
+    interval_kind: str
+    outcomes: Averages
+    differences: Averages
+
+    def to_rows(self) -> Iterator[Row]:
+        """Yield a row per quantity, group, plan, step and outcome; differences follow the outcomes."""
+        for quantity, found in (("outcome", self.outcomes), ("difference", self.differences)):
+            for g, p, h, y in np.argwhere(~np.isnan(found.mean_GPHY)).tolist():
+                if quantity == "difference" and p == self.reference:
+                    continue
+                yield self._row(quantity, found, (g, p, h, y))
+
+    def _row(self, quantity: str, found: Averages, at: tuple[int, int, int, int]) -> Row:
+        g, p, h, y = at
+        estimate, outcome = float(found.mean_GPHY[at]), self.schema.outcomes[y]
+        row: Row = {
+            "quantity": quantity,
+            "model": self.label,
+            "group": self.groups[g],
+            "plan": self.plans[p].name,
+            "reference": self.plans[self.reference].name if quantity == "difference" else None,
+            "step": h + 1,
+            "outcome": outcome.name,
+            "unit": outcome.unit,
+            "estimate": estimate,
+        }
+        for i, level in enumerate(self.levels):
+            half, further = float(found.half_LGPHY[i][at]), f"_{level:g}" * (i > 0)
+            known = not np.isnan(half)
+            row |= {f"lower{further}": estimate - half if known else None,
+                    f"upper{further}": estimate + half if known else None}  # fmt: skip
+            if not i:
+                row["level"] = level if known else None
+        row |= {"interval_kind": self.interval_kind, "moments": int(self.moments_G[g]), "units": int(self.units_G[g])}
+        if found.truth_GPHY is not None:
+            row["truth"] = float(found.truth_GPHY[at])
+        return row
+
+
+@dataclass(eq=False)
+class Averager:
+    """Gathers a model's answers about a cohort, chunk after chunk, and says what they come to on average.
+
+    Attributes:
+        cohort: the moments.
+        request: the plans; those of single subjects need the same names for all.
+        groups: names of the groups.
+        in_GM: which moments belong to each.
+        reference: name of the plan that others are compared with; the first by default.
+    """
+
+    cohort: Cohort
+    request: PlanRequest
+    groups: tuple[str, ...]
+    in_GM: NDArray[np.bool_]
+    reference: str | None = None
+
+    def __post_init__(self) -> None:
+        self._plans = same_plans(self.cohort, self.request)
+        names = [plan.name for plan in self._plans]
+        if self.reference is not None and self.reference not in names:
+            fix = f"the plans are {', '.join(map(repr, names))}"
+            raise UsageError(f"there is no plan {self.reference!r} to compare with", where="--reference", fix=fix)
+        self._reference = names.index(self.reference) if self.reference else 0
+        self._done = 0
+        self._mean: list[Floats] = []
+        self._truth: list[Floats] = []
+
+    def add(self, answers: CohortAnswers, truth_QHY: Floats | None = None) -> None:
+        """Gather a chunk, and the simulator's answers to it."""
+        shape = (len(answers.cohort), len(self._plans), *answers.estimates.mean_QHY.shape[1:])
+        self._mean.append(np.where(answers.own_QHY, answers.estimates.mean_QHY, np.nan).reshape(shape))
+        if truth_QHY is not None:
+            self._truth.append(truth_QHY.reshape(shape))
+
+    def finish(self, label: str, model: FittedModel, levels: Sequence[float]) -> AverageEffects:
+        """Return the averages, with intervals that include subjects and training (spec AVERAGE-2 to 4)."""
+        mean_MPHY = np.concatenate(self._mean)
+        truth_MPHY = np.concatenate(self._truth) if self._truth else None
+        unit_M, unit = units_of(self.cohort)
+        training = training_variance(model, self.cohort, self.request, self.in_GM, self._reference)
+        apart = (slice(None), slice(self._reference, self._reference + 1))
+        found = []
+        for i, minus in enumerate((None, apart)):
+            values = mean_MPHY if minus is None else mean_MPHY - mean_MPHY[minus]
+            true = truth_MPHY if minus is None or truth_MPHY is None else truth_MPHY - truth_MPHY[minus]
+            found.append(self._averages(values, true, unit_M, training and training[i], model, levels))
+        units_G = np.array([len(np.unique(unit_M[in_M])) for in_M in self.in_GM])
+        return AverageEffects(
+            label, model.schema, self.groups, self._plans, self._reference, tuple(levels), self.in_GM.sum(axis=1),
+            units_G, unit, kind_of(model), *found,
+        )  # fmt: skip
+
+    def _averages(
+        self,
+        values_MPHY: Floats,
+        true_MPHY: Floats | None,
+        unit_M: NDArray[np.int64],
+        variance_GPHY: Floats | None,
+        model: FittedModel,
+        levels: Sequence[float],
+    ) -> Averages:
+        mean_GPHY = np.stack([values_MPHY[in_M].mean(axis=0) for in_M in self.in_GM])
+        half = np.full((len(levels), *mean_GPHY.shape), np.nan)
+        for g, in_M in enumerate(self.in_GM):
+            sd_PHY = np.sqrt(variance_GPHY[g]) if variance_GPHY is not None else np.zeros(mean_GPHY.shape[1:])
+            half[:, g] = half_widths(values_MPHY[in_M], unit_M[in_M], sd_PHY, levels, freedom=_freedom(model))
+        truth = None if true_MPHY is None else np.stack([true_MPHY[in_M].mean(axis=0) for in_M in self.in_GM])
+        return Averages(mean_GPHY, half, truth)
+
+
+def same_plans(cohort: Cohort, request: PlanRequest) -> tuple[TreatmentPlan, ...]:
+    """Return the plans that all moments are asked about, by name.
+
+    Raises:
+        UsageError: subjects have plans of different names or lengths, or there are very many.
+    """
+    every = plans_of(cohort, request)
+    shapes = {tuple((plan.name, len(plan)) for plan in plans) for plans in every}
+    if len(shapes) > 1:
+        fix = "give each subject plans of the same names and lengths, in the same order"
+        raise UsageError("averages need the same plans for all subjects", where="--plan", fix=fix)
+    if len(every[0]) > MOST_PLANS:
+        raise UsageError(f"averages of {len(every[0]):,} plans; at most {MOST_PLANS:,} at once", where="--plan")
+    return tuple(every[0])
+
+
+def units_of(cohort: Cohort) -> tuple[NDArray[np.int64], str]:
+    """Return the unit of sampling of each moment: the subject, or the cluster where there are several."""
+    cluster_N = cohort.panel.cluster
+    if cluster_N is not None and len(np.unique(cluster_N)) > 1:
+        return cluster_N[cohort.subject_M], "cluster"
+    return cohort.subject_M, "subject"
+
+
+def half_widths(
+    values_MPHY: Floats,
+    unit_M: NDArray[np.int64],
+    training_PHY: Floats,
+    levels: Sequence[float],
+    *,
+    freedom: int | None = None,
+    replicates: int = REPLICATES,
+    seed: int = SEED,
+) -> Floats:
+    """Return half the widths `[L,P,H,Y]` of intervals of a mean over moments (spec AVERAGE-2, AVERAGE-4).
+
+    Args:
+        values_MPHY: what is averaged.
+        unit_M: what is resampled as one.
+        training_PHY: sd of the part that training leaves open.
+        levels: of the intervals.
+        freedom: degrees of freedom of that sd, None where it is known well.
+        replicates: how often units are resampled.
+        seed: of it.
+    """
+    units, row_M = np.unique(unit_M, return_inverse=True)
+    shape = values_MPHY.shape[1:]
+    if len(units) < FEWEST_UNITS:
+        return np.full((len(levels), *shape), np.nan)
+    flat_MK = values_MPHY.reshape(len(values_MPHY), -1)
+    sums_UK, count_U = np.zeros((len(units), flat_MK.shape[1])), np.bincount(row_M).astype(np.float64)
+    np.add.at(sums_UK, row_M, flat_MK)
+    mean_K = sums_UK.sum(axis=0) / count_U.sum()
+    moved_BK = np.concatenate(
+        [(w_BU @ sums_UK) / (w_BU @ count_U)[:, None] - mean_K for w_BU in weights(len(units), replicates, seed)]
+    )
+    rng = np.random.default_rng([seed, 1])
+    chance_B = rng.normal(size=replicates) if freedom is None else rng.standard_t(freedom, size=replicates)
+    apart_BK = np.abs(moved_BK + chance_B[:, None] * training_PHY.reshape(-1))
+    return np.quantile(apart_BK, levels, axis=0).reshape(len(levels), *shape)
+
+
+def training_variance(
+    model: FittedModel, cohort: Cohort, request: PlanRequest, in_GM: NDArray[np.bool_], reference: int
+) -> tuple[Floats, Floats] | None:
+    """Return the variance `[G,P,H,Y]` that training leaves open in means of outcomes, and of differences.
+
+    It is that of the mean over moments in joint draws: what draws share, and what is each subject's own, over the
+    number of moments (spec AVERAGE-3). None where the model says nothing of it.
+    """
+    if not tells_differences(model):
+        return None
+    plans, found = same_plans(cohort, request), []
+    most = max(2, MOST_DRAWN // (len(plans) * len(in_GM)))
+    for in_M in in_GM:
+        at = np.flatnonzero(in_M)
+        some = at[np.linspace(0, len(at) - 1, min(len(at), most)).round().astype(np.int64)]
+        drawn_SMPHY = _drawn(model, cohort.take(some), request)
+        apart = drawn_SMPHY - drawn_SMPHY[:, :, reference : reference + 1]
+        found.append([_of_mean(values, len(at)) for values in (drawn_SMPHY, apart)])
+    outcomes, differences = zip(*found, strict=True)
+    return np.stack(outcomes), np.stack(differences)
+
+
+def _drawn(model: FittedModel, some: Cohort, request: PlanRequest) -> Floats:
+    plans_M = plans_of(some, request)
+    moment_Q = np.repeat(np.arange(len(some)), len(plans_M[0]))
+    plans_Q = [plan for plans in plans_M for plan in plans]
+    # A draw of `draws` is about a subject: each moment is one of its own, so that origins do not share chances.
+    panel, rows_Q = some.panel.take(some.subject_M), moment_Q
+    queries = ask_plans(model, rows_Q, some.origin_M[moment_Q], plans_Q)
+    drawn_SQHY = draws(model, panel, queries, n=DRAWS, seed=SEED)
+    return drawn_SQHY.reshape(DRAWS, len(some), len(plans_M[0]), *drawn_SQHY.shape[2:])
+
+
+def _of_mean(drawn_SMPHY: Floats, moments: int) -> Floats:
+    """Return the variance of the mean over so many moments like those that were drawn."""
+    mean_SPHY, sample = drawn_SMPHY.mean(axis=1), drawn_SMPHY.shape[1]
+    own_PHY = (drawn_SMPHY - mean_SPHY[:, None]).var(axis=0, ddof=1).sum(axis=0) / max(sample - 1, 1)
+    shared_PHY = np.maximum(mean_SPHY.var(axis=0, ddof=1) - own_PHY / sample, 0.0)
+    return np.asarray(shared_PHY + own_PHY / moments)
+
+
+def _has_posterior(model: FittedModel) -> bool:
+    if isinstance(model, StackModel):
+        return any(_has_posterior(model.parts[name]) for name in model.answering)
+    return isinstance(model, DrawsOutcomes | PredictsDistribution)
+
+
+def _freedom(model: FittedModel) -> int | None:
+    """Return how many degrees of freedom the sd between the members of a black box has."""
+    return None if _has_posterior(model) or model.members < 2 else model.members - 1
+
+
+def kind_of(model: FittedModel) -> str:
+    """Return what the intervals of a model's averages include."""
+    if not tells_differences(model):
+        return "subjects (a single black box says nothing of training)"
+    return "subjects and training (posterior)" if _has_posterior(model) else "subjects and training (members)"

@@ -1,0 +1,63 @@
+"""Average outcomes under each plan, by group, with intervals."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from costar_cli.artifact import write_bytes
+from costar_cli.cohort import AverageEffects
+from costar_cli.figures.style import BLACK, caption, figure, label_lines, label_text, plan_style, rendered
+from costar_cli.figures.whatif import FORMATS
+from costar_cli.panel.schema import steps_axis
+
+MOST_GROUPS: Final = 6
+MOST_PLANS: Final = 12
+SHADE: Final = 0.18
+
+
+def plot_averages(found: Sequence[AverageEffects], path: Path) -> Path:
+    """Draw the mean of each outcome by step: a row per model and outcome, a column per group, a line per plan.
+
+    Raises:
+        StorageError: the file cannot be written.
+    """
+    rows = [(effects, k) for effects in found for k in range(len(effects.schema.outcomes))]
+    columns = found[0].groups[:MOST_GROUPS]
+    plans = found[0].plans[:MOST_PLANS]
+    with figure(3.4 + 2.9 * len(columns), 1.4 + 2.7 * len(rows)) as drawn:
+        axes = drawn.subplots(len(rows), len(columns), squeeze=False, sharey="row")
+        for (effects, k), line in zip(rows, axes, strict=True):
+            for g, ax in enumerate(line):
+                _draw(ax, effects, g, k)
+            outcome = effects.schema.outcomes[k]
+            unit = f" ({label_text(outcome.unit, 20)})" if outcome.unit else ""
+            line[0].set_ylabel(f"mean {label_text(outcome.name, 30)}{unit}\n{label_text(effects.label, 30)}")
+        handles = [
+            Line2D([], [], color=plan_style(i)[0], marker=plan_style(i)[1], label=label_lines(plan.name, 26))
+            for i, plan in enumerate(plans)
+        ]
+        truth = found[0].outcomes.truth_GPHY is not None
+        handles += [Line2D([], [], color=BLACK, ls=":", label="the simulator's mean")] * truth
+        caption(drawn, f"Bands: {100 * found[0].levels[0]:g} % intervals of the mean; {found[0].interval_kind}")
+        drawn.legend(handles=handles, loc="outside right center")
+        kind = next(kind for kind in FORMATS if path.suffix.lower() == f".{kind}")
+        write_bytes(path, rendered(drawn, kind))
+    return path
+
+
+def _draw(ax: Axes, effects: AverageEffects, g: int, k: int) -> None:
+    for i, plan in enumerate(effects.plans[:MOST_PLANS]):
+        (colour, marker), steps = plan_style(i), np.arange(1, len(plan) + 1)
+        mean_H = effects.outcomes.mean_GPHY[g, i, : len(plan), k]
+        half_H = effects.outcomes.half_LGPHY[0, g, i, : len(plan), k]
+        ax.plot(steps, mean_H, color=colour, marker=marker)
+        if not np.isnan(half_H).any():
+            ax.fill_between(steps, mean_H - half_H, mean_H + half_H, color=colour, alpha=SHADE, lw=0)
+        if effects.outcomes.truth_GPHY is not None:
+            ax.plot(steps, effects.outcomes.truth_GPHY[g, i, : len(plan), k], color=BLACK, ls=":", lw=1.2)
+    ax.set_title(f"{label_text(effects.groups[g], 40)} ({effects.moments_G[g]:,})")
+    ax.set_xlabel(f"{steps_axis(effects.schema.step)} after the origin")

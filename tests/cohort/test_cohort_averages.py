@@ -1,0 +1,131 @@
+"""Average effects: known means, intervals that cover, groups."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from costar_cli.cohort import Averager, Cohort, answer_cohort, groups_of
+from costar_cli.cohort.averages import half_widths, same_plans
+from costar_cli.errors import UsageError
+from costar_cli.panel import Panel
+from costar_cli.plans import PlanRequest
+from tests.whatif.whatif_worlds import TUMOR, LinearModel, request_of
+
+PLANS = {"watch": [{}] * 3, "chemo": [{"chemotherapy": 1}] * 2}
+
+
+def panel_of(level_N: np.ndarray, *, cluster: np.ndarray | None = None, steps: int = 4) -> Panel:
+    """Subjects whose outcome is constant, of two types in turn."""
+    n = len(level_N)
+    return Panel(
+        covariates=np.zeros((n, steps, 0), np.float32),
+        treatments=np.tile(TUMOR.treatments.encode(np.zeros((1, 1, 2), int)), (n, steps, 1)),
+        outcomes=np.tile(level_N[:, None, None], (1, steps, 1)).astype(np.float32),
+        statics=(np.arange(n) % 2)[:, None].astype(np.float32),
+        length=np.full(n, steps),
+        subject_id=np.arange(n),
+        cluster=cluster,
+    )
+
+
+def averages(cohort: Cohort, model: LinearModel, by: str | None = None, plans: dict | None = None, **options: object):
+    request = request_of(plans or PLANS)
+    averager = Averager(cohort, request, *groups_of(cohort, TUMOR, by), **options)
+    for answers in answer_cohort("m", model, cohort, request):
+        averager.add(answers)
+    return averager.finish("m", model, (0.9, 0.5))
+
+
+def cohort_of(panel: Panel, **options: object) -> Cohort:
+    return Cohort.of(panel, panel.subject_id.tolist(), **options)
+
+
+def test_means_and_differences_are_those_of_the_answers():
+    level_N = np.random.default_rng(0).normal(50, 5, 60)
+    found = averages(cohort_of(panel_of(level_N)), LinearModel(TUMOR), by="patient_type", reference="chemo")
+    assert found.groups == ("all", "patient_type = 0", "patient_type = 1")
+    assert found.moments_G.tolist() == [60, 30, 30]
+    rows = list(found.to_rows())
+    for group, own in (("all", level_N), ("patient_type = 1", level_N[1::2])):
+        mine = [row for row in rows if row["group"] == group]
+        level = own.astype(np.float32).mean()
+        chemo = [row["estimate"] for row in mine if (row["plan"], row["quantity"]) == ("chemo", "outcome")]
+        apart = [row["estimate"] for row in mine if (row["plan"], row["quantity"]) == ("watch", "difference")]
+        np.testing.assert_allclose(chemo, [level - 2, level - 4], rtol=1e-5)
+        np.testing.assert_allclose(apart, [2, 4], atol=1e-4)
+    assert all(row["lower"] < row["lower_0.5"] < row["estimate"] < row["upper_0.5"] < row["upper"] for row in rows)
+    assert {row["reference"] for row in rows if row["quantity"] == "difference"} == {"chemo"}
+
+
+def test_the_interval_of_an_effect_that_all_share_is_that_of_training():
+    cohort = cohort_of(panel_of(np.random.default_rng(0).normal(50, 5, 60)))
+    rows = averages(cohort, LinearModel(TUMOR, coefficients=(-1.0, -2.0, -3.0))).to_rows()
+    row = next(row for row in rows if row["quantity"] == "difference" and row["step"] == 1)
+    assert row["interval_kind"] == "subjects and training (members)"
+    assert row["estimate"] == pytest.approx(-2, abs=1e-4)
+    assert row["upper"] - row["estimate"] == pytest.approx(2.92, rel=0.15)  # Student's t of 2 degrees, an sd of 1
+
+
+def test_few_subjects_have_no_interval_and_a_single_black_box_none_of_training():
+    few = averages(cohort_of(panel_of(np.arange(19.0))), LinearModel(TUMOR))
+    assert {row["lower"] for row in few.to_rows()} == {None}
+    one = averages(cohort_of(panel_of(np.arange(40.0))), LinearModel(TUMOR, coefficients=(-2.0,)))
+    assert one.interval_kind.startswith("subjects (a single black box")
+    row = next(one.to_rows())
+    sd = np.arange(40.0).std(ddof=1) / np.sqrt(40)
+    assert row["upper"] - row["estimate"] == pytest.approx(1.645 * sd, rel=0.1)
+
+
+def test_intervals_cover_the_mean_of_the_population():
+    """Clusters of three with an effect of their own: intervals by subject would cover about two thirds."""
+    rng, covered, by_subject = np.random.default_rng(1), 0, 0
+    for run in range(200):
+        unit_M = np.repeat(np.arange(40), 3)
+        values = rng.normal(2, 1, 40)[unit_M] + rng.normal(0, 0.3, 120)
+        shape = (120, 1, 1, 1)
+        off = rng.normal(0, 0.1)  # what training got wrong
+        half, alone = (
+            half_widths(values.reshape(shape), units, np.full(shape[1:], 0.1), (0.9,), replicates=200, seed=run).item()
+            for units in (unit_M, np.arange(120))
+        )
+        covered += abs(values.mean() + off - 2) < half
+        by_subject += abs(values.mean() + off - 2) < alone
+    assert 0.85 <= covered / 200 <= 0.95
+    assert by_subject / 200 < 0.8
+
+
+def test_clusters_are_resampled_as_one():
+    panel = panel_of(np.repeat(np.arange(25.0), 4), cluster=np.repeat(np.arange(25), 4))
+    found = averages(cohort_of(panel), LinearModel(TUMOR))
+    assert (found.unit, found.units_G.tolist(), found.moments_G.tolist()) == ("cluster", [25], [100])
+
+
+def test_groups_are_quantiles_of_an_outcome_at_the_origin():
+    cohort = cohort_of(panel_of(np.arange(40.0)))
+    names, in_GM = groups_of(cohort, TUMOR, "tumour_volume:2")
+    assert names == ("all", "tumour_volume up to 19.5 cm3", "tumour_volume above 19.5 cm3")
+    assert in_GM.sum(axis=1).tolist() == [40, 20, 20]
+    assert len(groups_of(cohort, TUMOR, "tumour_volume")[0]) == 5
+
+
+@pytest.mark.parametrize(
+    ("by", "problem"), [("patient_typ", "there is no static"), ("tumour_volume:1", "one value only")]
+)
+def test_what_cannot_be_grouped_by_is_refused(by, problem):
+    with pytest.raises(UsageError, match=problem):
+        groups_of(cohort_of(panel_of(np.arange(40.0))), TUMOR, by)
+
+
+def test_plans_of_different_names_have_no_average():
+    plans = request_of(PLANS).plans
+    request = PlanRequest((), by_subject={str(i): plans[i % 2 :] for i in range(4)})
+    with pytest.raises(UsageError, match="the same plans for all subjects"):
+        same_plans(cohort_of(panel_of(np.arange(4.0))), request)
+
+
+def test_categories_of_a_static_make_groups():
+    statics = tuple(TUMOR.statics[0].model_copy(update={"name": name}) for name in ("sex=f", "sex=m"))
+    panel = replace(panel_of(np.arange(4.0)), statics=np.eye(2, dtype=np.float32)[[0, 1, 1, 1]])
+    names, in_GM = groups_of(cohort_of(panel), TUMOR.model_copy(update={"statics": statics}), "sex")
+    assert (names, in_GM.sum(axis=1).tolist()) == (("all", "sex=f", "sex=m"), [4, 1, 3])
