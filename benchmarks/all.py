@@ -30,6 +30,7 @@ BENCHMARKS = (
     "scoring",
     "rollouts",
     "evaluate_memory",
+    "whatif",
     "members",
     "ingest_m5",
 )
@@ -41,6 +42,7 @@ TITLES = {
     "scoring": "Scoring the test sets",
     "rollouts": "Queries per second of every method",
     "evaluate_memory": "Evaluating at paper size",
+    "whatif": "What bands and lights cost a what-if question",
     "members": "Members together or apart",
     "ingest_m5": "Ingesting M5 at full size",
 }

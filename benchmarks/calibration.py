@@ -131,22 +131,27 @@ def scored(
     return found
 
 
-def apart(dataset: Dataset, model: FittedModel, calibration: Calibration, part: Part) -> Row | None:
-    """Return how bands of differences between two plans do, averages over subjects and steps; None without any."""
+def plans(dataset: Dataset, part: Part, calibration: Calibration) -> tuple[support.Asked, support.Asked]:
+    """Return questions about the two plans that are compared, of the same subjects and origins."""
     alive_NT, rng = support.alive(dataset.panel(*part), calibration), np.random.default_rng(0)
-    asked = dict(support.plans(dataset, part, alive_NT, rng)) if tells_differences(model) else {}
-    if not asked:
-        return None
-    first, other = (asked[name] for name in ("first treatment", "random"))
-    count = min(len(first.queries), PAIRS)
-    pairs = (first.queries.take(slice(count)), other.queries.take(slice(count)))
-    queries = Queries(*(np.concatenate([getattr(q, x) for q in pairs]) for x in ("subject", "origin", "plan")))
+    asked = dict(support.plans(dataset, part, alive_NT, rng, PAIRS))
+    return asked["first treatment"], asked["random"]
+
+
+def apart(
+    dataset: Dataset, model: FittedModel, calibration: Calibration, part: Part, asked: Sequence[support.Asked]
+) -> Row:
+    """Return how bands of differences between two plans do, averages over subjects and steps."""
+    first, other = asked
+    fields = ("subject", "origin", "plan")
+    queries = Queries(*(np.concatenate([getattr(each.queries, x) for each in asked]) for x in fields))
+    count = len(first.queries)
     panel, of_M = dataset.panel(*part), np.arange(count)
     found = estimate(model, panel, queries, calibration.facts, floor=calibration.floor)
     drawn_SQHY = draws(model, panel, queries, floor=calibration.floor)
     between = differences(drawn_SQHY, found, of_M + count, of_M)
     bands, unit = calibration.bands(between, REPORTED, clip=False), dataset.schema.error_unit
-    truth_MHY = (other.truth_QHY - first.truth_QHY)[:count]
+    truth_MHY = other.truth_QHY - first.truth_QHY
     inside_LMHY = (bands.lower_LQHY <= truth_MHY) & (truth_MHY <= bands.upper_LQHY)
     sd_Y = model.scaler.outcomes[1] if unit.space == "standardized" else np.ones(truth_MHY.shape[2])
     width_MHY = (bands.upper_LQHY - bands.lower_LQHY)[REPORTED.index(0.9)] / sd_Y
@@ -164,7 +169,7 @@ def measure(name: str, dataset: Dataset, method: str, options: argparse.Namespac
     """Yield a row for each model, set-up and kind of question."""
     how = {"preset": options.preset, "members": options.members, **SHORTER.get((name, method), {})}
     how |= {"parts": options.parts} if method == METHODS.combining.name else {}
-    source = made(dataset, method, **how)
+    source, asked = made(dataset, method, **how), {}
     for domain, model in (("source", source), ("target", made(dataset, method, start=source, **how))):
         for label, own, calibration in calibrations(dataset, model.fitted, domain):
             about = {"data": name, "method": label, "members": str(own.members)}
@@ -172,7 +177,9 @@ def measure(name: str, dataset: Dataset, method: str, options: argparse.Namespac
             for setup, part in SETUPS[domain].items():
                 for kind, (rmse, found) in scored(dataset, own, calibration, part).items():
                     yield about | {"setup": setup, "queries": kind} | numbers(rmse, found)
-                if between := apart(dataset, own, calibration, part):
+                if tells_differences(own):
+                    asked[part] = asked.get(part) or plans(dataset, part, calibration)  # simulators take their time
+                    between = apart(dataset, own, calibration, part, asked[part])
                     yield dict.fromkeys(FIELDS, "") | about | {"setup": setup, "queries": "differences"} | between
 
 

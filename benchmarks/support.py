@@ -69,14 +69,14 @@ def questions(dataset: Dataset, part: Part, alive_NT: NDArray[np.bool_]) -> Iter
 
 
 def plans(
-    dataset: Dataset, part: Part, alive_NT: NDArray[np.bool_], rng: np.random.Generator
+    dataset: Dataset, part: Part, alive_NT: NDArray[np.bool_], rng: np.random.Generator, most: int = MOST // 4
 ) -> Iterator[tuple[str, Asked]]:
     """Yield questions about plans whose answers the simulator knows, each of the same subjects and origins."""
     panel, horizon, answer = dataset.panel(*part), dataset.horizon, truth_of(dataset.name)
     if answer is None or part not in dataset.truth:
         return
     encoding, ahead_NT = dataset.schema.treatments, np.arange(panel.n_steps) < panel.length[:, None] - horizon
-    rows = np.flatnonzero((alive_NT & ahead_NT).any(axis=1))[: MOST // 4]
+    rows = np.flatnonzero((alive_NT & ahead_NT).any(axis=1))[:most]
     origins = [int(rng.choice(np.flatnonzero(alive_NT[row] & ahead_NT[row]))) for row in rows]
     seen = Support.of(dataset.panel("source", "train"), dataset.schema).seen
     classes = np.array(sorted(seen or {(0,) * len(encoding.names)}))  # what nobody was given is refused anyway
@@ -186,26 +186,54 @@ def measure(path: Path, options: argparse.Namespace) -> Iterator[Row]:
                 yield from (dict.fromkeys(FIELDS, "") | about | row for row in judged(dataset, model, part, asked))
 
 
-def summary(rows: Sequence[Row]) -> str:
-    """Return tables: AUROC, then shares, errors and coverage by light, and what leaving out red answers gains."""
-    lines = ["| data | method | set-up | questions | AUROC precision | rarest step | course |", "|" + "---|" * 7]
+def aurocs(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield how often the number behind a light ranks one of the worst answers above another."""
+    numbers = ("precision", "rarest step", "course")
+    yield f"| data | method | set-up | questions | {' | '.join(numbers)} |"
+    yield "|---|---|---|---|---:|---:|---:|"
+    for case, by_light in _cases(rows).items():
+        yield f"| {' | '.join([*case, *(_short(by_light[name]['auroc']) for name in numbers)])} |"
+
+
+def by_light(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield shares of the answers, errors and coverage by light, and what leaving out answers gains."""
+    heads = "share, % | error | coverage, % | all | without red | green alone"
+    yield f"| data | method | set-up | questions | light | {heads} |"
+    yield "|" + "---|" * 11
+    for case, of_case in _cases(rows).items():
+        for name in ("precision", "practice", "together"):
+            row = of_case[name]
+            share, covered = (_three(row, what, 100) for what in ("share", "coverage"))
+            errors = [_short(row[what]) for what in ("rmse", "rmse_without_red", "rmse_green")]
+            yield f"| {' | '.join([*case, name, share, _three(row, 'rmse'), covered, *errors])} |"
+
+
+def gains(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield the error of all answers, and of those that are left without red or amber ones, with the share left out."""
+    lights = ("precision", "practice", "together")
+    yield f"| data | method | set-up | all | without red: {' | '.join(lights)} | green by both |"
+    yield "|---|---|---|---:|---:|---:|---:|---:|"
+    for (data, method, setup, _), by in _cases(rows).items():
+        left = [
+            f"{_short(by[name]['rmse_without_red'])} ({100 * float(by[name]['share_red']):.0f} %)" for name in lights
+        ]
+        green = f"{_short(by['together']['rmse_green'])} ({100 * (1 - float(by['together']['share_green'])):.0f} %)"
+        yield f"| {' | '.join([data, method, setup, _short(by['together']['rmse']), *left, green])} |"
+
+
+def _cases(rows: Sequence[Row]) -> dict[tuple[str, ...], dict[str, Row]]:
+    """Return the rows by data set, method, set-up and questions, and by light."""
     cases: dict[tuple[str, ...], dict[str, Row]] = {}
     for row in rows:
         key = tuple(row[name] for name in ("data", "method", "setup", "questions"))
         cases.setdefault(key, {})[row["light"]] = row
-    for key, of_case in cases.items():
-        found = [_short(of_case[name]["auroc"]) for name in ("precision", "rarest step", "course")]
-        lines.append(f"| {' | '.join([*key, *found])} |")
-    heads = "share green/amber/red | error green/amber/red | all | without red | coverage of 90 % green/amber/red"
-    lines += ["", f"| data | method | set-up | questions | light | {heads} |", "|" + "---|" * 10]
-    for key, of_case in cases.items():
-        for name in ("precision", "practice", "together"):
-            row = of_case[name]
-            three = ["/".join(_short(row[f"{what}_{light}"]) or "-" for light in LIGHTS) for what in ("share", "rmse")]
-            covered = "/".join(_short(row[f"coverage_{light}"]) or "-" for light in LIGHTS)
-            cells = [*key, name, *three, _short(row["rmse"]), _short(row["rmse_without_red"]), covered]
-            lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+    return cases
+
+
+def _three(row: Row, what: str, factor: int = 1) -> str:
+    """Return a number of green, amber and red answers; a dash where there are none."""
+    values = [row[f"{what}_{light}"] for light in LIGHTS]
+    return " / ".join((f"{factor * float(v):.3g}" if factor > 1 else _short(v)) if v else "-" for v in values)
 
 
 def _short(text: str) -> str:
@@ -232,7 +260,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             rows = [row for row in rows if (row["data"], row["method"]) not in again] + list(measure(path, options))
             if options.out:
                 write(options.out, rows, FIELDS)
-    sys.stdout.write(summary(rows) + "\n")
+    sys.stdout.write("\n".join([*aurocs(rows), "", *by_light(rows)]) + "\n")
     return 0
 
 

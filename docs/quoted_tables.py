@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from benchmarks import calibration
+from benchmarks import calibration, sensitivity, support
 from benchmarks.machine import is_busy, load_before_and_after
 from costar_cli.datasets.registry import sources
 from costar_cli.evaluate.bootstrap import FEWEST_UNITS
@@ -24,7 +24,10 @@ from costar_cli.settings.presets import PRESETS
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-PAGES = (ROOT / "README.md", ROOT / "docs" / "reproduction.md", ROOT / "docs" / "uncertainty.md")
+PAGES = (
+    ROOT / "README.md",
+    *(ROOT / "docs" / f"{page}.md" for page in ("reproduction", "uncertainty", "support", "sensitivity")),
+)
 BLOCK = re.compile(r"(<!-- from benchmarks/results: (?P<name>[a-z ]+) -->\n).*?(\n<!-- end -->)", re.DOTALL)
 SETUPS = ("zero-shot", "few-shot", "supervised")
 LABELS = {source.name: source.label for source in sources().values()}
@@ -221,6 +224,27 @@ def misses_list() -> Iterator[str]:
     yield from found or ["None: every goal is met."]
 
 
+def differences_table() -> Iterator[str]:
+    """Yield how bands of differences between plans keep their levels."""
+    yield from calibration.table(calibrated(), calibration.DIFFERENCES)
+
+
+def lights(*questions: str) -> list[Line]:
+    """Return the stored rows of the benchmark of lights about some questions, with readable names."""
+    data = calibration.LABELS
+    named = [{**row, "data": data[row["data"].rstrip("0123456789")]} for row in rows("", "support.csv")]
+    asked = (row for row in named if row["questions"] in questions)
+    return sorted(asked, key=lambda row: list(data.values()).index(row["data"]))
+
+
+def hidden_table() -> Iterator[str]:
+    """Yield bounds under hidden confounding where a confounder was dropped, and how the rows were made."""
+    stored = rows("", "sensitivity.csv")
+    yield from sensitivity.table(stored)
+    yield ""
+    yield f"`python -m benchmarks.sensitivity`, commit {' and '.join(dict.fromkeys(r['commit'] for r in stored))}."
+
+
 def preset_sentence() -> Iterator[str]:
     """Yield how long the default preset takes."""
     document = speed_document("default_preset")
@@ -372,6 +396,10 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "calibration": calibration_table,
     "sharpness": lambda: calibration.sharpness(calibrated()),
     "misses": misses_list,
+    "differences": differences_table,
+    "worst answers": lambda: support.aurocs(lights("test sets")),
+    "errors by light": lambda: support.by_light(lights("test sets", "windows")),
+    "hidden confounding": hidden_table,
     "speed": speed_table,
 }
 

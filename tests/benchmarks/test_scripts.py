@@ -47,11 +47,12 @@ FIGURES = {
     "rollouts": {"queries", "queries_per_s_costar", "ratio_costar", "queries_per_s_last_value", "difference_costar"},
     "evaluate_memory": {"evaluate_rss_mb", "evaluate_s", "data_mb", "inspect_rss_mb"},
     "ingest_m5": {"ingest_s", "ingest_rss_mb", "again_s", "simulate_s", "simulate_rss_mb", "files_mb", "data_mb"},
+    "whatif": {"ratio_mixed_process", "without_ms_mixed_process", "ratio_mixed_command", "without_ms_mixed_command"},
     "members": {"pretrain_ratio", "pretrain_together_s", "pretrain_apart_s", "finetune_ratio"},
 }
 
 
-LONG = ("pretrain_step", "rollouts", "scoring")  # half a minute each
+LONG = ("pretrain_step", "rollouts", "scoring", "whatif")  # half a minute each
 
 
 @pytest.mark.parametrize(
