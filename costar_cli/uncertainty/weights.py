@@ -86,6 +86,6 @@ def weights_of(log_M: Floats) -> Floats:
     """Return weights with a mean of one, cut at their `CLIPPED` quantile."""
     if not len(log_M):
         return log_M
-    weight_M = np.exp(log_M - log_M.max())
-    weight_M = np.minimum(weight_M, np.quantile(weight_M, CLIPPED))
+    cut_M = np.minimum(log_M, np.quantile(log_M, CLIPPED))  # before exp: all but the largest may be 0 beside that
+    weight_M = np.exp(cut_M - cut_M.max())
     return np.asarray(weight_M / weight_M.mean())

@@ -49,6 +49,7 @@ def test_weights_are_cut_and_leave_fewer_subjects() -> None:
     assert effective(unit_M, weights_of(np.zeros(2_000))) == effective(unit_M) == 200
     assert (radii(log_M, unit_M, GRID, np.ones(2_000)) == radii(log_M, unit_M)).all()
     assert len(weights_of(np.empty(0))) == 0
+    assert np.isfinite(weights_of(np.append(np.zeros(199), 5_000.0))).all(), "one window beyond all others"
 
 
 def test_one_heavy_subject_makes_bands_infinite() -> None:
