@@ -398,7 +398,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "misses": misses_list,
     "differences": differences_table,
     "worst answers": lambda: support.aurocs(lights("test sets")),
-    "errors by light": lambda: support.by_light(lights("test sets", "windows")),
+    "abstaining": lambda: support.gains(lights("test sets")),
     "hidden confounding": hidden_table,
     "speed": speed_table,
 }
