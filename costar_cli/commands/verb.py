@@ -226,6 +226,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "ingest table": (
         "costar ingest table visits.csv --init",
         "costar ingest table visits.csv --schema schema.toml --statics patients.csv",
+        "costar ingest table new-patients.csv --like costar-workspace/model.h5",
     ),
     "pretrain": (
         "costar pretrain --members 5",

@@ -21,6 +21,8 @@ say costar pretrain
 say costar finetune
 say costar finetune --domain target
 say costar evaluate
+say costar ingest table "$here/new-patients.csv" --like "$COSTAR_WORKSPACE/model.h5"
+say costar whatif --subjects all --plan "$here/plan-own.json" --data "$COSTAR_WORKSPACE/new.h5" --csv "$COSTAR_WORKSPACE/new.csv" --overwrite
 say costar whatif --subject "$patient" --plan "$here/plan-own.json" --plot "$COSTAR_WORKSPACE/whatif.png" --overwrite
 
 cat <<END

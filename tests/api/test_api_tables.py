@@ -91,3 +91,29 @@ def test_the_whole_way_from_a_frame_to_an_answer(own):
 def test_what_cannot_be_read_is_said_with_its_place(call, error, problem):
     with pytest.raises(error, match=problem):
         call()
+
+
+def test_frames_of_new_subjects_are_answered_as_the_training_table_would_be(own):
+    model = costar.fit(own, "ridge", progress=NullReporter())
+    plans, known = {"basal": [{"insulin": "basal"}, {}]}, ["subject", "origin", "step", "estimate"]
+    want = model.predict(own, plans, part="target/test", frame="pandas")[known]
+    subjects = set(want["subject"])
+    plain = pd.read_csv(TABLE).sample(frac=1, random_state=2)
+    new = plain[plain["patient"].isin(subjects)]
+    dated = new.assign(date=pd.to_datetime(new["date"]), sex=new["sex"].astype("category"))
+    for frame in (
+        new,
+        dated,
+        pl.read_csv(TABLE).filter(pl.col("patient").is_in(list(subjects))),
+        new.rename(columns={"patient": "who", "date": "when"}),
+    ):
+        called = {"subject": "who", "time": "when"} if "who" in frame.columns else {}
+        found = model.predict(frame, plans, frame="pandas", progress=NullReporter(), **called)[known]
+        pd.testing.assert_frame_equal(found.reset_index(drop=True), want.reset_index(drop=True))
+        made = costar.read_new_subjects(frame, like=model, progress=NullReporter(), **called)
+        assert made.known_as == own.digest
+    meta = {key: value for key, value in model.fitted.meta.items() if key != "preprocessing"}
+    old = replace(model, fitted=replace(model.fitted, meta=meta))  # knows the names of its variables alone
+    one = new.sort_values("date").drop(columns="date")
+    found = old.predict(one, plans, subject="patient", frame="pandas", progress=NullReporter())[known]
+    pd.testing.assert_frame_equal(found.reset_index(drop=True), want.reset_index(drop=True))

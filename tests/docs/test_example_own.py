@@ -21,7 +21,7 @@ def test_the_script_goes_from_a_table_to_a_what_if(tmp_path: Path, repository: P
     for name in json.loads((repository / "examples" / "own-data" / "plan-own.json").read_text())["plans"]:
         assert name in done.stdout
     made = {path.name for path in (tmp_path / "own-data-workspace").iterdir()}
-    assert {"data.h5", "report.html", "model-target.h5", "whatif.png"} <= made
+    assert {"data.h5", "new.h5", "new.csv", "report.html", "model-target.h5", "whatif.png"} <= made
 
 
 def test_the_page_goes_from_a_table_of_new_subjects_to_an_answer(
