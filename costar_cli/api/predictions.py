@@ -9,6 +9,7 @@ from costar_cli.api.estimates import Plans, plan_request
 from costar_cli.cohort import (
     Cohort,
     answer_cohort,
+    as_told,
     choose_subjects,
     doubts,
     join_columns,
@@ -64,7 +65,7 @@ def predict(
     check_request({model.method: fitted}, request, levels, problems)
     problems.raise_any("the request does not fit", where="predict", fix=problems.fix)
     if not unsupported:
-        refuse_unseen(unseen_in_plans({model.method: fitted}, request.fixed))
+        refuse_unseen(unseen_in_plans({model.method: fitted}, as_told(request)))
     made = []
     with reporting(progress) as reporter:
         for warning in _warnings(model, data, request, cohort):

@@ -3,6 +3,7 @@
 from costar_cli.cohort.answers import (
     CohortAnswers,
     answer_cohort,
+    as_told,
     check_questions,
     count_questions,
     doubts,
@@ -35,6 +36,7 @@ __all__ = [
     "Origin",
     "Tally",
     "answer_cohort",
+    "as_told",
     "check_questions",
     "choose_subjects",
     "count_questions",

@@ -1,7 +1,7 @@
 """Answers to a cohort's questions, chunk after chunk of subjects, so that memory is bounded; and their tidy rows."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
@@ -14,12 +14,13 @@ from costar_cli.panel import Dataset, PanelSchema, Queries
 from costar_cli.panel.compatible import other_data, require_compatible
 from costar_cli.panel.findings import counted
 from costar_cli.panel.support import Support
-from costar_cli.plans import PlanRequest, TreatmentPlan
+from costar_cli.plans import COHORT_DRAWS, AnyPlan, PlanRequest, Rule, TreatmentPlan, resolve
 from costar_cli.plans.untrusted import Problems
 from costar_cli.reporting import warnings_of
 from costar_cli.uncertainty import LIGHTS, Bands, Estimates, Lights, calibration_of, interval_kind, support_of
-from costar_cli.whatif.estimate import ask_plans, check_request, estimate_plans, refuse_unseen, truth_known
+from costar_cli.whatif.estimate import ask_plans, check_request, estimate_plans, refuse_unseen
 from costar_cli.whatif.notes import lacking, unseen_in_plans
+from costar_cli.whatif.rules import true_of_rule, truth_known
 
 MOST_QUERIES: Final = 8_192  # answered at once: their histories, predictions and lights take some hundred MB
 MOST_MOMENTS: Final = 1_024  # likewise, of histories that are encoded
@@ -37,12 +38,13 @@ class CohortAnswers:
         interval_kind: what the limits are, or why there are none.
         cohort: the chunk's subjects and moments.
         moment_Q: the moment of each question.
-        plans_Q: its plan.
+        plans_Q: its plan; of a rule the most common course of treatment.
         queries: the questions, padded to the longest plan.
         estimates: the answers.
         levels: of the limits.
         bands: the limits, None where the model has none.
         lights: whether the data support the answers, None where the model does not know.
+        rules: the rules among the plans, by name.
     """
 
     label: str
@@ -56,6 +58,7 @@ class CohortAnswers:
     levels: tuple[float, ...]
     bands: Bands | None
     lights: Lights | None
+    rules: Mapping[str, Rule] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.moment_Q)
@@ -77,25 +80,31 @@ def answer_cohort(
 ) -> Iterator[CohortAnswers]:
     """Yield a model's answers about every moment of a cohort under every plan, some thousand questions at a time.
 
+    Rules are played in 200 draws for each moment.
+
     Raises:
         TrainingError: a prediction is not finite.
         ArtifactError: the model's file is damaged.
+        UsageError: a rule reads outcomes, and the model predicts no course.
     """
     calibration, support, kind = calibration_of(model), support_of(model), interval_kind(model)
     for moments, plans_M in _chunks(cohort, request):
         chunk = cohort.take(moments)
         moment_Q = np.repeat(np.arange(len(chunk)), [len(plans) for plans in plans_M])
-        plans_Q = [plan for plans in plans_M for plan in plans]
-        queries = ask_plans(model, chunk.subject_M[moment_Q], chunk.origin_M[moment_Q], plans_Q)
-        found = estimate_plans(label, model, chunk.panel, queries, plans_Q)
+        every_Q = [plan for plans in plans_M for plan in plans]
+        subject_Q, origin_Q = chunk.subject_M[moment_Q], chunk.origin_M[moment_Q]
+        asked = resolve(label, model, chunk.panel, subject_Q, origin_Q, every_Q, n=COHORT_DRAWS)
+        plans_Q, queries = asked.plans_Q, ask_plans(model, subject_Q, origin_Q, asked.plans_Q)
+        found = asked.estimated(estimate_plans(label, model, chunk.panel, queries, plans_Q))
         bands = calibration.bands(found, levels) if calibration else None
         lights = support.lights(chunk.panel, queries, found) if support else None
         yield CohortAnswers(
-            label, model.schema, kind, chunk, moment_Q, plans_Q, queries, found, tuple(levels), bands, lights
-        )
+            label, model.schema, kind, chunk, moment_Q, plans_Q, queries, found, tuple(levels), bands, lights,
+            {plan.name: plan for plan in every_Q if not isinstance(plan, TreatmentPlan)},
+        )  # fmt: skip
 
 
-def _chunks(cohort: Cohort, request: PlanRequest) -> Iterator[tuple[slice, list[Sequence[TreatmentPlan]]]]:
+def _chunks(cohort: Cohort, request: PlanRequest) -> Iterator[tuple[slice, list[Sequence[AnyPlan]]]]:
     """Yield moments that are answered together, with the plans of each; of very many plans, some at a time."""
     plans_M = plans_of(cohort, request)
     first = 0
@@ -108,11 +117,11 @@ def _chunks(cohort: Cohort, request: PlanRequest) -> Iterator[tuple[slice, list[
         first = stop
 
 
-def plans_of(cohort: Cohort, request: PlanRequest) -> list[Sequence[TreatmentPlan]]:
+def plans_of(cohort: Cohort, request: PlanRequest) -> list[Sequence[AnyPlan]]:
     """Return the plans that are asked about at each moment."""
     if not request.by_subject:
-        return [request.fixed] * len(cohort)
-    own_N = [request.by_subject[str(name)] for name in cohort.names]
+        return [request.plans] * len(cohort)
+    own_N: list[Sequence[AnyPlan]] = [request.by_subject[str(name)] for name in cohort.names]
     return [own_N[row] for row in cohort.subject_M.tolist()]
 
 
@@ -192,10 +201,17 @@ def true_answers(dataset: Dataset, answers: CohortAnswers) -> NDArray[np.float64
     part_N = _objects([str(place.part) for place in cohort.places])
     row_N = np.array([place.row for place in cohort.places])
     subject_Q, origin_Q = cohort.subject_M[answers.moment_Q], cohort.origin_M[answers.moment_Q]
+    rule_Q = np.array([answers.rules.get(plan.name) for plan in answers.plans_Q], dtype=object)
     for part in dict.fromkeys(place.part for place in cohort.places):
         answer, there_Q = truth_known(dataset, part), part_N[subject_Q] == str(part)
-        for steps in np.unique(answers.steps_Q[there_Q]):
-            at = np.flatnonzero(there_Q & (answers.steps_Q == steps))
+        for rule in answers.rules.values():
+            at = np.flatnonzero(there_Q & (rule_Q == rule))
+            if len(at):
+                found = true_of_rule(dataset, cohort.panel, cohort.places, subject_Q[at], origin_Q[at], rule)
+                truth_QHY[at, : len(rule)] = found
+        plain_Q = there_Q & (rule_Q == None)  # noqa: E711 - elementwise
+        for steps in np.unique(answers.steps_Q[plain_Q]):
+            at = np.flatnonzero(plain_Q & (answers.steps_Q == steps))
             values = np.stack([answers.plans_Q[k].values for k in at.tolist()])
             found = answer(dataset, part, row_N[subject_Q[at]], origin_Q[at], values)
             truth_QHY[at, :steps] = np.asarray(found, dtype=np.float64).reshape(len(at), steps, -1)
@@ -222,13 +238,13 @@ def check_questions(
     check_request(models, request, levels, problems)
     problems.raise_any("the request does not fit", where="--plan", fix=problems.fix)
     if not unsupported:
-        refuse_unseen(unseen_in_plans(models, _told(request)))
+        refuse_unseen(unseen_in_plans(models, as_told(request)))
 
 
-def _told(request: PlanRequest) -> Sequence[TreatmentPlan]:
-    """Return the plans, those of a table as one that has each of its steps once."""
+def as_told(request: PlanRequest) -> Sequence[TreatmentPlan]:
+    """Return the plans, those of a table as one that has each of its steps once, rules as all that they may give."""
     if not request.by_subject:
-        return request.fixed
+        return [p if isinstance(p, TreatmentPlan) else TreatmentPlan(p.name, p.possible) for p in request.plans]
     steps = np.concatenate([plan.values for plans in request.by_subject.values() for plan in plans])
     return [TreatmentPlan("of the table", np.unique(steps, axis=0))]
 
@@ -247,7 +263,7 @@ def warnings_about(
 def doubts(models: Mapping[str, FittedModel], cohort: Cohort, request: PlanRequest) -> Iterator[str]:
     """Yield what of the plans was not learnt: what nobody was given, and stopping what never stopped."""
     several = len(models) > 1
-    for label, of_plans in unseen_in_plans(models, _told(request)).items():
+    for label, of_plans in unseen_in_plans(models, as_told(request)).items():
         who = "training subject" + f" of model `{label}`" * several
         for plan, lacks in of_plans.items():
             for words in lacking(f"plan `{plan}`", lacks, who):
@@ -269,7 +285,7 @@ def _stopped(model: FittedModel, cohort: Cohort, request: PlanRequest) -> Iterat
     given_MA &= (cohort.origin_M > 0)[:, None]
     found: dict[tuple[str, str], set[int]] = {}
     for subject, given_A, plans in zip(cohort.subject_M.tolist(), given_MA, plans_of(cohort, request), strict=True):
-        for plan in plans:
+        for plan in (plan for plan in plans if isinstance(plan, TreatmentPlan)):
             course = np.concatenate([given_A[None], plan.values != 0])
             for i in (course[:-1] & ~course[1:]).any(axis=0).nonzero()[0].tolist():
                 found.setdefault((plan.name, encoding.names[i]), set()).add(subject)

@@ -18,7 +18,7 @@ from costar_cli.evaluate.bootstrap import FEWEST_UNITS, weights
 from costar_cli.methods.base import DrawsOutcomes, FittedModel, PredictsDistribution
 from costar_cli.methods.stack.model import StackModel
 from costar_cli.panel import PanelSchema
-from costar_cli.plans import PlanRequest, TreatmentPlan
+from costar_cli.plans import AnyPlan, PlanRequest, resolve
 from costar_cli.uncertainty import draws, tells_differences
 from costar_cli.whatif.estimate import ask_plans
 
@@ -69,7 +69,7 @@ class AverageEffects:
     label: str
     schema: PanelSchema
     groups: tuple[str, ...]
-    plans: tuple[TreatmentPlan, ...]
+    plans: tuple[AnyPlan, ...]
     reference: int
     levels: tuple[float, ...]
     moments_G: NDArray[np.int64]
@@ -186,7 +186,7 @@ class Averager:
         return Averages(mean_GPHY, half, truth)
 
 
-def same_plans(cohort: Cohort, request: PlanRequest) -> tuple[TreatmentPlan, ...]:
+def same_plans(cohort: Cohort, request: PlanRequest) -> tuple[AnyPlan, ...]:
     """Return the plans that all moments are asked about, by name.
 
     Raises:
@@ -276,8 +276,9 @@ def _drawn(model: FittedModel, some: Cohort, request: PlanRequest) -> Floats:
     plans_Q = [plan for plans in plans_M for plan in plans]
     # A draw of `draws` is about a subject: each moment is one of its own, so that origins do not share chances.
     panel, rows_Q = some.panel.take(some.subject_M), moment_Q
-    queries = ask_plans(model, rows_Q, some.origin_M[moment_Q], plans_Q)
-    drawn_SQHY = draws(model, panel, queries, n=DRAWS, seed=SEED)
+    asked = resolve(model.method, model, panel, rows_Q, some.origin_M[moment_Q], plans_Q, n=DRAWS, seed=SEED)
+    queries = ask_plans(model, asked.subject_Q, asked.origin_Q, asked.plans_Q)
+    drawn_SQHY = asked.drawn(draws(model, panel, queries, n=DRAWS, seed=SEED), seed=SEED)
     return drawn_SQHY.reshape(DRAWS, len(some), len(plans_M[0]), *drawn_SQHY.shape[2:])
 
 

@@ -1,4 +1,4 @@
-"""Rules are played one step at a time, on the course that a model or a simulator gives them (spec PLAN-5 to 7).
+"""Rules are played one step at a time, on the course that a model or a simulator gives them (spec PLAN-5).
 
 `S` counts draws, `C` choices of a rule, `K` distinct courses of treatment.
 """
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,17 +18,14 @@ from costar_cli.methods.registry import METHODS
 from costar_cli.panel import Panel, PanelSchema, Queries
 from costar_cli.plans.plan import TreatmentPlan
 from costar_cli.plans.rule import PLANNED, STEP, Course, Levels, Rule
-from costar_cli.uncertainty import Estimates, draws, estimate
 
-DRAWS: Final = 1_000  # of a rule for one subject: as many as of differences between plans
-COHORT_DRAWS: Final = 200  # of a rule for each of many: their average has the chance of all
+DRAWS: Final = 1_000  # as many as of differences between plans
 SEED: Final = 0
 FEWEST: Final = 0.005  # share of the draws whose treatments are told
 
 Floats = NDArray[np.float64]
 Predict = Callable[[NDArray[np.integer], Levels], Floats]
 """From rows of the moments `[M]` and the levels given since `[M,h,names]` to the outcomes `[M,Y]` that follow."""
-Number = TypeVar("Number", bound=np.generic)
 How = Literal["fixed", "chance", "mean course", "drawn"]
 
 
@@ -280,70 +277,3 @@ def _refused(rule: Rule, model: FittedModel, label: str) -> UsageError:
         fix=f"ask a model of {able}, or costar with `--decoder structured`; rules that read treatments, statics and "
         "steps alone work with every method",
     )
-
-
-def estimate_played(
-    model: FittedModel,
-    panel: Panel,
-    subject_Q: NDArray[np.integer],
-    origin_Q: NDArray[np.integer],
-    played: Played,
-    horizon: int,
-) -> Estimates:
-    """Return the estimates of a rule's outcomes, a query per moment, padded to a horizon (spec PLAN-6).
-
-    Drawn courses: the estimate of the most common one, moved by how far the mean of the draws is from theirs under that
-    one; and the sd of the draws. Otherwise a mixture of the plans that were given, by their shares: a
-    rule that gives one plan is estimated as that plan.
-    """
-    kinds = [played.kinds(q) for q in range(len(subject_Q))]
-    if played.outcomes_SQHY is not None:  # what is not drawn is that of the most common course
-        common = [np.bincount(place_S).argmax() for _, place_S in kinds]
-        kinds = [(of[k : k + 1], np.zeros(1, dtype=np.intp)) for (of, _), k in zip(kinds, common, strict=True)]
-    moment_K = np.repeat(np.arange(len(kinds)), [len(of) for of, _ in kinds])
-    weight_K = np.concatenate([np.bincount(place_S) / len(place_S) for _, place_S in kinds])
-    values_KHA = _lasting(np.concatenate([of for of, _ in kinds]), horizon)
-    found = estimate(model, panel, ask(model, subject_Q[moment_K], origin_Q[moment_K], values_KHA))
-    mixed = _mixture(found, weight_K, np.flatnonzero(np.diff(moment_K, prepend=-1)))
-    if played.outcomes_SQHY is None or played.usual_QHY is None:
-        return mixed
-    own, drawn = slice(len(played.rule)), played.outcomes_SQHY
-    mean_QHY, sd_QHY, members_RQHY = mixed.mean_QHY.copy(), mixed.sd_QHY.copy(), mixed.members_RQHY.astype(np.float64)
-    mean_QHY[:, own] += drawn.mean(axis=0) - played.usual_QHY
-    sd_QHY[:, own] = drawn.std(axis=0, ddof=1)
-    members_RQHY[:, :, own] = mean_QHY[:, own]
-    return replace(mixed, mean_QHY=mean_QHY, sd_QHY=sd_QHY, members_RQHY=members_RQHY)
-
-
-def draw_played(
-    model: FittedModel, panel: Panel, origin: int, played: Played, horizon: int, *, n: int = DRAWS, seed: int = SEED
-) -> Floats:
-    """Return joint draws `[S,H,Y]` of one subject's outcomes under a rule, with the chance of those under plans."""
-    if played.outcomes_SQHY is not None:
-        return _lasting(played.outcomes_SQHY[:, 0], horizon)
-    kinds_KHA, place_S = played.kinds(0)
-    none_K = np.zeros(len(kinds_KHA), dtype=np.int64)
-    drawn_SKHY = draws(model, panel, ask(model, none_K, none_K + origin, _lasting(kinds_KHA, horizon)), n, seed)
-    return drawn_SKHY[np.arange(n), place_S[np.arange(n) % len(place_S)]]
-
-
-def _lasting(values: NDArray[Number], horizon: int) -> NDArray[Number]:
-    """Return series `[n,H,...]` padded with their last step, which means nothing."""
-    return np.pad(values, ((0, 0), (0, horizon - values.shape[1]), (0, 0)), "edge")
-
-
-def _mixture(found: Estimates, weight_K: Floats, first_Q: NDArray[np.integer]) -> Estimates:
-    """Return the moments of mixtures of neighbouring queries; how far these are apart is chance, not ignorance."""
-    if len(first_Q) == len(weight_K):
-        return found
-    w_K11 = weight_K[:, None, None]
-
-    def mean(values_KHY: NDArray[np.floating]) -> Floats:
-        return np.asarray(np.add.reduceat(w_K11 * values_KHY, first_Q, axis=0))
-
-    mean_QHY = mean(found.mean_QHY)
-    variance_QHY = mean(found.sd_QHY**2 + found.mean_QHY**2) - mean_QHY**2
-    share_QHY = mean(found.share_QHY * found.sd_QHY**2) / variance_QHY
-    members_RQHY = np.stack([mean(member_KHY) for member_KHY in found.members_RQHY])
-    level_QY, unit_QY = found.level_QY[first_Q], found.unit_QY[first_Q]
-    return Estimates(mean_QHY, np.sqrt(variance_QHY), share_QHY, level_QY, unit_QY, members_RQHY)

@@ -43,19 +43,17 @@ class Estimates:
     unit_QY: Floats
     members_RQHY: NDArray[np.floating]
 
-    def with_row(self, query: int, other: "Estimates") -> "Estimates":
-        """Return these estimates with those of the only query of others in the place of one."""
+    def with_rows(self, rows: NDArray[np.integer], others: "Estimates") -> "Estimates":
+        """Return these estimates with those of others in the place of some queries."""
 
-        def put(mine: NDArray[Any], theirs: NDArray[Any]) -> NDArray[Any]:
-            mine = mine.copy()
-            mine[query] = theirs[0]
+        def put(mine: NDArray[Any], theirs: NDArray[Any], at: tuple[Any, ...]) -> NDArray[Any]:
+            mine = mine.astype(np.float64)
+            mine[at] = theirs
             return mine
 
-        members_RQHY = self.members_RQHY.astype(np.float64)
-        members_RQHY[:, query] = other.members_RQHY[:, 0]
         names = ("mean_QHY", "sd_QHY", "share_QHY", "level_QY", "unit_QY")
-        mixed = {name: put(getattr(self, name), getattr(other, name)) for name in names}
-        return Estimates(**mixed, members_RQHY=members_RQHY)
+        mixed = {name: put(getattr(self, name), getattr(others, name), (rows,)) for name in names}
+        return Estimates(**mixed, members_RQHY=put(self.members_RQHY, others.members_RQHY, (slice(None), rows)))
 
     def take(self, rows: slice | NDArray[np.integer], steps: int | None = None) -> "Estimates":
         """Return the estimates of some queries, of their first steps."""

@@ -7,13 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.config.nearest import did_you_mean
-from costar_cli.datasets.base import Answer
-from costar_cli.datasets.registry import truth_of
-from costar_cli.errors import TrainingError, UsageError
+from costar_cli.errors import TrainingError
 from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Dataset, Location, Panel, Part, Queries, TreatmentEncoding
+from costar_cli.panel import Dataset, Location, Panel, Queries, TreatmentEncoding
 from costar_cli.panel.compatible import require_compatible, same_data
-from costar_cli.plans import AnyPlan, PlanRequest, Played, TreatmentPlan, draw_played, estimate_played
+from costar_cli.plans import AnyPlan, PlanRequest, Resolved, TreatmentPlan, resolve
 from costar_cli.plans.untrusted import Problems
 from costar_cli.reporting import NullReporter, Reporter
 from costar_cli.uncertainty import (
@@ -29,7 +27,7 @@ from costar_cli.uncertainty import (
 )
 from costar_cli.whatif.notes import Unseen, lacking, notes_on, trained_on_subject, unseen_in_plans, warnings_on
 from costar_cli.whatif.report import ModelAnswer, SubjectHistory, WhatIfReport
-from costar_cli.whatif.rules import as_plans, play_rules, possible_plans, rule_notes, true_of_rule
+from costar_cli.whatif.rules import possible_plans, rule_notes, true_of_rule, truth_known
 from costar_cli.whatif.support import judge_plans
 from costar_cli.whatif.widen import widened
 
@@ -83,9 +81,10 @@ def estimate_outcomes(
     start = request.origin if origin is None else origin
     start = int(panel.length[0]) - 1 if start is None else start
     _check(models, request, panel=panel, origin=start, levels=levels, reference=reference)
-    played = {label: play_rules(label, model, panel, start, request.plans) for label, model in models.items()}
-    first = next(iter(played.values()))
-    plans, possible = as_plans(request.plans, first), possible_plans(request.plans, first)
+    one_P, start_P = np.zeros(len(request.plans), dtype=np.int64), np.full(len(request.plans), start)
+    asked = {label: resolve(label, model, panel, one_P, start_P, request.plans) for label, model in models.items()}
+    first = next(iter(asked.values()))
+    plans, possible = first.plans_Q, possible_plans(request.plans, first.plans_Q)
     unseen = unseen_in_plans(models, possible)
     if not unsupported:
         refuse_unseen(unseen)
@@ -97,7 +96,7 @@ def estimate_outcomes(
     answers = []
     with told.task("estimate", total=len(models), unit="model") as task:
         for label, model in models.items():
-            answer = _answer(label, model, panel, start, request.plans, played[label], reference, widen=widen)
+            answer = _answer(label, asked[label], reference, widen=widen)
             seen, same = trained_on_subject(model, dataset, location), same_data(model.parents, dataset)
             lacks = {plan: [lack.what for lack in of_plan] for plan, of_plan in unseen.get(label, {}).items()}
             answers.append(replace(answer, trained_on_subject=seen, same_data=same, unsupported=lacks))
@@ -114,15 +113,17 @@ def estimate_outcomes(
         levels=levels,
         reference=reference or request.plans[0].name,
         observed=tuple(
-            _observed(panel, start, plan, dataset.schema.treatments, known=went is None or went.how == "fixed")
-            for plan, went in zip(plans, first, strict=True)
+            _observed(panel, start, plan, dataset.schema.treatments, known=went is None or went[0].how == "fixed")
+            for plan, went in zip(plans, first.played_Q, strict=True)
         ),
         truth=truths,
         notes=(),
         warnings=warnings,
         abstain=abstain,
     )
-    own = rule_notes(played, dataset.schema, truth=truth, dataset=dataset.name)
+    own = rule_notes(
+        {answer.label: answer.played for answer in answers}, dataset.schema, truth=truth, dataset=dataset.name
+    )
     return replace(report, notes=(*own, *notes_on(report, dataset, models, location)))
 
 
@@ -241,31 +242,22 @@ def estimate_plans(
 
 def _answer(
     label: str,
-    model: FittedModel,
-    panel: Panel,
-    origin: int,
-    asked: tuple[AnyPlan, ...],
-    played: tuple[Played | None, ...],
+    asked: Resolved,
     reference: str | None,
     *,
     widen: bool,
 ) -> ModelAnswer:
-    plans = as_plans(asked, played)
-    queries, ask = plan_queries(model, np.array([origin]), plans), asks_once(panel)
+    model, panel, plans = asked.model, asked.panel, asked.plans_Q
+    queries, ask = ask_plans(model, asked.subject_Q, asked.origin_Q, plans), asks_once(panel)
     found, calibration = estimate_plans(label, model, panel, queries, plans, ask=ask), calibration_of(model)
-    undecided = {i: went for i, went in enumerate(played) if went is not None and went.how != "fixed"}
-    for i, went in undecided.items():
-        one, start = np.zeros(1, dtype=np.int64), np.array([origin])
-        found = found.with_row(i, estimate_played(model, panel, one, start, went, queries.horizon))
+    found = asked.estimated(found)
     apart = effective = None
     if calibration and widen:
         calibration, effective = widened(label, calibration, found, plans)
     if calibration and len(plans) > 1 and tells_differences(model):
         names = [plan.name for plan in plans]
         minus = np.full(len(plans), names.index(reference) if reference else 0)
-        drawn_SPHY = draws(model, panel, queries, ask=ask)
-        for i, went in undecided.items():
-            drawn_SPHY[:, i] = draw_played(model, panel, origin, went, queries.horizon)
+        drawn_SPHY = asked.drawn(draws(model, panel, queries, ask=ask))
         apart = differences(drawn_SPHY, found, np.arange(len(plans)), minus)
     members_RPHY = found.members_RQHY.astype(np.float64)
     own = tuple(members_RPHY[:, i, : len(plan)] for i, plan in enumerate(plans))
@@ -273,7 +265,7 @@ def _answer(
         label=label, method=model.method, trained_on_subject=None, predictions=own, estimates=found,
         calibration=calibration, apart=apart, interval_kind=interval_kind(model),
         lights=judge_plans(model, panel, queries, found, plans), effective=effective,
-        played=played,
+        played=tuple(went and went[0] for went in asked.played_Q),
     )  # fmt: skip
 
 
@@ -318,29 +310,13 @@ def true_outcomes(
         UsageError: the data set was observed, not simulated.
     """
     answer = truth_known(dataset, location.part)
-    width = len(dataset.schema.outcomes)
+    width, panel = len(dataset.schema.outcomes), dataset.panel_of(location)
     answers = (
         answer(dataset, location.part, location.row, origin, plan.values)
         if isinstance(plan, TreatmentPlan)
-        else true_of_rule(dataset, location, origin, plan, answer)
+        else true_of_rule(dataset, panel, [location], np.zeros(1, dtype=np.int64), np.array([origin]), plan)
         for plan in plans
     )
     return tuple(
         np.asarray(y, dtype=np.float64).reshape(len(plan), width) for y, plan in zip(answers, plans, strict=True)
     )
-
-
-def truth_known(dataset: Dataset, part: Part) -> Answer:
-    """Return what answers plans about the subjects of a part.
-
-    Raises:
-        UsageError: the data set was observed, not simulated.
-    """
-    answer = truth_of(dataset.name)
-    if answer is None or not dataset.truth.get(part):
-        raise UsageError(
-            f"data set `{dataset.name}` holds no simulator's truth for {part}",
-            where="--truth",
-            fix="omit --truth: counterfactual outcomes are unknown in observed data",
-        )
-    return answer

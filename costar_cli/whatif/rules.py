@@ -6,11 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.datasets.base import Answer
-from costar_cli.datasets.registry import noisy_of
+from costar_cli.datasets.registry import noisy_of, truth_of
 from costar_cli.errors import UsageError
-from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Dataset, Location, Panel, PanelSchema
-from costar_cli.plans import DRAWS, SEED, AnyPlan, PlanRule, Played, Rule, TreatmentPlan, follow, play
+from costar_cli.panel import Dataset, Location, Panel, PanelSchema, Part
+from costar_cli.plans import DRAWS, SEED, AnyPlan, PlanRule, Played, Rule, TreatmentPlan, follow
 
 Floats = NDArray[np.float64]
 
@@ -21,32 +20,11 @@ HOW = {
 }
 
 
-def play_rules(
-    label: str, model: FittedModel, panel: Panel, origin: int, plans: Sequence[AnyPlan]
-) -> tuple[Played | None, ...]:
-    """Return how each rule went for one subject, None of plans that are no rules.
-
-    Raises:
-        UsageError: a rule reads outcomes, and the model predicts no course.
-    """
-    horizon, row, start = max(map(len, plans)), np.zeros(1, dtype=np.int64), np.array([origin])
-    return tuple(
-        None if isinstance(plan, TreatmentPlan) else play(model, panel, row, start, plan, label=label, horizon=horizon)
-        for plan in plans
-    )
-
-
-def as_plans(plans: Sequence[AnyPlan], played: Sequence[Played | None]) -> tuple[TreatmentPlan, ...]:
-    """Return plans as they are, and rules as the course of treatment that was the most common."""
-    resolved = (plan if went is None else went.most_common(0) for plan, went in zip(plans, played, strict=True))
-    return tuple(plan for plan in resolved if isinstance(plan, TreatmentPlan))
-
-
-def possible_plans(plans: Sequence[AnyPlan], played: Sequence[Played | None]) -> tuple[TreatmentPlan, ...]:
+def possible_plans(plans: Sequence[AnyPlan], resolved: Sequence[TreatmentPlan]) -> tuple[TreatmentPlan, ...]:
     """Return, for each plan, the treatments that it may give; of rules that decide on the way in no order."""
     return tuple(
-        TreatmentPlan(plan.name, plan.possible) if isinstance(plan, PlanRule) else resolved
-        for plan, resolved in zip(plans, as_plans(plans, played), strict=True)
+        TreatmentPlan(plan.name, plan.possible) if isinstance(plan, PlanRule) else of
+        for plan, of in zip(plans, resolved, strict=True)
     )
 
 
@@ -67,31 +45,62 @@ def rule_notes(
         yield "the truth of rules is what would have happened with the subject's own noise, of plans an expectation"
 
 
-def true_of_rule(dataset: Dataset, location: Location, origin: int, rule: Rule, answer: Answer) -> Floats:
-    """Return the outcomes `[steps,Y]` of a rule that acts on what the simulator says, the mean over draws of chance.
+def true_of_rule(
+    dataset: Dataset,
+    panel: Panel,
+    places_N: Sequence[Location],
+    subject_Q: NDArray[np.integer],
+    origin_Q: NDArray[np.integer],
+    rule: Rule,
+) -> Floats:
+    """Return the outcomes `[Q,steps,Y]` of a rule that acts on what the simulator says, the mean over draws of chance.
 
-    See spec PLAN-7.
+    The moments are of subjects of one part; `places_N` says where the rows of the panel are in it (spec PLAN-7).
 
     Raises:
-        UsageError: the simulator knows the subject's noise up to its last step alone.
+        UsageError: no simulator knows it, or knows the noise of subjects up to their last step alone.
     """
-    happened, width = noisy_of(dataset.name) or answer, len(dataset.schema.outcomes)
+    part, width = places_N[int(subject_Q[0])].part, len(dataset.schema.outcomes)
+    answer = truth_known(dataset, part)
+    happened, row_N = noisy_of(dataset.name) or answer, np.array([place.row for place in places_N])
 
-    def ask(values_MHA: NDArray[np.int64]) -> Floats:
-        row_M, origin_M = np.full(len(values_MHA), location.row), np.full(len(values_MHA), origin)
-        found = happened(dataset, location.part, row_M, origin_M, values_MHA)
+    def ask(moment_M: NDArray[np.integer], values_MHA: NDArray[np.int64]) -> Floats:
+        found = happened(dataset, part, row_N[subject_Q[moment_M]], origin_Q[moment_M], values_MHA)
         y_MHY: Floats = np.asarray(found, dtype=np.float64).reshape(*values_MHA.shape[:2], width)
         if np.isnan(y_MHY).any():
-            last = int(dataset.panels[location.part].length[location.row]) - 1
+            subject = subject_Q[int(moment_M[np.isnan(y_MHY).any(axis=(1, 2)).argmax()])]
+            last = int(panel.length[subject]) - 1
             raise UsageError(
-                f"what rule {rule.name!r} would have led to is known up to the last step of the subject, {last}",
+                f"what rule {rule.name!r} would have led to is known up to the last step of subject "
+                f"{panel.names[int(subject)]}, {last}",
                 where="--truth",
                 fix=f"choose an origin up to {max(last - len(rule), 0)}, or omit --truth",
             )
         return y_MHY
 
-    panel, row, start = dataset.panel_of(location), np.zeros(1, dtype=np.int64), np.array([origin])
+    def last_of(moment_M: NDArray[np.integer], values_MHA: NDArray[np.int64]) -> Floats:
+        return ask(moment_M, values_MHA)[:, -1]
+
     n = DRAWS if rule.has_chance else 1
-    went = follow(rule, panel, dataset.schema, row, start, lambda _, values_MHA: ask(values_MHA)[:, -1], n=n)
-    kinds_KHA, place_S = went.kinds(0)
-    return np.asarray(ask(kinds_KHA)[place_S].mean(axis=0))
+    went = follow(rule, panel, dataset.schema, subject_Q, origin_Q, last_of, n=n)
+    truth = []
+    for q in range(len(subject_Q)):
+        kinds_KHA, place_S = went.kinds(q)
+        truth.append(ask(np.full(len(kinds_KHA), q), kinds_KHA)[place_S].mean(axis=0))
+    return np.stack(truth)
+
+
+def truth_known(dataset: Dataset, part: Part) -> Answer:
+    """Return what answers plans about the subjects of a part.
+
+    Raises:
+        UsageError: the data set was observed, not simulated.
+    """
+    answer = truth_of(dataset.name)
+    if answer is None or not dataset.truth.get(part):
+        raise UsageError(
+            f"data set `{dataset.name}` holds no simulator's truth for {part}",
+            where="--truth",
+            fix="omit --truth: counterfactual outcomes are unknown in observed data",
+        )
+    return answer

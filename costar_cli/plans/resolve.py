@@ -1,0 +1,182 @@
+"""Questions about plans and rules alike: rules are played, then estimated and drawn as plans are (spec PLAN-6).
+
+`S` counts draws, `K` distinct courses of treatment.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.methods.base import DrawsCourses, FittedModel
+from costar_cli.panel import Panel
+from costar_cli.plans.plan import AnyPlan, TreatmentPlan
+from costar_cli.plans.rollout import DRAWS, SEED, Played, ask, play
+from costar_cli.uncertainty import Estimates, draws, estimate
+
+COHORT_DRAWS: Final = 200  # of a rule for each of many moments: their average has the chance of all
+
+Floats = NDArray[np.float64]
+Number = TypeVar("Number", bound=np.generic)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Resolved:
+    """Q questions about moments of a panel under plans, where rules have been played.
+
+    Attributes:
+        plans_Q: plans, and of rules the most common course of treatment.
+        played_Q: how the rule of a question went, and as which of its moments; None where there is no rule.
+        horizon: of the longest plan.
+    """
+
+    model: FittedModel
+    panel: Panel
+    subject_Q: NDArray[np.integer]
+    origin_Q: NDArray[np.integer]
+    plans_Q: tuple[TreatmentPlan, ...]
+    played_Q: tuple[tuple[Played, int] | None, ...]
+
+    @property
+    def horizon(self) -> int:
+        """Return the number of steps of the longest plan."""
+        return max(map(len, self.plans_Q))
+
+    def undecided(self) -> Iterator[tuple[NDArray[np.intp], Played]]:
+        """Yield the questions of each rule whose treatments are not known beforehand."""
+        every = {id(went[0]): went[0] for went in self.played_Q if went and went[0].how != "fixed"}
+        for played in every.values():
+            yield np.array([q for q, went in enumerate(self.played_Q) if went and went[0] is played]), played
+
+    def estimated(self, found_Q: Estimates) -> Estimates:
+        """Return the estimates of all questions, given those under `plans_Q`."""
+        for at, played in self.undecided():
+            of = estimate_played(self.model, self.panel, self.subject_Q[at], self.origin_Q[at], played, self.horizon)
+            found_Q = found_Q.with_rows(at, of)
+        return found_Q
+
+    def drawn(self, drawn_SQHY: Floats, *, seed: int = SEED) -> Floats:
+        """Return joint draws of all questions, given those under `plans_Q`."""
+        for at, played in self.undecided():
+            drawn_SQHY[:, at] = draw_played(
+                self.model, self.panel, self.subject_Q[at], self.origin_Q[at], played, self.horizon,
+                n=len(drawn_SQHY), seed=seed,
+            )  # fmt: skip
+        return drawn_SQHY
+
+
+def resolve(
+    label: str,
+    model: FittedModel,
+    panel: Panel,
+    subject_Q: NDArray[np.integer],
+    origin_Q: NDArray[np.integer],
+    plans_Q: Sequence[AnyPlan],
+    *,
+    n: int = DRAWS,
+    seed: int = SEED,
+) -> Resolved:
+    """Play the rules among the plans of questions, each for all its moments at once.
+
+    Raises:
+        UsageError: a rule reads outcomes, and the model predicts no course.
+    """
+    horizon = max(map(len, plans_Q))
+    plans: list[AnyPlan] = list(plans_Q)
+    played_Q: list[tuple[Played, int] | None] = [None] * len(plans)
+    for rule in {id(plan): plan for plan in plans if not isinstance(plan, TreatmentPlan)}.values():
+        at = np.array([q for q, plan in enumerate(plans_Q) if plan is rule])
+        went = play(model, panel, subject_Q[at], origin_Q[at], rule, label=label, horizon=horizon, n=n, seed=seed)
+        for place, q in enumerate(at.tolist()):
+            plans[q], played_Q[q] = went.most_common(place), (went, place)
+    fixed = tuple(plan for plan in plans if isinstance(plan, TreatmentPlan))
+    return Resolved(model, panel, subject_Q, origin_Q, fixed, tuple(played_Q))
+
+
+def estimate_played(
+    model: FittedModel,
+    panel: Panel,
+    subject_Q: NDArray[np.integer],
+    origin_Q: NDArray[np.integer],
+    played: Played,
+    horizon: int,
+) -> Estimates:
+    """Return the estimates of a rule's outcomes, a query per moment, padded to a horizon (spec PLAN-6).
+
+    Drawn courses: the estimate of the most common one, moved by how far the mean of the draws is from theirs under that
+    one; and the sd of the draws. Otherwise a mixture of the plans that were given, by their shares: a
+    rule that gives one plan is estimated as that plan.
+    """
+    kinds = [played.kinds(q) for q in range(len(subject_Q))]
+    if played.outcomes_SQHY is not None:  # what is not drawn is that of the most common course
+        common = [np.bincount(place_S).argmax() for _, place_S in kinds]
+        kinds = [(of[k : k + 1], np.zeros(1, dtype=np.intp)) for (of, _), k in zip(kinds, common, strict=True)]
+    moment_K = np.repeat(np.arange(len(kinds)), [len(of) for of, _ in kinds])
+    weight_K = np.concatenate([np.bincount(place_S) / len(place_S) for _, place_S in kinds])
+    values_KHA = _lasting(np.concatenate([of for of, _ in kinds]), horizon)
+    found = estimate(model, panel, ask(model, subject_Q[moment_K], origin_Q[moment_K], values_KHA))
+    mixed = _mixture(found, weight_K, np.flatnonzero(np.diff(moment_K, prepend=-1)))
+    if played.outcomes_SQHY is None or played.usual_QHY is None:
+        return mixed
+    own, drawn = slice(len(played.rule)), played.outcomes_SQHY
+    mean_QHY, sd_QHY, members_RQHY = mixed.mean_QHY.copy(), mixed.sd_QHY.copy(), mixed.members_RQHY.astype(np.float64)
+    mean_QHY[:, own] += drawn.mean(axis=0) - played.usual_QHY
+    sd_QHY[:, own] = drawn.std(axis=0, ddof=1)
+    members_RQHY[:, :, own] = mean_QHY[:, own]
+    return replace(mixed, mean_QHY=mean_QHY, sd_QHY=sd_QHY, members_RQHY=members_RQHY)
+
+
+def draw_played(
+    model: FittedModel,
+    panel: Panel,
+    subject_Q: NDArray[np.integer],
+    origin_Q: NDArray[np.integer],
+    played: Played,
+    horizon: int,
+    *,
+    n: int = DRAWS,
+    seed: int = SEED,
+) -> Floats:
+    """Return joint draws `[S,Q,H,Y]` of outcomes under a rule, with the chance of those under plans."""
+    if played.outcomes_SQHY is not None and len(played.outcomes_SQHY) == n:
+        return _lasting(played.outcomes_SQHY.reshape(-1, *played.outcomes_SQHY.shape[2:]), horizon).reshape(
+            n, len(subject_Q), horizon, -1
+        )
+    values_SQHA = played.values_SQHA[np.arange(n) % len(played.values_SQHA)]
+    if isinstance(model, DrawsCourses):
+        plan_MHA = model.schema.treatments.encode(values_SQHA.reshape(-1, *values_SQHA.shape[2:]))
+        last = plan_MHA.shape[1] - 1
+        return model.draw_courses(
+            panel, subject_Q, origin_Q, lambda h, _: plan_MHA[:, min(h, last)], steps=horizon, n=n, seed=seed
+        )
+    drawn = []
+    for q in range(len(subject_Q)):
+        kinds_KHA, place_S = np.unique(values_SQHA[:, q], axis=0, return_inverse=True)
+        one_K = np.full(len(kinds_KHA), q)
+        queries = ask(model, subject_Q[one_K], origin_Q[one_K], _lasting(kinds_KHA, horizon))
+        drawn.append(draws(model, panel, queries, n, seed)[np.arange(n), place_S.ravel()])
+    return np.stack(drawn, axis=1)
+
+
+def _lasting(values: NDArray[Number], horizon: int) -> NDArray[Number]:
+    """Return series `[n,H,...]` padded with their last step, which means nothing."""
+    return np.pad(values, ((0, 0), (0, horizon - values.shape[1]), (0, 0)), "edge")
+
+
+def _mixture(found: Estimates, weight_K: Floats, first_Q: NDArray[np.integer]) -> Estimates:
+    """Return the moments of mixtures of neighbouring queries; how far these are apart is chance, not ignorance."""
+    if len(first_Q) == len(weight_K):
+        return found
+    w_K11 = weight_K[:, None, None]
+
+    def mean(values_KHY: NDArray[np.floating]) -> Floats:
+        return np.asarray(np.add.reduceat(w_K11 * values_KHY, first_Q, axis=0))
+
+    mean_QHY = mean(found.mean_QHY)
+    variance_QHY = mean(found.sd_QHY**2 + found.mean_QHY**2) - mean_QHY**2
+    share_QHY = mean(found.share_QHY * found.sd_QHY**2) / variance_QHY
+    members_RQHY = np.stack([mean(member_KHY) for member_KHY in found.members_RQHY])
+    level_QY, unit_QY = found.level_QY[first_Q], found.unit_QY[first_Q]
+    return Estimates(mean_QHY, np.sqrt(variance_QHY), share_QHY, level_QY, unit_QY, members_RQHY)

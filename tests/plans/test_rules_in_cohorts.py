@@ -1,0 +1,83 @@
+"""A cohort is answered about rules as each of its subjects is, and its mean is what the regime comes to."""
+
+import json
+
+import numpy as np
+import pytest
+
+from costar_cli.cohort import Cohort, CohortAnswers, answer_cohort, names_of, tidy_columns, true_answers
+from costar_cli.panel import Location, Part
+from costar_cli.plans import PlanRequest, parse_plans
+from costar_cli.whatif import estimate_outcomes
+from tests.plans.test_rules import linear_world, true_mean
+
+TEST = Part("source", "test")
+ORIGIN = 5
+PLANS = {
+    "never": {"repeat": {}, "times": 4},
+    "when high": {"rule": "treatment if outcome > 0", "times": 4},
+    "first": {"rule": "treatment if plan_step = 1", "times": 3},
+    "coin": {"rule": "treatment", "with probability": 0.5, "times": 4},
+}
+
+
+def request(plans=PLANS) -> PlanRequest:
+    schema = linear_world()[0].schema
+    return parse_plans(json.dumps({"origin": ORIGIN, "plans": plans}), schema, horizon=5)
+
+
+def answers_of(plans=PLANS) -> CohortAnswers:
+    data, model = linear_world()
+    panel = data.panels[TEST]
+    places = [Location(TEST, row) for row in range(panel.n_subjects)]
+    cohort = Cohort.of(panel, names_of(panel), places, origin=ORIGIN)
+    (answers,) = answer_cohort("m", model, cohort, request(plans))
+    return answers
+
+
+@pytest.fixture(scope="module")
+def answers() -> CohortAnswers:
+    return answers_of()
+
+
+def mean_of(answers: CohortAnswers, plan: str, steps: int = 4) -> np.ndarray:
+    rows = [i for i, of in enumerate(answers.plans_Q) if of.name == plan]
+    return answers.estimates.mean_QHY[rows, :steps, 0].mean(axis=0)
+
+
+def test_the_mean_over_a_cohort_is_what_simulating_the_law_under_the_rule_says(answers):
+    panel = linear_world()[0].panels[TEST]
+    truth = true_mean(panel, ORIGIN, lambda _, y: y > 0, 4)
+    np.testing.assert_allclose(mean_of(answers, "when high"), truth, atol=0.2)
+    assert np.abs(mean_of(answers, "never") - truth)[-1] > 0.4
+
+
+def test_a_coin_is_between_always_and_never(answers):
+    always = answers_of({"always": {"repeat": {"treatment": 1}, "times": 4}})
+    half = (mean_of(answers, "never") + mean_of(always, "always")) / 2
+    np.testing.assert_allclose(mean_of(answers, "coin"), half, atol=0.1)
+
+
+def test_a_subject_has_the_answer_that_it_has_alone_but_for_chance(answers):
+    data, model = linear_world()
+    panel = data.panels[TEST]
+    for row in (0, 7):
+        report = estimate_outcomes(data, {"m": model}, request(), subject=panel.names[row])
+        alone = report.models[0].estimates
+        together = answers.estimates.take(np.arange(4 * row, 4 * row + 4))
+        np.testing.assert_allclose(together.mean_QHY[[0, 2]], alone.mean_QHY[[0, 2]], rtol=1e-5)
+        apart = np.abs(together.mean_QHY - alone.mean_QHY)[[1, 3]]
+        assert (apart < 0.3 * alone.sd_QHY[[1, 3]]).all()
+
+
+def test_rows_have_the_rule_and_its_truth(answers):
+    data, _ = linear_world()
+    truth = true_answers(data, answers)
+    columns = tidy_columns(answers, truth_QHY=truth)
+    rules = columns["plan"] == "when high"
+    assert rules.sum() == 4 * len(answers.cohort)
+    assert np.isfinite(columns["truth"][rules].astype(float)).all()
+    panel, request_ = data.panels[TEST], request({"when high": PLANS["when high"]})
+    alone = estimate_outcomes(data, {"m": linear_world()[1]}, request_, subject=panel.names[3], truth=True)
+    np.testing.assert_allclose(truth[4 * 3 + 1, :4, 0], alone.truth[0][:, 0])
+    assert np.isnan(truth[4 * 3 + 2, 3]).all()  # the rule of three steps has no fourth
