@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from costar_cli.cohort import Cohort, CohortAnswers, answer_cohort, names_of, tidy_columns, true_answers
+from costar_cli.cohort import Averager, Cohort, CohortAnswers, answer_cohort, names_of, tidy_columns, true_answers
 from costar_cli.panel import Location, Part
 from costar_cli.plans import PlanRequest, parse_plans
 from costar_cli.whatif import estimate_outcomes
@@ -81,3 +81,18 @@ def test_rows_have_the_rule_and_its_truth(answers):
     alone = estimate_outcomes(data, {"m": linear_world()[1]}, request_, subject=panel.names[3], truth=True)
     np.testing.assert_allclose(truth[4 * 3 + 1, :4, 0], alone.truth[0][:, 0])
     assert np.isnan(truth[4 * 3 + 2, 3]).all()  # the rule of three steps has no fourth
+
+
+def test_the_average_effect_of_a_rule_has_an_interval_that_holds_what_the_law_says():
+    data, model = linear_world()
+    panel = data.panels[TEST]
+    cohort = Cohort.of(panel, names_of(panel), origin=ORIGIN)
+    averager = Averager(cohort, request(), ("all",), np.ones((1, len(cohort)), dtype=bool))
+    for answers in answer_cohort("m", model, cohort, request()):
+        averager.add(answers)
+    found = averager.finish("m", model, (0.99,))
+    plan = list(PLANS).index("when high")
+    truth = true_mean(panel, ORIGIN, lambda _, y: y > 0, 4) - true_mean(panel, ORIGIN, lambda _, y: 0 * y, 4)
+    mean_H, half_H = found.differences.mean_GPHY[0, plan, :4, 0], found.differences.half_LGPHY[0, 0, plan, :4, 0]
+    assert (np.abs(mean_H - truth) < half_H + 0.1).all()
+    assert (half_H[1:] < np.abs(mean_H[1:])).all()
