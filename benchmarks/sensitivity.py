@@ -5,8 +5,9 @@ python -m benchmarks.sensitivity [METHOD...] [--world "linear, gamma 1"] [--out 
 Without names: mixed, ridge and msm in all worlds, about five minutes. `--out` keeps rows of other methods and worlds.
 
 Always treating against never treating, averaged over test subjects: the truth, the estimate, its bounds at some Gammas,
-the smallest Gamma whose bounds hold the truth, and the Gammas that bound the real odds of 90, 95 and 99 % of decisions
-(docs/spec/sensitivity.md, LINEAR-6, TUMOR-14).
+the smallest Gamma whose bounds hold the truth, the Gammas that bound the real odds of 90, 95 and 99 % of decisions, and
+the share of rankings of the two plans, subject by subject, that no Gamma up to 100 flips (docs/spec/sensitivity.md,
+LINEAR-6, TUMOR-14).
 """
 
 import argparse
@@ -25,7 +26,7 @@ from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset, Part, Queries
 from costar_cli.uncertainty import calibration_of, estimate, support_of
 from costar_cli.uncertainty.practice import decisions_of
-from costar_cli.uncertainty.sensitivity import Confounded
+from costar_cli.uncertainty.sensitivity import Confounded, largest_gamma
 
 TEST = Part("source", "test")
 STEPS = (1, 2, 4, 6)
@@ -36,7 +37,7 @@ ORIGINS = 2  # of each test subject
 METHODS = ("mixed", "ridge", "msm")
 FIELDS = (
     "world", "method", "step", "truth", "found", *(f"{end}_{g:g}" for g in GAMMAS for end in ("lower", "upper")),
-    "needs", *(f"real_{q:g}" for q in QUANTILES), "machine", "versions", "commit",
+    "needs", "never_flip", *(f"real_{q:g}" for q in QUANTILES), "machine", "versions", "commit",
 )  # fmt: skip
 SIZES = {"train": 1000, "val": 300, "test": 200, "target_test": 10, "target_val": 10}
 WORLDS = {
@@ -44,6 +45,7 @@ WORLDS = {
     "linear, gamma 2": ("linear", {"gamma": 2.0, "drop_confounder": True, "steps": 20, **SIZES}),
     "linear, gamma 1, nothing dropped": ("linear", {"gamma": 1.0, "steps": 20, **SIZES}),
     "tumour, gamma 10": ("tumor", {"gamma": 10.0, "drop_confounder": True, **SIZES}),
+    "tumour, gamma 10, nothing dropped": ("tumor", {"gamma": 10.0, **SIZES}),
 }
 
 
@@ -81,26 +83,32 @@ def rows(data: Dataset, model: FittedModel) -> Iterator[dict[str, str]]:
     likely_QH = np.exp(support.practice.log_probability(panel, queries, found.mean_QHY))
     confounded = Confounded.of(found, calibration, likely_QH)
 
-    def mean_bounds(gamma: float) -> tuple[np.ndarray, np.ndarray]:
+    def bounds(gamma: float) -> tuple[np.ndarray, np.ndarray]:
         lower, upper = (side[..., 0] for side in confounded.bounds(gamma))
-        return (lower[1::2] - upper[::2]).mean(axis=0), (upper[1::2] - lower[::2]).mean(axis=0)
+        return lower[1::2] - upper[::2], upper[1::2] - lower[::2]
 
     truth_H, found_H = ((x[1::2] - x[::2]).mean(axis=0) for x in (truth_QH, found.mean_QHY[..., 0]))
-    fine = np.stack([np.stack(mean_bounds(gamma)) for gamma in FINE])
-    named = {f"{end}_{g:g}": side for g in GAMMAS for end, side in zip(("lower", "upper"), mean_bounds(g), strict=True)}
+    fine = np.stack([np.stack(bounds(gamma)).mean(axis=1) for gamma in FINE])
+    named = {
+        f"{end}_{g:g}": side.mean(axis=0)
+        for g in GAMMAS
+        for end, side in zip(("lower", "upper"), bounds(g), strict=True)
+    }
     real = {f"real_{q:g}": f"{g:.4g}" for q, g in zip(QUANTILES, real_gammas(data, model), strict=True)}
     for step in STEPS:
         h = step - 1
         holds = (fine[:, 0, h] <= truth_H[h]) & (truth_H[h] <= fine[:, 1, h])
         numbers = {"truth": truth_H[h], "found": found_H[h], **{name: side[h] for name, side in named.items()}}
+        lower, upper = (side[:, h] for side in bounds(largest_gamma(step)))
+        numbers["never_flip"] = ((lower > 0) | (upper < 0)).mean()
         needs = f"{FINE[holds.argmax()]:.4g}" if holds.any() else ""
         yield {"step": str(step), **{name: f"{value:.4g}" for name, value in numbers.items()}, "needs": needs, **real}
 
 
 def table(stored: Sequence[dict[str, str]]) -> Iterator[str]:
     """Yield the first and last step of each world and method, with the bounds at two Gammas."""
-    yield "| world | method | step | truth | found | bounds at 1.5 | at 3 | needs | real |"
-    yield "|---|---|---|---|---|---|---|---|---|"
+    yield "| world | method | step | truth | found | bounds at 1.5 | at 3 | needs | real | never flip, % |"
+    yield "|---|---|---|---|---|---|---|---|---|---|"
     for row in stored:
         if row["step"] in ("1", "6"):
             bounds = [
@@ -108,13 +116,16 @@ def table(stored: Sequence[dict[str, str]]) -> Iterator[str]:
             ]
             cells = [row["world"], row["method"], row["step"], *(f"{float(row[x]):.3g}" for x in ("truth", "found"))]
             needs = f"{float(row['needs']):.3g}" if row["needs"] else f"over {FINE[-1]:.0f}"
-            yield f"| {' | '.join([*cells, *bounds, needs])} | {float(row['real_0.95']):.3g} |"
+            never = f"{100 * float(row['never_flip']):.0f}" if row["never_flip"] else ""
+            real = f"{float(row['real_0.95']):.3g}" if np.isfinite(float(row["real_0.95"])) else ""
+            yield f"| {' | '.join([*cells, *bounds, needs, real, never])} |"
 
 
 def real_gammas(data: Dataset, model: FittedModel) -> np.ndarray:
     """Return quantiles of the ratio of the real odds of treatment to those that the recorded history gives."""
     if data.name == "tumor":
-        return np.full(len(QUANTILES), np.exp(2 * float(data.config["gamma"]) / 13))
+        hidden = float(data.config["gamma"]) if data.config.get("drop_confounder") else 0.0
+        return np.full(len(QUANTILES), np.exp(2 * hidden / 13))
     support, decided = support_of(model), decisions_of(data.panels[TEST], most=100_000)
     if support is None or decided is None:
         return np.full(len(QUANTILES), np.nan)
