@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from costar_cli.evaluate.published import paper_truth
 from costar_cli.evaluate.report import EvaluationReport
 from costar_cli.evaluate.rows import ABOUT_BUDGET, BUDGET_SIGN, ReportRow, with_budget_sign
-from costar_cli.figures.style import BLACK, COLOURS, GREY, caption, figure, label_lines, save, typeset
+from costar_cli.figures.style import BLACK, COLOURS, GREY, caption, figure, label_lines, save, tint, typeset
 from costar_cli.panel.schema import steps_axis
 
 Style = dict[str, Any]
@@ -123,6 +123,5 @@ def _draw(ax: Axes, row: ReportRow, style: Style, *, crowded: bool) -> None:
         ax.plot(taus, mean, color=colour, **_PUBLISHED)
     if row.lower and row.upper:
         lower, upper = np.array(row.lower.steps, dtype=np.float64), np.array(row.upper.steps, dtype=np.float64)
-        ax.fill_between(taus, lower, upper, color=colour, alpha=0.04 if crowded else 0.16, lw=0)
-        if crowded:  # shades over each other make a colour of their own: edges tell whose interval it is
-            ax.plot(taus, np.stack([lower, upper], axis=1), color=colour, lw=0.5, alpha=0.6)
+        ax.fill_between(taus, lower, upper, color=tint(colour, 0.05 if crowded else 0.16), lw=0, zorder=1)
+        ax.plot(taus, np.stack([lower, upper], axis=1), color=colour, lw=0.5, alpha=0.6)  # whose interval it is

@@ -12,9 +12,9 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from costar_cli.artifact import write_bytes
-from costar_cli.figures.style import BLACK, GREY, caption, figure, label_lines, label_text, plan_style, rendered
+from costar_cli.figures.style import BLACK, GREY, caption, figure, label_lines, label_text, plan_style, rendered, tint
 from costar_cli.figures.whatif import FORMATS
-from costar_cli.panel.schema import step_word
+from costar_cli.panel.schema import labelled, step_word
 from costar_cli.whatif import WhatIfReport
 from costar_cli.whatif.sensitivity import Sensitivity
 
@@ -34,10 +34,9 @@ def plot_sensitivity(report: WhatIfReport, found: Sensitivity, path: Path) -> Pa
     with figure(3.4 + 3.8 * len(outcomes), 3.6) as drawn:
         for ax, outcome in zip(drawn.subplots(1, len(outcomes), squeeze=False)[0], outcomes, strict=True):
             _draw(ax, found, outcome.name)
-            unit = f" ({label_text(outcome.unit, 20)})" if outcome.unit else ""
             when = step_word(report.schema.step)
             reference = label_text(found.plans[found.reference], 24)
-            ax.set_ylabel(f"{label_text(outcome.name, 30)}{unit}:\ndifference from {reference}")
+            ax.set_ylabel(f"{label_text(labelled(outcome.name, outcome.unit), 50)}:\ndifference from {reference}")
             ax.set_title(f"{label_text(found.model, 30)}, at the last common {when}")
         handles = [
             Line2D([], [], color=plan_style(i)[0], marker=plan_style(i)[1], label=label_lines(plan, 26))
@@ -69,7 +68,7 @@ def _draw(ax: Axes, found: Sensitivity, outcome: str) -> None:
             continue
         mine = [row for row in rows if (row["plan"], row["step"]) == (plan, last["step"])]
         lower, upper = (np.array([row[side] for row in mine]) for side in ("lower", "upper"))
-        ax.fill_between(gammas, lower, upper, color=colour, alpha=SHADE, lw=0)
+        ax.fill_between(gammas, lower, upper, color=tint(colour, SHADE), lw=0, zorder=1)
         ax.plot(gammas, np.stack([lower, upper], axis=1), color=colour, lw=1.0)
         ax.axhline(last["difference"], color=colour, lw=1.0, ls=DASHES)
         if last["gamma"] is not None and last["gamma"] <= gammas[-1]:

@@ -12,6 +12,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -39,6 +40,7 @@ GREY, LIGHT_GREY, BLACK = "#767676", "#c4c4c4", "#1a1a1a"
 DOMAIN_COLOURS: Final = {"source": BLUE, "target": VERMILION}
 PLAN_COLOURS: Final = COLOURS[:-1]
 PLAN_MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")  # one more than colours, so that pairs repeat late
+DECADES: Final = 100  # times its smallest value that a positive series reaches on a log axis
 LONGEST: Final = 90  # letters of a label that has no narrower place
 FONT: Final = "DejaVu Sans"
 CAPTION_POINTS = LEGEND_POINTS = 8.5
@@ -142,6 +144,18 @@ def spread_apart(wanted: Sequence[float], gap: float, *, low: float, high: float
     for rank, (i, place) in enumerate(zip(order, shifted, strict=True)):
         places[i] = min(max(place, low), top) + rank * gap
     return places
+
+
+def tint(colour: str, share: float) -> tuple[float, float, float]:
+    """Return a colour mixed with white."""
+    red, green, blue = (1 - share * (1 - part) for part in to_rgb(colour))
+    return red, green, blue
+
+
+def spans_decades(series: Sequence[NDArray[np.floating]]) -> bool:
+    """Return whether all values are positive, and the largest is a hundred times the smallest: for a log axis."""
+    found = _range(series)
+    return found is not None and found[0] > 0 and found[1] >= DECADES * found[0]
 
 
 @contextmanager

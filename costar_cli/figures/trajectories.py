@@ -22,7 +22,7 @@ from costar_cli.figures.style import (
     mark_cut,
     save,
 )
-from costar_cli.panel.schema import step_axis
+from costar_cli.panel.schema import labelled, step_axis
 
 _TITLE_LETTERS, _TITLE_LINES = 31, 5  # above a panel
 _SIDE_LETTERS = 20  # along the height of a panel
@@ -47,7 +47,7 @@ def plot_trajectories(examples: Sequence[Example], path: Path) -> Path:
             for ax, plan, name in zip(axes, example.plans, names, strict=False):
                 cut |= _draw(ax, example, plan)
                 ax.set_title(name, fontsize=8)
-            what = label_lines(_with_unit(example.outcome, example.unit), _SIDE_LETTERS)
+            what = label_lines(labelled(example.outcome, example.unit), _SIDE_LETTERS)
             axes[0].set_ylabel(f"{label_lines(example.subject, _SIDE_LETTERS)}\n{what}", fontsize=8)
         for ax in grid[-1]:
             ax.set_xlabel(label_lines(step_axis(examples[-1].step).capitalize(), _TITLE_LETTERS))
@@ -71,6 +71,7 @@ def _legend(plans: Sequence[PlanForecast], *, cut: bool) -> list[Line2D | Patch]
     handles.append(Line2D([], [], color=BLUE, marker="o", ms=3, label=label))
     if members:
         handles.append(Patch(color=BLUE, alpha=0.2, lw=0, label="range of the members"))
+    handles.append(Line2D([], [], color=GREY, lw=0.9, ls=(0, (1, 2)), label="origin, the last step known"))
     if cut:
         handles.append(Line2D([], [], color=BLACK, marker="^", ms=4.5, ls="", label=f"history {CUT}"))
     return handles
@@ -91,8 +92,3 @@ def _draw(ax: Axes, example: Example, plan: PlanForecast) -> bool:
     if plan.truth_H is not None:
         ax.plot(ahead, np.append(last, plan.truth_H), color=BLACK, ls=(0, (3, 1.6)), lw=1.3)
     return mark_cut(ax, np.arange(first, origin + 1), example.history[first:], BLACK)
-
-
-def _with_unit(name: str, unit: str) -> str:
-    readable = name.replace("_", " ").capitalize()
-    return f"{readable} ({unit})" if unit else readable

@@ -7,7 +7,6 @@ from typing import Final, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -28,12 +27,15 @@ from costar_cli.figures.style import (
     mark_cut,
     plan_style,
     rendered,
+    spans_decades,
+    tint,
 )
 from costar_cli.figures.whatif_lights import LightStrip, draw_estimate, light_handles, light_strips, red_steps
 from costar_cli.figures.whatif_treatments import TreatmentStrip, treatment_strips
+from costar_cli.panel.schema import labelled, step_axis
 from costar_cli.whatif.report import Band, ModelAnswer, WhatIfReport
 
-__all__ = ["FORMATS", "plot_whatif"]
+__all__ = ["FORMATS", "draw_whatif", "plot_whatif"]
 
 FORMATS: Final[tuple[Literal["png", "svg", "pdf"], ...]] = ("png", "svg", "pdf")
 PANEL_WIDTH_INCH, PANEL_HEIGHT_INCH, ROW_HEIGHT_INCH = 7.2, 2.9, 0.2
@@ -59,10 +61,10 @@ def plot_whatif(report: WhatIfReport, path: Path) -> None:
     kind = next((kind for kind in FORMATS if path.suffix.lower() == f".{kind}"), None)
     if kind is None:
         raise UsageError(f"cannot draw `{path.name}`", where="--plot", fix="end the name in .png, .svg or .pdf")
-    write_bytes(path, rendered(_figure(report), kind))
+    write_bytes(path, rendered(draw_whatif(report), kind))
 
 
-def _figure(report: WhatIfReport) -> Figure:
+def draw_whatif(report: WhatIfReport) -> Figure:
     """Draw the models side by side on the same scale, at most four to a line."""
     first = _first_shown(report)
     strips = treatment_strips(report, first)
@@ -131,7 +133,18 @@ def _limits(report: WhatIfReport, first: int, outcome: int) -> tuple[float, floa
     limits = [
         limit_HY for band in bands for limit in (band.lower, band.upper) if limit is not None for limit_HY in limit
     ]
-    return frame_limits([x[:, outcome] for x in lines], [x[:, outcome] for x in limits], room_of_flat=1.0)
+    drawn, beside = [x[:, outcome] for x in lines], [x[:, outcome] for x in limits]
+    if not is_log(report, outcome):
+        return frame_limits(drawn, beside, room_of_flat=1.0)
+    with np.errstate(divide="ignore", invalid="ignore"):  # a limit at 0 lies below any frame
+        low, high = frame_limits([np.log10(x) for x in drawn], [np.log10(x) for x in beside], room_of_flat=1.0)
+    return 10**low, 10**high
+
+
+def is_log(report: WhatIfReport, outcome: int) -> bool:
+    """Return whether an outcome has a log axis: its lines, not its bands, are positive and span decades."""
+    lines = [report.history.outcomes[_first_shown(report) :], *report.observed, *(report.truth or ())]
+    return spans_decades([x[:, outcome] for x in (*lines, *(band.estimate for band in _bands(report)))])
 
 
 def _bands(report: WhatIfReport) -> list[Band]:
@@ -159,6 +172,8 @@ def _draw_model(
 ) -> None:
     outcomes = len(limits)
     for k, axes in enumerate(column[:outcomes]):
+        if is_log(report, k):
+            axes.set_yscale("log")
         axes.set_ylim(*limits[k])
         _draw_outcome(axes, report, model, k)
     for strip, axes in zip(strips, column[outcomes:], strict=True):
@@ -202,19 +217,13 @@ def _draw_band(
     for n, (lower_H, upper_H) in enumerate(zip(*limits, strict=True)):
         if _has_bands(report):
             times, lower, upper = np.append(times_H[0] - 1, times_H), _joined(start, lower_H), _joined(start, upper_H)
-            axes.fill_between(times, lower, upper, color=_tint(colour, BAND_TINTS[n]), linewidth=0, zorder=1 + n / 10)
+            axes.fill_between(times, lower, upper, color=tint(colour, BAND_TINTS[n]), linewidth=0, zorder=1 + n / 10)
             axes.plot(times, np.stack([lower, upper], axis=1), color=colour, alpha=0.6, linewidth=0.5, zorder=1.5)
         else:
             times, lower, upper = times_H[-1:] + 0.4 + 0.15 * plan, lower_H[-1:], upper_H[-1:]
-            axes.vlines(times, lower, upper, color=_tint(colour, BAND_TINTS[n] + 0.4), linewidth=BAR_POINTS[n])
+            axes.vlines(times, lower, upper, color=tint(colour, BAND_TINTS[n] + 0.4), linewidth=BAR_POINTS[n])
         for bound in (lower, upper):
             mark_cut(axes, times, bound, colour)
-
-
-def _tint(colour: str, share: float) -> tuple[float, float, float]:
-    """Return a colour mixed with white."""
-    red, green, blue = (1 - share * (1 - part) for part in to_rgb(colour))
-    return red, green, blue
 
 
 def _joined(start: float, values_H: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -255,12 +264,12 @@ def _label(
     if len(report.models) == 1:
         title, width = f"{title}: {_about_subject(report)}", PANEL_WIDTH_INCH
     column[0].set_title("\n".join(_wrapped(title, width)), fontsize=10)
-    unit = report.schema.step
-    column[-1].set_xlabel("step" if unit == "step" else f"step [{label_text(unit)}]")
+    column[-1].set_xlabel(label_text(step_axis(report.schema.step)))
+    place = {"transform": column[0].get_xaxis_transform(), "ha": "right", "va": "top"}
+    column[0].text(report.history.origin, 1.0, "origin ", **place, fontsize=LEGEND_POINTS - 0.5, color=GREY)
     column[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
     for outcome, axes in zip(report.schema.outcomes, column, strict=False):
-        text = f"{outcome.name} [{outcome.unit}]" if outcome.unit else outcome.name
-        axes.set_ylabel(label_text(text) if first else "")
+        axes.set_ylabel(label_text(labelled(outcome.name, outcome.unit)) if first else "")
     if not first:
         for _, axes in zip(strips, column[len(report.schema.outcomes) :], strict=True):
             axes.tick_params(labelleft=False)
@@ -296,8 +305,8 @@ def _legend(report: WhatIfReport, limits: Sequence[tuple[float, float]]) -> list
     handles += light_handles(report)
     if any(model.calibration for model in report.models):
         where = "" if _has_bands(report) else " at the last step"
-        for level, tint in zip(report.drawn_levels, BAND_TINTS, strict=True):
-            handles.append(Patch(color=_tint(GREY, 1.6 * tint), label=f"{100 * level:g} % band{where}"))
+        for level, share in zip(report.drawn_levels, BAND_TINTS, strict=True):
+            handles.append(Patch(color=tint(GREY, 1.6 * share), label=f"{100 * level:g} % band{where}"))
     if _is_cut(report, limits):
         handles.append(Line2D([], [], color=GREY, marker="^", markersize=4.5, linestyle="none", label=f"band {CUT}"))
     return handles

@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from costar_cli.figures.style import BLACK, label_text, plan_style
+from costar_cli.panel.levels import in_order
 from costar_cli.whatif.report import WhatIfReport
 
 LONGEST_LABEL = 24
@@ -41,7 +42,8 @@ class TreatmentStrip:
 
     @property
     def _used(self) -> list[int]:
-        return sorted({0}.union(*(set(line.values[:, self.columns[0]].tolist()) for line in self.series)))
+        used = {0}.union(*(set(line.values[:, self.columns[0]].tolist()) for line in self.series))
+        return [level for level in in_order(self.levels) if level in used]
 
     def draw(self, axes: Axes) -> None:
         """Draw markers where a treatment is given (binary), or a line of levels over time."""

@@ -1,5 +1,6 @@
 """How a value that somebody wrote names a level of a treatment: in plans, tables, query files and schemas alike."""
 
+import re
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Final
@@ -106,6 +107,25 @@ def as_number(text: str) -> Decimal | None:
     except InvalidOperation:
         return None
     return number if number is not None and number.is_finite() else None
+
+
+def in_order(levels: Sequence[str]) -> list[int]:
+    """Return the places of levels in the order of the numbers that their names hold; as they are, where some hold none.
+
+    `below -5 %` comes before `-5 % to 0 %`, and `above 5 %` behind what begins with 5; what is not given counts as 0.
+    """
+    keys = [_size(level, is_reference=place == 0) for place, level in enumerate(levels)]
+    known = [key for key in keys if key is not None]
+    return sorted(range(len(levels)), key=known.__getitem__) if len(known) == len(keys) else [*range(len(levels))]
+
+
+def _size(level: str, *, is_reference: bool) -> tuple[float, int] | None:
+    """Return where a level stands among numbers: the middle of those in its name, and a step to their side."""
+    numbers = [float(text) for text in re.findall(r"(?<![\w.])[-+]?\d+(?:\.\d+)?", level)]
+    if not numbers:
+        return (0.0, 0) if is_reference else None
+    side = {"below": -1, "under": -1, "<": -1, "above": 1, "over": 1, ">": 1}.get(re.split(r"[\s\d]", level)[0], 0)
+    return sum(numbers) / len(numbers), side
 
 
 def known_levels(levels: Sequence[str]) -> str:

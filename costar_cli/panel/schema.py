@@ -25,6 +25,12 @@ class Variable(BaseModel):
     standardize: bool = Field(True, description="Whether models see (value - mean) / sd of source-train")
 
 
+def labelled(name: str, unit: str) -> str:
+    """Return what figures and pages call a variable: `tumour volume (cm3)`."""
+    words = name.replace("_", " ").strip() or name
+    return f"{words} ({unit})" if unit else words
+
+
 class TreatmentEncoding(BaseModel):
     """How named treatments become the `da` numbers that models see.
 

@@ -1,7 +1,6 @@
 """The data report: numbers that are known beforehand, and a page that can be opened by anybody without harm."""
 
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +15,7 @@ from costar_cli.panel import Dataset, Part, Variable
 from costar_cli.panel.report import describe_dataset
 from costar_cli.reporting import NullReporter
 from tests.datasets.table_worlds import ingest, make_schema, ward
+from tests.pages.reading import read, read_alone
 
 
 @pytest.fixture
@@ -118,46 +118,9 @@ def test_a_tumour_data_set_has_a_report_without_missing_values(tumor_dataset: Da
     assert page.count("<svg") == 4
 
 
-class Reader(HTMLParser):
-    """Collects what a browser would do: load, run, link, and the text that it shows."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.outside: list[str] = []
-        self.ids: list[str] = []
-        self.links: list[str] = []
-        self.text = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        for name, value in attrs:
-            if name in ("src", "href", "xlink:href", "data", "action") and not (value or "").startswith("#"):
-                self.outside.append(f"{tag} {name}={value}")
-            if name in ("href", "xlink:href") and (value or "").startswith("#"):
-                self.links.append((value or "")[1:])
-            if name == "id":
-                self.ids.append(value or "")
-            assert not name.startswith("on"), name
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
-def read(page: str) -> Reader:
-    reader = Reader()
-    reader.feed(page)
-    reader.close()
-    return reader
-
-
 def test_the_page_loads_nothing_runs_nothing_and_its_links_lead_somewhere(dataset: Dataset):
-    reader = read(report_page(describe_dataset(dataset)))
-    assert reader.outside == []
-    assert {"script", "iframe", "object", "embed", "link", "img", "form"}.isdisjoint(reader.tags)
-    assert len(set(reader.ids)) == len(reader.ids)
-    assert set(reader.links) <= set(reader.ids)
-    for word in ("heart rate", "pressure [mmHg]", "Shift from source to target", "warning"):
+    reader = read_alone(report_page(describe_dataset(dataset)))
+    for word in ("heart rate", "pressure (mmHg)", "Shift from source to target", "warning"):
         assert word in reader.text
 
 

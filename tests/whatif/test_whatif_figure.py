@@ -9,7 +9,7 @@ from matplotlib import rc_context
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from whatif_worlds import SCHEMAS, TUMOR, LinearModel, make_dataset
 
-from costar_cli.figures.whatif import _figure
+from costar_cli.figures.whatif import draw_whatif
 from costar_cli.plans import parse_plans
 from costar_cli.whatif import estimate_outcomes
 from tests.evaluate.figure_checks import assert_readable, texts
@@ -25,7 +25,7 @@ def report_of(models, plans, *, name="tumor", subject=4):
 
 def drawn(report):
     with rc_context({"font.family": "DejaVu Sans"}):
-        figure = _figure(report)
+        figure = draw_whatif(report)
         FigureCanvasAgg(figure).draw()
     return figure
 

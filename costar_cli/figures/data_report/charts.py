@@ -16,8 +16,12 @@ from costar_cli.figures.style import (
     GREY,
     figure,
     label_text,
+    spans_decades,
+    tint,
 )
+from costar_cli.panel.levels import in_order
 from costar_cli.panel.report import DataReport, LevelUse, OutcomeSummary
+from costar_cli.panel.schema import labelled, step_axis, steps_axis
 
 if TYPE_CHECKING:
     from costar_cli.uncertainty.overlap import Overlap
@@ -45,7 +49,7 @@ def draw_lengths(report: DataReport) -> Figure:
             panel.bar(length, subjects, width=0.9 * (length[1] - length[0] if len(length) > 1 else 1),
                       color=DOMAIN_COLOURS[domain])  # fmt: skip
             panel.set_title(f"{domain}: {sum(counts):,} subjects")
-            panel.set_xlabel(f"observed steps [{_named(report.step)}]")
+            panel.set_xlabel(f"observed {_named(steps_axis(report.step))}")
             panel.xaxis.set_major_locator(MaxNLocator(integer=True))
             panel.yaxis.set_major_locator(MaxNLocator(integer=True))
         axes[0].set_ylabel("subjects")
@@ -105,7 +109,7 @@ def draw_treatments(report: DataReport) -> Figure:
             )
             row[0].set_ylabel("share of decisions")
         for axes in grid[-1]:
-            axes.set_xlabel(f"step [{_named(report.step)}]")
+            axes.set_xlabel(_named(step_axis(report.step)))
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     return drawn
 
@@ -118,7 +122,8 @@ def _shown_levels(report: DataReport, treatment: str) -> list[str]:
         shares[use.level] = shares.get(use.level, 0.0) + use.share
     levels = list(shares)[1:]
     frequent = sorted(levels, key=lambda level: -shares[level])[:MOST_LEVELS]
-    return [level for level in levels if level in frequent]
+    every = list(shares)
+    return [every[place] for place in in_order(every) if every[place] in frequent]
 
 
 def _levels(report: DataReport, treatment: str) -> int:
@@ -140,14 +145,17 @@ def draw_outcomes(report: DataReport) -> Figure:
         grid = drawn.subplots(len(names), 2, squeeze=False)
         for (left, right), name in zip(grid, names, strict=True):
             summaries = [summary for summary in report.outcomes if summary.outcome == name]
-            label = _named(f"{name} [{summaries[0].unit}]" if summaries[0].unit else name)
+            label = _named(labelled(name, summaries[0].unit))
             for summary in summaries:
                 _draw_outcome(left, right, summary)
+            if spans_decades([np.array([q for q in side if q is not None], dtype=np.float64) for summary in summaries
+                              for side in (summary.course.lower, summary.course.upper)]):  # fmt: skip
+                right.set_yscale("log")
             left.set_xlabel(label)
             left.set_ylabel("share of steps")
             left.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
             right.set_ylabel(label)
-            right.set_xlabel(f"step [{_named(report.step)}]")
+            right.set_xlabel(_named(step_axis(report.step)))
             right.xaxis.set_major_locator(MaxNLocator(integer=True))
         grid[0, 0].set_title("all observed steps; the outer bars include the tails")
         grid[0, 1].set_title("median and quartiles over time")
@@ -158,14 +166,16 @@ def draw_outcomes(report: DataReport) -> Figure:
 def _draw_outcome(left: Axes, right: Axes, summary: OutcomeSummary) -> None:
     colour = DOMAIN_COLOURS[summary.domain]
     share = np.array(summary.counts) / max(sum(summary.counts), 1)
-    left.stairs(share, summary.edges, color=colour, fill=True, alpha=0.18)
+    if summary.domain == "source":  # shades over each other make a colour of their own
+        left.stairs(share, summary.edges, color=tint(colour, 0.18), fill=True)
     left.stairs(share, summary.edges, color=colour, label=summary.domain, linewidth=1.3)
     lower, median, upper = (
         np.array([np.nan if q is None else q for q in line])
         for line in (summary.course.lower, summary.course.median, summary.course.upper)
     )
     step = np.arange(len(median))
-    right.fill_between(step, lower, upper, color=colour, alpha=0.15, linewidth=0)
+    right.fill_between(step, lower, upper, color=tint(colour, 0.15), linewidth=0, zorder=1)
+    right.plot(step, np.stack([lower, upper], axis=1), color=colour, linewidth=0.5, alpha=0.6)
     right.plot(step, median, color=colour)
 
 

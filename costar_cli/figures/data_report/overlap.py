@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from costar_cli.figures.style import BLUE, VERMILION, figure, label_text
+from costar_cli.figures.style import BLUE, VERMILION, figure, label_text, tint
 
 if TYPE_CHECKING:
     from costar_cli.uncertainty.overlap import ArmPropensity, Overlap
@@ -49,5 +49,6 @@ def _draw_arm(axes: Axes, arm: "ArmPropensity") -> None:
     lower, median, upper = (
         np.array([np.nan if value is None else value for value in line]) for line in (arm.lower, arm.median, arm.upper)
     )
-    axes.fill_between(arm.at, lower, upper, color=colour, alpha=0.18, linewidth=0)
+    axes.fill_between(arm.at, lower, upper, color=tint(colour, 0.15), linewidth=0, zorder=1)
+    axes.plot(arm.at, np.stack([lower, upper], axis=1), color=colour, linewidth=0.5, alpha=0.6)
     axes.plot(arm.at, median, color=colour, linestyle=dashes, marker=".", label=label)
