@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from costar_cli.commands.options import JsonFlag, OverwriteFlag, QuietFlag
+from costar_cli.commands.options import JsonFlag, OverwriteFlag, QuietFlag, ReportOpt
 from costar_cli.config.choices import FormatName
 from costar_cli.reporting import warnings_of
 from costar_cli.steps.dataset import run_export, run_report
@@ -24,9 +24,7 @@ LONGEST_VALUE = 60  # letters of a list among the settings
 def inspect(
     ctx: typer.Context,
     file: Annotated[Path, typer.Argument(help="Artifact to inspect")],
-    report: Annotated[
-        Path | None, typer.Option("--report", help="Report on a data set: HTML file to write, or `-` for tables")
-    ] = None,
+    report: ReportOpt = None,
     export: Annotated[
         Path | None, typer.Option("--export", help="Folder to export a data set to, as tables with a schema")
     ] = None,

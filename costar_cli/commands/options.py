@@ -67,6 +67,14 @@ FreshFlag = Annotated[
     bool, typer.Option("--fresh", help="Start over instead of continuing an interrupted run", rich_help_panel=FILES)
 ]
 
+ReportOpt = Annotated[
+    Path | None,
+    typer.Option(
+        "--report",
+        help="Report to write: an HTML page that stands alone; of a data set also `-`, tables on stdout",
+        rich_help_panel=FILES,
+    ),
+]
 LogOpt = Annotated[
     Path | None,
     typer.Option(

@@ -80,6 +80,7 @@ def whatif(
     plot: Annotated[
         Path | None, typer.Option("--plot", help="Figure to write: .png, .svg or .pdf", rich_help_panel=FILES)
     ] = None,
+    report: options.ReportOpt = None,
     out: options.OutOpt = None,
     overwrite: options.OverwriteFlag = False,
     data: options.DataOpt = None,
@@ -101,7 +102,7 @@ def whatif(
     asked: dict[str, Any] = {
         "plan": plan, "origin": origin, "reference": reference, "levels": tuple(level or [0.9]), "truth": truth,
         "unsupported": unsupported, "sensitivity": sensitivity, "abstain": abstain, "widen": widen, "csv": csv,
-        "plot": plot, "out": out, "overwrite": overwrite,
+        "plot": plot, "report": report, "out": out, "overwrite": overwrite,
     }  # fmt: skip
     files = data or session.workspace.data, model or []
     if isinstance(who, str) or len(who) > 1 or origin == "all" or average or by:

@@ -1,5 +1,6 @@
 """How a value that somebody wrote names a level of a treatment: in plans, tables, query files and schemas alike."""
 
+import math
 import re
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
@@ -110,13 +111,15 @@ def as_number(text: str) -> Decimal | None:
 
 
 def in_order(levels: Sequence[str]) -> list[int]:
-    """Return the places of levels in the order of the numbers that their names hold; as they are, where some hold none.
+    """Return the places of levels in the order of the numbers that their names hold, if most of them hold any.
 
     `below -5 %` comes before `-5 % to 0 %`, and `above 5 %` behind what begins with 5; what is not given counts as 0.
+    Names without a number stand last.
     """
     keys = [_size(level, is_reference=place == 0) for place, level in enumerate(levels)]
-    known = [key for key in keys if key is not None]
-    return sorted(range(len(levels)), key=known.__getitem__) if len(known) == len(keys) else [*range(len(levels))]
+    if 2 * sum(key is not None for key in keys[1:]) <= len(levels) - 1:
+        return [*range(len(levels))]
+    return sorted(range(len(levels)), key=lambda place: keys[place] or (math.inf, place))
 
 
 def _size(level: str, *, is_reference: bool) -> tuple[float, int] | None:

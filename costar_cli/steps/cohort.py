@@ -41,7 +41,7 @@ class CohortQuestion(Question):
             UsageError: options for a single subject, a table of an unknown kind.
         """
         super().check()
-        alone = {"--sensitivity": self.sensitivity, "--widen": self.widen, "--out": self.out}
+        alone = {"--sensitivity": self.sensitivity, "--widen": self.widen, "--report": self.report, "--out": self.out}
         averaged = {} if self.average else {"--plot": self.plot, "--by": self.by, "--reference": self.reference}
         if given := [flag for flag, value in alone.items() if value]:
             problem = f"{given[0]} is for one subject"

@@ -42,6 +42,7 @@ class Question:
     sensitivity: bool = False
     abstain: bool = False
     widen: bool = False
+    report: Path | None = None
 
     def check(self) -> None:
         """See, before any work, that the answer can be written.
@@ -56,7 +57,8 @@ class Question:
                 f"cannot draw `{self.plot.name}`", where="--plot", fix=f"end the name in {', '.join(PLOT_FORMATS)}"
             )
         beside = sensitivity_plot(self.plot) if self.plot is not None and self.sensitivity else None
-        for flag, path in (("--csv", self.csv), ("--plot", self.plot), ("--plot", beside), ("--out", self.out)):
+        files = {"--csv": [self.csv], "--plot": [self.plot, beside], "--report": [self.report], "--out": [self.out]}
+        for flag, path in ((flag, path) for flag, paths in files.items() for path in paths):
             if path is None:
                 continue
             if not path.parent.is_dir():
@@ -168,6 +170,12 @@ def _write(
 
         plot_whatif(report, question.plot)
         session.out.wrote("plot", question.plot)
+    if question.report is not None:
+        from costar_cli.artifact import write_bytes
+        from costar_cli.pages.whatif import whatif_page
+
+        write_bytes(question.report, whatif_page(report, parents).encode())
+        session.out.wrote("report", question.report, kind="html")
     if question.out is not None:
         asked = {key: value for key, value in asdict(question).items() if key in _ASKED}
         mark = fingerprint("estimates", parents=parents, config={**asked, "plan": document.decode("utf-8")})

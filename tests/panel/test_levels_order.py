@@ -10,7 +10,15 @@ from costar_cli.panel.levels import in_order
 @pytest.mark.parametrize(
     "ordered",
     [
-        ["below -15.9 %", "-15.9 % to -11.0 %", "-0.8 % to +0.3 %", "no change", "+0.3 % to +2.2 %", "above +25.2 %"],
+        [
+            "below -15.9 %",
+            "-15.9 % to -11.0 %",
+            "-0.8 % to +0.3 %",
+            "no change",
+            "+0.3 % to +2.2 %",
+            "above +25.2 %",
+            "unused",
+        ],
         ["off", "5 mg", "10 mg", "20 mg"],
         ["none", "1-2", "3-5", "10-20"],
         ["<5", "5-10", ">10"],

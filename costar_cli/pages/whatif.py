@@ -1,0 +1,167 @@
+"""The page of a what-if question: what was asked, the answer as figure and table, and how far to trust it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from costar_cli import __version__
+from costar_cli.figures.whatif import draw_whatif
+from costar_cli.pages.page import Item, Page, ReportTable, Section, Tag, render, svg
+from costar_cli.panel.schema import labelled, step_axis, step_word
+from costar_cli.uncertainty import LIGHTS
+from costar_cli.whatif.report import ModelAnswer, WhatIfReport
+from costar_cli.whatif.tables import answer_table, light_reasons
+
+__all__ = ["lineage", "whatif_page"]
+
+MOST_HISTORY: Final = 20  # steps before the origin that the page lists
+COVERS: Final = (
+    "A band of {level} covers {level} of new subjects on average, at each step, for subjects like those on whom it was "
+    "calibrated, under the treatments that such subjects were given. It is no promise for one subject."
+)
+BEYOND: Final = (
+    "For plans that nobody would have followed, for another population, and where something that is not in the data "
+    "drives both treatment and outcome, there is no such guarantee. Bands of differences between plans compare one "
+    "subject with itself, at the same time."
+)
+NO_BANDS: Final = (
+    "No band is shown: {why}. How far the estimates may be off is not known from this page.",
+    "Estimates hold only if everything that drives both treatment and outcome is in the data.",
+)
+ABOUT_LIGHTS: Final = (
+    "Green: the model says how far it may be off, and subjects like this one were treated so often enough. Amber: such "
+    "treatment is rare, or the answer imprecise. Red: the data do not support the answer, which is an extrapolation."
+)
+
+
+def whatif_page(report: WhatIfReport, parents: Mapping[str, str], figure_name: str = "answer") -> str:
+    """Return the page; the same report gives the same text.
+
+    Args:
+        report: the answer.
+        parents: digests of the data set and the models, by role.
+        figure_name: keeps the ids of the figure its own.
+    """
+    history = report.history
+    subtitle = (
+        f"{report.dataset}, {history.part}, known up to {step_word(report.schema.step)} {history.origin} of "
+        f"{history.length - 1}"
+    )
+    sections = [
+        Section("Question", texts=_question(report), tables=[_plans(report)]),
+        Section("Answer", pictures=[svg(draw_whatif(report), figure_name)], tables=list(_answers(report))),
+        _support(report),
+        Section("What the bands mean", texts=_bands(report)),
+        _doubts(report),
+        Section("History", texts=[f"What the models know: the last {MOST_HISTORY} steps."], tables=[_history(report)]),
+        lineage(parents),
+    ]
+    return render(Page(f"What if: subject {history.name}", subtitle, sections))
+
+
+def lineage(parents: Mapping[str, str], rows: Sequence[tuple[str, str]] = ()) -> Section:
+    """Return the section that says of which files a page tells."""
+    own = (*parents.items(), *rows, ("costar", __version__))
+    about = "Digests of the files that this page shows: `costar verify FILE` and `costar inspect FILE` print them."
+    return Section("Lineage", texts=[about], tables=[ReportTable("", "", ("what", "digest or version"), tuple(own))])
+
+
+def _question(report: WhatIfReport) -> list[str]:
+    outcomes = ", ".join(labelled(outcome.name, outcome.unit) for outcome in report.schema.outcomes)
+    steps = max(len(plan) for plan in report.plans)
+    asked = (
+        f"What would {outcomes} of this subject be over the next {steps} steps of one {report.schema.step} under each "
+        "of these plans?"
+    )
+    compared = f"Differences are from plan {report.reference}." if len(report.plans) > 1 else ""
+    return [f"{asked} {compared}".strip()]
+
+
+def _plans(report: WhatIfReport) -> ReportTable:
+    return ReportTable("", "", ("plan", "in words"), tuple(report.plans_in_words().items()))
+
+
+def _answers(report: WhatIfReport) -> Iterator[ReportTable]:
+    """Yield estimates, then differences, of each model and outcome."""
+    truth = " Beside each estimate stands the simulator's truth." if report.truth is not None else ""
+    signs = " ? behind a number: hardly supported by the data; !: not supported." if _is_lit(report) else ""
+    for model in report.models:
+        for outcome in report.schema.outcomes:
+            what = f"{labelled(outcome.name, outcome.unit)}, by {model.heading}"
+            for differences in (False, True)[: 1 + (len(report.plans) > 1)]:
+                title = f"{what}: difference from plan {report.reference}" if differences else what
+                headers, rows = answer_table(report, model, outcome.name, differences=differences)
+                limits = ", ".join(f"{100 * level:g} %" for level in report.levels)
+                note = f"In brackets: the {limits} band." if model.calibration else ""
+                note = "" if differences else f"{note}{truth}{signs}".strip()
+                yield ReportTable(title, note, tuple(headers), tuple(map(tuple, rows)))
+
+
+def _is_lit(report: WhatIfReport) -> bool:
+    return any(model.lights for model in report.models)
+
+
+def _support(report: WhatIfReport) -> Section:
+    """Return whether the data support the plans, and why not."""
+    title = "Do the data support the plans?"
+    if not _is_lit(report):
+        return Section(title, texts=["These models do not know which treatments the data support: fit them again."])
+    return Section(
+        title,
+        texts=[ABOUT_LIGHTS],
+        tables=[_lights(report, model) for model in report.models if model.lights],
+        items=[Item(line, _tag(line)) for model in report.models for line in light_reasons(report, model)],
+    )
+
+
+def _lights(report: WhatIfReport, model: ModelAnswer) -> ReportTable:
+    horizon, origin = max(len(plan) for plan in report.plans), report.history.origin
+    word = step_word(report.schema.step)
+    headers = ("plan", "steps like practice", *(f"{word} {origin + h}" for h in range(horizon)))
+    rows = tuple(
+        (plan.name, f"{100 * lights.like_practice:.0f} %", *lights.worst, *[""] * (horizon - len(lights.worst)))
+        for plan, lights in zip(report.plans, model.lights or (), strict=True)
+    )
+    return ReportTable(model.heading if len(report.models) > 1 else "", "", headers, rows)
+
+
+def _tag(line: str) -> Tag:
+    """Return the light that a reason speaks of."""
+    return "red" if f", {LIGHTS[2]} from " in line else "amber"
+
+
+def _bands(report: WhatIfReport) -> list[str]:
+    if any(model.calibration for model in report.models):
+        levels = " or ".join(f"{100 * level:g} %" for level in report.levels)
+        whom = [
+            f"{model.heading}: calibrated on {model.calibration.subjects:,} {model.calibration.domain} subjects"
+            + ("." if model.calibration.apart else ", which also selected it, so that bands are somewhat too narrow.")
+            for model in report.models
+            if model.calibration
+        ]
+        return [COVERS.format(level=levels), BEYOND, *whom]
+    why = ", ".join(dict.fromkeys(model.interval_kind for model in report.models))
+    return [text.format(why=why) for text in NO_BANDS]
+
+
+def _doubts(report: WhatIfReport) -> Section:
+    items = [Item(warning, "warning") for warning in report.warnings] + [Item(note, "note") for note in report.notes]
+    return Section("Warnings and notes", texts=[] if items else ["None."], items=items)
+
+
+def _history(report: WhatIfReport) -> ReportTable:
+    history, encoding = report.history, report.schema.treatments
+    first = max(0, history.origin + 1 - MOST_HISTORY)
+    headers = (
+        step_axis(report.schema.step),
+        *(labelled(outcome.name, outcome.unit) for outcome in report.schema.outcomes),
+        "treatment given",
+    )
+    rows = tuple(
+        (
+            str(t),
+            *(None if value != value else float(value) for value in history.outcomes[t]),  # noqa: PLR0124 - NaN
+            encoding.describe(history.treatments[t]) if t < history.origin else "",
+        )
+        for t in range(first, history.origin + 1)
+    )
+    return ReportTable("", "", headers, rows)

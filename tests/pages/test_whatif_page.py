@@ -1,0 +1,83 @@
+"""The page of a what-if question: what it says, that it stands alone, and that texts of files are texts."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from costar_cli.pages.whatif import whatif_page
+from costar_cli.panel import Variable
+from costar_cli.plans import TreatmentPlan
+from costar_cli.whatif import WhatIfReport, estimate_outcomes
+from tests.methods.linear_worlds import fit, linear_data, model_of
+from tests.pages.reading import read_alone
+from tests.whatif.whatif_worlds import report_of, request_of
+
+DIGESTS = {"dataset": "d" * 64, "model/ridge": "a" * 64}
+EVIL = '<script>alert(1)</script>"&\x1b[31m\u202e{{ 7 * 7 }}$x_1$'
+
+
+@pytest.fixture(scope="module")
+def report() -> WhatIfReport:
+    """A question to a calibrated model, whose answers have bands and lights."""
+    data = linear_data(gamma=4)
+    model = model_of(fit(data, "ridge"))
+    request = request_of({"never": [{}] * 4, "always": [{"treatment": 1}] * 4}, 6, data.schema, data.horizon)
+    subject = int(data.panels[next(iter(data.panels))].subject_id[0])
+    return estimate_outcomes(data, {"ridge": model}, request, subject=subject)
+
+
+def test_the_page_says_what_was_asked_answered_and_of_which_files(report: WhatIfReport) -> None:
+    reader = read_alone(whatif_page(report, DIGESTS))
+    assert reader.tags.count("svg") == 1
+    for words in (*report.plans_in_words().values(), "90 % band", "What the bands mean", "d" * 64, "a" * 64):
+        assert words in reader.text
+    estimate = report.to_rows()[0]["estimate"]
+    assert f"{estimate:.3f}" in reader.text or f"{estimate:.4f}" in reader.text
+    calibration = report.models[0].calibration
+    assert f"calibrated on {calibration.subjects:,} source subjects" in reader.text
+    assert whatif_page(report, DIGESTS) == whatif_page(report, DIGESTS)
+
+
+def test_lights_that_are_not_green_have_their_reason(report: WhatIfReport) -> None:
+    [model] = report.models
+    red = [("green",), ("red",)], [("",), ("never seen so",)]
+    one = model.lights[0]
+    support, reasons = (*red[0], *one.support[2:]), (*red[1], *one.reasons[2:])
+    lights = tuple(replace(one, support=support, reasons=reasons) for one in model.lights)
+    reader = read_alone(whatif_page(replace(report, models=(replace(model, lights=lights),)), DIGESTS))
+    assert "never seen so" in reader.text
+    assert "red from" in reader.text
+
+
+def test_a_model_without_bands_or_lights_says_so(report: WhatIfReport) -> None:
+    plain = replace(
+        report, models=(replace(report.models[0], calibration=None, lights=None, interval_kind="none (1)"),)
+    )
+    text = read_alone(whatif_page(plain, DIGESTS)).text
+    assert "No band is shown: none (1)" in text
+    assert "do not know which treatments the data support" in text
+
+
+def test_several_models_outcomes_and_the_truth_have_their_tables() -> None:
+    report = report_of()
+    twice = replace(report, models=(*report.models, replace(report.models[0], label="another")))
+    page = whatif_page(replace(twice, truth=tuple(np.ones((len(plan), 1)) for plan in report.plans)), {})
+    text = read_alone(page).text
+    assert "by another" in text
+    assert "simulator's truth" in text
+
+
+def test_texts_of_files_are_shown_as_they_are_whatever_is_in_them(report: WhatIfReport) -> None:
+    schema = report.schema.model_copy(update={"outcomes": (Variable(name=EVIL, unit="<b>"),), "step": "<i>day</i>"})
+    plans = tuple(TreatmentPlan(f"{EVIL}{i}", plan.values) for i, plan in enumerate(report.plans))
+    evil = replace(
+        report, dataset=EVIL, schema=schema, plans=plans, reference=plans[0].name, notes=(EVIL,), warnings=(EVIL,),
+        history=replace(report.history, name=EVIL), models=(replace(report.models[0], label=EVIL),),
+    )  # fmt: skip
+    reader = read_alone(whatif_page(evil, {EVIL: EVIL}))
+    assert {"script", "b", "i"}.isdisjoint(reader.tags)
+    assert "<script>alert(1)</script>" in reader.text
+    assert "{{ 7 * 7 }}" in reader.text
+    assert "\x1b" not in reader.text
+    assert "\u202e" not in reader.text
