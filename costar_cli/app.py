@@ -20,6 +20,7 @@ from costar_cli.commands.finetune import finetune
 from costar_cli.commands.ingest import ingest
 from costar_cli.commands.inspect import inspect
 from costar_cli.commands.pretrain import pretrain
+from costar_cli.commands.search import search
 from costar_cli.commands.settings import settings
 from costar_cli.commands.simulate import simulate
 from costar_cli.commands.verb import MAKERS, VerbApp, VerbGroup
@@ -38,7 +39,7 @@ from costar_cli.errors import (
 from costar_cli.ui.output import Output
 
 PROGRAM = "costar"
-VERBS = (pretrain, finetune, evaluate, whatif, benchmark, inspect, verify, settings, doctor)
+VERBS = (pretrain, finetune, evaluate, whatif, search, benchmark, inspect, verify, settings, doctor)
 
 
 class CostarGroup(VerbGroup):

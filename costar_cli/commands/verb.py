@@ -243,6 +243,10 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "costar evaluate --setup few-shot --csv scores.csv",
         "costar evaluate --fail-if 'zero-shot.costar.average > 1.1' --fail-if 'zero-shot.costar.coverage90 < 0.85'",
     ),
+    "search": (
+        'costar search --subject 12 --minimise "tumour_volume at end" --at-most "chemotherapy 2"',
+        'costar search --subjects target/test --minimise "tumour_volume mean" --out plans.csv',
+    ),
     "whatif": (
         "costar whatif --subject 12 --plan plan.json",
         "costar whatif --subject 12 --plan plan.json --truth --plot whatif.png",

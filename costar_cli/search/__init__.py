@@ -1,19 +1,25 @@
 """Which treatment plan makes an outcome best, and how sure that is (spec SEARCH)."""
 
-from costar_cli.search.candidates import Candidates, list_of_plans, no_treatment
+from costar_cli.search.candidates import Candidates, no_treatment
 from costar_cli.search.constraints import Constraints
 from costar_cli.search.objective import Objective
+from costar_cli.search.report import SHOWN, SearchReport, SubjectAnswer, notes_on
+from costar_cli.search.request import SearchRequest
 from costar_cli.search.run import Best, search
 from costar_cli.search.scoring import By, SearchQuestion
 
 __all__ = [
+    "SHOWN",
     "Best",
     "By",
     "Candidates",
     "Constraints",
     "Objective",
     "SearchQuestion",
-    "list_of_plans",
+    "SearchReport",
+    "SearchRequest",
+    "SubjectAnswer",
     "no_treatment",
+    "notes_on",
     "search",
 ]

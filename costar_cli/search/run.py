@@ -40,6 +40,7 @@ class Best:
         margin: by how much the best is estimated to be better than the second, and the sd of that.
         regret: by how much the best of each draw is better than the best by estimate, on average over draws.
         alike: how many of the P cannot be told from the best: the limits of their difference from it include 0.
+        considered: how many plans were scored.
         left_out: how many plans with a better estimate the data do not support.
         all_P, treated_P: objective of every plan that was scored, and how many treatments it gives, in no order.
     """
@@ -55,6 +56,7 @@ class Best:
     margin: tuple[float, float]
     regret: float
     alike: int
+    considered: int
     left_out: int
     all_P: Floats
     treated_P: NDArray[np.int64]
@@ -63,6 +65,23 @@ class Best:
     def found(self) -> int:
         """Return how many plans were compared; none where the data support no plan."""
         return len(self.probability_P)
+
+    def first(self, count: int) -> "Best":
+        """Return the best few alone, and the reference plan: what many subjects have room for."""
+        rows, none = np.unique(np.append(np.arange(min(count, self.found)), self.found)), np.zeros(0)
+        return replace(
+            self,
+            values_MHA=self.values_MHA[rows],
+            estimate_M=self.estimate_M[rows],
+            limits_M2=self.limits_M2[rows],
+            difference_M=self.difference_M[rows],
+            apart_M2=self.apart_M2[rows],
+            light_M=self.light_M[rows],
+            probability_P=self.probability_P[:count],
+            estimates=self.estimates.take(rows),
+            all_P=none,
+            treated_P=none.astype(np.int64),
+        )
 
 
 def search(
@@ -285,6 +304,7 @@ class _Compared:
             margin=margin,
             regret=regret,
             alike=alike,
+            considered=len(all_P),
             left_out=left_out,
             all_P=all_P,
             treated_P=treated_P,

@@ -1,7 +1,7 @@
 """The body of `costar whatif`: a question in, estimates out."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from costar_cli.workspace import Workspace
 if TYPE_CHECKING:
     from costar_cli.whatif import ModelAnswer, WhatIfReport
 
-__all__ = ["Question", "default_models", "run_whatif"]
+__all__ = ["Question", "check_files", "check_plot", "default_models", "run_whatif"]
 
 PLOT_FORMATS = (".png", ".svg", ".pdf")
 
@@ -52,21 +52,45 @@ class Question:
             MismatchError: a file exists and may not be replaced.
             StorageError: a folder does not exist.
         """
-        if self.plot is not None and self.plot.suffix.lower() not in PLOT_FORMATS:
-            raise UsageError(
-                f"cannot draw `{self.plot.name}`", where="--plot", fix=f"end the name in {', '.join(PLOT_FORMATS)}"
-            )
+        check_plot(self.plot)
         beside = sensitivity_plot(self.plot) if self.plot is not None and self.sensitivity else None
-        files = {"--csv": [self.csv], "--plot": [self.plot, beside], "--report": [self.report], "--out": [self.out]}
-        for flag, path in ((flag, path) for flag, paths in files.items() for path in paths):
-            if path is None:
-                continue
-            if not path.parent.is_dir():
-                raise StorageError(f"there is no folder `{path.parent}`", where=flag, fix=f"`mkdir -p {path.parent}`")
-            if path.exists() and (not self.overwrite or path.resolve() == self.plan.resolve()):
-                raise MismatchError(
-                    f"`{path}` exists", where=flag, fix="add --overwrite to replace it, or choose another name"
-                )
+        files = (
+            ("--csv", self.csv),
+            ("--plot", self.plot),
+            ("--plot", beside),
+            ("--report", self.report),
+            ("--out", self.out),
+        )
+        check_files(files, overwrite=self.overwrite, read=(self.plan,))
+
+
+def check_plot(path: Path | None) -> None:
+    """See that a figure can be drawn.
+
+    Raises:
+        UsageError: it is of an unknown kind.
+    """
+    if path is not None and path.suffix.lower() not in PLOT_FORMATS:
+        raise UsageError(f"cannot draw `{path.name}`", where="--plot", fix=f"end the name in {', '.join(PLOT_FORMATS)}")
+
+
+def check_files(files: Iterable[tuple[str, Path | None]], *, overwrite: bool, read: Sequence[Path | None]) -> None:
+    """See, before any work, that files can be written, each named by its flag; none is one of those that are read.
+
+    Raises:
+        MismatchError: a file exists and may not be replaced.
+        StorageError: a folder does not exist.
+    """
+    kept = [path.resolve() for path in read if path is not None]
+    for flag, path in files:
+        if path is None:
+            continue
+        if not path.parent.is_dir():
+            raise StorageError(f"there is no folder `{path.parent}`", where=flag, fix=f"`mkdir -p {path.parent}`")
+        if path.exists() and (not overwrite or path.resolve() in kept):
+            raise MismatchError(
+                f"`{path}` exists", where=flag, fix="add --overwrite to replace it, or choose another name"
+            )
 
 
 def run_whatif(session: Session, question: Question, data: Path, models: Sequence[Path]) -> None:

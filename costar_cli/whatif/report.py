@@ -6,7 +6,6 @@ Estimates are means over members; the limits around them are those of the model'
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +15,7 @@ from costar_cli.frames import FrameName, frame_name, make_frame
 from costar_cli.panel import PanelSchema, Part
 from costar_cli.panel.schema import step_word
 from costar_cli.plans import SEED, Played, Rule, TreatmentPlan
+from costar_cli.plans.words import in_words, steps_by_name
 from costar_cli.uncertainty import CALIBRATED, LIGHTS, Calibration, Estimates
 from costar_cli.whatif.support import PlanLights
 
@@ -223,7 +223,7 @@ class WhatIfReport:
 
     def plans_in_words(self) -> dict[str, str]:
         """Return what each plan gives and when, by name: `day 30-31 chemotherapy, then none`."""
-        words = {plan.name: self._in_words(plan.values) for plan in self.plans}
+        words = {plan.name: in_words(self.schema, plan.values, self.history.origin) for plan in self.plans}
         return {name: self.rules[name].text if name in self.rules else of for name, of in words.items()}
 
     def rules_in_words(self, model: ModelAnswer) -> dict[str, str]:
@@ -288,21 +288,7 @@ class WhatIfReport:
         return None if self.truth is None else self.truth[plan][:steps] - self.truth[self._reference][:steps]
 
     def _treatments(self, values: NDArray[np.int64]) -> list[dict[str, str]]:
-        encoding = self.schema.treatments
-        named = [zip(encoding.names, encoding.levels, row.tolist(), strict=True) for row in values]
-        return [{name: levels[value] for name, levels, value in step} for step in named]
-
-    def _in_words(self, values: NDArray[np.int64]) -> str:
-        given = (self.schema.treatments.describe(row) for row in values)
-        runs = [(what, len(list(steps))) for what, steps in groupby(given)]
-        step, course = self.history.origin, []
-        for what, count in runs:
-            when = str(step) if count == 1 else f"{step}-{step + count - 1}"
-            course.append(f"{when} {what}")
-            step += count
-        if len(course) > 1:
-            course[-1] = f"then {runs[-1][0]}"
-        return f"{step_word(self.schema.step)} {', '.join(course)}"
+        return steps_by_name(self.schema.treatments, values)
 
     def _given(self, model: ModelAnswer, plan: int) -> list[str]:
         """Return the treatment of each step of a plan, of a rule the most common one with its share of the draws."""

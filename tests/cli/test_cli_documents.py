@@ -42,6 +42,7 @@ def words_of(name: str, trained: Path, folder: Path) -> list[object]:
         "finetune": ["finetune", *place, "--method", "ridge", "--out", folder / "m.h5", "--overwrite"],
         "evaluate": ["evaluate", *place, "--no-plots", "--out", folder / "v.h5", "--overwrite"],
         "whatif": ["whatif", *place, "-s", 1, "-p", folder / "plan.json", "--truth", "--out", folder / "w.h5"],
+        "search": ["search", *place, "-s", 1, "--minimise", "tumour_volume at end", "--steps", 2],
         "benchmark": ["benchmark", trained / "data.h5", "--methods", "last-value,ridge", "--no-plots", "-w", folder],
         "inspect": ["inspect", trained / "model.h5"],
         "verify": ["verify", trained / "model.h5"],
@@ -50,8 +51,8 @@ def words_of(name: str, trained: Path, folder: Path) -> list[object]:
     }[name]
 
 
-NAMES = ["simulate.tumor", "pretrain", "finetune", "evaluate", "whatif", "benchmark", "inspect", "verify", "settings"]
-NAMES += ["doctor"]
+NAMES = ["simulate.tumor", "pretrain", "finetune", "evaluate", "whatif", "search", "benchmark", "inspect", "verify"]
+NAMES += ["settings", "doctor"]
 
 
 def paths(value: Any, here: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -60,7 +61,7 @@ def paths(value: Any, here: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         for key, inner in value.items():
             yield (*here, key)
             if key not in {"config", "meta", "inputs", "outputs", "parents", "versions", "digests", "history", "plans",
-                           "models", "outcomes", "trained_on", "stages", "kept", *ADDED}:  # fmt: skip
+                           "models", "outcomes", "trained_on", "stages", "kept", "given", *ADDED}:  # fmt: skip
                 yield from paths(inner, (*here, key))
     elif isinstance(value, list) and value:
         yield from paths(value[0], (*here, 0))

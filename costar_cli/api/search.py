@@ -1,0 +1,100 @@
+"""Searches in the Python API: what `costar search` answers."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from costar_cli.api.estimates import Plans, losses_on_domain, plan_request
+from costar_cli.cohort import Cohort, doubts
+from costar_cli.errors import UsageError
+from costar_cli.panel.compatible import other_data
+from costar_cli.plans import PlanRequest, TreatmentPlan
+from costar_cli.reporting import Reporter, warnings_of
+from costar_cli.search import SearchReport, SearchRequest, SubjectAnswer, notes_on, search
+from costar_cli.search.report import SHOWN
+from costar_cli.uncertainty import calibration_of, interval_kind
+from costar_cli.whatif.estimate import refuse_unseen
+from costar_cli.whatif.notes import unseen_in_plans
+
+if TYPE_CHECKING:
+    from costar_cli.methods.base import FittedModel
+    from costar_cli.panel import Dataset, Location
+
+CHUNK: Final = 256  # subjects whose histories are encoded at once
+
+
+def fixed_plans(plans: Plans, model: "FittedModel", *, where: str, single: bool = False) -> tuple[TreatmentPlan, ...]:
+    """Return the plans that a file or an argument holds.
+
+    Raises:
+        UsageError: they do not fit the data set, one of them is a rule or a shift, or several where a `single` one is
+            needed.
+    """
+    found = plan_request(plans, model.schema, model.horizon).plans
+    fixed = tuple(plan for plan in found if isinstance(plan, TreatmentPlan))
+    if len(fixed) < len(found):
+        raise UsageError("a search chooses among fixed plans, not rules or shifts", where=where, fix="list their steps")
+    if not fixed or (single and len(fixed) > 1):
+        fix = "give a single plan" if single else "leave the column `subject` out"
+        raise UsageError(f"{len(fixed):,} plans where one is needed" if single else "no plans", where=where, fix=fix)
+    return fixed
+
+
+def search_cohort(
+    label: str,
+    model: "FittedModel",
+    dataset: "Dataset",
+    cohort: Cohort,
+    request: SearchRequest,
+    reporter: Reporter,
+) -> Iterator[SearchReport]:
+    """Yield the best plans of some subjects after others; a single subject is searched more closely than one of many.
+
+    Warnings are told to the reporter once; each report has those of its own subjects.
+
+    Raises:
+        UsageError: what is asked for does not fit, named plans give what nobody was given, or no plan is left.
+        TrainingError: a prediction is not finite.
+    """
+    if not request.unsupported:
+        refuse_unseen(unseen_in_plans({label: model}, request.named))
+    many, models = len(cohort) > 1, {label: model}
+    question, general = request.question(model, many=many), tuple(_general(label, model, dataset, cohort))
+    for warning in general:
+        reporter.warn(warning)
+    with reporter.task("search", total=len(cohort), unit="subject") as task:
+        for first in range(0, len(cohort), CHUNK):
+            part, answers = cohort.take(slice(first, first + CHUNK)), []
+            places: Sequence[Location | None] = part.places or [None] * len(part.names)
+            found = search(label, model, part.panel.take(part.subject_M), part.origin_M, question)
+            for row, origin, best in zip(part.subject_M.tolist(), part.origin_M.tolist(), found, strict=True):
+                place, length = places[row], int(part.panel.length[row])
+                own = best.first(SHOWN) if many else best
+                answers.append(SubjectAnswer(part.names[row], place and place.part, origin, length, own))
+                task.advance()
+            panel = None if many else part.panel
+            report = SearchReport(
+                dataset.name, model.schema, label, model.method, interval_kind(model), question, answers, panel,
+                calibration_of(model),
+            )  # fmt: skip
+            own_warnings = () if many else tuple(_on_best(models, part, report))
+            for warning in own_warnings:
+                reporter.warn(warning)
+            report = replace(report, warnings=(*general, *own_warnings))
+            yield replace(report, notes=tuple(notes_on(report)))
+
+
+def _general(label: str, model: "FittedModel", dataset: "Dataset", cohort: Cohort) -> Iterator[str]:
+    """Yield what may make all answers wrong: other data, what training warned of, a domain where it does badly."""
+    if other := other_data(f"model `{label}`", model.parents, dataset):
+        yield other
+    yield from warnings_of(f"model `{label}`", model.meta)
+    for domain in dict.fromkeys(place.part.domain for place in cohort.places):
+        yield from losses_on_domain(dataset, {label: model}, domain)
+
+
+def _on_best(models: "Mapping[str, FittedModel]", cohort: Cohort, report: SearchReport) -> Iterator[str]:
+    """Yield what of the best plan was not learnt."""
+    best = report.answers[0].best
+    if best.found:
+        yield from doubts(models, cohort, PlanRequest((TreatmentPlan("best", best.values_MHA[0]),)))

@@ -1,0 +1,184 @@
+"""The answer of a search: the best plans of each subject, as rows, as JSON, and as files that `whatif` reads."""
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from costar_cli.panel import Panel, PanelSchema, Part
+from costar_cli.plans.words import in_words, steps_by_name
+from costar_cli.search.run import Best
+from costar_cli.search.scoring import SearchQuestion
+from costar_cli.uncertainty import LIGHTS, Calibration
+
+Row = dict[str, str | int | float | None]
+SHOWN: Final = 5  # plans
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SubjectAnswer:
+    """The best plans for one subject, called `name`, from the step `origin` of its `length`."""
+
+    name: object
+    part: Part | None
+    origin: int
+    length: int
+    best: Best
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SearchReport:
+    """The best plans of one subject or of many, by one model.
+
+    `panel` is that of a single subject and `calibration` the model's, for figures. `warnings` say what may make the
+    answer wrong, `notes` what else a reader should know.
+    """
+
+    dataset: str
+    schema: PanelSchema
+    label: str
+    method: str
+    interval_kind: str
+    question: SearchQuestion
+    answers: Sequence[SubjectAnswer]
+    panel: Panel | None = None
+    calibration: Calibration | None = None
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def reference(self) -> str:
+        """Return what the plan is called that others are compared with."""
+        return self.question.reference.name
+
+    def rows(self, answer: SubjectAnswer, shown: int = SHOWN) -> list[Row]:
+        """Return a row per plan, the best first, then the reference plan, whose rank is missing."""
+        best = answer.best
+        places = [*range(min(best.found, shown)), len(best.estimate_M) - 1]
+        return [
+            {
+                "rank": i + 1 if i < best.found else None,
+                "plan": in_words(self.schema, best.values_MHA[i], answer.origin),
+                "objective": _number(best.estimate_M[i]),
+                "lower": _number(best.limits_M2[i, 0]),
+                "upper": _number(best.limits_M2[i, 1]),
+                "difference": _number(best.difference_M[i]),
+                "difference_lower": _number(best.apart_M2[i, 0]),
+                "difference_upper": _number(best.apart_M2[i, 1]),
+                "probability_best": _number(best.probability_P[i]) if i < best.found else None,
+                "support": LIGHTS[best.light_M[i]] if best.light_M[i] >= 0 else None,
+            }
+            for i in places
+        ]
+
+    def columns(self, answers: Sequence[SubjectAnswer]) -> dict[str, object]:
+        """Return the columns of a tidy table of some subjects' plans."""
+        rows = [
+            {
+                "subject": answer.name,
+                "domain": None if answer.part is None else answer.part.domain,
+                "split": None if answer.part is None else answer.part.split,
+                "origin": answer.origin,
+                **row,
+                "level": self.question.level if row["lower"] is not None else None,
+                "margin": _number(answer.best.margin[0]),
+                "expected_regret": _number(answer.best.regret),
+                "alike": answer.best.alike,
+                "considered": answer.best.considered,
+                "left_out": answer.best.left_out,
+            }
+            for answer in answers
+            for row in self.rows(answer)
+        ]
+        numbers = ("objective", "lower", "upper", "difference", "difference_lower", "difference_upper",
+                   "probability_best", "level", "margin", "expected_regret")  # fmt: skip
+        columns: dict[str, object] = {name: [row[name] for row in rows] for name in rows[0]}
+        return columns | {name: np.array([row[name] for row in rows], dtype=np.float64) for name in numbers}
+
+    def plan_columns(self, answers: Sequence[SubjectAnswer]) -> dict[str, object]:
+        """Return the columns of a table with the best plan of each subject, which `whatif --plan` reads."""
+        steps = [
+            {"subject": str(answer.name), "plan": "best", "step": h + 1, **given}
+            for answer in answers
+            if answer.best.found
+            for h, given in enumerate(steps_by_name(self.schema.treatments, answer.best.values_MHA[0]))
+        ]
+        names = ("subject", "plan", "step", *self.schema.treatments.names)
+        return {name: [step[name] for step in steps] for name in names}
+
+    def plan_document(self) -> bytes:
+        """Return the best plan of a single subject as a plan file."""
+        answer = self.answers[0]
+        plans = {"best": steps_by_name(self.schema.treatments, answer.best.values_MHA[0])} if answer.best.found else {}
+        return (json.dumps({"origin": answer.origin, "plans": plans}, indent=2) + "\n").encode()
+
+    def to_json(self) -> dict[str, object]:
+        """Return the whole report as plain JSON data without NaN."""
+        question = self.question
+        return {
+            "dataset": self.dataset,
+            "model": {"label": self.label, "method": self.method, "interval_kind": self.interval_kind},
+            "objective": question.objective.text,
+            "unit": question.objective.unit,
+            "by": question.by,
+            "level": question.level,
+            "steps": question.candidates.steps,
+            "exhaustive": question.candidates.exhaustive,
+            "possible_plans": question.candidates.possible,
+            "reference": self.reference,
+            "subjects": [self._answer(answer) for answer in self.answers],
+            "notes": list(self.notes),
+            "warnings": list(self.warnings),
+        }
+
+    def _answer(self, answer: SubjectAnswer) -> dict[str, object]:
+        best, treatments = answer.best, self.schema.treatments
+        places = [*range(min(best.found, SHOWN)), len(best.estimate_M) - 1]
+        plans = [
+            {**row, "given": steps_by_name(treatments, best.values_MHA[i])}
+            for i, row in zip(places, self.rows(answer), strict=True)
+        ]
+        return {
+            "subject": str(answer.name),
+            "domain": None if answer.part is None else answer.part.domain,
+            "split": None if answer.part is None else answer.part.split,
+            "origin": answer.origin,
+            "considered": best.considered,
+            "left_out": best.left_out,
+            "alike": best.alike,
+            "margin": _number(best.margin[0]),
+            "margin_sd": _number(best.margin[1]),
+            "expected_regret": _number(best.regret),
+            "plans": plans[:-1],
+            "reference": plans[-1],
+        }
+
+
+def notes_on(report: SearchReport) -> Iterator[str]:
+    """Say how much was looked at, what was left out, and how sure the answer is."""
+    question, candidates = report.question, report.question.candidates
+    steps = f"plans of {candidates.steps} steps"
+    if candidates.plans_PH is None:
+        yield (
+            f"of {candidates.possible:,} {steps} a beam of width {candidates.width:,} looked at the most promising: "
+            "the search was not exhaustive"
+        )
+    elif len(candidates.plans_PH) == candidates.possible:
+        yield f"all {candidates.possible:,} {steps} were considered"
+    else:
+        open_, left = len(candidates.plans_PH), candidates.possible - len(candidates.plans_PH)
+        yield f"all {open_:,} {steps} that the constraints leave were considered; {left:,} were pruned"
+    if not question.unsupported and (more := [answer.best.left_out for answer in report.answers]) and max(more):
+        some = f"{more[0]:,} plans" if len(more) == 1 else f"plans of {sum(1 for n in more if n):,} subjects"
+        yield f"{some} with a better estimate are left out, since the data do not support them (--unsupported)"
+    if any((answer.best.light_M < 0).any() for answer in report.answers):
+        yield f"`{report.label}` cannot say whether the data support a plan: fit it again with this version of costar"
+    if not question.objective.linear:
+        yield "the objective is not linear in the outcomes: its estimates are means over draws where the model draws"
+
+
+def _number(value: float | np.floating) -> float | None:
+    return float(value) if math.isfinite(value) else None

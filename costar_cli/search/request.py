@@ -1,0 +1,79 @@
+"""What somebody asks a search for, as flags and arguments say it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from costar_cli.methods.base import FittedModel
+from costar_cli.plans import TreatmentPlan
+from costar_cli.plans.untrusted import Problems
+from costar_cli.search.candidates import Candidates, list_of_plans, no_treatment
+from costar_cli.search.constraints import Constraints
+from costar_cli.search.objective import Objective
+from costar_cli.search.scoring import DRAWS_OF_MANY, SHORT_OF_MANY, By, SearchQuestion
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """An objective and constraints in words, such as `tumour_volume at end` and `chemotherapy 2`.
+
+    `steps` is the length of plans, the horizon by default; `only` the plans to choose from; `reference` what
+    others are compared with, no treatment by default; `width` that of a beam, where one is asked for.
+    """
+
+    minimise: Sequence[str] = ()
+    maximise: Sequence[str] = ()
+    cost: Sequence[str] = ()
+    at_most: Sequence[str] = ()
+    at_least: Sequence[str] = ()
+    not_consecutive: Sequence[str] = ()
+    not_with: Sequence[str] = ()
+    only: tuple[TreatmentPlan, ...] | None = None
+    steps: int | None = None
+    reference: TreatmentPlan | None = None
+    by: By = "estimate"
+    level: float = 0.9
+    unsupported: bool = False
+    width: int | None = None
+
+    @property
+    def named(self) -> tuple[TreatmentPlan, ...]:
+        """Return the plans that somebody named."""
+        return (*(self.only or ()), *([self.reference] if self.reference else ()))
+
+    def question(self, model: FittedModel, *, many: bool = False) -> SearchQuestion:
+        """Return the question that a model is asked, of `many` subjects with fewer draws for each.
+
+        Raises:
+            UsageError: all that is wrong with it, or constraints that no plan meets.
+        """
+        problems = Problems()
+        steps = self._steps(model, problems)
+        objective = Objective.parse(
+            model.schema, steps, problems, minimise=self.minimise, maximise=self.maximise, cost=self.cost
+        )
+        constraints = Constraints.parse(
+            model.schema.treatments, problems, at_most=self.at_most, at_least=self.at_least,
+            not_consecutive=self.not_consecutive, not_with=self.not_with, only=self.only,
+        )  # fmt: skip
+        if not 0 < self.level < 1:
+            problems.add(f"level {self.level:g} is not a probability", fix="choose one between 0 and 1, such as 0.9")
+        if self.width is not None and self.width < 1:
+            problems.add(f"a beam of width {self.width}", fix="give --beam a number from 1")
+        reference = self.reference or no_treatment(model.schema.treatments, steps)
+        if reference is None:
+            problems.add("this data set has no plan without treatment to compare with", fix="give --reference a plan")
+        elif len(reference) != steps:
+            problems.add(f"the reference plan has {len(reference)} steps, and plans have {steps}", fix="give as many")
+        problems.raise_any("the search does not fit", where="costar search", fix=problems.fix)
+        assert reference is not None  # noqa: S101 - it was a problem
+        candidates = Candidates.of(model, constraints, steps, unsupported=self.unsupported, width=self.width)
+        asked = SearchQuestion(objective, candidates, reference, self.level, self.by, self.unsupported)
+        return replace(asked, short=SHORT_OF_MANY, draws=DRAWS_OF_MANY) if many else asked
+
+    def _steps(self, model: FittedModel, problems: Problems) -> int:
+        steps = self.steps
+        if self.only is not None:
+            steps = list_of_plans(self.only, steps, problems) or len(self.only[0])
+        if steps is not None and not 1 <= steps <= model.horizon:
+            problems.add(f"plans of {steps} steps; the model answers 1 to {model.horizon}", fix="change --steps")
+        return min(max(steps or model.horizon, 1), model.horizon) if self.only is None else steps or model.horizon

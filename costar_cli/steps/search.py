@@ -1,0 +1,253 @@
+"""The body of `costar search`: an objective in, the best plans out."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from costar_cli.errors import UsageError
+from costar_cli.steps.estimates import check_files, check_plot, default_models
+from costar_cli.steps.model import load_models, name_models
+from costar_cli.steps.session import Session
+from costar_cli.ui.text import plain
+
+if TYPE_CHECKING:
+    from costar_cli.artifact.tables import TableFile
+    from costar_cli.cohort import Cohort
+    from costar_cli.methods.base import FittedModel
+    from costar_cli.panel import Dataset
+    from costar_cli.search import SearchReport, SearchRequest
+    from costar_cli.search.report import Row
+
+__all__ = ["Search", "run_search"]
+
+
+@dataclass(frozen=True)
+class Search:
+    """What is searched, and which files shall hold the answer."""
+
+    subject: str | None
+    subjects: str | None
+    skip_unknown: bool
+    origin: str
+    minimise: tuple[str, ...]
+    maximise: tuple[str, ...]
+    cost: tuple[str, ...]
+    at_most: tuple[str, ...]
+    at_least: tuple[str, ...]
+    not_consecutive: tuple[str, ...]
+    not_with: tuple[str, ...]
+    only_from: Path | None
+    steps: int | None
+    beam: int | None
+    reference: Path | None
+    by: Literal["estimate", "upper", "lower"]
+    level: float
+    unsupported: bool
+    csv: Path | None
+    plot: Path | None
+    out: Path | None
+    overwrite: bool
+
+    def check(self) -> None:
+        """See, before any work, who is asked about, and that the answer can be written.
+
+        Raises:
+            UsageError: nobody, or one subject and many; a file of an unknown kind.
+            MismatchError: a file exists and may not be replaced.
+            StorageError: a folder does not exist.
+        """
+        from costar_cli.artifact.tables import check_table_name
+
+        if (self.subject is None) == (self.subjects is None):
+            both = "both --subject and --subjects" if self.subject else "neither --subject nor --subjects"
+            raise UsageError(f"there is {both}", where="costar search", fix="give one of them")
+        if self.csv is not None:
+            check_table_name(self.csv, flag="--csv")
+        if self.plot is not None and self.subjects is not None:
+            raise UsageError("figures are of one subject", where="--plot", fix="leave it out, or give --subject")
+        check_plot(self.plot)
+        kind = ".json" if self.subjects is None else ".csv"
+        if self.out is not None and self.out.suffix.lower() != kind:
+            whose = "one subject" if self.subjects is None else "many subjects"
+            fix = f"end the name in {kind}"
+            raise UsageError(f"plans of {whose} are written as {kind}, not `{self.out.name}`", where="--out", fix=fix)
+        files = {"--csv": self.csv, "--plot": self.plot, "--out": self.out}
+        check_files(files.items(), overwrite=self.overwrite, read=(self.only_from, self.reference))
+
+    def request(self, model: "FittedModel") -> "SearchRequest":
+        """Return what is asked of a model, with the plans of the files.
+
+        Raises:
+            UsageError: plans that do not fit.
+        """
+        from costar_cli.api.search import fixed_plans
+        from costar_cli.search import SearchRequest
+
+        only, reference = None, None
+        if self.only_from is not None:
+            only = fixed_plans(self.only_from, model, where="--only-from")
+        if self.reference is not None:
+            [reference] = fixed_plans(self.reference, model, where="--reference", single=True)
+        return SearchRequest(
+            self.minimise, self.maximise, self.cost, self.at_most, self.at_least, self.not_consecutive, self.not_with,
+            only, self.steps, reference, self.by, self.level, self.unsupported, self.beam,
+        )  # fmt: skip
+
+
+def run_search(session: Session, asked: Search, data: Path, model: Path | None) -> None:
+    """Search, and show and write the answer."""
+    asked.check()
+    session.read("dataset", data)
+    from costar_cli.api.search import search_cohort
+    from costar_cli.panel.compatible import require_compatible
+    from costar_cli.panel.store import read_dataset
+
+    dataset = read_dataset(data, queries=False, truth=False)
+    cohort = _cohort(session, asked, dataset)
+    paths = [model] if model else default_models(session.workspace, cohort.places[0].part.domain)
+    named = name_models(paths, session.workspace.root)
+    headers = {name: session.read("model", path, role=name) for name, path in named.items()}
+    [(label, fitted)] = load_models(session, headers, named).items()
+    require_compatible(dataset, fitted.schema, model=f"model `{label}`")
+    reports = search_cohort(label, fitted, dataset, cohort, asked.request(fitted), session.reporter)
+    whole = _written(session, asked, reports)
+    if asked.subject is not None:
+        _show(session, whole)
+    else:
+        _show_many(session, whole)
+    for note in whole.notes:
+        session.out.note(note)
+    session.out.done(whole.to_json())
+
+
+def _cohort(session: Session, asked: Search, dataset: "Dataset") -> "Cohort":
+    from costar_cli.cohort import Cohort, choose_subjects, join_places, names_of, parse_origin
+
+    origin = parse_origin(asked.origin)
+    if origin == "all":
+        fix = "give `last`, a step, or -K for K steps before the last"
+        raise UsageError("a plan is searched from one origin of each subject", where="--origin", fix=fix)
+    if asked.subject is not None:
+        places = [dataset.find_subject(asked.subject)]
+    else:
+        places = choose_subjects(dataset, asked.subjects or "all", skip=asked.skip_unknown, reporter=session.reporter)
+    panel, skip = join_places(dataset, places), asked.skip_unknown
+    return Cohort.of(panel, names_of(panel), places, origin=origin, skip=skip, reporter=session.reporter)
+
+
+def _written(session: Session, asked: Search, reports: "Iterator[SearchReport]") -> "SearchReport":
+    """Write the files while subjects are searched, and return the whole report."""
+    from costar_cli.artifact import write_bytes
+    from costar_cli.artifact.tables import table_file
+    from costar_cli.search import notes_on
+
+    done: list[SearchReport] = []
+    with ExitStack() as files:
+
+        def opened(path: Path | None) -> "TableFile | None":
+            return None if path is None else files.enter_context(table_file(path))
+
+        ranked, plans = opened(asked.csv), opened(asked.out if asked.subject is None else None)
+        for report in reports:
+            done.append(report)
+            if ranked is not None:
+                ranked.write(report.columns(report.answers))
+            if plans is not None and any(answer.best.found for answer in report.answers):
+                plans.write(report.plan_columns(report.answers))
+    whole = replace(done[0], answers=[answer for report in done for answer in report.answers])
+    whole = replace(whole, notes=tuple(notes_on(whole)))
+    if asked.out is not None and asked.subject is not None:
+        write_bytes(asked.out, whole.plan_document())
+    if asked.plot is not None:
+        from costar_cli.figures.search import plot_search
+
+        plot_search(whole, asked.plot)
+    for role, path in (("csv", asked.csv), ("plot", asked.plot), ("plans", asked.out)):
+        if path is not None:
+            session.out.wrote(role, path)
+    return whole
+
+
+def _show(session: Session, report: "SearchReport") -> None:
+    """Print the best plans of one subject, and how sure it is which is best."""
+    from costar_cli.panel.schema import step_word
+    from costar_cli.whatif.tables import decimals_of
+
+    out, answer, objective = session.out, report.answers[0], report.question.objective
+    unit = f" ({objective.unit})" if objective.unit else ""
+    where = f"subject {answer.name} ({answer.part}), known up to {step_word(report.schema.step)} {answer.origin}"
+    out.text(plain(f"{where} of {answer.length - 1}"), plain(f"{objective.text}{unit}, by {report.label}"))
+    rows = report.rows(answer)
+    decimals = decimals_of(row[name] for row in rows for name in ("objective", "difference"))
+    level = f"{100 * report.question.level:g} %"
+    headers = ["", "plan", f"objective ({level})", f"difference ({level})", "best with"]
+    table = [_line(row, report.reference, decimals) for row in rows]
+    out.table(headers, table, title=f"best plans, and their difference from `{report.reference}`", keys=2)
+    for line in _how_sure(report, decimals):
+        out.text(line)
+
+
+def _line(row: "Row", reference: str, decimals: int) -> list[object]:
+    from costar_cli.whatif.tables import estimate_text
+
+    objective = {"estimate": row["objective"], **{name: row[name] for name in ("lower", "upper", "support")}}
+    apart = {"estimate": row["difference"], "lower": row["difference_lower"], "upper": row["difference_upper"]}
+    chance = row["probability_best"]
+    share = f"{100 * chance:.0f} %" if isinstance(chance, float) else None
+    difference = estimate_text(apart, decimals) if row["rank"] else None
+    return [row["rank"] or reference, row["plan"], estimate_text(objective, decimals), difference, share]
+
+
+def _how_sure(report: "SearchReport", decimals: int) -> Iterator[str]:
+    """Yield margin, expected regret, and how many plans cannot be told from the best."""
+    best = report.answers[0].best
+    if not best.found:
+        yield "the data support no plan that the constraints leave: add --unsupported to see the others"
+        return
+    margin, sd = best.margin
+    if best.found > 1:
+        spread = f" (sd {sd:.{decimals}f})" if isfinite(sd) else ""
+        yield f"the best is estimated to be better than the second by {margin:.{decimals}f}{spread}"
+    if isfinite(best.regret):
+        others = best.alike - 1
+        told = (
+            f"{others} other{'s' * (others > 1)} cannot be told from it" if others else "all others can be told from it"
+        )
+        loses = f"choosing it loses {best.regret:.{decimals}f} on average, by {report.question.draws:,} joint draws"
+        yield f"of the {best.found} best plans, {told}; {loses}"
+
+
+def _show_many(session: Session, report: "SearchReport") -> None:
+    """Print what the best plans of many subjects come to, and which are the most frequent."""
+    import numpy as np
+
+    from costar_cli.plans.words import in_words
+
+    found = [answer for answer in report.answers if answer.best.found]
+    out, objective = session.out, report.question.objective
+    unit = f" {objective.unit}" if objective.unit else ""
+    out.text(f"{len(report.answers):,} subjects: {plain(objective.text)}, by {plain(report.label)}")
+    if not found:
+        out.text("the data support no plan that the constraints leave, for any of them")
+        return
+    objective_N, difference_N = (
+        np.array([getattr(answer.best, name)[0] for answer in found]) for name in ("estimate_M", "difference_M")
+    )
+    out.text(
+        f"best plan: mean objective {objective_N.mean():.4g}{unit}, "
+        f"{difference_N.mean():+.4g} against `{report.reference}`"
+    )
+    if len(found) < len(report.answers):
+        out.text(f"{len(report.answers) - len(found):,} subjects have no plan that the data support")
+    counts: dict[tuple[tuple[int, ...], ...], int] = {}
+    for answer in found:
+        key = tuple(map(tuple, answer.best.values_MHA[0].tolist()))
+        counts[key] = counts.get(key, 0) + 1
+    most = sorted(counts.items(), key=lambda item: -item[1])[:5]
+    rows = [
+        [in_words(report.schema, np.array(plan), 1), count, f"{100 * count / len(found):.0f} %"] for plan, count in most
+    ]
+    out.table(["plan (steps from the origin)", "subjects", "share"], rows, title="most frequent best plans", keys=1)

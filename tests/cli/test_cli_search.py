@@ -1,0 +1,136 @@
+"""`costar search`: the best plan of a subject and of many, in files that `costar whatif` reads."""
+
+import csv
+import json
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from cli_world import Run
+
+from costar_cli.app import main
+from costar_cli.errors import ExitCode
+
+Call = Callable[..., Run]
+OBJECTIVE = ("--minimise", "tumour_volume at end")
+SETTINGS = """
+[simulate.tumor]
+gamma = 4
+train = 60
+val = 30
+test = 6
+target_train = 6
+target_val = 6
+target_test = 6
+steps = 30
+[runtime]
+threads = 1
+"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("search")
+    (folder / "settings.toml").write_text(SETTINGS)
+    place = ["--workspace", str(folder), "--config", str(folder / "settings.toml"), "--quiet"]
+    assert main(["simulate", "tumor", *place]) == 0
+    assert main(["finetune", "--method", "mixed", *place]) == 0
+    return folder
+
+
+def asked(made: Path, *words: object) -> list[object]:
+    return ["search", "-w", made, "--model", made / "model-mixed.h5", "--origin", 10, *words]
+
+
+def test_the_best_plan_is_what_a_whatif_answers_and_meets_its_constraints(
+    made: Path, tmp_path: Path, call: Call
+) -> None:
+    words = [*OBJECTIVE, "--subject", 62, "--at-most", "chemotherapy 1", "--not-consecutive", "radiotherapy"]
+    plan, table, plot = (tmp_path / name for name in ("best.json", "best.csv", "best.png"))
+    run = call(*asked(made, *words, "--out", plan, "--csv", table, "--plot", plot, "--json"))
+    assert run.code == 0, run.err
+    found = run.document["result"]["subjects"][0]
+    best = found["plans"][0]
+    chemo, radio = ([step[name] == "on" for step in best["given"]] for name in ("chemotherapy", "radiotherapy"))
+    assert sum(chemo) <= 1
+    assert not any(a and b for a, b in pairwise(radio))
+    assert found["considered"] < run.document["result"]["possible_plans"] == 4**6
+    assert sum(row["probability_best"] for row in found["plans"]) <= 1 + 1e-9
+    answer = call("whatif", "-w", made, "--model", made / "model-mixed.h5", "-s", 62, "--plan", plan, "--json")
+    [*_, last] = answer.document["result"]["estimates"]
+    assert last["time"] == 16
+    assert last["estimate"] == pytest.approx(best["objective"], abs=1e-6)
+    assert last["upper"] == pytest.approx(best["upper"], abs=1e-6)
+    assert best["support"] in [row["support"] for row in answer.document["result"]["estimates"]]
+    assert [row["rank"] for row in csv.DictReader(table.read_text().splitlines())] == ["1", "2", "3", "4", "5", ""]
+    assert plot.read_bytes()[:4] == b"\x89PNG"
+
+
+def test_people_read_ranks_intervals_and_how_sure_it_is(made: Path, call: Call) -> None:
+    run = call(*asked(made, *OBJECTIVE, "--subject", 62, "--cost", "chemotherapy 0.5", "--steps", 3))
+    assert "minimise tumour_volume at end + 0.5 per chemotherapy (cm3), by model-mixed" in run.out
+    assert "difference from `no treatment`" in run.out
+    assert "the best is estimated to be better than the second by" in run.out
+    assert "all 64 plans of 3 steps were considered" in run.err
+
+
+def test_many_subjects_have_a_plan_each_in_a_table_that_whatif_reads(made: Path, tmp_path: Path, call: Call) -> None:
+    plans, table = tmp_path / "plans.csv", tmp_path / "best.jsonl"
+    words = [*OBJECTIVE, "--steps", 2, "--subjects", "target/test", "--unsupported", "--out", plans, "--csv", table]
+    run = call(*asked(made, *words))
+    assert run.code == 0, run.err
+    assert "6 subjects: minimise tumour_volume at end, by model-mixed" in run.out
+    rows = list(csv.DictReader(plans.read_text().splitlines()))
+    assert len(rows) == 6 * 2
+    ranked = [json.loads(line) for line in table.read_text().splitlines()]
+    assert len({row["subject"] for row in ranked}) == 6
+    subject = rows[0]["subject"]
+    words = ["whatif", "-w", made, "--model", made / "model-mixed.h5", "-s", subject, "--plan", plans, "--origin", 10]
+    answer = call(*words, "--json").document["result"]["estimates"][-1]
+    mine = next(row for row in ranked if str(row["subject"]) == subject and row["rank"] == 1)
+    assert answer["estimate"] == pytest.approx(mine["objective"], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "hint"),
+    [
+        ([*OBJECTIVE], ExitCode.USAGE, "neither --subject nor --subjects"),
+        (["-s", 62], ExitCode.USAGE, "no objective is given"),
+        (["-s", 62, "--minimise", "volume at end"], ExitCode.USAGE, "did you mean 'tumour_volume'?"),
+        (["-s", 62, *OBJECTIVE, "--steps", 9], ExitCode.USAGE, "the model answers 1 to 6"),
+        (["-s", 62, *OBJECTIVE, "--origin", "all"], ExitCode.USAGE, "more than one value for --origin"),
+        (["-s", 62, *OBJECTIVE, "--at-least", "chemotherapy 3", "--at-most", "chemotherapy 2"], ExitCode.USAGE,
+         "no plan of 6 steps meets --at-most 'chemotherapy 2' and --at-least 'chemotherapy 3'"),
+        (["-s", 62, *OBJECTIVE, "--out", "plan.csv"], ExitCode.USAGE, "written as .json"),
+        (["--subjects", "target/test", *OBJECTIVE, "--plot", "p.png"], ExitCode.USAGE, "figures are of one subject"),
+        (["-s", 62, *OBJECTIVE, "--csv", "nowhere/t.csv"], ExitCode.STORAGE, "there is no folder"),
+        (["-s", 999, *OBJECTIVE], ExitCode.USAGE, "999"),
+    ],
+)  # fmt: skip
+def test_a_search_that_makes_no_sense_is_refused(
+    made: Path, words: list[object], code: ExitCode, hint: str, call: Call
+) -> None:
+    run = call(*asked(made, *words))
+    assert run.code == code, run.err
+    assert hint in run.err
+
+
+def test_a_file_that_exists_is_kept(made: Path, tmp_path: Path, call: Call) -> None:
+    (tmp_path / "best.json").write_text("mine")
+    run = call(*asked(made, *OBJECTIVE, "-s", 62, "--out", tmp_path / "best.json"))
+    assert run.code == ExitCode.MISMATCH
+    assert (tmp_path / "best.json").read_text() == "mine"
+
+
+def test_plans_to_choose_from_and_the_one_to_compare_with_come_from_files(
+    made: Path, tmp_path: Path, call: Call
+) -> None:
+    plans = {"a": [{"chemotherapy": 1}, {}], "b": [{}, {"radiotherapy": 1}], "c": [{}, {}]}
+    (tmp_path / "list.json").write_text(json.dumps({"plans": plans}))
+    (tmp_path / "one.json").write_text(json.dumps([{"chemotherapy": 1}, {"chemotherapy": 1}]))
+    words = [*OBJECTIVE, "-s", 62, "--only-from", tmp_path / "list.json", "--reference", tmp_path / "one.json"]
+    result = call(*asked(made, *words, "--unsupported", "--json")).document["result"]
+    assert result["possible_plans"] == 3
+    assert len(result["subjects"][0]["plans"]) == 3
+    assert [step["chemotherapy"] for step in result["subjects"][0]["reference"]["given"]] == ["on", "on"]
