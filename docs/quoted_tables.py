@@ -20,6 +20,7 @@ from benchmarks.machine import is_busy, load_before_and_after
 from costar_cli.datasets.registry import sources
 from costar_cli.evaluate.bootstrap import FEWEST_UNITS
 from costar_cli.evaluate.published import published_row, read_published
+from costar_cli.methods.registry import METHODS
 from costar_cli.settings.presets import PRESETS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -245,6 +246,23 @@ def hidden_table() -> Iterator[str]:
     yield f"`python -m benchmarks.sensitivity`, commit {' and '.join(dict.fromkeys(r['commit'] for r in stored))}."
 
 
+def bands_cost() -> Iterator[str]:
+    """Yield what bands and lights cost a what-if question."""
+    document = speed_document("whatif")
+    value = {name: figure["value"] for name, figure in document["figures"].items()}
+    yield "| method | an answer without, in one process | with | the command without | with |"
+    yield "|---|---:|---:|---:|---:|"
+    for name in ("mixed", "growth", "costar"):
+        cells = [
+            text
+            for how in ("process", "command")
+            for text in (f"{value[f'without_ms_{name}_{how}']:,.0f} ms", f"{value[f'ratio_{name}_{how}']:.2f}x")
+        ]
+        yield f"| {METHODS.label(name)} | {' | '.join(cells)} |"
+    yield ""
+    yield f"`python -m benchmarks.whatif`, medians of answers that took turns, commit {_origin(document)}."
+
+
 def preset_sentence() -> Iterator[str]:
     """Yield how long the default preset takes."""
     document = speed_document("default_preset")
@@ -397,6 +415,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "sharpness": lambda: calibration.sharpness(calibrated()),
     "misses": misses_list,
     "differences": differences_table,
+    "bands cost": bands_cost,
     "worst answers": lambda: support.aurocs(lights("test sets")),
     "abstaining": lambda: support.gains(lights("test sets")),
     "hidden confounding": hidden_table,
