@@ -7,7 +7,7 @@ them (`play`); `resolve` answers questions about all of them alike.
 from costar_cli.plans.plan import MOST_PAIRS, AnyPlan, PlanRequest, TreatmentPlan
 from costar_cli.plans.read import parse_plans, read_plan_file, read_plans
 from costar_cli.plans.resolve import COHORT_DRAWS, Resolved, estimate_played, resolve
-from costar_cli.plans.rollout import DRAWS, SEED, Played, follow, play
+from costar_cli.plans.rollout import DRAWS, SEED, Played, follow, play, way_of
 from costar_cli.plans.rule import PlanRule, PlanShift, Rule
 
 __all__ = [
@@ -30,4 +30,5 @@ __all__ = [
     "read_plan_file",
     "read_plans",
     "resolve",
+    "way_of",
 ]

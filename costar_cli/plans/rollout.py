@@ -188,11 +188,9 @@ def play(
     Raises:
         UsageError: the rule reads outcomes, and the model predicts no course.
     """
-    moments = _Moments(panel, model.schema, subject_Q, origin_Q)
-    if not rule.reads([outcome.name for outcome in model.schema.outcomes]):
+    moments, how = _Moments(panel, model.schema, subject_Q, origin_Q), way_of(rule, model, label)
+    if how in ("fixed", "chance"):
         return _blind(rule, moments, n if rule.has_chance else 1, seed)
-    if not isinstance(model, PredictsStepwise) or not model.stepwise:
-        raise _refused(rule, model, label)
     if not isinstance(model, DrawsCourses):
         return follow(rule, panel, model.schema, subject_Q, origin_Q, _mean_course(model, moments),
                       n=n if rule.has_chance else 1, seed=seed)  # fmt: skip
@@ -206,6 +204,19 @@ def play(
     common_QHA = model.schema.treatments.encode(np.stack([drawn.most_common(q).values for q in range(len(moments))]))
     usual_SQHY = draw(lambda h, _: np.tile(common_QHA[:, min(h, last)], (n, 1)))
     return replace(drawn, usual_QHY=usual_SQHY[:, :, : len(rule)].mean(axis=0))
+
+
+def way_of(rule: Rule, model: FittedModel, label: str = "") -> How:
+    """Return on what a rule is played with a model (spec PLAN-5).
+
+    Raises:
+        UsageError: the rule reads outcomes, and the model predicts no course.
+    """
+    if not rule.reads([outcome.name for outcome in model.schema.outcomes]):
+        return "chance" if rule.has_chance else "fixed"
+    if not isinstance(model, PredictsStepwise) or not model.stepwise:
+        raise _refused(rule, model, label)
+    return "drawn" if isinstance(model, DrawsCourses) else "mean course"
 
 
 def follow(

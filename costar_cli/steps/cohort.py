@@ -67,7 +67,8 @@ def run_cohort(session: Session, question: CohortQuestion, data: Path, models: S
         with_plans,
     )
     from costar_cli.panel.store import read_dataset
-    from costar_cli.plans import parse_plans, read_plan_file
+    from costar_cli.plans import COHORT_DRAWS, parse_plans, read_plan_file
+    from costar_cli.whatif.rules import rule_notes
 
     document = read_plan_file(question.plan)
     dataset = read_dataset(data, queries=False, truth=question.truth)
@@ -92,6 +93,8 @@ def run_cohort(session: Session, question: CohortQuestion, data: Path, models: S
     check_questions(dataset, loaded, request, question.levels, unsupported=question.unsupported)
     for warning in (*warnings_about(dataset, loaded, cohort, request), *_losses(dataset, loaded, places)):
         session.out.warn(warning)
+    for note in rule_notes(loaded, request.plans, dataset, truth=question.truth, n=COHORT_DRAWS):
+        session.out.note(note)
     averages = _averagers(question, dataset, loaded, cohort, request)
     tallies = _answer(session, question, dataset, loaded, cohort, request, averages)
     result = _summary(question, dataset, loaded, cohort, tallies)

@@ -121,9 +121,7 @@ def estimate_outcomes(
         warnings=warnings,
         abstain=abstain,
     )
-    own = rule_notes(
-        {answer.label: answer.played for answer in answers}, dataset.schema, truth=truth, dataset=dataset.name
-    )
+    own = rule_notes(models, request.plans, dataset, truth=truth)
     return replace(report, notes=(*own, *notes_on(report, dataset, models, location)))
 
 

@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 from costar_cli.datasets.base import Answer
 from costar_cli.datasets.registry import noisy_of, truth_of
 from costar_cli.errors import UsageError
-from costar_cli.panel import Dataset, Location, Panel, PanelSchema, Part
-from costar_cli.plans import DRAWS, SEED, AnyPlan, PlanRule, Played, Rule, TreatmentPlan, follow
+from costar_cli.methods.base import FittedModel
+from costar_cli.panel import Dataset, Location, Panel, Part
+from costar_cli.plans import DRAWS, SEED, AnyPlan, PlanRule, Rule, TreatmentPlan, follow, way_of
 
 Floats = NDArray[np.float64]
 
@@ -29,19 +30,18 @@ def possible_plans(plans: Sequence[AnyPlan], resolved: Sequence[TreatmentPlan]) 
 
 
 def rule_notes(
-    models: Mapping[str, Sequence[Played | None]], schema: PanelSchema, *, truth: bool, dataset: str
+    models: Mapping[str, FittedModel], plans: Sequence[AnyPlan], dataset: Dataset, *, truth: bool, n: int = DRAWS
 ) -> Iterator[str]:
-    """Yield what rules were played on, what they read that is not simulated, and what their truth is."""
-    for label, all_played in models.items():
-        for played in (went for went in all_played if went is not None and went.how != "fixed"):
-            n = len(played.values_SQHA)
-            yield f"rule `{played.rule.name}` was played on {HOW[played.how].format(n=n, label=label, seed=SEED)}"
-    rules = {went.rule.name: went.rule for of in models.values() for went in of if went is not None}
-    for name, rule in rules.items():
-        if held := rule.reads([covariate.name for covariate in schema.covariates]):
+    """Yield what rules are played on, what they read that is not simulated, and what their truth is."""
+    rules = [plan for plan in plans if not isinstance(plan, TreatmentPlan)]
+    for rule in rules:
+        for label, model in models.items():
+            if (way := way_of(rule, model, label)) != "fixed":
+                yield f"rule `{rule.name}` was played on {HOW[way].format(n=n, label=label, seed=SEED)}"
+        if held := rule.reads([covariate.name for covariate in dataset.schema.covariates]):
             what = "held at the value at the origin: covariates are not simulated"
-            yield f"rule `{name}` reads {', '.join(held)}, {what}"
-    if truth and rules and noisy_of(dataset):
+            yield f"rule `{rule.name}` reads {', '.join(held)}, {what}"
+    if truth and rules and noisy_of(dataset.name):
         yield "the truth of rules is what would have happened with the subject's own noise, of plans an expectation"
 
 

@@ -14,6 +14,7 @@ from costar_cli.errors import UsageError
 from costar_cli.methods.registry import METHODS
 from costar_cli.panel import Part
 from costar_cli.plans import AnyPlan, PlanRule, TreatmentPlan, estimate_played, parse_plans, play
+from costar_cli.plans.rule import shifted_levels
 from costar_cli.whatif import estimate_outcomes
 from costar_cli.whatif.estimate import estimate_plans, plan_queries
 from simulators.linear_gaussian import LinearGaussian
@@ -212,6 +213,25 @@ def test_a_shift_moves_what_was_given_and_then_the_last_one_to_the_nearest_level
         assert abs(numbers[after] - target) == min(abs(number - target) for number in numbers[:21])
     assert "nearest level of price_class" in shift.text
     assert levels[0] == "unchanged"
+
+
+@pytest.mark.parametrize(
+    ("amount", "to"),
+    [
+        ("-5 %", ["-9 % to -3 %", "below -9 %", "below -9 %", "-9 % to -3 %", "unused"]),
+        (8, ["above 3 %", "no change", "above 3 %", "above 3 %", "unused"]),
+        (0, ["no change", "below -9 %", "-9 % to -3 %", "above 3 %", "unused"]),
+    ],
+)
+def test_a_shift_of_ranges_takes_the_range_that_holds_the_number(amount, to):
+    levels = ["no change", "below -9 %", "-9 % to -3 %", "above 3 %", "unused"]
+    places, _ = shifted_levels(levels, range(5), amount)
+    assert [levels[place] for place in places] == to
+
+
+def test_a_share_shifts_doses_by_their_size():
+    assert shifted_levels(["0", "10", "20", "40"], range(4), "-50 %") == ((0, 1, 1, 2), False)  # 5 is as near to 10
+    assert shifted_levels(["0", "10", "20", "40"], range(4), "+100%") == ((0, 2, 3, 3), False)
 
 
 def test_a_report_says_what_a_rule_is_and_what_it_gave():
