@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from costar_cli.commands import options
+from costar_cli.commands.objectives import CostOpt, MaximiseOpt, MinimiseOpt
 from costar_cli.commands.options import FILES, SETTINGS, setting
 from costar_cli.config.choices import SetupName
 from costar_cli.steps.evaluation import EvaluationFiles, run_evaluate
+from costar_cli.steps.regret import RegretQuestion
 from costar_cli.steps.session import open_session
 from costar_cli.workspace import DEFAULT_WORKSPACE
 
@@ -49,6 +51,13 @@ def evaluate(
         bool,
         typer.Option("--refute", help="Also refit the models where the answer is known: placebos, dummies, subsets"),
     ] = False,
+    search: Annotated[
+        bool,
+        typer.Option("--search", help="Also score the models' best plans against the simulator's own: regret"),
+    ] = False,
+    minimise: MinimiseOpt = None,
+    maximise: MaximiseOpt = None,
+    cost: CostOpt = None,
     no_plots: Annotated[bool, typer.Option("--no-plots", help="Skip the figures", rich_help_panel=FILES)] = False,
     overwrite: options.OverwriteFlag = False,
     workspace: options.WorkspaceOpt = DEFAULT_WORKSPACE,
@@ -69,6 +78,8 @@ def evaluate(
         RuntimeConfig: {"device": device, "threads": threads},
     }
     session = open_session(ctx, flags, workspace=workspace, json=json, quiet=quiet, config=config)
+    question = RegretQuestion(tuple(minimise or ()), tuple(maximise or ()), tuple(cost or ()))
+    question.check(asked=search)
     place = session.workspace
     report = out or place.evaluation
     files = EvaluationFiles(
@@ -78,5 +89,6 @@ def evaluate(
         csv=csv or report.with_suffix(".csv"),
         plots=None if no_plots else plots or place.plots,
         refutation=_beside(report, place.refutation) if refute else None,
+        search=question if search else None,
     )
     run_evaluate(session, files, [setup] if setup else None, overwrite=overwrite, fail_if=fail_if or ())

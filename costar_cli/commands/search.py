@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from costar_cli.commands import options
+from costar_cli.commands.objectives import CostOpt, MaximiseOpt, MinimiseOpt
 from costar_cli.commands.options import FILES
 from costar_cli.steps.search import Search, run_search
 from costar_cli.steps.session import open_session
@@ -14,25 +15,7 @@ from costar_cli.workspace import DEFAULT_WORKSPACE
 if TYPE_CHECKING:
     from costar_cli.steps.session import Flags
 
-OBJECTIVE, CONSTRAINTS = "Objective", "Constraints"
-MinimiseOpt = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--minimise", "--minimize", help='What to make small: "OUTCOME at end", "at step N", "mean", "maximum", '
-        '"minimum", "time above X" or "time below X"; several are added up', rich_help_panel=OBJECTIVE,
-    ),
-]  # fmt: skip
-MaximiseOpt = Annotated[
-    list[str] | None,
-    typer.Option("--maximise", "--maximize", help="What to make large, likewise", rich_help_panel=OBJECTIVE),
-]
-CostOpt = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--cost", help='What each use of a treatment costs, in units of the objective: "TREATMENT 0.5"; '
-        "may be repeated", rich_help_panel=OBJECTIVE,
-    ),
-]  # fmt: skip
+CONSTRAINTS = "Constraints"
 
 
 def search(

@@ -13,6 +13,7 @@ from costar_cli.reporting import Reporter
 from costar_cli.steps.bands import show_bands, show_light_scores
 from costar_cli.steps.hints import ASKED, instead_of_losers, next_command, other_than
 from costar_cli.steps.model import load_models, name_models
+from costar_cli.steps.regret import RegretQuestion
 from costar_cli.steps.session import BuildStep, Session
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ __all__ = ["EvaluationFiles", "EvaluationInputs", "make_report", "plan_report", 
 
 @dataclass(frozen=True)
 class EvaluationFiles:
-    """What `evaluate` reads and writes; no `plots`, no drawing, and no `refutation`, none."""
+    """What `evaluate` reads and writes; no `plots`, no drawing, no `refutation` or `search`, none."""
 
     data: Path
     models: Sequence[Path]
@@ -35,6 +36,7 @@ class EvaluationFiles:
     csv: Path
     plots: Path | None
     refutation: Path | None = None
+    search: RegretQuestion | None = None
 
 
 class EvaluationInputs:
@@ -135,14 +137,26 @@ def run_evaluate(
         commands = [next_command(session.given, "whatif", *ASKED, data=data, model=theirs)]
     session.out.next(*dict.fromkeys(commands))
     refuted = {"refutations": _refute(session, files, inputs, overwrite=overwrite)} if files.refutation else {}
+    searched = _search(session, files, inputs)
     verdicts = judge_gates(gates, report, inputs.files)
     if verdicts:
         rows = [[one.expression, one.truth, one.model, _number(one.value), one.shown] for one in verdicts]
         session.out.table(["gate", "queries", "model", "value", "verdict"], rows)
-    result = report.to_json() | refuted | {"gates": [verdict.to_json() for verdict in verdicts]}
+    result = report.to_json() | refuted | searched | {"gates": [verdict.to_json() for verdict in verdicts]}
     session.out.keep(result)
     require_passed(verdicts)
     session.out.done(result, status="up_to_date" if current else "done")
+
+
+def _search(session: Session, files: EvaluationFiles, inputs: EvaluationInputs) -> dict[str, Any]:
+    """Return the regret of the models' best plans, where it is asked for."""
+    if files.search is None:
+        return {}
+    from costar_cli.config.models import EvaluateConfig
+    from costar_cli.steps.regret import make_regrets
+
+    csv, seed = files.csv.with_name(f"{files.csv.stem}-search.csv"), session.settings[EvaluateConfig].seed
+    return {"search": make_regrets(session, files.search, inputs.dataset, inputs.models, csv, seed)}
 
 
 def _refute(

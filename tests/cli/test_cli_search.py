@@ -116,6 +116,24 @@ def test_a_search_that_makes_no_sense_is_refused(
     assert hint in run.err
 
 
+def test_an_evaluation_says_what_the_best_plans_lose(made: Path, tmp_path: Path, call: Call) -> None:
+    words = ["evaluate", "-w", made, "--model", made / "model-mixed.h5", "--out", tmp_path / "e.h5", "--no-plots"]
+    wrong = call(*words, "--cost", "chemotherapy 1")
+    assert (wrong.code, "without --search" in wrong.err) == (ExitCode.USAGE, True)
+    run = call(*words, "--search", "--cost", "chemotherapy 0.5", "--json")
+    assert run.code == 0, run.err
+    rows = run.document["result"]["search"]
+    assert {row["part"] for row in rows} == {"source/test", "target/test"}
+    policies = {row["policy"]: row for row in rows if row["part"] == "target/test"}
+    assert set(policies) >= {"never", "always", "random", "last treatment", "best single plan"}
+    assert policies["random"]["relative"] == pytest.approx(1)
+    assert all(row["mean"] >= 0 for row in rows)
+    assert policies["model-mixed"]["relative"] < 1
+    assert policies["model-mixed"]["plans"] == 4**6
+    written = list(csv.DictReader((tmp_path / "e-search.csv").read_text().splitlines()))
+    assert [row["policy"] for row in written] == [row["policy"] for row in rows]
+
+
 def test_a_file_that_exists_is_kept(made: Path, tmp_path: Path, call: Call) -> None:
     (tmp_path / "best.json").write_text("mine")
     run = call(*asked(made, *OBJECTIVE, "-s", 62, "--out", tmp_path / "best.json"))

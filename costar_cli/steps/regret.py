@@ -1,0 +1,74 @@
+"""What `costar evaluate --search` adds: how much the models' best plans lose against the simulator's own."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from costar_cli.errors import UsageError
+from costar_cli.steps.session import Session
+from costar_cli.ui.text import plain
+
+if TYPE_CHECKING:
+    from costar_cli.methods.base import FittedModel
+    from costar_cli.panel import Dataset
+
+__all__ = ["RegretQuestion", "make_regrets"]
+
+
+@dataclass(frozen=True)
+class RegretQuestion:
+    """The objective of `evaluate --search`, in words; without any, the first outcome at the end is minimised."""
+
+    minimise: tuple[str, ...]
+    maximise: tuple[str, ...]
+    cost: tuple[str, ...]
+
+    def check(self, *, asked: bool) -> None:
+        """See that an objective is given for a search.
+
+        Raises:
+            UsageError: it is not.
+        """
+        named = {"--minimise": self.minimise, "--maximise": self.maximise, "--cost": self.cost}
+        if flags := [flag for flag, texts in named.items() if texts and not asked]:
+            raise UsageError(f"{' and '.join(flags)} without --search", where=flags[0], fix="add --search")
+
+
+def make_regrets(
+    session: Session,
+    question: RegretQuestion,
+    dataset: "Dataset",
+    models: "Mapping[str, FittedModel]",
+    csv: Path,
+    seed: int,
+) -> list[dict[str, object]]:
+    """Score the models' plans, show the table, write it, and return its rows."""
+    from costar_cli.artifact.tables import table_file
+    from costar_cli.search.regret import regrets
+    from costar_cli.search.request import SearchRequest
+
+    first = dataset.schema.outcomes[0].name
+    minimise = question.minimise or (() if question.maximise else (f"{first} at end",))
+    request = SearchRequest(minimise, question.maximise, question.cost)
+    found = regrets(models, dataset, request, seed=seed, reporter=session.reporter)
+    rows = [regret.to_json() for regret in found]
+    headers = ["test", "policy", "regret", "relative", "finds a best", "interval covers"]
+    shown = [
+        [one.part, one.policy, f"{one.mean:.3g} ± {one.error:.2g}", *map(_share, (one.relative, one.best, one.covered))]
+        for one in found
+    ]
+    said = ", ".join([*minimise, *(f"larger {text}" for text in question.maximise), *question.cost])
+    session.out.table(headers, shown, title=plain(f"regret of the best plans ({said})"), keys=2)
+    if found:
+        sizes = ", ".join(sorted({f"{one.subjects} subjects of {one.part}" for one in found}))
+        truth = f"{found[0].plans:,} plans of {found[0].steps} steps each, all of them simulated"
+        session.out.note(f"regret: {sizes}, {truth}; relative to a plan drawn at random")
+        with table_file(csv) as table:
+            table.write({name: [row[name] for row in rows] for name in rows[0]})
+        session.out.wrote("search", csv)
+    return rows
+
+
+def _share(value: float | None) -> str | None:
+    return None if value is None else f"{100 * value:.0f} %"

@@ -1,0 +1,56 @@
+"""Regret is what a plan loses against the best that the simulator knows: nothing for who knows the truth."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from costar_cli.datasets.tumor.simulate import TUMOR_SCHEMA, tumor_truth
+from costar_cli.errors import UsageError
+from costar_cli.panel import Dataset, Part
+from costar_cli.search.regret import regrets
+from costar_cli.search.request import SearchRequest
+from tests.whatif.whatif_worlds import LinearModel, make_dataset
+
+REQUEST = SearchRequest(minimise=("tumour_volume at end",), cost=("chemotherapy 0.1", "radiotherapy 0.1"), steps=3)
+
+
+@dataclass
+class Knowing(LinearModel):
+    """Answers as the simulator does; `sign` -1 believes the opposite of every effect."""
+
+    dataset: Dataset | None = None
+    part: Part = field(default_factory=lambda: Part("source", "test"))
+    sign: float = 1.0
+
+    def rollout(self, panel, queries, *, batch_size=16_384, reporter=None):
+        own = self.dataset.panels[self.part]
+        row = np.searchsorted(own.subject_id, panel.subject_id[queries.subject])
+        values = TUMOR_SCHEMA.treatments.decode(queries.plan)
+        y_QH = tumor_truth(self.dataset, self.part, row, queries.origin.astype(int), values)
+        return (self.sign * y_QH[None, ..., None]).astype(np.float64)
+
+
+def of_source(dataset, sign):
+    model = Knowing(TUMOR_SCHEMA, coefficients=(0.0,), dataset=dataset, sign=sign)
+    alone = Dataset(
+        dataset.name, dataset.schema, dataset.horizon, {model.part: dataset.panels[model.part]},
+        truth={model.part: dataset.truth[model.part]}, config=dataset.config,
+    )  # fmt: skip
+    return {one.policy: one for one in regrets({"model": model}, alone, REQUEST, subjects=6)}
+
+
+def test_the_truth_itself_loses_nothing_and_its_opposite_the_most(tumor_dataset):
+    found = of_source(tumor_dataset, 1.0)
+    assert (found["model"].mean, found["model"].best) == (pytest.approx(0, abs=1e-9), 1)
+    assert found["random"].relative == pytest.approx(1)
+    assert 0 <= found["best single plan"].mean <= min(found["never"].mean, found["always"].mean)
+    assert found["best single plan"].mean >= found["model"].mean
+    assert found["random"].plans == 4**3
+    worst = of_source(tumor_dataset, -1.0)["model"]
+    assert worst.mean > found["random"].mean
+
+
+def test_without_a_simulator_nothing_is_known():
+    with pytest.raises(UsageError, match="no simulator's truth"):
+        regrets({"model": LinearModel(TUMOR_SCHEMA)}, make_dataset(), REQUEST)
