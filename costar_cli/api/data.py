@@ -17,7 +17,6 @@ from costar_cli.datasets.registry import sources
 from costar_cli.errors import DataError, StorageError, UsageError
 from costar_cli.frames import as_polars, is_frame
 from costar_cli.panel.dataset import Dataset
-from costar_cli.panel.panel import join_panels
 from costar_cli.panel.store import made_from
 from costar_cli.panel.store import read_dataset as read_stored
 from costar_cli.reporting import Reporter
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from costar_cli.datasets.table.files import TableFile
     from costar_cli.datasets.table.preprocessing import Preprocessing
     from costar_cli.frames import Frame
-    from costar_cli.panel.panel import Panel
 
 
 def simulate(
@@ -224,7 +222,9 @@ def _preprocessing(like: object) -> tuple["Preprocessing", dict[str, str]]:
     raise UsageError(problem, where="like=", fix="give a model, a data set, or the file of one")
 
 
-def new_panel(model: "Model", frame: "Frame", reporter: Reporter, *, subject: str | None, time: str | None) -> "Panel":
+def new_dataset(
+    model: "Model", frame: "Frame", reporter: Reporter, *, subject: str | None, time: str | None
+) -> Dataset:
     """Return the subjects of a frame as a model reads them; without a column of time, rows are steps as they stand.
 
     A model that does not hold how its table was read finds columns by the names of its variables.
@@ -237,8 +237,7 @@ def new_panel(model: "Model", frame: "Frame", reporter: Reporter, *, subject: st
 
     fitted = model.fitted
     how = Preprocessing.of_model(fitted.meta, fitted.scaler, fitted.parents, insist=False)
-    made = ingest_new(_inputs(frame, None, None), how, reporter, subject=subject, time=time, ordered=True)
-    return join_panels(list(made.panels.values()))
+    return ingest_new(_inputs(frame, None, None), how, reporter, subject=subject, time=time, ordered=True)
 
 
 def _inputs(tables: object, statics: object, queries: object) -> "TableInputs":

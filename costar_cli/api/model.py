@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from costar_cli.api.calls import PathLikeText, Progress, one_of
 from costar_cli.artifact import Artifact, content_digest, read_artifact, write_artifact
@@ -135,12 +135,130 @@ class Model(_Learned):
             DataError: a frame that cannot be read.
             MismatchError: a data set of other variables, treatments or units than the model's.
         """
-        from costar_cli.api.predictions import predict
+        from costar_cli.api.predictions import Asked, predict
 
-        return predict(
-            self, data, plans, subjects=subjects, part=part, origin=origin, level=level, truth=truth,
-            unsupported=unsupported, subject=subject, time=time, frame=frame, progress=progress,
+        asked = Asked(
+            data=data, plans=plans, subjects=subjects, part=part, origin=origin, level=level, truth=truth,
+            unsupported=unsupported, subject=subject, time=time, progress=progress,
         )  # fmt: skip
+        return predict(self, asked, frame)
+
+    def average(
+        self,
+        data: "Dataset | Panel | Frame",
+        plans: "Plans",
+        *,
+        by: str | None = None,
+        reference: str | None = None,
+        subjects: Iterable[int | str] | None = None,
+        part: str | None = None,
+        origin: int | str | None = None,
+        level: float | Sequence[float] = 0.9,
+        truth: bool = False,
+        unsupported: bool = False,
+        subject: str | None = None,
+        time: str | None = None,
+        frame: FrameName | None = None,
+        progress: Progress = False,
+    ) -> "Frame":
+        """Estimate mean outcomes of many subjects under plans, and mean differences between plans.
+
+        Args:
+            by: a static, or an outcome or covariate whose quantiles at the origin make groups (`NAME:3` for three).
+            reference: the plan that others are compared with; the first by default.
+            data: this and all other arguments are as in `predict`.
+
+        Returns:
+            A row per quantity (`outcome` or `difference`), group, plan, step and outcome: `estimate` with `lower`,
+            `upper`, `level` and `interval_kind`, which include subjects and training (docs/cohorts.md); `moments` and
+            `units`, how many questions and subjects (or clusters) there are; `truth` where it was asked for.
+
+        Raises:
+            UsageError: as in `predict`; plans that differ between subjects.
+        """
+        from costar_cli.api.predictions import Asked, average
+
+        asked = Asked(
+            data=data, plans=plans, subjects=subjects, part=part, origin=origin, level=level, truth=truth,
+            unsupported=unsupported, subject=subject, time=time, progress=progress,
+        )  # fmt: skip
+        return average(self, asked, by, reference, frame)
+
+    def search(
+        self,
+        data: "Dataset | Frame",
+        *,
+        minimise: str | Sequence[str] = (),
+        maximise: str | Sequence[str] = (),
+        cost: str | Sequence[str] = (),
+        at_most: str | Sequence[str] = (),
+        at_least: str | Sequence[str] = (),
+        not_consecutive: str | Sequence[str] = (),
+        not_with: str | Sequence[str] = (),
+        only_from: "Plans | None" = None,
+        reference: "Plans | None" = None,
+        steps: int | None = None,
+        beam: int | None = None,
+        by: Literal["estimate", "upper", "lower"] = "estimate",
+        level: float = 0.9,
+        unsupported: bool = False,
+        subjects: Iterable[int | str] | None = None,
+        part: str | None = None,
+        origin: int | str = "last",
+        frame: FrameName | None = None,
+        progress: Progress = False,
+    ) -> "Frame":
+        """Search the best plan of each subject (docs/search.md); a single subject is searched more closely.
+
+        Args:
+            data: a data set, or a frame of new subjects as in `predict`.
+            minimise: what to make small, as `costar search --minimise` takes it, such as `"outcome at end"`; one text
+                or several, as of all arguments down to `not_with`.
+            maximise: what to make large.
+            cost: what treatments cost, in the objective's unit.
+            at_most: how often treatments may be given, such as `"chemotherapy 2"`.
+            at_least: how often they must be.
+            not_consecutive: treatments that are not given in two steps on end.
+            not_with: treatments that are not given together.
+            only_from: plans to choose from, instead of all.
+            reference: the plan that others are compared with; no treatment by default.
+            steps: the length of plans; the horizon by default.
+            beam: how many plans a beam search keeps, where one is wanted.
+            by: what decides: the estimate, or a limit of its interval.
+            level: of the intervals.
+            unsupported: consider plans that the data do not support, too.
+            subjects: as in `predict`, as are `part`, `frame` and `progress`.
+            part: see there.
+            origin: index of the last known step, `last`, or -K for K steps before the last.
+            frame: see there.
+            progress: see there.
+
+        Returns:
+            A row per subject and plan, the best five and the reference, whose `rank` is missing: `plan` in words,
+            `objective` with `lower` and `upper`, `difference` from the reference with its limits, `probability_best`,
+            `support`, `margin`, `expected_regret`, and how many plans were `alike`, `considered` and `left_out`.
+
+        Raises:
+            UsageError: an objective or constraints that do not fit, all problems at once; unknown subjects.
+        """
+        from costar_cli.api.search import best_plans, fixed_plans
+        from costar_cli.search import SearchRequest
+
+        def texts(said: str | Sequence[str]) -> tuple[str, ...]:
+            return (said,) if isinstance(said, str) else tuple(said)
+
+        against = None
+        if reference is not None:
+            (against,) = fixed_plans(reference, self.fitted, where="reference=", single=True)
+        request = SearchRequest(
+            minimise=texts(minimise), maximise=texts(maximise), cost=texts(cost), at_most=texts(at_most),
+            at_least=texts(at_least), not_consecutive=texts(not_consecutive), not_with=texts(not_with),
+            only=None if only_from is None else fixed_plans(only_from, self.fitted, where="only_from="),
+            reference=against, steps=steps, width=beam, by=by, level=level, unsupported=unsupported,
+        )  # fmt: skip
+        return best_plans(
+            self, data, request, subjects=subjects, part=part, origin=origin, frame=frame, progress=progress
+        )
 
     @property
     def _what(self) -> str:

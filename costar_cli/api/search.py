@@ -1,13 +1,18 @@
 """Searches in the Python API: what `costar search` answers."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from costar_cli.api.calls import reporting
+from costar_cli.api.data import new_dataset
 from costar_cli.api.estimates import Plans, losses_on_domain, plan_request
-from costar_cli.cohort import Cohort, doubts
+from costar_cli.api.predictions import places_of
+from costar_cli.cohort import Cohort, doubts, join_places, names_of, parse_origin
 from costar_cli.errors import UsageError
-from costar_cli.panel.compatible import other_data
+from costar_cli.frames import FrameName, frame_name, is_frame, make_frame
+from costar_cli.panel import Dataset
+from costar_cli.panel.compatible import other_data, require_compatible
 from costar_cli.plans import PlanRequest, TreatmentPlan
 from costar_cli.reporting import Reporter, warnings_of
 from costar_cli.search import SearchReport, SearchRequest, SubjectAnswer, notes_on, search
@@ -17,8 +22,11 @@ from costar_cli.whatif.estimate import refuse_unseen
 from costar_cli.whatif.notes import unseen_in_plans
 
 if TYPE_CHECKING:
+    from costar_cli.api.calls import Progress
+    from costar_cli.api.model import Model
+    from costar_cli.frames import Frame
     from costar_cli.methods.base import FittedModel
-    from costar_cli.panel import Dataset, Location
+    from costar_cli.panel import Location
 
 CHUNK: Final = 256  # subjects whose histories are encoded at once
 
@@ -38,6 +46,42 @@ def fixed_plans(plans: Plans, model: "FittedModel", *, where: str, single: bool 
         fix = "give a single plan" if single else "leave the column `subject` out"
         raise UsageError(f"{len(fixed):,} plans where one is needed" if single else "no plans", where=where, fix=fix)
     return fixed
+
+
+def best_plans(
+    model: "Model",
+    data: "Dataset | Frame",
+    request: SearchRequest,
+    *,
+    subjects: Iterable[int | str] | None,
+    part: str | None,
+    origin: int | str,
+    frame: FrameName | None,
+    progress: "Progress",
+) -> "Frame":
+    """Return what `Model.search` says.
+
+    Raises:
+        UsageError: data of another kind.
+    """
+    library, fitted = frame_name(data, frame), model.fitted
+    with reporting(progress) as reporter:
+        if is_frame(data):
+            data = new_dataset(model, data, reporter, subject=None, time=None)
+        if not isinstance(data, Dataset):
+            problem = f"cannot search plans for {type(data).__name__}"
+            raise UsageError(problem, where="data=", fix="give a data set, or a frame of pandas or polars")
+        require_compatible(data, fitted.schema, model="the model")
+        places = places_of(data, subjects, part)
+        panel, start = join_places(data, places), parse_origin(origin, where="origin=")
+        cohort = Cohort.of(panel, names_of(panel), places, origin=start, where="origin=")
+        reports = list(search_cohort(model.method, fitted, data, cohort, request, reporter))
+    answers = [answer for report in reports for answer in report.answers]
+    columns = {name: values for name, values in reports[0].columns(answers).items() if name not in ("domain", "split")}
+    part_of = {answer.name: str(answer.part) for answer in answers}
+    names = columns.pop("subject")
+    assert isinstance(names, list)  # noqa: S101 - as they are written
+    return make_frame({"subject": names, "part": [part_of[name] for name in names], **columns}, library)
 
 
 def search_cohort(

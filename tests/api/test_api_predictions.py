@@ -56,6 +56,80 @@ def test_an_answer_is_that_of_the_command_line(dataset, model, tmp_path, capsys)
     assert report.to_frame("polars", differences=True).height == len(printed["differences"])
 
 
+def test_averages_are_those_of_the_command_line(dataset, ridge, tmp_path, capsys):
+    dataset.save(tmp_path / "data.h5")
+    ridge.save(tmp_path / "model.h5")
+    (tmp_path / "plan.json").write_text(json.dumps({"plans": PLANS, "origin": 4}))
+    files = [
+        "--data",
+        str(tmp_path / "data.h5"),
+        "--model",
+        str(tmp_path / "model.h5"),
+        "--csv",
+        str(tmp_path / "a.csv"),
+    ]
+    asked = ["--subjects", "target/test", "--plan", str(tmp_path / "plan.json"), "--average", "--by", "patient_type"]
+    assert main(["whatif", *asked, *files, "--truth", "--reference", "chemo"]) == 0
+    capsys.readouterr()
+    printed = pd.read_csv(tmp_path / "a.csv")
+    found = ridge.average(
+        dataset, PLANS, part="target/test", origin=4, by="patient_type", truth=True, reference="chemo"
+    )
+    assert set(found["quantity"]) == {"outcome", "difference"}
+    assert set(found.loc[found["quantity"] == "difference", "reference"]) == {"chemo"}
+    assert found["group"].nunique() > 1
+    for name in ("group", "plan", "step", "moments"):
+        assert found[name].tolist() == printed[name].tolist()
+    np.testing.assert_allclose(found[["estimate", "truth"]], printed[["estimate", "truth"]], rtol=1e-5, atol=1e-5)
+
+
+def test_searches_are_those_of_the_command_line(dataset, ridge, tmp_path, capsys):
+    dataset.save(tmp_path / "data.h5")
+    ridge.save(tmp_path / "model.h5")
+    files = [
+        "--data",
+        str(tmp_path / "data.h5"),
+        "--model",
+        str(tmp_path / "model.h5"),
+        "--csv",
+        str(tmp_path / "a.csv"),
+    ]
+    goal = ["--minimise", "tumour_volume at end", "--at-most", "chemotherapy 1", "--steps", "3", "--unsupported"]
+    assert main(["search", "--subjects", "target/test", "--origin", "4", *goal, *files]) == 0
+    capsys.readouterr()
+    printed = pd.read_csv(tmp_path / "a.csv")
+    asked = {"minimise": "tumour_volume at end", "at_most": ["chemotherapy 1"], "steps": 3, "unsupported": True}
+    found = ridge.search(dataset, part="target/test", origin=4, **asked)
+    for name in ("subject", "rank", "plan", "considered"):
+        assert found[name].fillna(0).tolist() == printed[name].fillna(0).tolist()
+    np.testing.assert_allclose(found["objective"], printed["objective"], rtol=1e-5, atol=1e-5)
+    assert (found.loc[found["rank"].notna(), "plan"].str.count("chemotherapy") <= 1).all()
+    first = found["subject"].iloc[0]
+    table = (
+        history(dataset)
+        .query("patient == @who", local_dict={"who": f"P{first}"})
+        .rename(columns={"patient": "subject", "day": "time"})
+    )
+    new = ridge.search(table, origin=4, **asked, frame="polars")
+    assert new["plan"].to_list()[0] == found["plan"].iloc[0]
+    with pytest.raises(UsageError, match="3 problems") as caught:
+        ridge.search(dataset, minimise="volume at end", at_most="chemo 2", level=3, part="target/test")
+    assert "did you mean 'chemotherapy'" in str(caught.value)
+    with pytest.raises(UsageError, match="cannot search plans for Panel"):
+        ridge.search(dataset.panels[TEST], **asked)
+
+
+def test_subjects_may_have_plans_of_their_own(dataset, ridge, tmp_path):
+    first, second, *_ = dataset.panels[TEST].subject_id.tolist()
+    (tmp_path / "plans.csv").write_text(
+        f"subject,plan,step,chemotherapy\n{first},mine,1,1\n{second},mine,1,0\n{second},mine,2,1\n"
+    )
+    found = ridge.predict(dataset, tmp_path / "plans.csv", subjects=[first, second])
+    assert found[["subject", "step"]].to_numpy().tolist() == [[first, 1], [second, 1], [second, 2]]
+    with pytest.raises(UsageError, match=r"the table of plans has none for \d+ subjects"):
+        ridge.predict(dataset, tmp_path / "plans.csv", part="target/test")
+
+
 def test_frames_are_of_the_library_asked_for(dataset, model):
     tidy, plain = (model.predict(dataset, PLANS, part="source/test", frame=name) for name in ("polars", "pandas"))
     assert isinstance(tidy, pl.DataFrame)
