@@ -211,7 +211,8 @@ def calibration_table() -> Iterator[str]:
     yield ""
     yield f"`python -m benchmarks.calibration`: preset `{runs[0]['preset']}`, {runs[0]['members']} members, data seed"
     yield f"{runs[0]['seed']}, commit {commits}; {minutes:.0f} minutes of one thread, {processor:.0f} of them on a core"
-    yield f"(load {min(loads)} to {max(loads)} on two cores)."
+    yield f"(load {min(loads)} to {max(loads)} on two cores);"
+    yield f"some {processor / 2:.0f} minutes where two pieces run at once on quiet cores."
 
 
 def calibrated() -> list[Line]:
