@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from costar_cli.cohort.answers import CohortAnswers, plans_of
 from costar_cli.cohort.subjects import Cohort
 from costar_cli.errors import UsageError
-from costar_cli.evaluate.bootstrap import FEWEST_UNITS, weights
+from costar_cli.evaluate.bootstrap import FEWEST_UNITS, moved_means
 from costar_cli.methods.base import DrawsOutcomes, FittedModel, PredictsDistribution
 from costar_cli.methods.stack.model import StackModel
 from costar_cli.panel import PanelSchema
@@ -38,7 +38,8 @@ class Averages:
 
     Attributes:
         mean_GPHY: the mean estimate; not a number beyond a plan's own steps.
-        half_LGPHY: half the width of the intervals, not a number where the units are too few.
+        half_LGPHY: half the width of the intervals, not a number where the units are too few or nothing is known of
+            training.
         truth_GPHY: the mean of the simulator's answers, where they were asked for.
     """
 
@@ -179,9 +180,10 @@ class Averager:
     ) -> Averages:
         mean_GPHY = np.stack([values_MPHY[in_M].mean(axis=0) for in_M in self.in_GM])
         half = np.full((len(levels), *mean_GPHY.shape), np.nan)
-        for g, in_M in enumerate(self.in_GM):
-            sd_PHY = np.sqrt(variance_GPHY[g]) if variance_GPHY is not None else np.zeros(mean_GPHY.shape[1:])
-            half[:, g] = half_widths(values_MPHY[in_M], unit_M[in_M], sd_PHY, levels, freedom=_freedom(model))
+        if variance_GPHY is not None:
+            for g, in_M in enumerate(self.in_GM):
+                sd_PHY = np.sqrt(variance_GPHY[g])
+                half[:, g] = half_widths(values_MPHY[in_M], unit_M[in_M], sd_PHY, levels, freedom=_freedom(model))
         truth = None if true_MPHY is None else np.stack([true_MPHY[in_M].mean(axis=0) for in_M in self.in_GM])
         return Averages(mean_GPHY, half, truth)
 
@@ -238,10 +240,7 @@ def half_widths(
     flat_MK = values_MPHY.reshape(len(values_MPHY), -1)
     sums_UK, count_U = np.zeros((len(units), flat_MK.shape[1])), np.bincount(row_M).astype(np.float64)
     np.add.at(sums_UK, row_M, flat_MK)
-    mean_K = sums_UK.sum(axis=0) / count_U.sum()
-    moved_BK = np.concatenate(
-        [(w_BU @ sums_UK) / (w_BU @ count_U)[:, None] - mean_K for w_BU in weights(len(units), replicates, seed)]
-    )
+    moved_BK = moved_means(sums_UK, count_U[:, None], replicates=replicates, seed=seed)
     rng = np.random.default_rng([seed, 1])
     chance_B = rng.normal(size=replicates) if freedom is None else rng.standard_t(freedom, size=replicates)
     apart_BK = np.abs(moved_BK + chance_B[:, None] * training_PHY.reshape(-1))
@@ -302,7 +301,9 @@ def _freedom(model: FittedModel) -> int | None:
 
 
 def kind_of(model: FittedModel) -> str:
-    """Return what the intervals of a model's averages include."""
+    """Return what the intervals of a model's averages include, or why there are none."""
     if not tells_differences(model):
-        return "subjects (a single black box says nothing of training)"
-    return "subjects and training (posterior)" if _has_posterior(model) else "subjects and training (members)"
+        return "none (a single black box says nothing of training)"
+    if _has_posterior(model):
+        return "subjects and their posterior (not what the training sample leaves open)"
+    return "subjects and training (members)"

@@ -23,6 +23,7 @@ __all__ = [
     "PairedDifference",
     "bootstrap_interval",
     "caution_about_units",
+    "moved_means",
     "paired_difference",
     "paired_differences",
     "too_few_units",
@@ -281,6 +282,21 @@ def _rmse(sums_RNH: Floats, count_NH: Floats, weights_BN: Floats) -> tuple[Float
     own_HBN = slope_RBH.transpose(2, 1, 0) @ sums_RNH.transpose(2, 0, 1)
     mean_HB1 = (slope_RBH * mean_RBH).sum(axis=0).T[..., None]
     return rmse_RBH.mean(axis=0), own_HBN - mean_HB1 * count_NH.T[:, None]
+
+
+def moved_means(sums_UK: Floats, counts_UK: Floats, *, replicates: int, seed: int) -> Floats:
+    """Return how far means move where units are drawn with replacement `[B,K]`; nothing known is not a number.
+
+    Args:
+        sums_UK: each unit's sum of what is averaged.
+        counts_UK: how many it has, in one column where all means have the same.
+        replicates: how often units are drawn, B.
+        seed: of it.
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean_K = sums_UK.sum(axis=0) / counts_UK.sum(axis=0)
+        chunks = weights(len(sums_UK), replicates, seed)
+        return np.concatenate([(w_BU @ sums_UK) / (w_BU @ counts_UK) - mean_K for w_BU in chunks])
 
 
 def weights(subjects: int, replicates: int, key: int | list[int]) -> Iterator[Floats]:

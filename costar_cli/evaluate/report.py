@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 from costar_cli.evaluate.bootstrap import INTERVAL_KIND
 from costar_cli.evaluate.flat import Record, flat_record, tidy_records
 from costar_cli.evaluate.metrics import AVERAGED_STEPS, PerStep, SquaredErrors
+from costar_cli.evaluate.natural import NaturalCourse
 from costar_cli.evaluate.rows import ReportRow, Unit, json_values, ratios
 from costar_cli.evaluate.score import Truth
 from costar_cli.evaluate.setups import SetupName
@@ -36,6 +37,7 @@ class EvaluationReport:
     config: dict[str, Any] = field(default_factory=dict)
     step: str = "step"
     errors: tuple[SquaredErrors | None, ...] = field(default=(), compare=False, repr=False)
+    natural: tuple[NaturalCourse, ...] = ()
 
     @property
     def few_units(self) -> list[str]:
@@ -155,6 +157,7 @@ class EvaluationReport:
                 }
                 for row in self.rows
             ],
+            "natural_course": [json_values(asdict(course)) for course in self.natural],
         }
 
     def _worse_than_last_value(self, row: ReportRow) -> bool | None:
@@ -174,6 +177,7 @@ class EvaluationReport:
             config=dict(document["config"]),
             warnings=tuple(document["warnings"]),
             rows=TypeAdapter(tuple[ReportRow, ...]).validate_python(document["rows"]),
+            natural=TypeAdapter(tuple[NaturalCourse, ...]).validate_python(document.get("natural_course", ())),
         )
 
 

@@ -15,6 +15,7 @@ from costar_cli.evaluate.band_test import WINDOWS, BandTest
 from costar_cli.evaluate.bootstrap import bootstrap_interval, caution_about_units, too_few_units
 from costar_cli.evaluate.limit import known_limit, score_limit
 from costar_cli.evaluate.metrics import SquaredErrors
+from costar_cli.evaluate.natural import NaturalCourse, natural_course
 from costar_cli.evaluate.published import is_published_data, published_row
 from costar_cli.evaluate.report import EvaluationReport
 from costar_cli.evaluate.rows import Basis, Provenance, ReportRow, Unit
@@ -76,6 +77,7 @@ def run_evaluation(
     limits = {part: limit for part in parts if (limit := known_limit(dataset, part))}
     total = sum(parts[part].n_queries for part in [*(job.setup.test for job in jobs), *parts, *limits])
     rows: list[tuple[ReportRow, SquaredErrors | None]] = []
+    courses: list[NaturalCourse | None] = []
     with reporter.task("Scoring", total=total, unit="query") as task:
         naive_scores = {part: bench.score(naive, part, task) for part in parts}
         limit_scores = {part: bench.score_limit(limit, part, task, reporter) for part, limit in limits.items()}
@@ -85,6 +87,7 @@ def run_evaluation(
                 scored = bench.score(candidate.model, setup.test, task)
                 provenance = _provenance(candidate, dataset)
                 rows += bench.rows(scored, setup, candidate.label, provenance)
+                courses.append(bench.natural(candidate, setup))
             if naive.method not in {candidate.model.method for candidate in candidates}:
                 rows += bench.rows(naive_scores[setup.test], setup, METHODS.label(naive.method), None)
             if setup.test in limits:
@@ -101,6 +104,7 @@ def run_evaluation(
         config=config.model_dump(mode="json"),
         step=dataset.schema.step,
         errors=tuple(errors for _, errors in rows),
+        natural=tuple(course for course in courses if course),
     )
     said = [*report.few_units, *_losses(report)]
     for warning in said:
@@ -129,6 +133,14 @@ class _Bench:
         bands = BandTest(model, calibration, *known) if calibration else None
         errors = score(model, test, **self._scale, task=task, bands=bands)
         return _Scored(self._clustered(errors, part), bands)
+
+    def natural(self, candidate: Candidate, setup: Setup) -> NaturalCourse | None:
+        """Return what a model predicts under the treatments given, beside what was observed."""
+        panel, outcomes = self.parts[setup.test].panel, self.dataset.schema.outcomes
+        return natural_course(
+            candidate.model, panel, outcomes, level=self.config.level, setup=setup.name, label=candidate.label,
+            test=str(setup.test),
+        )  # fmt: skip
 
     def score_limit(self, limit: Limit, part: Part, task: Task, reporter: Reporter) -> _Scored:
         """Return what the simulator itself would have done."""

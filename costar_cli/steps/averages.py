@@ -24,6 +24,9 @@ def show_averages(
                 of = [row for row in mine if (row["outcome"], row["quantity"]) == (outcome.name, quantity)]
                 if of:
                     _show(session, effects, of, quantity)
+        if effects.interval_kind.startswith("none"):
+            session.out.note(f"averages of {effects.label} have no interval: {effects.interval_kind[6:-1]}")
+            continue
         session.out.note(f"intervals of {effects.label} include {effects.interval_kind}; units are {effects.unit}s")
         if any(row["lower"] is None for row in mine):
             session.out.note("groups of fewer than 20 units have no interval")

@@ -1,4 +1,4 @@
-"""What `costar evaluate` prints of calibrated bands."""
+"""What `costar evaluate` prints of calibrated bands, and of the natural course."""
 
 from typing import TYPE_CHECKING
 
@@ -33,6 +33,37 @@ def show_bands(out: Output, report: "EvaluationReport") -> None:
         rows.append([row.setup, kind, row.label, *coverage, f"{low} to {high}" if low and high else None, *numbers])
     out.table(headers, rows, keys=3)
     out.text(*dict.fromkeys(line for row, kind, found in scored if (line := _died_out(row, kind, found))))
+
+
+def show_natural_course(out: Output, report: "EvaluationReport") -> None:
+    """Print by how much mean predictions under the treatments given are off, by step since the origin."""
+    if not report.natural:
+        return
+    from costar_cli.whatif.tables import decimals_of, number_text
+
+    out.text(
+        "Natural course: mean outcome observed, and mean prediction minus it under the treatments that were given, by "
+        f"step since the origin, with {report.level:.0%} intervals over subjects"
+    )
+    outcomes = dict.fromkeys(step.outcome for course in report.natural for step in course.steps)
+    rows, told = [], set()
+    for course in report.natural:
+        for outcome in outcomes:
+            steps = [step for step in course.steps if (step.axis, step.outcome) == ("origin", outcome)]
+            decimals = decimals_of(step.observed for step in steps)
+            seen = [number_text(step.observed, decimals) for step in steps]
+            if (course.setup, outcome) not in told:
+                rows.append([course.setup, "observed", outcome, *seen])
+                told.add((course.setup, outcome))
+            apart = [
+                f"{step.difference:+.{decimals}f}"
+                + (f" ({step.lower:.{decimals}f} to {step.upper:.{decimals}f})" if step.lower is not None else "")
+                for step in steps
+            ]
+            rows.append([course.setup, course.label, outcome, *apart])
+    longest = max(map(len, rows))
+    out.table(["setup", "model", "outcome", *(f"tau={h + 1}" for h in range(longest - 3))],
+              [[*row, *[None] * (longest - len(row))] for row in rows], keys=3)  # fmt: skip
 
 
 def show_light_scores(out: Output, report: "EvaluationReport") -> None:

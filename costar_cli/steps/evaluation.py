@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from costar_cli.config.choices import SetupName
 from costar_cli.errors import ArtifactError, DataError
 from costar_cli.reporting import Reporter
-from costar_cli.steps.bands import show_bands, show_light_scores
+from costar_cli.steps.bands import show_bands, show_light_scores, show_natural_course
 from costar_cli.steps.hints import ASKED, instead_of_losers, next_command, other_than
 from costar_cli.steps.model import load_models, name_models
 from costar_cli.steps.regret import RegretQuestion
@@ -254,6 +254,7 @@ def _show(session: Session, report: "EvaluationReport") -> None:
         if row.provenance is not None:
             touched.setdefault(row.setup, set()).add(row.provenance.labelled_target_subjects)
     counts = ", ".join(f"{setup} {' or '.join(f'{n:,}' for n in sorted(seen))}" for setup, seen in touched.items())
+    show_natural_course(session.out, report)
     show_bands(session.out, report)
     show_light_scores(session.out, report)
     session.out.note(f"labelled target subjects used for training or selection: {counts}")
@@ -299,15 +300,17 @@ def _draw_plots(
     """Draw what can be drawn into a folder; yield each figure's name and file as it is done."""
     from costar_cli.figures.calibration import plot_pit, plot_reliability
     from costar_cli.figures.learning import plot_learning
+    from costar_cli.figures.natural import plot_natural
     from costar_cli.figures.rmse import plot_rmse
 
-    bands = {"reliability": plot_reliability, "pit": plot_pit} if any(row.band_tests for row in report.rows) else {}
-    with reporter.task("Drawing", total=4 + len(bands), unit="figure") as task:
+    more = {"reliability": plot_reliability, "pit": plot_pit} if any(row.band_tests for row in report.rows) else {}
+    more |= {"natural_course": plot_natural} if report.natural else {}
+    with reporter.task("Drawing", total=4 + len(more), unit="figure") as task:
         yield "rmse", plot_rmse(report, folder / "rmse.png")
         task.advance()
         called, first = next(iter(models.items()))
         draw: dict[str, Callable[[Path], Path]] = {
-            **{name: partial(plot, report) for name, plot in bands.items()},
+            **{name: partial(plot, report) for name, plot in more.items()},
             "learning": lambda path: plot_learning(_curves(models, encoder), path),
             "trajectories": lambda path: _trajectories(first, dataset, path),
             "representations": lambda path: _representations(called, first, dataset, path),

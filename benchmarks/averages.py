@@ -1,0 +1,134 @@
+"""How often intervals of average outcomes and effects cover the truth (spec AVERAGE-1 to 4), where it is known.
+
+    python -m benchmarks.averages [--worlds tumor,linear] [--methods mixed] [--runs 16] [--members 3] [--out FILE.csv]
+
+Each run simulates a world of its own, fits each method to 150 source subjects (preset `quick`), and averages over the
+100 test subjects under three plans: nothing, the first treatment at every step, and both treatments at the first.
+`population` compares the intervals with the true means over 2,000 other subjects of the same population, `group` with
+those of the 100 themselves. Coverage is a share of runs, plans and steps; plans and steps of a run are not independent,
+so that `se` is that of the mean over runs. FILE.json beside the table has machine, versions, commit and seconds.
+"""
+
+import argparse
+import csv
+import json
+import sys
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+import costar_cli
+from benchmarks.comparing import fitted
+from benchmarks.machine import commit, machine, versions
+from costar_cli.cohort import (
+    AverageEffects,
+    Averager,
+    Cohort,
+    answer_cohort,
+    choose_subjects,
+    groups_of,
+    join_places,
+    names_of,
+    true_answers,
+)
+from costar_cli.methods.base import FittedModel
+from costar_cli.panel import Dataset
+from costar_cli.plans import PlanRequest, TreatmentPlan
+
+Row = dict[str, Any]
+LEVELS: Final = (0.9, 0.5)
+OUT: Final = Path(__file__).resolve().parent / "results" / "averages.csv"
+ORIGIN: Final = 10
+PART: Final = {"target_train": 8, "target_val": 8, "target_test": 4}
+SMALL: Final = {"train": 150, "val": 40, "test": 100, **PART}
+LARGE: Final = {"train": 2_000, "val": 8, "test": 2, **PART}
+SETTINGS: Final[dict[str, dict[str, Any]]] = {"tumor": {"gamma": 4.0, "steps": 30}, "linear": {}}
+
+
+def plans_of(dataset: Dataset) -> PlanRequest:
+    """Return three plans as long as the horizon."""
+    nothing = np.zeros((dataset.horizon, len(dataset.schema.treatments.names)), dtype=np.int64)
+    always, both = nothing.copy(), nothing.copy()
+    always[:, 0], both[0] = 1, 1
+    named = {"nothing": nothing, "always": always, "both": both}
+    return PlanRequest(tuple(TreatmentPlan(name, values) for name, values in named.items()))
+
+
+def averages(dataset: Dataset, model: FittedModel, part: str) -> AverageEffects:
+    """Return averages over the subjects of a part that have the origin."""
+    places = choose_subjects(dataset, part)
+    panel = join_places(dataset, places)
+    cohort = Cohort.of(panel, names_of(panel), places, origin=ORIGIN, skip=True)
+    request = plans_of(dataset)
+    averager = Averager(cohort, request, *groups_of(cohort, dataset.schema, None))
+    for answers in answer_cohort(model.method, model, cohort, request):
+        averager.add(answers, true_answers(dataset, answers))
+    return averager.finish(model.method, model, LEVELS)
+
+
+def measure(world: str, methods: Sequence[str], runs: int, members: int) -> Iterator[Row]:
+    """Yield a row per method, quantity, kind of truth and level."""
+    large = costar_cli.simulate(world, seed=9_999, **SETTINGS[world], **LARGE)
+    population: AverageEffects | None = None
+    found: dict[str, list[AverageEffects]] = {method: [] for method in methods}
+    for run in range(runs):
+        dataset = costar_cli.simulate(world, seed=run, **SETTINGS[world], **SMALL)
+        for method in methods:
+            model = fitted(dataset, method, preset="quick", members=members)
+            population = population or averages(large, model, "source/train")
+            found[method].append(averages(dataset, model, "source/test"))
+        sys.stderr.write(f"{world}: {run + 1} of {runs}\n")
+    assert population is not None  # noqa: S101 - there is a run
+    for method, own in found.items():
+        for quantity in ("outcomes", "differences"):
+            true = getattr(population, quantity).truth_GPHY
+            for i, level in enumerate(LEVELS):
+                for kind in ("population", "group"):
+                    yield {"world": world, "method": method, "quantity": quantity, "truth": kind, "level": level,
+                           **_coverage([getattr(each, quantity) for each in own], true, kind, i, quantity),
+                           "interval_kind": own[0].interval_kind, "runs": runs}  # fmt: skip
+
+
+def _coverage(own: Sequence[Any], population: Any, kind: str, i: int, quantity: str) -> Row:
+    plans = slice(1 if quantity == "differences" else 0, None)
+    shares, widths = [], []
+    for each in own:
+        true = population if kind == "population" else each.truth_GPHY
+        apart = np.abs(each.mean_GPHY - true)[0, plans]
+        shares.append(float((apart <= each.half_LGPHY[i, 0, plans]).mean()))
+        widths.append(float((2 * each.half_LGPHY[i, 0, plans]).mean()))
+    se = float(np.std(shares, ddof=1) / np.sqrt(len(shares))) if len(shares) > 1 else float("nan")
+    return {"coverage": round(float(np.mean(shares)), 3), "se": round(se, 3), "width": round(float(np.mean(widths)), 4)}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print and write a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--worlds", default="tumor,linear")
+    parser.add_argument("--methods", default="mixed")
+    parser.add_argument("--runs", type=int, default=16)
+    parser.add_argument("--members", type=int, default=3)
+    parser.add_argument("--out", type=Path, default=OUT)
+    options = parser.parse_args(arguments)
+    start = time.perf_counter()
+    warnings.simplefilter("ignore", costar_cli.CostarWarning)
+    rows: list[Row] = []
+    for world in options.worlds.split(","):
+        rows += measure(world, options.methods.split(","), options.runs, options.members)
+        with options.out.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+    about = {"machine": machine(), "versions": versions(), "commit": commit(), "seconds": time.perf_counter() - start}
+    options.out.with_suffix(".json").write_text(json.dumps(about, indent=2) + "\n")
+    for row in rows:
+        sys.stdout.write(f"{row}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

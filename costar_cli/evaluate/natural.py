@@ -1,0 +1,156 @@
+"""The natural course: what models predict under the treatments that were given, beside what was observed.
+
+Means over windows of the test subjects (spec AVERAGE-5), by step since the origin and by step of the series.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.evaluate.bootstrap import FEWEST_UNITS, moved_means
+from costar_cli.evaluate.setups import SetupName
+from costar_cli.methods.base import FittedModel
+from costar_cli.panel import Panel, Queries
+from costar_cli.panel.queries import rolling_origin
+from costar_cli.panel.schema import Variable
+
+Floats = NDArray[np.float64]
+Axis = Literal["origin", "series"]
+REPLICATES: Final = 500
+SEED: Final = 0
+MOST_SUBJECTS: Final = 1_000
+FEWEST_ANSWERS: Final = 10  # of a step of the series that is shown
+
+
+@dataclass(frozen=True, slots=True)
+class CourseStep:
+    """A step of the natural course: means over windows with an observed outcome there, in the units of the data.
+
+    `axis` says what `step` counts: steps since the `origin`, from 1, or steps of the `series`, from 0. The limits are
+    those of `observed`, and of `difference`, predicted minus observed; None where the units are too few.
+    """
+
+    axis: Axis
+    step: int
+    outcome: str
+    unit: str
+    answers: int
+    observed: float
+    predicted: float
+    difference: float
+    observed_lower: float | None
+    observed_upper: float | None
+    lower: float | None
+    upper: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class NaturalCourse:
+    """The natural course of a test part, as one model predicts it."""
+
+    setup: SetupName
+    label: str
+    test: str
+    windows: int
+    subjects: int
+    level: float
+    steps: tuple[CourseStep, ...]
+
+
+def natural_course(
+    model: FittedModel,
+    panel: Panel,
+    outcomes: Sequence[Variable],
+    *,
+    level: float,
+    setup: SetupName,
+    label: str,
+    test: str,
+) -> NaturalCourse | None:
+    """Compare what a model predicts under the treatments given with what was observed; None where nothing was.
+
+    Args:
+        model: any.
+        panel: the test subjects.
+        outcomes: what they are called.
+        level: of the intervals, which resample subjects, or clusters.
+        setup: how the model was trained.
+        label: what tables call it.
+        test: the part that the subjects are of.
+    """
+    found = _windows(panel, model.horizon)
+    if found is None:
+        return None
+    some, queries = found
+    asked = replace(queries, outcomes=None, scored=None)
+    predicted_QHY = model.rollout(some, asked).mean(axis=0, dtype=np.float64)
+    origin_Q, horizon = queries.origin.astype(np.int64), queries.horizon
+    places: Mapping[Axis, NDArray[np.int64]] = {
+        "origin": np.broadcast_to(np.arange(horizon), (len(origin_Q), horizon)),
+        "series": origin_Q[:, None] + np.arange(horizon) + 1,
+    }
+    steps = [
+        step
+        for axis, place_QH in places.items()
+        for step in _steps(axis, place_QH, some, queries, predicted_QHY, outcomes, level)
+    ]
+    subjects = len(np.unique(queries.subject))
+    return NaturalCourse(setup, label, test, len(origin_Q), subjects, level, tuple(steps))
+
+
+def _windows(panel: Panel, horizon: int) -> tuple[Panel, Queries] | None:
+    """Return windows one behind the other, so that each step of a series is predicted once, of a thousand subjects."""
+    some = panel.take(np.unique(np.linspace(0, panel.n_subjects - 1, MOST_SUBJECTS).round().astype(np.int64)))
+    longest = min(horizon, int(some.length.max(initial=1)) - 1)
+    queries = rolling_origin(some, longest) if longest else None
+    return None if queries is None else (some, queries.take(queries.origin % longest == 0))
+
+
+def _steps(
+    axis: Axis,
+    place_QH: NDArray[np.int64],
+    panel: Panel,
+    queries: Queries,
+    predicted_QHY: Floats,
+    outcomes: Sequence[Variable],
+    level: float,
+) -> Iterator[CourseStep]:
+    """Yield the means at each place, an outcome after another."""
+    count, step_QH = int(place_QH.max()) + 1, queries.origin.astype(np.int64)[:, None] + np.arange(queries.horizon) + 1
+    unit_N = np.arange(panel.n_subjects) if panel.cluster is None else np.unique(panel.cluster, return_inverse=True)[1]
+    unit_QH = np.broadcast_to(unit_N[queries.subject][:, None], place_QH.shape)
+    observed_QHY = panel.outcomes[queries.subject[:, None], step_QH].astype(np.float64)
+    was_QHY = np.asarray(panel.observed_outcomes[queries.subject[:, None], step_QH])
+    for k, outcome in enumerate(outcomes):
+        seen_QH = was_QHY[..., k]
+        at = unit_QH[seen_QH], place_QH[seen_QH]
+        counts, seen, said = (np.zeros((int(unit_N.max()) + 1, count)) for _ in range(3))
+        np.add.at(counts, at, 1.0)
+        np.add.at(seen, at, observed_QHY[..., k][seen_QH])
+        np.add.at(said, at, predicted_QHY[..., k][seen_QH])
+        halves = [_half(sums, counts, level) for sums in (seen, said - seen)]
+        total = counts.sum(axis=0)
+        for i in np.flatnonzero(total >= (FEWEST_ANSWERS if axis == "series" else 1)).tolist():
+            found, expected = float(seen[:, i].sum() / total[i]), float(said[:, i].sum() / total[i])
+            apart, (half, half_apart) = expected - found, (_known(half[i]) for half in halves)
+            yield CourseStep(
+                axis, i + (axis == "origin"), outcome.name, outcome.unit, int(total[i]), found, expected, apart,
+                *((None, None) if half is None else (found - half, found + half)),
+                *((None, None) if half_apart is None else (apart - half_apart, apart + half_apart)),
+            )  # fmt: skip
+
+
+def _half(sums_UK: Floats, counts_UK: Floats, level: float) -> Floats:
+    """Return half the widths of intervals of means, not a number where too few units have the step."""
+    moved_BK = np.abs(moved_means(sums_UK, counts_UK, replicates=REPLICATES, seed=SEED))
+    enough_K = (counts_UK > 0).sum(axis=0) >= FEWEST_UNITS
+    half_K = np.full(len(enough_K), np.nan)
+    half_K[enough_K] = np.nanquantile(moved_BK[:, enough_K], level, axis=0)
+    return half_K
+
+
+def _known(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
