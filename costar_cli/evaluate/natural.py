@@ -5,14 +5,13 @@ Means over windows of the test subjects (spec AVERAGE-5), by step since the orig
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.evaluate.bootstrap import FEWEST_UNITS, moved_means
 from costar_cli.evaluate.setups import SetupName
-from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Panel, Queries
 from costar_cli.panel.queries import rolling_origin
 from costar_cli.panel.schema import Variable
@@ -60,53 +59,51 @@ class NaturalCourse:
     steps: tuple[CourseStep, ...]
 
 
-def natural_course(
-    model: FittedModel,
-    panel: Panel,
-    outcomes: Sequence[Variable],
-    *,
-    level: float,
-    setup: SetupName,
-    label: str,
-    test: str,
-) -> NaturalCourse | None:
-    """Compare what a model predicts under the treatments given with what was observed; None where nothing was.
+@dataclass(frozen=True, eq=False, slots=True)
+class CourseQuestions:
+    """Windows of a test panel one behind the other, so that each step is predicted once, and what a model predicts."""
 
-    Args:
-        model: any.
-        panel: the test subjects.
-        outcomes: what they are called.
-        level: of the intervals, which resample subjects, or clusters.
-        setup: how the model was trained.
-        label: what tables call it.
-        test: the part that the subjects are of.
-    """
-    found = _windows(panel, model.horizon)
-    if found is None:
-        return None
-    some, queries = found
-    asked = replace(queries, outcomes=None, scored=None)
-    predicted_QHY = model.rollout(some, asked).mean(axis=0, dtype=np.float64)
-    origin_Q, horizon = queries.origin.astype(np.int64), queries.horizon
-    places: Mapping[Axis, NDArray[np.int64]] = {
-        "origin": np.broadcast_to(np.arange(horizon), (len(origin_Q), horizon)),
-        "series": origin_Q[:, None] + np.arange(horizon) + 1,
-    }
-    steps = [
-        step
-        for axis, place_QH in places.items()
-        for step in _steps(axis, place_QH, some, queries, predicted_QHY, outcomes, level)
-    ]
-    subjects = len(np.unique(queries.subject))
-    return NaturalCourse(setup, label, test, len(origin_Q), subjects, level, tuple(steps))
+    panel: Panel
+    queries: Queries
+    mean_QHY: Floats
 
+    @classmethod
+    def of(cls, panel: Panel, horizon: int) -> Self | None:
+        """Return the windows of at most a thousand subjects, evenly spread; None where no series has a step ahead."""
+        rows = np.unique(np.linspace(0, panel.n_subjects - 1, MOST_SUBJECTS).round().astype(np.int64))
+        some = panel.take(rows)
+        longest = min(horizon, int(some.length.max(initial=1)) - 1)
+        queries = rolling_origin(some, longest) if longest else None
+        if queries is None:
+            return None
+        chosen = queries.take(queries.origin % longest == 0)
+        asked = replace(chosen, subject=rows[chosen.subject].astype(np.int32), outcomes=None, scored=None)
+        return cls(panel, asked, np.full((len(asked), longest, panel.outcomes.shape[2]), np.nan))
 
-def _windows(panel: Panel, horizon: int) -> tuple[Panel, Queries] | None:
-    """Return windows one behind the other, so that each step of a series is predicted once, of a thousand subjects."""
-    some = panel.take(np.unique(np.linspace(0, panel.n_subjects - 1, MOST_SUBJECTS).round().astype(np.int64)))
-    longest = min(horizon, int(some.length.max(initial=1)) - 1)
-    queries = rolling_origin(some, longest) if longest else None
-    return None if queries is None else (some, queries.take(queries.origin % longest == 0))
+    def summary(
+        self, outcomes: Sequence[Variable], *, level: float, setup: SetupName, label: str, test: str
+    ) -> NaturalCourse:
+        """Return what the predictions come to, once a model has made them.
+
+        Args:
+            outcomes: what they are called.
+            level: of the intervals, which resample subjects, or clusters.
+            setup: how the model was trained.
+            label: what tables call it.
+            test: the part that the subjects are of.
+        """
+        origin_Q, horizon = self.queries.origin.astype(np.int64), self.queries.horizon
+        places: Mapping[Axis, NDArray[np.int64]] = {
+            "origin": np.broadcast_to(np.arange(horizon), (len(origin_Q), horizon)),
+            "series": origin_Q[:, None] + np.arange(horizon) + 1,
+        }
+        steps = [
+            step
+            for axis, place_QH in places.items()
+            for step in _steps(axis, place_QH, self.panel, self.queries, self.mean_QHY, outcomes, level)
+        ]
+        subjects = len(np.unique(self.queries.subject))
+        return NaturalCourse(setup, label, test, len(origin_Q), subjects, level, tuple(steps))
 
 
 def _steps(

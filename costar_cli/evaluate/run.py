@@ -15,7 +15,7 @@ from costar_cli.evaluate.band_test import WINDOWS, BandTest
 from costar_cli.evaluate.bootstrap import bootstrap_interval, caution_about_units, too_few_units
 from costar_cli.evaluate.limit import known_limit, score_limit
 from costar_cli.evaluate.metrics import SquaredErrors
-from costar_cli.evaluate.natural import NaturalCourse, natural_course
+from costar_cli.evaluate.natural import CourseQuestions, NaturalCourse
 from costar_cli.evaluate.published import is_published_data, published_row
 from costar_cli.evaluate.report import EvaluationReport
 from costar_cli.evaluate.rows import Basis, Provenance, ReportRow, Unit
@@ -34,10 +34,11 @@ __all__ = ["run_evaluation"]
 
 @dataclass(frozen=True)
 class _Scored:
-    """What one model, or what knows the simulator, did on a test part: errors, and bands where it is calibrated."""
+    """What one model, or what knows the simulator, did on a test part; bands where it is calibrated."""
 
     errors: Mapping[Truth, SquaredErrors]
     bands: BandTest | None = None
+    course: CourseQuestions | None = None
 
 
 def run_evaluation(
@@ -87,7 +88,7 @@ def run_evaluation(
                 scored = bench.score(candidate.model, setup.test, task)
                 provenance = _provenance(candidate, dataset)
                 rows += bench.rows(scored, setup, candidate.label, provenance)
-                courses.append(bench.natural(candidate, setup))
+                courses.append(bench.natural(scored, candidate.label, setup))
             if naive.method not in {candidate.model.method for candidate in candidates}:
                 rows += bench.rows(naive_scores[setup.test], setup, METHODS.label(naive.method), None)
             if setup.test in limits:
@@ -131,16 +132,16 @@ class _Bench:
         denominator_Y = self._scale["denominator_Y"]
         known = test.panel, test.horizon, denominator_Y, support_of(model)
         bands = BandTest(model, calibration, *known) if calibration else None
-        errors = score(model, test, **self._scale, task=task, bands=bands)
-        return _Scored(self._clustered(errors, part), bands)
+        course = CourseQuestions.of(test.panel, test.horizon)
+        errors = score(model, test, **self._scale, task=task, bands=bands, course=course)
+        return _Scored(self._clustered(errors, part), bands, course)
 
-    def natural(self, candidate: Candidate, setup: Setup) -> NaturalCourse | None:
+    def natural(self, scored: _Scored, label: str, setup: Setup) -> NaturalCourse | None:
         """Return what a model predicts under the treatments given, beside what was observed."""
-        panel, outcomes = self.parts[setup.test].panel, self.dataset.schema.outcomes
-        return natural_course(
-            candidate.model, panel, outcomes, level=self.config.level, setup=setup.name, label=candidate.label,
-            test=str(setup.test),
-        )  # fmt: skip
+        if scored.course is None:
+            return None
+        named = {"setup": setup.name, "label": label, "test": str(setup.test)}
+        return scored.course.summary(self.dataset.schema.outcomes, level=self.config.level, **named)  # type: ignore[arg-type]
 
     def score_limit(self, limit: Limit, part: Part, task: Task, reporter: Reporter) -> _Scored:
         """Return what the simulator itself would have done."""

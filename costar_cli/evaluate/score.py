@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from costar_cli.errors import CostarError
 from costar_cli.evaluate.band_test import WINDOWS, Asked, BandTest
 from costar_cli.evaluate.metrics import SquaredErrors
+from costar_cli.evaluate.natural import CourseQuestions
 from costar_cli.methods.base import EncodesOnce
 from costar_cli.panel import Panel, Queries
 from costar_cli.panel.windows import factual_windows
@@ -159,13 +160,17 @@ Ask = Callable[[Predictor, Queries], NDArray[np.float32]]
 
 @dataclass(frozen=True)
 class _Asked:
-    """A query set, the kind of its questions, and the errors of its answers; none where bands are scored."""
+    """A query set, the kind of its questions, and the errors of its answers; none where bands are scored.
+
+    `means_QHY` takes the mean predictions of the natural course, of which neither is scored.
+    """
 
     name: str
     kind: Asked
     queries: Queries
     steps_H: NDArray[np.bool_]
     errors: SquaredErrors | None
+    means_QHY: NDArray[np.float64] | None = None
 
     def answer_bytes(self, members: int) -> int:
         """Return the memory that a query's predictions of one outcome take."""
@@ -180,9 +185,12 @@ def score(
     batch_size: int,
     task: Task,
     bands: BandTest | None = None,
+    course: CourseQuestions | None = None,
     chunk_bytes: int = _PREDICTION_BYTES,
 ) -> dict[Truth, SquaredErrors]:
     """Return the squared errors of a model on a test part, per kind of truth, and add what its bands do to `bands`.
+
+    `course` is told the mean predictions of its questions.
 
     A chunk of subjects is encoded once for all its query sets, where the model can do so (`EncodesOnce`). Chunks hold
     at most 2^18 steps and `chunk_bytes` of a set's predictions; errors are formed in double precision, `batch_size`
@@ -204,6 +212,9 @@ def score(
             every_H = np.ones(part.windows.horizon, dtype=bool)
             windows = bands.choose(WINDOWS, part.windows, every_H)
             sets.append(_Asked(WINDOWS, WINDOWS, windows, every_H, None))
+    if course is not None:
+        every_H = np.ones(course.queries.horizon, dtype=bool)
+        sets.append(_Asked("natural course", WINDOWS, course.queries, every_H, None, course.mean_QHY))
     most = [max(1, chunk_bytes // (outcomes * asked.answer_bytes(model.members))) for asked in sets]
     for subjects, rows_of in _chunks(part.panel, [asked.queries for asked in sets], most):
         panel = part.panel.take(subjects)
@@ -214,6 +225,9 @@ def score(
             chunk = asked.queries.take(rows)
             local = np.searchsorted(subjects, chunk.subject).astype(np.int32)
             unanswered = replace(chunk, subject=local, outcomes=None, scored=None)  # no model sees the answers
+            if asked.means_QHY is not None:
+                asked.means_QHY[rows] = ask(model, unanswered).mean(axis=0, dtype=np.float64)
+                continue
             if asked.errors is None:
                 if bands is not None:
                     bands.add(asked.kind, chunk, bands.estimate(panel, unanswered, ask), steps_H=asked.steps_H)

@@ -7,7 +7,7 @@ import pytest
 
 from costar_cli.config.models import EvaluateConfig
 from costar_cli.evaluate import EvaluationReport
-from costar_cli.evaluate.natural import NaturalCourse, natural_course
+from costar_cli.evaluate.natural import CourseQuestions, NaturalCourse
 from costar_cli.evaluate.run import run_evaluation
 from costar_cli.evaluate.setups import Candidate
 from costar_cli.figures.natural import plot_natural
@@ -35,10 +35,10 @@ def panel_of(slope: float, *, subjects: int = 40, steps: int = 9, hole: int | No
 
 
 def course(panel: Panel, **options: object) -> NaturalCourse:
-    model = LinearModel(TUMOR, horizon=3, **options)
-    found = natural_course(model, panel, TUMOR.outcomes, level=0.9, setup="supervised", label="m", test="source/test")
-    assert found is not None
-    return found
+    questions = CourseQuestions.of(panel, 3)
+    assert questions is not None
+    questions.mean_QHY[:] = LinearModel(TUMOR, horizon=3, **options).rollout(panel, questions.queries).mean(axis=0)
+    return questions.summary(TUMOR.outcomes, level=0.9, setup="supervised", label="m", test="source/test")
 
 
 def test_a_model_that_misses_growth_is_off_by_a_step_more_each_step():
@@ -69,9 +69,7 @@ def test_what_was_not_observed_does_not_count():
 def test_few_subjects_have_no_limits_and_short_series_no_course():
     steps = course(panel_of(0.5, subjects=12)).steps
     assert {step.lower for step in steps} == {step.observed_upper for step in steps} == {None}
-    short = panel_of(0.5, steps=1)
-    named = {"setup": "supervised", "label": "m", "test": "source/test"}
-    assert natural_course(LinearModel(TUMOR), short, TUMOR.outcomes, level=0.9, **named) is None
+    assert CourseQuestions.of(panel_of(0.5, steps=1), 3) is None
 
 
 def test_an_evaluation_keeps_it_and_draws_it(tumor_dataset, reporter, tmp_path):
