@@ -23,7 +23,8 @@ ADDED = {"updates", "ended_by", "stages", "no_interval", "plans_in_words", "unsu
          "interval_method", "stopped_by_budget", "stage_updates", "one_step", "sequence", "caution",
          "outcome_updates", "other_updates", "validation", "worse_than_last_value", "ratio_to_limit",
          "limit", "refutations", "calibration", "bands", "factual", "unlabelled_target_subjects", "levels",
-         "coverage_90", "precision", "practice", "support", "reason", "lights", "gates", "search", "natural_course"}  # fmt: skip
+         "coverage_90", "precision", "practice", "support", "reason", "lights", "gates", "search",
+         "natural_course"}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
