@@ -42,7 +42,7 @@ def rule_notes(
             what = "held at the value at the origin: covariates are not simulated"
             yield f"rule `{rule.name}` reads {', '.join(held)}, {what}"
     if truth and rules and noisy_of(dataset.name):
-        yield "the truth of rules is what would have happened with the subject's own noise, of plans an expectation"
+        yield "the true rule acts on what would have happened with the subject's own noise; truths are expectations"
 
 
 def true_of_rule(
@@ -55,7 +55,8 @@ def true_of_rule(
 ) -> Floats:
     """Return the outcomes `[Q,steps,Y]` of a rule that acts on what the simulator says, the mean over draws of chance.
 
-    The moments are of subjects of one part; `places_N` says where the rows of the panel are in it (spec PLAN-7).
+    The moments are of subjects of one part; `places_N` says where the rows of the panel are in it. Where the simulator
+    answers with expectations, the rule acts on what would have happened (spec PLAN-7).
 
     Raises:
         UsageError: no simulator knows it, or knows the noise of subjects up to their last step alone.
@@ -64,8 +65,8 @@ def true_of_rule(
     answer = truth_known(dataset, part)
     happened, row_N = noisy_of(dataset.name) or answer, np.array([place.row for place in places_N])
 
-    def ask(moment_M: NDArray[np.integer], values_MHA: NDArray[np.int64]) -> Floats:
-        found = happened(dataset, part, row_N[subject_Q[moment_M]], origin_Q[moment_M], values_MHA)
+    def ask(by: Answer, moment_M: NDArray[np.integer], values_MHA: NDArray[np.int64]) -> Floats:
+        found = by(dataset, part, row_N[subject_Q[moment_M]], origin_Q[moment_M], values_MHA)
         y_MHY: Floats = np.asarray(found, dtype=np.float64).reshape(*values_MHA.shape[:2], width)
         if np.isnan(y_MHY).any():
             subject = subject_Q[int(moment_M[np.isnan(y_MHY).any(axis=(1, 2)).argmax()])]
@@ -79,14 +80,14 @@ def true_of_rule(
         return y_MHY
 
     def last_of(moment_M: NDArray[np.integer], values_MHA: NDArray[np.int64]) -> Floats:
-        return ask(moment_M, values_MHA)[:, -1]
+        return ask(happened, moment_M, values_MHA)[:, -1]
 
     n = DRAWS if rule.has_chance else 1
     went = follow(rule, panel, dataset.schema, subject_Q, origin_Q, last_of, n=n)
     truth = []
     for q in range(len(subject_Q)):
         kinds_KHA, place_S = went.kinds(q)
-        truth.append(ask(np.full(len(kinds_KHA), q), kinds_KHA)[place_S].mean(axis=0))
+        truth.append(ask(answer, np.full(len(kinds_KHA), q), kinds_KHA)[place_S].mean(axis=0))
     return np.stack(truth)
 
 

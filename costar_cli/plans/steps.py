@@ -1,0 +1,135 @@
+"""Reads the steps of plans, and how long they last; what is wrong is collected with plan and step (spec PLAN-1)."""
+
+from typing import Final
+
+from costar_cli.config.nearest import did_you_mean
+from costar_cli.panel import PanelSchema, TreatmentEncoding
+from costar_cli.panel.levels import are_doses, find_level, known_levels
+from costar_cli.plans.untrusted import JsonObject, Problems, shown
+
+FEW: Final = 6  # alternatives that fit in one line of a message
+CLASSES = "only doses that occur in the data can be asked about: bin doses before `costar ingest table`"
+NO_DATES: Final = "; data sets keep no dates: their steps are numbered"
+
+
+class StepReader:
+    """Turns parsed JSON into steps of treatment levels."""
+
+    def __init__(
+        self, schema: TreatmentEncoding | PanelSchema, horizon: int, problems: Problems, start: int | None
+    ) -> None:
+        self.schema = None if isinstance(schema, TreatmentEncoding) else schema
+        self.encoding = schema if isinstance(schema, TreatmentEncoding) else schema.treatments
+        self.horizon = horizon
+        self.problems = problems
+        self.start = start
+        self.known = _treatments(self.encoding)
+
+    def check_keys(self, said: JsonObject, known: tuple[str, ...], where: str) -> None:
+        """Add keys that are unknown, or written more than once."""
+        for key in sorted(set(said) - set(known)):
+            self.problems.add(f"unknown key {shown(key)}{self.hint(key, known)}", where)
+        for key in said.repeated:
+            self.problems.add(f"{shown(key)} is written more than once", where)
+
+    def lasting(self, said: JsonObject, where: str, before: int = 0, *, each: int = 1) -> int:
+        """Return the steps of what has `times`, of so many steps `each`, or `until`; one where that is not known."""
+        if not each:
+            self.problems.add("`repeat` is empty", where, fix="give it a step or a list of steps")
+        if ("times" in said) == ("until" in said):
+            both = "both `times` and `until`" if "times" in said else "neither `times` nor `until`: it never ends"
+            fix = 'say how often, "times": 6, or up to which step, "until": "end" or "until": 36'
+            self.problems.add(f"there is {both}", where, fix=fix)
+            return 1
+        if "times" in said:
+            return self.times(said["times"], where) * each
+        left = self.until(said["until"], where) - before
+        if left < 1:
+            self.problems.add(f"`until` {said['until']} leaves no step: {before} steps come before it", where)
+        return max(1, left)
+
+    def own_steps(self, said: JsonObject, where: str) -> int:
+        """Return how many steps a rule or a shift has, at most the horizon."""
+        steps = self.lasting(said, where)
+        if steps > self.horizon:
+            fix = f"give 1 to {self.horizon} steps, or train on data of a longer `horizon`"
+            self.problems.add(f"has {steps:,} steps; the model answers plans of 1 to {self.horizon}", where, fix=fix)
+        return min(steps, self.horizon)
+
+    def times(self, times: object, where: str) -> int:
+        """Return how often something is repeated, once where that is not understood."""
+        if isinstance(times, int) and not isinstance(times, bool) and times >= 1:
+            return times
+        self.problems.add(f"`times` must be a whole number from 1, not {shown(times)}", where)
+        return 1
+
+    def until(self, until: object, where: str) -> int:
+        """Return how many steps a plan has whose last outcome is that of a step; `end` is the horizon's."""
+        if until == "end":
+            return self.horizon
+        if not isinstance(until, int) or isinstance(until, bool):
+            fix = 'give the number of a step, or "end"' + NO_DATES
+            self.problems.add(f"`until` must be the number of a step or 'end', not {shown(until)}", where, fix=fix)
+        elif self.start is None:
+            fix = 'add "origin" to the file or --origin to the command, or write "times"'
+            self.problems.add(f"`until` {until} means nothing where each subject has its own origin", where, fix=fix)
+        elif not self.start < until <= self.start + self.horizon:
+            steps = f"{self.start + 1} to {self.start + self.horizon}"
+            self.problems.add(f"`until` {until} is not among the steps that the model predicts, {steps}", where)
+        else:
+            return until - self.start
+        return self.horizon
+
+    def step(self, step: object, where: str, number: int | None = None) -> list[int] | None:
+        """Return the levels of a step, None where something is wrong with it."""
+        if not isinstance(step, JsonObject):
+            problem = f"a step must be an object such as {{}} or {{{shown(self.encoding.names[0])}: 1}}"
+            self.problems.add(f"{problem}, not {shown(step)}", where, number, fix=self.known)
+            return None
+        for key in step.repeated:
+            self.problems.add(f"{shown(key)} is written more than once", where, number)
+        for key in step:
+            if key not in self.encoding.names:
+                hint = self.hint(key, self.encoding.names)
+                self.problems.add(f"no treatment {shown(key)}{hint}", where, number, fix=self.known)
+        values = [
+            self.value(step[name], name, levels, where, number) if name in step else 0
+            for name, levels in zip(self.encoding.names, self.encoding.levels, strict=True)
+        ]
+        known = [value for value in values if value is not None]
+        if len(known) < len(values):
+            return None
+        self.check_combination(known, where, number)
+        return known
+
+    def value(self, value: object, name: str, levels: tuple[str, ...], where: str, number: int | None) -> int | None:
+        """Return the place of the level that a value names."""
+        place = find_level(value, levels)
+        if place is not None:
+            return place
+        hint = self.hint(value, levels) if isinstance(value, str) else ""
+        problem = f"{shown(name)} cannot be {shown(value)}{hint or f'; it takes {known_levels(levels)}'}"
+        dose = isinstance(value, int | float) and not isinstance(value, bool) and are_doses(levels)
+        self.problems.add(problem, where, number, fix=f"{self.known}; {CLASSES}" if dose else self.known)
+        return None
+
+    def hint(self, name: str, known: tuple[str, ...]) -> str:
+        """Return a guess at what was meant."""
+        return "" if self.problems.full else did_you_mean(name, known, lead="; ", quoted=True)
+
+    def check_combination(self, values: list[int], where: str, number: int | None) -> None:
+        """Add a combination of treatments that does not occur in the data set."""
+        classes = self.encoding.classes
+        if not classes or tuple(values) in classes:
+            return
+        known = ", ".join(self.encoding.columns[:FEW]) + (f" and {len(classes) - FEW} more" * (len(classes) > FEW))
+        named = zip(self.encoding.names, self.encoding.levels, values, strict=True)
+        wanted = ", ".join(f"{name}={levels[value]}" for name, levels, value in named)
+        problem = f"the combination {wanted} does not occur in the data set; known: {known}"
+        self.problems.add(problem, where, number, fix=self.known)
+
+
+def _treatments(encoding: TreatmentEncoding) -> str:
+    named = list(zip(encoding.names, encoding.levels, strict=True))
+    levels = [f"{name} ({known_levels(levels)})" for name, levels in named[:FEW]] + ["..."] * (len(named) > FEW)
+    return f"treatments of this data set: {', '.join(levels)}"
