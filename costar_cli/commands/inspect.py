@@ -10,6 +10,7 @@ import typer
 from costar_cli.commands.options import JsonFlag, OverwriteFlag, QuietFlag, ReportOpt
 from costar_cli.config.choices import FormatName
 from costar_cli.reporting import warnings_of
+from costar_cli.steps.card import run_card
 from costar_cli.steps.dataset import run_export, run_report
 from costar_cli.steps.session import open_output
 from costar_cli.steps.training import show_parts
@@ -44,7 +45,8 @@ def inspect(
     if report is not None or export is not None:
         made: dict[str, Any] = dict(content)
         if report is not None:
-            made["report"] = run_report(out, file, report, overwrite=overwrite)
+            run = run_card if content["kind"] == "model" else run_report
+            made["report"] = run(out, file, report, overwrite=overwrite)
         if export is not None:
             made["exported"] = run_export(out, file, export, form, overwrite=overwrite)
         out.done(made)

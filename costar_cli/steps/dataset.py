@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from costar_cli.config.choices import FormatName
-from costar_cli.errors import MismatchError
+from costar_cli.errors import MismatchError, StorageError
 from costar_cli.steps.hints import next_command, other_than
 from costar_cli.steps.session import Session, read_kind
 from costar_cli.ui.output import Output
@@ -132,8 +132,8 @@ TERMINAL = Path("-")
 
 def run_report(out: Output, file: Path, target: Path, *, overwrite: bool) -> dict[str, Any]:
     """Describe a data set in tables on stdout (`-`), or in a page; return the numbers."""
-    if target != TERMINAL and target.exists() and not overwrite:
-        raise MismatchError("the file exists", where=str(target), fix="add --overwrite, or choose another name")
+    if target != TERMINAL:
+        check_report(file, target, overwrite=overwrite)
     from costar_cli.panel.report import describe_dataset
     from costar_cli.uncertainty.overlap import describe_overlap
 
@@ -148,6 +148,20 @@ def run_report(out: Output, file: Path, target: Path, *, overwrite: bool) -> dic
         write_bytes(target, report_page(report, overlap).encode())
         out.wrote("report", target, kind="html")
     return {**report.to_json(), "overlap": overlap.to_json()}
+
+
+def check_report(file: Path, target: Path, *, overwrite: bool) -> None:
+    """See, before any work, that a report on a file can be written.
+
+    Raises:
+        MismatchError: there is a file that may not be replaced.
+        StorageError: there is no folder for it.
+    """
+    if not target.parent.is_dir():
+        fix = f"`mkdir -p {target.parent}`"
+        raise StorageError(f"there is no folder `{target.parent}`", where="--report", fix=fix)
+    if target.exists() and (not overwrite or target.resolve() == file.resolve()):
+        raise MismatchError("the file exists", where=str(target), fix="add --overwrite, or choose another name")
 
 
 def run_export(out: Output, file: Path, folder: Path, form: FormatName, *, overwrite: bool) -> list[str]:

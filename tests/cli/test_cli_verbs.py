@@ -290,3 +290,31 @@ def test_a_gate_that_names_nothing_is_refused_before_anything_is_scored(
     run = call("evaluate", "-w", trained, "--out", tmp_path / "e.h5", "--fail-if", gate)
     assert run.code == 2
     assert not (tmp_path / "e.h5").exists()
+
+
+def test_a_model_has_a_card_with_the_scores_of_evaluations_beside_it_and_is_never_replaced_by_it(
+    workspace: Path, tmp_path: Path, call: Call
+) -> None:
+    assert call("evaluate", "-w", workspace, "--no-plots", "--bootstrap", 50, "--setup", "zero-shot").code == 0
+    words = ["inspect", workspace / "model.h5", "--report"]
+    run = call(*words, tmp_path / "card.html", "--json")
+    assert run.code == 0, run.err
+    evaluation = read_header(workspace / "evaluation.h5").digest
+    data = read_header(workspace / "data.h5").digest
+    assert run.document["result"]["report"] == {"dataset": data, "evaluations": [evaluation]}
+    page = (tmp_path / "card.html").read_text("utf-8")
+    assert evaluation in page
+    assert "zero-shot" in page
+    assert call(*words, tmp_path / "card.html").code == 5
+    assert call(*words, workspace / "model.h5", "--overwrite").code == 5
+    assert call(*words, "-").code == 2
+
+
+def test_whatif_writes_a_page_of_its_answer(trained: Path, plan: Path, tmp_path: Path, call: Call) -> None:
+    words = ["whatif", "-w", trained, "-s", 44, "--origin", 3, "--plan", plan, "--report", tmp_path / "page.html"]
+    run = call(*words, "--json")
+    assert run.code == 0, run.err
+    assert run.document["outputs"]["report"] == {"path": str(tmp_path / "page.html"), "kind": "html", "digest": ""}
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert read_header(trained / "model-target.h5").digest in page
+    assert call(*words).code == 5
