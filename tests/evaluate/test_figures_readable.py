@@ -158,7 +158,9 @@ def test_a_legend_names_only_what_is_drawn(drawn, tmp_path):
     plot_trajectories([Example("subject 1", "y", "", "day", 9, np.zeros(10), (plan,))], tmp_path / "t.png")
     assert_readable(drawn.last)
     legend = drawn.last.legends[0]
-    assert [text.get_text() for text in legend.get_texts()] == ["observed history", "prediction"]
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "observed history", "prediction", "origin, the last step known"
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["{} % to {} %", LONG + " {}{}"])
@@ -212,15 +214,16 @@ def test_a_history_that_would_flatten_what_follows_is_cut_and_marked(drawn, tmp_
         assert ("history extends beyond the axis" in shown(drawn.last)) is cut
 
 
-def test_bands_of_many_models_have_edges_instead_of_shades(drawn, tmp_path):
+def test_bands_are_opaque_with_edges_and_faint_where_there_are_many(drawn, tmp_path):
     data = worlds.dataset(subjects=24)
     model = worlds.oracle(data, error=worlds.independent_noise(1.0))
     for count, faint in ((3, False), (6, True)):
         models = [worlds.candidate(model, name=f"m{i}") for i in range(count)]
         plot_rmse(run_evaluation(data, models, EvaluateConfig(bootstrap=40)), tmp_path / "r.png")
         panel = drawn.last.axes[0]
-        assert all((band.get_alpha() < 0.1) is faint for band in panel.collections)
-        assert (sum(line.get_linewidth() < 0.6 for line in panel.lines) == 2 * (count + 1)) is faint
+        assert {band.get_alpha() for band in panel.collections} == {None}, "shades over each other turn brown"
+        assert all(bool(min(band.get_facecolor()[0]) > 0.93) is faint for band in panel.collections)
+        assert sum(line.get_linewidth() < 0.6 for line in panel.lines) == 2 * (count + 1)
 
 
 def test_the_map_of_representations_says_whose_they_are(drawn, tmp_path):
