@@ -21,7 +21,7 @@ SLOW: Final = 50, 0.1  # iterations that together add less than this: half a uni
 PER_WEIGHT: Final = 10  # training subjects for each weight to or from a hidden unit
 FLAT: Final = 1e-4  # gradient per transition at which an optimiser that cannot go on is done
 LEAST_NOISE: Final = 1e-6  # of the response's variance: responses without any noise have no likelihood
-USUAL_ITERATIONS: Final = 200  # of the expectation maximisation of a single variance
+MOST_RATIO: Final = 12.0  # logarithm, of the variance of effects of doses to that of noise
 UNSEEN: Final = 1 / 16  # mean square that stands for that of a column of zeros: its effect is a guess, and wide
 
 
@@ -110,23 +110,36 @@ def start_values(design: Design, *, carry_overs: int, hidden: int) -> Effects:
 def usual_effect(design: Design, decay_CL: Floats) -> float:
     """Return the sd of effects of doses around zero, at some decays (spec MIXED-5).
 
-    It is that of the largest likelihood in the pooled regression, by expectation maximisation.
+    It is that of the largest restricted likelihood in the pooled regression, in which all other effects are integrated
+    out; the search is over its ratio to the noise, down to where it would count as much as all doses that were given.
     """
+    from scipy.optimize import minimize_scalar  # noqa: PLC0415  # half a second to import, needed here alone
+
     counted_NT = design.counted_NT > 0
     phi_MP, response_M = columns(design, decay_CL)[counted_NT], design.response_NT[counted_NT]
-    first, given_P = design.level_NTB.shape[-1], (phi_MP != 0).any(axis=0)
-    place_P = np.arange(phi_MP.shape[1])
-    is_dose_P = given_P & (place_P >= first) & (place_P < first + decay_CL.size)
-    gram_PP, product_P = phi_MP.T @ phi_MP, phi_MP.T @ response_M
-    small_P = np.where(given_P, 1e-8 * np.diag(gram_PP), 1.0)
-    least = max(LEAST_NOISE * float(np.var(response_M)), 1e-12)
-    usual_squared = noise_squared = max(float(np.var(response_M)), least)
-    for _ in range(USUAL_ITERATIONS if is_dose_P.any() else 0):
-        inverse_PP = np.linalg.inv(gram_PP + np.diag(small_P + is_dose_P * noise_squared / usual_squared))
-        mean_P, spread_P = inverse_PP @ product_P, noise_squared * np.diag(inverse_PP)
-        usual_squared = max(float(np.mean((mean_P**2 + spread_P)[is_dose_P])), least)
-        noise_squared = max(float(np.mean((response_M - phi_MP @ mean_P) ** 2)), least)
-    return float(np.sqrt(usual_squared))
+    place_P, first = np.arange(phi_MP.shape[1]), design.level_NTB.shape[-1]
+    is_dose_P = (place_P >= first) & (place_P < first + decay_CL.size)
+    other_MF = phi_MP[:, ~is_dose_P]
+    left_M = response_M - other_MF @ np.linalg.lstsq(other_MF, response_M, rcond=None)[0]
+    dose_MK = phi_MP[:, is_dose_P & (phi_MP != 0).any(axis=0)]
+    dose_MK = dose_MK - other_MF @ np.linalg.lstsq(other_MF, dose_MK, rcond=None)[0]
+    gram_KK, least = dose_MK.T @ dose_MK, max(LEAST_NOISE * float(np.var(response_M)), 1e-12)
+    square_K, direction_KK = np.linalg.eigh(gram_KK)
+    square_K, product_K = square_K.clip(min=0), direction_KK.T @ (dose_MK.T @ left_M)
+    count = max(len(response_M) - other_MF.shape[1], 1)
+
+    def noise_squared(ratio: float) -> float:
+        explained = float((ratio * product_K**2 / (1 + ratio * square_K)).sum())
+        return float(max((left_M @ left_M - explained) / count, least))
+
+    def loss(log_ratio: float) -> float:
+        ratio = float(np.exp(log_ratio))
+        return float(count * np.log(noise_squared(ratio)) + np.log1p(ratio * square_K).sum())
+
+    all_doses = max(float(np.trace(gram_KK)), 1.0)
+    found: Any = minimize_scalar(loss, bounds=(-np.log(all_doses), MOST_RATIO), method="bounded")
+    ratio = float(np.exp(found.x))
+    return float(np.sqrt(ratio * noise_squared(ratio)))
 
 
 def _reach(design: Design) -> Floats:
