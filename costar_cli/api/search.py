@@ -110,13 +110,14 @@ def search_cohort(
         for first in range(0, len(cohort), CHUNK):
             part, answers = cohort.take(slice(first, first + CHUNK)), []
             places: Sequence[Location | None] = part.places or [None] * len(part.names)
-            found = search(label, model, part.panel.take(part.subject_M), part.origin_M, question)
+            known = part.known()
+            found = search(label, model, known.take(part.subject_M), part.origin_M, question)
             for row, origin, best in zip(part.subject_M.tolist(), part.origin_M.tolist(), found, strict=True):
                 place, length = places[row], int(part.panel.length[row])
                 own = best.first(SHOWN) if many else best
                 answers.append(SubjectAnswer(part.names[row], place and place.part, origin, length, own))
                 task.advance()
-            panel = None if many else part.panel
+            panel = None if many else known
             report = SearchReport(
                 dataset.name, model.schema, label, model.method, interval_kind(model), question, answers, panel,
                 calibration_of(model),

@@ -93,11 +93,12 @@ def answer_cohort(
         moment_Q = np.repeat(np.arange(len(chunk)), [len(plans) for plans in plans_M])
         every_Q = [plan for plans in plans_M for plan in plans]
         subject_Q, origin_Q = chunk.subject_M[moment_Q], chunk.origin_M[moment_Q]
-        asked = resolve(label, model, chunk.panel, subject_Q, origin_Q, every_Q, n=COHORT_DRAWS)
+        known = chunk.known()
+        asked = resolve(label, model, known, subject_Q, origin_Q, every_Q, given=chunk.panel, n=COHORT_DRAWS)
         plans_Q, queries = asked.plans_Q, ask_plans(model, subject_Q, origin_Q, asked.plans_Q)
-        found = asked.estimated(estimate_plans(label, model, chunk.panel, queries, plans_Q))
+        found = asked.estimated(estimate_plans(label, model, known, queries, plans_Q))
         bands = calibration.bands(found, levels) if calibration else None
-        lights = support.lights(chunk.panel, queries, found) if support else None
+        lights = support.lights(known, queries, found) if support else None
         yield CohortAnswers(
             label, model.schema, kind, chunk, moment_Q, plans_Q, queries, found, tuple(levels), bands, lights,
             {plan.name: plan for plan in every_Q if not isinstance(plan, TreatmentPlan)},

@@ -274,8 +274,10 @@ def _drawn(model: FittedModel, some: Cohort, request: PlanRequest) -> Floats:
     moment_Q = np.repeat(np.arange(len(some)), len(plans_M[0]))
     plans_Q = [plan for plans in plans_M for plan in plans]
     # A draw of `draws` is about a subject: each moment is one of its own, so that origins do not share chances.
-    panel, rows_Q = some.panel.take(some.subject_M), moment_Q
-    asked = resolve(model.method, model, panel, rows_Q, some.origin_M[moment_Q], plans_Q, n=DRAWS, seed=SEED)
+    panel, given = (of.take(some.subject_M) for of in (some.known(), some.panel))
+    asked = resolve(
+        model.method, model, panel, moment_Q, some.origin_M[moment_Q], plans_Q, given=given, n=DRAWS, seed=SEED
+    )
     queries = ask_plans(model, asked.subject_Q, asked.origin_Q, asked.plans_Q)
     drawn_SQHY = asked.drawn(draws(model, panel, queries, n=DRAWS, seed=SEED), seed=SEED)
     return drawn_SQHY.reshape(DRAWS, len(some), len(plans_M[0]), *drawn_SQHY.shape[2:])

@@ -88,24 +88,14 @@ class Cohort:
         return cls(panel, names, places, subject_M, origin_N[subject_M])
 
     def take(self, moments: slice | NDArray[np.int64]) -> Self:
-        """Return the cohort of some moments, with their subjects alone, up to the last origin: no answer needs more."""
+        """Return the cohort of some moments, with their subjects alone."""
         subjects, row_M = np.unique(self.subject_M[moments], return_inverse=True)
         names, places = ([of[i] for i in subjects] if of else [] for of in (self.names, self.places))
-        origin_M = self.origin_M[moments]
-        return type(self)(_until(self.panel.take(subjects), int(origin_M.max()) + 1), names, places, row_M, origin_M)
+        return type(self)(self.panel.take(subjects), names, places, row_M, self.origin_M[moments])
 
-
-def _until(panel: Panel, steps: int) -> Panel:
-    """Return a panel's first steps."""
-    seen = panel.outcome_observed
-    return replace(
-        panel,
-        covariates=panel.covariates[:, :steps],
-        treatments=panel.treatments[:, :steps],
-        outcomes=panel.outcomes[:, :steps],
-        length=np.minimum(panel.length, steps),
-        outcome_observed=None if seen is None else seen[:, :steps],
-    )
+    def known(self) -> Panel:
+        """Return the panel up to the last origin: all that models are shown, where shifts read what follows."""
+        return self.panel.until(int(self.origin_M.max()) + 1)
 
 
 def origins(length_N: NDArray[np.int64], origin: Origin) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

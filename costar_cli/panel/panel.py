@@ -119,6 +119,18 @@ class Panel:
             outcome_observed=None if self.outcome_observed is None else self.outcome_observed[rows],
         )
 
+    def until(self, steps: int) -> Self:
+        """Return the panel of the first steps."""
+        seen = self.outcome_observed
+        return replace(
+            self,
+            covariates=self.covariates[:, :steps],
+            treatments=self.treatments[:, :steps],
+            outcomes=self.outcomes[:, :steps],
+            length=np.minimum(self.length, steps),
+            outcome_observed=None if seen is None else seen[:, :steps],
+        )
+
 
 def join_panels(panels: Sequence[Panel]) -> Panel:
     """Return the subjects of several panels as one, padded to the longest; clusters are left out."""

@@ -14,6 +14,7 @@ from costar_cli.methods.base import DrawsCourses, FittedModel
 from costar_cli.panel import Panel
 from costar_cli.plans.plan import AnyPlan, TreatmentPlan
 from costar_cli.plans.rollout import DRAWS, SEED, Played, ask, play
+from costar_cli.plans.rule import PlanRule
 from costar_cli.uncertainty import Estimates, draws, estimate
 
 COHORT_DRAWS: Final = 200  # of a rule for each of many moments: their average has the chance of all
@@ -75,10 +76,13 @@ def resolve(
     origin_Q: NDArray[np.integer],
     plans_Q: Sequence[AnyPlan],
     *,
+    given: Panel | None = None,
     n: int = DRAWS,
     seed: int = SEED,
 ) -> Resolved:
     """Play the rules among the plans of questions, each for all its moments at once.
+
+    Models see `panel` alone; shifts read what was `given` in its rows beyond the origins, by default in that panel.
 
     Raises:
         UsageError: a rule reads outcomes, and the model predicts no course.
@@ -88,7 +92,8 @@ def resolve(
     played_Q: list[tuple[Played, int] | None] = [None] * len(plans)
     for rule in {id(plan): plan for plan in plans if not isinstance(plan, TreatmentPlan)}.values():
         at = np.array([q for q, plan in enumerate(plans_Q) if plan is rule])
-        went = play(model, panel, subject_Q[at], origin_Q[at], rule, label=label, horizon=horizon, n=n, seed=seed)
+        seen = panel if given is None or isinstance(rule, PlanRule) else given
+        went = play(model, seen, subject_Q[at], origin_Q[at], rule, label=label, horizon=horizon, n=n, seed=seed)
         for place, q in enumerate(at.tolist()):
             plans[q], played_Q[q] = went.most_common(place), (went, place)
     fixed = tuple(plan for plan in plans if isinstance(plan, TreatmentPlan))

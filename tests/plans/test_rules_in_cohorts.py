@@ -1,15 +1,18 @@
 """A cohort is answered about rules as each of its subjects is, and its mean is what the regime comes to."""
 
 import json
+from functools import cache
 
 import numpy as np
 import pytest
 
 from costar_cli.cohort import Averager, Cohort, CohortAnswers, answer_cohort, names_of, tidy_columns, true_answers
-from costar_cli.panel import Location, Part
+from costar_cli.cohort import answers as answers_module
+from costar_cli.panel import Dataset, Location, Part, TreatmentEncoding
 from costar_cli.plans import PlanRequest, parse_plans
 from costar_cli.whatif import estimate_outcomes
 from tests.plans.test_rules import linear_world, true_mean
+from tests.whatif.whatif_worlds import RETAIL, LinearModel, make_dataset
 
 TEST = Part("source", "test")
 ORIGIN = 5
@@ -96,3 +99,68 @@ def test_the_average_effect_of_a_rule_has_an_interval_that_holds_what_the_law_sa
     mean_H, half_H = found.differences.mean_GPHY[0, plan, :4, 0], found.differences.half_LGPHY[0, 0, plan, :4, 0]
     assert (np.abs(mean_H - truth) < half_H + 0.1).all()
     assert (half_H[1:] < np.abs(mean_H[1:])).all()
+
+
+@cache
+def shelves() -> Dataset:
+    """Prices that change at every step, in series of several lengths."""
+    return make_dataset("retail")
+
+
+def shifted(origin: int | str) -> tuple[Cohort, PlanRequest]:
+    part, plan = Part("target", "test"), {"shift": {"price_class": "-7 %"}, "times": 4}
+    request = parse_plans(json.dumps({"plans": {"s": plan, "now": [{}]}}), RETAIL, horizon=6)
+    panel = shelves().panels[part]
+    places = [Location(part, row) for row in range(panel.n_subjects)]
+    return Cohort.of(panel, names_of(panel), places, origin=origin, skip=True), request
+
+
+@pytest.mark.parametrize("moments", [1, 7, 1_000])
+@pytest.mark.parametrize("origin", [-5, 3, "all"])
+def test_a_shift_moves_what_each_subject_was_given_whoever_else_is_asked_about(monkeypatch, origin, moments):
+    monkeypatch.setattr(answers_module, "MOST_MOMENTS", moments)
+    model, (cohort, request) = LinearModel(RETAIL), shifted(origin)
+    chunks = list(answer_cohort("m", model, cohort, request))
+    plans = [answers.plans_Q[q] for answers in chunks for q in range(0, len(answers), 2)]
+    means = [answers.estimates.mean_QHY[q] for answers in chunks for q in range(0, len(answers), 2)]
+    for subject, step, plan, mean_HY in zip(cohort.subject_M, cohort.origin_M.tolist(), plans, means, strict=True):
+        name = str(cohort.names[subject])
+        alone = estimate_outcomes(shelves(), {"m": model}, request, subject=name, origin=step, unsupported=True)
+        np.testing.assert_array_equal(plan.values, alone.plans[0].values)
+        np.testing.assert_array_equal(mean_HY, alone.models[0].estimates.mean_QHY[0])
+
+
+def test_models_are_shown_nothing_beyond_the_last_origin():
+    shown = []
+
+    class Watched(LinearModel):
+        def rollout(self, panel, queries, **options):
+            shown.append(panel.n_steps)
+            return super().rollout(panel, queries, **options)
+
+    cohort, request = shifted(3)
+    list(answer_cohort("m", Watched(RETAIL), cohort, request))
+    assert set(shown) == {4}
+
+
+def test_the_truth_and_the_average_of_a_shift_are_those_of_what_each_subject_is_given():
+    data, model = linear_world()
+    doses = TreatmentEncoding(mode="multilabel", names=("treatment",), levels=(("0", "1"),))
+    numbered = data.schema.model_copy(update={"treatments": doses})
+    panel, plan = data.panels[TEST], {"shift": {"treatment": 0}, "times": 4}
+    places = [Location(TEST, row) for row in range(panel.n_subjects)]
+    cohort = Cohort.of(panel, names_of(panel), places, origin=3)
+    shift = parse_plans(json.dumps({"plans": {"s": plan}}), numbered, horizon=5)
+    averager = Averager(cohort, shift, ("all",), np.ones((1, len(cohort)), dtype=bool))
+    (answers,) = answer_cohort("m", model, cohort, shift)
+    truth = true_answers(data, answers)
+    averager.add(answers, truth)
+    alone = [
+        estimate_outcomes(data, {"m": model}, shift, subject=name, origin=3, truth=True) for name in panel.names[:9]
+    ]
+    np.testing.assert_array_equal(truth[:9], [report.truth[0] for report in alone])
+    found = averager.finish("m", model, (0.9,))
+    np.testing.assert_allclose(found.outcomes.mean_GPHY[0, 0], answers.estimates.mean_QHY.mean(axis=0))
+    given = data.schema.treatments.decode(panel.treatments[:, 3:7])
+    np.testing.assert_array_equal([plan.values for plan in answers.plans_Q], given)
+    assert len(np.unique(given, axis=0)) > 1
