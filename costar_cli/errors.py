@@ -23,7 +23,7 @@ class ExitCode(IntEnum):
     LOCKED = 7  # another costar process works in this workspace
     STORAGE = 8  # the disk is full, read-only, or forbidden
     TRAINING = 9  # training diverged: a loss or gradient is not finite
-    GATE = 10  # a gate of `evaluate --fail-if` failed; the evaluation itself is complete
+    GATE = 10  # a gate of `evaluate --fail-if` failed; the evaluation was written
     INTERRUPTED = 130  # Ctrl-C: the same command continues from the last saved step
     TERMINATED = 143  # SIGTERM: likewise
 

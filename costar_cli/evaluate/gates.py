@@ -1,7 +1,7 @@
 """Gates of `costar evaluate --fail-if`: conditions on numbers of an evaluation under which it fails."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from operator import ge, gt, le, lt
 from typing import Any, Final
@@ -13,9 +13,9 @@ from costar_cli.evaluate.metrics import known
 from costar_cli.evaluate.report import EvaluationReport
 from costar_cli.evaluate.rows import ReportRow
 from costar_cli.evaluate.setups import SETUPS
-from costar_cli.methods.registry import LAST_VALUE
+from costar_cli.methods.registry import LAST_VALUE, METHODS
 
-__all__ = ["Gate", "Verdict", "check_gates", "judge_gates", "parse_gates", "require_passed"]
+__all__ = ["Gate", "Verdict", "check_gates", "judge_gates", "names_of_model", "parse_gates", "require_passed"]
 
 WHERE: Final = "--fail-if"
 FORM: Final = "write SET-UP.METHOD.NUMBER, one of < <= > >=, and a value: `zero-shot.costar.average > 1.1`"
@@ -45,11 +45,19 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a gate says of one row: `passed` or `failed`, and why it failed without a value."""
+    """What a gate says of one row: `passed` or `failed`, and why it failed without a value.
+
+    `model` is what tables call the row, `method` its method, and `file` the name of its file without `.h5`.
+    """
 
     expression: str
     setup: str
     model: str
+    method: str
+    file: str | None
+    number: str
+    operator: str
+    bound: float
     truth: str | None
     value: float | None
     verdict: str
@@ -72,9 +80,9 @@ def parse_gates(expressions: Sequence[str]) -> list[Gate]:
         UsageError: texts that are none, all of them.
     """
     found = [(text, _GATE.fullmatch(text)) for text in expressions]
-    wrong = [f"{text!r} is no gate" for text, match in found if match is None]
+    wrong = [f"{text!r} is not a valid gate" for text, match in found if match is None]
     if wrong:
-        raise UsageError.of(wrong, f"{len(wrong)} gates are not understood", where=WHERE, fix=FORM)
+        raise UsageError.of(wrong, f"{len(wrong)} gates are not valid", where=WHERE, fix=FORM)
     return [
         Gate(text.strip(), match["setup"], match["model"], match["number"], match["operator"], float(match["bound"]))
         for text, match in found
@@ -98,7 +106,7 @@ def check_gates(gates: Sequence[Gate], models: Mapping[str, Set[str]], horizon: 
     if wrong:
         named = "; ".join(f"{setup}: {', '.join(sorted(names))}" for setup, names in models.items())
         fix = f"set-ups and methods here are {named}; numbers are {', '.join(numbers)}"
-        raise UsageError.of(wrong, f"gates name {len(wrong)} things that there are not", where=WHERE, fix=fix)
+        raise UsageError.of(wrong, f"{len(wrong)} names in the gates are unknown", where=WHERE, fix=fix)
 
 
 def _unknown(gate: Gate, models: Mapping[str, Set[str]], numbers: Sequence[str]) -> Iterator[str]:
@@ -106,20 +114,27 @@ def _unknown(gate: Gate, models: Mapping[str, Set[str]], numbers: Sequence[str])
         yield f"unknown set-up {gate.setup!r}{did_you_mean(gate.setup, SETUPS, lead=', ')}"
     elif gate.setup not in models:
         yield f"{gate.setup} is not scored"
-    elif gate.model not in models[gate.setup]:
-        near = did_you_mean(gate.model, models[gate.setup], lead=", ")
-        yield f"no model {gate.model!r} in {gate.setup}{near}"
+    known = models[gate.setup] if gate.setup in models else frozenset().union(*models.values())
+    if gate.model not in known:
+        what = "model of the method" if gate.model in METHODS else "model"
+        near = "" if gate.model in METHODS else did_you_mean(gate.model, known, lead=", ")
+        yield f"no {what} {gate.model!r} in {gate.setup if gate.setup in models else 'any set-up'}{near}"
     if gate.number not in numbers:
         yield f"unknown number {gate.number!r}{did_you_mean(gate.number, numbers, lead=', ')}"
 
 
-def judge_gates(gates: Sequence[Gate], report: EvaluationReport, files: Mapping[str, str]) -> list[Verdict]:
+def names_of_model(method: str, files: Iterable[str]) -> set[str]:
+    """Return what gates may call a model: its method and its files, save those that are called as a method."""
+    return {method} | {name for name in files if name not in METHODS}
+
+
+def judge_gates(gates: Sequence[Gate], report: EvaluationReport, files: Mapping[str, Set[str]]) -> list[Verdict]:
     """Return a verdict per gate and row that it is about; a value that does not exist fails.
 
     Args:
         gates: as parsed.
         report: the evaluation.
-        files: names of models by digest.
+        files: names of models by digest: equal files have the same one.
 
     Raises:
         UsageError: a gate is about no row.
@@ -130,28 +145,41 @@ def judge_gates(gates: Sequence[Gate], report: EvaluationReport, files: Mapping[
         models.setdefault(row.setup, set()).update(names)
     check_gates(gates, models, report.horizon)
     return [
-        _verdict(gate, row, report)
+        _verdict(gate, row, report, _file_of(row, gate, files))
         for gate in gates
         for row, names in rows
         if gate.setup == row.setup and gate.model in names
     ]
 
 
-def _names(row: ReportRow, files: Mapping[str, str]) -> set[str]:
+def _names(row: ReportRow, files: Mapping[str, Set[str]]) -> set[str]:
     """Return what gates may call a row: none for the limit and for published ones."""
     if row.provenance is None:
         return {LAST_VALUE} if row.is_last_value else set()
-    own = files.get(row.provenance.model_digest)
-    return {row.provenance.method} | ({own} if own else set())
+    return names_of_model(row.provenance.method, _files_of(row, files))
 
 
-def _verdict(gate: Gate, row: ReportRow, report: EvaluationReport) -> Verdict:
+def _files_of(row: ReportRow, files: Mapping[str, Set[str]]) -> Set[str]:
+    """Return the files of a row's model; of equal ones the one that the row is called by, where it is."""
+    own = files.get(row.provenance.model_digest, set()) if row.provenance else set()
+    return {name for name in own if row.label == name or row.label.startswith(f"{name} (")} or own
+
+
+def _file_of(row: ReportRow, gate: Gate, files: Mapping[str, Set[str]]) -> str | None:
+    own = _files_of(row, files)
+    return gate.model if gate.model in own else min(own, default=None)
+
+
+def _verdict(gate: Gate, row: ReportRow, report: EvaluationReport, file: str | None) -> Verdict:
     value, why_none = _value(gate.number, row, report)
     value = None if value is None else known(value)
     fails = value is None or gate.fails(value)
     reason = why_none if value is None else None
     verdict = "failed" if fails else "passed"
-    return Verdict(gate.expression, row.setup, row.label, row.truth, value, verdict, reason)
+    return Verdict(
+        gate.expression, row.setup, row.label, row.provenance.method if row.provenance else LAST_VALUE, file,
+        gate.number, gate.operator, gate.bound, row.truth, value, verdict, reason,
+    )  # fmt: skip
 
 
 def _value(number: str, row: ReportRow, report: EvaluationReport) -> tuple[float | None, str]:
@@ -175,5 +203,6 @@ def require_passed(verdicts: Sequence[Verdict]) -> None:
     failed = [verdict for verdict in verdicts if verdict.verdict == "failed"]
     if failed:
         lines = [f"{one.expression}: {one.reason or f'{one.value:.6g}'} ({one.model})" for one in failed]
-        problem = f"{len(failed)} of {len(verdicts)} gates failed"
-        raise GateError(problem, where=WHERE, fix="the evaluation itself is complete", details=lines)
+        problem = "1 gate failed" if len(verdicts) == 1 else f"{len(failed)} of {len(verdicts)} gates failed"
+        fix = "the evaluation was written; relax the gate or look at its rows"
+        raise GateError(problem, where=WHERE, fix=fix, details=lines)

@@ -60,9 +60,12 @@ class EvaluationInputs:
         return [(path, self._headers[name]) for name, path in self._named.items()]
 
     @property
-    def files(self) -> dict[str, str]:
-        """Return the names of the models by digest."""
-        return {header.digest: name for name, header in self._headers.items()}
+    def files(self) -> dict[str, set[str]]:
+        """Return the names of the models by digest; equal files have the same one."""
+        found: dict[str, set[str]] = {}
+        for name, header in self._headers.items():
+            found.setdefault(header.digest, set()).add(name)
+        return found
 
     @property
     def horizon(self) -> int:
@@ -72,14 +75,16 @@ class EvaluationInputs:
     def named(self, setups: Sequence[SetupName] | None) -> dict[str, set[str]]:
         """Return the methods and models of each set-up that is asked for, as far as headers tell."""
         from costar_cli.evaluate import SETUPS
+        from costar_cli.evaluate.gates import names_of_model
         from costar_cli.methods.registry import LAST_VALUE
 
         found: dict[str, set[str]] = {}
         for name, header in self._headers.items():
             domain = "target" if header.meta.get("domain") == "target" else "source"
+            names = names_of_model(str(header.meta.get("method")), [name])
             for setup in SETUPS.values():
                 if setup.trained == domain and (setups is None or setup.name in setups):
-                    found.setdefault(setup.name, {LAST_VALUE}).update((name, str(header.meta.get("method"))))
+                    found.setdefault(setup.name, {LAST_VALUE}).update(names)
         return found
 
     @cached_property
@@ -138,11 +143,13 @@ def run_evaluate(
     session.out.next(*dict.fromkeys(commands))
     refuted = {"refutations": _refute(session, files, inputs, overwrite=overwrite)} if files.refutation else {}
     searched = _search(session, files, inputs)
+    result = report.to_json() | refuted | searched
+    session.out.keep(result)
     verdicts = judge_gates(gates, report, inputs.files)
     if verdicts:
         rows = [[one.expression, one.truth, one.model, _number(one.value), one.shown] for one in verdicts]
         session.out.table(["gate", "queries", "model", "value", "verdict"], rows)
-    result = report.to_json() | refuted | searched | {"gates": [verdict.to_json() for verdict in verdicts]}
+    result |= {"gates": [verdict.to_json() for verdict in verdicts]}
     session.out.keep(result)
     require_passed(verdicts)
     session.out.done(result, status="up_to_date" if current else "done")

@@ -14,14 +14,16 @@ from costar_cli.evaluate import run_evaluation
 from costar_cli.evaluate.gates import check_gates, judge_gates, parse_gates, require_passed
 from costar_cli.evaluate.metrics import PerStep
 
-FILES = {"a" * 64: "model", "b" * 64: "other"}
+FILES = {"a" * 64: {"model"}, "b" * 64: {"other"}}
 
 
 @pytest.fixture(scope="module")
 def report():
     data = worlds.dataset(subjects=12)
     model = worlds.oracle(data, members=2, error=worlds.independent_noise(1.0))
-    named = {name: replace(worlds.candidate(model).model, digest=digest) for digest, name in FILES.items()}
+    named = {
+        name: replace(worlds.candidate(model).model, digest=digest) for digest, names in FILES.items() for name in names
+    }
     candidates = [replace(worlds.candidate(model, name=name), model=m) for name, m in named.items()]
     return run_evaluation(data, candidates, EvaluateConfig(bootstrap=0), setups=["zero-shot"])
 
@@ -52,22 +54,25 @@ def test_all_that_is_not_understood_is_said_at_once():
     texts = ["average > 1", "a.b.c", "a.b.c == 1", "a.b.c > nan", "a.b.c > 1 or 2", "zero-shot.costar.average > 1"]
     with pytest.raises(UsageError) as caught:
         parse_gates(texts)
-    assert [line.split(" is no gate")[0] for line in caught.value.details] == [repr(text) for text in texts[:5]]
+    assert [line.split(" is not a valid gate")[0] for line in caught.value.details] == [
+        repr(text) for text in texts[:5]
+    ]
 
 
 def test_what_there_is_none_of_is_named_with_what_there_is():
     models = {"zero-shot": {"costar", "last-value"}}
-    texts = ["zero-shoot.costar.average > 1", "few-shot.costar.average > 1", "zero-shot.costa.averge > 1",
+    texts = ["zero-shoot.costo.average > 1", "few-shot.costar.average > 1", "zero-shot.costa.averge > 1",
              "zero-shot.crn.tau4 > 1", "zero-shot.costar.coverage91 < 1", "zero-shot.costar.tau3 > 1"]  # fmt: skip
     with pytest.raises(UsageError) as caught:
         check_gates(parse_gates(texts), models, horizon=3)
     said = [line.partition(": ")[2] for line in caught.value.details]
     assert said == [
         "unknown set-up 'zero-shoot', did you mean `zero-shot`?",
+        "no model 'costo' in any set-up, did you mean `costar`?",
         "few-shot is not scored",
         "no model 'costa' in zero-shot, did you mean `costar`?",
         "unknown number 'averge', did you mean `average`?",
-        "no model 'crn' in zero-shot",
+        "no model of the method 'crn' in zero-shot",
         "unknown number 'tau4', did you mean `tau1`?",
         "unknown number 'coverage91', did you mean `coverage90`?",
     ]
@@ -81,6 +86,25 @@ def test_a_method_is_every_model_of_it_and_a_file_is_one(report):
     assert [verdict.model for verdict in one] == ["other"]
     assert one[0].value == report.row("zero-shot", "other").mean.steps[1]
     assert every[0].value == report.row("zero-shot", "model").mean.average
+
+
+def test_equal_files_have_every_name_and_methods_come_before_files(report):
+    equal = {"a" * 64: {"model", "copy"}, "b" * 64: {"crn"}}
+    gates = parse_gates(["zero-shot.copy.average > 1e9", "zero-shot.costar.average > 1e9"])
+    unnamed = replace(report, rows=tuple(replace(row, label="COSTAR") for row in report.rows if row.provenance))
+    assert [(one.method, one.file) for one in judge_gates(gates, unnamed, equal)] == [
+        ("costar", "copy"), ("costar", "copy"), ("costar", "crn"),
+    ]  # fmt: skip
+    with pytest.raises(UsageError, match="no model of the method 'crn' in zero-shot"):
+        judge_gates(parse_gates(["zero-shot.crn.average > 1"]), report, equal)
+
+
+def test_a_verdict_has_the_parts_of_its_gate(report):
+    [verdict] = verdicts(report, "zero-shot.other.tau2 >= 1e9")
+    said = {key: verdict.to_json()[key] for key in ("method", "file", "number", "operator", "bound")}
+    assert said == {"method": "costar", "file": "other", "number": "tau2", "operator": ">=", "bound": 1e9}
+    [anchor] = verdicts(report, "zero-shot.last-value.average < 0")
+    assert (anchor.method, anchor.file) == ("last-value", None)
 
 
 def test_the_anchor_has_a_name_and_the_limit_and_the_published_rows_have_none(report):
@@ -113,3 +137,5 @@ def test_failed_gates_are_an_error_with_a_code_of_its_own_that_lists_them_alone(
     assert caught.value.exit_code == ExitCode.GATE == 10
     assert [line.partition(":")[0] for line in caught.value.details] == [judged[0].expression, judged[2].expression]
     require_passed(judged[1:2])
+    with pytest.raises(GateError, match="1 gate failed"):
+        require_passed(judged[:1])
