@@ -34,8 +34,12 @@ def widened(
     few = np.flatnonzero(left_H < LEAST_EFFECTIVE)
     if len(few):
         step = int(few[0])
-        subjects = f"{left_H[step]:.0f} of {calibration.subjects} subjects at step {step + 1}"
-        problem = f"the weights of plans leave model `{label}` as much as {subjects}, and {LEAST_EFFECTIVE} are needed"
+        needed = f"and at least {LEAST_EFFECTIVE} are needed"
+        if calibration.subjects < LEAST_EFFECTIVE:
+            problem = f"bands cannot be widened: model `{label}` was calibrated on {calibration.subjects} subjects"
+            raise UsageError(f"{problem}, {needed}", where="--widen", fix="omit --widen, or calibrate on more subjects")
+        left = f"only about {left_H[step]:.0f} effective subjects remain at step {step + 1} of model `{label}`"
+        problem = f"bands cannot be widened: {left}, {needed}"
         shorter = f"ask about at most {step} step{'s' * (step > 1)}, or " if step else ""
         raise UsageError(problem, where="--widen", fix=f"{shorter}omit --widen")
     return replace(calibration, radius_LHYB=calibration.plans.radius_LHYB), tuple(left_H.tolist())

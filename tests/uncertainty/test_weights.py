@@ -96,9 +96,13 @@ def test_fewer_than_thirty_subjects_at_a_step_that_is_asked_about_are_refused(ri
     wide, subjects = widened("ridge", calibration, found.take(slice(1), 2), [short])
     assert subjects == (30.0, 30.0)
     assert (wide.radius_LHYB == calibration.plans.radius_LHYB).all()
-    with pytest.raises(UsageError, match=r"29 of .* subjects at step 3, and 30 are needed") as raised:
+    with pytest.raises(
+        UsageError, match=r"only about 29 effective subjects remain at step 3 .*, and at least 30 are"
+    ) as raised:
         widened("ridge", calibration, found.take(slice(2), 3), [short, long])
     assert "at most 2 steps" in str(raised.value.fix)
+    with pytest.raises(UsageError, match="calibrated on 22 subjects, and at least 30 are needed"):
+        widened("ridge", replace(calibration, subjects=22), found.take(slice(2), 3), [short, long])
 
 
 def test_a_question_is_answered_with_wider_bands_that_say_what_they_rest_on(ridge) -> None:
