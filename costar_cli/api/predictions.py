@@ -14,8 +14,10 @@ from costar_cli.cohort import (
     Averager,
     Cohort,
     CohortAnswers,
+    Origin,
     answer_cohort,
     as_told,
+    check_table,
     choose_subjects,
     doubts,
     groups_of,
@@ -94,7 +96,9 @@ def average(model: "Model", asked: Asked, by: str | None, reference: str | None,
 def _question(model: "Model", asked: Asked) -> tuple[Cohort, PlanRequest]:
     """Return the moments that are asked about and the plans, checked."""
     fitted = model.fitted
-    request = plan_request(asked.plans, fitted.schema, fitted.horizon)
+    said = None if asked.origin is None else parse_origin(asked.origin, where="origin=")
+    step = said if isinstance(said, int) and said >= 0 else None
+    request = plan_request(asked.plans, fitted.schema, fitted.horizon, origin=step)
     cohort = _cohort(model, asked, request)
     if asked.truth and not isinstance(asked.data, Dataset):
         fix = "leave it out, or give the simulated data set"
@@ -142,17 +146,23 @@ def _cohort(model: "Model", asked: Asked, request: PlanRequest) -> Cohort:
         raise UsageError(f"`{name}` chooses from a data set", where=f"{name}=", fix="give the rows that you ask about")
     if isinstance(data, Panel):
         _check_widths(data, fitted.schema.dims)
-        return Cohort.of(data, names_of(data), origin=start, where="origin=")
+        return _all_of(data, request, start)
     if is_frame(data):
         with reporting(asked.progress) as reporter:
             new = new_dataset(model, data, reporter, subject=asked.subject, time=asked.time)
-        panel = join_panels(list(new.panels.values()))
-        return Cohort.of(panel, names_of(panel), origin=start, where="origin=")
+        return _all_of(join_panels(list(new.panels.values())), request, start)
     raise UsageError(
         f"cannot predict from {type(data).__name__}",
         where="data=",
         fix="give a data set, a panel, or a frame of pandas or polars",
     )
+
+
+def _all_of(panel: Panel, request: PlanRequest, start: Origin) -> Cohort:
+    names = names_of(panel)
+    if request.by_subject:
+        check_table(names, names, request, where="plans=")
+    return Cohort.of(panel, names, origin=start, where="origin=")
 
 
 def places_of(dataset: Dataset, subjects: Iterable[int | str] | None, part: str | None) -> list[Location]:

@@ -17,12 +17,14 @@ from costar_cli.cohort.groups import groups_of
 from costar_cli.cohort.subjects import (
     Cohort,
     Origin,
+    check_table,
     choose_subjects,
     join_places,
     names_of,
     parse_origin,
     read_subjects,
     step_of,
+    subjects_of_plans,
     with_plans,
 )
 from costar_cli.cohort.summary import MOST_PLANS, Tally
@@ -38,6 +40,7 @@ __all__ = [
     "answer_cohort",
     "as_told",
     "check_questions",
+    "check_table",
     "choose_subjects",
     "count_questions",
     "doubts",
@@ -48,6 +51,7 @@ __all__ = [
     "parse_origin",
     "read_subjects",
     "step_of",
+    "subjects_of_plans",
     "tidy_columns",
     "true_answers",
     "warnings_about",

@@ -7,6 +7,7 @@ import csv
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Final, Literal, Self
 
@@ -181,14 +182,45 @@ def with_plans(
     """Return the subjects that have plans of their own in a table of plans.
 
     Raises:
-        UsageError: some have none, unless they are left out.
+        UsageError: some have none, or the table has subjects that the data set has not, unless they are left out.
     """
     names = list(map(str, names_of(join_places(dataset, places))))
-    lacking = [name for name in names if name not in request.by_subject]
-    if lacking:
+    known = (name for panel in dataset.panels.values() for name in names_of(panel))
+    check_table(names, known, request, skip=skip, where=where, reporter=reporter)
+    return _some([place for name, place in zip(names, places, strict=True) if name in request.by_subject], where)
+
+
+def check_table(
+    names: Iterable[object],
+    known: Iterable[object],
+    request: PlanRequest,
+    *,
+    skip: bool = False,
+    where: str = "--plan",
+    reporter: Reporter | None = None,
+) -> None:
+    """See that a table of plans is about the subjects that are asked about, and about nobody unknown.
+
+    Raises:
+        UsageError: subjects without plans, or plans of unknown subjects, unless they are left out.
+    """
+    there = set(map(str, known))
+    if unknown := [shown(name) for name in request.by_subject if name not in there]:
+        who = f"{counted(len(unknown), 'subject')} that {'is' if len(unknown) == 1 else 'are'} not in the data"
+        fix = "write subjects as the data do"
+        problem = f"the table of plans has {who}"
+        _refuse_or_skip(problem, unknown, skip=skip, where=where, reporter=reporter, fix=fix)
+    if lacking := [name for name in map(str, names) if name not in request.by_subject]:
         problem, fix = f"the table of plans has none for {counted(len(lacking), 'subject')}", "add rows for them"
         _refuse_or_skip(problem, lacking, skip=skip, where=where, reporter=reporter, fix=fix)
-    return _some([place for name, place in zip(names, places, strict=True) if name in request.by_subject], where)
+
+
+def subjects_of_plans(plans: bytes) -> tuple[str, ...]:
+    """Return the subjects that a table of plans names, each once; none where it has no column of them."""
+    rows = csv.DictReader(TextIOWrapper(BytesIO(plans), encoding="utf-8-sig", errors="replace", newline=""))
+    if "subject" not in (rows.fieldnames or ()):
+        return ()
+    return tuple(dict.fromkeys(name for row in rows if (name := row["subject"])))
 
 
 def join_places(dataset: Dataset, places: Sequence[Location]) -> Panel:

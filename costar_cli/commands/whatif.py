@@ -105,7 +105,7 @@ def whatif(
         "plot": plot, "report": report, "out": out, "overwrite": overwrite,
     }  # fmt: skip
     files = data or session.workspace.data, model or []
-    if isinstance(who, str) or len(who) > 1 or origin == "all" or average or by:
+    if isinstance(who, str) or len(who) != 1 or origin == "all" or average or by:
         asked |= {"who": who, "skip_unknown": skip_unknown, "average": average, "by": by, "subject": ""}
         run_cohort(session, CohortQuestion(**asked), *files)
     else:
@@ -113,7 +113,7 @@ def whatif(
 
 
 def _required(plan: Path | None, subject: list[str] | None, subjects: str | None) -> tuple[Path, str | tuple[str, ...]]:
-    """Return the file of plans, and the cohort or the subjects that are named.
+    """Return the file of plans, and the cohort or the subjects that are named; none where the plans name them.
 
     Raises:
         UsageError: what is missing, all at once, or a cohort beside subjects.
@@ -122,6 +122,12 @@ def _required(plan: Path | None, subject: list[str] | None, subjects: str | None
         fix = "give --subject for one, or --subjects for a cohort"
         raise UsageError("both --subject and --subjects are given", fix=fix)
     who = tuple(subject or ()) if subjects is None else subjects
+    if subjects is None and not who and plan is not None and plan.suffix.lower() == ".csv":
+        from costar_cli.cohort import subjects_of_plans
+        from costar_cli.plans import read_plan_file
+
+        if subjects_of_plans(read_plan_file(plan)):
+            return plan, ()
     missing = ["'--subject' / '-s' (or '--subjects')"] * (not who) + ["'--plan' / '-p'"] * (plan is None)
     if plan is None or not who:
         fix = "`costar whatif --help` shows what it takes"

@@ -27,7 +27,7 @@ MOST_SHOWN: Final = 20  # plans in a terminal
 
 @dataclass(frozen=True, kw_only=True)
 class CohortQuestion(Question):
-    """What is asked of many subjects: `who` is what `--subjects` says, or their names."""
+    """What is asked of many subjects: `who` is what `--subjects` says, or their names; none: those of the plans."""
 
     who: str | tuple[str, ...]
     skip_unknown: bool = False
@@ -63,6 +63,7 @@ def run_cohort(session: Session, question: CohortQuestion, data: Path, models: S
         join_places,
         names_of,
         parse_origin,
+        subjects_of_plans,
         warnings_about,
         with_plans,
     )
@@ -72,9 +73,12 @@ def run_cohort(session: Session, question: CohortQuestion, data: Path, models: S
 
     document = read_plan_file(question.plan)
     dataset = read_dataset(data, queries=False, truth=question.truth)
-    where = "--subjects" if isinstance(question.who, str) else "--subject"
+    from_plans = not question.who
+    who = subjects_of_plans(document) if from_plans else question.who
+    where = "--plan" if from_plans else "--subjects" if isinstance(who, str) else "--subject"
     skip, reporter = question.skip_unknown, session.reporter
-    places = choose_subjects(dataset, question.who, skip=skip, where=where, reporter=reporter)
+    told = None if from_plans else reporter  # `with_plans` tells of unknown ones, too
+    places = choose_subjects(dataset, who, skip=skip, where=where, reporter=told)
     domains = {place.part.domain for place in places}
     paths = models or default_models(session.workspace, domains.pop() if len(domains) == 1 else "source")
     named = name_models(paths, session.workspace.root)

@@ -128,6 +128,20 @@ def test_subjects_may_have_plans_of_their_own(dataset, ridge, tmp_path):
     assert found[["subject", "step"]].to_numpy().tolist() == [[first, 1], [second, 1], [second, 2]]
     with pytest.raises(UsageError, match=r"the table of plans has none for \d+ subjects"):
         ridge.predict(dataset, tmp_path / "plans.csv", part="target/test")
+    panel = dataset.panels[TEST]
+    own = ridge.predict(panel.take(np.arange(2)), tmp_path / "plans.csv")
+    assert own["estimate"].tolist() == found["estimate"].tolist()
+    with pytest.raises(UsageError, match=r"the table of plans has none for \d+ subjects"):
+        ridge.predict(panel, tmp_path / "plans.csv")
+    with pytest.raises(UsageError, match="1 subject that is not in the data"):
+        ridge.predict(panel.take(np.arange(1)), tmp_path / "plans.csv")
+
+
+def test_a_plan_lasts_until_a_step_counted_from_the_origin_that_is_asked_for(dataset, ridge):
+    subject = dataset.panels[TEST].subject_id.tolist()[0]
+    found = ridge.predict(dataset, {"a": {"repeat": {}, "until": 5}}, subjects=[subject], origin=3)
+    assert found["time"].max() <= 6
+    assert found["origin"].unique().tolist() == [3]
 
 
 def test_frames_are_of_the_library_asked_for(dataset, model):

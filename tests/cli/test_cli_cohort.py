@@ -121,6 +121,18 @@ def test_a_table_gives_each_subject_its_own_plans(trained: Path, call: Call) -> 
     assert run.document["result"]["plans"] == 2
 
 
+def test_a_table_of_plans_says_who_is_asked_about(trained: Path, call: Call) -> None:
+    Path("plans.csv").write_text("subject,plan,step,chemotherapy\n1,a,1,1\n999,a,1,1\n2,b,1,0\n")
+    check(ask(call, trained, Path("plans.csv")), ExitCode.USAGE, "no subject 999 in the data set")
+    check(ask(call, trained, Path("plans.csv"), "-s", 1, "-s", 2), ExitCode.USAGE, "1 subject that is not in the data")
+    run = ask(call, trained, Path("plans.csv"), "--csv", "a.csv", "--skip-unknown")
+    assert run.code == 0, run.err
+    assert run.err.count("left out") == 1
+    assert pl.read_csv("a.csv").select("subject", "plan").rows() == [(1, "a"), (2, "b")]
+    Path("plain.csv").write_text("plan,step,chemotherapy\na,1,1\n")
+    check(ask(call, trained, Path("plain.csv")), ExitCode.USAGE, "missing option '--subject'")
+
+
 def test_average_effects_have_a_table_a_figure_a_file_and_a_document(trained: Path, plan: Path, call: Call) -> None:
     words = ["--subjects", "source/train", "--origin", "last", "--average", "--by", "tumour_volume:2", "--truth"]
     run = ask(call, trained, plan, *words, "--csv", "a.csv", "--plot", "a.svg", "--reference", "both", "--json")

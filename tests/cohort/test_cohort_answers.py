@@ -1,5 +1,7 @@
 """Answers of a cohort are those of its subjects one by one, however they are cut into chunks."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -82,6 +84,11 @@ def test_each_subject_can_have_plans_of_its_own():
         with_plans(dataset, choose_subjects(dataset, [1, 8, 9]), request)
     assert caught.value.details == ("9",)
     places = with_plans(dataset, choose_subjects(dataset, [1, 8, 9]), request, skip=True)
+    strange = replace(request, by_subject=own | {"99": own["1"]})
+    with pytest.raises(UsageError, match="the table of plans has 1 subject that is not in the data") as caught:
+        with_plans(dataset, choose_subjects(dataset, [1, 8]), strange)
+    assert caught.value.details == ("'99'",)
+    assert with_plans(dataset, choose_subjects(dataset, [1, 8]), strange, skip=True) == places
     panel = join_places(dataset, places)
     cohort = Cohort.of(panel, names_of(panel), places)
     (answers,) = answer_cohort("costar", LinearModel(TUMOR), cohort, request)
