@@ -148,4 +148,4 @@ def test_average_effects_have_a_table_a_figure_a_file_and_a_document(trained: Pa
     every, average = pl.read_csv("c.csv"), next(row for row in rows if row["plan"] == "watch" and row["step"] == 2)
     mean = every.filter((pl.col("plan") == "watch") & (pl.col("step") == 2))["estimate"].mean()
     assert average["estimate"] == pytest.approx(mean)
-    assert average["lower"] < average["estimate"] < average["upper"]
+    assert (average["lower"], average["upper"]) == (None, None)  # two members are too few
