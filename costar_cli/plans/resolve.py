@@ -15,7 +15,7 @@ from costar_cli.panel import Panel
 from costar_cli.plans.plan import AnyPlan, TreatmentPlan
 from costar_cli.plans.rollout import DRAWS, SEED, Played, ask, play
 from costar_cli.plans.rule import PlanRule
-from costar_cli.uncertainty import Estimates, draws, estimate
+from costar_cli.uncertainty import Estimates, draws, estimate, least_sd
 
 COHORT_DRAWS: Final = 200  # of a rule for each of many moments: their average has the chance of all
 
@@ -111,7 +111,7 @@ def estimate_played(
     """Return the estimates of a rule's outcomes, a query per moment, padded to a horizon (spec PLAN-6).
 
     Drawn courses: the estimate of the most common one, moved by how far the mean of the draws is from theirs under that
-    one; and the sd of the draws. Otherwise a mixture of the plans that were given, by their shares: a
+    one; likewise its variance. Otherwise a mixture of the plans that were given, by their shares: a
     rule that gives one plan is estimated as that plan.
     """
     kinds = [played.kinds(q) for q in range(len(subject_Q))]
@@ -123,12 +123,13 @@ def estimate_played(
     values_KHA = _lasting(np.concatenate([of for of, _ in kinds]), horizon)
     found = estimate(model, panel, ask(model, subject_Q[moment_K], origin_Q[moment_K], values_KHA))
     mixed = _mixture(found, weight_K, np.flatnonzero(np.diff(moment_K, prepend=-1)))
-    if played.outcomes_SQHY is None or played.usual_QHY is None:
+    if played.outcomes_SQHY is None or played.usual_QHY is None or played.usual_variance_QHY is None:
         return mixed
     own, drawn = slice(len(played.rule)), played.outcomes_SQHY
     mean_QHY, sd_QHY, members_RQHY = mixed.mean_QHY.copy(), mixed.sd_QHY.copy(), mixed.members_RQHY.astype(np.float64)
     mean_QHY[:, own] += drawn.mean(axis=0) - played.usual_QHY
-    sd_QHY[:, own] = drawn.std(axis=0, ddof=1)
+    sd_QHY[:, own] = _moved(sd_QHY[:, own], drawn.var(axis=0, ddof=1), played.usual_variance_QHY)
+    sd_QHY = np.maximum(sd_QHY, least_sd(model))
     members_RQHY[:, :, own] = mean_QHY[:, own]
     return replace(mixed, mean_QHY=mean_QHY, sd_QHY=sd_QHY, members_RQHY=members_RQHY)
 
@@ -168,6 +169,13 @@ def draw_played(
 def _lasting(values: NDArray[Number], horizon: int) -> NDArray[Number]:
     """Return series `[n,H,...]` padded with their last step, which means nothing."""
     return np.pad(values, ((0, 0), (0, horizon - values.shape[1]), (0, 0)), "edge")
+
+
+def _moved(sd_QHY: Floats, rule_QHY: Floats, usual_QHY: Floats) -> Floats:
+    """Return the sd of an estimate moved by the difference of two variances of draws; what falls keeps it above 0."""
+    variance_QHY, more_QHY = sd_QHY**2, rule_QHY - usual_QHY
+    share_QHY = np.where(more_QHY < 0, variance_QHY / np.maximum(usual_QHY, variance_QHY), 1)
+    return np.asarray(np.sqrt(variance_QHY + share_QHY * more_QHY))
 
 
 def _mixture(found: Estimates, weight_K: Floats, first_Q: NDArray[np.integer]) -> Estimates:

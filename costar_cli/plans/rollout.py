@@ -38,6 +38,7 @@ class Played:
         values_SQHA: levels that were given.
         outcomes_SQHY: outcomes of the draws; None where outcomes were not drawn, or not read.
         usual_QHY: means of the draws under each moment's most common course, where outcomes were drawn.
+        usual_variance_QHY: their variances.
         how: `fixed` without any doubt of what is given, by `chance` alone, on the `mean course`, or as `drawn`.
     """
 
@@ -46,6 +47,7 @@ class Played:
     outcomes_SQHY: Floats | None
     how: How
     usual_QHY: Floats | None = None
+    usual_variance_QHY: Floats | None = None
 
     def most_common(self, moment: int) -> TreatmentPlan:
         """Return the course of treatment that most draws of a moment took."""
@@ -202,8 +204,8 @@ def play(
     draw = partial(model.draw_courses, panel, subject_Q, origin_Q, steps=horizon or len(rule), n=n, seed=seed)
     drawn = course.played("drawn", draw(decide)[:, :, : len(rule)])
     common_QHA = model.schema.treatments.encode(np.stack([drawn.most_common(q).values for q in range(len(moments))]))
-    usual_SQHY = draw(lambda h, _: np.tile(common_QHA[:, min(h, last)], (n, 1)))
-    return replace(drawn, usual_QHY=usual_SQHY[:, :, : len(rule)].mean(axis=0))
+    usual_SQHY = draw(lambda h, _: np.tile(common_QHA[:, min(h, last)], (n, 1)))[:, :, : len(rule)]
+    return replace(drawn, usual_QHY=usual_SQHY.mean(axis=0), usual_variance_QHY=usual_SQHY.var(axis=0, ddof=1))
 
 
 def way_of(rule: Rule, model: FittedModel, label: str = "") -> How:

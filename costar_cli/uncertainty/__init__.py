@@ -11,7 +11,7 @@ from costar_cli.uncertainty.calibration import (
     interval_kind,
 )
 from costar_cli.uncertainty.draws import differences, draws, tells_differences
-from costar_cli.uncertainty.estimates import LEAST_MEMBERS, Ask, Estimates, asks_once, estimate, facts_of
+from costar_cli.uncertainty.estimates import LEAST_MEMBERS, Ask, Estimates, asks_once, estimate, facts_of, least_sd
 from costar_cli.uncertainty.floor import HeldOut, held_out
 from costar_cli.uncertainty.outcomes import OutcomeFacts
 from costar_cli.uncertainty.support import LIGHTS, Lights, PlanSupport, learn_support, support_of
@@ -40,6 +40,7 @@ __all__ = [
     "held_out",
     "interval_kind",
     "learn_support",
+    "least_sd",
     "support_of",
     "tells_differences",
 ]

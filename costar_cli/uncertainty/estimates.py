@@ -139,8 +139,13 @@ def answers_of(
     asked = replace(queries, outcomes=None, scored=None)
     level_QY, facts = levels(panel, asked), facts or facts_of(model)
     unit_QY = facts.error_units(panel, asked, model.scaler) if facts else np.abs(level_QY)
-    least_Y = (TINY * model.scaler.outcomes[1]) ** 2
+    least_Y = least_sd(model) ** 2
     return Answers(_moments(model, panel, asked, ask or asks(panel)), level_QY, unit_QY, least_Y)
+
+
+def least_sd(model: FittedModel) -> Floats:
+    """Return the smallest scale of the errors of each outcome `[Y]`."""
+    return np.asarray(TINY * model.scaler.outcomes[1], dtype=np.float64)
 
 
 def asks(panel: Panel) -> Ask:

@@ -14,7 +14,9 @@ from costar_cli.errors import UsageError
 from costar_cli.methods.registry import METHODS
 from costar_cli.panel import Part
 from costar_cli.plans import AnyPlan, PlanRule, TreatmentPlan, estimate_played, parse_plans, play
+from costar_cli.plans.rollout import ask
 from costar_cli.plans.rule import shifted_levels
+from costar_cli.uncertainty import estimate
 from costar_cli.whatif import estimate_outcomes
 from costar_cli.whatif.estimate import estimate_plans, plan_queries
 from simulators.linear_gaussian import LinearGaussian
@@ -113,6 +115,37 @@ def test_rules_that_come_to_a_fixed_plan_are_estimated_as_that_plan(same):
     np.testing.assert_allclose(
         value_of(model, panel, rule, origin_N), value_of(model, panel, plan, origin_N), rtol=1e-6
     )
+
+
+@pytest.mark.parametrize("size", [1, 1e-3])
+def test_a_rule_that_comes_to_a_plan_is_as_uncertain_as_that_plan(size):
+    model, panel = mixed_worlds.model(), mixed_worlds.world().panels[TEST]
+    panel = replace(panel, outcomes=panel.outcomes * np.float32(size))
+    texts = {"rule": "drug if size > -1e9", "times": 4}
+    rule, plan = plans_of(mixed_worlds.SCHEMA, 4, rule=texts, plan={"repeat": {"drug": 1}, "times": 4})
+    rows, origin_N = np.arange(panel.n_subjects), np.full(panel.n_subjects, 12)
+    went = play(model, panel, rows, origin_N, rule, n=200)
+    assert went.how == "drawn"
+    found = estimate_played(model, panel, rows, origin_N, went, len(rule))
+    same = estimate_plans("m", model, panel, plan_queries(model, origin_N, [plan]), [plan])
+    np.testing.assert_array_equal(found.mean_QHY, same.mean_QHY)
+    np.testing.assert_array_equal(found.sd_QHY, same.sd_QHY)
+
+
+def test_a_rule_that_acts_on_chance_has_the_spread_of_its_draws_on_top_of_that_of_its_most_common_course():
+    model, panel = mixed_worlds.model(), mixed_worlds.world().panels[TEST]
+    middle = float(np.median(panel.outcomes[:, 12]))
+    (rule,) = plans_of(mixed_worlds.SCHEMA, 4, rule={"rule": f"drug and ray if size > {middle}", "times": 4})
+    rows, origin_N = np.arange(panel.n_subjects), np.full(panel.n_subjects, 12)
+    went = play(model, panel, rows, origin_N, rule, n=200)
+    found = estimate_played(model, panel, rows, origin_N, went, len(rule))
+    common = [went.most_common(q) for q in rows]
+    queries = ask(model, rows, origin_N, np.stack([plan.values for plan in common]))
+    apart_QHY = found.sd_QHY**2 - estimate(model, panel, queries).sd_QHY ** 2
+    more_QHY = went.outcomes_SQHY.var(axis=0, ddof=1) - went.usual_variance_QHY
+    assert (more_QHY != 0).any()
+    np.testing.assert_allclose(apart_QHY[more_QHY >= 0], more_QHY[more_QHY >= 0], atol=1e-12)
+    assert (found.sd_QHY > 0).all()
 
 
 def test_a_coin_is_worth_what_its_plans_are_worth_by_their_probability():
