@@ -16,6 +16,9 @@ from costar_cli.reporting import Reporter
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from costar_cli.panel.dataset import Dataset
 
 KNOWS_HIDDEN_STATE: Final = "Generator's mean (knows the hidden state)"
@@ -149,6 +152,28 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Possible:
+    """Which values a variable can have: some few, or all that are not below the least."""
+
+    values: tuple[float, ...] = ()
+    least: float | None = None
+
+    def refuses(self, values: "NDArray[np.float64]") -> "NDArray[np.bool_]":
+        """Return which values cannot be; missing ones (NaN) can."""
+        import numpy as np  # noqa: PLC0415 - heavy
+
+        below = np.zeros(values.shape, dtype=bool) if self.least is None else values < self.least
+        other = ~np.isin(values, self.values) & ~np.isnan(values) if self.values else False
+        refused: NDArray[np.bool_] = below | other
+        return refused
+
+    def __str__(self) -> str:
+        if self.values:
+            return f"takes {', '.join(f'{value:g}' for value in self.values)}"
+        return f"is never below {self.least:g}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DataSource:
     """A data set that costar makes: `costar simulate NAME`, or `costar ingest NAME` where it is read from files.
 
@@ -170,6 +195,7 @@ class DataSource:
         input: a file of which it can be made.
         export: files that can be written of it.
         protocol: the published data of this name.
+        possible: by variable, which values it can have, where not every number is one.
     """
 
     name: str
@@ -187,6 +213,7 @@ class DataSource:
     input: InputFile | None = None
     export: Export | None = None
     protocol: Protocol | None = None
+    possible: Mapping[str, Possible] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dataset", self.dataset or self.name)

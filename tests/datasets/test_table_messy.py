@@ -77,7 +77,7 @@ CASES: list[tuple[str, Edit, dict[str, Any], str, str, str]] = [
      "column 'sex': 1 subject without a value in the first row", "covariate"),
     ("domain changes", put("site", 7, "south"), {}, "subject p02", "1 subject with a domain that changes over time",
      "by what does not change"),
-    ("unknown level", put("drug", 7, "hgh"), {}, P02, "column 'drug': 1 value that are not levels: 'hgh'",
+    ("unknown level", put("drug", 7, "hgh"), {}, P02, "column 'drug': 1 value that is not a level: 'hgh'",
      "did you mean 'high'?"),
     ("constant outcome", everywhere("pressure", 80.0), {}, "", "outcome 'pressure' never changes in source-train",
      "predict"),

@@ -12,7 +12,7 @@ from costar_cli.datasets.table.export import dataset_to_frame
 from costar_cli.datasets.table.files import frame_as_file
 from costar_cli.datasets.table.ingest import ingest_table
 from costar_cli.datasets.table.inputs import TableInputs
-from costar_cli.datasets.table.new_subjects import ingest_new
+from costar_cli.datasets.table.new_subjects import ingest_new, without_schema_advice
 from costar_cli.datasets.table.preprocessing import Preprocessing, preprocessing_at
 from costar_cli.errors import ArtifactError, DataError, MismatchError
 from costar_cli.panel import Dataset, Panel, Part
@@ -164,6 +164,65 @@ def test_all_differences_are_one_error(whole):
     for name in ("heart rate", "pressure", "drug", "sex", "age", "day"):
         assert sum(f"'{name}'" in line.partition("(")[0] for line in found) >= 1, (name, found)
     assert len(found) == 6
+
+
+def test_levels_categories_and_domains_are_told_together_and_no_line_advises_another_schema(whole):
+    wrong = clinic().with_columns(drug=pl.lit("lots"), sex=pl.lit("x"))
+    found = differences(wrong, whole)
+    assert ["'drug'" in line or "'sex'" in line for line in found] == [True, True]
+    for line in (*found, *differences(clinic().with_columns(age=pl.lit(None)), whole)):
+        assert not any(word in line for word in ("declare", "`levels`", "`unseen", "`missing")), line
+
+
+@pytest.mark.parametrize(
+    ("line", "left"),
+    [
+        ('row 1: 2 values missing (give them, or declare `missing = "fill"`)', "row 1: 2 values missing (give them)"),
+        ("a (b): c (list `classes` in [treatments])", "a (b): c"),
+        ("no 'rate (1/s)' (convert it to 1/min and call it 'rate')",) * 2,
+        ("no fix at all",) * 2,
+    ],
+)
+def test_advice_on_the_schema_is_left_out_of_a_line(line, left):
+    assert without_schema_advice(line) == left
+
+
+def test_a_domain_that_is_told_but_unknown_is_an_error_and_an_empty_one_a_note(whole):
+    listener, like = Listener(), costar.simulate("tumor", preset="quick")
+    some = Dataset(
+        like.name, like.schema, like.horizon, {Part("source", "train"): like.panel("target", "test").take(np.arange(2))}
+    )
+    table = dataset_to_frame(some).drop("split")
+    with pytest.raises(DataError) as caught:
+        read_new(table.with_columns(domain=pl.lit("sorce")), like)
+    assert "that are not domains: 'sorce' (did you mean 'source'?)" in caught.value.details[0]
+    read_new(table.with_columns(domain=pl.lit(None, dtype=pl.String)), like, listener)
+    assert any("whose domain the table does not tell" in note for note in listener.notes)
+
+
+def test_simulated_values_that_cannot_be_are_errors(whole):
+    like = costar.simulate("tumor", preset="quick")
+    some = Dataset(
+        like.name, like.schema, like.horizon, {Part("source", "train"): like.panel("target", "test").take(np.arange(2))}
+    )
+    table = dataset_to_frame(some).drop("split", "domain")
+    with pytest.raises(DataError) as caught:
+        read_new(table.with_columns(patient_type=pl.lit(1.5), tumour_volume=-pl.col("tumour_volume")), like)
+    volume, kind = sorted(caught.value.details, key=lambda line: "patient_type" in line)
+    assert "(it is never below 0)" in volume
+    assert "2 values that cannot be: '1.5' (it takes 1, 2, 3)" in kind
+
+
+def test_outcomes_never_observed_fillings_and_ids_of_training_are_told(whole):
+    listener = Listener()
+    name = next(iter(whole.panel("source", "train").names))
+    frame = clinic().filter(pl.col("patient") == name).with_columns(pressure=pl.lit(None, dtype=pl.Float64))
+    read_new(frame, whole, listener)
+    assert any(f"never observed of 1 subject: '{name}'" in line for line in listener.warnings)
+    n = frame.height
+    line = f"{n} missing values: 0 filled with the subject's last value, {n} with the training mean"
+    assert f"column 'pressure': {line}" in listener.notes
+    assert f"1 subject has the id of one in the training data: '{name}'" in " ".join(listener.notes)
 
 
 def test_values_beyond_training_extra_columns_and_unknown_domains_are_told(whole):

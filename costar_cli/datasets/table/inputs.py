@@ -67,7 +67,7 @@ def read_table(inputs: TableInputs, schema: TableSchema, reporter: Reporter) -> 
     wide_rows, wide_row = None, np.full(len(keys.subjects), -1, dtype=np.int64)
     if wide is not None:
         wide_rows = read_rows([wide], [subject, *wide_readings.values()], schema.blank)
-        wide_row = _wide_rows(wide_rows, subject, wide_readings, keys, reporter)
+        wide_row = _wide_rows(wide_rows, subject, wide_readings, keys, reporter, also=levels)
     times = rows.series(time).to_numpy()
     return Table(keys, times, rows, long_readings, wide_rows, wide_readings, wide_row)
 
@@ -163,8 +163,19 @@ def no_column(name: str, table: TableFile, wide: TableFile | None = None, *, uni
     return Finding("error", f"there is no column '{name}'", table.name, hint)
 
 
-def _wide_rows(rows: Rows, subject: Reading, readings: Mapping[str, Reading], keys: Keys, reporter: Reporter) -> Ints:
-    """Return the row of each subject in the statics file, -1 where there is none."""
+def _wide_rows(
+    rows: Rows,
+    subject: Reading,
+    readings: Mapping[str, Reading],
+    keys: Keys,
+    reporter: Reporter,
+    *,
+    also: Sequence[Finding] = (),
+) -> Ints:
+    """Return the row of each subject in the statics file, -1 where there is none.
+
+    `also` is told where something is wrong here, too.
+    """
     findings = [finding for reading in readings.values() for finding in unreadable(rows, reading)]
     names = rows.series(subject)
     if names.is_null().any():
@@ -180,7 +191,7 @@ def _wide_rows(rows: Rows, subject: Reading, readings: Mapping[str, Reading], ke
             where = f"{rows.place(one)} and {rows.place(other)}"
             findings.append(Finding("error", problem, where, "keep one row per subject"))
             break
-    raise_errors(findings, what="the statics file")
+    raise_errors([*findings, *also] if findings else [], what="the statics file")
     if strangers := int((who < 0).sum()):
         reporter.note(f"{counted(strangers, 'row')} of the statics file about subjects that the table does not have")
     wide_row = np.full(len(keys.subjects), -1, dtype=np.int64)

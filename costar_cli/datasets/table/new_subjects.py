@@ -1,31 +1,40 @@
 """New subjects from a table, read as the data of a model were: one is enough, nobody to learn from (polars)."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import polars as pl
 
+from costar_cli.config.nearest import did_you_mean
+from costar_cli.datasets.base import Possible
 from costar_cli.datasets.table.context import EncodingContext, Mask, Table
 from costar_cli.datasets.table.files import TableFile, open_files
 from costar_cli.datasets.table.ingest import ROLLING, build_panels, encode_columns, ingestion_record
 from costar_cli.datasets.table.inputs import TableInputs, read_table
-from costar_cli.datasets.table.parse import Reading, as_read
+from costar_cli.datasets.table.parse import Reading, as_read, wrong_values
 from costar_cli.datasets.table.preprocessing import KEY, Preprocessing
 from costar_cli.datasets.table.schema import STEP_WORDS, TableSchema, TimeSchema
-from costar_cli.datasets.table.splits import condition_readings, domains_of, has_target
+from costar_cli.datasets.table.splits import DOMAINS, condition_readings, domains_of, has_target
 from costar_cli.errors import DataError
 from costar_cli.panel.check import check_dataset
 from costar_cli.panel.compatible import require_compatible
 from costar_cli.panel.dataset import LIKE, Dataset, Part
-from costar_cli.panel.findings import counted, shown
+from costar_cli.panel.findings import Finding, counted, shown
 from costar_cli.panel.queries import rolling_origin
 from costar_cli.panel.schema import PanelSchema
 from costar_cli.reporting import Reporter
 
 AS_THEY_STAND: Final = "the order of the rows"  # a column of time that a frame may do without
 NEW: Final = ", new subjects"  # ends the name of such a data set
+_OF_SCHEMA: Final = re.compile(
+    r"\bdeclare\b|\[(time|treatments|columns|domain)\]|\brole =|"
+    r"`(levels|classes|categories|blank|format|gaps|missing|unseen|min_length|max_length)\b"
+)
+_BETWEEN: Final = re.compile(r"(, or |; |: |, )")  # advice that can be followed alone
 
 
 def ingest_new(
@@ -70,21 +79,44 @@ def ingest_new(
     try:
         return _made(inputs, schema, like, reporter)
     except DataError as error:
-        lines = error.details or [f"{error.where or ''}: {error.problem} ({error.fix})".removeprefix(": ")]
+        alone = Finding("error", error.problem, error.where or "", error.fix or "")
+        lines = [without_schema_advice(line) for line in error.details or [str(alone)]]
         problem = f"the new subjects do not fit `{like.name}`, which the model was trained on"
         fix = "correct the table; its schema is that of the training data, and changes only by training again"
         raise DataError(problem, where=", ".join(table.name for table in tables), fix=fix, details=lines) from None
 
 
+def without_schema_advice(line: str) -> str:
+    """Return a line of an error without what its fix says of the schema, which new subjects do not have."""
+    if not line.endswith(")"):
+        return line
+    depth = 0
+    for start in range(len(line) - 1, -1, -1):
+        depth += (line[start] == ")") - (line[start] == "(")
+        if depth == 0:
+            break
+    problem, fix = line[:start], line[start + 1 : -1]
+    if not _OF_SCHEMA.search(fix):
+        return line
+    first, *more = _BETWEEN.split(fix)
+    pairs = [("", first), *zip(more[::2], more[1::2], strict=True)]
+    kept = [(lead, words) for lead, words in pairs if not _OF_SCHEMA.search(words)]
+    left = "".join(words if i == 0 else lead + words for i, (lead, words) in enumerate(kept))
+    return f"{problem}({left})" if left else problem.rstrip()
+
+
 def _made(inputs: TableInputs, schema: TableSchema, like: Preprocessing, reporter: Reporter) -> Dataset:
     table = _until_plans(read_table(inputs, schema, reporter), schema, reporter)
-    domain = domains_of(table, schema) if has_target(schema) else np.full(len(table.keys.subjects), "")
-    if (untold := domain == "").any() and like.has_target:
+    told = has_target(schema)
+    strange = list(_strange_domains(table, schema)) if told else []
+    domain = domains_of(table, schema) if told and not strange else np.full(len(table.keys.subjects), "")
+    if not strange and (untold := domain == "").any() and like.has_target:
         who = counted(int(untold.sum()), "subject")
         reporter.note(f"{who} whose domain the table does not tell: taken as of the {like.domain}")
     numbers = {domain: Part.all().index(Part(domain, "test")) for domain in ("source", "target")}
     part = np.array([numbers[name or like.domain] for name in domain.tolist()], dtype=np.int64)
-    context = EncodingContext(table, part, schema, reporter, known=like.learned)
+    context = EncodingContext(table, part, schema, reporter, known=like.learned, findings=strange)
+    context.findings += _impossible(context, like.possible)
     panel_schema, by_cell, by_subject = _in_order_of(like.panel, *encode_columns(context))
     panels = build_panels(context, by_cell, by_subject)
     asked = {part: rolling_origin(panel, like.horizon) for part, panel in panels.items()}
@@ -102,6 +134,11 @@ def _made(inputs: TableInputs, schema: TableSchema, like: Preprocessing, reporte
     require_compatible(dataset, like.panel, model="the model")
     for line in _fillings(context):
         reporter.note(line)
+    if again := [name for name in table.keys.subjects.names if str(name) in like.trained]:
+        who = counted(len(again), "subject has the id of one", "subjects have ids of some")
+        reporter.note(f"{who} in the training data: {shown(again)}")
+    for line in _never_observed(context):
+        reporter.warn(line)
     for line in _beyond(context, like):
         reporter.warn(line)
     check_dataset(dataset, reporter)
@@ -178,8 +215,63 @@ def _in_order_of(
 
 def _fillings(context: EncodingContext) -> Iterator[str]:
     for name, count in context.filled.items():
-        means = f", {count['learned']} of them the training mean" if count["learned"] else ""
-        yield f"column '{name}': {counted(count['missing'], 'missing value')} taken from the subject's past{means}"
+        rest = (
+            "left without a category"
+            if context.schema.columns[name].kind == "categorical"
+            else "with the training mean"
+        )
+        yield (
+            f"column '{name}': {counted(count['missing'], 'missing value')}: {count['carried']} filled with the "
+            f"subject's last value, {count['learned']} {rest}"
+        )
+
+
+def _never_observed(context: EncodingContext) -> Iterator[str]:
+    """Yield a line for each outcome that some subjects have no value of: answers do not start from theirs."""
+    keys = context.table.keys
+    for name, observed in context.outcomes_observed.items():
+        never = np.bincount(keys.subject[observed], minlength=len(keys.subjects)) == 0
+        if never.any():
+            who = [keys.subjects.names[i] for i in np.flatnonzero(never).tolist()]
+            yield (
+                f"outcome '{name}' was never observed of {counted(len(who), 'subject')}: {shown(who)}; models see the "
+                "training mean in its place, and neither bands nor lights know of it: do not rely on these answers"
+            )
+
+
+def _strange_domains(table: Table, schema: TableSchema) -> Iterator[Finding]:
+    """Yield an error for a column of domains with values that are neither of the source nor of the target."""
+    for name in schema.named("domain"):
+        column, said = schema.columns[name], table.column(name)
+        targets, sources = column.domain_values("target"), column.domain_values("source")
+        if targets is not None and sources is None:
+            continue  # all others are of the source
+        known = [*(sources or DOMAINS[:1]), *(targets or DOMAINS[1:])]
+        texts = said.str.to_lowercase() if set(known) <= {"true", "false"} else said
+        unknown = (texts.is_not_null() & ~texts.is_in(known)).to_numpy()
+        if unknown.any():
+            odd = texts.filter(pl.Series(unknown)).unique().sort().to_list()
+            fix = (
+                did_you_mean(str(odd[0]), known, quoted=True) or f"known are {shown(known)}; leave it empty if unknown"
+            )
+            what = "that is not a domain" if unknown.sum() == 1 else "that are not domains"
+            yield wrong_values(name, unknown, f"{what}: {shown(odd)}", table.place, fix)
+
+
+def _impossible(context: EncodingContext, possible: Mapping[str, Possible]) -> Iterator[Finding]:
+    """Yield an error for each column with values that the data set of the model cannot have."""
+    for name, limit in possible.items():
+        column = context.schema.columns.get(name)
+        if column is None:
+            continue
+        static = column.role == "static"
+        data = context.table.static_values(name)[0] if static else context.table.column(name)
+        values = data.to_numpy().astype(np.float64)
+        wrong = limit.refuses(values)
+        if wrong.any():
+            place = partial(context.table.subject_place, name) if static else context.table.place
+            what = f"that cannot be: {shown([f'{value:g}' for value in np.unique(values[wrong])])}"
+            yield wrong_values(name, wrong, what, place, f"it {limit}")
 
 
 def _beyond(context: EncodingContext, like: Preprocessing) -> Iterator[str]:
@@ -190,7 +282,5 @@ def _beyond(context: EncodingContext, like: Preprocessing) -> Iterator[str]:
         known = values.drop_nulls().to_numpy().astype(np.float64)
         if len(known) and ((known < low) | (known > high)).all():
             unit = f" {column.unit}" if column.unit else ""
-            yield (
-                f"column '{name}': all {counted(len(known), 'value')} lie outside of training's {low:g} to "
-                f"{high:g}{unit}: is it in the same unit?"
-            )
+            which = "its only value lies" if len(known) == 1 else f"all {len(known)} values lie"
+            yield f"column '{name}': {which} outside training's {low:g} to {high:g}{unit}: is it in the same unit?"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
+from costar_cli.datasets.base import Possible
 from costar_cli.datasets.registry import all_sources
 from costar_cli.datasets.table.context import EncodingContext, Learned
 from costar_cli.datasets.table.export import free_names
@@ -61,6 +62,7 @@ class Preprocessing:
         name: of the data set.
         digest: of the data set, empty where it is not known.
         domain: where subjects belong of whom the table does not say it.
+        trained: ids of the subjects that the data set learns from, where it is at hand.
     """
 
     panel: PanelSchema
@@ -71,6 +73,7 @@ class Preprocessing:
     name: str
     digest: str
     domain: Domain = "source"
+    trained: frozenset[str] = frozenset()
 
     @classmethod
     def of_dataset(cls, dataset: Dataset) -> Self:
@@ -82,6 +85,9 @@ class Preprocessing:
         made = cls._made(
             dataset.config.get(KEY), dataset.name,
             panel=dataset.schema, horizon=dataset.horizon, digest=dataset.known_as,
+            trained=frozenset(
+                name for part, panel in dataset.panels.items() if part.split == "train" for name in panel.names
+            ),
         )  # fmt: skip
         if made.schema is not None:
             return made
@@ -130,6 +136,13 @@ class Preprocessing:
                 fix="ingest that table and train again (`--overwrite`), or give the data set if it is of this version",
             )
         return cls(schema=None, stored=None, learned=Learned(), name=name, **known)
+
+    @property
+    def possible(self) -> Mapping[str, Possible]:
+        """Return which values variables can have, as far as the registry of simulated data knows."""
+        if self.schema is not None:
+            return {}
+        return next((source.possible for source in all_sources() if source.dataset == self.name), {})
 
     @property
     def has_target(self) -> bool:
@@ -234,8 +247,9 @@ def preprocessing_at(path: Path) -> tuple[Preprocessing, "Artifact"]:
 
     header = read_header(path)
     if header.kind == "dataset":
-        first = next(part for part in Part.all() if str(part) in header.meta["parts"])
-        return Preprocessing.of_dataset(read_dataset(path, queries=False, truth=False, parts=[first])), header
+        known = [part for part in Part.all() if str(part) in header.meta["parts"]]
+        parts = [part for part in known if part.split == "train"] or known[:1]
+        return Preprocessing.of_dataset(read_dataset(path, queries=False, truth=False, parts=parts)), header
     if header.kind != "model":
         fix = "give a model or the data set that one was trained on"
         raise ArtifactError(f"the file holds {a_kind(header.kind)}", where=str(path), fix=fix)

@@ -32,7 +32,8 @@ def encode_treatments(context: EncodingContext) -> tuple[TreatmentEncoding, NDAr
     names = context.schema.named("treatment")
     texts = [context.table.column(name) for name in names]
     levels = [_levels(context, name, text) for name, text in zip(names, texts, strict=True)]
-    raise_errors(context.findings, what="the table")
+    if () in levels:  # nothing to look values up in
+        raise_errors(context.findings, what="the table")
     code = np.stack([level_codes(t, known) for t, known in zip(texts, levels, strict=True)], axis=-1)
     unrecorded = _missing(context, names, code)
     for i, name in enumerate(names):
@@ -130,9 +131,8 @@ def _missing(context: EncodingContext, names: Sequence[str], code: Ints) -> Mask
             continue
         if context.schema.columns[name].missing == "fill":
             code[holes, i] = 0
-            context.reporter.note(
-                f"treatment '{name}': {counted(int(holes.sum()), 'missing value')} count as not given"
-            )
+            count = counted(int(holes.sum()), "missing value counts", "missing values count")
+            context.reporter.note(f"treatment '{name}': {count} as not given")
             continue
         fix = 'give them, or declare `missing = "fill"` if that means not given; a subject\'s last row may have none'
         context.findings.append(wrong_values(name, holes, "missing", context.table.place, fix, one="treatment"))
@@ -149,7 +149,8 @@ def unknown_level(
     else:
         near = did_you_mean(str(odd[0]), levels, quoted=True)
         fix = near or f"it takes {known_levels(levels)}; others belong in `levels`"
-    return wrong_values(name, unknown, f"that are not levels: {shown(odd)}", place, fix)
+    what = "that is not a level" if unknown.sum() == 1 else "that are not levels"
+    return wrong_values(name, unknown, f"{what}: {shown(odd)}", place, fix)
 
 
 def _encoding(

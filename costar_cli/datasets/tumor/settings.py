@@ -4,7 +4,7 @@ from typing import Final, Literal
 
 from pydantic import Field
 
-from costar_cli.datasets.base import DataSource, DropsConfounder, Limit, Protocol
+from costar_cli.datasets.base import DataSource, DropsConfounder, Limit, Possible, Protocol
 
 
 class TumorConfig(DropsConfounder):
@@ -56,4 +56,5 @@ TUMOR: Final = DataSource(
     examples=("costar simulate tumor --gamma 10", "costar simulate tumor --preset quick --workspace demo"),
     panel="Cohort",
     protocol=PROTOCOL,
+    possible={"tumour_volume": Possible(least=0), "patient_type": Possible(values=(1, 2, 3))},
 )
