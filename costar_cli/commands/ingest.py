@@ -10,9 +10,10 @@ from costar_cli.commands import options
 from costar_cli.commands.options import FILES
 from costar_cli.commands.simulate import DataSetGroup
 from costar_cli.commands.verb import VerbApp, say_which
-from costar_cli.errors import MismatchError, StorageError, UsageError
+from costar_cli.errors import UsageError
 from costar_cli.steps.dataset import make_dataset, read_inputs
 from costar_cli.steps.hints import next_command
+from costar_cli.steps.outputs import check_outputs
 from costar_cli.steps.session import Session, open_session
 from costar_cli.workspace import DEFAULT_WORKSPACE
 
@@ -109,7 +110,7 @@ def _ingest(
 ) -> None:
     from costar_cli.datasets.table import table_config
 
-    session.out.read("schema", schema_path, kind="toml")
+    session.tell_read("schema", schema_path, kind="toml")
     digests = _digests(session, inputs)
 
     def build() -> "Dataset":
@@ -125,7 +126,8 @@ def _ingest_new(session: Session, inputs: "TableInputs", like: Path, out: Path |
     from costar_cli.panel.dataset import LIKE
 
     preprocessing, header = preprocessing_at(like)
-    session.out.read("like", like, header.digest, header.kind)
+    what = "data set" if header.kind == "dataset" else header.kind
+    session.tell_read("like", like, header.digest, header.kind, what=what)
     parents = _digests(session, inputs) | {"like": header.digest}
 
     def build() -> "Dataset":
@@ -152,10 +154,8 @@ def _digests(session: Session, inputs: "TableInputs") -> dict[str, str]:
 
 
 def _init(session: Session, files: list[Path], statics: Path | None, path: Path, *, overwrite: bool) -> None:
-    if path.exists() and not overwrite:
-        raise MismatchError("the file exists", where=str(path), fix="add --overwrite, or write elsewhere with --out")
-    if not path.parent.is_dir():
-        raise StorageError("the folder does not exist", where=str(path.parent), fix=f"`mkdir -p {path.parent}`")
+    tables = [*(("table", file) for file in files), ("table", statics)]
+    check_outputs([("--out", path)], read=tables, overwrite=overwrite)
     from costar_cli.artifact import write_bytes
     from costar_cli.datasets.table.guess import guess_schema
 

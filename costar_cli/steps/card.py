@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from costar_cli.errors import ArtifactError, CostarError, UsageError
-from costar_cli.steps.dataset import TERMINAL, check_report
+from costar_cli.steps.dataset import TERMINAL
+from costar_cli.steps.outputs import check_outputs
 from costar_cli.ui.output import Output
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ def run_card(out: Output, file: Path, target: Path, *, overwrite: bool) -> dict[
     """
     if target == TERMINAL:
         raise UsageError("a model card is a page", where="--report", fix="name a file: `--report card.html`")
-    check_report(file, target, overwrite=overwrite)
+    beside = [("artifact", path) for path in file.parent.glob("*.h5")]
+    check_outputs([("--report", target)], read=[*beside, ("model", file)], overwrite=overwrite)
     from costar_cli.artifact import describe, write_bytes
     from costar_cli.evaluate import read_evaluation
     from costar_cli.pages.card import model_card

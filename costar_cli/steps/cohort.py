@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 from costar_cli.artifact.tables import check_table_name
 from costar_cli.errors import UsageError
 from costar_cli.steps.averages import show_averages
-from costar_cli.steps.estimates import Question, default_models
+from costar_cli.steps.estimates import Question, default_models, files_read
 from costar_cli.steps.model import load_models, name_models
+from costar_cli.steps.outputs import Files
 from costar_cli.steps.session import Session
 
 if TYPE_CHECKING:
@@ -34,13 +35,14 @@ class CohortQuestion(Question):
     average: bool = False
     by: str | None = None
 
-    def check(self) -> None:
-        """See, before any work, that the answers can be written.
+    def check(self, read: Files = ()) -> None:
+        """See, before any work, that the answers can be written, and to nothing that is `read`.
 
         Raises:
             UsageError: options for a single subject, a table of an unknown kind.
         """
-        super().check()
+        subjects = [("file of subjects", Path(self.who))] if isinstance(self.who, str) else []
+        super().check([*read, *subjects])
         alone = {"--sensitivity": self.sensitivity, "--widen": self.widen, "--report": self.report, "--out": self.out}
         averaged = {} if self.average else {"--plot": self.plot, "--by": self.by, "--reference": self.reference}
         if given := [flag for flag, value in alone.items() if value]:
@@ -54,7 +56,7 @@ class CohortQuestion(Question):
 
 def run_cohort(session: Session, question: CohortQuestion, data: Path, models: Sequence[Path]) -> None:
     """Answer a question about many subjects, write the answers and show what they come to."""
-    question.check()
+    question.check(files_read(session, data, models))
     session.read("dataset", data)
     from costar_cli.cohort import (
         Cohort,

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from costar_cli.config.choices import FormatName
-from costar_cli.errors import MismatchError, StorageError
 from costar_cli.steps.hints import next_command, other_than
+from costar_cli.steps.outputs import check_outputs, check_places
 from costar_cli.steps.session import Session, read_kind
 from costar_cli.ui.output import Output
 
@@ -41,7 +41,7 @@ def read_inputs(
     digests: dict[str, str] = {}
     for role, path in files.items():
         digests |= digests_of({role: path}, expected)
-        session.out.read(role, path, digests[role], form or path.suffix.lower().removeprefix("."))
+        session.tell_read(role, path, digests[role], form or path.suffix.lower().removeprefix("."))
     return digests
 
 
@@ -119,6 +119,8 @@ def make_source(
     if file is not None and source.input is not None:
         parents = read_inputs(session, plan.files, form=source.input.form, expected=source.input.expected)
     elif export is not None and source.export is not None and source.make is not None:
+        to = None if export.is_dir() else export
+        check_places([("--out", out or session.workspace.data), ("--export", to)], read=session.read_by())
         called(source.export.check)(export, overwrite=overwrite)
         world = called(source.export.world)(settings, reporter)
         for role, path in called(source.export.write)(export, world, reporter).items():
@@ -133,7 +135,7 @@ TERMINAL = Path("-")
 def run_report(out: Output, file: Path, target: Path, *, overwrite: bool) -> dict[str, Any]:
     """Describe a data set in tables on stdout (`-`), or in a page; return the numbers."""
     if target != TERMINAL:
-        check_report(file, target, overwrite=overwrite)
+        check_outputs([("--report", target)], read=[("data set", file)], overwrite=overwrite)
     from costar_cli.panel.report import describe_dataset
     from costar_cli.uncertainty.overlap import describe_overlap
 
@@ -148,20 +150,6 @@ def run_report(out: Output, file: Path, target: Path, *, overwrite: bool) -> dic
         write_bytes(target, report_page(report, overlap).encode())
         out.wrote("report", target, kind="html")
     return {**report.to_json(), "overlap": overlap.to_json()}
-
-
-def check_report(file: Path, target: Path, *, overwrite: bool) -> None:
-    """See, before any work, that a report on a file can be written.
-
-    Raises:
-        MismatchError: there is a file that may not be replaced.
-        StorageError: there is no folder for it.
-    """
-    if not target.parent.is_dir():
-        fix = f"`mkdir -p {target.parent}`"
-        raise StorageError(f"there is no folder `{target.parent}`", where="--report", fix=fix)
-    if target.exists() and (not overwrite or target.resolve() == file.resolve()):
-        raise MismatchError("the file exists", where=str(target), fix="add --overwrite, or choose another name")
 
 
 def run_export(out: Output, file: Path, folder: Path, form: FormatName, *, overwrite: bool) -> list[str]:

@@ -1,15 +1,16 @@
 """The body of `costar whatif`: a question in, estimates out."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from costar_cli.config.choices import DomainName
-from costar_cli.errors import MismatchError, StorageError, UsageError
+from costar_cli.errors import UsageError
 from costar_cli.steps.lights import show_lights
 from costar_cli.steps.model import load_models, name_models
+from costar_cli.steps.outputs import Files, check_outputs
 from costar_cli.steps.sensitivity import sensitivity_plot, show_sensitivity
 from costar_cli.steps.session import Session
 from costar_cli.ui.output import Output
@@ -19,7 +20,7 @@ from costar_cli.workspace import Workspace
 if TYPE_CHECKING:
     from costar_cli.whatif import ModelAnswer, WhatIfReport
 
-__all__ = ["Question", "check_files", "check_plot", "default_models", "run_whatif"]
+__all__ = ["Question", "check_plot", "default_models", "files_read", "run_whatif"]
 
 PLOT_FORMATS = (".png", ".svg", ".pdf")
 
@@ -44,13 +45,13 @@ class Question:
     widen: bool = False
     report: Path | None = None
 
-    def check(self) -> None:
-        """See, before any work, that the answer can be written.
+    def check(self, read: Files = ()) -> None:
+        """See, before any work, that the answer can be written, and to nothing that is `read`.
 
         Raises:
-            UsageError: a plot of an unknown kind.
-            MismatchError: a file exists and may not be replaced.
-            StorageError: a folder does not exist.
+            UsageError: a plot of an unknown kind, or two files of the same name.
+            MismatchError: a file is read, or exists and may not be replaced.
+            StorageError: a folder does not exist, or a file is no regular one.
         """
         check_plot(self.plot)
         beside = sensitivity_plot(self.plot) if self.plot is not None and self.sensitivity else None
@@ -61,7 +62,7 @@ class Question:
             ("--report", self.report),
             ("--out", self.out),
         )
-        check_files(files, overwrite=self.overwrite, read=(self.plan,))
+        check_outputs(files, read=[*read, ("plan", self.plan)], overwrite=self.overwrite)
 
 
 def check_plot(path: Path | None) -> None:
@@ -74,28 +75,9 @@ def check_plot(path: Path | None) -> None:
         raise UsageError(f"cannot draw `{path.name}`", where="--plot", fix=f"end the name in {', '.join(PLOT_FORMATS)}")
 
 
-def check_files(files: Iterable[tuple[str, Path | None]], *, overwrite: bool, read: Sequence[Path | None]) -> None:
-    """See, before any work, that files can be written, each named by its flag; none is one of those that are read.
-
-    Raises:
-        MismatchError: a file exists and may not be replaced.
-        StorageError: a folder does not exist.
-    """
-    kept = [path.resolve() for path in read if path is not None]
-    for flag, path in files:
-        if path is None:
-            continue
-        if not path.parent.is_dir():
-            raise StorageError(f"there is no folder `{path.parent}`", where=flag, fix=f"`mkdir -p {path.parent}`")
-        if path.exists() and (not overwrite or path.resolve() in kept):
-            raise MismatchError(
-                f"`{path}` exists", where=flag, fix="add --overwrite to replace it, or choose another name"
-            )
-
-
 def run_whatif(session: Session, question: Question, data: Path, models: Sequence[Path]) -> None:
     """Answer a question and show the answer."""
-    question.check()
+    question.check(files_read(session, data, models))
     session.read("dataset", data)
     from costar_cli.api.estimates import ask
     from costar_cli.cohort import parse_origin, step_of
@@ -137,6 +119,12 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
     if question.sensitivity:
         more["sensitivity"] = show_sensitivity(session, dataset, loaded, report, question.plot)
     session.out.done(report.to_json() | more)
+
+
+def files_read(session: Session, data: Path, models: Sequence[Path]) -> list[tuple[str, Path]]:
+    """Return what a question about a data set and its models reads; without models, each that it may read."""
+    asked = models or session.workspace.models()
+    return [*session.read_by(), ("data set", data), *(("model", path) for path in asked)]
 
 
 def default_models(workspace: Workspace, domain: DomainName) -> list[Path]:

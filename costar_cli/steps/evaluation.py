@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from costar_cli.config.choices import SetupName
-from costar_cli.errors import ArtifactError, DataError
+from costar_cli.errors import ArtifactError, DataError, MismatchError, StorageError
 from costar_cli.reporting import Reporter
 from costar_cli.steps.bands import show_bands, show_light_scores, show_natural_course
 from costar_cli.steps.hints import ASKED, instead_of_losers, next_command, other_than
 from costar_cli.steps.model import load_models, name_models
+from costar_cli.steps.outputs import check_places
 from costar_cli.steps.regret import RegretQuestion
 from costar_cli.steps.session import BuildStep, Session
 
@@ -37,6 +38,29 @@ class EvaluationFiles:
     plots: Path | None
     refutation: Path | None = None
     search: RegretQuestion | None = None
+
+    @property
+    def searched(self) -> Path | None:
+        """Return the table of regrets, if they are asked for."""
+        return self.csv.with_name(f"{self.csv.stem}-search.csv") if self.search else None
+
+    @property
+    def owns_csv(self) -> bool:
+        """Return whether the table of scores is that of an evaluation beside it, made again whenever that is."""
+        return self.csv == self.report.with_suffix(".csv") and self.report.exists()
+
+    def check(self, read: Sequence[tuple[str, Path]]) -> None:
+        """See, before any work, that no output is `read` or no regular file, and that no two are the same.
+
+        Raises:
+            MismatchError: an output is read.
+            StorageError: an output is no regular file, or the folder of plots is none.
+            UsageError: two outputs have the same name.
+        """
+        tables = [("--csv", self.csv), ("--search", self.searched)]
+        check_places([("--out", self.report), *tables, ("--refute", self.refutation)], read=read)
+        if self.plots is not None and self.plots.exists() and not self.plots.is_dir():
+            raise StorageError(f"`{self.plots}` is no folder", where="--plots", fix="choose another name")
 
 
 class EvaluationInputs:
@@ -122,13 +146,16 @@ def run_evaluate(
     inputs = EvaluationInputs(session, files.data, files.models)
     check_gates(gates, inputs.named(setups), inputs.horizon)
     step = plan_report(session, inputs, files.report, setups)
+    files.check(session.read_by())
     with session.making(step, overwrite=overwrite, again=overwrite) as current:
         if current:
             from costar_cli.evaluate.store import read_evaluation
 
             report = read_evaluation(files.report, errors=False)
+            _check_csv(files, report, overwrite=overwrite)
             session.out.up_to_date("evaluation", files.report, current.digest)
         else:
+            _check_csv(files, None, overwrite=overwrite)
             report = make_report(session, inputs, setups, step, overwrite=overwrite)
         _write_views(session, files, inputs, report, again=current is None)
     for warning in report.warnings if current else ():  # a new report has said them already
@@ -157,13 +184,13 @@ def run_evaluate(
 
 def _search(session: Session, files: EvaluationFiles, inputs: EvaluationInputs) -> dict[str, Any]:
     """Return the regret of the models' best plans, where it is asked for."""
-    if files.search is None:
+    if files.search is None or files.searched is None:
         return {}
     from costar_cli.config.models import EvaluateConfig
     from costar_cli.steps.regret import make_regrets
 
-    csv, seed = files.csv.with_name(f"{files.csv.stem}-search.csv"), session.settings[EvaluateConfig].seed
-    return {"search": make_regrets(session, files.search, inputs.dataset, inputs.models, csv, seed)}
+    seed = session.settings[EvaluateConfig].seed
+    return {"search": make_regrets(session, files.search, inputs.dataset, inputs.models, files.searched, seed)}
 
 
 def _refute(
@@ -210,6 +237,19 @@ def make_report(
     )
     session.out.wrote("evaluation", step.path, artifact.digest)
     return report
+
+
+def _check_csv(files: EvaluationFiles, report: "EvaluationReport | None", *, overwrite: bool) -> None:
+    """See, before any work, that the table of scores replaces nothing but itself; of a new report there is none yet.
+
+    Raises:
+        MismatchError: another file has its name, and may not be replaced.
+    """
+    if overwrite or files.owns_csv or not files.csv.exists():
+        return
+    if report is None or files.csv.read_bytes() != report.to_csv().encode():
+        fix = "add --overwrite to replace it, or choose another"
+        raise MismatchError(f"`{files.csv}` exists and is no table of this evaluation", where="--csv", fix=fix)
 
 
 def _write_views(

@@ -177,6 +177,9 @@ def make_model(
     session: Session, plan: ModelPlan, *, overwrite: bool, fresh: bool, log: Path | None = None
 ) -> tuple["Artifact", str]:
     """Train and store a model, or see that it is up to date; return it and which of the two."""
+    if log is not None and all(METHODS[name].closed_form for name in plan.fit.part_settings or (plan.fit.method,)):
+        session.out.note("this method has no epochs to log")
+        log = None
     train = partial(_train, session, plan, fresh=fresh)
     return make_trained(session, plan.step, train, overwrite=overwrite, fresh=fresh, log=log)
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from costar_cli.errors import UsageError
-from costar_cli.steps.estimates import check_files, check_plot, default_models
+from costar_cli.steps.estimates import check_plot, default_models, files_read
 from costar_cli.steps.model import load_models, name_models
+from costar_cli.steps.outputs import Files, check_outputs
 from costar_cli.steps.session import Session
 from costar_cli.ui.text import plain
 
@@ -51,13 +52,13 @@ class Search:
     out: Path | None
     overwrite: bool
 
-    def check(self) -> None:
-        """See, before any work, who is asked about, and that the answer can be written.
+    def check(self, read: Files = ()) -> None:
+        """See, before any work, who is asked about, and that the answer can be written, to nothing that is `read`.
 
         Raises:
-            UsageError: nobody, or one subject and many; a file of an unknown kind.
-            MismatchError: a file exists and may not be replaced.
-            StorageError: a folder does not exist.
+            UsageError: nobody, or one subject and many; a file of an unknown kind; two of the same name.
+            MismatchError: a file is read, or exists and may not be replaced.
+            StorageError: a folder does not exist, or a file is no regular one.
         """
         from costar_cli.artifact.tables import check_table_name
 
@@ -75,7 +76,9 @@ class Search:
             fix = f"end the name in {kind}"
             raise UsageError(f"plans of {whose} are written as {kind}, not `{self.out.name}`", where="--out", fix=fix)
         files = {"--csv": self.csv, "--plot": self.plot, "--out": self.out}
-        check_files(files.items(), overwrite=self.overwrite, read=(self.only_from, self.reference))
+        plans = [("plan", self.only_from), ("plan", self.reference)]
+        subjects = [("file of subjects", Path(self.subjects))] if self.subjects else []
+        check_outputs(files.items(), read=[*read, *plans, *subjects], overwrite=self.overwrite)
 
     def request(self, model: "FittedModel") -> "SearchRequest":
         """Return what is asked of a model, with the plans of the files.
@@ -99,7 +102,7 @@ class Search:
 
 def run_search(session: Session, asked: Search, data: Path, model: Path | None) -> None:
     """Search, and show and write the answer."""
-    asked.check()
+    asked.check(files_read(session, data, [model] if model else []))
     session.read("dataset", data)
     from costar_cli.api.search import search_cohort
     from costar_cli.panel.compatible import require_compatible

@@ -5,13 +5,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import typer
 
 from costar_cli.config.choices import PresetName
 from costar_cli.config.nearest import nearest
 from costar_cli.errors import ArtifactError, CostarError, MismatchError, StorageError
+from costar_cli.steps.outputs import check_places
 from costar_cli.ui.output import Output
 from costar_cli.ui.progress import OutputReporter
 from costar_cli.workspace import Workspace
@@ -71,7 +72,10 @@ def open_session(
     """
     out = open_output(ctx, json=json, quiet=quiet, workspace=workspace)
     settings = open_settings(out, flags, preset=preset, config=config, dataset=_dataset_name(data))
-    return Session(out, Workspace(workspace), settings, OutputReporter(out).watch(), repeated_flags(ctx))
+    session = Session(out, Workspace(workspace), settings, OutputReporter(out).watch(), repeated_flags(ctx))
+    if config is not None:
+        session.inputs.append(Input("configuration", config))
+    return session
 
 
 def open_settings(
@@ -114,15 +118,24 @@ def _dataset_name(path: Path | None) -> str | None:
     return name if isinstance(name, str) else None
 
 
+class Input(NamedTuple):
+    """A file that a verb reads, which it never replaces: what it is, and its digest if that makes what it is for."""
+
+    what: str
+    path: Path
+    digest: str = ""
+
+
 @dataclass(frozen=True)
 class Session:
-    """One run of one verb; `given` are the flags that a later verb needs again."""
+    """One run of one verb; `given` are the flags that a later verb needs again, `inputs` what was read so far."""
 
     out: Output
     workspace: Workspace
     settings: "Settings"
     reporter: OutputReporter
     given: Mapping[str, str] = field(default_factory=dict)
+    inputs: list[Input] = field(default_factory=list)
 
     def read(self, kind: str, path: Path, *, role: str = "", fix: str = "") -> "Artifact":
         """Return the header of an input, and say that it is read.
@@ -137,8 +150,18 @@ class Session:
             ArtifactError: the file is missing, is no artifact, or is one of another kind.
         """
         header = read_kind(kind, path, fix=fix)
-        self.out.read(role or kind, path, header.digest, kind)
+        self.tell_read(role or kind, path, header.digest, kind, what="data set" if kind == "dataset" else kind)
         return header
+
+    def tell_read(self, role: str, path: Path, digest: str = "", kind: str = "", *, what: str = "") -> None:
+        """Say that a file is read, and remember it, so that it is not replaced; `what` is it, if not its role."""
+        self.inputs.append(Input(what or role, path, digest))
+        self.out.read(role, path, digest, kind)
+
+    def read_by(self, step: "BuildStep | None" = None) -> list[tuple[str, Path]]:
+        """Return what was read so far and by what name to call it, of inputs with digests only those of a step."""
+        of_step = None if step is None else {"", *step.parents.values()}
+        return [(one.what, one.path) for one in self.inputs if of_step is None or one.digest in of_step]
 
     def step(self, kind: str, path: Path, *, parents: Mapping[str, str], config: Mapping[str, Any]) -> "BuildStep":
         """Return what the verb is about to make."""
@@ -152,7 +175,12 @@ class Session:
         """Yield the header of a file that is up to date; else hold the workspace while the file is made: yield None.
 
         What is up to date needs no lock, so that it is found in a read-only workspace, too.
+
+        Raises:
+            MismatchError: the file is one of the inputs, or may not be replaced.
+            StorageError: it is no regular file, or cannot be written.
         """
+        check_places([("--out", step.path)], read=self.read_by(step))
         current = step.find(overwrite=overwrite, again=again)
         if current:
             yield current

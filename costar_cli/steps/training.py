@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from costar_cli.errors import ArtifactError
 from costar_cli.reporting import warnings_of
 from costar_cli.steps.hints import next_command, other_than
+from costar_cli.steps.outputs import check_places
 from costar_cli.steps.session import BuildStep, Session
 
 if TYPE_CHECKING:
@@ -67,8 +68,9 @@ def make_trained(
 ) -> tuple["Artifact", str]:
     """Train and store an encoder or a model, or see that it is up to date; return it and which of the two."""
     if log is not None:
-        from costar_cli.train import check_log
+        from costar_cli.train import check_log, log_file
 
+        check_places([("--out", step.path), ("--log", log_file(log))], read=session.read_by(step))
         check_log(log, step.fingerprint, overwrite=overwrite)
     with session.making(step, overwrite=overwrite, again=fresh) as artifact:
         if artifact:

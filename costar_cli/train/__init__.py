@@ -2,7 +2,7 @@
 
 from costar_cli.train.checkpoint import START_OVER, forget_runs
 from costar_cli.train.identity import RunIdentity
-from costar_cli.train.log import TrainingLog, check_log
+from costar_cli.train.log import TrainingLog, check_log, log_file
 from costar_cli.train.runtime import Runtime
 from costar_cli.train.workflow import Trained, finetune, pretrain
 
@@ -15,5 +15,6 @@ __all__ = [
     "check_log",
     "finetune",
     "forget_runs",
+    "log_file",
     "pretrain",
 ]

@@ -9,7 +9,7 @@ import io
 import json
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,7 +22,7 @@ from costar_cli.methods.shared.stage import Pace
 from costar_cli.train.group import MemberRecord
 from costar_cli.train.optimiser import learning_rate
 
-__all__ = ["EpochLog", "TrainingLog", "check_log", "no_log"]
+__all__ = ["EpochLog", "TrainingLog", "check_log", "log_file", "no_log"]
 
 COLUMNS: Final = (
     "run", "stage", "member", "epoch", "step", "loss", "validation_loss", "selection_score", "learning_rate", "seconds",
@@ -39,7 +39,7 @@ def no_log(stage: Stage, members: Sequence[int], records: Sequence[MemberRecord]
     """Log nothing."""
 
 
-def file_of(path: Path) -> Path:
+def log_file(path: Path) -> Path:
     """Return the file that holds the rows of a log."""
     return path if path.suffix in (".csv", ".jsonl") else path / FOLDER_FILE
 
@@ -57,7 +57,7 @@ def check_log(path: Path, run: str, *, overwrite: bool) -> None:
         StorageError: there is no folder for it.
         MismatchError: the file exists and is no log of this run.
     """
-    file = file_of(path)
+    file = log_file(path)
     if path.suffix and file != path and not path.is_dir():
         fix = "end the name in .csv or .jsonl, or give a folder for TensorBoard"
         raise UsageError(f"no log can be written to `{path.name}`", where=FLAG, fix=fix)
@@ -66,11 +66,32 @@ def check_log(path: Path, run: str, *, overwrite: bool) -> None:
         raise UsageError("a folder is for TensorBoard, which is not installed", where=FLAG, fix=fix)
     if not path.parent.is_dir():
         raise StorageError(f"there is no folder `{path.parent}`", where=FLAG, fix=f"`mkdir -p {path.parent}`")
-    if file.exists() and not overwrite:
-        other = {row.get("run") for row in _rows(file)} - {run}
-        if other or not file.is_file():
-            fix = "add --overwrite to replace it, or choose another name"
-            raise MismatchError(f"`{file}` exists and is no log of this run", where=FLAG, fix=fix)
+    if file.exists() and not file.is_file():
+        raise StorageError(f"`{file}` is no regular file", where=FLAG, fix="choose another name")
+    if file.exists() and not overwrite and not _is_log(file, run):
+        fix = "add --overwrite to replace it, or choose another name"
+        raise MismatchError(f"`{file}` exists and is no log of this run", where=FLAG, fix=fix)
+
+
+def _is_log(file: Path, run: str) -> bool:
+    """Return whether a file is what this run writes, as far as it came: its first row may be incomplete."""
+    start = f"{','.join(COLUMNS)}\n{run}," if file.suffix == ".csv" else f'{{"run": "{run}", '
+    try:
+        text = file.read_text("utf-8")
+    except (OSError, ValueError):
+        return False
+    written = text.startswith(start) or start.startswith(text)
+    return written and all(row.get("run") == run and _key(row) for row in _rows(file))
+
+
+def _key(row: Mapping[str, Any]) -> tuple[str, int, int] | None:
+    """Return stage, member and epoch of a row; None if it is none."""
+    if any(row.get(name) is None for name in COLUMNS[:5]):
+        return None
+    try:
+        return str(row["stage"]), int(row["member"]), int(row["epoch"])
+    except (TypeError, ValueError):
+        return None
 
 
 def _rows(file: Path) -> list[dict[str, Any]]:
@@ -98,7 +119,7 @@ class TrainingLog:
     """
 
     def __init__(self, path: Path, run: str, *, overwrite: bool = False) -> None:
-        self._file, self._run = file_of(path), run
+        self._file, self._run = log_file(path), run
         self._folder = path if self._file != path else None
         self._writers: dict[int, Any] = {}
         if self._folder is not None:
@@ -106,7 +127,7 @@ class TrainingLog:
         if overwrite:
             self._start_over()
         rows = _rows(self._file) if self._file.exists() else []
-        self._known = {(row["stage"], int(row["member"]), int(row["epoch"])) for row in rows}
+        self._known = {key for row in rows if (key := _key(row))}
         self._open()
 
     def __enter__(self) -> Self:

@@ -90,7 +90,11 @@ def test_unknown_subjects_are_named_and_can_be_left_out(trained: Path, plan: Pat
         (["--subjects", "all", "--out", "a.h5"], ExitCode.USAGE, "--out is for one subject"),
         (["--subjects", "all", "--origin", "last", "--average", "--by", "ag"], ExitCode.USAGE, "there is no static"),
         (["--subjects", "all", "--csv", "no/a.csv"], ExitCode.STORAGE, "there is no folder"),
-        (["--subjects", "all", "--csv", "plan.json", "--overwrite"], ExitCode.MISMATCH, "`plan.json` exists"),
+        (
+            ["--subjects", "all", "--csv", "plan.json", "--overwrite"],
+            ExitCode.MISMATCH,
+            "`plan.json` is the plan that is read",
+        ),
         (["--subjects", "nobody.txt"], ExitCode.USAGE, "neither `all`"),
         (["--subjects", "all", "--origin", "2024-01-31"], ExitCode.USAGE, "numbers, not dates"),
         (["--subjects", "all", "--origin", "99"], ExitCode.USAGE, "is outside the series of 57 subjects"),

@@ -11,10 +11,12 @@ import pytest
 from costar_cli.errors import MismatchError, StorageError, UsageError
 from costar_cli.panel import Dataset
 from costar_cli.train import TrainingLog, check_log
+from costar_cli.train.log import COLUMNS
 from tests.fits import KilledError, die_at_step
 from tests.train.worlds import run_finetune, run_pretrain
 
 RUN = "a" * 64
+HEADER = ",".join(COLUMNS)
 
 
 def rows(path: Path) -> list[dict[str, str]]:
@@ -96,10 +98,38 @@ def test_a_file_that_is_no_log_of_this_run_is_kept(pretrained: tuple[Path, dict]
     with pytest.raises(MismatchError, match="no log of this run"):
         check_log(path, "b" * 64, overwrite=False)
     check_log(path, "b" * 64, overwrite=True)
-    for name, text in (("own.csv", "patient,day\n1,2\n"), ("own.jsonl", "[1]\n"), ("broken.jsonl", "{\n")):
-        (tmp_path / name).write_text(text)
-        with pytest.raises(MismatchError):
-            check_log(tmp_path / name, RUN, overwrite=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "is_log"),
+    [
+        ("own.csv", "patient,day\n1,2\n", False),
+        ("own.csv", "one line without an end", False),
+        ("own.jsonl", "[1]\n", False),
+        ("own.jsonl", '{"mine": 1}', False),
+        ("own.jsonl", "{\n", False),
+        ("short.csv", f"{HEADER}\n{RUN},pretrain\n", False),
+        ("short.csv", f"{HEADER}\n{RUN},pretrain,one,1,1,,,,,\n", False),
+        ("short.jsonl", f'{{"run": "{RUN}", "stage": "pretrain"}}\n', False),
+        ("empty.csv", "", True),
+        ("killed.csv", HEADER[:9], True),
+        ("killed.csv", f"{HEADER}\n{RUN[:5]}", True),
+        ("killed.csv", f"{HEADER}\n{RUN},pre", True),
+        ("killed.jsonl", '{"run": "', True),
+        ("killed.jsonl", f'{{"run": "{RUN}", "sta', True),
+    ],
+)
+def test_a_log_is_continued_only_from_what_its_own_run_wrote(
+    name: str, text: str, is_log: object, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    if is_log:
+        check_log(path, RUN, overwrite=False)
+        return
+    with pytest.raises(MismatchError, match="no log of this run"):
+        check_log(path, RUN, overwrite=False)
+    assert path.read_text() == text
 
 
 def test_what_cannot_be_written_is_refused_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

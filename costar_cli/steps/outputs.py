@@ -1,0 +1,60 @@
+"""Which files a verb may write: none that it reads, no two of one name, and none that it may not replace."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from costar_cli.errors import MismatchError, StorageError, UsageError
+
+__all__ = ["Files", "check_outputs", "check_places"]
+
+Files = Iterable[tuple[str, Path | None]]
+"""Files by the flag that names an output, or by what an input is, such as `plan`; None where there is none."""
+
+
+def check_outputs(outputs: Files, *, read: Files, overwrite: bool) -> None:
+    """See, before any work, that files can be written.
+
+    Args:
+        outputs: the files, by flag.
+        read: what the verb reads; none of it is ever replaced.
+        overwrite: other files may be.
+
+    Raises:
+        StorageError: a folder does not exist, or an output is no regular file.
+        MismatchError: a file is read, or exists and may not be replaced.
+        UsageError: two outputs have the same name.
+    """
+    files = [(flag, path) for flag, path in outputs if path is not None]
+    for flag, path in files:
+        if not path.parent.is_dir():
+            raise StorageError(f"there is no folder `{path.parent}`", where=flag, fix=f"`mkdir -p {path.parent}`")
+    check_places(files, read=read)
+    for flag, path in files:
+        if path.exists() and not overwrite:
+            raise MismatchError(f"`{path}` exists", where=flag, fix="add --overwrite to replace it, or choose another")
+
+
+def check_places(outputs: Files, *, read: Files) -> None:
+    """See that outputs are regular files, if they exist, that none of them is read, and no two are one.
+
+    Raises:
+        StorageError: an output is a folder or a device.
+        MismatchError: an output is read.
+        UsageError: two outputs have the same name.
+    """
+    kept = {path.resolve(): what for what, path in read if path is not None and str(path) != "-"}
+    taken: dict[Path, str] = {}
+    for flag, path in outputs:
+        if path is None:
+            continue
+        place = path.resolve()
+        if place in kept:
+            problem = f"`{path}` is the {kept[place]} that is read"
+            raise MismatchError(problem, where=flag, fix="choose another name")
+        if path.exists() and not path.is_file():
+            what = "a folder" if path.is_dir() else "no regular file"
+            raise StorageError(f"`{path}` is {what}", where=flag, fix="choose another name")
+        if place in taken:
+            both = f"both {taken[place]} and {flag} write" if flag != taken[place] else f"{flag} twice writes"
+            raise UsageError(f"{both} `{path}`", where=flag, fix="choose another name for one of them")
+        taken[place] = flag

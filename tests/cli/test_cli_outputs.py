@@ -1,0 +1,133 @@
+"""No verb replaces what it reads, another's file without `--overwrite`, or anything but a regular file."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli_world import TINY_COHORT, Run, write_ward
+
+from costar_cli.errors import ExitCode
+
+Call = Callable[..., Run]
+ASK = ["whatif", "-s", 1, "-p", "plan.json"]
+COHORT = ["whatif", "--subjects", "people.txt", "-p", "plan.json"]
+SEARCH = ["search", "-s", 1, "--minimise", "tumour_volume at end"]
+EVALUATE = ["evaluate", "--no-plots", "--bootstrap", 0]
+INSPECT = ["inspect", "costar-workspace/data.h5"]
+WARD = ["patient,day,pressure,drug", *(f"{n},{day},{n + day},none" for n in range(40) for day in range(9))]
+DATA, MODEL = "costar-workspace/data.h5", "costar-workspace/model.h5"
+
+
+@pytest.fixture
+def here(trained: Path, plan: Path, tmp_path: Path) -> Path:
+    """The current folder, with a workspace, a plan, a file of subjects, settings, and somebody's own file."""
+    shutil.copytree(trained, tmp_path / "costar-workspace")
+    assert plan.parent == tmp_path
+    (tmp_path / "people.txt").write_text("1\n2\n")
+    (tmp_path / "own.csv").write_text("mine")
+    (tmp_path / "settings.toml").write_text("[runtime]\nthreads = 1\n")
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "folder.csv").mkdir()
+    return tmp_path
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    hidden = (".lock", ".lock-holder")
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name not in hidden}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ([*EVALUATE, "--csv", "own.csv"], ExitCode.MISMATCH, "`own.csv` exists"),
+        ([*EVALUATE, "--csv", DATA, "--overwrite"], ExitCode.MISMATCH, f"`{DATA}` is the data set that is read"),
+        ([*EVALUATE, "--out", MODEL, "--overwrite"], ExitCode.MISMATCH, f"`{MODEL}` is the model that is read"),
+        ([*EVALUATE, "--csv", "e.h5", "--out", "e.h5"], ExitCode.USAGE, "--out and --csv write `e.h5`"),
+        ([*EVALUATE, "--csv", "pipe.csv", "--overwrite"], ExitCode.STORAGE, "no regular file"),
+        ([*ASK, "--csv", "plan.json", "--overwrite"], ExitCode.MISMATCH, "`plan.json` is the plan that is read"),
+        ([*ASK, "--report", DATA, "--overwrite"], ExitCode.MISMATCH, "is the data set that is read"),
+        ([*ASK, "--out", MODEL, "--overwrite"], ExitCode.MISMATCH, "is the model that is read"),
+        ([*ASK, "-m", MODEL, "--out", MODEL, "--overwrite"], ExitCode.MISMATCH, "is the model that is read"),
+        (
+            [*ASK, "--config", "settings.toml", "--csv", "settings.toml", "--overwrite"],
+            ExitCode.MISMATCH,
+            "`settings.toml` is the configuration that is read",
+        ),
+        ([*ASK, "--csv", "a.csv", "--report", "./a.csv"], ExitCode.USAGE, "both --csv and --report write `a.csv`"),
+        ([*ASK, "--csv", "folder.csv", "--overwrite"], ExitCode.STORAGE, "`folder.csv` is a folder"),
+        ([*ASK, "--csv", "pipe.csv", "--overwrite"], ExitCode.STORAGE, "`pipe.csv` is no regular file"),
+        ([*ASK, "--csv", "/dev/null", "--overwrite"], ExitCode.STORAGE, "`/dev/null` is no regular file"),
+        ([*COHORT, "--csv", "people.txt", "--overwrite"], ExitCode.MISMATCH, "is the file of subjects that is read"),
+        ([*SEARCH, "--csv", DATA, "--overwrite"], ExitCode.USAGE, "end the name in .csv"),
+        (
+            [*SEARCH, "--reference", "plan.json", "--out", "plan.json", "--overwrite"],
+            ExitCode.MISMATCH,
+            "`plan.json` is the plan that is read",
+        ),
+        ([*SEARCH, "--data", "own.csv", "--csv", "own.csv", "--overwrite"], ExitCode.MISMATCH, "is the data set"),
+        ([*INSPECT, "--report", DATA, "--overwrite"], ExitCode.MISMATCH, "is the data set that is read"),
+        ([*INSPECT, "--report", "own.csv"], ExitCode.MISMATCH, "`own.csv` exists"),
+        (["inspect", MODEL, "--report", DATA, "--overwrite"], ExitCode.MISMATCH, "is the artifact that is read"),
+        (["pretrain", "--out", DATA, "--overwrite"], ExitCode.MISMATCH, "is the data set that is read"),
+        (["pretrain", "--fresh", "--out", "folder.csv"], ExitCode.STORAGE, "`folder.csv` is a folder"),
+        (["finetune", "--out", "m.csv", "--log", "m.csv"], ExitCode.USAGE, "both --out and --log write `m.csv`"),
+        (["finetune", "--out", "m.h5", "--log", "own.csv"], ExitCode.MISMATCH, "is no log of this run"),
+        (["finetune", "--out", "m.h5", "--log", "pipe.csv", "--overwrite"], ExitCode.STORAGE, "no regular file"),
+        (
+            ["simulate", "tumor", *TINY_COHORT, "--config", "settings.toml", "-o", "settings.toml", "--overwrite"],
+            ExitCode.MISMATCH,
+            "`settings.toml` is the configuration that is read",
+        ),
+    ],
+)  # fmt: skip
+def test_an_output_that_would_replace_what_it_must_not_is_refused_before_any_work(
+    words: list[object], code: ExitCode, said: str, here: Path, call: Call
+) -> None:
+    before = contents(here)
+    run = call(*words)
+    assert run.code == code, run.err
+    assert said in run.err
+    if "that is read" in run.err:
+        assert "add --overwrite" not in run.err
+    assert contents(here) == before
+
+
+def test_tables_models_and_schemas_that_ingest_reads_are_never_replaced(tmp_path: Path, call: Call) -> None:
+    ingest = write_ward(Path(), WARD, horizon=2)
+    assert call(*ingest).code == 0
+    assert call("finetune", "--method", "ridge", "-o", "m.h5").code == 0
+    before = contents(tmp_path)
+    for words, said in (
+        (["ingest", "table", "t.csv", "--like", "m.h5", "-o", "m.h5"], "`m.h5` is the model that is read"),
+        (["ingest", "table", "t.csv", "--init", "-o", "t.csv"], "`t.csv` is the table that is read"),
+        ([*ingest, "-o", "s.toml"], "`s.toml` is the schema that is read"),
+        ([*ingest, "-o", "t.csv"], "`t.csv` is the table that is read"),
+    ):
+        run = call(*words, "--overwrite")
+        assert run.code == ExitCode.MISMATCH, run.err
+        assert said in run.err
+    assert contents(tmp_path) == before
+
+
+def test_the_table_of_an_evaluation_is_made_again_with_it_and_no_other_is(here: Path, call: Call) -> None:
+    assert call(*EVALUATE).code == 0
+    table = here / "costar-workspace" / "evaluation.csv"
+    first = table.read_bytes()
+    table.write_text("old")
+    assert call(*EVALUATE, "--overwrite").code == 0
+    assert table.read_bytes() == first
+    assert call(*EVALUATE, "--csv", "scores.csv").code == 0
+    assert call(*EVALUATE, "--csv", "scores.csv").code == 0
+    assert (here / "scores.csv").read_bytes() == first
+    assert call(*EVALUATE, "--csv", "own.csv").code == ExitCode.MISMATCH
+    assert call(*EVALUATE, "--csv", "own.csv", "--overwrite").code == 0
+    assert (here / "own.csv").read_bytes() == first
+
+
+def test_a_fit_in_closed_form_says_that_it_has_no_epochs_and_leaves_no_log(here: Path, call: Call) -> None:
+    run = call("finetune", "--method", "ridge", "-o", "m.h5", "--log", "log.csv")
+    assert run.code == 0, run.err
+    assert "this method has no epochs to log" in run.err
+    assert not (here / "log.csv").exists()
