@@ -277,7 +277,7 @@ def doubts(models: Mapping[str, FittedModel], cohort: Cohort, request: PlanReque
 
 
 def _stopped(model: FittedModel, cohort: Cohort, request: PlanRequest) -> Iterator[tuple[str, str, int]]:
-    """Yield plan, treatment and number of subjects where a plan stops what never stopped in training."""
+    """Yield plan, treatment and number of subjects where a plan, or a rule as it mostly goes, stops what never did."""
     support, encoding = Support.from_meta(model.meta), model.schema.treatments
     if support is None or not (absorbing := support.absorbing(encoding)):
         return
@@ -285,11 +285,15 @@ def _stopped(model: FittedModel, cohort: Cohort, request: PlanRequest) -> Iterat
     given_MA = encoding.decode(cohort.panel.treatments[cohort.subject_M, before_M]) != 0
     given_MA &= (cohort.origin_M > 0)[:, None]
     found: dict[tuple[str, str], set[int]] = {}
-    for subject, given_A, plans in zip(cohort.subject_M.tolist(), given_MA, plans_of(cohort, request), strict=True):
-        for plan in (plan for plan in plans if isinstance(plan, TreatmentPlan)):
-            course = np.concatenate([given_A[None], plan.values != 0])
+    for moments, plans_M in _chunks(cohort, request):
+        chunk, moment_Q = cohort.take(moments), np.repeat(np.arange(len(plans_M)), list(map(len, plans_M)))
+        every_Q = [plan for plans in plans_M for plan in plans]
+        subject_Q, origin_Q = chunk.subject_M[moment_Q], chunk.origin_M[moment_Q]
+        asked = resolve("", model, chunk.known(), subject_Q, origin_Q, every_Q, given=chunk.panel, n=COHORT_DRAWS)
+        for m, plan in zip((moments.start + moment_Q).tolist(), asked.plans_Q, strict=True):
+            course = np.concatenate([given_MA[m : m + 1], plan.values != 0])
             for i in (course[:-1] & ~course[1:]).any(axis=0).nonzero()[0].tolist():
-                found.setdefault((plan.name, encoding.names[i]), set()).add(subject)
+                found.setdefault((plan.name, encoding.names[i]), set()).add(int(cohort.subject_M[m]))
     for (plan_name, name), subjects in found.items():
         if name in absorbing:
             yield plan_name, name, len(subjects)

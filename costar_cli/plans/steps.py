@@ -88,6 +88,10 @@ class StepReader:
             return None
         for key in step.repeated:
             self.problems.add(f"{shown(key)} is written more than once", where, number)
+        if rules := {"rule", "shift"} & set(step) - set(self.encoding.names):
+            fix = 'write {"name": {"rule": "treatment if outcome > 30", "times": 6}}, without a list'
+            self.problems.add(f"`{min(rules)}` stands alone as the plan, not among its steps", where, number, fix=fix)
+            return None
         for key in step:
             if key not in self.encoding.names:
                 hint = self.hint(key, self.encoding.names)

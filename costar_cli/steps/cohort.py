@@ -70,7 +70,7 @@ def run_cohort(session: Session, question: CohortQuestion, data: Path, models: S
         with_plans,
     )
     from costar_cli.panel.store import read_dataset
-    from costar_cli.plans import COHORT_DRAWS, parse_plans, read_plan_file
+    from costar_cli.plans import COHORT_DRAWS, TreatmentPlan, parse_plans, read_plan_file
     from costar_cli.whatif.rules import rule_notes
 
     document = read_plan_file(question.plan)
@@ -101,6 +101,9 @@ def run_cohort(session: Session, question: CohortQuestion, data: Path, models: S
         session.out.warn(warning)
     for note in rule_notes(loaded, request.plans, dataset, truth=question.truth, n=COHORT_DRAWS):
         session.out.note(note)
+    for plan in request.plans:
+        if not isinstance(plan, TreatmentPlan):
+            session.out.note(f"rule `{plan.name}`: {plan.text}")
     averages = _averagers(question, dataset, loaded, cohort, request)
     tallies = _answer(session, question, dataset, loaded, cohort, request, averages)
     result = _summary(question, dataset, loaded, cohort, tallies)

@@ -93,6 +93,14 @@ def test_sensitivity_is_about_plans_alone(made: Path, subject: str, call: Call) 
     assert "depend on the course" in run.err
 
 
+def test_a_cohort_is_told_once_what_its_rules_are_and_were_played_on(made: Path, call: Call) -> None:
+    words = ("--subjects", "source/train", "--skip-unknown", "--origin", 1, "--plan", made / "rules.json")
+    run = call("whatif", "-w", made, "--model", made / "model-mixed.h5", *words, "--unsupported")
+    said = " ".join((run.out + run.err).split())
+    assert said.count("rule `coin`: chemotherapy with probability 0.3; else none") == 1
+    assert said.count("rule `coin` was played on 200 draws of chance") == 1
+
+
 def test_averages_of_rules_and_their_truth(made: Path, call: Call) -> None:
     words = ("--subjects", "source/train", "--skip-unknown", "--origin", 1, "--plan", made / "rules.json")
     run = call("whatif", "-w", made, "--model", made / "model-mixed.h5", *words, "--average", "--truth",

@@ -1,5 +1,6 @@
 """Answers of a cohort are those of its subjects one by one, however they are cut into chunks."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +20,7 @@ from costar_cli.cohort import (
 from costar_cli.cohort import answers as answers_module
 from costar_cli.errors import UsageError
 from costar_cli.panel.support import Support
-from costar_cli.plans import PlanRequest
+from costar_cli.plans import PlanRequest, parse_plans
 from tests.whatif.whatif_worlds import TUMOR, LinearModel, column, make_dataset, report_of, request_of
 
 KEYS = ("subject", "plan", "step")
@@ -74,6 +75,19 @@ def test_a_plan_that_stops_what_never_stopped_says_how_many_it_concerns():
         "plan `stop` stops chemotherapy of 12 subjects",
         f"plan `watch` stops chemotherapy of {on} subjects",
     ]
+
+
+def test_a_rule_that_stops_what_never_stopped_says_so_too():
+    seen = frozenset([(0, 0), (1, 0), (0, 1), (1, 1)])
+    support = Support(seen, untreated=(9, 9), stopped=(0, 9), continued=(30, 9))
+    model, cohort = LinearModel(TUMOR, meta={"support": support.to_meta()}), whole()
+    plans = {
+        "once": {"rule": "chemotherapy if plan_step = 1", "times": 3},
+        "on": {"rule": "chemotherapy", "times": 3},
+    }
+    request = parse_plans(json.dumps({"plans": plans}), TUMOR, horizon=6)
+    (told,) = doubts({"costar": model}, cohort, request)
+    assert told.startswith("plan `once` stops chemotherapy of 12 subjects")
 
 
 def test_each_subject_can_have_plans_of_its_own():

@@ -60,6 +60,7 @@ def error_of(plan: object, schema=TUMOR) -> str:
         ({"rule": "none", "else": {"rule": "none", "times": 3}, "times": 2}, "unknown key 'times'"),
         ({"rule": "none", "else": {"chemo": 1}, "times": 2}, "plan 'p', else: no treatment 'chemo'"),
         ({"rule": "none", "times": 7}, "plan 'p': has 7 steps; the model answers plans of 1 to 6"),
+        ([{"rule": "chemotherapy"}], "plan 'p', step 1: `rule` stands alone as the plan, not among its steps"),
         ({"shift": {"chemo": 1}, "times": 2}, "plan 'p': no treatment 'chemo'"),
         ({"shift": {"chemotherapy": 1}, "times": 2}, "its levels are not called by numbers"),
         ({"shift": 3, "times": 2}, "`shift` must be an object"),
