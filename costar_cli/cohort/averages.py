@@ -24,7 +24,8 @@ from costar_cli.whatif.estimate import ask_plans
 
 REPLICATES: Final = 1_000
 DRAWS: Final = 200  # the sd of the training part is then known to 5 %
-MOST_DRAWN: Final = 4_000  # questions that are drawn: the rest of a large group is known from them
+MOST_DRAWN: Final = 4_000  # questions that are drawn at once, and of a large group beyond the fewest moments
+FEWEST_DRAWN: Final = 100  # moments, which a mean over subjects rests on
 MOST_PLANS: Final = 1_000
 SEED: Final = 0
 
@@ -156,7 +157,7 @@ class Averager:
         mean_MPHY = np.concatenate(self._mean)
         truth_MPHY = np.concatenate(self._truth) if self._truth else None
         unit_M, unit = units_of(self.cohort)
-        training = training_variance(model, self.cohort, self.request, self.in_GM, self._reference)
+        training = training_variance(model, self.cohort, self.request, self.in_GM, unit_M, self._reference)
         apart = (slice(None), slice(self._reference, self._reference + 1))
         found = []
         for i, minus in enumerate((None, apart)):
@@ -248,47 +249,68 @@ def half_widths(
 
 
 def training_variance(
-    model: FittedModel, cohort: Cohort, request: PlanRequest, in_GM: NDArray[np.bool_], reference: int
+    model: FittedModel,
+    cohort: Cohort,
+    request: PlanRequest,
+    in_GM: NDArray[np.bool_],
+    unit_M: NDArray[np.int64],
+    reference: int,
 ) -> tuple[Floats, Floats] | None:
     """Return the variance `[G,P,H,Y]` that training leaves open in means of outcomes, and of differences.
 
-    It is that of the mean over moments in joint draws: what draws share, and what is each subject's own, over the
-    number of moments (spec AVERAGE-3). None where the model says nothing of it.
+    It is that of the mean over moments in joint draws: what draws share, and what is each unit's own, over the number
+    of units (spec AVERAGE-3). None where the model says nothing of it.
     """
     if not tells_differences(model):
         return None
-    plans, found = same_plans(cohort, request), []
-    most = max(2, MOST_DRAWN // (len(plans) * len(in_GM)))
+    plans, found = len(same_plans(cohort, request)), []
+    most = max(FEWEST_DRAWN, MOST_DRAWN // (plans * len(in_GM)))
     for in_M in in_GM:
         at = np.flatnonzero(in_M)
         some = at[np.linspace(0, len(at) - 1, min(len(at), most)).round().astype(np.int64)]
-        drawn_SMPHY = _drawn(model, cohort.take(some), request)
-        apart = drawn_SMPHY - drawn_SMPHY[:, :, reference : reference + 1]
-        found.append([_of_mean(values, len(at)) for values in (drawn_SMPHY, apart)])
+        some_, units = cohort.take(some), len(np.unique(unit_M[at]))
+        shape = (2, plans, request.horizon, len(model.schema.outcomes))
+        variance_2PHY = np.zeros(shape)
+        for chunk in _chunks(plans, reference, max(1, MOST_DRAWN // len(some) - 1)):
+            drawn_SMPHY = _drawn(model, some_, request, [reference, *chunk])
+            apart = drawn_SMPHY - drawn_SMPHY[:, :, :1]
+            for of, values in zip(variance_2PHY, (drawn_SMPHY, apart), strict=True):
+                of[[reference, *chunk], : values.shape[3]] = _of_mean(values, unit_M[some], units)
+        found.append(variance_2PHY)
     outcomes, differences = zip(*found, strict=True)
     return np.stack(outcomes), np.stack(differences)
 
 
-def _drawn(model: FittedModel, some: Cohort, request: PlanRequest) -> Floats:
-    plans_M = plans_of(some, request)
-    moment_Q = np.repeat(np.arange(len(some)), len(plans_M[0]))
-    plans_Q = [plan for plans in plans_M for plan in plans]
-    # A draw of `draws` is about a subject: each moment is one of its own, so that origins do not share chances.
-    panel, given = (of.take(some.subject_M) for of in (some.known(), some.panel))
+def _chunks(plans: int, reference: int, most: int) -> Iterator[list[int]]:
+    """Yield the places of the plans beside the reference plan, so many at a time; nothing once where there are none."""
+    others = [p for p in range(plans) if p != reference]
+    for first in range(0, max(len(others), 1), most):
+        yield others[first : first + most]
+
+
+def _drawn(model: FittedModel, some: Cohort, request: PlanRequest, places: Sequence[int]) -> Floats:
+    plans_M = [[plans[p] for p in places] for plans in plans_of(some, request)]
+    moment_Q = np.repeat(np.arange(len(some)), len(places))
+    rows_Q, plans_Q = some.subject_M[moment_Q], [plan for plans in plans_M for plan in plans]
+    known, given = some.known(), some.panel
     asked = resolve(
-        model.method, model, panel, moment_Q, some.origin_M[moment_Q], plans_Q, given=given, n=DRAWS, seed=SEED
+        model.method, model, known, rows_Q, some.origin_M[moment_Q], plans_Q, given=given, n=DRAWS, seed=SEED
     )
     queries = ask_plans(model, asked.subject_Q, asked.origin_Q, asked.plans_Q)
-    drawn_SQHY = asked.drawn(draws(model, panel, queries, n=DRAWS, seed=SEED), seed=SEED)
-    return drawn_SQHY.reshape(DRAWS, len(some), len(plans_M[0]), *drawn_SQHY.shape[2:])
+    drawn_SQHY = asked.drawn(draws(model, known, queries, n=DRAWS, seed=SEED), seed=SEED)
+    return drawn_SQHY.reshape(DRAWS, len(some), len(places), *drawn_SQHY.shape[2:])
 
 
-def _of_mean(drawn_SMPHY: Floats, moments: int) -> Floats:
-    """Return the variance of the mean over so many moments like those that were drawn."""
-    mean_SPHY, sample = drawn_SMPHY.mean(axis=1), drawn_SMPHY.shape[1]
-    own_PHY = (drawn_SMPHY - mean_SPHY[:, None]).var(axis=0, ddof=1).sum(axis=0) / max(sample - 1, 1)
-    shared_PHY = np.maximum(mean_SPHY.var(axis=0, ddof=1) - own_PHY / sample, 0.0)
-    return np.asarray(shared_PHY + own_PHY / moments)
+def _of_mean(drawn_SMPHY: Floats, unit_M: NDArray[np.integer], units: int) -> Floats:
+    """Return the variance of the mean over so many units like those that were drawn, in moments of `unit_M`."""
+    drawn, row_M = np.unique(unit_M, return_inverse=True)
+    mean_SPHY, sample = drawn_SMPHY.mean(axis=1), len(drawn)
+    own_PHY = np.zeros(mean_SPHY.shape[1:])
+    for u in range(sample):
+        own_PHY += (drawn_SMPHY[:, row_M == u] - mean_SPHY[:, None]).sum(axis=1).var(axis=0, ddof=1)
+    own_PHY *= sample / max(sample - 1, 1) / len(unit_M) ** 2
+    shared_PHY = np.maximum(mean_SPHY.var(axis=0, ddof=1) - own_PHY, 0.0)
+    return np.asarray(shared_PHY + own_PHY * sample / units)
 
 
 def _has_posterior(model: FittedModel) -> bool:
@@ -305,7 +327,7 @@ def _freedom(model: FittedModel) -> int | None:
 def kind_of(model: FittedModel) -> str:
     """Return what the intervals of a model's averages include, or why there are none."""
     if not tells_differences(model):
-        return "none (a single black box says nothing of training)"
+        return "none (fewer than 3 members give no measure of training uncertainty)"
     if _has_posterior(model):
         return "subjects and their posterior (not what the training sample leaves open)"
     return "subjects and training (members)"

@@ -13,6 +13,8 @@ from costar_cli.panel import PanelSchema
 
 MOST_VALUES: Final = 8  # of a static that has a group for each
 QUANTILES: Final = 4
+MOST_GROUPS: Final = 100
+MOST_DIGITS: Final = 10
 EVERYBODY: Final = "all"
 
 Floats = NDArray[np.float64]
@@ -27,21 +29,24 @@ def groups_of(cohort: Cohort, schema: PanelSchema, by: str | None) -> tuple[tupl
         by: a static; or an outcome or covariate, whose quantiles at the origin make groups. `NAME:3` asks for so many.
 
     Raises:
-        UsageError: there is no such column, or it has one value only.
+        UsageError: there is no such column, or it has one value only; not 2 to 100 groups are asked for.
     """
     everybody = np.ones((1, len(cohort)), dtype=bool)
     if by is None:
         return (EVERYBODY,), everybody
-    name, _, count = by.partition(":") if by.rpartition(":")[2].isdecimal() else (by, "", "")
-    names, in_GM = _categories(cohort, schema, name) if not count else ([], everybody[:0])
+    name, _, asked = by.partition(":") if by.rpartition(":")[2].isdecimal() else (by, "", "")
+    count = int(asked) if asked and len(asked) < MOST_DIGITS else None
+    if asked and (count is None or not 2 <= count <= MOST_GROUPS):
+        raise UsageError(f"{asked[:20]} groups; 2 to {MOST_GROUPS} are possible", where="--by", fix=f"{name}:4")
+    names, in_GM = _categories(cohort, schema, name) if count is None else ([], everybody[:0])
     if not names:
         values_M, unit = _values(cohort, schema, name)
         distinct = np.unique(values_M)
-        if not count and name in _names(schema)[0] and len(distinct) <= MOST_VALUES:
+        if count is None and name in _names(schema)[0] and len(distinct) <= MOST_VALUES:
             names = [f"{name} = {value:g}{unit}" for value in distinct]
             in_GM = values_M == distinct[:, None]
         else:
-            names, in_GM = _quantiles(name, unit, values_M, int(count or QUANTILES))
+            names, in_GM = _quantiles(name, unit, values_M, count or QUANTILES)
     if len(names) < 2:
         raise UsageError(f"{name} has one value only: there is nothing to group by", where="--by", fix="leave it out")
     return (EVERYBODY, *names), np.concatenate([everybody, in_GM])
@@ -79,7 +84,7 @@ def _values(cohort: Cohort, schema: PanelSchema, name: str) -> tuple[Floats, str
 
 
 def _quantiles(name: str, unit: str, values_M: Floats, count: int) -> tuple[list[str], NDArray[np.bool_]]:
-    edges = np.unique(np.quantile(values_M, np.linspace(0, 1, max(count, 1) + 1)[1:-1]))
+    edges = np.unique(np.quantile(values_M, np.linspace(0, 1, count + 1)[1:-1]))
     edges = edges[edges < values_M.max()]
     bin_M = np.searchsorted(edges, values_M)
     shown = [f"{edge:.3g}" for edge in edges]

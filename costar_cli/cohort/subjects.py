@@ -81,7 +81,9 @@ class Cohort:
             short = [f"{names[i]} (last step {last_N[i]})" for i in np.flatnonzero(outside_N).tolist()]
             problem = f"origin {origin} is outside the series of {counted(len(short), 'subject')}"
             fix = "choose an earlier origin, or `last`"
-            _refuse_or_skip(problem, short, skip=skip and not outside_N.all(), where=where, reporter=reporter, fix=fix)
+            if skip and outside_N.all():
+                raise UsageError(f"no subject has the origin {origin}", where=where, fix=fix)
+            _refuse_or_skip(problem, short, skip=skip, where=where, reporter=reporter, fix=fix)
         if origin == "all":
             subject_M, origin_M = np.nonzero(panel.observed)
             return cls(panel, names, places, subject_M, origin_M)

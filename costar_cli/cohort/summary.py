@@ -20,13 +20,15 @@ Row = dict[str, Any]
 class Tally:
     """Sums over the answers of one model, chunk after chunk.
 
-    By plan, in the order in which plans come: `totals` of estimates `[H,Y]`, `counts [H]` of how many questions have
-    the step, and how many have which light at worst, all 0 where the model has none.
+    `names` are those of all plans. By plan, for the first of them in the order in which they come: `totals` of
+    estimates `[H,Y]`, `counts [H]` of how many questions have the step, and how many have which light at worst, all 0
+    where the model has none.
     """
 
     outcomes: Sequence[Variable]
     horizon: int
     answers: int = 0
+    names: set[str] = field(default_factory=set)
     totals: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     counts: dict[str, NDArray[np.int64]] = field(default_factory=dict)
     lights: dict[str, NDArray[np.int64]] = field(default_factory=dict)
@@ -35,9 +37,13 @@ class Tally:
         """Count a chunk."""
         self.answers += len(answers)
         names = [plan.name for plan in answers.plans_Q]
-        known = {name: i for i, name in enumerate(dict.fromkeys(names))}
-        plan_Q = np.array([known[name] for name in names])
-        own_QH, plans = answers.own_QHY[..., 0], len(known)
+        self.names.update(names)
+        distinct = dict.fromkeys(names)
+        fresh = [name for name in distinct if name not in self.totals][: max(MOST_PLANS - len(self.totals), 0)]
+        listed = [name for name in distinct if name in self.totals] + fresh
+        known = {name: i for i, name in enumerate(listed)}
+        plan_Q = np.array([known.get(name, len(listed)) for name in names])  # the others in the last place
+        own_QH, plans = answers.own_QHY[..., 0], len(listed) + 1
         sums, counts = np.zeros((plans, self.horizon, len(self.outcomes))), np.zeros((plans, self.horizon), np.int64)
         marks = np.zeros((plans, len(LIGHTS)), dtype=np.int64)
         here = slice(own_QH.shape[1])

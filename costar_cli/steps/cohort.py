@@ -187,7 +187,7 @@ def _summary(
     from costar_cli.panel.compatible import same_data
     from costar_cli.uncertainty import interval_kind
 
-    plans = dict.fromkeys(name for tally in tallies.values() for name in tally.totals)
+    plans = set[str]().union(*(tally.names for tally in tallies.values()))
     parts = Counter(str(cohort.places[i].part) for i in set(cohort.subject_M.tolist()))
     return {
         "dataset": dataset.name,

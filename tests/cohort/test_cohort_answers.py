@@ -8,6 +8,7 @@ import pytest
 
 from costar_cli.cohort import (
     Cohort,
+    Tally,
     answer_cohort,
     choose_subjects,
     doubts,
@@ -18,6 +19,7 @@ from costar_cli.cohort import (
     with_plans,
 )
 from costar_cli.cohort import answers as answers_module
+from costar_cli.cohort import summary as summary_module
 from costar_cli.errors import UsageError
 from costar_cli.panel.support import Support
 from costar_cli.plans import PlanRequest, parse_plans
@@ -61,6 +63,19 @@ def test_chunks_change_no_answer(monkeypatch, queries, moments):
     }
     np.testing.assert_array_equal(once["estimate"], chunked["estimate"])
     np.testing.assert_array_equal(once["time"], chunked["time"])
+
+
+def test_a_summary_keeps_the_first_plans_and_counts_the_others(monkeypatch):
+    monkeypatch.setattr(summary_module, "MOST_PLANS", 3)
+    plans = {f"plan {i}": [{"chemotherapy": i % 2}] for i in range(8)}
+    tally, every = (Tally(TUMOR.outcomes, 6) for _ in range(2))
+    for answers in answer_cohort("costar", LinearModel(TUMOR), whole(), request_of(plans)):
+        tally.add(answers)
+        monkeypatch.undo()
+        every.add(answers)
+    assert (len(tally.totals), len(tally.counts), len(tally.lights)) == (3, 3, 3)
+    assert (len(tally.names), tally.answers) == (8, 96)
+    assert list(tally.rows()) == list(every.rows())[:3]
 
 
 def test_a_plan_that_stops_what_never_stopped_says_how_many_it_concerns():

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from costar_cli.cohort import Averager, Cohort, answer_cohort, groups_of
-from costar_cli.cohort.averages import half_widths, same_plans
+from costar_cli.cohort import averages as averages_module
+from costar_cli.cohort.averages import _of_mean, half_widths, same_plans, training_variance
 from costar_cli.errors import UsageError
 from costar_cli.panel import Panel
 from costar_cli.plans import PlanRequest
+from costar_cli.uncertainty import draws
 from tests.whatif.whatif_worlds import TUMOR, LinearModel, request_of
 
 PLANS = {"watch": [{}] * 3, "chemo": [{"chemotherapy": 1}] * 2}
@@ -72,7 +74,7 @@ def test_few_subjects_and_a_single_black_box_have_no_interval():
     one = averages(cohort_of(panel_of(np.arange(40.0))), LinearModel(TUMOR, coefficients=(-2.0,)))
     for found in (few, one):
         assert {row["lower"] for row in found.to_rows()} == {None}
-    assert one.interval_kind == "none (a single black box says nothing of training)"
+    assert one.interval_kind == "none (fewer than 3 members give no measure of training uncertainty)"
 
 
 def test_intervals_cover_the_mean_of_the_population():
@@ -99,6 +101,35 @@ def test_clusters_are_resampled_as_one():
     assert (found.unit, found.units_G.tolist(), found.moments_G.tolist()) == ("cluster", [25], [100])
 
 
+def test_what_a_subject_is_uncertain_by_does_not_become_smaller_with_its_moments():
+    rng, unit_M = np.random.default_rng(0), np.repeat(np.arange(50), 20)
+    theta_SU, shared_S = rng.normal(size=(2_000, 50)), rng.normal(scale=0.1, size=(2_000, 1))
+    drawn = (theta_SU[:, unit_M] + shared_S)[:, :, None, None, None]
+    assert _of_mean(drawn, unit_M, 50).item() == pytest.approx(0.01 + 1 / 50, rel=0.1)
+    assert _of_mean(drawn, unit_M, 5_000).item() == pytest.approx(0.01, rel=0.15)  # units beyond those drawn
+
+
+@pytest.mark.parametrize("plans", [3, 100])
+def test_draws_of_many_plans_are_bounded_and_rest_on_a_hundred_moments(monkeypatch, plans):
+    asked = []
+
+    def counted(model, panel, queries, **options):
+        asked.append((len(np.unique(queries.subject)), len(queries)))
+        return draws(model, panel, queries, **options)
+
+    monkeypatch.setattr(averages_module, "draws", counted)
+    monkeypatch.setattr(averages_module, "MOST_DRAWN", 600)
+    cohort = cohort_of(panel_of(np.random.default_rng(0).normal(50, 5, 300)))
+    request = request_of({f"plan {i}": [{"chemotherapy": i % 2}] * (1 + i % 3) for i in range(plans)})
+    everybody = np.ones((1, 300), dtype=bool)
+    of_outcomes, of_differences = training_variance(LinearModel(TUMOR), cohort, request, everybody, np.arange(300), 1)
+    assert min(subjects for subjects, _ in asked) >= 100
+    assert max(queries for _, queries in asked) <= 600
+    np.testing.assert_allclose(of_outcomes[0, 0, 0], of_outcomes[0, -1 - (plans + 1) % 2, 0], rtol=1e-6)
+    assert of_differences[0, 1].max() == 0
+    assert of_differences[0, 0, 0] > 0
+
+
 def test_groups_are_quantiles_of_an_outcome_at_the_origin():
     cohort = cohort_of(panel_of(np.arange(40.0)))
     names, in_GM = groups_of(cohort, TUMOR, "tumour_volume:2")
@@ -108,7 +139,8 @@ def test_groups_are_quantiles_of_an_outcome_at_the_origin():
 
 
 @pytest.mark.parametrize(
-    ("by", "problem"), [("patient_typ", "there is no static"), ("tumour_volume:1", "one value only")]
+    ("by", "problem"),
+    [("patient_typ", "there is no static"), *((f"tumour_volume:{n}", "groups; 2 to 100") for n in (0, 1, 101, 10**9))],
 )
 def test_what_cannot_be_grouped_by_is_refused(by, problem):
     with pytest.raises(UsageError, match=problem):

@@ -93,6 +93,9 @@ def test_subjects_that_are_too_short_are_named_and_can_be_left_out(dataset, repo
     kept = cohort_of(dataset, places, origin=origin, skip=True, reporter=reporter)
     assert kept.panel.subject_id[kept.subject_M].tolist() == [8, 11]
     assert "9 (last step 11)" in reporter.warnings[0]
+    with pytest.raises(UsageError, match="no subject has the origin 99") as caught:
+        cohort_of(dataset, places, origin=99, skip=True)
+    assert "--skip-unknown" not in caught.value.fix
 
 
 @pytest.mark.parametrize("text", ["2024-03-01", "first", "1.5", "--1", ""])
