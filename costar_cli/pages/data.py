@@ -5,8 +5,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from costar_cli.pages.page import Item, Page, ReportTable, Section, render, svg
-from costar_cli.panel.findings import Finding, counted
+from costar_cli.panel.findings import Finding
 from costar_cli.panel.report import DataReport, LevelUse
+from costar_cli.panel.schema import steps_axis, steps_of
 
 if TYPE_CHECKING:
     from costar_cli.uncertainty.overlap import Overlap
@@ -31,7 +32,7 @@ def _parts(report: DataReport) -> ReportTable:
         (p.part, p.subjects, p.steps, p.shortest, p.median, p.longest, *(p.queries.get(name) for name in names))
         for p in report.parts
     )
-    note = f"Lengths in steps of one {report.step}; further columns count queries."
+    note = f"Lengths in {steps_axis(report.step)}; further columns count queries."
     return ReportTable("Subjects and lengths", note, headers, rows)
 
 
@@ -118,7 +119,6 @@ def report_page(report: DataReport, overlap: "Overlap | None" = None) -> str:
     pictures = {title: svg(figure, name) for name, title, figure in figures(report, overlap)}
     subjects = sum(part.subjects for part in report.parts)
     digest = f", data set {report.digest[:12]}" if report.digest else ""
-    steps = counted(report.horizon, "step")
     sections = [
         Section(
             table.title,
@@ -128,7 +128,7 @@ def report_page(report: DataReport, overlap: "Overlap | None" = None) -> str:
         )
         for table in report_tables(report, overlap)
     ]
-    subtitle = f"{subjects:,} subjects, {steps} of one {report.step} predicted{digest}"
+    subtitle = f"{subjects:,} subjects, {steps_of(report.horizon, report.step)} predicted{digest}"
     return render(Page(f"Data report: {report.name}", subtitle, [*sections, _findings(report.findings)]))
 
 

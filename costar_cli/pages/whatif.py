@@ -6,17 +6,19 @@ from typing import Final
 from costar_cli import __version__
 from costar_cli.figures.whatif import draw_whatif
 from costar_cli.pages.page import Item, Page, ReportTable, Section, Tag, render, svg
-from costar_cli.panel.schema import labelled, step_axis, step_word
+from costar_cli.panel.schema import labelled, step_axis, step_word, steps_of
 from costar_cli.uncertainty import LIGHTS
+from costar_cli.whatif.notes import notes_on_bands, what_bands_cover
 from costar_cli.whatif.report import ModelAnswer, WhatIfReport
 from costar_cli.whatif.tables import answer_table, light_reasons
 
-__all__ = ["lineage", "whatif_page"]
+__all__ = ["SIGNS", "lineage", "whatif_page"]
 
 MOST_HISTORY: Final = 20  # steps before the origin that the page lists
 COVERS: Final = (
     "A band of {level} covers {level} of new subjects on average, at each step, for subjects like those on whom it was "
-    "calibrated, under the treatments that such subjects were given. It is no promise for one subject."
+    "calibrated, under the treatments that such subjects were given. It is not a guarantee for any one subject, "
+    "and unreliable just before an absorbing event or without history."
 )
 BEYOND: Final = (
     "For plans that nobody would have followed, for another population, and where something that is not in the data "
@@ -27,9 +29,14 @@ NO_BANDS: Final = (
     "No band is shown: {why}. How far the estimates may be off is not known from this page.",
     "Estimates hold only if everything that drives both treatment and outcome is in the data.",
 )
+SIGNS: Final = {
+    "amber": "? behind a number: hardly supported by the data.",
+    "red": "! behind a number: not supported by the data.",
+}
 ABOUT_LIGHTS: Final = (
-    "Green: the model says how far it may be off, and subjects like this one were treated so often enough. Amber: such "
-    "treatment is rare, or the answer imprecise. Red: the data do not support the answer, which is an extrapolation."
+    "Green: the model says how far it may be off, and subjects like this one received such treatment often "
+    "enough. Amber: such treatment is rare, or the answer imprecise. Red: the data do not support the answer, which is "
+    "an extrapolation."
 )
 
 
@@ -47,10 +54,10 @@ def whatif_page(report: WhatIfReport, parents: Mapping[str, str], figure_name: s
         f"{history.length - 1}"
     )
     sections = [
-        Section("Question", texts=_question(report), tables=[_plans(report)]),
+        Section("Question", texts=_question(report), tables=[_plans(report), *_given(report)]),
         Section("Answer", pictures=[svg(draw_whatif(report), figure_name)], tables=list(_answers(report))),
         _support(report),
-        Section("What the bands mean", texts=_bands(report)),
+        _bands(report),
         _doubts(report),
         Section("History", texts=[f"What the models know: the last {MOST_HISTORY} steps."], tables=[_history(report)]),
         lineage(parents),
@@ -67,11 +74,8 @@ def lineage(parents: Mapping[str, str], rows: Sequence[tuple[str, str]] = ()) ->
 
 def _question(report: WhatIfReport) -> list[str]:
     outcomes = ", ".join(labelled(outcome.name, outcome.unit) for outcome in report.schema.outcomes)
-    steps = max(len(plan) for plan in report.plans)
-    asked = (
-        f"What would {outcomes} of this subject be over the next {steps} steps of one {report.schema.step} under each "
-        "of these plans?"
-    )
+    steps = steps_of(max(len(plan) for plan in report.plans), report.schema.step)
+    asked = f"What would {outcomes} of this subject be over the next {steps} under each of these plans?"
     compared = f"Differences are from plan {report.reference}." if len(report.plans) > 1 else ""
     return [f"{asked} {compared}".strip()]
 
@@ -80,10 +84,17 @@ def _plans(report: WhatIfReport) -> ReportTable:
     return ReportTable("", "", ("plan", "in words"), tuple(report.plans_in_words().items()))
 
 
+def _given(report: WhatIfReport) -> Iterator[ReportTable]:
+    """Yield what rules gave on the courses of each model."""
+    for model in report.models:
+        by = f", by {model.label}" if len(report.models) > 1 else ""
+        given = tuple(report.rules_in_words(model).items())
+        yield ReportTable(f"What rules gave{by}" if given else "", "", ("rule", "gives"), given)
+
+
 def _answers(report: WhatIfReport) -> Iterator[ReportTable]:
     """Yield estimates, then differences, of each model and outcome."""
     truth = " Beside each estimate stands the simulator's truth." if report.truth is not None else ""
-    signs = " ? behind a number: hardly supported by the data; !: not supported." if _is_lit(report) else ""
     for model in report.models:
         for outcome in report.schema.outcomes:
             what = f"{labelled(outcome.name, outcome.unit)}, by {model.heading}"
@@ -92,7 +103,9 @@ def _answers(report: WhatIfReport) -> Iterator[ReportTable]:
                 headers, rows = answer_table(report, model, outcome.name, differences=differences)
                 limits = ", ".join(f"{100 * level:g} %" for level in report.levels)
                 note = f"In brackets: the {limits} band." if model.calibration else ""
-                note = "" if differences else f"{note}{truth}{signs}".strip()
+                ends = {str(cell)[-2:] for row in rows for cell in row}
+                signs = [meaning for meaning in SIGNS.values() if f" {meaning[0]}" in ends]
+                note = " ".join([*([] if differences else [f"{note}{truth}"]), *signs]).strip()
                 yield ReportTable(title, note, tuple(headers), tuple(map(tuple, rows)))
 
 
@@ -129,22 +142,23 @@ def _tag(line: str) -> Tag:
     return "red" if f", {LIGHTS[2]} from " in line else "amber"
 
 
-def _bands(report: WhatIfReport) -> list[str]:
+def _bands(report: WhatIfReport) -> Section:
+    """Return what bands cover, and the notes on those of this report; or that there are none, and why."""
+    title = "What the bands mean"
     if any(model.calibration for model in report.models):
         levels = " or ".join(f"{100 * level:g} %" for level in report.levels)
-        whom = [
-            f"{model.heading}: calibrated on {model.calibration.subjects:,} {model.calibration.domain} subjects"
-            + ("." if model.calibration.apart else ", which also selected it, so that bands are somewhat too narrow.")
-            for model in report.models
-            if model.calibration
-        ]
-        return [COVERS.format(level=levels), BEYOND, *whom]
+        particular = set(notes_on_bands(report)) - set(what_bands_cover(report))
+        own = [Item(note, "note") for note in report.notes if note in particular]
+        return Section(title, texts=[COVERS.format(level=levels), BEYOND], items=own)
     why = ", ".join(dict.fromkeys(model.interval_kind for model in report.models))
-    return [text.format(why=why) for text in NO_BANDS]
+    return Section(title, texts=[text.format(why=why) for text in NO_BANDS])
 
 
 def _doubts(report: WhatIfReport) -> Section:
-    items = [Item(warning, "warning") for warning in report.warnings] + [Item(note, "note") for note in report.notes]
+    """Return warnings and notes, but those on bands, which have a section of their own."""
+    on_bands = set(notes_on_bands(report))
+    notes = [note for note in report.notes if note not in on_bands]
+    items = [Item(warning, "warning") for warning in report.warnings] + [Item(note, "note") for note in notes]
     return Section("Warnings and notes", texts=[] if items else ["None."], items=items)
 
 

@@ -165,6 +165,13 @@ def step_axis(unit: str) -> str:
     return unit if step_word(unit) == unit else f"step ({unit} each)"
 
 
+def steps_of(n: int, unit: str) -> str:
+    """Return a number of steps: `1 day`, `3 days`, `3 steps of 6 hours`."""
+    if n != 1:
+        return f"{n} {steps_axis(unit)}"
+    return f"1 {unit}" if step_word(unit) == unit else f"1 step of {unit}"
+
+
 def steps_axis(unit: str) -> str:
     """Return what heads an axis that counts steps: `days`, `steps of 6 hours`."""
     if step_word(unit) != unit:

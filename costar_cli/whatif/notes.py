@@ -100,7 +100,7 @@ def notes_on(
         *_on_validation(dataset, models, location),
         *_on_unobserved(report),
         *_on_unchecked(models),
-        *_on_bands(report, location),
+        *notes_on_bands(report),
         *_on_lights(report),
         *_on_range(report, dataset),
     )
@@ -199,10 +199,18 @@ def _on_stopping(
                 yield f"plan `{plan.name}` stops {name} {when}, {never}: there are no data on stopping"
 
 
-def _on_bands(report: WhatIfReport, location: Location) -> Iterator[str]:
+def notes_on_bands(report: WhatIfReport) -> Iterator[str]:
     """Say what bands cover and what they do not, on whom they were calibrated, and why some models have none."""
-    calibrated = [answer for answer in report.models if answer.calibration]
-    if calibrated:
+    yield from what_bands_cover(report)
+    for answer in report.models:
+        if answer.calibration:
+            yield from _on_widened(report, answer)
+        yield from _on_calibration(report, answer, report.history.part.domain)
+
+
+def what_bands_cover(report: WhatIfReport) -> Iterator[str]:
+    """Say what the bands of any model cover and what they do not; nothing where no model has any."""
+    if any(answer.calibration for answer in report.models):
         shares = " and ".join(f"{100 * level:g} %" for level in report.levels)
         yield (
             f"bands cover {shares} of new subjects on average, per {step_word(report.schema.step)}, for subjects like "
@@ -210,11 +218,7 @@ def _on_bands(report: WhatIfReport, location: Location) -> Iterator[str]:
             "given; for other plans and populations there is no guarantee: coverage rests on the model and on no "
             "hidden confounding"
         )
-        for answer in calibrated:
-            yield from _on_widened(report, answer)
         yield "a band is no guarantee for one subject, and unreliable just before an absorbing event or without history"
-    for answer in report.models:
-        yield from _on_calibration(report, answer, location.part.domain)
 
 
 def _on_widened(report: WhatIfReport, answer: ModelAnswer) -> Iterator[str]:

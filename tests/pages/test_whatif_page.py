@@ -1,5 +1,6 @@
 """The page of a what-if question: what it says, that it stands alone, and that texts of files are texts."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -7,11 +8,11 @@ import pytest
 
 from costar_cli.pages.whatif import whatif_page
 from costar_cli.panel import Variable
-from costar_cli.plans import TreatmentPlan
+from costar_cli.plans import TreatmentPlan, parse_plans
 from costar_cli.whatif import WhatIfReport, estimate_outcomes
 from tests.methods.linear_worlds import fit, linear_data, model_of
 from tests.pages.reading import read_alone
-from tests.whatif.whatif_worlds import report_of, request_of
+from tests.whatif.whatif_worlds import TUMOR, report_of, request_of
 
 DIGESTS = {"dataset": "d" * 64, "model/ridge": "a" * 64}
 EVIL = '<script>alert(1)</script>"&\x1b[31m\u202e{{ 7 * 7 }}$x_1$'
@@ -48,6 +49,30 @@ def test_lights_that_are_not_green_have_their_reason(report: WhatIfReport) -> No
     reader = read_alone(whatif_page(replace(report, models=(replace(model, lights=lights),)), DIGESTS))
     assert "never seen so" in reader.text
     assert "red from" in reader.text
+
+
+def test_what_bands_mean_is_said_once_and_marks_are_explained_where_they_occur(report: WhatIfReport) -> None:
+    [model] = report.models
+    text = read_alone(whatif_page(report, DIGESTS)).text
+    assert "over the next 4 steps under each" in text
+    assert text.count("of new subjects on average") == 1
+    assert text.count("calibrated on") == 1
+    green = replace(model, lights=tuple(replace(one, support=(("green",),) * 4) for one in model.lights or ()))
+    assert "behind a number" not in read_alone(whatif_page(replace(report, models=(green,)), DIGESTS)).text
+    amber = replace(model, lights=tuple(replace(one, support=(("amber",),) * 4) for one in model.lights or ()))
+    text = read_alone(whatif_page(replace(report, models=(amber,)), DIGESTS)).text
+    assert "? behind a number" in text
+    assert "! behind a number" not in text
+
+
+def test_the_page_tells_what_a_rule_gave() -> None:
+    rule = {"rule": "chemotherapy if plan_step = 1", "times": 3}
+    request = parse_plans(json.dumps({"plans": {"watch": [{}] * 3, "rule": rule}}), TUMOR, horizon=6)
+    report = report_of(request=request)
+    text = read_alone(whatif_page(report, {})).text
+    [gave] = report.rules_in_words(report.models[0]).values()
+    assert "What rules gave" in text
+    assert gave in text
 
 
 def test_a_model_without_bands_or_lights_says_so(report: WhatIfReport) -> None:
