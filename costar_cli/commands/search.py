@@ -92,6 +92,7 @@ def search(
     plot: Annotated[
         Path | None, typer.Option("--plot", help="Figure to write: .png, .svg or .pdf", rich_help_panel=FILES)
     ] = None,
+    report: options.ReportOpt = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -121,6 +122,6 @@ def search(
         maximise=tuple(maximise or ()), cost=tuple(cost or ()), at_most=tuple(at_most or ()),
         at_least=tuple(at_least or ()), not_consecutive=tuple(not_consecutive or ()), not_with=tuple(not_with or ()),
         only_from=only_from, steps=steps, beam=beam, reference=reference, by=by, level=level, unsupported=unsupported,
-        csv=csv, plot=plot, out=out, overwrite=overwrite,
+        csv=csv, plot=plot, report=report, out=out, overwrite=overwrite,
     )  # fmt: skip
     run_search(session, asked, data or session.workspace.data, model)

@@ -5,6 +5,7 @@ from typing import Final
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
@@ -17,7 +18,7 @@ from costar_cli.plans.words import in_words
 from costar_cli.search import SHOWN, SearchReport
 from costar_cli.search.run import Best
 
-__all__ = ["plot_search"]
+__all__ = ["draw_search", "plot_search"]
 
 WIDTH_INCH: Final = 7.2
 HEIGHT_INCH: Final = 2.8
@@ -29,12 +30,21 @@ LONGEST: Final = 100  # letters of a plan in words
 
 
 def plot_search(report: SearchReport, path: Path) -> Path:
-    """Draw a panel per outcome that the objective reads, and the objective against the treatments given; save it.
+    """Draw a search and save it.
 
     Raises:
         UsageError: the file name ends in something other than .png, .svg or .pdf.
         StorageError: the file cannot be written.
     """
+    kind = next((kind for kind in FORMATS if path.suffix.lower() == f".{kind}"), None)
+    if kind is None:
+        raise UsageError(f"cannot draw `{path.name}`", where="--plot", fix="end the name in .png, .svg or .pdf")
+    write_bytes(path, rendered(draw_search(report), kind))
+    return path
+
+
+def draw_search(report: SearchReport) -> Figure:
+    """Draw a panel per outcome that the objective reads, and the objective against the treatments given."""
     best = report.answers[0].best
     shown = [*range(min(best.found, SHOWN)), len(best.estimate_M) - 1]
     outcomes = sorted({outcome for _, outcome in report.question.objective.concerns})
@@ -48,11 +58,7 @@ def plot_search(report: SearchReport, path: Path) -> Path:
         few = len(handles) - len(shown)  # what is no plan stands first, then plans from the best on
         order = [*range(few), *reversed(range(few, len(handles)))]
         drawn.legend([handles[i] for i in order], [labels[i] for i in order], loc="outside lower left", ncols=1)
-    kind = next((kind for kind in FORMATS if path.suffix.lower() == f".{kind}"), None)
-    if kind is None:
-        raise UsageError(f"cannot draw `{path.name}`", where="--plot", fix="end the name in .png, .svg or .pdf")
-    write_bytes(path, rendered(drawn, kind))
-    return path
+    return drawn
 
 
 def _draw_courses(axes: Axes, report: SearchReport, outcome: int, shown: list[int]) -> None:

@@ -1,4 +1,4 @@
-"""Reports as HTML pages that stand alone: of data, of a what-if question, of a model."""
+"""Reports as HTML pages that stand alone: of data, of a what-if question, of a search, of a model."""
 
 from costar_cli.pages.data import report_page, report_tables
 

@@ -166,13 +166,21 @@ class Constraints:
             open_P &= ~(given_PH[:, 1:] & given_PH[:, :-1]).any(axis=1)
         return open_P
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Return the constraints as flags; a list of plans is none."""
+        return tuple(text for text, _ in self._parts())
+
+    def _parts(self) -> "Iterator[tuple[str, Constraints]]":
+        """Yield each constraint alone, after its flag."""
+        yield from ((limit.text, Constraints(times=(limit,))) for limit in self.times)
+        yield from ((f"--not-consecutive {given.name!r}", Constraints(apart=(given,))) for given in self.apart)
+        for a, b in self.never_with:
+            yield f"--not-with '{a.name} {b.name}'", Constraints(never_with=((a, b),))
+
     def contradictions(self, values_KA: Values, steps: int, before_A: Values | None) -> Iterator[str]:
         """Yield the constraints that together leave no plan, as flags: one that could go without others is left out."""
-        parts: list[tuple[str, Constraints]] = [
-            *((limit.text, Constraints(times=(limit,))) for limit in self.times),
-            *((f"--not-consecutive {given.name!r}", Constraints(apart=(given,))) for given in self.apart),
-            *((f"--not-with '{a.name} {b.name}'", Constraints(never_with=((a, b),))) for a, b in self.never_with),
-        ]
+        parts = list(self._parts())
         needed = list(parts)
         for part in parts:
             without = [other for other in needed if other is not part]

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from costar_cli.methods.base import FittedModel
     from costar_cli.panel import Dataset
     from costar_cli.search import SearchReport, SearchRequest
-    from costar_cli.search.report import Row
 
 __all__ = ["Search", "run_search"]
 
@@ -49,6 +47,7 @@ class Search:
     unsupported: bool
     csv: Path | None
     plot: Path | None
+    report: Path | None
     out: Path | None
     overwrite: bool
 
@@ -69,13 +68,15 @@ class Search:
             check_table_name(self.csv, flag="--csv")
         if self.plot is not None and self.subjects is not None:
             raise UsageError("figures are of one subject", where="--plot", fix="leave it out, or give --subject")
+        if self.report is not None and self.subjects is not None:
+            raise UsageError("the page is of one subject", where="--report", fix="leave it out, or give --subject")
         check_plot(self.plot)
         kind = ".json" if self.subjects is None else ".csv"
         if self.out is not None and self.out.suffix.lower() != kind:
             whose = "one subject" if self.subjects is None else "many subjects"
             fix = f"end the name in {kind}"
             raise UsageError(f"plans of {whose} are written as {kind}, not `{self.out.name}`", where="--out", fix=fix)
-        files = {"--csv": self.csv, "--plot": self.plot, "--out": self.out}
+        files = {"--csv": self.csv, "--plot": self.plot, "--report": self.report, "--out": self.out}
         plans = [("plan", self.only_from), ("plan", self.reference)]
         subjects = [("file of subjects", Path(self.subjects))] if self.subjects else []
         check_outputs(files.items(), read=[*read, *plans, *subjects], overwrite=self.overwrite)
@@ -117,6 +118,13 @@ def run_search(session: Session, asked: Search, data: Path, model: Path | None) 
     require_compatible(dataset, fitted.schema, model=f"model `{label}`")
     reports = search_cohort(label, fitted, dataset, cohort, asked.request(fitted), session.reporter)
     whole = _written(session, asked, reports)
+    if asked.report is not None:
+        from costar_cli.artifact import write_bytes
+        from costar_cli.pages.search import search_page
+
+        digests = {"dataset": dataset.digest, f"model/{label}": fitted.digest}
+        write_bytes(asked.report, search_page(whole, digests).encode())
+        session.out.wrote("report", asked.report, kind="html")
     if asked.subject is not None:
         _show(session, whole)
     else:
@@ -176,51 +184,17 @@ def _written(session: Session, asked: Search, reports: "Iterator[SearchReport]")
 
 def _show(session: Session, report: "SearchReport") -> None:
     """Print the best plans of one subject, and how sure it is which is best."""
+    from costar_cli.pages.search import how_sure, rank_table
     from costar_cli.panel.schema import step_word
-    from costar_cli.whatif.tables import decimals_of
 
     out, answer, objective = session.out, report.answers[0], report.question.objective
     unit = f" ({objective.unit})" if objective.unit else ""
     where = f"subject {answer.name} ({answer.part}), known up to {step_word(report.schema.step)} {answer.origin}"
     out.text(plain(f"{where} of {answer.length - 1}"), plain(f"{objective.text}{unit}, by {report.label}"))
-    rows = report.rows(answer)
-    decimals = decimals_of(row[name] for row in rows for name in ("objective", "difference"))
-    level = f"{100 * report.question.level:g} %"
-    headers = ["", "plan", f"objective ({level})", f"difference ({level})", "best with"]
-    table = [_line(row, report.reference, decimals) for row in rows]
+    headers, table = rank_table(report)
     out.table(headers, table, title=f"best plans, and their difference from `{report.reference}`", keys=2)
-    for line in _how_sure(report, decimals):
+    for line in how_sure(report):
         out.text(line)
-
-
-def _line(row: "Row", reference: str, decimals: int) -> list[object]:
-    from costar_cli.whatif.tables import estimate_text
-
-    objective = {"estimate": row["objective"], **{name: row[name] for name in ("lower", "upper", "support")}}
-    apart = {"estimate": row["difference"], "lower": row["difference_lower"], "upper": row["difference_upper"]}
-    chance = row["probability_best"]
-    share = f"{100 * chance:.0f} %" if isinstance(chance, float) else None
-    difference = estimate_text(apart, decimals) if row["rank"] else None
-    return [row["rank"] or reference, row["plan"], estimate_text(objective, decimals), difference, share]
-
-
-def _how_sure(report: "SearchReport", decimals: int) -> Iterator[str]:
-    """Yield margin, expected regret, and how many plans cannot be told from the best."""
-    best = report.answers[0].best
-    if not best.found:
-        yield "the data support no plan that the constraints leave: add --unsupported to see the others"
-        return
-    margin, sd = best.margin
-    if best.found > 1:
-        spread = f" (sd {sd:.{decimals}f})" if isfinite(sd) else ""
-        yield f"the best is estimated to be better than the second by {margin:.{decimals}f}{spread}"
-    if isfinite(best.regret):
-        others = best.alike - 1
-        told = (
-            f"{others} other{'s' * (others > 1)} cannot be told from it" if others else "all others can be told from it"
-        )
-        loses = f"choosing it loses {best.regret:.{decimals}f} on average, by {report.question.draws:,} joint draws"
-        yield f"of the {best.found} best plans, {told}; {loses}"
 
 
 def _show_many(session: Session, report: "SearchReport") -> None:

@@ -10,6 +10,7 @@ import pytest
 from cli_world import Run
 
 from costar_cli.app import main
+from costar_cli.artifact import read_header
 from costar_cli.errors import ExitCode
 
 Call = Callable[..., Run]
@@ -75,6 +76,17 @@ def test_people_read_ranks_intervals_and_how_sure_it_is(made: Path, call: Call) 
     assert "all 64 plans of 3 steps were considered" in run.err
 
 
+def test_a_search_writes_a_page_of_its_answer(made: Path, tmp_path: Path, call: Call) -> None:
+    words = asked(made, *OBJECTIVE, "--subject", 62, "--steps", 2, "--report", tmp_path / "page.html")
+    run = call(*words, "--json")
+    assert run.code == 0, run.err
+    assert run.document["outputs"]["report"] == {"path": str(tmp_path / "page.html"), "kind": "html", "digest": ""}
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert read_header(made / "model-mixed.h5").digest in page
+    assert run.document["result"]["subjects"][0]["plans"][0]["plan"] in page
+    assert call(*words).code == ExitCode.MISMATCH
+
+
 def test_many_subjects_have_a_plan_each_in_a_table_that_whatif_reads(made: Path, tmp_path: Path, call: Call) -> None:
     plans, table = tmp_path / "plans.csv", tmp_path / "best.jsonl"
     words = [*OBJECTIVE, "--steps", 2, "--subjects", "target/test", "--unsupported", "--out", plans, "--csv", table]
@@ -104,6 +116,7 @@ def test_many_subjects_have_a_plan_each_in_a_table_that_whatif_reads(made: Path,
          "no plan of 6 steps meets --at-most 'chemotherapy 2' and --at-least 'chemotherapy 3'"),
         (["-s", 62, *OBJECTIVE, "--out", "plan.csv"], ExitCode.USAGE, "written as .json"),
         (["--subjects", "target/test", *OBJECTIVE, "--plot", "p.png"], ExitCode.USAGE, "figures are of one subject"),
+        (["--subjects", "target/test", *OBJECTIVE, "--report", "p.html"], ExitCode.USAGE, "the page is of one subject"),
         (["-s", 62, *OBJECTIVE, "--csv", "nowhere/t.csv"], ExitCode.STORAGE, "there is no folder"),
         (["-s", 999, *OBJECTIVE], ExitCode.USAGE, "999"),
     ],

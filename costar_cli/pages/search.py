@@ -1,0 +1,152 @@
+"""The page of a search: what was searched, the best plans, how sure it is which is best, and what was left out."""
+
+from collections.abc import Iterator, Mapping
+from math import isfinite
+
+from costar_cli.pages.page import Item, Page, ReportTable, Section, render, svg
+from costar_cli.pages.whatif import SIGNS, lineage
+from costar_cli.panel.findings import counted
+from costar_cli.panel.schema import labelled, step_word, steps_of
+from costar_cli.search import SearchReport
+from costar_cli.search.report import Row
+from costar_cli.whatif.tables import decimals_of, estimate_text
+
+__all__ = ["how_sure", "rank_table", "search_page"]
+
+BY = {
+    "estimate": "Plans are ranked by their estimate.",
+    "upper": "Plans are ranked by the upper limit of their interval.",
+    "lower": "Plans are ranked by the lower limit of their interval.",
+}
+ABOUT_CHANCES = (
+    "The probability of being best is among the plans that were compared, from joint draws: in each, the subject has "
+    "the same parameters and the same chance under all plans. It says nothing of plans that were not compared."
+)
+ABOUT_LUCK = (
+    "A plan that is best of many is partly best by luck, so that its estimate is rather too good. Estimates hold only "
+    "if everything that drives both treatment and outcome is in the data. This is not a guarantee for any one subject."
+)
+ABOUT_LIGHTS = (
+    "Green: the model says how far it may be off, and subjects like this one received such treatment often enough. "
+    "Amber: such treatment is rare, or the answer imprecise. Red: the data do not support the plan."
+)
+
+
+def search_page(report: SearchReport, parents: Mapping[str, str], figure_name: str = "search") -> str:
+    """Return the page of one subject's search; the same report gives the same text.
+
+    Args:
+        report: the answer.
+        parents: digests of the data set and the model, by role.
+        figure_name: keeps the ids of the figure its own.
+    """
+    from costar_cli.figures.search import draw_search  # noqa: PLC0415 - matplotlib only where something is drawn
+
+    answer, word = report.answers[0], step_word(report.schema.step)
+    part = f"{answer.part}, " if answer.part else ""
+    subtitle = f"{report.dataset}, {part}known up to {word} {answer.origin} of {answer.length - 1}, by {report.label}"
+    sections = [
+        Section("Question", texts=list(_question(report))),
+        Section("Best plans", pictures=[svg(draw_search(report), figure_name)], tables=[_ranked(report)]),
+        Section("How sure is it?", texts=[*map(_sentence, how_sure(report)), *_meaning(report)]),
+        Section("What was left out, and why", texts=list(_left_out(report))),
+        _doubts(report),
+        lineage(parents),
+    ]
+    return render(Page(f"Search: subject {answer.name}", subtitle, sections))
+
+
+def rank_table(report: SearchReport) -> tuple[list[str], list[list[object]]]:
+    """Return a row per plan of the first subject: rank, plan in words, objective, difference, chance of being best."""
+    level, rows = f"{100 * report.question.level:g} %", report.rows(report.answers[0])
+    headers = ["", "plan", f"objective ({level})", f"difference ({level})", "best with"]
+    return headers, [_line(row, report.reference, _decimals(report)) for row in rows]
+
+
+def how_sure(report: SearchReport) -> Iterator[str]:
+    """Yield margin, expected regret, and how many plans cannot be told from the best."""
+    best, decimals = report.answers[0].best, _decimals(report)
+    if not best.found:
+        yield "the data support no plan that the constraints leave: add --unsupported to see the others"
+        return
+    margin, sd = best.margin
+    if best.found > 1:
+        spread = f" (sd {sd:.{decimals}f})" if isfinite(sd) else ""
+        yield f"the best is estimated to be better than the second by {margin:.{decimals}f}{spread}"
+    if isfinite(best.regret):
+        others = best.alike - 1
+        told = (
+            f"{others} other{'s' * (others > 1)} cannot be told from it" if others else "all others can be told from it"
+        )
+        loses = f"choosing it loses {best.regret:.{decimals}f} on average, by {report.question.draws:,} joint draws"
+        yield f"of the {best.found} best plans, {told}; {loses}"
+
+
+def _line(row: Row, reference: str, decimals: int) -> list[object]:
+    objective = {"estimate": row["objective"], **{name: row[name] for name in ("lower", "upper", "support")}}
+    apart = {"estimate": row["difference"], "lower": row["difference_lower"], "upper": row["difference_upper"]}
+    chance = row["probability_best"]
+    share = f"{100 * chance:.0f} %" if isinstance(chance, float) else None
+    difference = estimate_text(apart, decimals) if row["rank"] else None
+    return [row["rank"] or reference, row["plan"], estimate_text(objective, decimals), difference, share]
+
+
+def _decimals(report: SearchReport) -> int:
+    return decimals_of(row[name] for row in report.rows(report.answers[0]) for name in ("objective", "difference"))
+
+
+def _question(report: SearchReport) -> Iterator[str]:
+    question, schema = report.question, report.schema
+    steps = steps_of(question.candidates.steps, schema.step)
+    yield f"Which treatment plan over the next {steps} is best for this subject: {question.objective.text}?"
+    outcomes = [schema.outcomes[y] for y in sorted({y for _, y in question.objective.concerns})]
+    yield f"The objective reads {', '.join(labelled(one.name, one.unit) for one in outcomes)}. {BY[question.by]}"
+    if limits := question.candidates.constraints.texts:
+        yield f"Constraints: {', '.join(limits)}."
+
+
+def _ranked(report: SearchReport) -> ReportTable:
+    headers, rows = rank_table(report)
+    ranked = report.rows(report.answers[0])
+    lights = [row["support"] for row in ranked]
+    unit = f"Objective in {report.question.objective.unit}." if report.question.objective.unit else ""
+    level = f"{100 * report.question.level:g} %"
+    told = any(row["lower"] is not None for row in ranked)
+    limits = f"In brackets: the {level} interval." if told else f"No intervals: {report.interval_kind}."
+    signs = [meaning for light, meaning in SIGNS.items() if light in lights]
+    note = " ".join([unit, limits, f"Differences are from {report.reference}.", *signs]).strip()
+    lit = tuple((*row, light) for row, light in zip(rows, lights, strict=True))
+    return ReportTable("", note, ("rank", *headers[1:], "light"), lit)
+
+
+def _meaning(report: SearchReport) -> Iterator[str]:
+    best = report.answers[0].best
+    if best.found and isfinite(best.probability_P[0]):
+        yield ABOUT_CHANCES
+    if (best.light_M >= 0).any():
+        yield ABOUT_LIGHTS
+    yield ABOUT_LUCK
+
+
+def _left_out(report: SearchReport) -> Iterator[str]:
+    """Yield how many plans were looked at, and what kept the others out; the report's own notes say it."""
+    answer, question = report.answers[0], report.question
+    yield f"{counted(answer.best.considered, 'plan')} had their objective estimated for this subject."
+    if question.unsupported:
+        yield "Plans that the data do not support were considered, too (--unsupported)."
+    elif question.candidates.constraints.only is None:
+        yield "Treatments that no training subject received are not among the choices."
+    if answer.best.left_out and not question.unsupported:
+        left = counted(answer.best.left_out, "plan")
+        yield f"{left} with a better estimate are left out, since the data do not support them: their light is red."
+    compared = counted(answer.best.found, "plan")
+    yield f"Of what was left, the best {compared} were compared closely, and the table shows the first of them."
+
+
+def _doubts(report: SearchReport) -> Section:
+    items = [Item(warning, "warning") for warning in report.warnings] + [Item(note, "note") for note in report.notes]
+    return Section("Warnings and notes", texts=[] if items else ["None."], items=items)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."

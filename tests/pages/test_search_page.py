@@ -1,0 +1,91 @@
+"""The page of a search: what it says, that it stands alone, and that texts of files are texts."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from costar_cli.pages.search import search_page
+from costar_cli.panel import Part, Variable
+from costar_cli.plans.untrusted import Problems
+from costar_cli.search import Candidates, Constraints, Objective, SearchQuestion, SearchReport, SubjectAnswer, search
+from costar_cli.search.candidates import no_treatment
+from costar_cli.search.report import notes_on
+from costar_cli.uncertainty import calibration_of
+from tests.pages.reading import read_alone
+from tests.pages.test_whatif_page import EVIL
+from tests.whatif.whatif_worlds import TUMOR, LinearModel, make_dataset
+
+DIGESTS = {"dataset": "d" * 64, "model/linear": "a" * 64}
+PART = Part("source", "test")
+
+
+def searched(model: LinearModel) -> SearchReport:
+    """The best of all plans of two steps with chemotherapy once at most, for the first subject."""
+    panel, problems = make_dataset().panels[PART].take(np.array([0])), Problems()
+    objective = Objective.parse(TUMOR, 2, problems, minimise=["tumour_volume at end"])
+    limits = Constraints.parse(TUMOR.treatments, problems, at_most=["chemotherapy 1"])
+    candidates = Candidates.of(model, limits, 2, unsupported=False)
+    reference = no_treatment(TUMOR.treatments, 2)
+    assert reference is not None
+    question = SearchQuestion(objective, candidates, reference)
+    origin = int(panel.length[0]) - 1
+    [best] = search("linear", model, panel, np.array([origin]), question)
+    answers = [SubjectAnswer(4, PART, origin, origin + 1, best)]
+    report = SearchReport(
+        "tumor", TUMOR, "linear", "linear", "calibrated", question, answers, panel, calibration_of(model)
+    )
+    return replace(report, notes=tuple(notes_on(report)))
+
+
+@pytest.fixture(scope="module")
+def report() -> SearchReport:
+    return searched(LinearModel(TUMOR))
+
+
+def test_the_page_says_what_was_searched_found_left_out_and_of_which_files(report: SearchReport) -> None:
+    reader = read_alone(search_page(report, DIGESTS))
+    assert reader.tags.count("svg") == 1
+    assert "over the next 2 days is best for this subject: minimise tumour_volume at end?" in reader.text
+    assert "Constraints: --at-most 'chemotherapy 1'." in reader.text
+    assert "The best is estimated to be better than the second by" in reader.text
+    assert "90 % interval" in reader.text
+    row = report.rows(report.answers[0])[0]
+    for words in (row["plan"], f"{row['objective']:.2f}", f"{100 * row['probability_best']:.0f} %", *report.notes):
+        assert str(words) in reader.text
+    assert f"{report.answers[0].best.considered} plans had their objective estimated" in reader.text
+    assert "d" * 64 in reader.text
+    assert "a" * 64 in reader.text
+    assert search_page(report, DIGESTS) == search_page(report, DIGESTS)
+
+
+def test_lights_have_their_marks_explained_where_one_occurs(report: SearchReport) -> None:
+    assert "behind a number" not in read_alone(search_page(report, DIGESTS)).text
+    [answer] = report.answers
+    amber = replace(answer.best, light_M=np.ones_like(answer.best.light_M), left_out=3)
+    text = read_alone(search_page(replace(report, answers=[replace(answer, best=amber)]), DIGESTS)).text
+    assert "? behind a number: hardly supported" in text
+    assert "! behind a number" not in text
+    assert "3 plans with a better estimate are left out" in text
+
+
+def test_a_model_without_intervals_says_so() -> None:
+    text = read_alone(search_page(searched(LinearModel(TUMOR, coefficients=(-1.0,))), DIGESTS)).text
+    assert "No intervals" in text
+    assert "joint draws" not in text
+
+
+def test_texts_of_files_are_shown_as_they_are_whatever_is_in_them(report: SearchReport) -> None:
+    schema = report.schema.model_copy(update={"outcomes": (Variable(name=EVIL, unit="<b>"),), "step": "<i>day</i>"})
+    objective = replace(report.question.objective, text=EVIL, unit="<b>")
+    [answer] = report.answers
+    evil = replace(
+        report, dataset=EVIL, schema=schema, label=EVIL, notes=(EVIL,), warnings=(EVIL,),
+        question=replace(report.question, objective=objective), answers=[replace(answer, name=EVIL)],
+    )  # fmt: skip
+    reader = read_alone(search_page(evil, {EVIL: EVIL}))
+    assert {"script", "b", "i"}.isdisjoint(reader.tags)
+    assert "<script>alert(1)</script>" in reader.text
+    assert "{{ 7 * 7 }}" in reader.text
+    assert "\x1b" not in reader.text
+    assert "\u202e" not in reader.text
