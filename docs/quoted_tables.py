@@ -385,6 +385,39 @@ def observed_table() -> Iterator[str]:
         yield f"| {table} ({len(errors['mean'])}) | {' | '.join(cells)} | {change} |"
 
 
+WINS: Mapping[str, str] = {  # methods of the table of what wins where, with the page of each
+    "last-value": "[last value](methods/naive.md)",
+    "mean": "[mean so far](methods/naive.md)",
+    "ridge": "[ridge regression](methods/naive.md)",
+    "msm": "[MSM](methods/msm.md)",
+    "boosting": "[gradient boosting](methods/boosting.md)",
+    "mixed": "[mixed effects](methods/mixed.md)",
+    "growth": "[growth GRU](methods/growth.md)",
+    "costar": "[COSTAR](methods/costar.md#in-the-scale-in-which-outcomes-change), `quick`",
+    "stack plans": "[stack](methods/stack.md) of these",
+}
+WORLDS: Mapping[str, str] = {
+    "tumor": "tumours, % of V_max", "icu": "intensive care, sd", "retail": "retail, units", "linear": "linear system"
+}  # fmt: skip
+
+
+def wins_table() -> Iterator[str]:
+    """Yield errors of methods on simulated data, zero-shot / supervised, the mean over data seeds."""
+    lines = rows("", "choice_of_method.csv")
+    mean: dict[tuple[str, str, str], float] = {}
+    for world in WORLDS:
+        for name in WINS:
+            own = [line for line in lines if line["data"].rstrip("0123456789") == world and line["name"] == name]
+            for setup in ("zero_shot", "supervised"):
+                mean[world, name, setup] = sum(float(line[setup]) for line in own) / len(own)
+    best = {(w, u): min(v for (x, _, y), v in mean.items() if (x, y) == (w, u)) for w, _, u in mean}
+    yield f"| method | {' | '.join(WORLDS.values())} |"
+    yield "|---|" + "---|" * len(WORLDS)
+    for name, label in WINS.items():
+        cells = [" / ".join(_marked(mean[w, name, u], best[w, u]) for u in ("zero_shot", "supervised")) for w in WORLDS]
+        yield f"| {label} | {' | '.join(cells)} |"
+
+
 def _times(ratio: float) -> str:
     return f"{ratio:,.0f}x" if ratio >= 10 else f"{ratio:.1f}x"
 
@@ -410,6 +443,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "ablations": ablation_table,
     "pretraining": pretraining_table,
     "observed": observed_table,
+    "wins": wins_table,
     "default": default_table,
     "preset": preset_sentence,
     "calibration": calibration_table,
