@@ -18,6 +18,7 @@ from costar_cli.plans.rule import PlanRule
 from costar_cli.uncertainty import Estimates, draws, estimate, least_sd
 
 COHORT_DRAWS: Final = 200  # of a rule for each of many moments: their average has the chance of all
+MOST_QUERIES: Final = 8_192  # estimated at once: their histories and predictions take some hundred MB
 
 Floats = NDArray[np.float64]
 Number = TypeVar("Number", bound=np.generic)
@@ -121,8 +122,13 @@ def estimate_played(
     moment_K = np.repeat(np.arange(len(kinds)), [len(of) for of, _ in kinds])
     weight_K = np.concatenate([np.bincount(place_S) / len(place_S) for _, place_S in kinds])
     values_KHA = _lasting(np.concatenate([of for of, _ in kinds]), horizon)
-    found = estimate(model, panel, ask(model, subject_Q[moment_K], origin_Q[moment_K], values_KHA))
-    mixed = _mixture(found, weight_K, np.flatnonzero(np.diff(moment_K, prepend=-1)))
+    parts = []
+    for begin, end in _parts(np.array([len(of) for of, _ in kinds])):
+        own_K = slice(*np.searchsorted(moment_K, [begin, end]))
+        at_K = moment_K[own_K]
+        found = estimate(model, panel, ask(model, subject_Q[at_K], origin_Q[at_K], values_KHA[own_K]))
+        parts.append(_mixture(found, weight_K[own_K], np.flatnonzero(np.diff(at_K, prepend=-1))))
+    mixed = _joined(parts)
     if played.outcomes_SQHY is None or played.usual_QHY is None or played.usual_variance_QHY is None:
         return mixed
     own, drawn = slice(len(played.rule)), played.outcomes_SQHY
@@ -169,6 +175,26 @@ def draw_played(
 def _lasting(values: NDArray[Number], horizon: int) -> NDArray[Number]:
     """Return series `[n,H,...]` padded with their last step, which means nothing."""
     return np.pad(values, ((0, 0), (0, horizon - values.shape[1]), (0, 0)), "edge")
+
+
+def _parts(count_Q: NDArray[np.integer]) -> Iterator[tuple[int, int]]:
+    """Yield spans of moments whose courses are estimated at once: as many as there may be, but one at least."""
+    begin, total = 0, 0
+    for q, count in enumerate(count_Q.tolist()):
+        if q > begin and total + count > MOST_QUERIES:
+            yield begin, q
+            begin, total = q, 0
+        total += count
+    yield begin, len(count_Q)
+
+
+def _joined(parts: Sequence[Estimates]) -> Estimates:
+    """Return the estimates of neighbouring queries as those of all."""
+    if len(parts) == 1:
+        return parts[0]
+    names = ("mean_QHY", "sd_QHY", "share_QHY", "level_QY", "unit_QY")
+    joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+    return Estimates(**joined, members_RQHY=np.concatenate([part.members_RQHY for part in parts], axis=1))
 
 
 def _moved(sd_QHY: Floats, rule_QHY: Floats, usual_QHY: Floats) -> Floats:

@@ -99,14 +99,13 @@ def run_cohort(session: Session, question: CohortQuestion, data: Path, models: S
     check_questions(dataset, loaded, request, question.levels, unsupported=question.unsupported)
     for warning in (*warnings_about(dataset, loaded, cohort, request), *_losses(dataset, loaded, places)):
         session.out.warn(warning)
-    for note in rule_notes(loaded, request.plans, dataset, truth=question.truth, n=COHORT_DRAWS):
+    notes = [f"rule `{plan.name}`: {plan.text}" for plan in request.plans if not isinstance(plan, TreatmentPlan)]
+    notes += rule_notes(loaded, request.plans, dataset, truth=question.truth, n=COHORT_DRAWS)
+    for note in notes:
         session.out.note(note)
-    for plan in request.plans:
-        if not isinstance(plan, TreatmentPlan):
-            session.out.note(f"rule `{plan.name}`: {plan.text}")
     averages = _averagers(question, dataset, loaded, cohort, request)
     tallies = _answer(session, question, dataset, loaded, cohort, request, averages)
-    result = _summary(question, dataset, loaded, cohort, tallies)
+    result = _summary(question, dataset, loaded, cohort, tallies) | {"notes": notes}
     _show(session, result)
     if question.average:
         found = [averages[label].finish(label, model, question.levels) for label, model in loaded.items()]

@@ -99,6 +99,9 @@ def test_a_cohort_is_told_once_what_its_rules_are_and_were_played_on(made: Path,
     said = " ".join((run.out + run.err).split())
     assert said.count("rule `coin`: chemotherapy with probability 0.3; else none") == 1
     assert said.count("rule `coin` was played on 200 draws of chance") == 1
+    run = call("whatif", "-w", made, "--model", made / "model-mixed.h5", *words, "--unsupported", "--json")
+    assert all(note in said for note in run.document["result"]["notes"])
+    assert len(run.document["result"]["notes"]) == 4
 
 
 def test_averages_of_rules_and_their_truth(made: Path, call: Call) -> None:

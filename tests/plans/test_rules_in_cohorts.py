@@ -1,6 +1,7 @@
 """A cohort is answered about rules as each of its subjects is, and its mean is what the regime comes to."""
 
 import json
+import sys
 from functools import cache
 
 import numpy as np
@@ -99,6 +100,27 @@ def test_the_average_effect_of_a_rule_has_an_interval_that_holds_what_the_law_sa
     mean_H, half_H = found.differences.mean_GPHY[0, plan, :4, 0], found.differences.half_LGPHY[0, 0, plan, :4, 0]
     assert (np.abs(mean_H - truth) < half_H + 0.1).all()
     assert (half_H[1:] < np.abs(mean_H[1:])).all()
+
+
+def test_the_courses_of_chance_are_estimated_some_at_a_time(monkeypatch):
+    asked = []
+
+    class Watched(LinearModel):
+        def rollout(self, panel, queries, **options):
+            asked.append(len(queries))
+            return super().rollout(panel, queries, **options)
+
+    plan = {"rule": "price_class = '+5 %'", "with probability": 0.5, "times": 4}
+    cohort, _ = shifted("all")
+    request = parse_plans(json.dumps({"plans": {"coin": plan}}), RETAIL, horizon=6)
+    (once,) = answer_cohort("m", Watched(RETAIL), cohort, request)
+    assert max(asked) > 20
+    monkeypatch.setattr(sys.modules["costar_cli.plans.resolve"], "MOST_QUERIES", 20)
+    first = len(asked)
+    (parts,) = answer_cohort("m", Watched(RETAIL), cohort, request)
+    assert max(asked[first + 1 :]) <= 20
+    np.testing.assert_array_equal(once.estimates.mean_QHY, parts.estimates.mean_QHY)
+    np.testing.assert_array_equal(once.estimates.sd_QHY, parts.estimates.sd_QHY)
 
 
 @cache
