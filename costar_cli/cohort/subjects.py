@@ -80,7 +80,7 @@ class Cohort:
         if outside_N.any():
             short = [f"{names[i]} (last step {last_N[i]})" for i in np.flatnonzero(outside_N).tolist()]
             problem = f"origin {origin} is outside the series of {counted(len(short), 'subject')}"
-            fix = "choose an earlier origin, or `last`"
+            fix = f"choose an earlier origin, or `{'' if where.endswith('=') else '--origin '}last`"
             if skip and outside_N.all():
                 raise UsageError(f"no subject has the origin {origin}", where=where, fix=fix)
             _refuse_or_skip(problem, short, skip=skip, where=where, reporter=reporter, fix=fix)
@@ -302,5 +302,5 @@ def _refuse_or_skip(
     if skip:
         (reporter or NullReporter()).warn(f"left out: {problem}" + f" ({', '.join(named)})" * bool(named))
         return
-    leave_out = "add --skip-unknown to leave them out" if where.startswith("--") else "leave them out"
+    leave_out = "leave them out" if where.endswith("=") else "add --skip-unknown to leave them out"
     raise UsageError(problem, where=where, fix="; ".join(filter(None, (fix, leave_out))), details=named)

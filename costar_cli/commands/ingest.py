@@ -136,7 +136,7 @@ def _ingest_new(session: Session, inputs: "TableInputs", like: Path, out: Path |
         return ingest_new(inputs, preprocessing, session.reporter)
 
     path, model = out or session.workspace.new, like if header.kind == "model" else None
-    asked = ("--subjects", "all", "--plan", "plan.json")
+    asked = ("--subjects", "all", "--origin", "last", "--plan", "plan.json")  # plan.json may say a later origin
     then = next_command(session.given, "whatif", *asked, data=path, model=model)
     config = {LIKE: preprocessing.digest}
     make_dataset(session, path, build, config=config, overwrite=overwrite, parents=parents, then=then)

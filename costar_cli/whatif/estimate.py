@@ -80,7 +80,8 @@ def estimate_outcomes(
     request = (request() if callable(request) else request).of(panel.names[0])
     start = request.origin if origin is None else origin
     start = int(panel.length[0]) - 1 if start is None else start
-    _check(models, request, panel=panel, origin=start, levels=levels, reference=reference)
+    of_plans = origin is None and request.origin is not None
+    _check(models, request, panel=panel, origin=start, levels=levels, reference=reference, of_plans=of_plans)
     one_P, start_P = np.zeros(len(request.plans), dtype=np.int64), np.full(len(request.plans), start)
     asked = {label: resolve(label, model, panel, one_P, start_P, request.plans) for label, model in models.items()}
     first = next(iter(asked.values()))
@@ -133,13 +134,16 @@ def _check(
     origin: int,
     levels: Sequence[float],
     reference: str | None,
+    of_plans: bool,
 ) -> None:
     problems = Problems()
     if not models:
         problems.add("no model given")
     last = int(panel.length[0]) - 1
     if not 0 <= origin <= last:
-        problems.add(f"origin {origin} is outside the series of subject {panel.names[0]}: choose 0 to {last}")
+        problem = f"origin {origin} is outside the series of subject {panel.names[0]}: choose 0 to {last}"
+        fix = "it is the `origin` of the plans: `--origin last`, or `origin=` in Python, overrides it"
+        problems.add(problem, fix=fix if of_plans else "")
     check_request(models, request, levels, problems)
     names = [plan.name for plan in request.plans]
     if reference is not None and reference not in names:

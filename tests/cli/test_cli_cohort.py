@@ -107,6 +107,20 @@ def test_a_cohort_that_cannot_be_answered_is_refused(
     check(ask(call, trained, plan, *words), code, hint)
 
 
+@pytest.mark.parametrize(
+    ("who", "where"),
+    [(["--subjects", "all"], "`origin` in late.json"), (["-s", 1], "`origin` of the plans")],
+)
+def test_an_origin_of_the_plans_that_no_subject_has_is_said_to_be_theirs(
+    who: list[str], where: str, trained: Path, call: Call
+) -> None:
+    Path("late.json").write_text('{"origin": 99, "plans": {"watch": [{}, {}]}}')
+    run = call("whatif", "-w", trained, "--plan", "late.json", *who)
+    assert run.code == ExitCode.USAGE
+    assert where in run.err
+    assert "`--origin last`" in run.err
+
+
 def test_a_file_of_answers_is_replaced_when_asked(trained: Path, plan: Path, call: Call) -> None:
     words = ["--subjects", "all", "--origin", "last", *WORDS]
     Path("answers.parquet").write_text("mine")

@@ -43,8 +43,8 @@ costar finetune --method last-value --out costar-workspace/model.h5
     assert "subject X-2 (source/test), known up to day 3 of 3" in done.stdout
     assert "columns that are not used: 'ward'" in done.stderr
     assert "another data set" not in done.stderr + done.stdout
-    answer = "whatif --subjects all --plan plan.json --data costar-workspace/new.h5 --model costar-workspace/model.h5"
-    assert answer in done.stderr
+    files = "--data costar-workspace/new.h5 --model costar-workspace/model.h5"
+    assert f"whatif --subjects all --origin last --plan plan.json {files}" in done.stderr
 
 
 def test_the_table_is_what_its_script_makes(tmp_path: Path, repository: Path) -> None:
