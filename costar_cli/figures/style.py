@@ -1,6 +1,7 @@
 """How every figure looks: colours that all readers can tell apart, text shown as it is, few lines; how it is saved."""
 
 import io
+import re
 import textwrap
 import warnings
 from collections.abc import Iterator, Sequence
@@ -195,8 +196,12 @@ def as_svg(drawn: Figure, name: str) -> str:
         drawn.savefig(image, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
     text = image.getvalue()
     text = text[text.index("<svg") :].replace(f"'{FONT}'", f"'{FONT}', Verdana, sans-serif")
-    text = text.replace('id="', f'id="{name}-')
-    return text.replace("url(#", f"url(#{name}-").replace('xlink:href="#', f'xlink:href="#{name}-')
+    return re.sub(r"<[^>]*>", lambda tag: _own_ids(tag[0], name), text)
+
+
+def _own_ids(tag: str, name: str) -> str:
+    """Return a tag of SVG whose ids, and references to ids, begin with a name."""
+    return re.sub(r"""( id="|url\(#|xlink:href="#)""", rf"\g<1>{name}-", tag)
 
 
 @contextmanager

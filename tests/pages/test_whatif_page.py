@@ -6,12 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from costar_cli.figures.style import as_svg, figure
 from costar_cli.pages.whatif import whatif_page
 from costar_cli.panel import Variable
 from costar_cli.plans import TreatmentPlan, parse_plans
 from costar_cli.whatif import WhatIfReport, estimate_outcomes
 from tests.methods.linear_worlds import fit, linear_data, model_of
-from tests.pages.reading import read_alone
+from tests.pages.reading import read, read_alone
 from tests.whatif.whatif_worlds import TUMOR, report_of, request_of
 
 DIGESTS = {"dataset": "d" * 64, "model/ridge": "a" * 64}
@@ -106,3 +107,13 @@ def test_texts_of_files_are_shown_as_they_are_whatever_is_in_them(report: WhatIf
     assert "{{ 7 * 7 }}" in reader.text
     assert "\x1b" not in reader.text
     assert "\u202e" not in reader.text
+
+
+def test_names_that_look_like_attributes_stay_as_they_are_in_a_figure() -> None:
+    names = ('a id="q', "url(#q", 'xlink:href="#q', '<g id="q">')
+    with figure(3, 3) as drawn:
+        for axes, name in zip(drawn.subplots(4), names, strict=True):
+            axes.set_title(name)
+    reader = read(as_svg(drawn, "answer"))
+    assert all(name in reader.text for name in names)
+    assert all(name.startswith("answer-") for name in (*reader.ids, *reader.links))
