@@ -17,7 +17,7 @@ from costar_cli.plans import PlanRequest, TreatmentPlan
 from costar_cli.reporting import Reporter, warnings_of
 from costar_cli.search import SearchReport, SearchRequest, SubjectAnswer, notes_on, search
 from costar_cli.search.report import SHOWN
-from costar_cli.uncertainty import calibration_of, interval_kind
+from costar_cli.uncertainty import calibration_of, draws_are_members, interval_kind
 from costar_cli.whatif.estimate import refuse_unseen
 from costar_cli.whatif.notes import unseen_in_plans
 
@@ -120,7 +120,7 @@ def search_cohort(
             panel = None if many else known
             report = SearchReport(
                 dataset.name, model.schema, label, model.method, interval_kind(model), question, answers, panel,
-                calibration_of(model),
+                calibration_of(model), members=model.members if draws_are_members(model) else None,
             )  # fmt: skip
             own_warnings = () if many else tuple(_on_best(models, part, report))
             for warning in own_warnings:

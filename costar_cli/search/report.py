@@ -34,7 +34,7 @@ class SearchReport:
     """The best plans of one subject or of many, by one model.
 
     `panel` is that of a single subject and `calibration` the model's, for figures. `warnings` say what may make the
-    answer wrong, `notes` what else a reader should know.
+    answer wrong, `notes` what else a reader should know. `members` are counted where the draws are these alone.
     """
 
     dataset: str
@@ -48,6 +48,7 @@ class SearchReport:
     calibration: Calibration | None = None
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    members: int | None = None
 
     @property
     def reference(self) -> str:
@@ -176,6 +177,11 @@ def notes_on(report: SearchReport) -> Iterator[str]:
         yield f"{some} with a better estimate are left out, since the data do not support them (--unsupported)"
     if any((answer.best.light_M < 0).any() for answer in report.answers):
         yield f"`{report.label}` cannot say whether the data support a plan: fit it again with this version of costar"
+    if report.members is not None:
+        yield (
+            f"probabilities of being best of model `{report.label}` come from its {report.members} members, which "
+            "learned from the same data: they are too high for the leading plan"
+        )
     if not question.objective.linear:
         yield "the objective is not linear in the outcomes: its estimates are means over draws where the model draws"
 

@@ -10,7 +10,7 @@ from costar_cli.uncertainty.calibration import (
     has_spread,
     interval_kind,
 )
-from costar_cli.uncertainty.draws import differences, draws, tells_differences
+from costar_cli.uncertainty.draws import differences, draws, draws_are_members, tells_differences
 from costar_cli.uncertainty.estimates import LEAST_MEMBERS, Ask, Estimates, asks_once, estimate, facts_of, least_sd
 from costar_cli.uncertainty.floor import HeldOut, held_out
 from costar_cli.uncertainty.outcomes import OutcomeFacts
@@ -33,6 +33,7 @@ __all__ = [
     "calibration_of",
     "differences",
     "draws",
+    "draws_are_members",
     "estimate",
     "facts_of",
     "halves",

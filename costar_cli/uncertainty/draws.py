@@ -58,6 +58,13 @@ def tells_differences(model: FittedModel) -> bool:
     return isinstance(model, DrawsOutcomes | PredictsDistribution) or model.members >= LEAST_MEMBERS
 
 
+def draws_are_members(model: FittedModel) -> bool:
+    """Return whether the draws of a model are its members alone, which learned from the same data."""
+    if isinstance(model, StackModel):
+        return all(draws_are_members(model.parts[name]) for name in model.answering)
+    return tells_differences(model) and not isinstance(model, DrawsOutcomes | PredictsDistribution)
+
+
 def differences(
     drawn_SQHY: Floats, estimates: Estimates, of_M: NDArray[np.integer], minus_M: NDArray[np.integer]
 ) -> Estimates:

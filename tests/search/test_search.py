@@ -9,8 +9,19 @@ from costar_cli.errors import TrainingError, UsageError
 from costar_cli.panel import Part
 from costar_cli.plans import TreatmentPlan
 from costar_cli.plans.untrusted import Problems
-from costar_cli.search import Candidates, Constraints, Objective, SearchQuestion, no_treatment, search
+from costar_cli.search import (
+    Candidates,
+    Constraints,
+    Objective,
+    SearchQuestion,
+    SearchReport,
+    SubjectAnswer,
+    no_treatment,
+    notes_on,
+    search,
+)
 from costar_cli.search import run as run_module
+from costar_cli.uncertainty import draws_are_members
 from tests.whatif.whatif_worlds import TUMOR, LinearModel, make_dataset, report_of, request_of
 
 PANEL = make_dataset().panels[Part("source", "test")]
@@ -166,6 +177,17 @@ def test_time_above_a_level_is_expected_over_draws():
     found = best(minimise=[f"tumour_volume time above {level}"])[0]
     assert 0 <= found.estimate_M[0] < found.estimate_M[-1] <= 6
     assert found.estimate_M[0] == pytest.approx(round(found.estimate_M[0] * 1_000) / 1_000)  # a share of 1,000 draws
+
+
+def test_probabilities_that_come_from_members_are_said_to_be_too_high():
+    model = LinearModel(TUMOR)
+    assert draws_are_members(model)
+    assert not draws_are_members(LinearModel(TUMOR, coefficients=(-1.0,)))  # it has no probabilities
+    asked, found = question(model), best(model)[0]
+    answer = SubjectAnswer(1, None, 3, 5, found)
+    report = SearchReport("d", TUMOR, "crn", "crn", "", asked, [answer], members=3)
+    assert any("`crn` come from its 3 members" in note for note in notes_on(report))
+    assert not any("members" in note for note in notes_on(replace(report, members=None)))
 
 
 def test_a_prediction_that_is_not_finite_stops_the_search():
