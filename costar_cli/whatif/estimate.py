@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,7 @@ from costar_cli.whatif.support import judge_plans
 from costar_cli.whatif.widen import widened
 
 Floats = NDArray[np.float64]
+MOST_REPORTED: Final = 2_000  # plans of one subject, each with a thousand draws for differences
 
 
 def estimate_outcomes(
@@ -146,6 +148,10 @@ def _check(
         problems.add(problem, fix=fix if of_plans else "")
     check_request(models, request, levels, problems)
     names = [plan.name for plan in request.plans]
+    if len(names) > MOST_REPORTED:
+        problem = f"{len(names):,} plans are too many for the report of one subject: at most {MOST_REPORTED:,}"
+        fix = "ask about a cohort for a table of answers, which `--subjects FILE` may list a single subject for"
+        problems.add(problem, fix=fix)
     if reference is not None and reference not in names:
         there = f"the plans are {', '.join(map(repr, names))}"
         near = did_you_mean(reference, names, lead="; ", quoted=True)

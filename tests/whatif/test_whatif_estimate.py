@@ -144,6 +144,13 @@ def test_a_plan_longer_than_a_models_horizon_names_the_range():
         report_of(LinearModel(TUMOR, horizon=4))
 
 
+def test_more_plans_than_a_report_compares_are_refused_and_a_cohort_is_suggested():
+    request = request_of({f"p{i}": [{}] for i in range(2_001)})
+    with pytest.raises(UsageError, match="2,001 plans are too many") as caught:
+        report_of(LinearModel(TUMOR), request)
+    assert "--subjects" in str(caught.value.fix)
+
+
 def test_an_unknown_subject_names_the_ranges():
     with pytest.raises(UsageError, match="no subject 99") as caught:
         report_of(subject=99)
