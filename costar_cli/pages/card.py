@@ -11,7 +11,7 @@ from costar_cli.pages.page import Item, Page, ReportTable, Section, render
 from costar_cli.pages.whatif import lineage
 from costar_cli.panel import PanelSchema
 from costar_cli.panel.report import DataReport
-from costar_cli.panel.schema import labelled
+from costar_cli.panel.schema import labelled, steps_of
 from costar_cli.panel.support import Support
 
 __all__ = ["model_card"]
@@ -78,7 +78,7 @@ def _is_empty(section: Section) -> bool:
 def _facts(meta: Mapping[str, Any], schema: PanelSchema, method: str) -> Iterator[tuple[str, object]]:
     yield "method", method
     yield "predicts", ", ".join(labelled(outcome.name, outcome.unit) for outcome in schema.outcomes)
-    yield "steps ahead", f"{meta.get('horizon')}, of one {schema.step} each"
+    yield "predicts up to", steps_of(int(meta.get("horizon") or 1), schema.step)
     yield "treatments", ", ".join(schema.treatments.names)
     yield "reads", f"{len(schema.covariates)} covariates and {len(schema.statics)} static features, and the past"
     yield "members", meta.get("members")
