@@ -58,7 +58,6 @@ def contents(folder: Path) -> dict[Path, bytes]:
         ([*ASK, "--csv", "a.csv", "--report", "./a.csv"], ExitCode.USAGE, "both --csv and --report write `a.csv`"),
         ([*ASK, "--csv", "folder.csv", "--overwrite"], ExitCode.STORAGE, "`folder.csv` is a folder"),
         ([*ASK, "--csv", "pipe.csv", "--overwrite"], ExitCode.STORAGE, "`pipe.csv` is no regular file"),
-        ([*ASK, "--csv", "/dev/null", "--overwrite"], ExitCode.STORAGE, "`/dev/null` is no regular file"),
         ([*COHORT, "--csv", "people.txt", "--overwrite"], ExitCode.MISMATCH, "is the file of subjects that is read"),
         ([*SEARCH, "--csv", DATA, "--overwrite"], ExitCode.USAGE, "end the name in .csv"),
         (
