@@ -244,7 +244,7 @@ def test_all_that_is_wrong_with_a_table_is_said_at_once(call: Call) -> None:
     run = call("ingest", "table", "t.csv", "--schema", "s.toml")
     assert run.code == ExitCode.DATA
     assert "has 4 problems" in run.err
-    for problem in ("not numeric", "first 'soon'", "contradicts row", "not levels: 'xnone'"):
+    for problem in ("not numeric", "first 'soon'", "contradicts row", "not a level: 'xnone'"):
         assert problem in run.err, problem
 
 

@@ -232,7 +232,7 @@ def test_export_and_report_keep_what_is_there_unless_told(trained: Path, tmp_pat
     assert call(*words).code == ExitCode.MISMATCH
     assert call("inspect", trained / "data.h5", "--export", "tables").code == ExitCode.MISMATCH
     assert call(*words, "--overwrite").code == 0
-    assert call("inspect", trained / "model.h5", "--report", "-").code == ExitCode.ARTIFACT
+    assert call("inspect", trained / "model.h5", "--report", "-").code == ExitCode.USAGE
     assert call("inspect", trained / "data.h5", "--report", "nowhere/report.html").code == ExitCode.STORAGE
     Path("file").write_text("")
     assert call("inspect", trained / "data.h5", "--export", "file").code == ExitCode.STORAGE
