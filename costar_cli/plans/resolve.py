@@ -15,7 +15,7 @@ from costar_cli.panel import Panel
 from costar_cli.plans.plan import AnyPlan, TreatmentPlan
 from costar_cli.plans.rollout import DRAWS, SEED, Played, ask, play
 from costar_cli.plans.rule import PlanRule
-from costar_cli.uncertainty import Estimates, draws, estimate, least_sd
+from costar_cli.uncertainty import Estimates, asks_encoded, draws, estimate, least_sd
 
 COHORT_DRAWS: Final = 200  # of a rule for each of many moments: their average has the chance of all
 MOST_QUERIES: Final = 8_192  # estimated at once: their histories and predictions take some hundred MB
@@ -163,12 +163,12 @@ def draw_played(
         return model.draw_courses(
             panel, subject_Q, origin_Q, lambda h, _: plan_MHA[:, min(h, last)], steps=horizon, n=n, seed=seed
         )
-    drawn = []
+    drawn, encoded = [], asks_encoded(panel)
     for q in range(len(subject_Q)):
         kinds_KHA, place_S = np.unique(values_SQHA[:, q], axis=0, return_inverse=True)
         one_K = np.full(len(kinds_KHA), q)
         queries = ask(model, subject_Q[one_K], origin_Q[one_K], _lasting(kinds_KHA, horizon))
-        drawn.append(draws(model, panel, queries, n, seed)[np.arange(n), place_S.ravel()])
+        drawn.append(draws(model, panel, queries, n, seed, ask=encoded)[np.arange(n), place_S.ravel()])
     return np.stack(drawn, axis=1)
 
 

@@ -6,18 +6,19 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby
 from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.errors import UsageError
-from costar_cli.methods.base import DrawsCourses, EncodesOnce, FittedModel, PredictsStepwise
+from costar_cli.methods.base import DrawsCourses, FittedModel, PredictsStepwise
 from costar_cli.methods.registry import METHODS
 from costar_cli.panel import Panel, PanelSchema, Queries
 from costar_cli.plans.plan import TreatmentPlan
 from costar_cli.plans.rule import PLANNED, STEP, Course, Levels, Rule
+from costar_cli.plans.words import spans
+from costar_cli.uncertainty import asks_encoded
 
 DRAWS: Final = 1_000  # as many as of differences between plans
 SEED: Final = 0
@@ -76,12 +77,7 @@ class Played:
             else ", ".join(f"{what} {100 * part:.0f} %" for what, part in share.items() if part >= FEWEST)
             for share in self.shares(moment, schema)
         ]
-        told, step = [], origin
-        for what, run in groupby(words):
-            count = len(list(run))
-            told.append(f"{step if count == 1 else f'{step}-{step + count - 1}'} {what}")
-            step += count
-        return "; ".join(told)
+        return "; ".join(spans(words, origin))
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,14 +255,10 @@ def _blind(rule: Rule, moments: _Moments, n: int, seed: int) -> Played:
 
 def _mean_course(model: FittedModel, moments: _Moments) -> Predict:
     """Return what predicts outcomes as the mean over a model's members, whose histories are encoded once."""
-    states = model.encode(moments.panel) if isinstance(model, EncodesOnce) else None
+    answer = asks_encoded(moments.panel)
 
     def predict(row_M: NDArray[np.integer], values_MHA: Levels) -> Floats:
-        asked = ask(model, moments.subject_Q[row_M], moments.origin_Q[row_M], values_MHA)
-        if isinstance(model, EncodesOnce):
-            members_RMHY = model.answer(states, asked)
-        else:
-            members_RMHY = model.rollout(moments.panel, asked)
+        members_RMHY = answer(model, ask(model, moments.subject_Q[row_M], moments.origin_Q[row_M], values_MHA))
         return np.asarray(members_RMHY[:, :, -1].mean(axis=0, dtype=np.float64))
 
     return predict

@@ -1,5 +1,6 @@
 """Plans as people read them, and as a file of plans spells them."""
 
+from collections.abc import Sequence
 from itertools import groupby
 
 import numpy as np
@@ -11,16 +12,20 @@ from costar_cli.panel.schema import step_word
 
 def in_words(schema: PanelSchema, values: ArrayLike, origin: int) -> str:
     """Return what a plan `[steps,names]` gives and when: `day 30-31 chemotherapy, then none`."""
-    given = (schema.treatments.describe(row) for row in np.asarray(values))
-    runs = [(what, len(list(steps))) for what, steps in groupby(given)]
-    step, course = origin, []
-    for what, count in runs:
-        when = str(step) if count == 1 else f"{step}-{step + count - 1}"
-        course.append(f"{when} {what}")
-        step += count
+    course = spans([schema.treatments.describe(row) for row in np.asarray(values)], origin)
     if len(course) > 1:
-        course[-1] = f"then {runs[-1][0]}"
+        course[-1] = f"then {schema.treatments.describe(np.asarray(values)[-1])}"
     return f"{step_word(schema.step)} {', '.join(course)}"
+
+
+def spans(steps: Sequence[str], origin: int) -> list[str]:
+    """Return what each run of equal steps is, and when: `30-31 chemotherapy`, `32 none`."""
+    told, step = [], origin
+    for what, run in groupby(steps):
+        count = len(list(run))
+        told.append(f"{step if count == 1 else f'{step}-{step + count - 1}'} {what}")
+        step += count
+    return told
 
 
 def steps_by_name(encoding: TreatmentEncoding, values: ArrayLike) -> list[dict[str, str]]:

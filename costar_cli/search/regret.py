@@ -17,7 +17,8 @@ from costar_cli.search.candidates import Places, treatments_of_step
 from costar_cli.search.objective import Floats, Objective
 from costar_cli.search.request import SearchRequest
 from costar_cli.search.run import best_of, known_until
-from costar_cli.search.scoring import Judge, SubjectPlans, asks_encoded
+from costar_cli.search.scoring import Judge, SubjectPlans
+from costar_cli.uncertainty import asks_encoded
 
 MOST_PLANS: Final = 10_000  # whose truth is asked for, of each subject
 SUBJECTS: Final = 100

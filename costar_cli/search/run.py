@@ -13,8 +13,8 @@ from costar_cli.panel import Panel, Queries
 from costar_cli.reporting import NullReporter, Reporter
 from costar_cli.search.candidates import Places
 from costar_cli.search.objective import Floats
-from costar_cli.search.scoring import Judge, SearchQuestion, SubjectPlans, asks_encoded
-from costar_cli.uncertainty import Estimates, draws, estimate, tells_differences
+from costar_cli.search.scoring import Judge, SearchQuestion, SubjectPlans
+from costar_cli.uncertainty import Estimates, asks_encoded, draws, estimate, tells_differences
 
 LOOKED_AT: Final = 128  # plans whose support is looked at together, the best first
 CAUTIOUS: Final = 4_096  # plans whose limits are looked at where these decide

@@ -1,13 +1,13 @@
 """How plans of one subject are scored, and what decides between them."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.errors import TrainingError
-from costar_cli.methods.base import EncodesOnce, FittedModel
+from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Panel, Queries
 from costar_cli.plans import TreatmentPlan
 from costar_cli.search.candidates import Candidates, Places
@@ -123,17 +123,3 @@ class SubjectPlans:
                 fix="retrain it, with a lower --learning-rate if it diverged",
             )
         return loss_P
-
-
-def asks_encoded(panel: Panel) -> Ask:
-    """Return what predicts as `rollout` does, but encodes the panel once for each model or part of one."""
-    known: dict[int, Any] = {}
-
-    def ask(model: FittedModel, queries: Queries) -> NDArray[np.float32]:
-        if not isinstance(model, EncodesOnce):
-            return model.rollout(panel, queries)
-        if id(model) not in known:
-            known[id(model)] = model.encode(panel)
-        return model.answer(known[id(model)], queries)
-
-    return ask

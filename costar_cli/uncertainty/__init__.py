@@ -11,7 +11,16 @@ from costar_cli.uncertainty.calibration import (
     interval_kind,
 )
 from costar_cli.uncertainty.draws import differences, draws, draws_are_members, tells_differences
-from costar_cli.uncertainty.estimates import LEAST_MEMBERS, Ask, Estimates, asks_once, estimate, facts_of, least_sd
+from costar_cli.uncertainty.estimates import (
+    LEAST_MEMBERS,
+    Ask,
+    Estimates,
+    asks_encoded,
+    asks_once,
+    estimate,
+    facts_of,
+    least_sd,
+)
 from costar_cli.uncertainty.floor import HeldOut, held_out
 from costar_cli.uncertainty.outcomes import OutcomeFacts
 from costar_cli.uncertainty.support import LIGHTS, Lights, PlanSupport, learn_support, support_of
@@ -28,6 +37,7 @@ __all__ = [
     "Lights",
     "OutcomeFacts",
     "PlanSupport",
+    "asks_encoded",
     "asks_once",
     "calibrate",
     "calibration_of",

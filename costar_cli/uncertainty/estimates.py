@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.errors import ArtifactError
-from costar_cli.methods.base import FittedModel, PredictsDistribution
+from costar_cli.methods.base import EncodesOnce, FittedModel, PredictsDistribution
 from costar_cli.methods.stack.model import StackModel
 from costar_cli.panel import Panel, Queries
 from costar_cli.uncertainty.outcomes import OutcomeFacts, levels
@@ -161,6 +161,20 @@ def asks_once(panel: Panel) -> Ask:
         if id(model) not in told:
             told[id(model)] = model.rollout(panel, queries)
         return told[id(model)]
+
+    return ask
+
+
+def asks_encoded(panel: Panel) -> Ask:
+    """Return what predicts as `rollout` does, but encodes the panel once for each model or part of one."""
+    known: dict[int, Any] = {}
+
+    def ask(model: FittedModel, queries: Queries) -> NDArray[np.float32]:
+        if not isinstance(model, EncodesOnce):
+            return model.rollout(panel, queries)
+        if id(model) not in known:
+            known[id(model)] = model.encode(panel)
+        return model.answer(known[id(model)], queries)
 
     return ask
 
