@@ -8,10 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from costar_cli.artifact import write_bytes
 from costar_cli.cohort import AverageEffects
-from costar_cli.figures.style import BLACK, caption, figure, label_lines, label_text, plan_style, rendered
-from costar_cli.figures.whatif import FORMATS
+from costar_cli.figures.style import BLACK, caption, figure, label_lines, label_text, plan_style, write_figure
 from costar_cli.panel.schema import steps_axis
 
 MOST_GROUPS: Final = 6
@@ -44,9 +42,7 @@ def plot_averages(found: Sequence[AverageEffects], path: Path) -> Path:
         handles += [Line2D([], [], color=BLACK, ls=":", label="the simulator's mean")] * truth
         caption(drawn, f"Bands: {100 * found[0].levels[0]:g} % intervals of the mean; {found[0].interval_kind}")
         drawn.legend(handles=handles, loc="outside right center")
-        kind = next(kind for kind in FORMATS if path.suffix.lower() == f".{kind}")
-        write_bytes(path, rendered(drawn, kind))
-    return path
+        return write_figure(drawn, path)
 
 
 def _draw(ax: Axes, effects: AverageEffects, g: int, k: int) -> None:

@@ -9,10 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from costar_cli.artifact import write_bytes
-from costar_cli.errors import UsageError
-from costar_cli.figures.style import BLACK, GREY, LIGHT_GREY, figure, label_text, plan_style, rendered, tint
-from costar_cli.figures.whatif import FORMATS
+from costar_cli.figures.style import BLACK, GREY, LIGHT_GREY, figure, label_text, plan_style, tint, write_figure
 from costar_cli.panel.schema import step_axis
 from costar_cli.plans.words import in_words
 from costar_cli.search import SHOWN, SearchReport
@@ -36,11 +33,7 @@ def plot_search(report: SearchReport, path: Path) -> Path:
         UsageError: the file name ends in something other than .png, .svg or .pdf.
         StorageError: the file cannot be written.
     """
-    kind = next((kind for kind in FORMATS if path.suffix.lower() == f".{kind}"), None)
-    if kind is None:
-        raise UsageError(f"cannot draw `{path.name}`", where="--plot", fix="end the name in .png, .svg or .pdf")
-    write_bytes(path, rendered(draw_search(report), kind))
-    return path
+    return write_figure(draw_search(report), path)
 
 
 def draw_search(report: SearchReport) -> Figure:

@@ -11,9 +11,17 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from costar_cli.artifact import write_bytes
-from costar_cli.figures.style import BLACK, GREY, caption, figure, label_lines, label_text, plan_style, rendered, tint
-from costar_cli.figures.whatif import FORMATS
+from costar_cli.figures.style import (
+    BLACK,
+    GREY,
+    caption,
+    figure,
+    label_lines,
+    label_text,
+    plan_style,
+    tint,
+    write_figure,
+)
 from costar_cli.panel.schema import labelled, step_word
 from costar_cli.whatif import WhatIfReport
 from costar_cli.whatif.sensitivity import Sensitivity
@@ -49,9 +57,7 @@ def plot_sensitivity(report: WhatIfReport, found: Sensitivity, path: Path) -> Pa
         )
         drawn.legend(handles=[*handles, dashed, shade], loc="outside right center", labelspacing=0.9)
         caption(drawn, ABOUT)
-        kind = next(kind for kind in FORMATS if path.suffix.lower() == f".{kind}")
-        write_bytes(path, rendered(drawn, kind))
-    return path
+        return write_figure(drawn, path)
 
 
 def _draw(ax: Axes, found: Sensitivity, outcome: str) -> None:

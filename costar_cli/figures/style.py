@@ -18,8 +18,10 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from costar_cli.artifact import write_bytes
-from costar_cli.errors import StorageError
+from costar_cli.errors import StorageError, UsageError
 
+Format = Literal["png", "svg", "pdf"]
+FORMATS: Final[tuple[Format, ...]] = ("png", "svg", "pdf")
 CUT: Final = "extends beyond the axis"  # what the marks of `mark_cut` mean
 # Okabe & Ito 2008, told apart with every common colour vision deficiency.
 OKABE_ITO: Final = {
@@ -180,7 +182,21 @@ def save(drawn: Figure, path: Path) -> Path:
     return path
 
 
-def rendered(drawn: Figure, kind: Literal["png", "svg", "pdf"]) -> bytes:
+def write_figure(drawn: Figure, path: Path) -> Path:
+    """Write a figure in the format that its file's name says.
+
+    Raises:
+        UsageError: the file name ends in something other than .png, .svg or .pdf.
+        StorageError: the file cannot be written.
+    """
+    kind = next((kind for kind in FORMATS if path.suffix.lower() == f".{kind}"), None)
+    if kind is None:
+        raise UsageError(f"cannot draw `{path.name}`", where="--plot", fix="end the name in .png, .svg or .pdf")
+    write_bytes(path, rendered(drawn, kind))
+    return path
+
+
+def rendered(drawn: Figure, kind: Format) -> bytes:
     """Return a figure as a file of a kind; the same figure gives the same bytes."""
     stamps: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
     image = io.BytesIO()

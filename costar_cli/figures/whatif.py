@@ -3,7 +3,6 @@
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,8 +12,6 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from costar_cli.artifact import write_bytes
-from costar_cli.errors import UsageError
 from costar_cli.figures.style import (
     BLACK,
     CUT,
@@ -26,18 +23,17 @@ from costar_cli.figures.style import (
     legend_columns,
     mark_cut,
     plan_style,
-    rendered,
     spans_decades,
     tint,
+    write_figure,
 )
 from costar_cli.figures.whatif_lights import LightStrip, draw_estimate, light_handles, light_strips, red_steps
 from costar_cli.figures.whatif_treatments import TreatmentStrip, treatment_strips
 from costar_cli.panel.schema import labelled, step_axis
 from costar_cli.whatif.report import Band, ModelAnswer, WhatIfReport
 
-__all__ = ["FORMATS", "draw_whatif", "plot_whatif"]
+__all__ = ["draw_whatif", "plot_whatif"]
 
-FORMATS: Final[tuple[Literal["png", "svg", "pdf"], ...]] = ("png", "svg", "pdf")
 PANEL_WIDTH_INCH, PANEL_HEIGHT_INCH, ROW_HEIGHT_INCH = 7.2, 2.9, 0.2
 LONGEST_NAME = 32
 TITLE_CHARACTERS_PER_INCH = 10
@@ -58,10 +54,7 @@ def plot_whatif(report: WhatIfReport, path: Path) -> None:
         UsageError: the file name ends in something other than .png, .svg or .pdf.
         StorageError: the file cannot be written.
     """
-    kind = next((kind for kind in FORMATS if path.suffix.lower() == f".{kind}"), None)
-    if kind is None:
-        raise UsageError(f"cannot draw `{path.name}`", where="--plot", fix="end the name in .png, .svg or .pdf")
-    write_bytes(path, rendered(draw_whatif(report), kind))
+    write_figure(draw_whatif(report), path)
 
 
 def draw_whatif(report: WhatIfReport) -> Figure:

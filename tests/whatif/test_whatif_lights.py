@@ -171,12 +171,9 @@ def test_an_older_model_answers_without_lights_and_one_note_says_so(
 
 
 def test_red_segments_are_dashed_and_signs_stand_under_the_treatments(
-    tumors: Dataset, ridge: Trained, subject: str, tmp_path, monkeypatch: pytest.MonkeyPatch
+    tumors: Dataset, ridge: Trained, subject: str
 ) -> None:
-    drawn = []
-    monkeypatch.setattr(whatif, "rendered", lambda figure, kind: drawn.append(figure) or b"")
-    whatif.plot_whatif(ask(tumors, ridge, subject), tmp_path / "a.png")
-    [figure] = drawn
+    figure = whatif.draw_whatif(ask(tumors, ridge, subject))
     axes = [a for place in figure.subfigs for a in place.axes]
     dashed = [line for line in axes[0].lines if line.get_linestyle() == "--" and line.get_zorder() == 4]
     assert len(dashed) >= 2, "both treated plans have red steps"
