@@ -3,8 +3,10 @@
 import hashlib
 import os
 import socket
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 
 from costar_cli.config.choices import DomainName, InitName
@@ -12,6 +14,7 @@ from costar_cli.errors import LockedError, StorageError
 from costar_cli.methods.registry import REFERENCE
 
 DEFAULT_WORKSPACE = Path("costar-workspace")
+NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # Windows has neither; nor waits for a pipe
 
 
 class Workspace:
@@ -109,17 +112,34 @@ class Workspace:
                 fix="choose another folder with --workspace",
             ) from error
 
+    def refuse_links(self, output: Path | None = None) -> None:
+        """See that nothing that is written here leads out of the workspace, which may be somebody else's.
+
+        Raises:
+            StorageError: a file or folder of costar's, or an output that lies here, is a link, a pipe or a device.
+        """
+        own = [self.root / ".lock", self._signature, self.runs, self.plots]
+        own += [output] if output is not None and output.parent.resolve() == self.root.resolve() else []
+        for path in chain(own, self.runs.glob("*")):  # the folder has been looked at before its files are
+            with suppress(FileNotFoundError):
+                mode = path.lstat().st_mode
+                if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                    what = "a link, which is not followed there" if stat.S_ISLNK(mode) else "no regular file"
+                    fix = "remove it, or choose another folder with --workspace"
+                    raise StorageError(f"`{path.name}` of the workspace is {what}", where=str(path), fix=fix)
+
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the workspace for one writing process; nobody waits.
 
         Raises:
             LockedError: another costar process works here.
-            StorageError: the folder cannot be written.
+            StorageError: the folder cannot be written, or what is written there leads elsewhere.
         """
         from filelock import FileLock, Timeout  # noqa: PLC0415 - `--help` must not pay for it
 
         self.make()
+        self.refuse_links()
         lock = FileLock(self.root / ".lock", timeout=0)
         try:
             lock.acquire()
@@ -141,15 +161,23 @@ class Workspace:
         finally:
             lock.release()
 
+    @property
+    def _signature(self) -> Path:
+        """Return the file that says who holds the workspace."""
+        return self.root / ".lock-holder"
+
     def _sign(self) -> None:
         text = f"process {os.getpid()} on {socket.gethostname()}"
         try:
-            (self.root / ".lock-holder").write_text(text, "utf-8")
+            with os.fdopen(os.open(self._signature, os.O_WRONLY | os.O_CREAT | NO_LINK, 0o666), "w") as file:
+                file.truncate()
+                file.write(text)
         except OSError as error:
             raise StorageError(f"the workspace cannot be written: {error.strerror}", where=str(self.root)) from error
 
     def _holder(self) -> str:
         try:
-            return f": {(self.root / '.lock-holder').read_text('utf-8')[:200]}"
+            with os.fdopen(os.open(self._signature, os.O_RDONLY | NO_LINK), encoding="utf-8") as file:
+                return f": {file.read(200)}"
         except (OSError, UnicodeDecodeError):
             return ""

@@ -190,8 +190,9 @@ class Session:
 
     @contextmanager
     def writing(self, path: Path) -> Iterator[None]:
-        """Hold the workspace while the verb writes, and see first that it can write there."""
+        """Hold the workspace while the verb writes, and see first that it can write there, and nowhere else."""
         with self.workspace.lock():
+            self.workspace.refuse_links(path)
             folder = path.parent
             if not folder.is_dir():
                 raise StorageError("the folder does not exist", where=str(folder), fix=f"`mkdir -p {folder}`")

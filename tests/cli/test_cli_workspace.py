@@ -1,3 +1,4 @@
+import os
 import threading
 from pathlib import Path
 
@@ -74,3 +75,30 @@ def test_a_read_only_workspace_is_a_storage_error(tmp_path: Path, monkeypatch: p
     with pytest.raises(StorageError, match="Read-only") as caught, Workspace(tmp_path).lock():
         pass
     assert caught.value.where == str(tmp_path)
+
+
+@pytest.mark.parametrize("name", [".lock", ".lock-holder", "runs", "runs/model.1.h5", "plots", "encoder.h5"])
+@pytest.mark.parametrize("kind", ["link", "dangling link", "pipe"])
+def test_what_leads_out_of_a_workspace_is_refused_and_written_by_nobody(tmp_path: Path, name: str, kind: str) -> None:
+    elsewhere, path = tmp_path / "elsewhere", tmp_path / "w" / name
+    path.parent.mkdir(parents=True)
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(elsewhere)
+    if kind == "link":
+        elsewhere.write_text("mine")
+    place = Workspace(tmp_path / "w")
+    with pytest.raises(StorageError, match=f"`{path.name}` of the workspace is") as caught, place.lock():
+        place.refuse_links(place.encoder)
+    assert caught.value.where == str(path)
+    assert (elsewhere.read_text() == "mine") if kind == "link" else not elsewhere.exists()
+
+
+def test_a_workspace_that_is_a_link_itself_and_inputs_that_are_may_be_used(tmp_path: Path) -> None:
+    (tmp_path / "large").mkdir()
+    (tmp_path / "w").symlink_to(tmp_path / "large")
+    (tmp_path / "w" / "data.h5").symlink_to(tmp_path / "data.h5")
+    with Workspace(tmp_path / "w").lock():
+        assert (tmp_path / "large" / ".lock-holder").read_text().startswith("process")
+        Workspace(tmp_path / "w").refuse_links(tmp_path / "elsewhere.h5")
