@@ -118,7 +118,7 @@ def scored(
     """Return the error and the bands' scores of a model on a test part, by kind of question."""
     unit, test = dataset.schema.error_unit, part_to_score(dataset, part)
     sd_Y = model.scaler.outcomes[1] if unit.space == "standardized" else np.ones(len(dataset.schema.outcomes))
-    bands = BandTest(model, calibration, test.panel, test.horizon, sd_Y)
+    bands = BandTest(model, calibration.facts, test.panel, test.horizon, sd_Y, calibration)
     errors = score(model, test, denominator_Y=sd_Y, batch_size=16_384, task=NullTask(), bands=bands)
     found: dict[str, tuple[float, Calibrated]] = {}
     for kind in bands.sums:

@@ -1,4 +1,4 @@
-"""Scoring a model's calibrated bands on a test part, while its errors are summed (spec SCORE-19)."""
+"""Scoring a model's calibrated bands and its lights on a test part, while its errors are summed (spec SCORE-19, 20)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from costar_cli.evaluate.calibrated import Calibrated
 from costar_cli.evaluate.calibration import LEVELS, BandScores
-from costar_cli.evaluate.lights import LEVEL, LightSums
+from costar_cli.evaluate.lights import LEVEL, LightScores, LightSums
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.panel import Panel, Queries
@@ -24,7 +24,8 @@ WINDOWS: Final = "windows"  # factual rolling-origin windows of test subjects, b
 MOST_ANSWERED: Final = 16_384  # queries of a set whose bands are scored; subjects count once, however often asked
 MOST_DIED_OUT: Final = 4_096
 
-Asked = Literal["counterfactual", "factual", "windows"]
+Told = Literal["counterfactual", "factual"]
+Asked = Told | Literal["windows"]
 Ints = NDArray[np.int64]
 
 
@@ -80,13 +81,17 @@ def _ranges(tops: Sequence[int]) -> list[str]:
 
 @dataclass(frozen=True)
 class BandTest:
-    """Sums, by kind of question, of how the bands of one model do on the queries about a test panel."""
+    """Sums, by kind of question, of how the bands and lights of one model do on the queries about a test panel.
+
+    A model without a calibration has no bands, one that knows nothing of practice no lights.
+    """
 
     model: FittedModel
-    calibration: Calibration
+    facts: OutcomeFacts
     panel: Panel
     horizon: int
     denominator_Y: NDArray[np.float64]
+    calibration: Calibration | None = None
     support: PlanSupport | None = None
 
     @cached_property
@@ -97,7 +102,7 @@ class BandTest:
     @cached_property
     def groupings(self) -> Mapping[str, Grouping]:
         """Return the groups by which coverage is told."""
-        return groupings(self.panel, self.model, self.calibration.facts)
+        return groupings(self.panel, self.model, self.facts)
 
     @cached_property
     def sums(self) -> dict[Asked, BandScores]:
@@ -114,7 +119,7 @@ class BandTest:
 
         `queries.subject` counts the rows of the test panel.
         """
-        says_QY = self.calibration.facts.informative(levels(self.panel, queries))
+        says_QY = self.facts.informative(levels(self.panel, queries))
         if queries.scored is not None:
             steps_Q = (queries.scored & steps_H).sum(axis=1)
             counts = np.array([steps_Q.sum() * says_QY.shape[1], steps_Q @ (~says_QY).sum(axis=1)])
@@ -125,26 +130,29 @@ class BandTest:
 
     def estimate(self, panel: Panel, queries: Queries, ask: Ask) -> Estimates:
         """Return estimates of queries about some of the subjects; `ask` predicts as a model's `rollout` does."""
-        own = self.calibration
-        return estimate(self.model, panel, queries, own.facts, ask=ask, floor=own.floor)
+        floor = self.calibration.floor if self.calibration else None
+        return estimate(self.model, panel, queries, self.facts, ask=ask, floor=floor)
 
     def add(self, asked: Asked, queries: Queries, found: Estimates, *, steps_H: NDArray[np.bool_]) -> None:
         """Add the answers to queries of whole subjects; `queries.subject` counts the rows of the test panel."""
         assert queries.outcomes is not None and queries.scored is not None  # noqa: S101, PT018 - as when errors are summed
+        shape = queries.outcomes.shape
+        scored_QHY = np.broadcast_to((queries.scored & steps_H)[..., None], shape)
+        says_QHY = np.broadcast_to(self.facts.informative(found.level_QY)[:, None], shape)
+        if self.support is not None:
+            self._add_lights(asked, queries, found, scored_QHY & says_QHY)
+        calibration = self.calibration
+        if calibration is None:
+            return
+
+        def bounds(rows: slice) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+            bands = calibration.bands(found.take(rows), LEVELS)
+            return bands.lower_LQHY, bands.upper_LQHY
+
         sizes = {name: len(grouping.labels) for name, grouping in self.groupings.items()}
         if asked not in self.sums:
             self.sums[asked] = BandScores.zeros(subjects=self.panel.n_subjects, horizon=self.horizon, groups=sizes)
-        shape = queries.outcomes.shape
-
-        def bounds(rows: slice) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-            bands = self.calibration.bands(found.take(rows), LEVELS)
-            return bands.lower_LQHY, bands.upper_LQHY
-
         at = queries.subject, queries.origin
-        scored_QHY = np.broadcast_to((queries.scored & steps_H)[..., None], shape)
-        says_QHY = np.broadcast_to(self.calibration.facts.informative(found.level_QY)[:, None], shape)
-        if self.support is not None:
-            self._add_lights(asked, queries, found, scored_QHY & says_QHY)
         self.sums[asked].add(
             queries.subject,
             queries.outcomes.astype(np.float64),
@@ -159,15 +167,22 @@ class BandTest:
     def _add_lights(self, asked: Asked, queries: Queries, found: Estimates, counts_QHY: NDArray[np.bool_]) -> None:
         assert self.support is not None and queries.outcomes is not None  # noqa: S101, PT018 - asked where they are
         truth_QHY = queries.outcomes.astype(np.float64)
-        bands = self.calibration.bands(found, [LEVEL])
-        covered_QHY = (bands.lower_LQHY[0] <= truth_QHY) & (truth_QHY <= bands.upper_LQHY[0])
+        covered_QHY = np.full(truth_QHY.shape, np.nan)
+        if self.calibration is not None:
+            bands = self.calibration.bands(found, [LEVEL])
+            covered_QHY = ((bands.lower_LQHY[0] <= truth_QHY) & (truth_QHY <= bands.upper_LQHY[0])).astype(np.float64)
         square_QHY = ((truth_QHY - found.mean_QHY) / self.denominator_Y) ** 2
         lights = self.support.lights(self.panel, queries, found)
         sums = self.lights.setdefault(asked, LightSums(self.horizon))
         sums.add(queries.subject, lights, square_QHY, covered_QHY, counts_QHY)
 
+    def light_scores(self, truth: Told, factor: float) -> dict[Told, dict[str, LightScores]]:
+        """Return errors by light, of a kind of question and of windows; `factor` is as in `summary`."""
+        kinds: dict[Told, Asked] = {truth: truth, "factual": WINDOWS if WINDOWS in self.lights else "factual"}
+        return {kind: self.lights[asked].summary(factor) for kind, asked in kinds.items() if asked in self.lights}
+
     def summary(self, asked: Asked, factor: float) -> Calibrated | None:
-        """Return what the sums of a kind of question say, in a unit of `factor` times the denominator's."""
+        """Return what bands, if any, do on a kind of question, in a unit of `factor` times the denominator's."""
         if asked not in self.sums:
             return None
         groups = {name: grouping.labels for name, grouping in self.groupings.items()}

@@ -42,7 +42,7 @@ class LightSums:
     sums: dict[str, Floats] = field(default_factory=dict)
 
     def add(
-        self, subject_Q: NDArray[np.integer], lights: Lights, square_QHY: Floats, covered_QHY: Bools, counts_QHY: Bools
+        self, subject_Q: NDArray[np.integer], lights: Lights, square_QHY: Floats, covered_QHY: Floats, counts_QHY: Bools
     ) -> None:
         """Add answers, in place; all answers of a subject and step are added together.
 
@@ -50,7 +50,7 @@ class LightSums:
             subject_Q: whose they are; each has a weight of one at every step.
             lights: of the queries.
             square_QHY: squared errors, divided by each outcome's denominator.
-            covered_QHY: whether the band covers the answer.
+            covered_QHY: 1 where the band covers the answer, 0 where it does not; not a number where there is no band.
             counts_QHY: which answers are scored and say something.
         """
         practice_QHY = np.broadcast_to(lights.practice_QH[..., None], counts_QHY.shape)

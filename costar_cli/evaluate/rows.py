@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 
 from costar_cli.evaluate.bootstrap import Interval
 from costar_cli.evaluate.calibrated import BandDetails, Calibrated, LevelScores
+from costar_cli.evaluate.lights import LightScores
 from costar_cli.evaluate.metrics import AVERAGED_STEPS, PerStep, SquaredErrors, average_over_steps
 from costar_cli.evaluate.published import PublishedRow
 from costar_cli.evaluate.score import Truth
@@ -61,7 +62,8 @@ class ReportRow:
     trust them where subjects or clusters are few. `members` holds the RMSE of each member, `outcomes` the mean RMSE of
     each single outcome where there are several. `query_sets` and `scored` say, per step, what was scored.
     `calibration` tells how a calibrated model's bands did by level (`"0.9"`), `bands` the same in detail, and `factual`
-    both on factual windows of the same subjects where the row's own questions are counterfactual.
+    both on factual windows of the same subjects where the row's own questions are counterfactual. `lights` are errors
+    by light, by kind of question, of a model without bands.
     """
 
     setup: SetupName
@@ -85,6 +87,7 @@ class ReportRow:
     calibration: dict[str, LevelScores] = field(default_factory=dict)
     bands: BandDetails | None = None
     factual: Calibrated | None = None
+    lights: dict[Truth, dict[str, LightScores]] = field(default_factory=dict)
 
     @property
     def stopped_by_budget(self) -> bool | None:
@@ -106,6 +109,11 @@ class ReportRow:
         if self.truth is not None and self.bands is not None:
             found.append((self.truth, Calibrated(self.calibration, self.bands)))
         return found if self.factual is None else [*found, ("factual", self.factual)]
+
+    @property
+    def light_tests(self) -> list[tuple[Truth, dict[str, LightScores]]]:
+        """Return errors by light, by kind of question."""
+        return [(kind, found.details.lights) for kind, found in self.band_tests] or list(self.lights.items())
 
     @property
     def published(self) -> bool:

@@ -27,7 +27,7 @@ from costar_cli.methods.regression.naive import LastValue
 from costar_cli.panel import Dataset, Part, Queries
 from costar_cli.panel.compatible import other_data, require_compatible, same_data
 from costar_cli.reporting import WORSE_THAN_LAST_VALUE, NullReporter, Reporter, Task, warnings_of
-from costar_cli.uncertainty import calibration_of, support_of
+from costar_cli.uncertainty import calibration_of, facts_of, support_of
 
 __all__ = ["run_evaluation"]
 
@@ -128,10 +128,9 @@ class _Bench:
 
     def score(self, model: FittedModel, part: Part, task: Task) -> _Scored:
         """Return what a model did on a test part."""
-        test, calibration = self.parts[part], calibration_of(model)
-        denominator_Y = self._scale["denominator_Y"]
-        known = test.panel, test.horizon, denominator_Y, support_of(model)
-        bands = BandTest(model, calibration, *known) if calibration else None
+        test, facts = self.parts[part], facts_of(model)
+        told = test.panel, test.horizon, self._scale["denominator_Y"], calibration_of(model), support_of(model)
+        bands = BandTest(model, facts, *told) if facts else None
         course = CourseQuestions.of(test.panel, test.horizon)
         errors = score(model, test, **self._scale, task=task, bands=bands, course=course)
         return _Scored(self._clustered(errors, part), bands, course)
@@ -165,6 +164,7 @@ class _Bench:
         rows = []
         for truth, errors in scored.errors.items():
             bands = scored.bands.summary(truth, self.unit.factor) if scored.bands else None
+            lights = scored.bands.light_scores(truth, self.unit.factor) if scored.bands and not bands else {}
             interval = bootstrap_interval(errors, level=config.level, replicates=config.bootstrap, seed=config.seed)
             too_few = too_few_units([errors]) if config.bootstrap else None
             row = ReportRow.scored_row(
@@ -184,6 +184,7 @@ class _Bench:
                 calibration=bands.calibration if bands else {},
                 bands=bands.details if bands else None,
                 factual=scored.bands.summary(WINDOWS, self.unit.factor) if scored.bands else None,
+                lights=lights,
             )
             rows.append((row, errors))
         return rows

@@ -70,7 +70,7 @@ def show_light_scores(out: Output, report: "EvaluationReport") -> None:
     """Print errors and coverage by light for every model that has lights; nothing where there are none."""
     from costar_cli.uncertainty import LIGHTS
 
-    scored = [(row, kind, found.details.lights) for row in report.rows for kind, found in row.band_tests]
+    scored = [(row, kind, lights) for row in report.rows for kind, lights in row.light_tests]
     if not any(lights for _, _, lights in scored):
         return
     unit = report.unit.label or "outcome units"

@@ -200,7 +200,8 @@ def _judge(
 ) -> tuple[dict[str, NDArray[np.generic]], dict[str, Any]]:
     """Return what held-out subjects say of the answers of what a fit ends with: arrays and facts of its file.
 
-    They are the calibration of its intervals (spec BAND-3) and the support of plans (spec SUPPORT-6).
+    They are the calibration of its intervals (spec BAND-3) and the support of plans (spec SUPPORT-6). Facts about
+    outcomes stand in the calibration, or, where there is none, in the support.
     """
     task = run.task
     facts = facts_of(task.start) if task.start else None
@@ -213,8 +214,10 @@ def _judge(
     practice = support.practice if support else None
     calibration = calibrate(model, held, facts, domain=task.domain, apart=apart, practice=practice)
     arrays = (calibration.to_arrays() if calibration else {}) | (support.to_arrays() if support else {})
-    told = {"calibration": calibration and calibration.to_meta(), "practice": support and support.to_meta()}
-    return arrays, {name: meta for name, meta in told.items() if meta}
+    told = {"calibration": calibration.to_meta()} if calibration else {}
+    if support:
+        told["practice"] = support.to_meta() | ({} if calibration else {"facts": facts.to_meta()})
+    return arrays, told
 
 
 def _fit_meta(dataset: Dataset, run: FitRun, selected: Selected) -> dict[str, Any]:

@@ -208,10 +208,11 @@ def facts_of(model: FittedModel) -> OutcomeFacts | None:
     Raises:
         ArtifactError: they are damaged, or not those of its outcomes.
     """
-    meta = model.meta.get("calibration")
-    if not meta:
+    part = "calibration" if model.meta.get("calibration") else "practice"
+    meta = model.meta.get(part)
+    if not meta or (part == "practice" and "facts" not in meta):  # as in files of version 0.3.0
         return None
-    with reading(model, "calibration"):
+    with reading(model, part):
         facts, outcomes = OutcomeFacts.from_meta(meta["facts"]), len(model.schema.outcomes)
         if len(facts.forms) != outcomes:
             raise ValueError(f"it has facts of {len(facts.forms)} outcomes, the model has {outcomes}")

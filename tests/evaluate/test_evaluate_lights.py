@@ -8,17 +8,22 @@ from costar_cli.datasets.linear.settings import LinearGaussianConfig
 from costar_cli.datasets.linear.simulate import simulate_linear
 from costar_cli.evaluate import Candidate, EvaluationReport, read_evaluation, run_evaluation, write_evaluation
 from costar_cli.evaluate.lights import LightSums
+from costar_cli.panel import Dataset
 from costar_cli.reporting import NullReporter
 from costar_cli.steps.bands import show_light_scores
 from costar_cli.ui.output import Output
-from costar_cli.uncertainty import Lights
+from costar_cli.uncertainty import Lights, calibration_of, facts_of
 from tests.fits import fit_method, model_of
 
 
 @pytest.fixture(scope="module")
-def report() -> EvaluationReport:
+def data() -> Dataset:
     sizes = {"train": 120, "val": 60, "test": 40, "target_train": 2, "target_val": 2, "target_test": 40}
-    data = simulate_linear(LinearGaussianConfig(**sizes, gamma=6, steps=14, horizon=3, seed=4), NullReporter())
+    return simulate_linear(LinearGaussianConfig(**sizes, gamma=6, steps=14, horizon=3, seed=4), NullReporter())
+
+
+@pytest.fixture(scope="module")
+def report(data: Dataset) -> EvaluationReport:
     model = model_of(fit_method(data, "ridge", None, FinetuneConfig(members=1)))
     return run_evaluation(data, [Candidate(model)], EvaluateConfig(bootstrap=0))
 
@@ -88,6 +93,28 @@ def test_a_report_tells_lights_and_rare_plans_err_more(report: EvaluationReport,
     assert practice.rmse_without_red < practice.rmse < practice.rmse_by_light["red"]
     write_evaluation(tmp_path / "e.h5", report, parents={"dataset": "d" * 64}, fingerprint="f", config={})
     assert read_evaluation(tmp_path / "e.h5").rows == report.rows
+
+
+def test_a_model_without_bands_has_lights_of_practice_all_the_same(data: Dataset, tmp_path, capsys):
+    trained = fit_method(data, "growth", None, FinetuneConfig(members=1, updates=2))
+    model = model_of(trained)
+    assert calibration_of(model) is None
+    report = run_evaluation(data, [Candidate(model)], EvaluateConfig(bootstrap=0), setups=["supervised"])
+    row = report.row("supervised", "Growth GRU")
+    assert row.band_tests == []
+    assert list(row.lights) == ["counterfactual", "factual"]
+    practice = row.lights["counterfactual"]["practice"]
+    assert 0 < practice.share["red"] < 0.8
+    assert practice.coverage == {"green": None, "amber": None, "red": None}
+    assert row.ensemble.average < practice.rmse < 2 * row.ensemble.average, "lights are about outcomes with their noise"
+    write_evaluation(tmp_path / "e.h5", report, parents={"dataset": "d" * 64}, fingerprint="f", config={})
+    assert read_evaluation(tmp_path / "e.h5").rows == report.rows
+    show_light_scores(Output("evaluate"), report)
+    assert sum("practice" in line for line in capsys.readouterr().out.splitlines()) == 2
+    few_shot = fit_method(data, "growth", None, FinetuneConfig(members=1, updates=1), domain="target", start=model)
+    assert facts_of(model_of(few_shot)) == facts_of(model)
+    del trained.meta["practice"]["facts"]  # as in files of version 0.3.0
+    assert facts_of(model_of(trained)) is None
 
 
 def test_the_terminal_has_a_table_by_light(report: EvaluationReport, capsys: pytest.CaptureFixture[str]):
