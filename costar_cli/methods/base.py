@@ -20,6 +20,7 @@ from costar_cli.config.models import Config, FinetuneConfig, TrainingConfig
 from costar_cli.methods.shared.members import Params
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.panel import Domain, Panel, PanelSchema, Part, Queries, Scaler
+from costar_cli.panel.stretches import STRETCH, Stretches, is_long
 from costar_cli.panel.tensors import PanelTensors
 from costar_cli.reporting import Reporter
 
@@ -273,8 +274,20 @@ class FitTask:
     fit_part: "FitsParts | None" = None
 
     def tensors(self, part: Part) -> PanelTensors:
-        """Return a scaled panel on the device."""
-        return PanelTensors.from_panel(self.panels[part], self.scaler, device=self.device, dtype=self.dtype)
+        """Return a scaled panel on the device, long series in stretches."""
+        panel = self.panels[part]
+        panel = Stretches.of(panel).panel if self.in_stretches else panel
+        return PanelTensors.from_panel(panel, self.scaler, device=self.device, dtype=self.dtype)
+
+    @property
+    def in_stretches(self) -> bool:
+        """Return whether networks learn from stretches: of long series, or since what they start from has done so."""
+        return is_long(self.panels[self.train]) or "stretch" in (self.start.meta if self.start else {})
+
+    @property
+    def stretch_meta(self) -> dict[str, int]:
+        """Return what an artifact says of stretches: how long they are, where there are any (spec PANEL-14)."""
+        return {"stretch": STRETCH} if self.in_stretches else {}
 
     def settings_of(self, kind: type[ConfigT]) -> ConfigT:
         """Return the method's own settings, which are of this type; its defaults where none were given.

@@ -173,6 +173,7 @@ class FitRun:
             "schema": task.schema.model_dump(mode="json"),
             "config": task.config.model_dump(),
             "settings": own if settings is None else settings,
+            **task.stretch_meta,
             **fitted.meta,
         }
         arrays = model_arrays(fitted.params, task.scaler) | fitted.arrays

@@ -20,6 +20,7 @@ from costar_cli.panel.check import check_dataset
 from costar_cli.panel.compatible import other_data, require_compatible, same_data
 from costar_cli.panel.findings import shown
 from costar_cli.panel.panel import join_panels
+from costar_cli.panel.stretches import STRETCH, Stretches, is_long
 from costar_cli.panel.support import UNCHECKED, Support, never_together
 from costar_cli.panel.tensors import PanelTensors
 from costar_cli.reporting import Reporter, warnings_of
@@ -68,13 +69,18 @@ def pretrain(
     support = Support.of(dataset.panel("source", "train"), dataset.schema)
     _warn_of_unseen(support, dataset, reporter)
     scaler = Scaler.fit(dataset.panel("source", "train"), dataset.schema)
-    train, validation = _panels(dataset, "source", scaler, runtime)
-    counts = {"source/train": len(train.length_N)}
+    learnt = dataset.panel("source", "train")
+    counts = {"source/train": learnt.n_subjects}
     if config.unlabelled_target:
         target = _target_histories(dataset)
         counts["target/train"] = target.n_subjects
-        both = join_panels([dataset.panel("source", "train"), target])
-        train = PanelTensors.from_panel(both, scaler, device=runtime.device, dtype=runtime.dtype)
+        learnt = join_panels([learnt, target])
+    panels = [learnt, dataset.panel("source", "val")]
+    if cut := is_long(learnt):
+        panels = [Stretches.of(panel).panel for panel in panels]
+    train, validation = (
+        PanelTensors.from_panel(panel, scaler, device=runtime.device, dtype=runtime.dtype) for panel in panels
+    )
     relative = config.encoder.inputs == "relative"
     needs_forms = relative or "next_step" in config.pretext
     forms = choose_forms(dataset.panel("source", "train"), dataset.schema, scaler) if needs_forms else ()
@@ -94,6 +100,7 @@ def pretrain(
         "stages": [{"name": stage.name, **trained.meta}],
     }
     meta |= {"forms": [form.to_meta() for form in forms]} if relative else {}
+    meta |= {"stretch": STRETCH} if cut else {}
     meta |= {UNLABELLED: counts["target/train"]} if config.unlabelled_target else {}
     meta["log_n_reference"] = {
         "log N, training": stage.reference(),
@@ -227,6 +234,7 @@ def _fit_meta(dataset: Dataset, run: FitRun, selected: Selected) -> dict[str, An
     before = start.meta if start is not None and same_data(start.parents, dataset) is not False else {}
     n_train, n_validation = (task.panels[part].n_subjects for part in (task.train, task.validation))
     return {
+        **task.stretch_meta,
         **selected.fitted.meta,
         "method": run.method.name,
         "init": _init(run.method, start),
@@ -261,14 +269,6 @@ def _settings(settings: Config | None, start: FittedModel | None, *, is_source: 
     if is_source and start is not None:
         return dict(start.meta.get("settings", {}))
     return settings.model_dump(mode="json") if settings else {}
-
-
-def _panels(dataset: Dataset, domain: Domain, scaler: Scaler, runtime: Runtime) -> tuple[PanelTensors, PanelTensors]:
-    train, validation = (
-        PanelTensors.from_panel(dataset.panel(domain, split), scaler, device=runtime.device, dtype=runtime.dtype)
-        for split in ("train", "val")
-    )
-    return train, validation
 
 
 def _target_histories(dataset: Dataset) -> Panel:

@@ -21,7 +21,7 @@ from costar_cli.methods.costar.inputs import EncoderInputs
 from costar_cli.methods.costar.representation import encode_panel
 from costar_cli.methods.costar.supervised import ENCODER, HEAD
 from costar_cli.methods.shared.members import member_module, submodule
-from costar_cli.methods.shared.trained import AnswerJob, EncodingModel, read_fields
+from costar_cli.methods.shared.trained import AnswerJob, SeriesModel, read_fields
 from costar_cli.panel import Panel, Queries
 from costar_cli.panel.tensors import PanelTensors
 
@@ -76,7 +76,7 @@ def _tensor(indices: NDArray[np.generic], device: torch.device) -> Tensor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CostarModel(EncodingModel[CostarStates]):
+class CostarModel(SeriesModel[CostarStates]):
     """An encoder and, when fine-tuned, an outcome predictor, for R members.
 
     `params` hold `encoder.*` and, for a fine-tuned model, `head.*`, each `[R,...]`.
@@ -108,7 +108,7 @@ class CostarModel(EncodingModel[CostarStates]):
         """Return `z [R,N,T,D]`, the representation of every subject's history at every step."""
         return self._represent(self.scaled(panel)).float().cpu().numpy()
 
-    def encode(self, panel: Panel) -> CostarStates:
+    def encode_series(self, panel: Panel) -> CostarStates:
         """Return what is known of every subject's history at every step, on the model's device."""
         tensors, decoder = self.scaled(panel), self._decoder()
         z_RNTD, y_NTY = self._represent(tensors), tensors.y_NTY

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Literal
+from typing import Final, Literal
 
 import torch
 from torch import Tensor, nn
@@ -60,6 +60,11 @@ def augment_with_statics(
 
 ENCODER, PREDICTOR = "encoder.", "predictor."
 PartName = Literal["train", "validation"]
+
+# A batch of more positions than LARGEST contrasts a random CAP of them: cost grows with the square (decision 108). The
+# default batches of simulated data sets have at most 4,544 positions in training, and 18,176 in validation.
+LARGEST: Final[dict[PartName, int]] = {"train": 5_120, "validation": 20_480}
+CAP: Final = 4_096
 
 
 class ContrastBranch(nn.Module):
@@ -180,7 +185,7 @@ class PretrainStage(PlainStage):
         lengths = self._panels["validation" if validation else "train"].length_N
         batch = self.config.validation_batch_size if validation else self.config.batch_size
         positions = float((lengths - 1).double().mean()) * min(batch, len(lengths))
-        n = min(positions, self.config.max_contrast or float("inf"))
+        n = min(positions, self._most("validation" if validation else "train", positions))
         components = self.config.components and self.encoder.n_components > 0
         return float(log_n_reference(torch.tensor(n), self.config.temperature, components=components))
 
@@ -204,7 +209,7 @@ class PretrainStage(PlainStage):
             return self._uncorrelate(self._queries(online_R, views, statics, source), active)
         keys = self._start_keys(state_R, views, statics, source)
         queries = self._queries(online_R, views, statics, source)
-        return self._contrast(queries, keys(), active, streams)
+        return self._contrast(name, queries, keys(), active, streams)
 
     def _others(self, name: PartName, params_R: Params, rows_RB: Tensor, streams: Sequence[Stream]) -> Iterator[Tensor]:
         """Yield the losses of the other pretexts, each as a share of that of knowing nothing."""
@@ -255,12 +260,14 @@ class PretrainStage(PlainStage):
             [kinds for (kinds,) in map_microbatches(self._online, calls, params_R, device=views.device)], dim=2
         )
 
-    def _contrast(self, queries: Tensor, keys: Tensor, active_RBT: Tensor, streams: Sequence[Stream]) -> Tensor:
+    def _contrast(
+        self, name: PartName, queries: Tensor, keys: Tensor, active_RBT: Tensor, streams: Sequence[Stream]
+    ) -> Tensor:
         n_members, n_kinds, twice_batch, _, width = queries.shape
         by_view = (n_members, n_kinds, 2, twice_batch // 2, -1, width)
         q = queries.view(n_members, n_kinds * 2, -1, width)
         k = keys.view(by_view).flip(2).view(n_members, n_kinds * 2, -1, width)
-        chosen_RM = self._positions(active_RBT.flatten(1), streams)
+        chosen_RM = self._positions(name, active_RBT.flatten(1), streams)
         counts_RM = active_RBT.flatten(1).gather(1, chosen_RM)
         q, k = (
             torch.cat([of_member.index_select(1, chosen) for of_member, chosen in zip(kinds, chosen_RM, strict=True)])
@@ -279,10 +286,17 @@ class PretrainStage(PlainStage):
         per_kind = spectral_loss(first, second, self.config.spectral_sigma, active_N=active_RKN)
         return per_kind[:, 0] + (per_kind[:, 1:].mean(dim=1) if n_kinds > 1 else 0.0)
 
-    def _positions(self, active_RN: Tensor, streams: Sequence[Stream]) -> Tensor:
+    def _positions(self, name: PartName, active_RN: Tensor, streams: Sequence[Stream]) -> Tensor:
         """Return the positions to contrast: as many as the fullest member has active ones, active ones first."""
         count = int(active_RN.sum(dim=1).max())
-        if self.config.max_contrast is None or self.config.max_contrast >= count:
+        most = int(self._most(name, count))
+        if most >= count:
             return active_RN.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :count]
         score = torch.stack([stream.uniform(active_RN.shape[1]) for stream in streams]).to(active_RN.device)
-        return (score + active_RN).topk(self.config.max_contrast, dim=1).indices
+        return (score + active_RN).topk(most, dim=1).indices
+
+    def _most(self, name: PartName, positions: float) -> float:
+        """Return how many positions of a batch are contrasted at most."""
+        if self.config.max_contrast is not None:
+            return self.config.max_contrast
+        return CAP if positions > LARGEST[name] else positions

@@ -112,7 +112,7 @@ class CrnModel(RecurrentModel):
 
     def represent(self, panel: Panel) -> NDArray[np.float32]:
         """Return the balanced representation of every history, `[R,N,T,r]`."""
-        known_R, make = self.encode(panel).known_R, self.makes()["encoder"]
+        known_R, make = self.encode_series(panel).known_R, self.makes()["encoder"]
         encoders = [member_module(make(), self.params_of("encoder"), r) for r in range(self.members)]
         found = [_head(encoder).represent(known) for encoder, known in zip(encoders, known_R, strict=True)]
         return torch.stack(found).float().cpu().numpy()

@@ -88,7 +88,7 @@ class RecurrentModel(NetworkModel[Histories]):
         """Return how many numbers a query takes where it takes most."""
         return max(network.elements_per_position for network in networks.values())
 
-    def encode(self, panel: Panel) -> Histories:
+    def encode_series(self, panel: Panel) -> Histories:
         """Return what every member knows of every subject's history at every step, on the model's device."""
         tensors = self.scaled(panel)
         known_R = [self.encode_history(next(iter(networks.values())), tensors) for networks in self._networks_R()]

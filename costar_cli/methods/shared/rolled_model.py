@@ -65,7 +65,7 @@ class RolledModel(NetworkModel[Histories], ABC):
         low, high = self.meta["reach"]
         return low, high
 
-    def encode(self, panel: Panel) -> Histories:
+    def encode_series(self, panel: Panel) -> Histories:
         """Return every member's effects and exposures at every step of every subject."""
         tensors = self.scaled(panel)
         known_R = [_encoded(network, tensors) for network in self._networks_R()]

@@ -19,6 +19,7 @@ from costar_cli.methods.registry import METHODS
 from costar_cli.methods.shared.members import Params, n_members, submodule
 from costar_cli.methods.shared.microbatches import on_cores
 from costar_cli.panel import Panel, PanelSchema, Queries, Scaler
+from costar_cli.panel.stretches import STRETCH, Stretches
 from costar_cli.panel.tensors import PanelTensors
 from costar_cli.reporting import NullReporter, Reporter
 
@@ -28,6 +29,7 @@ __all__ = [
     "EncodingModel",
     "NetworkModel",
     "ReadsModels",
+    "SeriesModel",
     "TrainedModel",
     "model_arrays",
     "model_to_start_from",
@@ -210,8 +212,51 @@ class EncodingModel(TrainedModel, ABC, Generic[StatesT]):
         ]
 
 
+@dataclass(frozen=True)
+class InStretches(Generic[StatesT]):
+    """What a model knows of long series, stretch by stretch."""
+
+    stretches: Stretches
+    states: StatesT
+
+
 @dataclass(frozen=True, kw_only=True)
-class NetworkModel(EncodingModel[StatesT]):
+class SeriesModel(EncodingModel[StatesT], ABC):
+    """A trained network; where it has learned from stretches of long series, it looks as far back (spec PANEL-14)."""
+
+    @abstractmethod
+    def encode_series(self, panel: Panel) -> StatesT:
+        """Return what every member knows of every subject's history at every step, on the model's device."""
+
+    def encode(self, panel: Panel) -> StatesT:
+        """Return what every member knows of the histories, or of their stretches: what `answer` reads."""
+        if not self._cuts(panel):
+            return self.encode_series(panel)
+        stretches = Stretches.of(panel)
+        return cast("StatesT", InStretches(stretches, self.encode_series(stretches.panel)))
+
+    def answer(
+        self, states: StatesT, queries: Queries, *, batch_size: int = 16_384, reporter: Reporter | None = None
+    ) -> NDArray[np.float32]:
+        """Predict as `rollout` does, on a panel that `encode` has seen."""
+        if isinstance(states, InStretches):
+            queries, states = states.stretches.queries(queries), states.states
+        return super().answer(states, queries, batch_size=batch_size, reporter=reporter)
+
+    def rollout(
+        self, panel: Panel, queries: Queries, *, batch_size: int = 16_384, reporter: Reporter | None = None
+    ) -> NDArray[np.float32]:
+        """Predict the outcomes of every query; only the subjects asked about, or their stretches, are encoded."""
+        if self._cuts(panel):
+            panel, queries = Stretches.asked(panel, queries)
+        return super().rollout(panel, queries, batch_size=batch_size, reporter=reporter)
+
+    def _cuts(self, panel: Panel) -> bool:
+        return panel.n_steps > STRETCH and "stretch" in self.meta
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkModel(SeriesModel[StatesT]):
     """A trained model of a method with settings of its own; `params` are named `NETWORK.*` where there are several."""
 
     settings: Any  # of the method's own type

@@ -128,9 +128,9 @@ class TransformerModel(NetworkModel[Sequence[MemberStates]]):
 
     def represent(self, panel: Panel) -> NDArray[np.float32]:
         """Return the balanced representation `[R,N,T,r]` of every subject's history at every step."""
-        return np.stack([states.representation_NTr.float().cpu().numpy() for states in self.encode(panel)])
+        return np.stack([states.representation_NTr.float().cpu().numpy() for states in self.encode_series(panel)])
 
-    def encode(self, panel: Panel) -> list[MemberStates]:
+    def encode_series(self, panel: Panel) -> list[MemberStates]:
         """Return what each member knows of every subject's history at every step."""
         tensors = self.scaled(panel)
         with torch.no_grad():
