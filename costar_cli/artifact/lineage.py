@@ -1,12 +1,14 @@
 """What an artifact was made from and with: whether it would be made the same again, and what its digest depends on."""
 
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import metadata
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import h5py
 import numpy as np
@@ -16,6 +18,7 @@ from costar_cli.artifact.digest import canonical_json, sha256
 
 Making = dict[str, object]  # `device`, `threads`, and a version by the name of each piece of software
 NOT_IMPORTED = ("scikit-learn", "scipy", "torch")  # their versions are looked up: importing them takes seconds
+SHOWN: Final = "Evaluation"  # the text of a PNG file with the digest of the evaluation that it shows
 SOFTWARE = ("costar", "numpy", "torch", "scikit-learn", "scipy")
 
 
@@ -37,6 +40,13 @@ def flatten(config: object, prefix: str = "") -> dict[str, object]:
     for name, value in config.items():
         flat |= flatten(value, f"{prefix}.{name}" if prefix else str(name))
     return flat
+
+
+def shown_in(figure: Path) -> str | None:
+    """Return the digest of the evaluation that a PNG file shows, None where it names none or is no PNG file."""
+    with figure.open("rb") as file:
+        found = re.search(rb"tEXt" + SHOWN.encode() + rb"\0([0-9a-f]{64})", file.read(4096))  # before the pixels
+    return found[1].decode() if found else None
 
 
 def making_here(device: str, threads: int) -> Making:

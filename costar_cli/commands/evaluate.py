@@ -9,9 +9,10 @@ from costar_cli.commands import options
 from costar_cli.commands.objectives import CostOpt, MaximiseOpt, MinimiseOpt
 from costar_cli.commands.options import FILES, SETTINGS, setting
 from costar_cli.config.choices import SetupName
-from costar_cli.steps.evaluation import EvaluationFiles, run_evaluate
+from costar_cli.steps.evaluation import run_evaluate
 from costar_cli.steps.regret import RegretQuestion
 from costar_cli.steps.session import open_session
+from costar_cli.steps.views import EvaluationFiles
 from costar_cli.workspace import DEFAULT_WORKSPACE
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ import textwrap
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -18,6 +19,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from costar_cli.artifact import write_bytes
+from costar_cli.artifact.lineage import SHOWN
 from costar_cli.errors import StorageError, UsageError
 
 Format = Literal["png", "svg", "pdf"]
@@ -161,11 +163,24 @@ def spans_decades(series: Sequence[NDArray[np.floating]]) -> bool:
     return found is not None and found[0] > 0 and found[1] >= DECADES * found[0]
 
 
+_SHOWN: ContextVar[dict[str, str | None]] = ContextVar("shown", default={})  # noqa: B039 - nobody changes it
+
+
 @contextmanager
 def figure(width_in: float, height_in: float) -> Iterator[Figure]:
     """Yield a figure with costar's style; no global state changes, and no window is opened."""
     with mpl.rc_context(STYLE):
         yield Figure(figsize=(width_in, height_in), layout="constrained")
+
+
+@contextmanager
+def showing(digest: str) -> Iterator[None]:
+    """Have the PNG files that are saved name the artifact that they show."""
+    before = _SHOWN.set({SHOWN: digest})
+    try:
+        yield
+    finally:
+        _SHOWN.reset(before)
 
 
 def save(drawn: Figure, path: Path) -> Path:
@@ -198,10 +213,10 @@ def write_figure(drawn: Figure, path: Path) -> Path:
 
 def rendered(drawn: Figure, kind: Format) -> bytes:
     """Return a figure as a file of a kind; the same figure gives the same bytes."""
-    stamps: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    dates: dict[str, dict[str, str | None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     image = io.BytesIO()
     with mpl.rc_context({"svg.hashsalt": "costar"}), _any_script():
-        drawn.savefig(image, format=kind, dpi=150, facecolor="white", metadata=stamps[kind])
+        drawn.savefig(image, format=kind, dpi=150, facecolor="white", metadata=dates.get(kind) or _SHOWN.get())
     return image.getvalue()
 
 

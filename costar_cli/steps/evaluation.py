@@ -1,66 +1,24 @@
 """The body of `costar evaluate`: files in, report out."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from itertools import chain
+from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from costar_cli.config.choices import SetupName
-from costar_cli.errors import ArtifactError, DataError, MismatchError, StorageError
-from costar_cli.reporting import Reporter
 from costar_cli.steps.bands import show_bands, show_light_scores, show_natural_course
 from costar_cli.steps.hints import ASKED, instead_of_losers, next_command, other_than
 from costar_cli.steps.model import load_models, name_models
-from costar_cli.steps.outputs import check_places
-from costar_cli.steps.regret import RegretQuestion
 from costar_cli.steps.session import BuildStep, Session
+from costar_cli.steps.views import EvaluationFiles, check_views, write_views
 
 if TYPE_CHECKING:
     from costar_cli.artifact import Artifact
     from costar_cli.evaluate import EvaluationReport, PerStep
-    from costar_cli.figures.learning import LearningCurve
     from costar_cli.methods.base import FittedModel
     from costar_cli.panel import Dataset
 
-__all__ = ["EvaluationFiles", "EvaluationInputs", "make_report", "plan_report", "run_evaluate"]
-
-
-@dataclass(frozen=True)
-class EvaluationFiles:
-    """What `evaluate` reads and writes; no `plots`, no drawing, no `refutation` or `search`, none."""
-
-    data: Path
-    models: Sequence[Path]
-    report: Path
-    csv: Path
-    plots: Path | None
-    refutation: Path | None = None
-    search: RegretQuestion | None = None
-
-    @property
-    def searched(self) -> Path | None:
-        """Return the table of regrets, if they are asked for."""
-        return self.csv.with_name(f"{self.csv.stem}-search.csv") if self.search else None
-
-    @property
-    def owns_csv(self) -> bool:
-        """Return whether the table of scores is that of an evaluation beside it, made again whenever that is."""
-        return self.csv == self.report.with_suffix(".csv") and self.report.exists()
-
-    def check(self, read: Sequence[tuple[str, Path]]) -> None:
-        """See, before any work, that no output is `read` or no regular file, and that no two are the same.
-
-        Raises:
-            MismatchError: an output is read.
-            StorageError: an output is no regular file, or the folder of plots is none.
-            UsageError: two outputs have the same name.
-        """
-        tables = [("--csv", self.csv), ("--search", self.searched)]
-        check_places([("--out", self.report), *tables, ("--refute", self.refutation)], read=read)
-        if self.plots is not None and self.plots.exists() and not self.plots.is_dir():
-            raise StorageError(f"`{self.plots}` is no folder", where="--plots", fix="choose another name")
+__all__ = ["EvaluationInputs", "make_report", "plan_report", "run_evaluate"]
 
 
 class EvaluationInputs:
@@ -152,12 +110,13 @@ def run_evaluate(
             from costar_cli.evaluate.store import read_evaluation
 
             report = read_evaluation(files.report, errors=False)
-            _check_csv(files, report, overwrite=overwrite)
-            session.out.up_to_date("evaluation", files.report, current.digest)
+            check_views(session, files, report, overwrite=overwrite)
+            digest = current.digest
+            session.out.up_to_date("evaluation", files.report, digest)
         else:
-            _check_csv(files, None, overwrite=overwrite)
-            report = make_report(session, inputs, setups, step, overwrite=overwrite)
-        _write_views(session, files, inputs, report, again=current is None)
+            check_views(session, files, None, overwrite=overwrite)
+            report, digest = make_report(session, inputs, setups, step, overwrite=overwrite)
+        write_views(session, files, inputs, report, digest, again=current is None)
     for warning in report.warnings if current else ():  # a new report has said them already
         session.out.warn(warning)
     _show(session, report)
@@ -218,8 +177,8 @@ def plan_report(
 
 def make_report(
     session: Session, inputs: EvaluationInputs, setups: Sequence[SetupName] | None, step: BuildStep, *, overwrite: bool
-) -> "EvaluationReport":
-    """Score the models and store the report."""
+) -> "tuple[EvaluationReport, str]":
+    """Score the models and store the report; return it and the digest of its file."""
     from costar_cli.config.models import EvaluateConfig
     from costar_cli.evaluate import named_candidates, run_evaluation
     from costar_cli.evaluate.store import write_evaluation
@@ -236,36 +195,7 @@ def make_report(
         overwrite=overwrite,
     )
     session.out.wrote("evaluation", step.path, artifact.digest)
-    return report
-
-
-def _check_csv(files: EvaluationFiles, report: "EvaluationReport | None", *, overwrite: bool) -> None:
-    """See, before any work, that the table of scores replaces nothing but itself; of a new report there is none yet.
-
-    Raises:
-        MismatchError: another file has its name, and may not be replaced.
-    """
-    if overwrite or files.owns_csv or not files.csv.exists():
-        return
-    if report is None or files.csv.read_bytes() != report.to_csv().encode():
-        fix = "add --overwrite to replace it, or choose another"
-        raise MismatchError(f"`{files.csv}` exists and is no table of this evaluation", where="--csv", fix=fix)
-
-
-def _write_views(
-    session: Session, files: EvaluationFiles, inputs: EvaluationInputs, report: "EvaluationReport", *, again: bool
-) -> None:
-    """Write the table and the plots of a new report, and those of an old one that are missing."""
-    if again or not files.csv.exists():
-        from costar_cli.artifact import write_bytes
-
-        write_bytes(files.csv, report.to_csv().encode())
-        session.out.wrote("csv", files.csv)
-    if files.plots is not None and (again or not (files.plots / "rmse.png").exists()):
-        files.plots.mkdir(parents=True, exist_ok=True)
-        encoder = session.workspace.encoder
-        for role, path in _draw_plots(files.plots, report, inputs.dataset, inputs.models, encoder, session.reporter):
-            session.out.wrote(role, path, kind="plot")
+    return report, artifact.digest
 
 
 def _show(session: Session, report: "EvaluationReport") -> None:
@@ -334,89 +264,3 @@ def _interval(lower: "PerStep | None", upper: "PerStep | None") -> str | None:
 
 def _number(value: float | None) -> str | None:
     return None if value is None else f"{value:.3f}"
-
-
-def _draw_plots(
-    folder: Path,
-    report: "EvaluationReport",
-    dataset: "Dataset",
-    models: Mapping[str, "FittedModel"],
-    encoder: Path,
-    reporter: Reporter,
-) -> Iterator[tuple[str, Path]]:
-    """Draw what can be drawn into a folder; yield each figure's name and file as it is done."""
-    from costar_cli.figures.calibration import plot_pit, plot_reliability
-    from costar_cli.figures.learning import plot_learning
-    from costar_cli.figures.natural import plot_natural
-    from costar_cli.figures.rmse import plot_rmse
-
-    more = {"reliability": plot_reliability, "pit": plot_pit} if any(row.band_tests for row in report.rows) else {}
-    more |= {"natural_course": plot_natural} if report.natural else {}
-    with reporter.task("Drawing", total=4 + len(more), unit="figure") as task:
-        yield "rmse", plot_rmse(report, folder / "rmse.png")
-        task.advance()
-        called, first = next(iter(models.items()))
-        draw: dict[str, Callable[[Path], Path]] = {
-            **{name: partial(plot, report) for name, plot in more.items()},
-            "learning": lambda path: plot_learning(_curves(models, encoder), path),
-            "trajectories": lambda path: _trajectories(first, dataset, path),
-            "representations": lambda path: _representations(called, first, dataset, path),
-        }
-        for name, figure in draw.items():
-            try:
-                yield name, figure(folder / f"{name}.png")
-            except DataError as error:
-                reporter.note(f"skipped plot {name}: {error.problem}")
-            task.advance()
-
-
-def _curves(models: Mapping[str, "FittedModel"], encoder: Path) -> list["LearningCurve"]:
-    """Return the history of every model, and of the workspace's encoder where a model started from it."""
-    from costar_cli.artifact import read_header
-    from costar_cli.figures.learning import LearningCurve
-
-    curves = []
-    parents = {model.parents.get("encoder") for model in models.values()}
-    try:
-        header = read_header(encoder) if encoder.exists() else None
-    except ArtifactError:
-        header = None
-    if header is not None and header.digest in parents:
-        curve = LearningCurve.from_meta("pretraining", header.meta, loss="contrastive loss")
-        keeps_last = header.meta["config"].get("keep") == "last"
-        curves.append(replace(curve, best_epoch=()) if keeps_last else curve)
-    stages = (LearningCurve.of_stages(name, model.meta, loss="loss") for name, model in models.items())
-    return [*curves, *chain.from_iterable(stages)]
-
-
-def _trajectories(model: "FittedModel", dataset: "Dataset", path: Path) -> Path:
-    from costar_cli.evaluate.examples import choose_examples
-    from costar_cli.figures.trajectories import plot_trajectories
-
-    part = next((part for part, sets in dataset.queries.items() if "sequence" in sets), None)
-    if part is None:
-        raise DataError("the data set has no treatment sequences")
-    examples = choose_examples(model, dataset.panels[part], dataset.queries[part]["sequence"])
-    return plot_trajectories(examples, path)
-
-
-def _representations(name: str, model: "FittedModel", dataset: "Dataset", path: Path) -> Path:
-    """Draw the first member's representations of some test subjects at every step before the last."""
-    import numpy as np
-
-    from costar_cli.figures.embedding import plot_representations
-
-    represent = getattr(model, "represent", None)
-    if represent is None:
-        raise DataError("the method has no representations")
-    part, whole = next(iter(dataset.panels.items()))
-    panel = whole.take(np.arange(min(whole.n_subjects, 200)))
-    encoding, outcome = dataset.schema.treatments, dataset.schema.outcomes[0]
-    at = np.arange(panel.n_steps) < panel.length[:, None] - 1
-    given = [encoding.describe(values) for values in encoding.decode(panel.treatments[at])]
-    label = f"{outcome.name} ({outcome.unit})" if outcome.unit else outcome.name
-    member = ", member 1" if model.members > 1 else ""
-    title = f"{name}{member}: histories of {panel.n_subjects:,} subjects of {part}"
-    return plot_representations(
-        represent(panel)[0][at], given, panel.outcomes[at][:, 0], path, outcome_label=label, title=title
-    )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from costar_cli.errors import MismatchError, StorageError, UsageError
 
-__all__ = ["Files", "check_outputs", "check_places"]
+__all__ = ["Files", "check_folder", "check_outputs", "check_places"]
 
 Files = Iterable[tuple[str, Path | None]]
 """Files by the flag that names an output, or by what an input is, such as `plan`; None where there is none."""
@@ -26,12 +26,21 @@ def check_outputs(outputs: Files, *, read: Files, overwrite: bool) -> None:
     """
     files = [(flag, path) for flag, path in outputs if path is not None]
     for flag, path in files:
-        if not path.parent.is_dir():
-            raise StorageError(f"there is no folder `{path.parent}`", where=flag, fix=f"`mkdir -p {path.parent}`")
+        check_folder(flag, path)
     check_places(files, read=read)
     for flag, path in files:
         if path.exists() and not overwrite:
             raise MismatchError(f"`{path}` exists", where=flag, fix="add --overwrite to replace it, or choose another")
+
+
+def check_folder(flag: str, path: Path) -> None:
+    """See that an output's folder exists.
+
+    Raises:
+        StorageError: it does not.
+    """
+    if not path.parent.is_dir():
+        raise StorageError(f"there is no folder `{path.parent}`", where=flag, fix=f"`mkdir -p {path.parent}`")
 
 
 def check_places(outputs: Files, *, read: Files) -> None:

@@ -8,7 +8,11 @@ from pathlib import Path
 import pytest
 from cli_world import TINY_COHORT, Run, write_ward
 
+from costar_cli.artifact import read_header
+from costar_cli.artifact.lineage import shown_in
 from costar_cli.errors import ExitCode
+from costar_cli.evaluate.store import read_evaluation
+from costar_cli.figures.style import figure, save
 
 Call = Callable[..., Run]
 ASK = ["whatif", "-s", 1, "-p", "plan.json"]
@@ -130,3 +134,65 @@ def test_a_fit_in_closed_form_says_that_it_has_no_epochs_and_leaves_no_log(here:
     assert run.code == 0, run.err
     assert "this method has no epochs to log" in run.err
     assert not (here / "log.csv").exists()
+
+
+DRAWN = {"learning.png", "trajectories.png", "representations.png", "natural_course.png", "rmse.png"}
+
+
+@pytest.fixture
+def sketches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures that are empty, and drawn in no time, but saved as all others are."""
+
+    def sketch(*arguments: object, **_: object) -> Path:
+        with figure(1, 1) as drawn:
+            return save(drawn, next(one for one in arguments if isinstance(one, Path)))
+
+    for name in ("learning.plot_learning", "trajectories.plot_trajectories", "natural.plot_natural", "rmse.plot_rmse",
+                 "embedding.plot_representations"):  # fmt: skip
+        monkeypatch.setattr(f"costar_cli.figures.{name}", sketch)
+
+
+@pytest.mark.usefixtures("sketches")
+@pytest.mark.parametrize("killed_at", ["table", "rmse.png"])
+def test_a_killed_evaluation_leaves_no_view_of_an_older_one(
+    killed_at: str, here: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, evaluate = here / "costar-workspace", ["evaluate", "--bootstrap", 0]
+    assert call(*evaluate, "--level", 0.8).code == 0
+    with monkeypatch.context() as patch:
+        patch.setattr("costar_cli.artifact.atomic.os.replace", killed_before(killed_at))
+        assert call(*evaluate, "--overwrite").code == ExitCode.INTERRUPTED
+    run = call(*evaluate)
+    assert run.code == 0
+    assert "up to date" in run.out
+    digest = read_header(place / "evaluation.h5").digest
+    assert {path.name for path in (place / "plots").iterdir()} == DRAWN
+    assert {shown_in(path) for path in (place / "plots").iterdir()} == {digest}
+    assert (place / "evaluation.csv").read_text() == read_evaluation(place / "evaluation.h5").to_csv()
+    assert "wrote" not in call(*evaluate).out
+
+
+def killed_before(name: str) -> Callable[[Path, Path], None]:
+    """A move into place that ends the process where a view of that name would be moved, of a table any."""
+    really = os.replace
+
+    def replace(made: Path, target: Path) -> None:
+        if target.name == name or (name == "table" and target.suffix == ".csv"):
+            raise KeyboardInterrupt
+        really(made, target)
+
+    return replace
+
+
+@pytest.mark.usefixtures("sketches")
+def test_figures_replace_figures_of_evaluations_and_nothing_else(here: Path, call: Call) -> None:
+    (here / "own").mkdir()
+    (here / "own" / "rmse.png").write_bytes(b"mine")
+    run = call("evaluate", "--bootstrap", 0, "--plots", "own")
+    assert run.code == ExitCode.MISMATCH
+    assert "`own/rmse.png` exists and shows no evaluation" in run.err
+    assert call("evaluate", "--bootstrap", 0, "--plots", "own", "--overwrite").code == 0
+    pit = here / "own" / "pit.png"
+    pit.write_bytes((here / "own" / "rmse.png").read_bytes())
+    assert call("evaluate", "--bootstrap", 0, "--level", 0.8, "--out", "e.h5", "--plots", "own").code == 0
+    assert {path.name for path in (here / "own").iterdir()} == DRAWN
