@@ -15,6 +15,7 @@ from costar_cli.artifact.digest import array_from_bytes, sha256, stored_tag
 from costar_cli.artifact.header import Header, body_sha256, damaged, read_file_header, reading, wrong_kind
 from costar_cli.artifact.spec import MAX_MANIFEST_BYTES, Manifest
 from costar_cli.artifact.structure import Member, survey, unpack
+from costar_cli.artifact.trial import check_safe
 
 PathLike = str | os.PathLike[str]
 
@@ -64,6 +65,8 @@ def open_artifact(path: Path, *, kind: str | None = None) -> Iterator[OpenArtifa
         header = read_file_header(path)
     if kind is not None and header.kind != kind:
         raise wrong_kind(header.kind, kind, path)
+    with reading(path, kind=header.kind):
+        check_safe(path, header.kind)
     with reading(path, kind=header.kind), h5py.File(path, "r", locking=False) as file:
         found = survey(file["/"].id, path, header.kind)
         manifest = _read_manifest(found.pop("manifest", None), header, path)

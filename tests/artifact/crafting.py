@@ -59,7 +59,7 @@ def reseal(path: Path, *, manifest: bytes | None = None, **changes: Any) -> None
 
 def tamper(path: Path, change: Callable[..., object], *arguments: object) -> None:
     """Change the HDF5 part with h5py; the manifest stays."""
-    with h5py.File(path, "r+") as file:
+    with h5py.File(path, "r+", libver=("v110", "v110")) as file:
         change(file, *arguments)
     # h5py may shorten the file; the header's size is only a lower bound until it is sealed again
     with path.open("r+b") as file:

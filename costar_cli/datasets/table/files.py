@@ -3,8 +3,6 @@
 import csv
 import io
 import json
-import subprocess
-import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +11,7 @@ from typing import Final
 
 import polars as pl
 
+from costar_cli.artifact.trial import tried
 from costar_cli.errors import CostarError, DataError
 from costar_cli.panel.findings import Finding, counted, raise_errors, shown
 
@@ -129,11 +128,9 @@ def _open_parquet(path: Path, names: Collection[str] | None) -> TableFile:
             raise DataError(
                 "this is not a Parquet file", where=str(path), fix="name it after what it holds, or save it again"
             )
-    command = [sys.executable, "-P", str(Path(__file__).with_name("prove.py")), str(path)]
     asked = json.dumps(None if names is None else list(names))
-    done = subprocess.run(command, input=asked, capture_output=True, text=True, check=False)  # noqa: S603 - no shell
-    if done.returncode:
-        raise _unreadable(path, done.stdout)
+    if problem := tried([str(Path(__file__).with_name("prove.py")), str(path)], asked=asked):
+        raise _unreadable(path, problem)
     with collected(path):
         scan = pl.scan_parquet(path, glob=False, hive_partitioning=False, row_index_name=ROW, low_memory=True)
         types = scan.collect_schema()
