@@ -271,10 +271,14 @@ def _on_lights(report: WhatIfReport) -> Iterator[str]:
 
 def _on_range(report: WhatIfReport, dataset: Dataset) -> Iterator[str]:
     """Note each outcome that is never negative in the data and is estimated to be; estimates are not clipped."""
-    rows = report.to_rows()
+    estimates = [
+        np.where(report.hidden_of(answer, i), np.nan, answer.estimates.mean_QHY[i, : len(plan)])
+        for answer in report.models
+        for i, plan in enumerate(report.plans)
+    ]
+    negative_MY = np.concatenate(estimates) < 0
+    panels = [panel for panel in dataset.panels.values() if panel.n_subjects]
     for k, outcome in enumerate(report.schema.outcomes):
-        panels = [panel for panel in dataset.panels.values() if panel.n_subjects]
         lowest = min(float(panel.outcomes[..., k][panel.observed].min()) for panel in panels)
-        estimates = [row["estimate"] for row in rows if row["outcome"] == outcome.name]
-        if lowest >= 0 and any(isinstance(value, float) and value < 0 for value in estimates):
+        if lowest >= 0 and negative_MY[:, k].any():
             yield f"some estimates of {outcome.name} are negative, which the data never are: shown as predicted"

@@ -1,7 +1,7 @@
 """The fitted growth model: what a history says of its subject's effects, and rollouts of them (spec MIXED-8 to 9)."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Self
 
@@ -67,10 +67,14 @@ class Histories:
 
 @dataclass(frozen=True)
 class _Posterior:
-    """Prefix sums of one outcome's transitions, and what they say of a subject's effects (spec MIXED-8)."""
+    """Prefix sums of one outcome's transitions, and what they say of a subject's effects (spec MIXED-8).
+
+    `exposure_NTJ` is what is left of earlier doses before each step's own.
+    """
 
     effects: Effects
     prior_NP: Floats
+    exposure_NTJ: Floats
     spread_NTZ1: Floats  # sums of spread' phi (r - phi' prior)
     gram_NTZZ: Floats  # sums of spread' phi phi' spread
 
@@ -139,20 +143,33 @@ class MixedModel(EncodingModel[Histories]):
 
     def _predict(self, states: Histories, queries: Queries) -> Floats:
         """Return the scaled outcomes `[1,Q,H,Y]` under the expected effects."""
-        start, effects = self._begin(states, queries)
-        y_QHY = np.stack([step.after.y_YQ.T for step in self._steps(start, self._doses(queries), effects)], axis=1)
-        return np.asarray((y_QHY - self.scaler.outcomes[0]) / self.scaler.outcomes[1])[None]
-
-    def _begin(self, states: Histories, queries: Queries) -> "tuple[_State, list[Floats]]":
-        """Return where the rollouts of queries begin, and the expected effects `[P,Q]` of each outcome."""
         at_Q = queries.subject.astype(np.int64) * states.steps + queries.origin
+        start = _State(states.y_YM, states.usual_YM, states.x_XM, states.exposure).take(at_Q)
+        steps = self._steps(start, self._doses(queries), [np.take(values, at_Q, axis=1) for values in states.effects])
+        return self._scaled([step.after.y_YQ for step in steps])[None]
+
+    def _scaled(self, y_HYQ: list[Floats]) -> Floats:
+        y_QHY = np.stack([y_YQ.T for y_YQ in y_HYQ], axis=1)
+        return np.asarray((y_QHY - self.scaler.outcomes[0]) / self.scaler.outcomes[1])
+
+    def _begin(
+        self, panel: Panel, subject_Q: NDArray[np.integer], origin_Q: NDArray[np.integer]
+    ) -> "tuple[_State, list[tuple[Floats, Floats]]]":
+        """Return where rollouts begin, and of each outcome expected effects `[P,Q]` and their factor `[Q,Z,Z]`.
+
+        The subjects are encoded once, and their effects at these origins alone.
+        """
+        subjects, row_Q = np.unique(subject_Q, return_inverse=True)
+        series, step_Q = self._series(panel, subjects.astype(np.int64)), origin_Q.astype(np.int64)
+        sums = [self._sums(series, law, learnt) for law, learnt in zip(self.laws, self.effects, strict=True)]
+        at = [found.at(row_Q, step_Q) for found in sums]
         start = _State(
-            np.take(states.y_YM, at_Q, axis=1),
-            np.take(states.usual_YM, at_Q, axis=1),
-            np.take(states.x_XM, at_Q, axis=1),
-            [np.take(values, at_Q, axis=1) for values in states.exposure],
+            series.y_NTY[row_Q, step_Q].T,
+            series.usual_NTY[row_Q, step_Q].T,
+            series.x_NTX[row_Q, step_Q].T,
+            [found.exposure_NTJ[row_Q, step_Q].T for found in sums],
         )
-        return start, [np.take(values, at_Q, axis=1) for values in states.effects]
+        return start, [(np.ascontiguousarray(mean_QP.T), factor_QZZ) for mean_QP, factor_QZZ in at]
 
     def _doses(self, queries: Queries) -> Floats:
         """Return the plans' doses `[H,L,Q]`."""
@@ -169,11 +186,12 @@ class MixedModel(EncodingModel[Histories]):
         Raises:
             UsageError: the plans are longer than the horizon that the model was trained for.
         """
-        mean = self.rollout(panel, queries)
-        parameter, noise = np.empty_like(mean), np.empty_like(mean)
+        require_horizon(self.horizon, queries)
+        shape = (3, 1, len(queries), queries.horizon, len(self.laws))
+        mean, parameter, noise = found = np.empty(shape, dtype=np.float32)
         for first in range(0, len(queries), DISTRIBUTED):
             part = slice(first, first + DISTRIBUTED)
-            parameter[0, part], noise[0, part] = self._spread(panel, queries.take(part))
+            found[:, 0, part] = self._distribution(panel, queries.take(part))
         return PredictiveDistribution(mean, parameter, noise)
 
     def draw_outcomes(self, panel: Panel, queries: Queries, n: int, seed: int) -> Floats:
@@ -210,13 +228,11 @@ class MixedModel(EncodingModel[Histories]):
         plan_QHA = np.zeros((len(row_Q), steps, self.schema.treatments.width), dtype=np.uint8)
         queries = Queries(row_Q.astype(np.int32), origin_Q.astype(np.int16), plan_QHA)
         require_horizon(self.horizon, queries)
-        states = self.encode(panel.take(subjects.astype(np.int64)))
-        start, effects = self._begin(states, queries)
-        factors = [factor_QZZ for _, factor_QZZ in self._posteriors(panel, subject_Q, origin_Q)]
+        start, known = self._begin(panel, subject_Q, origin_Q)
         rng, at_M = np.random.default_rng(seed), np.tile(np.arange(len(queries)), n)
         whose_M = row_Q[at_M] + np.repeat(np.arange(n) * len(subjects), len(queries))  # a subject in a draw
         own = []
-        for effects_PQ, factor_QZZ in zip(effects, factors, strict=True):
+        for effects_PQ, factor_QZZ in known:
             standard_MZ = rng.normal(size=(n * len(subjects), factor_QZZ.shape[2]))[whose_M]
             effects_PM = effects_PQ[:, at_M]
             effects_PM[: factor_QZZ.shape[1]] += np.einsum("mzi,mi->zm", factor_QZZ[at_M], standard_MZ)
@@ -245,18 +261,8 @@ class MixedModel(EncodingModel[Histories]):
 
         Effects are of a column of ones, the levels, the exposures, and what covariates do, in this order.
         """
-        return [
-            (mean_MP, factor_MZZ @ factor_MZZ.swapaxes(1, 2))
-            for mean_MP, factor_MZZ in self._posteriors(panel, subject, origin)
-        ]
-
-    def _posteriors(
-        self, panel: Panel, subject: NDArray[np.integer], origin: NDArray[np.integer]
-    ) -> Iterator[tuple[Floats, Floats]]:
-        subjects, row_M = np.unique(subject, return_inverse=True)
-        series = self._series(panel, subjects.astype(np.int64))
-        for law, effects in zip(self.laws, self.effects, strict=True):
-            yield self._sums(series, law, effects).at(row_M, origin.astype(np.int64))
+        _, known = self._begin(panel, subject, origin)
+        return [(mean_PM.T, factor_MZZ @ factor_MZZ.swapaxes(1, 2)) for mean_PM, factor_MZZ in known]
 
     def _series(self, panel: Panel, rows_M: NDArray[np.int64]) -> Series:
         return Series.of(panel.take(rows_M), self.scaler, self.schema.treatments)
@@ -276,18 +282,17 @@ class MixedModel(EncodingModel[Histories]):
         summed_NTZ = (turned_NTZ * (design.response_NT - expected_NT)[..., None]).cumsum(axis=1)
         gram_NTZZ = (turned_NTZ[..., None] * turned_NTZ[..., None, :]).cumsum(axis=1)
         before = [(0, 0), (1, 0), (0, 0)]
-        return _Posterior(effects, prior_NP, np.pad(summed_NTZ, before), np.pad(gram_NTZZ, [*before, (0, 0)]))
+        earlier = (np.pad(exposure_NTJ, before), np.pad(summed_NTZ, before), np.pad(gram_NTZZ, [*before, (0, 0)]))
+        return _Posterior(effects, prior_NP, *earlier)
 
     def _encode(self, series: Series) -> Histories:
         n, steps, _ = series.y_NTY.shape
         row_M, step_M = np.repeat(np.arange(n), steps), np.tile(np.arange(steps), n)
         effects, exposures = [], []
         for law, learnt in zip(self.laws, self.effects, strict=True):
-            mean_MP, _ = self._sums(series, law, learnt).at(row_M, step_M)
-            effects.append(np.ascontiguousarray(mean_MP.T))
-            after_NTJ = carried(series.dose_NTL, learnt.decay)
-            before_NTJ = np.concatenate([np.zeros_like(after_NTJ[:, :1]), after_NTJ[:, :-1]], axis=1)
-            exposures.append(np.ascontiguousarray(before_NTJ.reshape(n * steps, -1).T))
+            found = self._sums(series, law, learnt)
+            effects.append(np.ascontiguousarray(found.at(row_M, step_M)[0].T))
+            exposures.append(np.ascontiguousarray(found.exposure_NTJ.reshape(n * steps, -1).T))
         y_YM, usual_YM, x_XM = (
             values.reshape(n * steps, -1).T.copy() for values in (series.y_NTY, series.usual_NTY, series.x_NTX)
         )
@@ -332,17 +337,17 @@ class MixedModel(EncodingModel[Histories]):
             yield _Step(state, after, columns, growths)
             state = after
 
-    def _spread(self, panel: Panel, queries: Queries) -> tuple[Floats, Floats]:
-        """Return the sds `[Q,H,Y]` that parameters and noise share."""
-        subjects, row_Q = np.unique(queries.subject, return_inverse=True)
-        states = self.encode(panel.take(subjects.astype(np.int64)))
-        start, effects = self._begin(states, replace(queries, subject=row_Q.astype(np.int32)))
-        factors = [factor_QZZ for _, factor_QZZ in self._posteriors(panel, queries.subject, queries.origin)]
+    def _distribution(self, panel: Panel, queries: Queries) -> Floats:
+        """Return means, and the sds that parameters and noise share `[3,Q,H,Y]`."""
+        start, known = self._begin(panel, queries.subject, queries.origin)
+        effects, factors = [effects_PQ for effects_PQ, _ in known], [factor_QZZ for _, factor_QZZ in known]
         n_state, q = len(self.laws) + (len(start.x_XQ) if self.equations else 0), len(queries)
         first_Y = np.cumsum([0, *(factor.shape[1] for factor in factors)])
         by_effect_QSZ, covariance_QSS = np.zeros((q, n_state, first_Y[-1])), np.zeros((q, n_state, n_state))
         parameter, noise = (np.empty((q, queries.horizon, len(self.laws))) for _ in range(2))
+        y_HYQ = []
         for h, step in enumerate(self._steps(start, self._doses(queries), effects)):
+            y_HYQ.append(step.after.y_YQ)
             slope_QSS = self._slopes(step, effects, n_state)
             by_effect_QSZ = slope_QSS @ by_effect_QSZ
             covariance_QSS = slope_QSS @ covariance_QSS @ slope_QSS.swapaxes(1, 2)
@@ -358,7 +363,7 @@ class MixedModel(EncodingModel[Histories]):
             n = len(self.laws)
             parameter[:, h] = np.sqrt((by_effect_QSZ[:, :n] ** 2).sum(axis=2))
             noise[:, h] = np.sqrt(np.diagonal(covariance_QSS, axis1=1, axis2=2)[:, :n].clip(min=0))
-        return parameter, noise
+        return np.stack([self.scaler.unscale_outcomes(self._scaled(y_HYQ)), parameter, noise])
 
     def _slopes(self, step: "_Step", effects: list[Floats], n_state: int) -> Floats:
         """Return the derivatives `[Q,S,S]` of the state after a step, outcomes then covariates, by that before it."""
@@ -401,8 +406,10 @@ class _State:
 
     def take(self, at_M: NDArray[np.integer]) -> "_State":
         """Return the states of some queries."""
-        exposure = [values[:, at_M] for values in self.exposure]
-        return _State(self.y_YQ[:, at_M], self.usual_YQ[:, at_M], self.x_XQ[:, at_M], exposure)
+        y_YM, usual_YM, x_XM, *exposure = (
+            np.take(values, at_M, axis=1) for values in (self.y_YQ, self.usual_YQ, self.x_XQ, *self.exposure)
+        )
+        return _State(y_YM, usual_YM, x_XM, exposure)
 
 
 @dataclass(frozen=True, slots=True)
