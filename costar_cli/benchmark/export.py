@@ -10,8 +10,10 @@ from costar_cli.artifact import write_bytes
 from costar_cli.benchmark.report import BenchmarkReport, CellCost
 from costar_cli.benchmark.statistics import TEST, Comparison
 from costar_cli.benchmark.tables import ABOUT_GAIN, DIGITS, Mark, ResultRow, ResultTable, ranked_cells
+from costar_cli.errors import MismatchError
 from costar_cli.evaluate.metrics import PerStep
 from costar_cli.evaluate.rows import BUDGET_SIGN, with_budget_sign
+from costar_cli.steps.outputs import check_places
 from costar_cli.ui.output import Output
 from costar_cli.ui.text import dump_json
 
@@ -42,6 +44,32 @@ _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
 }  # fmt: skip
+
+
+REPORT_FILES: Final = ("results.csv", "comparisons.csv", "cells.csv", "tables.md", "tables.tex", "benchmark.json",
+                       "plots/horizons.png", "plots/differences.png")  # fmt: skip
+
+
+def require_own(folder: Path, names: Sequence[str], data: Path | None, *, overwrite: bool) -> None:
+    """See, before any work, that a benchmark replaces only what benchmarks in the folder have written.
+
+    Args:
+        folder: of the benchmark.
+        names: of the files that it may write there, beside those of its cells.
+        data: the data set's file, where it is one.
+        overwrite: other files may be replaced, too.
+
+    Raises:
+        MismatchError: a file is somebody else's, or the data set.
+        StorageError: a file is no regular one.
+    """
+    paths = [folder / name for name in names]
+    check_places([("--folder", path) for path in paths], read=[("data set", data)])
+    if overwrite or any(folder.glob("ledger.json")) or any(folder.glob("*/ledger.json")):
+        return
+    if there := [path for path in paths if path.exists()]:
+        fix = "choose another folder with --folder, or add --overwrite to replace it"
+        raise MismatchError(f"`{there[0]}` exists and is no file of a benchmark", where="--folder", fix=fix)
 
 
 def write_report(out: Output, report: BenchmarkReport, folder: Path, *, plots: bool) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from costar_cli.artifact import read_header
 from costar_cli.benchmark.cells import Bench, BenchReporter, Cell, Piece, State, plan_cells, with_values
 from costar_cli.benchmark.contenders import ABLATIONS, REFERENCE, BenchData, Contender, choose_methods, choose_setups
-from costar_cli.benchmark.export import write_report
+from costar_cli.benchmark.export import REPORT_FILES, require_own, write_report
 from costar_cli.benchmark.ledger import Clock, Ledger, Meter, give_memory_back
 from costar_cli.benchmark.report import BenchmarkReport, Evaluations, Outcome, build_report, read_evaluations
 from costar_cli.benchmark.show import show_report
@@ -111,6 +111,7 @@ def run_benchmark(
         show_list(out, cells_listed(plan), bench.folder)
         return
     require_fresh([plan], overwrite=overwrite)
+    require_own(bench.folder, REPORT_FILES, bench.data.file, overwrite=overwrite)
     made = make_benchmark(out, plan, overwrite=overwrite, plots=plots, debug=out.debug)
     show_report(out, made.report)
     result = {**made.report.to_json(), "folder": str(bench.folder), "made": made.outcome.made}

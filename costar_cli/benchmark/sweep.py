@@ -13,6 +13,7 @@ from costar_cli.benchmark.cells import Bench, with_values
 from costar_cli.benchmark.export import (
     LATEX_MARKS,
     MARKDOWN_MARKS,
+    REPORT_FILES,
     block_name,
     blocks_of,
     csv_text,
@@ -20,6 +21,7 @@ from costar_cli.benchmark.export import (
     fixed,
     flat_row,
     latex,
+    require_own,
     table_cells,
 )
 from costar_cli.benchmark.report import BenchmarkReport, Outcome
@@ -171,6 +173,9 @@ def _values(text: str) -> list[float]:
     return values
 
 
+SWEEP_FILES: Final = ("sweep.csv", "sweep.md", "sweep.tex", "plots/sweep.png")
+
+
 def run_sweep(
     out: Output,
     base: Bench,
@@ -193,6 +198,9 @@ def run_sweep(
         show_list(out, rows, base.folder)
         return
     require_fresh([*plans.values()], overwrite=overwrite)
+    for bench in (base, *benches.values()):
+        names = SWEEP_FILES if bench is base else REPORT_FILES
+        require_own(bench.folder, names, base.data.file, overwrite=overwrite)
     made: dict[float, Made] = {}
     for value, plan in plans.items():
         base.reporter.at = plan.bench.at

@@ -11,7 +11,7 @@ from costar_cli.commands.options import JsonFlag, OverwriteFlag, QuietFlag, Repo
 from costar_cli.config.choices import FormatName
 from costar_cli.reporting import warnings_of
 from costar_cli.steps.card import run_card
-from costar_cli.steps.dataset import run_export, run_report
+from costar_cli.steps.dataset import check_described, run_export, run_report
 from costar_cli.steps.session import open_output
 from costar_cli.steps.training import show_parts
 from costar_cli.ui.output import Output
@@ -43,10 +43,11 @@ def inspect(
     for warning in _warnings(content):
         out.warn(warning)
     if report is not None or export is not None:
+        check_described(file, content["kind"], report, export, form, overwrite=overwrite)
         made: dict[str, Any] = dict(content)
         if report is not None:
             run = run_card if content["kind"] == "model" else run_report
-            made["report"] = run(out, file, report, overwrite=overwrite)
+            made["report"] = run(out, file, report)
         if export is not None:
             made["exported"] = run_export(out, file, export, form, overwrite=overwrite)
         out.done(made)

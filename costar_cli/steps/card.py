@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from costar_cli.errors import ArtifactError, CostarError, UsageError
 from costar_cli.steps.dataset import TERMINAL
-from costar_cli.steps.outputs import check_outputs
+from costar_cli.steps.outputs import check_places
 from costar_cli.ui.output import Output
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["run_card"]
 
 
-def run_card(out: Output, file: Path, target: Path, *, overwrite: bool) -> dict[str, Any]:
+def run_card(out: Output, file: Path, target: Path) -> dict[str, Any]:
     """Write the card of a model; return the digests of what it shows beside the model's file.
 
     Raises:
@@ -24,8 +24,7 @@ def run_card(out: Output, file: Path, target: Path, *, overwrite: bool) -> dict[
     """
     if target == TERMINAL:
         raise UsageError("a model card is a page", where="--report", fix="name a file: `--report card.html`")
-    beside = [("artifact", path) for path in file.parent.glob("*.h5")]
-    check_outputs([("--report", target)], read=[*beside, ("model", file)], overwrite=overwrite)
+    check_places([("--report", target)], read=[("artifact", path) for path in file.parent.glob("*.h5")])
     from costar_cli.artifact import describe, write_bytes
     from costar_cli.evaluate import read_evaluation
     from costar_cli.pages.card import model_card

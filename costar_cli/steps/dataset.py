@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from costar_cli.panel.report import DataReport
     from costar_cli.uncertainty.overlap import Overlap
 
-__all__ = ["make_dataset", "make_source", "read_inputs", "run_export", "run_report"]
+__all__ = ["check_described", "make_dataset", "make_source", "read_inputs", "run_export", "run_report"]
 
 
 def read_inputs(
@@ -132,10 +132,8 @@ def make_source(
 TERMINAL = Path("-")
 
 
-def run_report(out: Output, file: Path, target: Path, *, overwrite: bool) -> dict[str, Any]:
+def run_report(out: Output, file: Path, target: Path) -> dict[str, Any]:
     """Describe a data set in tables on stdout (`-`), or in a page; return the numbers."""
-    if target != TERMINAL:
-        check_outputs([("--report", target)], read=[("data set", file)], overwrite=overwrite)
     from costar_cli.panel.report import describe_dataset
     from costar_cli.uncertainty.overlap import describe_overlap
 
@@ -150,6 +148,26 @@ def run_report(out: Output, file: Path, target: Path, *, overwrite: bool) -> dic
         write_bytes(target, report_page(report, overlap).encode())
         out.wrote("report", target, kind="html")
     return {**report.to_json(), "overlap": overlap.to_json()}
+
+
+def check_described(
+    file: Path, kind: str, report: Path | None, export: Path | None, form: FormatName, *, overwrite: bool
+) -> None:
+    """See, before any work, that the page and the tables about a file can be written, and replace nothing.
+
+    Raises:
+        MismatchError: an output is the file, or what it was made from, or exists and may not be replaced.
+        StorageError: an output is no regular file, or the folder of the page does not exist.
+        UsageError: the page and a table have the same name.
+    """
+    page, tables = None if report == TERMINAL else report, []
+    if export is not None:
+        from costar_cli.datasets.table.export import export_files
+
+        tables = [*export_files(export, form).values()]
+    read = [("data set" if kind == "dataset" else kind, file)]
+    check_places([("--report", page), *(("--export", path) for path in tables)], read=read)
+    check_outputs([("--report", page)], read=(), overwrite=overwrite)
 
 
 def run_export(out: Output, file: Path, folder: Path, form: FormatName, *, overwrite: bool) -> list[str]:

@@ -1,9 +1,10 @@
-"""Which files a verb may write: none that it reads, no two of one name, and none that it may not replace."""
+"""Which files a verb may write: none that it reads or that is behind it, no two alike, none that it may not replace."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
-from costar_cli.errors import MismatchError, StorageError, UsageError
+from costar_cli.errors import CostarError, MismatchError, StorageError, UsageError
 
 __all__ = ["Files", "check_folder", "check_outputs", "check_places"]
 
@@ -44,18 +45,21 @@ def check_folder(flag: str, path: Path) -> None:
 
 
 def check_places(outputs: Files, *, read: Files) -> None:
-    """See that outputs are regular files, if they exist, that none of them is read, and no two are one.
+    """See that outputs are regular files, if they exist, that none is read or made what is, and no two are one.
 
     Raises:
         StorageError: an output is a folder or a device.
-        MismatchError: an output is read.
-        UsageError: two outputs have the same name.
+        MismatchError: an output is read, or what is read was made from it.
+        UsageError: two outputs have the same name, or one is standard output.
     """
     kept = {path.resolve(): what for what, path in read if path is not None and str(path) != "-"}
+    files = [(flag, path) for flag, path in outputs if path is not None]
+    behind = _behind(kept) if any(path.is_file() for _, path in files) else {}
     taken: dict[Path, str] = {}
-    for flag, path in outputs:
-        if path is None:
-            continue
+    for flag, path in files:
+        if str(path) == "-":
+            fix = "give the name of a file; `--json` prints what was found"
+            raise UsageError("nothing is written to standard output", where=f"{flag} -", fix=fix)
         place = path.resolve()
         if place in kept:
             problem = f"`{path}` is the {kept[place]} that is read"
@@ -63,7 +67,35 @@ def check_places(outputs: Files, *, read: Files) -> None:
         if path.exists() and not path.is_file():
             what = "a folder" if path.is_dir() else "no regular file"
             raise StorageError(f"`{path}` is {what}", where=flag, fix="choose another name")
+        if behind and path.is_file() and (made := behind.get(_digest(path))):
+            raise MismatchError(f"`{path}` is the {made} that is read", where=flag, fix="choose another name")
         if place in taken:
             both = f"both {taken[place]} and {flag} write" if flag != taken[place] else f"{flag} twice writes"
             raise UsageError(f"{both} `{path}`", where=flag, fix="choose another name for one of them")
         taken[place] = flag
+
+
+def _behind(read: Mapping[Path, str]) -> dict[str, str]:
+    """Return what the artifacts that are read were made from, by digest, in words such as `data set behind the model`.
+
+    What is wrong with an artifact is said where it is read.
+    """
+    from costar_cli.artifact import read_header
+
+    found: dict[str, str] = {}
+    for path, what in read.items():
+        with suppress(CostarError, OSError):
+            for role, digest in read_header(path).parents.items():
+                kind = role.partition("/")[0]
+                found[digest] = f"{'data set' if kind == 'dataset' else kind} behind the {what}"
+    return found
+
+
+def _digest(path: Path) -> str:
+    """Return the digest by which an artifact made from a file knows it: that of its content, of a table its bytes'."""
+    from costar_cli.artifact import file_sha256, read_header
+
+    try:
+        return read_header(path).digest
+    except CostarError:
+        return file_sha256(path)

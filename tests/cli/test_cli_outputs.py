@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cli_world import TINY_COHORT, Run, write_ward
 
-from costar_cli.artifact import read_header
+from costar_cli.artifact import file_sha256, read_artifact, read_header, write_artifact
 from costar_cli.artifact.lineage import shown_in
 from costar_cli.errors import ExitCode
 from costar_cli.evaluate.store import read_evaluation
@@ -21,7 +21,8 @@ SEARCH = ["search", "-s", 1, "--minimise", "tumour_volume at end"]
 EVALUATE = ["evaluate", "--no-plots", "--bootstrap", 0]
 INSPECT = ["inspect", "costar-workspace/data.h5"]
 WARD = ["patient,day,pressure,drug", *(f"{n},{day},{n + day},none" for n in range(40) for day in range(9))]
-DATA, MODEL = "costar-workspace/data.h5", "costar-workspace/model.h5"
+BENCHMARK = ["benchmark", "tumor", "--preset", "quick"]
+DATA, MODEL, ENCODER = (f"costar-workspace/{name}.h5" for name in ("data", "model", "encoder"))
 
 
 @pytest.fixture
@@ -34,6 +35,14 @@ def here(trained: Path, plan: Path, tmp_path: Path) -> Path:
     (tmp_path / "settings.toml").write_text("[runtime]\nthreads = 1\n")
     os.mkfifo(tmp_path / "pipe.csv")
     (tmp_path / "folder.csv").mkdir()
+    (tmp_path / "own" / "schema.toml").mkdir(parents=True)
+    for name in ("cells.csv", "sweep.md"):
+        (tmp_path / "own" / name).write_text("mine")
+    shutil.copy(trained / "data.h5", tmp_path / "d.h5")
+    (tmp_path / "table.csv").write_text("a table")
+    behind = {"table": file_sha256(tmp_path / "table.csv")}
+    dataset = read_artifact(tmp_path / "d.h5")
+    write_artifact(tmp_path / "behind.h5", kind="dataset", arrays=dataset.arrays, meta=dataset.meta, parents=behind)
     return tmp_path
 
 
@@ -50,6 +59,12 @@ def contents(folder: Path) -> dict[Path, bytes]:
         ([*EVALUATE, "--out", MODEL, "--overwrite"], ExitCode.MISMATCH, f"`{MODEL}` is the model that is read"),
         ([*EVALUATE, "--csv", "e.h5", "--out", "e.h5"], ExitCode.USAGE, "--out and --csv write `e.h5`"),
         ([*EVALUATE, "--csv", "pipe.csv", "--overwrite"], ExitCode.STORAGE, "no regular file"),
+        ([*EVALUATE, "--csv", "missing/e.csv"], ExitCode.STORAGE, "there is no folder `missing`"),
+        ([*EVALUATE, "--csv", "-"], ExitCode.USAGE, "nothing is written to standard output"),
+        ([*EVALUATE, "--out", "r.csv"], ExitCode.USAGE, "both --out and --csv write `r.csv`"),
+        ([*EVALUATE, "--csv", ENCODER, "--overwrite"], ExitCode.MISMATCH, "is the encoder behind the model"),
+        ([*EVALUATE, "--data", "d.h5", "--csv", DATA, "--overwrite"], ExitCode.MISMATCH, "is the data set"),
+        (["evaluate", "--plots", "own.csv"], ExitCode.STORAGE, "`own.csv` is no folder"),
         ([*ASK, "--csv", "plan.json", "--overwrite"], ExitCode.MISMATCH, "`plan.json` is the plan that is read"),
         ([*ASK, "--report", DATA, "--overwrite"], ExitCode.MISMATCH, "is the data set that is read"),
         ([*ASK, "--out", MODEL, "--overwrite"], ExitCode.MISMATCH, "is the model that is read"),
@@ -60,6 +75,9 @@ def contents(folder: Path) -> dict[Path, bytes]:
             "`settings.toml` is the configuration that is read",
         ),
         ([*ASK, "--csv", "a.csv", "--report", "./a.csv"], ExitCode.USAGE, "both --csv and --report write `a.csv`"),
+        ([*ASK, "--report", ENCODER, "--overwrite"], ExitCode.MISMATCH, "is the encoder behind the model"),
+        ([*ASK, "--csv", "missing/a.csv"], ExitCode.STORAGE, "there is no folder `missing`"),
+        ([*ASK, "--csv", "-"], ExitCode.USAGE, "nothing is written to standard output"),
         ([*ASK, "--csv", "folder.csv", "--overwrite"], ExitCode.STORAGE, "`folder.csv` is a folder"),
         ([*ASK, "--csv", "pipe.csv", "--overwrite"], ExitCode.STORAGE, "`pipe.csv` is no regular file"),
         ([*COHORT, "--csv", "people.txt", "--overwrite"], ExitCode.MISMATCH, "is the file of subjects that is read"),
@@ -72,7 +90,13 @@ def contents(folder: Path) -> dict[Path, bytes]:
         ([*SEARCH, "--data", "own.csv", "--csv", "own.csv", "--overwrite"], ExitCode.MISMATCH, "is the data set"),
         ([*INSPECT, "--report", DATA, "--overwrite"], ExitCode.MISMATCH, "is the data set that is read"),
         ([*INSPECT, "--report", "own.csv"], ExitCode.MISMATCH, "`own.csv` exists"),
-        (["inspect", MODEL, "--report", DATA, "--overwrite"], ExitCode.MISMATCH, "is the artifact that is read"),
+        ([*INSPECT, "--report", "x/table.csv", "--export", "x", "--format", "csv"], ExitCode.USAGE, "both --report"),
+        ([*INSPECT, "--report", "pipe.csv", "--overwrite"], ExitCode.STORAGE, "`pipe.csv` is no regular file"),
+        ([*INSPECT, "--export", "own"], ExitCode.STORAGE, "`own/schema.toml` is a folder"),
+        (["inspect", "behind.h5", "--report", "table.csv", "--overwrite"], ExitCode.MISMATCH, "the table behind"),
+        ([*BENCHMARK, "--folder", "own"], ExitCode.MISMATCH, "`own/cells.csv` exists and is no file of a benchmark"),
+        ([*BENCHMARK, "--folder", "own", "--gamma", "0,2"], ExitCode.MISMATCH, "`own/sweep.md` exists and is no file"),
+        (["inspect", MODEL, "--report", DATA, "--overwrite"], ExitCode.MISMATCH, "the data set behind the model"),
         (["pretrain", "--out", DATA, "--overwrite"], ExitCode.MISMATCH, "is the data set that is read"),
         (["pretrain", "--fresh", "--out", "folder.csv"], ExitCode.STORAGE, "`folder.csv` is a folder"),
         (["finetune", "--out", "m.csv", "--log", "m.csv"], ExitCode.USAGE, "both --out and --log write `m.csv`"),
@@ -186,6 +210,7 @@ def killed_before(name: str) -> Callable[[Path, Path], None]:
 
 @pytest.mark.usefixtures("sketches")
 def test_figures_replace_figures_of_evaluations_and_nothing_else(here: Path, call: Call) -> None:
+    shutil.rmtree(here / "own")
     (here / "own").mkdir()
     (here / "own" / "rmse.png").write_bytes(b"mine")
     run = call("evaluate", "--bootstrap", 0, "--plots", "own")

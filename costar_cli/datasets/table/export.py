@@ -34,6 +34,11 @@ def free_names(schema: PanelSchema) -> Names:
     return {word: free(word) for word in KEYS}
 
 
+def export_files(folder: Path, form: FormatName) -> dict[str, Path]:
+    """Return the files that an export may have, by what they are; not all have queries."""
+    return {"table": folder / f"table.{form}", "schema": folder / "schema.toml", "queries": folder / f"queries.{form}"}
+
+
 def export_dataset(
     dataset: Dataset, folder: Path, form: FormatName = "parquet", *, overwrite: bool = False
 ) -> list[Path]:
@@ -45,9 +50,9 @@ def export_dataset(
         MismatchError: a file exists and `overwrite` is false.
         StorageError: the folder cannot be written.
     """
-    files = {"table": folder / f"table.{form}", "schema": folder / "schema.toml"}
-    if any(len(queries) for sets in dataset.queries.values() for queries in sets.values()):
-        files["queries"] = folder / f"queries.{form}"
+    files = export_files(folder, form)
+    if not any(len(queries) for sets in dataset.queries.values() for queries in sets.values()):
+        del files["queries"]
     if not overwrite and (there := [path for path in files.values() if path.exists()]):
         raise MismatchError("the file exists", where=str(there[0]), fix="add --overwrite, or choose another folder")
     names = free_names(dataset.schema)
