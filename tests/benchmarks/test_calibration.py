@@ -21,7 +21,7 @@ def row(data: str, method: str, queries: str, *coverage: float) -> Row:
     ("data", "method", "queries", "allowed"),
     [
         ("tumor", "mixed", "factual", 0.02),
-        ("tumor", "stack", "counterfactual", 0.03),
+        ("tumor-default", "stack", "counterfactual", 0.03),
         ("linear", "mixed", "factual", 0.03),
         ("m5", "stack", "counterfactual", 0.05),
         ("mimic", "growth", "factual", 0.05),
