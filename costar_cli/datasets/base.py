@@ -6,7 +6,7 @@ Light to import: what makes a data set, and what knows its truth, is named and i
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
@@ -45,20 +45,27 @@ def called(reference: str | Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-class DropsConfounder(Config):
+class WithSwitch(Config):
+    """Settings with a switch that came later: while it is off it is left out, so that data sets stay what they were."""
+
+    switch: ClassVar[str]
+
+    @model_serializer(mode="wrap")
+    def _without_switch_that_is_off(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the settings."""
+        settings: dict[str, Any] = plain(self)
+        return {name: value for name, value in settings.items() if value or name != self.switch}
+
+
+class DropsConfounder(WithSwitch):
     """Settings of a simulator that can leave out of the panel what decided on treatments."""
 
+    switch: ClassVar[str] = "drop_confounder"
     drop_confounder: bool = Field(
         False,
         description="Leave something that sways treatments and outcomes out of the data",
         json_schema_extra={"flag": "--drop-confounder"},
     )
-
-    @model_serializer(mode="wrap")
-    def _without_switch_that_is_off(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return the settings; a switch that is off is left out, so that data sets without it stay what they were."""
-        settings: dict[str, Any] = plain(self)
-        return settings if self.drop_confounder else {k: v for k, v in settings.items() if k != "drop_confounder"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,7 +53,9 @@ def ingest_mimic(config: MimicFactualConfig, path: Path, reporter: Reporter) -> 
     """
     from costar_cli.datasets.icu.extract import read_extract  # noqa: PLC0415 - pandas, which simulations do without
 
-    return factual_dataset(read_extract(path, reporter, factual=True), config, reporter)
+    return factual_dataset(
+        read_extract(path, reporter, factual=True, trust_pickle=config.trust_pickle), config, reporter
+    )
 
 
 def factual_dataset(table: IcuTable, config: MimicFactualConfig, reporter: Reporter) -> Dataset:

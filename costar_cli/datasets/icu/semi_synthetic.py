@@ -53,7 +53,7 @@ def simulate_mimic_on(config: MimicConfig, path: Path, reporter: Reporter) -> Da
     """Simulate outcomes and treatments on the stays of a file of MIMIC-Extract; see `simulate_mimic`."""
     from costar_cli.datasets.icu.extract import read_extract  # noqa: PLC0415 - pandas, which simulations do without
 
-    return simulate_mimic(config, reporter, read_extract(path, reporter))
+    return simulate_mimic(config, reporter, read_extract(path, reporter, trust_pickle=config.trust_pickle))
 
 
 def simulate_mimic(config: MimicConfig, reporter: Reporter, stays: IcuTable | IcuCohort | None = None) -> Dataset:

@@ -1,16 +1,16 @@
 """The ICU data sets: their settings, and what the registry tells of them (docs/spec/icu.md)."""
 
-from typing import Final, Self
+from typing import ClassVar, Final, Self
 
 from pydantic import Field, model_validator
 
-from costar_cli.config.models import Config
-from costar_cli.datasets.base import KNOWS_HIDDEN_STATE, DataSource, Export, InputFile, Limit, Protocol
+from costar_cli.datasets.base import KNOWS_HIDDEN_STATE, DataSource, Export, InputFile, Limit, Protocol, WithSwitch
 
 
-class IcuConfig(Config):
+class IcuConfig(WithSwitch):
     """What both ICU data sets share: who is source and who target, which hours count, and the splits by patient."""
 
+    switch: ClassVar[str] = "trust_pickle"
     source_above: float = Field(19.0, ge=0, le=200, description="Source patients are older than this, in years")
     source_to: float = Field(45.0, ge=0, le=200, description="Source patients are at most this old")
     target_above: float = Field(85.0, ge=0, le=200, description="Target patients are older than this")
@@ -27,6 +27,11 @@ class IcuConfig(Config):
     target_test: float = Field(0.50, gt=0, lt=1, description="Share of the target patients for testing")
     few_shot: float = Field(
         0.10, gt=0, le=1, description="Share of the remaining target patients for few-shot training"
+    )
+    trust_pickle: bool = Field(
+        False,
+        description="Make whatever is pickled in a MIMIC-Extract file, which can run code, and not texts alone",
+        json_schema_extra={"flag": "--trust-pickle"},
     )
     seed: int = Field(17, ge=0, lt=2**63, description="Seed of the splits by patient, and of what is simulated")
 

@@ -1,7 +1,6 @@
 """Files of MIMIC-Extract (`all_hourly_data.h5`), read and written with pandas and PyTables (spec ICU-1).
 
-The one adapter that lets others unpickle: pandas stores texts in such files as pickled objects, and PyTables loads
-them. Only files that one trusts may be read.
+pandas stores texts in such files as pickled objects; `unpickle.py` admits arrays and texts alone.
 """
 
 from costar_cli.datasets.icu.extract.read import read_extract

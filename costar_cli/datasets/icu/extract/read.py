@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 Ints = NDArray[np.int64]
 
-TRUST = "pandas unpickles the texts in this file, which can run code hidden in it: read only files that you trust"
+TRUST = "what is pickled in this file is made as `--trust-pickle` says, be it code"
 SLICE_ROWS: Final = 100_000  # stay-hours read at once
 
 
@@ -153,18 +153,19 @@ def _numbers(frame: "pd.DataFrame", path: Path, key: str) -> NDArray[np.float32]
         raise refuse(f"{key} holds values that are not numbers: {error}", path) from error
 
 
-def read_extract(path: Path, reporter: Reporter, *, factual: bool = False) -> IcuTable:
+def read_extract(path: Path, reporter: Reporter, *, factual: bool = False, trust_pickle: bool = False) -> IcuTable:
     """Read the stays of a file, in the order of their patients' identifiers.
 
-    With `factual`, diastolic blood pressure, ventilation and vasopressors are read, too.
+    With `factual`, diastolic blood pressure, ventilation and vasopressors are read, too; `trust_pickle` as in `opened`.
 
     Raises:
         UsageError: PyTables is missing.
         DataError: the file is not what MIMIC-Extract writes; the message names the table and what is wrong.
     """
     require_pytables()
-    with opened(path) as store:
+    if trust_pickle:
         reporter.warn(TRUST)
+    with opened(path, trust_pickle=trust_pickle) as store:
         patients = _read_patients(store, path)
         columns = (*COVARIATES, DIASTOLIC) if factual else COVARIATES
         vitals = HourlyTable.read(store, path, VITALS, columns, reporter)

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from costar_cli.datasets.icu.extract.unpickle import arrays_and_texts_only
 from costar_cli.errors import DataError, UsageError
 from costar_cli.panel.findings import shown
 
@@ -45,17 +46,19 @@ def refuse(problem: str, where: object) -> DataError:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator["pd.HDFStore"]:
+def opened(path: Path, *, trust_pickle: bool = False) -> Iterator["pd.HDFStore"]:
     """Open a file to read, without pandas' and PyTables' warnings about old files.
 
+    With `trust_pickle` whatever is pickled in it is made, be it code; otherwise arrays and texts alone.
+
     Raises:
-        DataError: there is no file, it is not HDF5, or tables are missing.
+        DataError: there is no file, it is not HDF5, or tables are missing; or more is pickled than arrays and texts.
     """
     import pandas as pd  # noqa: PLC0415 - heavy, and its HDF5 part is optional
 
     if not path.is_file():
         raise DataError("file not found", where=str(path), fix="give MIMIC-Extract's all_hourly_data.h5")
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), nullcontext() if trust_pickle else _no_code(path):
         warnings.simplefilter("ignore")
         try:
             store = pd.HDFStore(path, mode="r")
@@ -66,6 +69,18 @@ def opened(path: Path) -> Iterator["pd.HDFStore"]:
                 has = shown(sorted(store.keys()), 10) or "no tables"
                 raise refuse(f"there is no table {shown(missing)}", f"{path}: it has {has}")
             yield store
+
+
+@contextmanager
+def _no_code(path: Path) -> Iterator[None]:
+    with arrays_and_texts_only() as refused:
+        try:
+            yield
+        finally:
+            if refused:
+                problem = f"something other than arrays and texts is pickled in the file: {shown(sorted(set(refused)))}"
+                fix = "it can be code of somebody's; `--trust-pickle` runs it, if you know who wrote the file"
+                raise DataError(problem, where=str(path), fix=fix)
 
 
 def read_rows(
