@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.panel.dataset import Dataset, Part
-from costar_cli.panel.findings import Finding, broken_invariants, raise_errors, shown
+from costar_cli.panel.findings import Finding, broken_invariants, counted, raise_errors, shown
 from costar_cli.panel.panel import Panel
 from costar_cli.panel.schema import PanelSchema, Variable
 from costar_cli.panel.support import Decisions, Support
@@ -14,6 +14,7 @@ from costar_cli.reporting import Reporter
 
 BINS = 5  # quintiles of the current outcome
 RARE = 0.005  # an option given less often than this has no overlap with the others
+FAR = 1_000_000  # sd from the median beyond which a value is a slip of units or of the decimal point at best
 Z = 2.576  # normal quantile of a two-sided 99 % interval
 
 
@@ -33,11 +34,57 @@ def check_dataset(dataset: Dataset, reporter: Reporter | None = None) -> list[Fi
         if part.split != "test":
             findings += _targets(part, panel, dataset.schema)
     raise_errors(findings, what="the data set")
+    findings += outliers(dataset)
     if reporter is not None:
         for finding in findings:
             if finding.severity == "warning":
                 reporter.warn(str(finding))
     return findings
+
+
+def outliers(dataset: Dataset) -> list[Finding]:
+    """Return a warning for each variable of a part with values that no unit explains (spec TABLE-7)."""
+    source = dataset.panels.get(Part("source", "train"))
+    if source is None:
+        return []
+    findings = []
+    for field, variables in (("covariates", dataset.schema.covariates), ("outcomes", dataset.schema.outcomes),
+                             ("statics", dataset.schema.statics)):  # fmt: skip
+        for i, variable in enumerate(variables):
+            centre, sd = _robust_scale(_values(source, field, i))
+            for part, panel in dataset.panels.items():
+                far = np.abs(_values(panel, field, i) - centre) > FAR * sd
+                if far.any():
+                    findings.append(_outlier(part, panel, field, i, variable, far, centre))
+    return findings
+
+
+def _values(panel: Panel, field: str, i: int) -> NDArray[np.float64]:
+    """Return a variable's values `[N,T]`, of a static `[N]`; NaN where it was not observed."""
+    values: NDArray[np.float64] = getattr(panel, field)[..., i].astype(np.float64)
+    if field == "statics":
+        return values
+    seen = panel.observed_outcomes[..., i] if field == "outcomes" else panel.observed
+    return np.where(seen, values, np.nan)
+
+
+def _robust_scale(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the median, and the sd that the median distance of other values from it has under a normal law."""
+    values = values[np.isfinite(values)]
+    centre = float(np.median(values)) if len(values) else 0.0
+    distances = np.abs(values - centre)
+    distances = distances[distances > 0]
+    return centre, 1.4826 * float(np.median(distances)) if len(distances) else np.inf
+
+
+def _outlier(
+    part: Part, panel: Panel, field: str, i: int, variable: Variable, far: NDArray[np.bool_], centre: float
+) -> Finding:
+    values = _values(panel, field, i)
+    row, *step = np.unravel_index(np.argmax(np.where(far, np.abs(values - centre), -1)), values.shape)
+    place = f"subject {panel.names[row]}" + "".join(f", step {at}" for at in step)
+    problem = f"'{variable.name}' has {counted(int(far.sum()), 'value')} more than {FAR:,} sd from the rest"
+    return Finding("warning", f"{problem}: {values[(row, *step)]:g} ({place})", str(part), "correct or remove them")
 
 
 def _training_part(part: Part, panel: Panel, dataset: Dataset) -> list[Finding]:

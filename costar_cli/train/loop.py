@@ -1,6 +1,8 @@
 """The training loop: any stage, R members, exact resume (spec NET-1 to 3, NET-18 to 20)."""
 
+import math
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
@@ -202,6 +204,7 @@ def score_start(stage: Stage, state: GroupState, runtime: Runtime, judge: Judge 
     with torch.no_grad():
         weights_R = stage.weights(state.learned, state.state)
     score_R = validate(stage, state, runtime) if judge is None else judge(weights_R, state.members)
+    _require_finite_scores(stage, state, score_R)
     for record, score in zip(state.records, score_R, strict=True):
         record.start_score = score
 
@@ -212,7 +215,9 @@ def finish_epoch(stage: Stage, state: GroupState, runtime: Runtime, judge: Judge
     validation_R = validate(stage, state, runtime)
     with torch.no_grad():
         weights_R = stage.weights(state.learned, state.state)
-    score_R: list[float] | list[None] = [None] * len(train_R) if judge is None else judge(weights_R, state.members)
+    score_R: Sequence[float | None] = [None] * len(train_R) if judge is None else judge(weights_R, state.members)
+    _require_finite_scores(stage, state, validation_R)
+    _require_finite_scores(stage, state, score_R)
     for row, record in enumerate(state.records):
         if record.stopped:
             continue
@@ -239,6 +244,21 @@ def validate(stage: Stage, state: GroupState, runtime: Runtime) -> list[float]:
         error_R += loss_R.double() * batch_weight_R.double()
         weight_R += batch_weight_R.double()
     return [float(x) for x in (error_R / weight_R.clamp(min=1)).tolist()]
+
+
+def _require_finite_scores(stage: Stage, state: GroupState, score_R: Sequence[float | None]) -> None:
+    """See that the members in training can be told apart by their errors on validation.
+
+    Raises:
+        TrainingError: an error is not finite.
+    """
+    for member, record, score in zip(state.members, state.records, score_R, strict=True):
+        if not record.stopped and score is not None and not math.isfinite(score):
+            raise TrainingError(
+                "the error on validation is not finite",
+                where=f"{stage.name}, member {member}, epoch {state.epoch + 1}",
+                fix="correct the extreme values of validation subjects, if there are any, or lower `--learning-rate`",
+            )
 
 
 def _pace(stage: Stage) -> Pace:

@@ -1,6 +1,7 @@
 """Pretraining, and fitting any method, from data set to artifact content."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.config.models import Config, FinetuneConfig, PretrainConfig, RuntimeConfig
-from costar_cli.errors import MismatchError
+from costar_cli.errors import MismatchError, TrainingError
 from costar_cli.methods.base import FitTask, FittedModel
 from costar_cli.methods.costar.pretraining import PretrainStage
 from costar_cli.methods.registry import METHODS, REFERENCE, Method
 from costar_cli.methods.shared.outcome_forms import choose_forms
 from costar_cli.methods.shared.trained import model_arrays
 from costar_cli.panel import Dataset, Domain, Panel, Part, Scaler
-from costar_cli.panel.check import check_dataset
+from costar_cli.panel.check import check_dataset, outliers
 from costar_cli.panel.compatible import other_data, require_compatible, same_data
 from costar_cli.panel.findings import shown
 from costar_cli.panel.panel import join_panels
@@ -37,6 +38,16 @@ __all__ = ["Trained", "finetune", "pretrain"]
 
 
 UNLABELLED = "unlabelled_target_subjects"  # of meta: how many histories of the target an encoder learned from
+
+
+@contextmanager
+def _naming_outliers(dataset: Dataset) -> Iterator[None]:
+    """Have an error of training name the values that no unit explains, which are its likely cause."""
+    try:
+        yield
+    except TrainingError as error:
+        error.details += tuple(map(str, outliers(dataset)))
+        raise
 
 
 @dataclass(frozen=True)
@@ -88,7 +99,8 @@ def pretrain(
     if fresh:
         forget_runs(checkpoint)
     run = Checkpoint(checkpoint, identity, reporter=reporter, stage=stage, making=runtime.making())
-    trained = train_members(stage, config.members, runtime, run, reporter, log=log.of_part() if log else no_log)
+    with _naming_outliers(dataset):
+        trained = train_members(stage, config.members, runtime, run, reporter, log=log.of_part() if log else no_log)
     meta = _meta(dataset, trained.history, config.members, identity.fingerprint, config, runtime)
     meta |= {
         "made_with": run.makings,
@@ -169,7 +181,8 @@ def finetune(
         forget_runs(checkpoint)
     windows = ValidationWindows.of(selecting, dataset.horizon, scaler)
     run = FitRun(method, task, windows, checkpoint, identity, runtime, reporter, log=log)
-    selected = run.select(run.fit())
+    with _naming_outliers(dataset):
+        selected = run.select(run.fit())
     if start is not None and len(selected.kept_source_members) == members:
         support = Support.from_meta(start.meta)  # these weights have learned nothing of the target's treatments
     if selected.kept_source_members:

@@ -193,3 +193,14 @@ def test_findings_read_well():
     with pytest.raises(DataError) as caught:
         raise_errors([finding, Finding("warning", "weak")], what="the table")
     assert (caught.value.problem, caught.value.where, caught.value.fix) == ("3 values missing", "row 7", "fill them")
+
+
+@pytest.mark.parametrize("part", [Part("source", "train"), Part("source", "val"), Part("target", "test")])
+@pytest.mark.parametrize("value", [1e30, -1e9])
+def test_values_that_no_unit_explains_are_warned_of_with_their_place(tumor_dataset: Dataset, part: Part, value: float):
+    outcomes = tumor_dataset.panels[part].outcomes.copy()
+    outcomes[3, 1, 0] = value
+    (said,) = [text for text in warnings(with_panel(tumor_dataset, part, outcomes=outcomes)) if "sd from" in text]
+    subject = tumor_dataset.panels[part].names[3]
+    assert said.startswith(f"{part}: 'tumour_volume' has 1 value more than 1,000,000 sd from the rest: {value:g} ")
+    assert f"(subject {subject}, step 1)" in said

@@ -16,12 +16,13 @@ from costar_cli.methods.base import Fitted
 from costar_cli.methods.costar.pretraining import PretrainStage
 from costar_cli.methods.costar.supervised import SupervisedStage
 from costar_cli.methods.registry import Method
-from costar_cli.panel import Dataset
+from costar_cli.panel import Dataset, Part
 from costar_cli.reporting import NullReporter
 from costar_cli.train import RunIdentity, Runtime, loop
 from costar_cli.train.checkpoint import Checkpoint
 from costar_cli.train.group import GroupState, MemberRecord
 from costar_cli.train.loop import train_members
+from tests.fits import fit_method
 from tests.train.worlds import (
     CPU,
     ENCODER,
@@ -240,6 +241,23 @@ def test_every_precision_trains(precision, tumor_dataset: Dataset, tmp_path: Pat
     dtype = np.float64 if precision == "float64" else np.float32
     assert trained.arrays["params/encoder.embedding.scalar.weight"].dtype == dtype
     assert np.isfinite(trained.meta["history"]["train_loss"]).all()
+
+
+def test_a_validation_outlier_ends_training_at_once_and_is_named(tumor_dataset: Dataset, tmp_path: Path):
+    part = Part("source", "val")
+    outcomes = tumor_dataset.panels[part].outcomes.copy()
+    outcomes[:, 3, 0] = 1e30
+    panels = {**tumor_dataset.panels, part: replace(tumor_dataset.panels[part], outcomes=outcomes)}
+    dataset, state = replace(tumor_dataset, panels=panels), tmp_path / "run.h5"
+    config = FINETUNE.model_copy(update={"epochs": 3, "members": 1, "select_on": "own-loss"})
+    for _ in range(2):
+        with pytest.raises(TrainingError, match="error on validation is not finite") as caught:
+            fit_method(dataset, "crn-erm", None, config, run_state=state)
+        assert caught.value.where.endswith("member 0, epoch 1")
+        (said,) = [text for text in caught.value.details if "sd from the rest" in text]
+        assert "12 values" in said
+        assert "1e+30 (subject" in said
+        assert "step 3)" in said
 
 
 def test_a_stopped_member_cannot_stop_its_companions(tumor_dataset: Dataset):
