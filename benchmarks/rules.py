@@ -29,7 +29,7 @@ from costar_cli.methods.base import DrawsOutcomes, FittedModel
 from costar_cli.panel import Dataset, Location, Part
 from costar_cli.panel.store import read_dataset
 from costar_cli.plans import PlanRequest, parse_plans
-from costar_cli.whatif.estimate import plan_queries
+from costar_cli.whatif.estimate import ask_plans
 
 FIELDS = (
     "data", "method", "rule", "subjects", "estimate", "truth", "difference", "true_difference", "lower", "upper",
@@ -90,7 +90,8 @@ def draws_off(model: FittedModel, cohort: Cohort, request: PlanRequest) -> str:
     some = cohort.take(slice(MOST_DRAWN))
     fixed = [plan for plan in request.plans if plan.name in ("never", "always")]
     plans = PlanRequest(tuple(fixed)).fixed
-    queries = plan_queries(model, some.origin_M, plans)
+    moment_Q = np.repeat(np.arange(len(some)), len(plans))
+    queries = ask_plans(model, some.moments(moment_Q), list(plans) * len(some))
     mean_Q = model.rollout(some.panel, queries)[0, :, -1, 0]
     off_Q = np.abs(model.draw_outcomes(some.panel, queries, DRAWS, 0)[:, :, -1, 0].mean(axis=0) - mean_Q)
     relative_Q = off_Q[mean_Q != 0] / np.abs(mean_Q[mean_Q != 0])

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,7 +17,8 @@ from costar_cli.errors import UsageError
 from costar_cli.evaluate import EvaluationReport, named_candidates, run_evaluation
 from costar_cli.panel.dataset import Dataset, Domain, Part
 from costar_cli.panel.schema import PanelSchema
-from costar_cli.plans import PlanRequest, parse_plans, read_plan_file
+from costar_cli.plans import Moments, Origin, PlanRequest, parse_origin, parse_plans, read_plan_file, step_of
+from costar_cli.plans.moments import Begin
 from costar_cli.reporting import Reporter
 from costar_cli.whatif import WhatIfReport, validated_on
 from costar_cli.whatif import estimate_outcomes as answer
@@ -39,7 +41,7 @@ def estimate_outcomes(
     plans: Plans,
     *,
     subject: int | str,
-    origin: int | None = None,
+    origin: int | str | None = None,
     reference: str | None = None,
     level: float | Sequence[float] = 0.9,
     truth: bool = False,
@@ -56,7 +58,7 @@ def estimate_outcomes(
         plans: named plans, `{"chemo": [{"chemotherapy": 1}, {}]}`; one plan, a list of steps; a document with `origin`
             and `plans` as in `plan.json`; or the path of one.
         subject: number or label of the subject.
-        origin: index of the last known step; that of the plans, or the subject's last one.
+        origin: index of the last known step, `last`, or a date; that of the plans, or the subject's last one.
         reference: the plan to compare with; the first by default.
         level: probability between `lower` and `upper` (docs/uncertainty.md), or several.
         truth: add the simulator's answer and the error.
@@ -77,12 +79,15 @@ def estimate_outcomes(
     if not fitted:
         raise UsageError("no model given", where="model=")
     horizon = min(one.horizon for one in fitted.values())
-    last = int(dataset.panel_of(dataset.find_subject(subject)).length[0]) - 1
+    panel = dataset.panel_of(dataset.find_subject(subject))
+    if isinstance(origin, str):
+        origin = step_of(panel, parse_origin(origin, where="origin="), where="origin=")
+    begin = partial(Moments.of, panel, where="plans=")
     with reporting(progress) as reporter:
         return ask(
             dataset,
             fitted,
-            lambda: plan_request(plans, dataset.schema, horizon, origin=origin, last=last),
+            lambda: plan_request(plans, dataset.schema, horizon, origin=origin, begin=begin),
             subject=subject,
             origin=origin,
             reference=reference,
@@ -132,7 +137,7 @@ def ask(
 
 
 def plan_request(
-    plans: Plans, schema: PanelSchema, horizon: int, *, origin: int | None = None, last: int | None = None
+    plans: Plans, schema: PanelSchema, horizon: int, *, origin: Origin | None = None, begin: Begin | None = None
 ) -> PlanRequest:
     """Return plans as a data set understands them; see `estimate_outcomes` for what they can be.
 
@@ -143,14 +148,14 @@ def plan_request(
         return plans
     if isinstance(plans, str | PathLike):
         path = Path(plans)
-        return parse_plans(read_plan_file(path), schema, horizon=horizon, where=str(path), origin=origin, last=last)
+        return parse_plans(read_plan_file(path), schema, horizon=horizon, where=str(path), origin=origin, begin=begin)
     document = {"plans": plans} if isinstance(plans, Mapping) and "plans" not in plans else plans
     try:
         text = json.dumps(document, default=_plain)
     except (TypeError, ValueError) as error:
         fix = "write steps as dictionaries of treatments to levels: numbers, texts, True or False"
         raise UsageError(f"not understood as plans: {error}", where="plans=", fix=fix) from None
-    return parse_plans(text, schema, horizon=horizon, where="plans=", origin=origin, last=last)
+    return parse_plans(text, schema, horizon=horizon, where="plans=", origin=origin, begin=begin)
 
 
 def _plain(value: object) -> object:

@@ -112,8 +112,8 @@ class Model(_Learned):
                 `plan.json`; or the path of one. Every subject is asked about under each of them.
             subjects: of a data set, the subjects to ask about; all by default.
             part: of a data set, the part to ask about, such as `target/test`.
-            origin: index of the last known step, `last`, `all`, or -K for K steps before the last; that of the plans,
-                or each subject's last one.
+            origin: index of the last known step, `last`, `all`, -K for K steps before the last, or a date; that of the
+                plans, or each subject's last one.
             level: probability between `lower` and `upper` (docs/uncertainty.md); of several, all but the first have
                 columns such as `lower_0.5`.
             truth: add what the simulator says, of a simulated data set.
@@ -125,10 +125,11 @@ class Model(_Learned):
             progress: True for progress on stderr, or a `Reporter`.
 
         Returns:
-            A row per subject, plan, step and outcome: `subject`, `part` (of a data set), `origin`, `plan`, `step` (from
-            1), `time` (origin + step), `outcome`, `unit`, `estimate` (the members' mean, in the units of the data),
-            `lower`, `upper`, `level`, `interval_kind`, the lights `precision`, `practice` and `support`
-            (docs/support.md), and `truth` where it was asked for.
+            A row per subject, plan, step and outcome: `subject`, `label`, of a data set `dataset`, `part`, `domain`
+            and `split`, `origin`, `plan`, `step` (from 1), `time` (origin + step), of data with dates its `date`,
+            `outcome`, `unit`, `estimate` (the members' mean, in the units of the data), `lower`, `upper`, `level`,
+            `interval_kind`, the lights `precision`, `practice` and `support` (docs/support.md), and `truth` where it
+            was asked for.
 
         Raises:
             UsageError: unknown subjects, plans that do not fit, truth of observed data.
@@ -229,7 +230,7 @@ class Model(_Learned):
             unsupported: consider plans that the data do not support, too.
             subjects: as in `predict`, as are `part`, `frame` and `progress`.
             part: see there.
-            origin: index of the last known step, `last`, or -K for K steps before the last.
+            origin: index of the last known step, `last`, -K for K steps before the last, or a date.
             frame: see there.
             progress: see there.
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,6 @@ from costar_cli.cohort import (
     Averager,
     Cohort,
     CohortAnswers,
-    Origin,
     answer_cohort,
     as_told,
     check_table,
@@ -24,7 +24,6 @@ from costar_cli.cohort import (
     join_columns,
     join_places,
     names_of,
-    parse_origin,
     tidy_columns,
     true_answers,
     with_plans,
@@ -34,7 +33,7 @@ from costar_cli.frames import FrameName, frame_name, is_frame, make_frame
 from costar_cli.panel.compatible import other_data, require_compatible
 from costar_cli.panel.dataset import Dataset, Location
 from costar_cli.panel.panel import Panel, join_panels
-from costar_cli.plans import PlanRequest
+from costar_cli.plans import Moments, Origin, PlanRequest, parse_origin
 from costar_cli.plans.untrusted import Problems
 from costar_cli.reporting import warnings_of
 from costar_cli.whatif.estimate import check_request, refuse_unseen
@@ -73,12 +72,13 @@ def predict(model: "Model", asked: Asked, frame: FrameName | None) -> "Frame":
     library = frame_name(asked.data, frame)
     cohort, request = _question(model, asked)
     made = [tidy_columns(answers, truth_QHY=found) for answers, found in _answers(model, asked, cohort, request)]
-    columns = dict(join_columns(made))
-    if cohort.places:
-        part_of = columns.pop("domain") + "/" + columns.pop("split")
-        columns = {"subject": columns.pop("subject"), "part": part_of, **columns}
-    if all(isinstance(name, int) for name in cohort.names):
-        columns["subject"] = columns["subject"].astype(int)
+    columns: dict[str, object] = {}
+    rows = join_columns(made)
+    subject = rows.pop("subject")
+    columns["subject"] = subject.astype(int) if all(isinstance(name, int) for name in cohort.names) else subject
+    if isinstance(asked.data, Dataset):
+        columns |= {"part": rows["domain"] + "/" + rows["split"], "dataset": [asked.data.name] * len(subject)}
+    columns |= rows
     return make_frame(columns, library)
 
 
@@ -96,10 +96,19 @@ def average(model: "Model", asked: Asked, by: str | None, reference: str | None,
 def _question(model: "Model", asked: Asked) -> tuple[Cohort, PlanRequest]:
     """Return the moments that are asked about and the plans, checked."""
     fitted = model.fitted
-    said = None if asked.origin is None else parse_origin(asked.origin, where="origin=")
-    step = said if isinstance(said, int) and said >= 0 else None
-    request = plan_request(asked.plans, fitted.schema, fitted.horizon, origin=step)
-    cohort = _cohort(model, asked, request)
+    origin = None if asked.origin is None else parse_origin(asked.origin, where="origin=")
+    panel, places = _asked_about(model, asked)
+    begin = partial(Moments.of, panel, where="plans=" if origin is None else "origin=")
+    request = plan_request(asked.plans, fitted.schema, fitted.horizon, origin=origin, begin=begin)
+    if request.by_subject and isinstance(asked.data, Dataset):
+        places = with_plans(asked.data, places, request, where="plans=")
+        panel = join_places(asked.data, places)
+    names = names_of(panel)
+    if request.by_subject and not places:
+        check_table(names, names, request, where="plans=")
+    start: Origin = "last" if request.origin is None else request.origin
+    start = start if origin is None else origin
+    cohort = Cohort.of(panel, names, places, origin=start, where="origin=")
     if asked.truth and not isinstance(asked.data, Dataset):
         fix = "leave it out, or give the simulated data set"
         raise UsageError("the truth is known of simulated data sets alone", where="truth=", fix=fix)
@@ -125,44 +134,32 @@ def _answers(
                 task.advance(len(answers.cohort))
 
 
-def _cohort(model: "Model", asked: Asked, request: PlanRequest) -> Cohort:
-    """Return the subjects to ask about.
+def _asked_about(model: "Model", asked: Asked) -> tuple[Panel, list[Location]]:
+    """Return the subjects to ask about, and where they are in a data set.
 
     Raises:
         UsageError: data of another kind, unknown subjects, or arguments that belong to another kind of data.
     """
     fitted, data = model.fitted, asked.data
-    origin = request.origin if asked.origin is None else asked.origin
-    start = "last" if origin is None else parse_origin(origin, where="origin=")
     if isinstance(data, Dataset):
         require_compatible(data, fitted.schema, model="the model")
         places = places_of(data, asked.subjects, asked.part)
-        if request.by_subject:
-            places = with_plans(data, places, request, where="plans=")
-        panel = join_places(data, places)
-        return Cohort.of(panel, names_of(panel), places, origin=start, where="origin=")
+        return join_places(data, places), places
     if asked.part is not None or asked.subjects is not None:
         name = "part" if asked.part is not None else "subjects"
         raise UsageError(f"`{name}` chooses from a data set", where=f"{name}=", fix="give the rows that you ask about")
     if isinstance(data, Panel):
         _check_widths(data, fitted.schema.dims)
-        return _all_of(data, request, start)
+        return data, []
     if is_frame(data):
         with reporting(asked.progress) as reporter:
             new = new_dataset(model, data, reporter, subject=asked.subject, time=asked.time)
-        return _all_of(join_panels(list(new.panels.values())), request, start)
+        return join_panels(list(new.panels.values())), []
     raise UsageError(
         f"cannot predict from {type(data).__name__}",
         where="data=",
         fix="give a data set, a panel, or a frame of pandas or polars",
     )
-
-
-def _all_of(panel: Panel, request: PlanRequest, start: Origin) -> Cohort:
-    names = names_of(panel)
-    if request.by_subject:
-        check_table(names, names, request, where="plans=")
-    return Cohort.of(panel, names, origin=start, where="origin=")
 
 
 def places_of(dataset: Dataset, subjects: Iterable[int | str] | None, part: str | None) -> list[Location]:

@@ -8,12 +8,12 @@ from costar_cli.api.calls import reporting
 from costar_cli.api.data import new_dataset
 from costar_cli.api.estimates import Plans, losses_on_domain, plan_request
 from costar_cli.api.predictions import places_of
-from costar_cli.cohort import Cohort, doubts, join_places, names_of, parse_origin
+from costar_cli.cohort import Cohort, doubts, join_places, names_of
 from costar_cli.errors import UsageError
 from costar_cli.frames import FrameName, frame_name, is_frame, make_frame
 from costar_cli.panel import Dataset
 from costar_cli.panel.compatible import other_data, require_compatible
-from costar_cli.plans import PlanRequest, TreatmentPlan
+from costar_cli.plans import PlanRequest, TreatmentPlan, parse_origin
 from costar_cli.reporting import Reporter, warnings_of
 from costar_cli.search import SearchReport, SearchRequest, SubjectAnswer, notes_on, search
 from costar_cli.search.report import SHOWN

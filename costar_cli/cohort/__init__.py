@@ -16,14 +16,11 @@ from costar_cli.cohort.averages import AverageEffects, Averager
 from costar_cli.cohort.groups import groups_of
 from costar_cli.cohort.subjects import (
     Cohort,
-    Origin,
     check_table,
     choose_subjects,
     join_places,
     names_of,
-    parse_origin,
     read_subjects,
-    step_of,
     subjects_of_plans,
     with_plans,
 )
@@ -35,7 +32,6 @@ __all__ = [
     "Averager",
     "Cohort",
     "CohortAnswers",
-    "Origin",
     "Tally",
     "answer_cohort",
     "as_told",
@@ -48,9 +44,7 @@ __all__ = [
     "join_columns",
     "join_places",
     "names_of",
-    "parse_origin",
     "read_subjects",
-    "step_of",
     "subjects_of_plans",
     "tidy_columns",
     "true_answers",

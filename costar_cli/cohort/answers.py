@@ -14,7 +14,7 @@ from costar_cli.panel import Dataset, PanelSchema, Queries
 from costar_cli.panel.compatible import other_data, require_compatible
 from costar_cli.panel.findings import counted
 from costar_cli.panel.support import Support
-from costar_cli.plans import COHORT_DRAWS, AnyPlan, PlanRequest, Rule, TreatmentPlan, resolve
+from costar_cli.plans import COHORT_DRAWS, AnyPlan, Moments, PlanRequest, Rule, TreatmentPlan, resolve
 from costar_cli.plans.untrusted import Problems
 from costar_cli.reporting import warnings_of
 from costar_cli.uncertainty import LIGHTS, Bands, Estimates, Lights, calibration_of, interval_kind, support_of
@@ -92,13 +92,12 @@ def answer_cohort(
         chunk = cohort.take(moments)
         moment_Q = np.repeat(np.arange(len(chunk)), [len(plans) for plans in plans_M])
         every_Q = [plan for plans in plans_M for plan in plans]
-        subject_Q, origin_Q = chunk.subject_M[moment_Q], chunk.origin_M[moment_Q]
-        known = chunk.known()
-        asked = resolve(label, model, known, subject_Q, origin_Q, every_Q, given=chunk.panel, n=COHORT_DRAWS)
-        plans_Q, queries = asked.plans_Q, ask_plans(model, subject_Q, origin_Q, asked.plans_Q)
-        found = asked.estimated(estimate_plans(label, model, known, queries, plans_Q))
+        moments_Q = chunk.moments(moment_Q)
+        asked = resolve(label, model, moments_Q, every_Q, given=chunk.panel, n=COHORT_DRAWS)
+        plans_Q, queries = asked.plans_Q, ask_plans(model, moments_Q, asked.plans_Q)
+        found = asked.estimated(estimate_plans(label, model, moments_Q.panel, queries, plans_Q))
         bands = calibration.bands(found, levels) if calibration else None
-        lights = support.lights(known, queries, found) if support else None
+        lights = support.lights(moments_Q.panel, queries, found) if support else None
         yield CohortAnswers(
             label, model.schema, kind, chunk, moment_Q, plans_Q, queries, found, tuple(levels), bands, lights,
             {plan.name: plan for plan in every_Q if not isinstance(plan, TreatmentPlan)},
@@ -136,16 +135,16 @@ def tidy_columns(
 ) -> Columns:
     """Return the columns of a tidy table: a row per question, step of its plan and outcome.
 
-    They are `subject`, for subjects of a data set `domain` and `split`, then `origin`, `plan`, `step` (from 1), `time`
-    (origin + step), `outcome`, `unit`, `estimate`, `lower`, `upper`, `level`, `interval_kind`, the lights `precision`,
-    `practice` and `support`, and `truth` where it is given; limits at further levels are called `lower_0.5`. With
-    `abstain`, answers that the data do not support have no numbers.
+    They are `subject`, `label`, for subjects of a data set `domain` and `split`, then `origin`, `plan`, `step` (from
+    1), `time` (origin + step), of data with dates its `date`, `outcome`, `unit`, `estimate`, `lower`, `upper`, `level`,
+    `interval_kind`, the lights `precision`, `practice` and `support`, and `truth` where it is given; limits at further
+    levels are called `lower_0.5`. With `abstain`, answers that the data do not support have no numbers.
     """
     cohort, found = answers.cohort, answers.estimates
     q, h, y = np.nonzero(answers.own_QHY)
     at_M, outcomes = answers.moment_Q[q], answers.schema.outcomes
     subject, origin = cohort.subject_M[at_M], cohort.origin_M[at_M]
-    columns: Columns = {"subject": _objects(cohort.names)[subject]}
+    columns: Columns = {"subject": _objects(cohort.names)[subject], "label": _objects(cohort.panel.names)[subject]}
     if cohort.places:
         columns["domain"] = _objects([place.part.domain for place in cohort.places])[subject]
         columns["split"] = _objects([place.part.split for place in cohort.places])[subject]
@@ -154,6 +153,7 @@ def tidy_columns(
         "plan": _objects([plan.name for plan in answers.plans_Q])[q],
         "step": h + 1,
         "time": origin + h + 1,
+        **({"date": dates} if (dates := cohort.panel.dates(subject, origin + h + 1)) is not None else {}),
         "outcome": _objects([outcome.name for outcome in outcomes])[y],
         "unit": _objects([outcome.unit for outcome in outcomes])[y],
         "estimate": found.mean_QHY[q, h, y],
@@ -202,13 +202,14 @@ def true_answers(dataset: Dataset, answers: CohortAnswers) -> NDArray[np.float64
     part_N = _objects([str(place.part) for place in cohort.places])
     row_N = np.array([place.row for place in cohort.places])
     subject_Q, origin_Q = cohort.subject_M[answers.moment_Q], cohort.origin_M[answers.moment_Q]
+    moments_Q = Moments(cohort.panel, subject_Q, origin_Q)
     rule_Q = np.array([answers.rules.get(plan.name) for plan in answers.plans_Q], dtype=object)
     for part in dict.fromkeys(place.part for place in cohort.places):
         answer, there_Q = truth_known(dataset, part), part_N[subject_Q] == str(part)
         for rule in answers.rules.values():
             at = np.flatnonzero(there_Q & (rule_Q == rule))
             if len(at):
-                found = true_of_rule(dataset, cohort.panel, cohort.places, subject_Q[at], origin_Q[at], rule)
+                found = true_of_rule(dataset, moments_Q.take(at), cohort.places, rule)
                 truth_QHY[at, : len(rule)] = found
         plain_Q = there_Q & (rule_Q == None)  # noqa: E711 - elementwise
         for steps in np.unique(answers.steps_Q[plain_Q]):
@@ -288,8 +289,7 @@ def _stopped(model: FittedModel, cohort: Cohort, request: PlanRequest) -> Iterat
     for moments, plans_M in _chunks(cohort, request):
         chunk, moment_Q = cohort.take(moments), np.repeat(np.arange(len(plans_M)), list(map(len, plans_M)))
         every_Q = [plan for plans in plans_M for plan in plans]
-        subject_Q, origin_Q = chunk.subject_M[moment_Q], chunk.origin_M[moment_Q]
-        asked = resolve("", model, chunk.known(), subject_Q, origin_Q, every_Q, given=chunk.panel, n=COHORT_DRAWS)
+        asked = resolve("", model, chunk.moments(moment_Q), every_Q, given=chunk.panel, n=COHORT_DRAWS)
         for m, plan in zip((moments.start + moment_Q).tolist(), asked.plans_Q, strict=True):
             course = np.concatenate([given_MA[m : m + 1], plan.values != 0])
             for i in (course[:-1] & ~course[1:]).any(axis=0).nonzero()[0].tolist():

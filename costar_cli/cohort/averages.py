@@ -291,13 +291,10 @@ def _chunks(plans: int, reference: int, most: int) -> Iterator[list[int]]:
 def _drawn(model: FittedModel, some: Cohort, request: PlanRequest, places: Sequence[int]) -> Floats:
     plans_M = [[plans[p] for p in places] for plans in plans_of(some, request)]
     moment_Q = np.repeat(np.arange(len(some)), len(places))
-    rows_Q, plans_Q = some.subject_M[moment_Q], [plan for plans in plans_M for plan in plans]
-    known, given = some.known(), some.panel
-    asked = resolve(
-        model.method, model, known, rows_Q, some.origin_M[moment_Q], plans_Q, given=given, n=DRAWS, seed=SEED
-    )
-    queries = ask_plans(model, asked.subject_Q, asked.origin_Q, asked.plans_Q)
-    drawn_SQHY = asked.drawn(draws(model, known, queries, n=DRAWS, seed=SEED), seed=SEED)
+    moments, plans_Q = some.moments(moment_Q), [plan for plans in plans_M for plan in plans]
+    asked = resolve(model.method, model, moments, plans_Q, given=some.panel, n=DRAWS, seed=SEED)
+    queries = ask_plans(model, moments, asked.plans_Q)
+    drawn_SQHY = asked.drawn(draws(model, moments.panel, queries, n=DRAWS, seed=SEED), seed=SEED)
     return drawn_SQHY.reshape(DRAWS, len(some), len(places), *drawn_SQHY.shape[2:])
 
 

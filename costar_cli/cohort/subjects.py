@@ -4,12 +4,11 @@
 """
 
 import csv
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
-from typing import Final, Literal, Self
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +17,12 @@ from costar_cli.errors import StorageError, UsageError
 from costar_cli.panel import Dataset, Location, Panel, Part
 from costar_cli.panel.findings import counted
 from costar_cli.panel.panel import join_panels
-from costar_cli.plans import PlanRequest
+from costar_cli.plans import Moments, Origin, PlanRequest
 from costar_cli.plans.untrusted import shown
 from costar_cli.reporting import NullReporter, Reporter
 
 MOST_NAMED: Final = 20  # of unknown subjects, or of those that are too short
 MOST_BYTES: Final = 64_000_000  # of a file of subjects: some millions of them
-
-Origin = int | Literal["last", "all"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -67,28 +64,25 @@ class Cohort:
             panel: the subjects.
             names: what each is called.
             places: where each is in a data set.
-            origin: a step from 0, or back from the last one if negative; `last`, or `all` steps.
+            origin: a step from 0, or back from the last one if negative; a date; `last`, or `all` steps.
             skip: leave out subjects that are too short for the origin, with a warning.
             where: what error messages call the place where the origin was given.
             reporter: told of them.
 
         Raises:
-            UsageError: subjects that are too short, named, or no subject left.
+            UsageError: subjects without the origin, named; no subject left; a date where there are none.
         """
-        origin_N, last_N = origins(panel.length, origin)
-        outside_N = (origin_N < 0) | (origin_N > last_N)
+        moments = Moments.of(panel, origin, where=where)
+        outside_N = moments.outside_Q
         if outside_N.any():
-            short = [f"{names[i]} (last step {last_N[i]})" for i in np.flatnonzero(outside_N).tolist()]
+            short = [f"{names[i]} ({moments.series_of(i)})" for i in np.flatnonzero(outside_N).tolist()]
             problem = f"origin {origin} is outside the series of {counted(len(short), 'subject')}"
             fix = f"choose an earlier origin, or `{'' if where.endswith('=') else '--origin '}last`"
             if skip and outside_N.all():
                 raise UsageError(f"no subject has the origin {origin}", where=where, fix=fix)
             _refuse_or_skip(problem, short, skip=skip, where=where, reporter=reporter, fix=fix)
-        if origin == "all":
-            subject_M, origin_M = np.nonzero(panel.observed)
-            return cls(panel, names, places, subject_M, origin_M)
-        subject_M = np.flatnonzero(~outside_N)
-        return cls(panel, names, places, subject_M, origin_N[subject_M])
+        inside = moments.take(~outside_N)
+        return cls(panel, names, places, inside.subject_Q.astype(np.int64), inside.origin_Q.astype(np.int64))
 
     def take(self, moments: slice | NDArray[np.int64]) -> Self:
         """Return the cohort of some moments, with their subjects alone."""
@@ -100,34 +94,9 @@ class Cohort:
         """Return the panel up to the last origin: all that models are shown, where shifts read what follows."""
         return self.panel.until(int(self.origin_M.max()) + 1)
 
-
-def origins(length_N: NDArray[np.int64], origin: Origin) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the origin of each subject, which may be outside its series, and its last step."""
-    last_N = length_N - 1
-    if isinstance(origin, str):
-        return last_N, last_N
-    return (last_N + origin if origin < 0 else np.full_like(last_N, origin)), last_N
-
-
-def step_of(origin: Origin, length: int) -> int:
-    """Return the step that an origin is in a series of so many steps; it may be outside."""
-    return int(origins(np.array([length]), origin)[0][0])
-
-
-def parse_origin(text: str | int, *, where: str = "--origin") -> Origin:
-    """Return the origin that a text means: `last`, `all`, a step, or -K for K steps before the last.
-
-    Raises:
-        UsageError: it means none; dates do not, since the steps of a data set have numbers alone.
-    """
-    word = str(text).strip()
-    if word in ("last", "all"):
-        return word  # type: ignore[return-value]
-    if re.fullmatch(r"-?\d{1,9}", word):
-        return int(word)
-    dated = " (the steps of a data set have numbers, not dates)" if re.match(r"\d{4}-\d\d", word) else ""
-    fix = "give `last`, `all`, a step counted from 0, or -K for K steps before the last"
-    raise UsageError(f"{shown(word)} is no origin{dated}", where=where, fix=fix)
+    def moments(self, moment_Q: NDArray[np.integer]) -> Moments:
+        """Return the moments of questions, of the panel that models are shown."""
+        return Moments(self.known(), self.subject_M[moment_Q], self.origin_M[moment_Q])
 
 
 def choose_subjects(

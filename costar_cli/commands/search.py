@@ -72,7 +72,11 @@ def search(
     ] = None,
     origin: Annotated[
         str,
-        typer.Option("--origin", metavar="last|N|-K", help="Last observed step, from 0, or K steps before the last"),
+        typer.Option(
+            "--origin",
+            metavar="last|N|-K|DATE",
+            help="Last observed step, from 0, K steps before the last, or at a date",
+        ),
     ] = "last",
     reference: Annotated[
         Path | None, typer.Option("--reference", help="File of the plan to compare with (default: no treatment)")

@@ -49,8 +49,8 @@ def whatif(
         str | None,
         typer.Option(
             "--origin",
-            metavar="last|N|all|-K",
-            help="Last observed step, from 0, or K steps before the last (default: the plan file's, else the last)",
+            metavar="last|N|all|-K|DATE",
+            help="Last observed step, from 0, K steps before the last, or at a date (default: that of plans, or last)",
         ),
     ] = None,
     reference: Annotated[

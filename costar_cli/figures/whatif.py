@@ -45,6 +45,7 @@ BAND_TINTS = (0.16, 0.42)  # share of the colour in the wider and the narrower b
 BAR_POINTS = (1.0, 3.4)  # width of their bars at the last step, where many plans would hide each other
 TRUTH_DASHES = (0, (4, 2))
 MOST_WARNING_LINES = 3
+DATED_TICKS = 5  # at most, where each has a date below its number
 
 
 def plot_whatif(report: WhatIfReport, path: Path) -> None:
@@ -260,7 +261,11 @@ def _label(
     column[-1].set_xlabel(label_text(step_axis(report.schema.step)))
     place = {"transform": column[0].get_xaxis_transform(), "ha": "right", "va": "top"}
     column[0].text(report.history.origin, 1.0, "origin ", **place, fontsize=LEGEND_POINTS - 0.5, color=GREY)
-    column[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
+    dates, axis = report.history.dates, column[-1].xaxis
+    axis.set_major_locator(MaxNLocator(DATED_TICKS if dates else "auto", integer=True))
+    if dates:
+        at = dict(enumerate(dates))
+        axis.set_major_formatter(lambda step, _: f"{step:.0f}\n{at.get(round(step)) or ''}")
     for outcome, axes in zip(report.schema.outcomes, column, strict=False):
         axes.set_ylabel(label_text(labelled(outcome.name, outcome.unit)) if first else "")
     if not first:

@@ -48,11 +48,9 @@ def whatif_page(report: WhatIfReport, parents: Mapping[str, str], figure_name: s
         parents: digests of the data set and the models, by role.
         figure_name: keeps the ids of the figure its own.
     """
-    history = report.history
-    subtitle = (
-        f"{report.dataset}, {history.part}, known up to {step_word(report.schema.step)} {history.origin} of "
-        f"{history.length - 1}"
-    )
+    history, word = report.history, step_word(report.schema.step)
+    origin = history.when(history.origin)
+    subtitle = f"{report.dataset}, {history.part}, known up to {word} {origin} of {history.length - 1}"
     sections = [
         Section("Question", texts=_question(report), tables=[_plans(report), *_given(report)]),
         Section("Answer", pictures=[svg(draw_whatif(report), figure_name)], tables=list(_answers(report))),
@@ -172,7 +170,7 @@ def _history(report: WhatIfReport) -> ReportTable:
     )
     rows = tuple(
         (
-            str(t),
+            history.when(t),
             *(None if value != value else float(value) for value in history.outcomes[t]),  # noqa: PLR0124 - NaN
             encoding.describe(history.treatments[t]) if t < history.origin else "",
         )

@@ -113,6 +113,9 @@ def panel_problems(panel: Panel, schema: PanelSchema, where: str = "panel") -> l
         row, step = np.argwhere(panel.outcome_observed & ~panel.observed[..., None])[0][:2]
         place = f"{where}, outcome_observed, subject {panel.subject_id[row]}, step {step}"
         findings.append(Finding("error", "padded steps whose outcomes are said to be observed", place))
+    if panel.calendar is not None and not panel.calendar.is_ordered(panel.length):
+        problem = "times outside the years 1 to 9999, or steps that go back in time"
+        findings.append(Finding("error", problem, f"{where}, time"))
     unclear = _unclear_treatments(panel.treatments, schema.treatments) & panel.observed
     if schema.treatments.mode == "multiclass":  # the last observed step may have no recorded treatment
         last = np.arange(panel.n_steps) == panel.length[:, None] - 1

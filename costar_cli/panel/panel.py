@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.errors import DataError
+from costar_cli.panel.calendar import Calendar
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float32]
@@ -40,12 +41,12 @@ class Panel:
     does `a` at the last observed step when no treatment was recorded there.
 
     Shapes: `covariates [N,T,X]`, `treatments [N,T,A]` (encoded), `outcomes [N,T,Y]`, `statics [N,V]`,
-    `length [N]` (observed steps, 1..T), `subject_id [N]` (unique in the data set). Three arrays may be absent:
-    `label [N]`, what the data call each subject where that is no whole number; `cluster [N]`, the number of the
-    unit that subjects belong to (the item whose yearly series are subjects): what is resampled as one; and
-    `outcome_observed [N,T,Y]`, false where an outcome was not observed and `outcomes` holds what it was filled with.
-    Filled outcomes are part of histories, but nothing is trained or scored on them. A mask that finds all observed says
-    nothing and becomes None.
+    `length [N]` (observed steps, 1..T), `subject_id [N]` (unique in the data set). `calendar` says when steps were,
+    where the data have dates. Three arrays may be absent: `label [N]`, what the data call each subject where that is
+    no whole number; `cluster [N]`, the number of the unit that subjects belong to (the item whose yearly series are
+    subjects): what is resampled as one; and `outcome_observed [N,T,Y]`, false where an outcome was not observed and
+    `outcomes` holds what it was filled with. Filled outcomes are part of histories, but nothing is trained or scored on
+    them. A mask that finds all observed says nothing and becomes None.
     """
 
     covariates: Floats
@@ -57,6 +58,7 @@ class Panel:
     label: NDArray[np.str_] | None = None
     cluster: Ints | None = None
     outcome_observed: Bools | None = None
+    calendar: Calendar | None = None
 
     def __post_init__(self) -> None:
         n, t, dy = (*self.outcomes.shape, 0, 0, 0)[:3]
@@ -71,7 +73,11 @@ class Panel:
             "cluster": (n,),
             "outcome_observed": (n, t, dy),
         }
-        require_shapes("a panel", {name: (getattr(self, name), shape) for name, shape in shapes.items()})
+        arrays: dict[str, tuple[NDArray[Any] | None, tuple[int | None, ...]]]
+        arrays = {name: (getattr(self, name), shape) for name, shape in shapes.items()}
+        if self.calendar is not None:
+            arrays["time"] = (self.calendar.time_NK, (n, 1 if self.calendar.size is not None else t))
+        require_shapes("a panel", arrays)
         if n and (self.length.min() < 1 or self.length.max() > t):
             raise DataError(f"lengths must be between 1 and {t}")
         if self.outcome_observed is not None and (self.outcome_observed | ~self.observed[..., None]).all():
@@ -117,6 +123,7 @@ class Panel:
             label=None if self.label is None else self.label[rows],
             cluster=None if self.cluster is None else self.cluster[rows],
             outcome_observed=None if self.outcome_observed is None else self.outcome_observed[rows],
+            calendar=self.calendar and self.calendar.take(rows),
         )
 
     def until(self, steps: int) -> Self:
@@ -129,7 +136,13 @@ class Panel:
             outcomes=self.outcomes[:, :steps],
             length=np.minimum(self.length, steps),
             outcome_observed=None if seen is None else seen[:, :steps],
+            calendar=self.calendar and self.calendar.until(steps),
         )
+
+    def dates(self, subject_Q: NDArray[np.integer], step_Q: NDArray[np.integer]) -> NDArray[np.object_] | None:
+        """Return when steps `[Q]` of subjects are, as text, None where that is not known; None without a calendar."""
+        known = self.calendar
+        return None if known is None else known.texts(subject_Q, step_Q, self.length[subject_Q])
 
 
 def join_panels(panels: Sequence[Panel]) -> Panel:
@@ -150,4 +163,5 @@ def join_panels(panels: Sequence[Panel]) -> Panel:
         subject_id=np.concatenate([panel.subject_id for panel in panels]),
         label=np.concatenate([np.array(panel.names) for panel in panels]) if labelled else None,
         outcome_observed=series("observed_outcomes"),
+        calendar=Calendar.joined([panel.calendar for panel in panels]),
     )

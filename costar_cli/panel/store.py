@@ -106,6 +106,7 @@ def read_dataset(
     with _placed(path, "meta"):
         layout = _layout(artifact.meta)
         name, schema, horizon, config = _meta(artifact.meta)
+        clock = _clock(artifact.meta)
     wanted = list(layout) if parts is None else list(dict.fromkeys(parts))
     if missing := [part for part in wanted if part not in layout]:
         has = ", ".join(str(part) for part in layout)
@@ -115,7 +116,7 @@ def read_dataset(
     known: dict[Part, dict[str, NDArray[Any]]] = {}
     for part in wanted:
         with _placed(path, f"{part}/panel"):
-            panels[part] = panel = panel_from_arrays(artifact.arrays, schema, f"{part}/panel")
+            panels[part] = panel = panel_from_arrays(artifact.arrays, schema, f"{part}/panel", clock)
         raise_errors(not_finite(panel, schema, f"{path}, {part}/panel"), what=f"{path}, {part}/panel")
         asked[part] = {}
         for query_set in layout[part]["queries"] if queries else []:
@@ -182,6 +183,8 @@ def _content(dataset: Dataset) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]
         "fingerprint": dataset.fingerprint,
         "parts": layout,
     }
+    if clocks := [panel.calendar.kind for panel in dataset.panels.values() if panel.calendar]:
+        meta["calendar"] = clocks[0]
     return arrays, meta
 
 
@@ -224,6 +227,19 @@ def _meta(meta: Mapping[str, Any]) -> tuple[str, PanelSchema, int, Mapping[str, 
         return name, PanelSchema.model_validate(meta.get("schema")), horizon, config
     except ValidationError as error:
         raise ArtifactError("the schema of the data set is not valid", details=complaints(error.errors())) from error
+
+
+def _clock(meta: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what the calendars of a data set share, None where it has none."""
+    clock = meta.get("calendar")
+    if clock is None:
+        return None
+    size = clock.get("size") if isinstance(clock, Mapping) else 0
+    if not isinstance(clock, Mapping) or clock.get("unit") not in ("us", "M") or set(clock) != {"unit", "size"}:
+        raise ArtifactError("the calendar of the data set is not valid")
+    if size is not None and (not isinstance(size, int) or isinstance(size, bool) or not 0 < size < 2**53):
+        raise ArtifactError(f"the calendar's steps must be of a positive size, not {size!r}")
+    return dict(clock)
 
 
 @contextmanager

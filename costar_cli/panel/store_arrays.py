@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.errors import ArtifactError, DataError
+from costar_cli.panel.calendar import Calendar
 from costar_cli.panel.findings import Finding, counted, panel_problems, query_problems
 from costar_cli.panel.panel import Panel
 from costar_cli.panel.queries import Queries
@@ -31,6 +32,7 @@ OPTIONAL_FIELDS: Layout = {
     "label": (np.dtype(np.str_), 1),
     "cluster": (np.dtype(np.int64), 1),
     "outcome_observed": (np.dtype(np.bool_), 3),
+    "time": (np.dtype(np.int64), 2),
 }
 QUERY_FIELDS: Layout = {"subject": (np.dtype(np.int32), 1), "origin": (np.dtype(np.int16), 1)}
 ANSWER_FIELDS: Layout = {"outcomes": (np.dtype(np.float32), 3), "scored": (np.dtype(np.bool_), 2)}
@@ -39,8 +41,10 @@ ANSWER_FIELDS: Layout = {"outcomes": (np.dtype(np.float32), 3), "scored": (np.dt
 def panel_to_arrays(panel: Panel, schema: PanelSchema, group: str) -> dict[str, NDArray[Any]]:
     """Return the arrays of a panel by full name."""
     arrays = {f"{group}/{name}": np.asarray(getattr(panel, name), kind) for name, (kind, _) in PANEL_FIELDS.items()}
+    optional = {name: getattr(panel, name) for name in OPTIONAL_FIELDS if name != "time"}
+    optional["time"] = panel.calendar and panel.calendar.time_NK
     for name, (kind, _) in OPTIONAL_FIELDS.items():
-        if (values := getattr(panel, name)) is not None:
+        if (values := optional[name]) is not None:
             arrays[f"{group}/{name}"] = np.asarray(values, kind)
     return arrays | {f"{group}/treatments": pack_treatments(panel.treatments, schema.treatments)}
 
@@ -52,8 +56,8 @@ def queries_to_arrays(queries: Queries, schema: PanelSchema, group: str) -> dict
     return arrays | {f"{group}/plan": pack_treatments(queries.plan, schema.treatments)}
 
 
-def panel_from_arrays(arrays: Arrays, schema: PanelSchema, group: str) -> Panel:
-    """Return the panel of a group; its values may still be NaN.
+def panel_from_arrays(arrays: Arrays, schema: PanelSchema, group: str, clock: Mapping[str, Any] | None = None) -> Panel:
+    """Return the panel of a group; its values may still be NaN. `clock` is the `kind` of its calendar, if it has one.
 
     Raises:
         ArtifactError: arrays are missing, unexpected or of the wrong type or width.
@@ -62,7 +66,10 @@ def panel_from_arrays(arrays: Arrays, schema: PanelSchema, group: str) -> Panel:
     present = {name: layout for name, layout in OPTIONAL_FIELDS.items() if f"{group}/{name}" in arrays}
     fields = _fields(arrays, group, PANEL_FIELDS | present | {"treatments": _codes(schema.treatments)})
     fields["treatments"] = unpack_treatments(fields["treatments"], schema.treatments).astype(np.float32)
-    panel = Panel(**fields)
+    time_NK = fields.pop("time", None)
+    if time_NK is not None and clock is None:
+        raise ArtifactError("the data set has times, and does not say of which unit", where=group)
+    panel = Panel(**fields, calendar=None if time_NK is None else Calendar(time_NK, **(clock or {})))
     _reject(panel_problems(panel, schema, group))
     return panel
 

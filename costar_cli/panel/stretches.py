@@ -83,4 +83,5 @@ def _cut(panel: Panel, subject_M: Indices, which_M: Indices, steps: int) -> Pane
         outcomes=cut(rows.outcomes),
         length=length_M,
         outcome_observed=None if seen is None else cut(seen),
+        calendar=None,
     )

@@ -4,6 +4,7 @@ Plans and shifts of what was given are series of treatments; rules decide on the
 them (`play`); `resolve` answers questions about all of them alike.
 """
 
+from costar_cli.plans.moments import Moments, Origin, parse_origin, step_of
 from costar_cli.plans.plan import MOST_PAIRS, AnyPlan, PlanRequest, TreatmentPlan
 from costar_cli.plans.read import parse_plans, read_plan_file, read_plans
 from costar_cli.plans.resolve import COHORT_DRAWS, Resolved, estimate_played, resolve
@@ -16,6 +17,8 @@ __all__ = [
     "MOST_PAIRS",
     "SEED",
     "AnyPlan",
+    "Moments",
+    "Origin",
     "PlanRequest",
     "PlanRule",
     "PlanShift",
@@ -25,10 +28,12 @@ __all__ = [
     "TreatmentPlan",
     "estimate_played",
     "follow",
+    "parse_origin",
     "parse_plans",
     "play",
     "read_plan_file",
     "read_plans",
     "resolve",
+    "step_of",
     "way_of",
 ]

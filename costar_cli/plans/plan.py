@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.errors import UsageError
+from costar_cli.panel.calendar import Date
 from costar_cli.plans.rule import PlanRule, PlanShift
 
 MOST_PAIRS: Final = 1_000_000  # of a subject and a plan, in one request
@@ -36,7 +37,7 @@ class PlanRequest:
     """
 
     plans: tuple[AnyPlan, ...]
-    origin: int | None = None
+    origin: int | Date | None = None
     by_subject: Mapping[str, tuple[TreatmentPlan, ...]] = field(default_factory=dict)
 
     @property

@@ -10,9 +10,10 @@ import numpy as np
 from costar_cli.config.nearest import did_you_mean
 from costar_cli.errors import UsageError
 from costar_cli.panel import PanelSchema, TreatmentEncoding
+from costar_cli.panel.calendar import Date
+from costar_cli.plans.moments import Begin, Moments, Origin
 from costar_cli.plans.plan import AnyPlan, PlanRequest, TreatmentPlan
 from costar_cli.plans.read_rules import FORMS, RuleReader
-from costar_cli.plans.steps import NO_DATES
 from costar_cli.plans.untrusted import MAX_BYTES, JsonObject, Problems, parse_json, read_bounded, shown
 
 MAX_STEPS_READ: Final = 1_000
@@ -21,6 +22,7 @@ MAX_NAME_CHARACTERS: Final = 100
 SHAPE = 'write {"origin": 30, "plans": {"name": [{"treatment": 1}, {}]}}, or one plan as a list: [{"treatment": 1}, {}]'
 TABLE: Final = ".csv"
 REPEAT: Final = ("repeat", "times", "until")
+AT: Final = ("at", "times", "until")
 
 
 def read_plan_file(path: Path) -> bytes:
@@ -49,8 +51,8 @@ def parse_plans(
     *,
     horizon: int,
     where: str = "plan.json",
-    origin: int | None = None,
-    last: int | None = None,
+    origin: Origin | None = None,
+    begin: Begin | None = None,
 ) -> PlanRequest:
     """Parse and check the text of a file of plans; see `read_plans`.
 
@@ -60,7 +62,10 @@ def parse_plans(
         horizon: the most steps that the models answer.
         where: what messages call the file.
         origin: that somebody asks for beside the file, which overrides the file's.
-        last: the subject's last step, which is the origin if nobody says another; None of several subjects.
+        begin: from an origin, by default the last step, to those of the subjects; without it there are no dates.
+
+    Raises:
+        UsageError: see `read_plans`; the origin is a date, and the subjects have none.
     """
     if where.lower().endswith(TABLE):
         from costar_cli.plans.table import parse_table  # noqa: PLC0415 - polars takes a while, and JSON needs none
@@ -74,12 +79,21 @@ def parse_plans(
         raise UsageError(f"a plan file holds an object or a list, not {shown(document)}", where=where, fix=SHAPE)
     problems = Problems()
     said = _origin(document, problems)
-    start = next((step for step in (origin, said, last) if step is not None), None)
-    plans = _Checker(schema, horizon, problems, start).plans(document)
+    plans = _Checker(schema, horizon, problems, _start(said if origin is None else origin, begin)).plans(document)
     misshapen = not isinstance(document.get("plans"), JsonObject) or set(document) - {"origin", "plans"}
     fix = SHAPE if misshapen or problems.fix is None else problems.fix
     problems.raise_any("the plan does not match the data set", where=where, fix=fix)
     return PlanRequest(plans, said)
+
+
+def _start(origin: Origin | None, begin: Begin | None) -> int | Moments | None:
+    """Return the moments at which plans begin, or the step alone where no more is known."""
+    step = origin if isinstance(origin, int) and origin >= 0 else None
+    if begin is None or origin == "all":
+        return step
+    moments = begin("last" if origin is None else origin)
+    inside = moments.take(~moments.outside_Q)
+    return inside if len(inside) else step
 
 
 def _single(plan: list[object] | JsonObject) -> JsonObject:
@@ -91,7 +105,7 @@ def _single(plan: list[object] | JsonObject) -> JsonObject:
     return JsonObject(origin=plan["origin"], plans=JsonObject(plan=rest))
 
 
-def _origin(document: JsonObject, problems: Problems) -> int | None:
+def _origin(document: JsonObject, problems: Problems) -> int | Date | None:
     for key in document.repeated:
         problems.add(f"{shown(key)} is written more than once")
     for key in sorted(set(document) - {"origin", "plans"}):
@@ -100,9 +114,10 @@ def _origin(document: JsonObject, problems: Problems) -> int | None:
     origin = document.get("origin")
     if origin is None or (isinstance(origin, int) and not isinstance(origin, bool)):
         return origin
-    fix = "count the subject's steps from 0 up to the last one that is known, or leave `origin` out for its last step"
-    fix += NO_DATES if isinstance(origin, str) else ""
-    problems.add(f"`origin` must be a whole number, the index of a step, not {shown(origin)}", fix=fix)
+    if date := Date.parse(origin):
+        return date
+    fix = "count the subject's steps from 0 up to the last one that is known, give its date, or leave `origin` out"
+    problems.add(f"`origin` must be a whole number, the index of a step, or a date, not {shown(origin)}", fix=fix)
     return None
 
 
@@ -132,8 +147,10 @@ class _Checker(RuleReader):
             return self.rule(name, said, where)
         if isinstance(said, JsonObject) and "shift" in said:
             return self.shift(name, said, where)
+        if isinstance(said, JsonObject) and "at" in said and "at" not in self.encoding.names:
+            return self.fixed(name, self.dated(said, where), where)
         if not isinstance(said, list) and not self.is_repetition(said):
-            forms = "or an object with `repeat`, `shift` or `rule`"
+            forms = "or an object with `repeat`, `at`, `shift` or `rule`"
             fix = "; ".join(FORMS.values())
             self.problems.add(f"must be a list of steps {forms}, not {shown(said)}", where, fix=fix)
             return None
@@ -149,6 +166,29 @@ class _Checker(RuleReader):
         rows = [self.step(step, where, i) for i, step in enumerate(steps[:MAX_STEPS_READ], start=1)]
         values = np.array([row for row in rows if row is not None], dtype=np.int64)
         return TreatmentPlan(name, values) if len(values) else None
+
+    def dated(self, said: JsonObject, where: str) -> list[object]:
+        """Return the steps of a plan that says what is given at some dates or steps of the data, else nothing."""
+        self.check_keys(said, AT, where)
+        given = said["at"]
+        if not isinstance(given, JsonObject) or not given:
+            self.problems.add(f"`at` must be an object such as {FORMS['at']}, not {shown(given)}", where)
+            return [JsonObject()]
+        for key in given.repeated:
+            self.problems.add(f"`at` {shown(key)} is written more than once", where)
+        steps: dict[int, object] = {}
+        for key, step in given.items():
+            ahead = self.ahead(int(key) if key.isdecimal() else key, "`at`", where)
+            if ahead is not None and not 0 <= ahead < self.horizon:
+                self.problems.add(f"`at` {shown(key)} is not among the steps that a plan may give{self.of(0)}", where)
+            elif ahead in steps:
+                self.problems.add(f"`at` {shown(key)} is the same step as another", where)
+            elif ahead is not None:
+                steps[ahead] = step
+        length = self.own_steps(said, where) if {"times", "until"} & set(said) else max(steps, default=0) + 1
+        if late := [at for at in steps if at >= length]:
+            self.problems.add(f"`at` names step {max(late) + 1} of the plan, which has {length}", where)
+        return [steps.get(at, JsonObject()) for at in range(length)]
 
     def is_repetition(self, said: object) -> bool:
         return isinstance(said, JsonObject) and "repeat" in said and "repeat" not in self.encoding.names

@@ -11,6 +11,7 @@ SHIFT: Final = ("shift", "times", "until")
 RULE: Final = ("rule", "else", "with probability", "times", "until")
 FORMS: Final = {
     "repeat": '{"repeat": {"treatment": 1}, "times": 6}',
+    "at": '{"at": {"2024-03-08": {"treatment": 1}}, "until": "end"}',
     "shift": '{"shift": {"treatment": "-5 %"}, "times": 6}',
     "rule": '{"rule": "treatment if outcome > 30", "else": {}, "times": 6}',
 }

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from costar_cli.methods.base import DrawsCourses, FittedModel
 from costar_cli.panel import Panel
+from costar_cli.plans.moments import Moments
 from costar_cli.plans.plan import AnyPlan, TreatmentPlan
 from costar_cli.plans.rollout import DRAWS, SEED, Played, ask, play
 from costar_cli.plans.rule import PlanRule
@@ -35,9 +36,7 @@ class Resolved:
     """
 
     model: FittedModel
-    panel: Panel
-    subject_Q: NDArray[np.integer]
-    origin_Q: NDArray[np.integer]
+    moments: Moments
     plans_Q: tuple[TreatmentPlan, ...]
     played_Q: tuple[tuple[Played, int] | None, ...]
 
@@ -55,26 +54,22 @@ class Resolved:
     def estimated(self, found_Q: Estimates) -> Estimates:
         """Return the estimates of all questions, given those under `plans_Q`."""
         for at, played in self.undecided():
-            of = estimate_played(self.model, self.panel, self.subject_Q[at], self.origin_Q[at], played, self.horizon)
+            of = estimate_played(self.model, self.moments.take(at), played, self.horizon)
             found_Q = found_Q.with_rows(at, of)
         return found_Q
 
     def drawn(self, drawn_SQHY: Floats, *, seed: int = SEED) -> Floats:
         """Return joint draws of all questions, given those under `plans_Q`."""
         for at, played in self.undecided():
-            drawn_SQHY[:, at] = draw_played(
-                self.model, self.panel, self.subject_Q[at], self.origin_Q[at], played, self.horizon,
-                n=len(drawn_SQHY), seed=seed,
-            )  # fmt: skip
+            own, n = self.moments.take(at), len(drawn_SQHY)
+            drawn_SQHY[:, at] = draw_played(self.model, own, played, self.horizon, n=n, seed=seed)
         return drawn_SQHY
 
 
 def resolve(
     label: str,
     model: FittedModel,
-    panel: Panel,
-    subject_Q: NDArray[np.integer],
-    origin_Q: NDArray[np.integer],
+    moments: Moments,
     plans_Q: Sequence[AnyPlan],
     *,
     given: Panel | None = None,
@@ -83,7 +78,8 @@ def resolve(
 ) -> Resolved:
     """Play the rules among the plans of questions, each for all its moments at once.
 
-    Models see `panel` alone; shifts read what was `given` in its rows beyond the origins, by default in that panel.
+    Models see the panel of the `moments` alone; shifts read what was `given` in its rows beyond the origins, by default
+    in that panel.
 
     Raises:
         UsageError: a rule reads outcomes, and the model predicts no course.
@@ -93,29 +89,24 @@ def resolve(
     played_Q: list[tuple[Played, int] | None] = [None] * len(plans)
     for rule in {id(plan): plan for plan in plans if not isinstance(plan, TreatmentPlan)}.values():
         at = np.array([q for q, plan in enumerate(plans_Q) if plan is rule])
-        seen = panel if given is None or isinstance(rule, PlanRule) else given
-        went = play(model, seen, subject_Q[at], origin_Q[at], rule, label=label, horizon=horizon, n=n, seed=seed)
+        own = moments.take(at)
+        if given is not None and not isinstance(rule, PlanRule):
+            own = replace(own, panel=given)
+        went = play(model, own, rule, label=label, horizon=horizon, n=n, seed=seed)
         for place, q in enumerate(at.tolist()):
             plans[q], played_Q[q] = went.most_common(place), (went, place)
     fixed = tuple(plan for plan in plans if isinstance(plan, TreatmentPlan))
-    return Resolved(model, panel, subject_Q, origin_Q, fixed, tuple(played_Q))
+    return Resolved(model, moments, fixed, tuple(played_Q))
 
 
-def estimate_played(
-    model: FittedModel,
-    panel: Panel,
-    subject_Q: NDArray[np.integer],
-    origin_Q: NDArray[np.integer],
-    played: Played,
-    horizon: int,
-) -> Estimates:
+def estimate_played(model: FittedModel, moments: Moments, played: Played, horizon: int) -> Estimates:
     """Return the estimates of a rule's outcomes, a query per moment, padded to a horizon (spec PLAN-6).
 
     Drawn courses: the estimate of the most common one, moved by how far the mean of the draws is from theirs under that
     one; likewise its variance. Otherwise a mixture of the plans that were given, by their shares: a
     rule that gives one plan is estimated as that plan.
     """
-    kinds = [played.kinds(q) for q in range(len(subject_Q))]
+    kinds = [played.kinds(q) for q in range(len(moments))]
     if played.outcomes_SQHY is not None:  # what is not drawn is that of the most common course
         common = [np.bincount(place_S).argmax() for _, place_S in kinds]
         kinds = [(of[k : k + 1], np.zeros(1, dtype=np.intp)) for (of, _), k in zip(kinds, common, strict=True)]
@@ -126,9 +117,9 @@ def estimate_played(
     for begin, end in _parts(np.array([len(of) for of, _ in kinds])):
         own_K = slice(*np.searchsorted(moment_K, [begin, end]))
         at_K = moment_K[own_K]
-        found = estimate(model, panel, ask(model, subject_Q[at_K], origin_Q[at_K], values_KHA[own_K]))
+        found = estimate(model, moments.panel, ask(model, moments.take(at_K), values_KHA[own_K]))
         parts.append(_mixture(found, weight_K[own_K], np.flatnonzero(np.diff(at_K, prepend=-1))))
-    mixed = _joined(parts)
+    mixed = Estimates.joined(parts)
     if played.outcomes_SQHY is None or played.usual_QHY is None or played.usual_variance_QHY is None:
         return mixed
     own, drawn = slice(len(played.rule)), played.outcomes_SQHY
@@ -141,34 +132,28 @@ def estimate_played(
 
 
 def draw_played(
-    model: FittedModel,
-    panel: Panel,
-    subject_Q: NDArray[np.integer],
-    origin_Q: NDArray[np.integer],
-    played: Played,
-    horizon: int,
-    *,
-    n: int = DRAWS,
-    seed: int = SEED,
+    model: FittedModel, moments: Moments, played: Played, horizon: int, *, n: int = DRAWS, seed: int = SEED
 ) -> Floats:
     """Return joint draws `[S,Q,H,Y]` of outcomes under a rule, with the chance of those under plans."""
+    panel = moments.panel
     if played.outcomes_SQHY is not None and len(played.outcomes_SQHY) == n:
         return _lasting(played.outcomes_SQHY.reshape(-1, *played.outcomes_SQHY.shape[2:]), horizon).reshape(
-            n, len(subject_Q), horizon, -1
+            n, len(moments), horizon, -1
         )
     values_SQHA = played.values_SQHA[np.arange(n) % len(played.values_SQHA)]
     if isinstance(model, DrawsCourses):
         plan_MHA = model.schema.treatments.encode(values_SQHA.reshape(-1, *values_SQHA.shape[2:]))
         last = plan_MHA.shape[1] - 1
         return model.draw_courses(
-            panel, subject_Q, origin_Q, lambda h, _: plan_MHA[:, min(h, last)], steps=horizon, n=n, seed=seed
-        )
+            panel, moments.subject_Q, moments.origin_Q, lambda h, _: plan_MHA[:, min(h, last)],
+            steps=horizon, n=n, seed=seed,
+        )  # fmt: skip
     drawn, encoded = [], asks_encoded(panel)
-    for q in range(len(subject_Q)):
+    for q in range(len(moments)):
         kinds_KHA, place_S = np.unique(values_SQHA[:, q], axis=0, return_inverse=True)
-        one_K = np.full(len(kinds_KHA), q)
-        queries = ask(model, subject_Q[one_K], origin_Q[one_K], _lasting(kinds_KHA, horizon))
-        drawn.append(draws(model, panel, queries, n, seed, ask=encoded)[np.arange(n), place_S.ravel()])
+        queries = ask(model, moments.take(np.full(len(kinds_KHA), q)), _lasting(kinds_KHA, horizon))
+        drawn_SKHY = draws(model, panel, queries, n, seed, ask=encoded, among=moments.subject_Q)
+        drawn.append(drawn_SKHY[np.arange(n), place_S.ravel()])
     return np.stack(drawn, axis=1)
 
 
@@ -186,15 +171,6 @@ def _parts(count_Q: NDArray[np.integer]) -> Iterator[tuple[int, int]]:
             begin, total = q, 0
         total += count
     yield begin, len(count_Q)
-
-
-def _joined(parts: Sequence[Estimates]) -> Estimates:
-    """Return the estimates of neighbouring queries as those of all."""
-    if len(parts) == 1:
-        return parts[0]
-    names = ("mean_QHY", "sd_QHY", "share_QHY", "level_QY", "unit_QY")
-    joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-    return Estimates(**joined, members_RQHY=np.concatenate([part.members_RQHY for part in parts], axis=1))
 
 
 def _moved(sd_QHY: Floats, rule_QHY: Floats, usual_QHY: Floats) -> Floats:

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from costar_cli.errors import UsageError
 from costar_cli.methods.base import DrawsCourses, FittedModel, PredictsStepwise
 from costar_cli.methods.registry import METHODS
-from costar_cli.panel import Panel, PanelSchema, Queries
+from costar_cli.panel import PanelSchema, Queries, TreatmentEncoding
+from costar_cli.plans.moments import Moments
 from costar_cli.plans.plan import TreatmentPlan
 from costar_cli.plans.rule import PLANNED, STEP, Course, Levels, Rule
 from costar_cli.plans.words import spans
@@ -80,53 +81,44 @@ class Played:
         return "; ".join(spans(words, origin))
 
 
-@dataclass(frozen=True, eq=False)
-class _Moments:
-    """Subjects at their origins, from which rules are played: `subject_Q` are rows of the panel."""
+def _before(moments: Moments, encoding: TreatmentEncoding, steps: int) -> Levels:
+    """Return the levels `[Q,T,names]` at so many steps before the origins, none before a series begins."""
+    at_QT = moments.origin_Q[:, None] + np.arange(-steps, 0)
+    given = encoding.decode(moments.panel.treatments[moments.subject_Q[:, None], np.maximum(at_QT, 0)])
+    return np.where(at_QT[..., None] >= 0, given, 0)
 
-    panel: Panel
-    schema: PanelSchema
-    subject_Q: NDArray[np.integer]
-    origin_Q: NDArray[np.integer]
 
-    def __len__(self) -> int:
-        return len(self.subject_Q)
+def _usual(moments: Moments, encoding: TreatmentEncoding, steps: int) -> Levels:
+    """Return the levels `[Q,H,names]` that the data have from the origins on, the last ones where they end."""
+    panel, row_Q1 = moments.panel, moments.subject_Q[:, None]
+    last_Q = np.minimum(moments.origin_Q[:, None] + np.arange(steps), panel.length[row_Q1] - 2)
+    given = encoding.decode(panel.treatments[row_Q1, np.maximum(last_Q, 0)])
+    return np.where(last_Q[..., None] >= 0, given, 0)
 
-    def before(self, steps: int) -> Levels:
-        """Return the levels `[Q,T,names]` at so many steps before the origins, none before a series begins."""
-        at_QT = self.origin_Q[:, None] + np.arange(-steps, 0)
-        given = self.schema.treatments.decode(self.panel.treatments[self.subject_Q[:, None], np.maximum(at_QT, 0)])
-        return np.where(at_QT[..., None] >= 0, given, 0)
 
-    def usual(self, steps: int) -> Levels:
-        """Return the levels `[Q,H,names]` that the data have from the origins on, the last ones where they end."""
-        last_Q = np.minimum(self.origin_Q[:, None] + np.arange(steps), self.panel.length[self.subject_Q, None] - 2)
-        given = self.schema.treatments.decode(self.panel.treatments[self.subject_Q[:, None], np.maximum(last_Q, 0)])
-        return np.where(last_Q[..., None] >= 0, given, 0)
-
-    def columns(self) -> dict[str, Floats]:
-        """Return what is known of the moments `[Q]` by name; covariates are held at their values at the origin."""
-        known: dict[str, Floats] = {}
-        panel, schema, at = self.panel, self.schema, (self.subject_Q, self.origin_Q)
-        for variables, values in (
-            (schema.covariates, panel.covariates[at]),
-            (schema.statics, panel.statics[self.subject_Q]),
-            (schema.outcomes, panel.outcomes[at]),
-        ):
-            known |= {v.name: values[:, i].astype(np.float64) for i, v in enumerate(variables)}
-        return known
+def _columns(moments: Moments, schema: PanelSchema) -> dict[str, Floats]:
+    """Return what is known of the moments `[Q]` by name; covariates are held at their values at the origin."""
+    known: dict[str, Floats] = {}
+    panel, at = moments.panel, (moments.subject_Q, moments.origin_Q)
+    for variables, values in (
+        (schema.covariates, panel.covariates[at]),
+        (schema.statics, panel.statics[moments.subject_Q]),
+        (schema.outcomes, panel.outcomes[at]),
+    ):
+        known |= {v.name: values[:, i].astype(np.float64) for i, v in enumerate(variables)}
+    return known
 
 
 class _Play:
     """Decides what M = S Q courses of a rule are given, step after step, and keeps it."""
 
-    def __init__(self, rule: Rule, moments: _Moments, n: int, seed: int) -> None:
-        self.rule, self.moments, self.n = rule, moments, n
+    def __init__(self, rule: Rule, moments: Moments, schema: PanelSchema, n: int, seed: int) -> None:
+        self.rule, self.moments, self.schema, self.n = rule, moments, schema, n
         self.window = rule.window
         self.row_M = np.tile(np.arange(len(moments)), n)
-        self.known = {name: values[self.row_M] for name, values in moments.columns().items()}
-        before, size = moments.before(self.window)[self.row_M], (len(self.row_M), len(rule), 0)
-        self.usual_QHA = moments.usual(len(rule))
+        self.known = {name: values[self.row_M] for name, values in _columns(moments, schema).items()}
+        before, size = _before(moments, schema.treatments, self.window)[self.row_M], (len(self.row_M), len(rule), 0)
+        self.usual_QHA = _usual(moments, schema.treatments, len(rule))
         self.given_MTA = np.concatenate([before, np.zeros((*size[:2], before.shape[2]), dtype=np.int64)], axis=1)
         self.chance_HMC = np.random.default_rng([seed, 1]).random((len(rule), len(self.row_M), len(rule.choices)))
 
@@ -136,7 +128,7 @@ class _Play:
 
     def decide(self, h: int, y_MY: Floats) -> Levels:
         """Return the levels `[M,names]` at a step of the plan, where outcomes stand at `y_MY`."""
-        own = dict(zip([outcome.name for outcome in self.moments.schema.outcomes], y_MY.T, strict=True))
+        own = dict(zip([outcome.name for outcome in self.schema.outcomes], y_MY.T, strict=True))
         step_M = (self.moments.origin_Q[self.row_M] + h).astype(np.float64)
         counted = {STEP: step_M, PLANNED: np.full(len(step_M), h + 1.0)}
         decided_MA = self.rule.decide(
@@ -145,7 +137,7 @@ class _Play:
                 self.given_MTA[:, : self.window + h],
                 self.usual_QHA[self.row_M, h],
                 self.chance_HMC[h],
-                self.moments.schema.treatments.names,
+                self.schema.treatments.names,
             )
         )
         self.given_MTA[:, self.window + h] = decided_MA
@@ -160,9 +152,7 @@ class _Play:
 
 def play(
     model: FittedModel,
-    panel: Panel,
-    subject_Q: NDArray[np.integer],
-    origin_Q: NDArray[np.integer],
+    moments: Moments,
     rule: Rule,
     *,
     label: str = "",
@@ -174,9 +164,7 @@ def play(
 
     Args:
         model: any, for rules that read no outcome; otherwise one that predicts stepwise.
-        panel: histories.
-        subject_Q: its rows.
-        origin_Q: the last known step of each.
+        moments: subjects with their histories, at their origins.
         rule: what to play.
         label: what messages call the model.
         horizon: steps of the draws, so that they are those of longer plans; by default the rule's own.
@@ -186,20 +174,20 @@ def play(
     Raises:
         UsageError: the rule reads outcomes, and the model predicts no course.
     """
-    moments, how = _Moments(panel, model.schema, subject_Q, origin_Q), way_of(rule, model, label)
+    how, schema = way_of(rule, model, label), model.schema
     if how in ("fixed", "chance"):
-        return _blind(rule, moments, n if rule.has_chance else 1, seed)
+        return _blind(rule, moments, schema, n if rule.has_chance else 1, seed)
     if not isinstance(model, DrawsCourses):
-        return follow(rule, panel, model.schema, subject_Q, origin_Q, _mean_course(model, moments),
-                      n=n if rule.has_chance else 1, seed=seed)  # fmt: skip
-    course, last = _Play(rule, moments, n, seed), len(rule) - 1
+        return follow(rule, moments, schema, _mean_course(model, moments), n=n if rule.has_chance else 1, seed=seed)
+    course, last = _Play(rule, moments, schema, n, seed), len(rule) - 1
 
     def decide(h: int, y_MY: Floats) -> NDArray[np.float32]:
-        return model.schema.treatments.encode(course.decide(h, y_MY) if h <= last else course.values_MHA[:, -1])
+        return schema.treatments.encode(course.decide(h, y_MY) if h <= last else course.values_MHA[:, -1])
 
-    draw = partial(model.draw_courses, panel, subject_Q, origin_Q, steps=horizon or len(rule), n=n, seed=seed)
+    row_Q, origin_Q = moments.subject_Q, moments.origin_Q
+    draw = partial(model.draw_courses, moments.panel, row_Q, origin_Q, steps=horizon or len(rule), n=n, seed=seed)
     drawn = course.played("drawn", draw(decide)[:, :, : len(rule)])
-    common_QHA = model.schema.treatments.encode(np.stack([drawn.most_common(q).values for q in range(len(moments))]))
+    common_QHA = schema.treatments.encode(np.stack([drawn.most_common(q).values for q in range(len(moments))]))
     usual_SQHY = draw(lambda h, _: np.tile(common_QHA[:, min(h, last)], (n, 1)))[:, :, : len(rule)]
     return replace(drawn, usual_QHY=usual_SQHY.mean(axis=0), usual_variance_QHY=usual_SQHY.var(axis=0, ddof=1))
 
@@ -219,19 +207,16 @@ def way_of(rule: Rule, model: FittedModel, label: str = "") -> How:
 
 def follow(
     rule: Rule,
-    panel: Panel,
+    moments: Moments,
     schema: PanelSchema,
-    subject_Q: NDArray[np.integer],
-    origin_Q: NDArray[np.integer],
     predict: Predict,
     *,
     n: int = 1,
     seed: int = SEED,
 ) -> Played:
     """Play a rule on courses without spread, of a model's means or of a simulator, each step asked for anew."""
-    moments = _Moments(panel, schema, subject_Q, origin_Q)
-    course = _Play(rule, moments, n, seed)
-    y_MY = panel.outcomes[subject_Q, origin_Q][course.row_M].astype(np.float64)
+    course = _Play(rule, moments, schema, n, seed)
+    y_MY = moments.panel.outcomes[moments.subject_Q, moments.origin_Q][course.row_M].astype(np.float64)
     for h in range(len(rule)):
         course.decide(h, y_MY)
         if h < len(rule) - 1:
@@ -244,32 +229,30 @@ def follow(
     return course.played("mean course")
 
 
-def _blind(rule: Rule, moments: _Moments, n: int, seed: int) -> Played:
+def _blind(rule: Rule, moments: Moments, schema: PanelSchema, n: int, seed: int) -> Played:
     """Play a rule that reads no outcome: what is given is known beforehand, or left to chance alone."""
-    course = _Play(rule, moments, n, seed)
-    unread_MY = np.full((len(course.row_M), len(moments.schema.outcomes)), np.nan)
+    course = _Play(rule, moments, schema, n, seed)
+    unread_MY = np.full((len(course.row_M), len(schema.outcomes)), np.nan)
     for h in range(len(rule)):
         course.decide(h, unread_MY)
     return course.played("chance" if rule.has_chance else "fixed")
 
 
-def _mean_course(model: FittedModel, moments: _Moments) -> Predict:
+def _mean_course(model: FittedModel, moments: Moments) -> Predict:
     """Return what predicts outcomes as the mean over a model's members, whose histories are encoded once."""
     answer = asks_encoded(moments.panel)
 
     def predict(row_M: NDArray[np.integer], values_MHA: Levels) -> Floats:
-        members_RMHY = answer(model, ask(model, moments.subject_Q[row_M], moments.origin_Q[row_M], values_MHA))
+        members_RMHY = answer(model, ask(model, moments.take(row_M), values_MHA))
         return np.asarray(members_RMHY[:, :, -1].mean(axis=0, dtype=np.float64))
 
     return predict
 
 
-def ask(
-    model: FittedModel, subject_Q: NDArray[np.integer], origin_Q: NDArray[np.integer], values_QHA: Levels
-) -> Queries:
-    """Return questions about rows of a panel, each under its own levels."""
+def ask(model: FittedModel, moments: Moments, values_QHA: Levels) -> Queries:
+    """Return questions about moments, each under its own levels."""
     plan_QHA = model.schema.treatments.encode(values_QHA).astype(np.uint8)
-    return Queries(subject_Q.astype(np.int32), origin_Q.astype(np.int16), plan_QHA)
+    return Queries(moments.subject_Q.astype(np.int32), moments.origin_Q.astype(np.int16), plan_QHA)
 
 
 def _refused(rule: Rule, model: FittedModel, label: str) -> UsageError:

@@ -4,25 +4,27 @@ from typing import Final
 
 from costar_cli.config.nearest import did_you_mean
 from costar_cli.panel import PanelSchema, TreatmentEncoding
+from costar_cli.panel.calendar import Date
 from costar_cli.panel.levels import are_doses, find_level, known_levels
+from costar_cli.plans.moments import KEEPS_DATES, Moments
 from costar_cli.plans.untrusted import JsonObject, Problems, shown
 
 FEW: Final = 6  # alternatives that fit in one line of a message
 CLASSES = "only doses that occur in the data can be asked about: bin doses before `costar ingest table`"
-NO_DATES: Final = "; data sets keep no dates: their steps are numbered"
 
 
 class StepReader:
     """Turns parsed JSON into steps of treatment levels."""
 
     def __init__(
-        self, schema: TreatmentEncoding | PanelSchema, horizon: int, problems: Problems, start: int | None
+        self, schema: TreatmentEncoding | PanelSchema, horizon: int, problems: Problems, start: int | Moments | None
     ) -> None:
         self.schema = None if isinstance(schema, TreatmentEncoding) else schema
         self.encoding = schema if isinstance(schema, TreatmentEncoding) else schema.treatments
         self.horizon = horizon
         self.problems = problems
-        self.start = start
+        self.moments = start if isinstance(start, Moments) else None
+        self.start = start.step if isinstance(start, Moments) else start
         self.known = _treatments(self.encoding)
 
     def check_keys(self, said: JsonObject, known: tuple[str, ...], where: str) -> None:
@@ -64,21 +66,42 @@ class StepReader:
         return 1
 
     def until(self, until: object, where: str) -> int:
-        """Return how many steps a plan has whose last outcome is that of a step; `end` is the horizon's."""
+        """Return how many steps a plan has whose last outcome is that of a step or a date; `end` is the horizon's."""
         if until == "end":
             return self.horizon
-        if not isinstance(until, int) or isinstance(until, bool):
-            fix = 'give the number of a step, or "end"' + NO_DATES
-            self.problems.add(f"`until` must be the number of a step or 'end', not {shown(until)}", where, fix=fix)
-        elif self.start is None:
-            fix = 'add "origin" to the file or --origin to the command, or write "times"'
-            self.problems.add(f"`until` {until} means nothing where each subject has its own origin", where, fix=fix)
-        elif not self.start < until <= self.start + self.horizon:
-            steps = f"{self.start + 1} to {self.start + self.horizon}"
-            self.problems.add(f"`until` {until} is not among the steps that the model predicts, {steps}", where)
-        else:
-            return until - self.start
-        return self.horizon
+        ahead = self.ahead(until, f"`until` {until}" if isinstance(until, int) else "`until`", where)
+        if ahead is not None and not 1 <= ahead <= self.horizon:
+            self.problems.add(f"`until` {until} is not among the steps that the model predicts{self.of(1)}", where)
+        return ahead if ahead is not None and 1 <= ahead <= self.horizon else self.horizon
+
+    def ahead(self, said: object, what: str, where: str) -> int | None:
+        """Return how many steps after the origin a step or a date is, None where that is not known."""
+        if isinstance(said, int) and not isinstance(said, bool):
+            if self.start is None:
+                fix = 'add "origin" to the file or --origin to the command, or write "times"'
+                self.problems.add(f"{what} means nothing where each subject has its own origin", where, fix=fix)
+            return None if self.start is None else said - self.start
+        if (date := Date.parse(said)) is None:
+            fix = 'give the number of a step, a date such as "2024-03-01", or "end"'
+            problem = f"{what} must be the number of a step, a date or 'end', not {shown(said)}"
+            self.problems.add(problem, where, fix=fix)
+            return None
+        try:
+            if self.moments is None:
+                raise ValueError("no subjects with dates are asked about from one origin")
+            steps = sorted(set(self.moments.steps_to(date).tolist()))
+        except ValueError as error:
+            self.problems.add(f"{what} cannot be the date {date}: {error}", where, fix=KEEPS_DATES)
+            return None
+        if len(steps) > 1:
+            apart = f"{steps[0]} to {steps[-1]} steps after the origins of the subjects"
+            fix = "give an origin that all subjects have at the same date, or write steps"
+            self.problems.add(f"{what} {date} is {apart}", where, fix=fix)
+        return steps[0] if len(steps) == 1 else None
+
+    def of(self, first: int) -> str:
+        """Return which steps a plan is about, for a message, from so many after the origin on."""
+        return "" if self.start is None else f", {self.start + first} to {self.start + first + self.horizon - 1}"
 
     def step(self, step: object, where: str, number: int | None = None) -> list[int] | None:
         """Return the levels of a step, None where something is wrong with it."""

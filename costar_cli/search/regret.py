@@ -16,7 +16,7 @@ from costar_cli.reporting import NullReporter, Reporter
 from costar_cli.search.candidates import Places, treatments_of_step
 from costar_cli.search.objective import Floats, Objective
 from costar_cli.search.request import SearchRequest
-from costar_cli.search.run import best_of, known_until
+from costar_cli.search.run import best_of
 from costar_cli.search.scoring import Judge, SubjectPlans
 from costar_cli.uncertainty import asks_encoded
 
@@ -127,7 +127,7 @@ def _truth(
     chosen = {name: np.full(len(row_N), -1) for name in names}
     for n, (row, origin) in enumerate(zip(row_N.tolist(), origin_N.tolist(), strict=True)):
         loss_NP[n] = objective.loss(np.reshape(answer(dataset, part, row, origin, values_KA[plans_PH]), shape), cost_P)
-        alone = known_until(panel.take(np.array([row])), origin)
+        alone = panel.take(np.array([row])).until(origin + 1)
         subject = SubjectPlans(judge, question, alone, n, origin, ask, table_KA, cost_K)
         chosen[names[1]][n] = np.lexsort((treated_P, subject.losses(plans_PH)))[0]
         best = best_of(replace(subject, question=replace(question, unsupported=False)))

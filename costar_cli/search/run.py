@@ -119,23 +119,9 @@ def search(
     ask = asks_encoded(panel)
     with (reporter or NullReporter()).task("search", total=panel.n_subjects, unit="subject") as task:
         for row, origin in enumerate(origin_N.tolist()):
-            alone = known_until(panel.take(np.array([row])), origin)
+            alone = panel.take(np.array([row])).until(origin + 1)
             yield best_of(SubjectPlans(judge, question, alone, row, origin, ask, table_KA, cost_K))
             task.advance()
-
-
-def known_until(panel: Panel, origin: int) -> Panel:
-    """Return the panel up to a step, which all its subjects have; what follows would only be encoded for nothing."""
-    until = slice(origin + 1)
-    seen = panel.outcome_observed
-    return replace(
-        panel,
-        covariates=panel.covariates[:, until],
-        treatments=panel.treatments[:, until],
-        outcomes=panel.outcomes[:, until],
-        length=np.full_like(panel.length, origin + 1),
-        outcome_observed=None if seen is None else seen[:, until],
-    )
 
 
 def best_of(subject: SubjectPlans) -> Best:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,10 +17,10 @@ from costar_cli.steps.outputs import Files
 from costar_cli.steps.session import Session
 
 if TYPE_CHECKING:
-    from costar_cli.cohort import Averager, Cohort, Origin, Tally
+    from costar_cli.cohort import Averager, Cohort, Tally
     from costar_cli.methods.base import FittedModel
     from costar_cli.panel import Dataset, Location
-    from costar_cli.plans import PlanRequest
+    from costar_cli.plans import Origin, PlanRequest
 
 __all__ = ["CohortQuestion", "run_cohort"]
 
@@ -64,13 +65,12 @@ def run_cohort(session: Session, question: CohortQuestion, data: Path, models: S
         choose_subjects,
         join_places,
         names_of,
-        parse_origin,
         subjects_of_plans,
         warnings_about,
         with_plans,
     )
     from costar_cli.panel.store import read_dataset
-    from costar_cli.plans import COHORT_DRAWS, TreatmentPlan, parse_plans, read_plan_file
+    from costar_cli.plans import COHORT_DRAWS, Moments, TreatmentPlan, parse_origin, parse_plans, read_plan_file
     from costar_cli.whatif.rules import rule_notes
 
     document = read_plan_file(question.plan)
@@ -89,12 +89,13 @@ def run_cohort(session: Session, question: CohortQuestion, data: Path, models: S
     place = "standard input" if str(question.plan) == "-" else str(question.plan)
     horizon = min(model.horizon for model in loaded.values())
     asked = None if question.origin is None else parse_origin(question.origin)
-    step = asked if isinstance(asked, int) and asked >= 0 else None
-    request = parse_plans(document, dataset.schema, horizon=horizon, where=place, origin=step)
+    panel = join_places(dataset, places)
+    begin = partial(Moments.of, panel, where="--plan" if asked is None else "--origin")
+    request = parse_plans(document, dataset.schema, horizon=horizon, where=place, origin=asked, begin=begin)
     origin: Origin = asked if asked is not None else "last" if request.origin is None else request.origin
     if request.by_subject:
         places = with_plans(dataset, places, request, skip=skip, reporter=reporter)
-    panel = join_places(dataset, places)
+        panel = join_places(dataset, places)
     said = f"`origin` in {place}" if asked is None and request.origin is not None else "--origin"
     cohort = Cohort.of(panel, names_of(panel), places, origin=origin, skip=skip, where=said, reporter=reporter)
     check_questions(dataset, loaded, request, question.levels, unsupported=question.unsupported)

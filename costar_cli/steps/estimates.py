@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,15 +81,14 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
     question.check(files_read(session, data, models))
     session.read("dataset", data)
     from costar_cli.api.estimates import ask
-    from costar_cli.cohort import parse_origin, step_of
     from costar_cli.panel.store import read_dataset
-    from costar_cli.plans import parse_plans, read_plan_file
+    from costar_cli.plans import Moments, parse_origin, parse_plans, read_plan_file, step_of
 
     document = read_plan_file(question.plan)
     dataset = read_dataset(data, queries=False, truth=question.truth)
     location = dataset.find_subject(question.subject)
-    domain, length = location.part.domain, int(dataset.panel_of(location).length[0])
-    origin = None if question.origin is None else step_of(parse_origin(question.origin), length)
+    domain, panel = location.part.domain, dataset.panel_of(location)
+    origin = None if question.origin is None else step_of(panel, parse_origin(question.origin))
     question = replace(question, origin=origin)
     named = name_models(models or default_models(session.workspace, domain), session.workspace.root)
     headers = {name: session.read("model", path, role=name) for name, path in named.items()}
@@ -98,7 +98,9 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
     report = ask(
         dataset,
         loaded,
-        lambda: parse_plans(document, dataset.schema, horizon=horizon, where=place, origin=origin, last=length - 1),
+        lambda: parse_plans(
+            document, dataset.schema, horizon=horizon, where=place, origin=origin, begin=partial(Moments.of, panel)
+        ),
         subject=question.subject,
         origin=origin,
         level=question.levels,
@@ -137,7 +139,8 @@ def _show(session: Session, report: "WhatIfReport") -> None:
     from costar_cli.panel.schema import step_word
 
     out, history = session.out, report.history
-    where = f"subject {history.name} ({history.part}), known up to {step_word(report.schema.step)} {history.origin}"
+    known = f"known up to {step_word(report.schema.step)} {history.when(history.origin)}"
+    where = f"subject {history.name} ({history.part}), {known}"
     plans = (plain(f"plan {name}: {words}") for name, words in report.plans_in_words().items())
     several = len(report.models) > 1
     given = (
@@ -227,7 +230,7 @@ def _show_compared(out: Output, report: "WhatIfReport", outcome: str, rows: Rows
         lines.setdefault((row["plan"], row["time"]), {})[row["model"]] = row
     with_truth = report.truth is not None
     table = [
-        [plan, time, *(estimate_text(by_model[model], decimals) for model in models)]
+        [plan, report.history.when(int(str(time))), *(estimate_text(by_model[model], decimals) for model in models)]
         + [number_text(by_model[models[0]]["truth"], decimals)] * with_truth
         for (plan, time), by_model in lines.items()
     ]

@@ -26,20 +26,23 @@ def draws(
     *,
     ask: Ask | None = None,
     floor: float | None = None,
+    among: NDArray[np.integer] | None = None,
 ) -> Floats:
     """Draw outcomes `[S,Q,H,Y]`, S = n, jointly over the queries of a subject (spec BAND-6).
 
     In each draw a subject has the same parameters and the same chance under all plans: differences between its queries
     are differences of treatment. A draw of a stack is one of its parts'; of a black box a member's, as `ask` gives it
     (`estimate`). `floor` is of black boxes; by default the model's own, which is that of a stack's parts too.
+    Queries `among` those of further subjects have the chance that they have with all of them.
     """
     floor = floor_of(model) if floor is None else floor
     asked, ask = replace(queries, outcomes=None, scored=None), ask or asks(panel)
     if isinstance(model, StackModel):
-        return _of_stack(model, panel, asked, n, seed, ask, floor)
+        return _of_stack(model, panel, asked, n, seed, ask, floor, among)
     if isinstance(model, DrawsOutcomes):
         return model.draw_outcomes(panel, asked, n, seed)
-    rng, (subjects, row_Q) = np.random.default_rng(seed), np.unique(asked.subject, return_inverse=True)
+    rng, subjects = np.random.default_rng(seed), np.unique(asked.subject if among is None else among)
+    row_Q = np.searchsorted(subjects, asked.subject)
     chance_SQ11, own_SQ11 = (rng.normal(size=(n, len(subjects)))[:, row_Q, None, None] for _ in range(2))
     if isinstance(model, PredictsDistribution):
         said = model.predict_distribution(panel, asked)
@@ -91,7 +94,16 @@ def _spread(members_RQHY: NDArray[np.floating]) -> Floats:
     return np.asarray(mean_QHY + np.sqrt(count / max(count - 1, 1)) * (members_RQHY - mean_QHY))
 
 
-def _of_stack(model: StackModel, panel: Panel, queries: Queries, n: int, seed: int, ask: Ask, floor: float) -> Floats:
+def _of_stack(
+    model: StackModel,
+    panel: Panel,
+    queries: Queries,
+    n: int,
+    seed: int,
+    ask: Ask,
+    floor: float,
+    among: NDArray[np.integer] | None,
+) -> Floats:
     """Return draws of the parts, with the probability that is its weight; steps have the same part where they can."""
     weight_PHY = model.weight_RPHY.mean(axis=0)[:, : queries.horizon]
     until_PHY = np.cumsum([weight_PHY[list(model.parts).index(name)] for name in model.answering], axis=0)
@@ -99,6 +111,6 @@ def _of_stack(model: StackModel, panel: Panel, queries: Queries, n: int, seed: i
     part_SHY = (place_S[:, None, None, None] >= until_PHY[:-1]).sum(axis=1)
     drawn = np.zeros((n, len(queries), *until_PHY.shape[1:]))
     for i, name in enumerate(model.answering):
-        own = draws(model.parts[name], panel, queries, n, seed + 1 + i, ask=ask, floor=floor)
+        own = draws(model.parts[name], panel, queries, n, seed + 1 + i, ask=ask, floor=floor, among=among)
         drawn = np.where((part_SHY == i)[:, None], own, drawn)
     return drawn

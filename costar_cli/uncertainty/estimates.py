@@ -1,9 +1,9 @@
 """Point estimates of any model and how uncertain they are, before calibration (spec BAND-1)."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,15 @@ class Estimates:
         names = ("mean_QHY", "sd_QHY", "share_QHY", "level_QY", "unit_QY")
         mixed = {name: put(getattr(self, name), getattr(others, name), (rows,)) for name in names}
         return Estimates(**mixed, members_RQHY=put(self.members_RQHY, others.members_RQHY, (slice(None), rows)))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Return the estimates of neighbouring queries as those of all."""
+        if len(parts) == 1:
+            return parts[0]
+        names = ("mean_QHY", "sd_QHY", "share_QHY", "level_QY", "unit_QY")
+        joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+        return cls(**joined, members_RQHY=np.concatenate([part.members_RQHY for part in parts], axis=1))
 
     def take(self, rows: slice | NDArray[np.integer], steps: int | None = None) -> "Estimates":
         """Return the estimates of some queries, of their first steps."""

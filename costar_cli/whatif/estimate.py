@@ -12,7 +12,7 @@ from costar_cli.errors import TrainingError
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset, Location, Panel, Queries, TreatmentEncoding
 from costar_cli.panel.compatible import require_compatible, same_data
-from costar_cli.plans import AnyPlan, PlanRequest, Resolved, TreatmentPlan, resolve
+from costar_cli.plans import AnyPlan, Moments, PlanRequest, Resolved, TreatmentPlan, resolve, step_of
 from costar_cli.plans.untrusted import Problems
 from costar_cli.reporting import NullReporter, Reporter
 from costar_cli.uncertainty import (
@@ -81,18 +81,19 @@ def estimate_outcomes(
     panel = dataset.panel_of(location)
     request = (request() if callable(request) else request).of(panel.names[0])
     start = request.origin if origin is None else origin
-    start = int(panel.length[0]) - 1 if start is None else start
+    if not isinstance(start, int):
+        start = step_of(panel, "last" if start is None else start, where="--plan")
     of_plans = origin is None and request.origin is not None
     _check(models, request, panel=panel, origin=start, levels=levels, reference=reference, of_plans=of_plans)
-    one_P, start_P = np.zeros(len(request.plans), dtype=np.int64), np.full(len(request.plans), start)
-    asked = {label: resolve(label, model, panel, one_P, start_P, request.plans) for label, model in models.items()}
+    moments_P = Moments.of(panel, start).take([0] * len(request.plans))
+    asked = {label: resolve(label, model, moments_P, request.plans) for label, model in models.items()}
     first = next(iter(asked.values()))
     plans, possible = first.plans_Q, possible_plans(request.plans, first.plans_Q)
     unseen = unseen_in_plans(models, possible)
     if not unsupported:
         refuse_unseen(unseen)
     told = reporter or NullReporter()
-    history = _history(panel, location, start, dataset.schema.treatments)
+    history = _history(panel, location, start, dataset.schema.treatments, max(map(len, plans)))
     warnings = warnings_on(dataset, models, possible, history, ordered=plans)
     for warning in warnings:
         told.warn(warning)
@@ -192,19 +193,8 @@ def refuse_unseen(unseen: Unseen) -> None:
     problems.raise_any("the models have not learned the effects of these plans", where="--plan", fix=problems.fix)
 
 
-def plan_queries(model: FittedModel, origin_N: NDArray[np.integer], plans: Sequence[TreatmentPlan]) -> Queries:
-    """Return questions about each subject from its origin under each plan, the plans of a subject together."""
-    subject_Q = np.repeat(np.arange(len(origin_N)), len(plans))
-    return ask_plans(model, subject_Q, origin_N[subject_Q], list(plans) * len(origin_N))
-
-
-def ask_plans(
-    model: FittedModel,
-    subject_Q: NDArray[np.integer],
-    origin_Q: NDArray[np.integer],
-    plans_Q: Sequence[TreatmentPlan],
-) -> Queries:
-    """Return questions about rows of a panel, each from its origin under its plan.
+def ask_plans(model: FittedModel, moments_Q: Moments, plans_Q: Sequence[TreatmentPlan]) -> Queries:
+    """Return questions about moments, each under its plan.
 
     Steps beyond a plan's own mean nothing: it is padded with its last step, which no earlier prediction sees.
     """
@@ -213,8 +203,8 @@ def ask_plans(
     horizon = max(map(len, distinct))
     values = np.stack([np.pad(plan.values, ((0, horizon - len(plan)), (0, 0)), "edge") for plan in distinct])
     return Queries(
-        subject=subject_Q.astype(np.int32),
-        origin=origin_Q.astype(np.int16),
+        subject=moments_Q.subject_Q.astype(np.int32),
+        origin=moments_Q.origin_Q.astype(np.int16),
         plan=model.schema.treatments.encode(values).astype(np.uint8)[[place[id(plan)] for plan in plans_Q]],
     )
 
@@ -228,7 +218,7 @@ def estimate_plans(
     *,
     ask: Ask | None = None,
 ) -> Estimates:
-    """Return the estimates of what `plan_queries` or `ask_plans` asks.
+    """Return the estimates of what `ask_plans` asks.
 
     `plans` are those of each query, or those that all subjects have; `ask` predicts as the `rollout` of a model or of
     its part does.
@@ -255,8 +245,8 @@ def _answer(
     *,
     widen: bool,
 ) -> ModelAnswer:
-    model, panel, plans = asked.model, asked.panel, asked.plans_Q
-    queries, ask = ask_plans(model, asked.subject_Q, asked.origin_Q, plans), asks_once(panel)
+    model, panel, plans = asked.model, asked.moments.panel, asked.plans_Q
+    queries, ask = ask_plans(model, asked.moments, plans), asks_once(panel)
     found, calibration = estimate_plans(label, model, panel, queries, plans, ask=ask), calibration_of(model)
     found = asked.estimated(found)
     apart = effective = None
@@ -277,7 +267,11 @@ def _answer(
     )  # fmt: skip
 
 
-def _history(panel: Panel, location: Location, origin: int, encoding: TreatmentEncoding) -> SubjectHistory:
+def _history(
+    panel: Panel, location: Location, origin: int, encoding: TreatmentEncoding, horizon: int
+) -> SubjectHistory:
+    step_T = np.arange(origin + horizon + 1)
+    dates = panel.dates(np.zeros_like(step_T), step_T)
     return SubjectHistory(
         subject=int(panel.subject_id[0]),
         name=panel.names[0],
@@ -286,6 +280,7 @@ def _history(panel: Panel, location: Location, origin: int, encoding: TreatmentE
         origin=origin,
         outcomes=_known(panel)[: origin + 1],
         treatments=encoding.decode(panel.treatments[0, :origin]),
+        dates=() if dates is None else tuple(dates),
     )
 
 
@@ -322,7 +317,7 @@ def true_outcomes(
     answers = (
         answer(dataset, location.part, location.row, origin, plan.values)
         if isinstance(plan, TreatmentPlan)
-        else true_of_rule(dataset, panel, [location], np.zeros(1, dtype=np.int64), np.array([origin]), plan)
+        else true_of_rule(dataset, Moments.of(panel, origin), [location], plan)
         for plan in plans
     )
     return tuple(

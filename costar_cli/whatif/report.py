@@ -31,6 +31,7 @@ COLUMNS = (
     "estimate", "lower", "upper", "level", "interval_kind", "truth", "error", "observed",
     "precision", "practice", "support", "reason",
 )  # fmt: skip
+DATE = COLUMNS.index("time") + 1  # where the column `date` is
 NUMBERS = ("estimate", "lower", "upper", "level", "truth", "error", "observed")
 
 
@@ -51,7 +52,8 @@ class SubjectHistory:
     """What is known of the subject at the origin: `outcomes [origin+1,Y]`, `treatments [origin,names]` (levels).
 
     Outcomes that were not observed are NaN; models see what they were filled with.
-    `subject` is its number and `name` what the data call it: its label, or the number again.
+    `subject` is its number and `name` what the data call it: its label, or the number again. `dates` are those of the
+    known steps and of all that are predicted, where the data have dates; None where that of a step is not known.
     """
 
     subject: int
@@ -61,6 +63,12 @@ class SubjectHistory:
     origin: int
     outcomes: Floats
     treatments: NDArray[np.int64]
+    dates: tuple[str | None, ...] = ()
+
+    def when(self, step: int) -> str:
+        """Return a step as text, with its date where that is known: `30 (2024-03-01)`."""
+        date = self.dates[step] if self.dates else None
+        return f"{step} ({date})" if date else str(step)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -134,8 +142,14 @@ class WhatIfReport:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Return the columns of rows: those of `COLUMNS`, and the limits at further levels (`lower_0.5`)."""
-        return (*COLUMNS, *(f"{name}_{level:g}" for level in self.levels[1:] for name in ("lower", "upper")))
+        """Return the columns of rows: those of `COLUMNS`, of data with dates `date`, and limits at further levels."""
+        dated = COLUMNS[:DATE] + ("date",) * bool(self.history.dates) + COLUMNS[DATE:]
+        return (*dated, *self.further)
+
+    @property
+    def further(self) -> tuple[str, ...]:
+        """Return the columns of limits at further levels (`lower_0.5`)."""
+        return tuple(f"{name}_{level:g}" for level in self.levels[1:] for name in ("lower", "upper"))
 
     @property
     def drawn_levels(self) -> tuple[float, float]:
@@ -185,8 +199,8 @@ class WhatIfReport:
     def to_frame(self, frame: FrameName = "pandas", *, differences: bool = False) -> "Frame":
         """Return the rows of `to_rows` or `difference_rows` as a frame of pandas or polars."""
         rows = self.difference_rows() if differences else self.to_rows()
-        columns: dict[str, object] = {name: [row[name] for row in rows] for name in COLUMNS}
-        numbers = (*NUMBERS, *self.columns[len(COLUMNS) :])
+        columns: dict[str, object] = {name: [row[name] for row in rows] for name in self.columns}
+        numbers = (*NUMBERS, *self.further)
         columns |= {name: np.array([row[name] for row in rows], dtype=np.float64) for name in numbers}  # None is NaN
         return make_frame(columns, frame_name(None, frame))
 
@@ -302,7 +316,12 @@ class WhatIfReport:
         given: list[Mapping[str, str] | None] = [*self._treatments(history.treatments), None]
         names = [outcome.name for outcome in self.schema.outcomes]
         return [
-            {"time": t, "outcomes": {name: _number(y) for name, y in zip(names, row, strict=True)}, "treatments": a}
+            {
+                "time": t,
+                **({"date": history.dates[t]} if history.dates else {}),
+                "outcomes": {name: _number(y) for name, y in zip(names, row, strict=True)},
+                "treatments": a,
+            }
             for t, (row, a) in enumerate(zip(history.outcomes, given, strict=True))
         ]
 
@@ -326,7 +345,6 @@ class WhatIfReport:
                     (_at(band.lower, i, h, k), _at(band.upper, i, h, k)) if shown else (None, None)
                     for i in range(len(self.levels))
                 ]
-                further = self.columns[len(COLUMNS) :]
                 yield {
                     "quantity": "outcome" if reference is None else "difference",
                     "model": model.label,
@@ -334,6 +352,7 @@ class WhatIfReport:
                     "reference": reference,
                     "step": h + 1,
                     "time": self.history.origin + h + 1,
+                    **({"date": self.history.dates[self.history.origin + h + 1]} if self.history.dates else {}),
                     "treatment": given[h],
                     "outcome": outcome.name,
                     "unit": outcome.unit,
@@ -346,7 +365,7 @@ class WhatIfReport:
                     "error": None if estimate is None or true is None else estimate - true,
                     "observed": _at(observed, h, k),
                     **marks,
-                    **dict(zip(further, (limit for pair in limits[1:] for limit in pair), strict=True)),
+                    **dict(zip(self.further, (limit for pair in limits[1:] for limit in pair), strict=True)),
                 }
 
 

@@ -9,8 +9,8 @@ from costar_cli.datasets.base import Answer
 from costar_cli.datasets.registry import noisy_of, truth_of
 from costar_cli.errors import UsageError
 from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Dataset, Location, Panel, Part
-from costar_cli.plans import DRAWS, SEED, AnyPlan, PlanRule, Rule, TreatmentPlan, follow, way_of
+from costar_cli.panel import Dataset, Location, Part
+from costar_cli.plans import DRAWS, SEED, AnyPlan, Moments, PlanRule, Rule, TreatmentPlan, follow, way_of
 
 Floats = NDArray[np.float64]
 
@@ -47,10 +47,8 @@ def rule_notes(
 
 def true_of_rule(
     dataset: Dataset,
-    panel: Panel,
+    moments: Moments,
     places_N: Sequence[Location],
-    subject_Q: NDArray[np.integer],
-    origin_Q: NDArray[np.integer],
     rule: Rule,
 ) -> Floats:
     """Return the outcomes `[Q,steps,Y]` of a rule that acts on what the simulator says, the mean over draws of chance.
@@ -61,6 +59,7 @@ def true_of_rule(
     Raises:
         UsageError: no simulator knows it, or knows the noise of subjects up to their last step alone.
     """
+    panel, subject_Q, origin_Q = moments.panel, moments.subject_Q, moments.origin_Q
     part, width = places_N[int(subject_Q[0])].part, len(dataset.schema.outcomes)
     answer = truth_known(dataset, part)
     happened, row_N = noisy_of(dataset.name) or answer, np.array([place.row for place in places_N])
@@ -83,7 +82,7 @@ def true_of_rule(
         return ask(happened, moment_M, values_MHA)[:, -1]
 
     n = DRAWS if rule.has_chance else 1
-    went = follow(rule, panel, dataset.schema, subject_Q, origin_Q, last_of, n=n)
+    went = follow(rule, moments, dataset.schema, last_of, n=n)
     truth = []
     for q in range(len(subject_Q)):
         kinds_KHA, place_S = went.kinds(q)

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from costar_cli.errors import UsageError
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Panel
-from costar_cli.plans import TreatmentPlan
+from costar_cli.plans import Moments, TreatmentPlan
 from costar_cli.uncertainty import support_of
 from costar_cli.uncertainty.sensitivity import GAMMAS, MOST, Confounded, largest_gamma
-from costar_cli.whatif.estimate import plan_queries
+from costar_cli.whatif.estimate import ask_plans
 from costar_cli.whatif.report import ModelAnswer
 
 ASSUMPTIONS: Final = (
@@ -151,7 +151,7 @@ def sensitivity(
             where="--sensitivity",
             fix="train it again with this version, and at least 3 members where it is a network",
         )
-    queries, found = plan_queries(model, np.array([origin]), plans), answer.estimates
+    queries, found = ask_plans(model, Moments.of(panel, origin).take([0] * len(plans)), plans), answer.estimates
     likely_PH = np.exp(support.practice.log_probability(panel, queries, found.mean_QHY))
     names = tuple(plan.name for plan in plans)
     return Sensitivity(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from costar_cli.artifact import Artifact, write_artifact, write_bytes
 from costar_cli.artifact.tables import TABLE_FORMATS, table_file
-from costar_cli.whatif.report import COLUMNS, NUMBERS, Row, WhatIfReport
+from costar_cli.whatif.report import NUMBERS, Row, WhatIfReport
 
 __all__ = ["write_csv", "write_estimates"]
 
@@ -34,7 +34,7 @@ def write_csv(path: Path, report: WhatIfReport) -> None:
     who: Row = dict(zip(SUBJECT_COLUMNS, values, strict=True))
     rows = [who | row for row in (*report.to_rows(), *report.difference_rows())]
     if path.suffix.lower() in TABLE_FORMATS[1:]:
-        numbers = {*NUMBERS, *report.columns[len(COLUMNS) :]}
+        numbers = {*NUMBERS, *report.further}
         with table_file(path) as table:
             table.write({name: _column([row[name] for row in rows], name in numbers) for name in rows[0]})
         return

@@ -29,8 +29,9 @@ def answer_table(
     for plan in plans:
         headers += [plan, *["truth"] * extra]
     empty: list[object] = [None] * (1 + extra)
+    history = report.history
     lines = [
-        [report.history.origin + step, *(cell for plan in plans for cell in cells.get(plan, empty))]
+        [history.when(history.origin + step), *(cell for plan in plans for cell in cells.get(plan, empty))]
         for step, cells in sorted(by_step.items())
     ]
     return headers, lines

@@ -1,5 +1,6 @@
 """`costar ingest table` as a command: the example from end to end, the way back, and bad input of every kind."""
 
+import csv
 import json
 import shutil
 from collections.abc import Callable
@@ -16,6 +17,13 @@ from costar_cli.panel.store import read_dataset
 Call = Callable[..., Run]
 EXAMPLE = REPOSITORY / "examples" / "own-data"
 TABLE, SCHEMA = EXAMPLE / "small.csv", EXAMPLE / "schema.toml"
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
 FEW = ["--epochs", "1", "--members", "2", "--threads", "1"]
 
 
@@ -39,6 +47,13 @@ def test_the_example_from_table_to_what_if(tmp_path: Path, call: Call) -> None:
     assert run.out.startswith("subject N-017 (source/")
     assert "glucose (mg/dL)" in run.out
     assert "basal-bolus" in run.out
+    dates = [row["date"] for row in read_rows(tmp_path / "whatif.csv")]
+    day = str(np.datetime64(dates[0]) - 3)
+    run = call("whatif", "--subject", "N-017", "--plan", EXAMPLE / "plan-own.json", "--origin", day, "--plot", "w.png")
+    assert run.code == 0, run.err
+    assert f"({day}) of" in run.out
+    run = call("whatif", "--subjects", "source/test", "--plan", EXAMPLE / "plan-own.json", "--origin", "2031-01-01")
+    assert (run.code, "origin 2031-01-01 is outside the series of" in run.err) == (2, True)
     wrong = call("whatif", "--subject", "N-17", "--plan", EXAMPLE / "plan-own.json")
     assert (wrong.code, "did you mean N-" in wrong.err) == (2, True)
 

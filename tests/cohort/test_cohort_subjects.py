@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from costar_cli.cohort import Cohort, choose_subjects, join_places, names_of, parse_origin
+from costar_cli.cohort import Cohort, choose_subjects, join_places, names_of
 from costar_cli.errors import UsageError
 from costar_cli.panel import Dataset, Location, Part
+from costar_cli.plans import parse_origin
 from tests.whatif.whatif_worlds import make_dataset
 
 TEST = Part("target", "test")
@@ -98,7 +99,7 @@ def test_subjects_that_are_too_short_are_named_and_can_be_left_out(dataset, repo
     assert "--skip-unknown" not in caught.value.fix
 
 
-@pytest.mark.parametrize("text", ["2024-03-01", "first", "1.5", "--1", ""])
+@pytest.mark.parametrize("text", ["2024-02-31", "first", "1.5", "--1", ""])
 def test_an_origin_that_is_no_step_is_refused(text):
     with pytest.raises(UsageError, match="is no origin"):
         parse_origin(text)

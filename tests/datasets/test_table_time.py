@@ -3,9 +3,11 @@
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
+from costar_cli.panel.store import read_dataset
 from tests.datasets.table_worlds import Listener, assert_same_dataset, ingest, make_schema, of, problems, ward
 
 DAY = datetime(2024, 2, 27)
@@ -62,3 +64,24 @@ def test_gaps_are_filled_as_missing_values_or_ignored(tmp_path: Path):
         frame, make_schema({"pressure": columns["pressure"]}, time={"gaps": "fill"}, missing="fill"), folder=tmp_path
     )
     assert "step 2 of subject p01, which has no row" in strict[0]
+
+
+@pytest.mark.parametrize("gaps", ["error", "fill", "ignore"])
+def test_dates_are_kept_with_the_data_set_and_in_its_file(gaps: str, tmp_path: Path):
+    frame = ward().filter((pl.col("patient") != "p01") | (pl.col("day") != 2) | (gaps == "error"))
+    columns = {name: {"role": role, "missing": "fill"} for name, role in
+               (("pressure", "outcome"), ("heart rate", "covariate"), ("drug", "treatment"))}  # fmt: skip
+    columns["drug"]["levels"] = ["none", "low", "high"]
+    schema = make_schema(columns, time={"step": "1d", "gaps": gaps})
+    made = ingest(dated(frame, timedelta(days=1)), schema, folder=tmp_path)
+    made.save(tmp_path / "data.h5")
+    for dataset in (made, read_dataset(tmp_path / "data.h5")):
+        panel, row = of(dataset, "p01")
+        steps = np.arange(int(panel.length[row]))
+        days = [DAY.date() + timedelta(days=int(t)) for t in steps + (steps > 1) * (gaps == "ignore")]
+        assert panel.dates(np.full(len(steps), row), steps).tolist() == [str(day) for day in days]
+        assert panel.calendar.time_NK.shape[1] == (panel.n_steps if gaps == "ignore" else 1)
+
+
+def test_times_that_are_numbers_make_no_dates(tmp_path: Path):
+    assert ingest(ward(), folder=tmp_path).panel("source", "train").calendar is None

@@ -1,11 +1,13 @@
 """Every file of plans that docs/plans.md shows can be asked as it stands."""
 
 import re
+from functools import partial
 
 import pytest
 
-from costar_cli.plans import parse_plans
+from costar_cli.plans import Moments, parse_plans
 from tests.cli.cli_world import REPOSITORY
+from tests.plans.test_dates import PANEL
 from tests.whatif.whatif_worlds import RETAIL, TUMOR
 
 PAGE = (REPOSITORY / "docs" / "plans.md").read_text("utf-8")
@@ -17,12 +19,13 @@ def test_a_file_of_plans_on_the_page_is_understood(kind: str, text: str):
     schema, where = TUMOR, f"plans.{kind}"
     if "price_change" in text:
         schema, text = RETAIL, '{"plans": ' + text.replace("price_change", "price_class") + "}"
-    request = parse_plans(text, schema, horizon=6, where=where)
+    dated = {"begin": partial(Moments.of, PANEL)} if "2024" in text else {}
+    request = parse_plans(text, schema, horizon=6, where=where, **dated)
     assert request.horizon <= 6
     assert len(request.plans) + len(request.by_subject)
 
 
 def test_the_page_shows_every_form():
-    assert [kind for kind, _ in SHOWN] == ["json", "csv", "json", "json"]
-    for form in ("repeat", "times", "until", "shift", "rule", "else", "with probability", "in last"):
+    assert [kind for kind, _ in SHOWN] == ["json", "json", "csv", "json", "json"]
+    for form in ("repeat", "times", "until", "at", "shift", "rule", "else", "with probability", "in last"):
         assert any(form in text for _, text in SHOWN), form

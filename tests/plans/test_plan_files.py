@@ -81,7 +81,7 @@ def test_all_problems_are_reported_at_once_with_plan_step_and_name():
     )
     assert error.details[0] == "unknown key 'plan'; did you mean 'plans'?"
     assert error.details[1:] == (
-        "`origin` must be a whole number, the index of a step, not 'thirty'",
+        "`origin` must be a whole number, the index of a step, or a date, not 'thirty'",
         "plan 'watch': has no steps; the model answers plans of 1 to 6",
         "plan 'long': has 7 steps; the model answers plans of 1 to 6",
         "plan 'chemo', steps 1, 2: no treatment 'chemoterapy'; did you mean 'chemotherapy'?",
@@ -138,7 +138,7 @@ def test_an_origin_that_is_no_whole_number_is_an_error(origin):
         ({"plans": None}, "`plans` must be an object"),
         (
             {"plans": {"a": {}}},
-            "plan 'a': must be a list of steps or an object with `repeat`, `shift` or `rule`, not an object",
+            "plan 'a': must be a list of steps or an object with `repeat`, `at`, `shift` or `rule`, not an object",
         ),
         ({"plans": {"": [{}]}}, "a name of 1 to 100 printable characters is needed"),
         ({"plans": {"a\nb": [{}]}}, "a name of 1 to 100 printable characters is needed"),

@@ -1,13 +1,17 @@
 """What stands for several steps is the steps that it stands for, and says what is wrong with it."""
 
 import json
+from functools import partial
 
+import numpy as np
 import pytest
 
 from costar_cli.errors import UsageError
-from costar_cli.plans import PlanRequest, parse_plans
-from tests.whatif.whatif_worlds import TUMOR
+from costar_cli.panel import Part
+from costar_cli.plans import Moments, PlanRequest, parse_plans
+from tests.whatif.whatif_worlds import TUMOR, make_dataset
 
+BEGIN = partial(Moments.of, make_dataset().panels[Part("source", "train")].until(11).take(np.array([0])))
 CHEMO, RADIO = {"chemotherapy": 1}, {"radiotherapy": 1}
 
 
@@ -39,7 +43,7 @@ def test_a_repetition_may_stand_alone_in_its_file_with_its_origin():
 
 @pytest.mark.parametrize(
     ("origins", "steps"),
-    [({"last": 10}, 3), ({"origin": 11, "last": 10}, 2), ({"origin": 8}, 5)],
+    [({"begin": BEGIN}, 3), ({"origin": 11, "begin": BEGIN}, 2), ({"origin": 8}, 5)],
 )
 def test_until_counts_from_the_origin_that_is_asked_for_or_the_last_step(origins, steps):
     assert len(parse({"repeat": {}, "until": 13}, **origins).plans[0]) == steps
@@ -55,7 +59,7 @@ def test_until_counts_from_the_origin_that_is_asked_for_or_the_last_step(origins
         ({"repeat": CHEMO, "times": 10**12}, "plan 'p': has more than 1,000 steps; the model answers plans of 1 to 6"),
         ({"repeat": CHEMO, "time": 2}, "unknown key 'time'; did you mean 'times'?"),
         ({"repeat": [], "times": 2}, "plan 'p': `repeat` is empty"),
-        ({"repeat": CHEMO, "until": "2024-03-01"}, "the number of a step or 'end', not '2024-03-01'"),
+        ({"repeat": CHEMO, "until": "2024-02-31"}, "the number of a step, a date or 'end', not '2024-02-31'"),
         ({"repeat": CHEMO, "until": 30}, "`until` 30 is not among the steps that the model predicts, 31 to 36"),
         ({"repeat": CHEMO, "until": 37}, "`until` 37 is not among the steps that the model predicts, 31 to 36"),
         ([{}, {}, {"repeat": CHEMO, "until": 32}], "`until` 32 leaves no step: 2 steps come before it"),
@@ -75,7 +79,10 @@ def test_a_step_to_repeat_until_needs_one_origin():
         parse({"repeat": CHEMO, "until": 12})
 
 
-def test_a_date_is_refused_as_data_sets_keep_none():
-    with pytest.raises(UsageError) as caught:
-        parse({"origin": "2024-03-01", "plans": {"a": [{}]}})
-    assert "keep no dates" in str(caught.value.fix)
+@pytest.mark.parametrize("plan", [{"repeat": CHEMO, "until": "2024-03-01"}, {"at": {"2024-03-01": CHEMO}}])
+def test_dates_are_refused_where_no_subjects_have_them(plan):
+    with pytest.raises(UsageError, match="cannot be the date 2024-03-01"):
+        parse({"origin": 3, "plans": {"a": plan}})
+    with pytest.raises(UsageError, match="keeps no dates") as caught:
+        parse({"origin": "2024-03-01", "plans": {"a": [CHEMO]}}, begin=BEGIN)
+    assert "tables whose times are dates keep them" in str(caught.value.fix)

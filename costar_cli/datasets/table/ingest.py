@@ -11,12 +11,14 @@ from costar_cli.datasets.table.context import EncodingContext
 from costar_cli.datasets.table.index import Ints
 from costar_cli.datasets.table.inputs import TableInputs, read_table
 from costar_cli.datasets.table.known_queries import read_queries
+from costar_cli.datasets.table.parse import MONTHS
 from costar_cli.datasets.table.preprocessing import KEY, to_json
 from costar_cli.datasets.table.schema import TableSchema
 from costar_cli.datasets.table.splits import assign_parts
 from costar_cli.datasets.table.treatments import encode_treatments
 from costar_cli.datasets.table.variables import Encoded, encode_variables
 from costar_cli.errors import DataError, complaint
+from costar_cli.panel.calendar import Calendar, Unit
 from costar_cli.panel.check import check_dataset
 from costar_cli.panel.dataset import Dataset, Part
 from costar_cli.panel.findings import counted, shown
@@ -227,5 +229,25 @@ def build_panels(context: EncodingContext, by_cell: Arrays, by_subject: Arrays) 
             length=length,
             subject_id=keys.subjects.ids[members],
             label=names[members] if keys.subjects.labelled else None,
+            calendar=_calendar(context, members, length),
         )
     return panels
+
+
+def _calendar(context: EncodingContext, members: NDArray[np.bool_], length: Ints) -> Calendar | None:
+    """Return when the steps of some subjects were; None where times are numbers, or of no year from 1 to 9999."""
+    keys, times, clock = context.table.keys, context.table.times, context.schema.time
+    if clock.parsed.scale == "number" or not len(times):
+        return None
+    time_M = times[keys.row].astype(np.int64)  # of filled steps, which have no row, it is not looked at
+    if clock.parsed.scale == "month":
+        time_M -= 1970 * MONTHS
+    unit: Unit = "M" if clock.parsed.scale == "month" else "us"
+    if clock.gaps != "ignore":
+        calendar = Calendar(time_M[keys.first][members][:, None], unit, int(clock.parsed.size))
+    else:
+        time_NT = np.zeros((len(length), int(length.max())), dtype=np.int64)
+        cells = members[keys.subject]
+        time_NT[context.place[keys.subject[cells]], keys.step[cells]] = time_M[cells]
+        calendar = Calendar(time_NT, unit, None)
+    return calendar if calendar.is_ordered(length) else None

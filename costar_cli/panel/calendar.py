@@ -1,0 +1,145 @@
+"""When the steps of subjects were, as the reader of tables understood their dates (spec PANEL-15).
+
+Dates have no zone: they are as the table has them, and UTC where it tells a zone.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Times = NDArray[np.datetime64]
+Unit = Literal["us", "M"]
+
+DATE: Final = re.compile(r"\d{4}-\d\d(-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?Z?)?")
+LAST: Final[dict[Unit, int]] = {  # of the year 9999; dates before the year 1 are not known either
+    unit: int(np.datetime64("9999-12-31").astype(f"M8[{unit}]").astype(np.int64)) for unit in ("us", "M")
+}
+FIRST: Final = {unit: int(np.datetime64("0001-01-01").astype(f"M8[{unit}]").astype(np.int64)) for unit in LAST}
+UNITS: Final[tuple[tuple[int, Literal["D", "m", "s", "us"]], ...]] = (
+    (86_400_000_000, "D"), (60_000_000, "m"), (1_000_000, "s"), (1, "us"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Date:
+    """A date that somebody wrote: a month, a day, or a time of day.
+
+    Attributes:
+        text: as it was written.
+        begin: its first microsecond.
+        last: its last one: of a day or a month, when that ends.
+    """
+
+    text: str
+    begin: np.datetime64
+    last: np.datetime64
+
+    def __str__(self) -> str:
+        return self.text
+
+    @classmethod
+    def parse(cls, text: object) -> "Date | None":
+        """Return the date that a text spells in ISO form, None where it spells none."""
+        if not isinstance(text, str) or not DATE.fullmatch(word := text.strip()):
+            return None
+        try:
+            written = np.datetime64(word.removesuffix("Z").replace(" ", "T"))
+        except ValueError:  # the 31st of February
+            return None
+        begin, instant = written.astype("M8[us]"), len(word) > len("2024-03-01Z")
+        return cls(word, begin, begin if instant else (written + 1).astype("M8[us]") - np.timedelta64(1, "us"))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Calendar:
+    """When the steps of N subjects were, in microseconds or months since 1970.
+
+    Attributes:
+        time_NK: of the first step alone `[N,1]` where steps follow each other at the same distance; otherwise of every
+            step `[N,T]`, 0 in the padding.
+        unit: microseconds (`us`) or months (`M`).
+        size: of a step; None where each row is a step, whatever its time.
+    """
+
+    time_NK: Ints
+    unit: Unit
+    size: int | None
+
+    def is_ordered(self, length_N: NDArray[np.integer]) -> bool:
+        """Return whether all times are in the years 1 to 9999, and later steps are not earlier."""
+        possible = (self.time_NK >= FIRST[self.unit]) & (self.time_NK <= LAST[self.unit])
+        back_NT = (np.diff(self.time_NK, axis=1) < 0) & (np.arange(1, self.time_NK.shape[1]) < length_N[:, None])
+        return bool(possible.all() and not back_NT.any())
+
+    @property
+    def kind(self) -> dict[str, Any]:
+        """Return what the calendars of all parts of a data set share, as plain JSON data."""
+        return {"unit": self.unit, "size": self.size}
+
+    def take(self, rows: Any) -> Self:  # noqa: ANN401 - whatever selects rows
+        """Return the calendar of some subjects."""
+        return replace(self, time_NK=self.time_NK[rows])
+
+    def until(self, steps: int) -> Self:
+        """Return the calendar of the first steps."""
+        return self if self.size is not None else replace(self, time_NK=self.time_NK[:, :steps])
+
+    @classmethod
+    def joined(cls, calendars: "Sequence[Calendar | None]") -> "Calendar | None":
+        """Return the calendar of several panels below each other, None unless all have one of the same kind."""
+        known = [calendar for calendar in calendars if calendar is not None]
+        if len(known) != len(calendars) or not known or any(x.kind != known[0].kind for x in known):
+            return None
+        width = max(calendar.time_NK.shape[1] for calendar in known)
+        times = [np.pad(x.time_NK, ((0, 0), (0, width - x.time_NK.shape[1]))) for x in known]
+        return replace(known[0], time_NK=np.concatenate(times))
+
+    def at(self, subject_Q: NDArray[np.integer], step_Q: NDArray[np.integer], length_Q: NDArray[np.integer]) -> Times:
+        """Return when steps of subjects are, `NaT` beyond the last of uneven ones, and beyond the year 9999."""
+        if self.size is not None:
+            first_Q, last = self.time_NK[subject_Q, 0], LAST[self.unit]
+            time_Q = first_Q + np.minimum(step_Q, (last - first_Q) // self.size + 1) * self.size
+            return np.where(time_Q <= last, self._dates(np.minimum(time_Q, last)), np.datetime64("NaT"))
+        there_Q = step_Q < length_Q
+        found_Q = self._dates(self.time_NK[subject_Q, np.where(there_Q, step_Q, 0)])
+        return np.where(there_Q, found_Q, np.datetime64("NaT"))
+
+    def texts(
+        self, subject_Q: NDArray[np.integer], step_Q: NDArray[np.integer], length_Q: NDArray[np.integer]
+    ) -> NDArray[np.object_]:
+        """Return when steps of subjects are, as text (`2024-03-01`, `2024-03-01 14:00`), None where it is not known."""
+        distinct, place_Q = np.unique(self.at(subject_Q, step_Q, length_Q), return_inverse=True)
+        texts = np.datetime_as_string(distinct, unit=self._precision()).astype(object)
+        texts = np.array([None if text == "NaT" else text.replace("T", " ") for text in texts], dtype=object)
+        return texts[place_Q]
+
+    def find(self, date: Date, length_N: NDArray[np.integer]) -> Ints:
+        """Return the last step `[N]` at or before a date; of one outside a series a step that is outside, too."""
+        last_N = length_N - 1
+        if self.size is not None:
+            begin_N, end_N = (self.step_of(moment) for moment in (date.begin, date.last))
+            return np.where(begin_N > last_N, begin_N, np.minimum(end_N, last_N))
+        there_NT = np.arange(self.time_NK.shape[1]) < length_N[:, None]
+        step_N = (there_NT & (self._dates(self.time_NK) <= date.last)).sum(axis=1) - 1
+        after_N = self.at(np.arange(len(last_N)), last_N, length_N) < date.begin
+        return np.where(after_N, length_N, step_N)
+
+    def step_of(self, moment: np.datetime64) -> Ints:
+        """Return the step `[N]` in which a moment is, of steps of one size; it may be before or after a series."""
+        number = int(moment.astype(f"M8[{self.unit}]").astype(np.int64))
+        steps: Ints = (number - self.time_NK[:, 0]) // (self.size or 1)
+        return steps
+
+    def _dates(self, times: Ints) -> Times:
+        return times.astype(f"M8[{self.unit}]").astype("M8[us]")
+
+    def _precision(self) -> Literal["M", "D", "m", "s", "us"]:
+        """Return the unit in which all times can be written."""
+        if self.unit == "M":
+            return "M"
+        return next(name for size, name in UNITS if not (self.time_NK % size).any() and not (self.size or 0) % size)

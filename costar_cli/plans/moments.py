@@ -1,0 +1,125 @@
+"""From when plans begin: moments, and how somebody says which ones.
+
+`Q` counts moments: a subject at an origin.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.errors import UsageError
+from costar_cli.panel import Panel
+from costar_cli.panel.calendar import Date
+from costar_cli.plans.untrusted import shown
+
+Ints = NDArray[np.int64]
+Origin = int | Date | Literal["last", "all"]
+
+FURTHEST: Final = 2**31  # beyond the end of any series
+NO_DATES: Final = "the data set keeps no dates: its steps are numbered"
+KEEPS_DATES: Final = "tables whose times are dates keep them (ingest an older file's table again)"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Moments:
+    """Subjects at their origins: `subject_Q` are rows of the panel, `origin_Q` the last known steps."""
+
+    panel: Panel
+    subject_Q: NDArray[np.integer]
+    origin_Q: NDArray[np.integer]
+
+    def __len__(self) -> int:
+        return len(self.subject_Q)
+
+    @classmethod
+    def of(cls, panel: Panel, origin: Origin, *, where: str = "--origin") -> Self:
+        """Return all subjects of a panel at an origin, which may be outside their series; of `all`, every step.
+
+        Raises:
+            UsageError: the origin is a date, and the panel has none.
+        """
+        if origin == "all":
+            return cls(panel, *np.nonzero(panel.observed))
+        every_N, last_N = np.arange(panel.n_subjects), panel.length - 1
+        if isinstance(origin, Date):
+            if panel.calendar is None:
+                raise UsageError(f"the origin {origin} is a date, and {NO_DATES}", where=where, fix=KEEPS_DATES)
+            return cls(panel, every_N, panel.calendar.find(origin, panel.length))
+        if origin == "last":
+            return cls(panel, every_N, last_N)
+        step = max(-FURTHEST, min(origin, FURTHEST))
+        return cls(panel, every_N, last_N + step if step < 0 else np.full_like(last_N, step))
+
+    @property
+    def outside_Q(self) -> NDArray[np.bool_]:
+        """Return which origins are outside the series of their subject."""
+        outside: NDArray[np.bool_] = (self.origin_Q < 0) | (self.origin_Q >= self.panel.length[self.subject_Q])
+        return outside
+
+    @property
+    def step(self) -> int | None:
+        """Return the origin, None where it differs between subjects."""
+        return int(self.origin_Q[0]) if len(self) and (self.origin_Q == self.origin_Q[0]).all() else None
+
+    def take(self, at: Any) -> Self:  # noqa: ANN401 - whatever selects moments
+        """Return some of the moments, of the same panel."""
+        return replace(self, subject_Q=self.subject_Q[at], origin_Q=self.origin_Q[at])
+
+    def series_of(self, moment: int) -> str:
+        """Return the first and the last date of a moment's subject, or its last step, for messages."""
+        row = int(self.subject_Q[moment])
+        last = int(self.panel.length[row]) - 1
+        dates = self.panel.dates(np.array([row, row]), np.array([0, last]))
+        return f"last step {last}" if dates is None else f"{dates[0]} to {dates[1]}"
+
+    def steps_to(self, date: Date) -> Ints:
+        """Return how many steps after each origin a date is.
+
+        Raises:
+            ValueError: that is not known.
+        """
+        calendar = self.panel.calendar
+        if calendar is None:
+            raise ValueError(NO_DATES)
+        if calendar.size is None:
+            raise ValueError("each row of the table is a step, whatever its time: dates of later steps are not known")
+        steps: Ints = calendar.step_of(date.begin)[self.subject_Q] - self.origin_Q
+        return steps
+
+
+def step_of(panel: Panel, origin: Origin, *, where: str = "--origin") -> int:
+    """Return the step that an origin is in the series of a panel's first subject; one that is counted may be outside.
+
+    Raises:
+        UsageError: a date that is outside the series, or where there are none.
+    """
+    moments = Moments.of(panel, origin, where=where)
+    if isinstance(origin, Date) and moments.outside_Q[0]:
+        problem = f"origin {origin} is outside the series of subject {panel.names[0]}: {moments.series_of(0)}"
+        raise UsageError(problem, where=where, fix="choose a date in it, or `last`")
+    return int(moments.origin_Q[0])
+
+
+Begin = Callable[[Origin], Moments]
+"""From an origin to the moments at which plans begin."""
+
+
+def parse_origin(text: str | int, *, where: str = "--origin") -> Origin:
+    """Return the origin that a text means: `last`, `all`, a step, -K for K steps before the last, or a date.
+
+    Raises:
+        UsageError: it means none.
+    """
+    word = str(text).strip()
+    if word in ("last", "all"):
+        return word  # type: ignore[return-value]
+    if re.fullmatch(r"-?\d{1,9}", word):
+        return int(word)
+    if date := Date.parse(word):
+        return date
+    fix = "give `last`, `all`, a step counted from 0, -K for K steps before the last, or a date such as 2024-03-01"
+    raise UsageError(f"{shown(word)} is no origin", where=where, fix=fix)
