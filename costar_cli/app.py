@@ -19,6 +19,7 @@ from costar_cli.commands.evaluate import evaluate
 from costar_cli.commands.finetune import finetune
 from costar_cli.commands.ingest import ingest
 from costar_cli.commands.inspect import inspect
+from costar_cli.commands.merge import merge
 from costar_cli.commands.pretrain import pretrain
 from costar_cli.commands.search import search
 from costar_cli.commands.settings import settings
@@ -39,7 +40,7 @@ from costar_cli.errors import (
 from costar_cli.ui.output import Output
 
 PROGRAM = "costar"
-VERBS = (pretrain, finetune, evaluate, whatif, search, benchmark, inspect, verify, settings, doctor)
+VERBS = (pretrain, finetune, evaluate, whatif, search, benchmark, merge, inspect, verify, settings, doctor)
 
 
 class CostarGroup(VerbGroup):

@@ -173,7 +173,8 @@ class Bench:
     """The folder, data and settings of a benchmark.
 
     `seeds` are those of the data sets. Data set number i is simulated and trained on with the i-th seed after the
-    settings' own. `at` says in front of each cell which benchmark of a sweep it belongs to.
+    settings' own. `at` says in front of each cell which benchmark of a sweep it belongs to; `held`, that the process
+    which started this one holds the workspaces.
     """
 
     data: BenchData
@@ -182,6 +183,7 @@ class Bench:
     folder: Path
     seeds: tuple[int, ...]
     at: str = ""
+    held: bool = False
 
     @cached_property
     def silent(self) -> Output:
@@ -190,7 +192,7 @@ class Bench:
 
     def workspace(self, seed: int) -> Workspace:
         """Return the workspace of a data set; every verb can be used in it."""
-        return Workspace(self.folder / f"seed-{seed}")
+        return Workspace(self.folder / f"seed-{seed}", held=self.held)
 
     def data_file(self, seed: int) -> Path:
         """Return a data set's file."""

@@ -28,16 +28,23 @@ MEGABYTE = 1e6
 Status = Literal["running", "done", "failed", "interrupted"]
 
 
-class Meter:
+@dataclass
+class Cost:
+    """What the making of an artifact took: wall time, and peak memory of the process and of the GPU."""
+
+    wall_s: float = 0.0
+    memory_mb: float = 0.0
+    device_memory_mb: float | None = None
+
+
+class Meter(Cost):
     """Measures wall time and peak memory of the process while the context lasts.
 
     Memory is what the process holds in the machine's main memory, the program included, sampled every 20 ms.
     """
 
     def __init__(self) -> None:
-        self.wall_s = 0.0
-        self.memory_mb = 0.0
-        self.device_memory_mb: float | None = None
+        super().__init__()
         self._done = threading.Event()
         self._process = psutil.Process(os.getpid())
         self._sampler = threading.Thread(target=self._sample, daemon=True)
@@ -127,6 +134,13 @@ class Ledger:
         done = bool(records) and all(record.status == "done" for record in records)
         return sum(record.wall_s for record in records) if done else None
 
+    def adopt(self, other: "Ledger") -> None:
+        """Take over the records of another ledger, but for artifacts that were known to be made here."""
+        for key, record in other._records.items():
+            known = self._records.get(key)
+            if known is None or known.status != "done":
+                self._set(key, record)
+
     def begin(self, key: str, fingerprint: str) -> None:
         """Remember that work begins; the time of earlier attempts at the same artifact counts."""
         before = self.get(key, fingerprint)
@@ -136,7 +150,7 @@ class Ledger:
             before = replace(before, partial=True)  # it was killed: nobody wrote how it ended
         self._set(key, replace(before, status="running", error=None))
 
-    def end(self, key: str, status: Status, meter: Meter, error: CostarError | None = None) -> None:
+    def end(self, key: str, status: Status, cost: Cost, error: CostarError | None = None) -> None:
         """Remember how the work ended, and what it took this time."""
         before = self._records[key]
         self._set(
@@ -144,9 +158,9 @@ class Ledger:
             replace(
                 before,
                 status=status,
-                wall_s=before.wall_s + meter.wall_s,
-                memory_mb=_larger(before.memory_mb, meter.memory_mb),
-                device_memory_mb=_larger(before.device_memory_mb, meter.device_memory_mb),
+                wall_s=before.wall_s + cost.wall_s,
+                memory_mb=_larger(before.memory_mb, cost.memory_mb),
+                device_memory_mb=_larger(before.device_memory_mb, cost.device_memory_mb),
                 error=error.to_json() if error else None,
             ),
         )

@@ -199,6 +199,10 @@ class Outcome:
     failed: dict[str, CostarError] = field(default_factory=dict)
     blocked: dict[str, str] = field(default_factory=dict)
 
+    def blocked_by(self, cell: Cell) -> str | None:
+        """Return what a cell needs and could not be made."""
+        return next((need for need in cell.needs if need in self.failed or need in self.blocked), None)
+
     def is_there(self, cell: Cell) -> bool:
         """Return whether a cell was made, now or before."""
         return cell.key not in self.failed and cell.key not in self.blocked

@@ -2,9 +2,10 @@
 
 import time
 import traceback
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -14,7 +15,9 @@ from costar_cli.benchmark.contenders import ABLATIONS, REFERENCE, BenchData, Con
 from costar_cli.benchmark.export import REPORT_FILES, require_own, write_report
 from costar_cli.benchmark.ledger import Clock, Ledger, Meter, give_memory_back
 from costar_cli.benchmark.report import BenchmarkReport, Evaluations, Outcome, build_report, read_evaluations
+from costar_cli.benchmark.shards import Shard
 from costar_cli.benchmark.show import show_report
+from costar_cli.benchmark.workers import CellEnd, Crew, side_by_side
 from costar_cli.config.choices import SetupName
 from costar_cli.config.models import BenchmarkConfig, FinetuneConfig, PretrainConfig, RuntimeConfig
 from costar_cli.datasets.registry import sources
@@ -85,34 +88,43 @@ class Made:
     report: BenchmarkReport
 
 
-def plan_benchmark(bench: Bench) -> Planned:
-    """Return the cells of a benchmark with their states.
+def plan_benchmark(bench: Bench, shard: Shard | None = None) -> Planned:
+    """Return the cells of a benchmark, or of a part of it, with their states.
 
     Raises:
         UsageError: a method or set-up that is not known, or not possible.
     """
     setups = choose_setups(bench.settings[BenchmarkConfig].setups, bench.data.setups)
     cells = plan_cells(bench.seeds, _contenders(bench, setups), few_shot="few-shot" in setups)
+    cells = cells if shard is None else shard.cells(cells)
     return Planned(bench, setups, cells, {cell.key: bench.state(cell) for cell in cells})
 
 
 def run_benchmark(
-    out: Output, bench: Bench, *, overwrite: bool, plots: bool, list_only: bool, given: Mapping[str, str]
+    out: Output,
+    bench: Bench,
+    *,
+    overwrite: bool,
+    workers: int,
+    plots: bool,
+    list_only: bool,
+    given: Mapping[str, str],
+    shard: Shard | None = None,
 ) -> None:
     """Make what is not there, write and show the tables, and end the verb; or list the cells.
 
-    `given` are the flags that a command to run next repeats.
+    `given` are the flags that a command to run next repeats; `shard` is the part of the benchmark that is made.
 
     Raises:
         CostarError: cells failed; what the others found is written, shown, and part of the `--json` document.
     """
-    plan = plan_benchmark(bench)
+    plan = plan_benchmark(bench, shard)
     if list_only:
         show_list(out, cells_listed(plan), bench.folder)
         return
     require_fresh([plan], overwrite=overwrite)
     require_own(bench.folder, REPORT_FILES, bench.data.file, overwrite=overwrite)
-    made = make_benchmark(out, plan, overwrite=overwrite, plots=plots, debug=out.debug)
+    made = make_benchmark(out, plan, overwrite=overwrite, workers=workers, plots=plots, debug=out.debug)
     show_report(out, made.report)
     result = {**made.report.to_json(), "folder": str(bench.folder), "made": made.outcome.made}
     if made.outcome.failed:
@@ -122,7 +134,7 @@ def run_benchmark(
     out.done(result, status="done" if made.outcome.made else "up_to_date")
 
 
-def make_benchmark(out: Output, plan: Planned, *, overwrite: bool, plots: bool, debug: bool) -> Made:
+def make_benchmark(out: Output, plan: Planned, *, overwrite: bool, workers: int, plots: bool, debug: bool) -> Made:
     """Make the cells that are not there, and write the tables; `out` is told which files are written.
 
     Raises:
@@ -136,7 +148,7 @@ def make_benchmark(out: Output, plan: Planned, *, overwrite: bool, plots: bool, 
     with ExitStack() as held:
         if not is_made:
             held.enter_context(place.lock())
-        outcome = _make_cells(bench, cells, states, ledger, overwrite=overwrite, debug=debug)
+        outcome = _make_cells(bench, cells, states, ledger, overwrite=overwrite, workers=workers, debug=debug)
         evaluations = read_evaluations(bench, cells, outcome)
         report = build_report(bench, cells, outcome, evaluations, ledger, plan.setups)
         try:
@@ -235,62 +247,92 @@ def _make_cells(
     ledger: Ledger,
     *,
     overwrite: bool,
+    workers: int,
     debug: bool,
 ) -> Outcome:
-    """Make the cells that are not there, one after another; one that fails stops only those that need it.
+    """Make the cells that are not there, `workers` at a time; one that fails stops only those that need it.
 
     Raises:
         StorageError: the disk is full or read-only: no other cell would fare better.
         LockedError: another process works in the benchmark's folder.
         KeyboardInterrupt: the run was interrupted; training has saved where it was.
     """
+    left = [cell for cell in cells if states[cell.key] != "done"]
+    clock = Clock(cells, left, ledger)
+    if left:
+        bench.reporter.note(f"{len(left)} of {len(cells)} cells to run in {bench.folder}")
+    make = partial(make_cell, overwrite=overwrite)
     outcome = Outcome()
-    clock = Clock(cells, [cell for cell in cells if states[cell.key] != "done"], ledger)
-    if clock.left:
-        bench.reporter.note(f"{clock.left} of {len(cells)} cells to run in {bench.folder}")
-    with bench.reporter.task("Benchmark", total=len(cells), done=len(cells) - clock.left, unit="cell") as task:
-        for cell in cells:
-            if missing := [need for need in cell.needs if need in outcome.failed or need in outcome.blocked]:
-                outcome.blocked[cell.key] = missing[0]
-                clock.finish(cell)
-            else:
-                _make_cell(bench, cell, ledger, outcome, clock, overwrite=overwrite, debug=debug)
-            if states[cell.key] != "done":
+    with ExitStack() as held:
+        task = held.enter_context(
+            bench.reporter.task("Benchmark", total=len(cells), done=len(cells) - len(left), unit="cell")
+        )
+        if workers > 1 and left:
+            for seed in {cell.seed: None for cell in left}:
+                held.enter_context(bench.workspace(seed).lock())
+            ends = side_by_side(Crew(bench, ledger, make, workers), left, outcome)
+        else:
+            ends = _one_by_one(bench, cells, outcome, lambda cell: make(bench, cell, ledger), debug=debug)
+        for end in held.enter_context(closing(ends)):
+            _account(bench, end, outcome, clock)
+            if states[end.cell.key] != "done":
                 task.advance()
     return outcome
 
 
-def _make_cell(
-    bench: Bench, cell: Cell, ledger: Ledger, outcome: Outcome, clock: Clock, *, overwrite: bool, debug: bool
-) -> None:
-    bench.reporter.cell = cell
-    begun, made = time.monotonic(), False
-    try:
-        for piece in bench.pieces(cell):
-            step = piece.plan()
-            if step.find(overwrite=overwrite) is None:
-                if not made:
-                    give_memory_back()
-                _make_piece(f"{cell.key}/{piece.name}", piece, step, ledger, overwrite=overwrite)
-                made = True
-    except (StorageError, LockedError):
-        raise
-    except Exception as error:  # whatever it is, the other cells can still be made
-        if debug:
-            traceback.print_exc()
-        outcome.failed[cell.key] = failure = as_costar_error(error)
-        bench.reporter.cell = None
-        clock.finish(cell)
-        where = f" ({failure.where})" if failure.where else ""
-        bench.reporter.warn("; ".join(filter(None, [f"{cell} failed: {failure.problem}{where}", clock.outlook()])))
-        return
-    finally:
-        bench.reporter.cell = None
-    took_s = time.monotonic() - begun
-    clock.finish(cell, took_s if made else None)
-    if made:
+def _one_by_one(
+    bench: Bench, cells: Sequence[Cell], outcome: Outcome, make: Callable[[Cell], float | None], *, debug: bool
+) -> Generator[CellEnd]:
+    """Make cells in this process; yield how each ended."""
+    for cell in cells:
+        if blocked := outcome.blocked_by(cell):
+            yield CellEnd(cell, blocked=blocked)
+            continue
+        bench.reporter.cell = cell
+        try:
+            end = CellEnd(cell, make(cell))
+        except Exception as error:  # whatever it is, the other cells can still be made
+            if debug:
+                traceback.print_exc()
+            end = CellEnd(cell, error=as_costar_error(error))
+        finally:
+            bench.reporter.cell = None
+        yield end
+
+
+def _account(bench: Bench, end: CellEnd, outcome: Outcome, clock: Clock) -> None:
+    """Remember how a cell ended, and say so.
+
+    Raises:
+        StorageError: the disk is full or read-only.
+        LockedError: another process works in the benchmark's folder.
+    """
+    clock.finish(end.cell, end.took_s)
+    if isinstance(end.error, (StorageError, LockedError)):
+        raise end.error
+    if end.blocked:
+        outcome.blocked[end.cell.key] = end.blocked
+    elif end.error:
+        outcome.failed[end.cell.key] = end.error
+        where = f" ({end.error.where})" if end.error.where else ""
+        said = f"{end.cell} failed: {end.error.problem}{where}"
+        bench.reporter.warn("; ".join(filter(None, [said, clock.outlook()])))
+    elif end.took_s is not None:
         outcome.made += 1
-        bench.reporter.note("; ".join(filter(None, [f"{cell}: {in_words(took_s)}", clock.outlook()])))
+        bench.reporter.note("; ".join(filter(None, [f"{end.cell}: {in_words(end.took_s)}", clock.outlook()])))
+
+
+def make_cell(bench: Bench, cell: Cell, ledger: Ledger, *, overwrite: bool) -> float | None:
+    """Make what is not there of a cell; return the seconds that it took, None where all was there."""
+    begun, made = time.monotonic(), False
+    for piece in bench.pieces(cell):
+        step = piece.plan()
+        if step.find(overwrite=overwrite) is None:
+            if not made:
+                give_memory_back()
+            _make_piece(f"{cell.key}/{piece.name}", piece, step, ledger, overwrite=overwrite)
+            made = True
+    return time.monotonic() - begun if made else None
 
 
 def _make_piece(key: str, piece: Piece, step: BuildStep, ledger: Ledger, *, overwrite: bool) -> None:

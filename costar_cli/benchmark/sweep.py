@@ -182,6 +182,7 @@ def run_sweep(
     benches: Mapping[float, Bench],
     *,
     overwrite: bool,
+    workers: int,
     plots: bool,
     list_only: bool,
     given: Mapping[str, str],
@@ -204,7 +205,9 @@ def run_sweep(
     made: dict[float, Made] = {}
     for value, plan in plans.items():
         base.reporter.at = plan.bench.at
-        made[value] = make_benchmark(plan.bench.silent, plan, overwrite=overwrite, plots=plots, debug=out.debug)
+        made[value] = make_benchmark(
+            plan.bench.silent, plan, overwrite=overwrite, workers=workers, plots=plots, debug=out.debug
+        )
     base.reporter.at = ""
     sweep = Sweep({value: one.report for value, one in made.items()})
     with Workspace(base.folder).lock():

@@ -52,6 +52,12 @@ def benchmark(
     precision: options.PrecisionOpt = None,
     threads: options.ThreadsOpt = None,
     group: options.GroupOpt = None,
+    workers: Annotated[
+        int, typer.Option("--workers", min=1, max=1024, metavar="N", help="Processes that make cells side by side")
+    ] = 1,
+    shard: Annotated[
+        str | None, typer.Option("--shard", metavar="I/N", help="Make part I of N, for `costar merge`")
+    ] = None,
     json: options.JsonFlag = False,
     quiet: options.QuietFlag = False,
 ) -> None:
@@ -61,8 +67,10 @@ def benchmark(
     """
     from costar_cli.benchmark.contenders import choose_data
     from costar_cli.benchmark.run import open_bench, run_benchmark
+    from costar_cli.benchmark.shards import Shard
     from costar_cli.benchmark.sweep import open_sweep, run_sweep
     from costar_cli.config.models import BenchmarkConfig, EvaluateConfig, FinetuneConfig, PretrainConfig, RuntimeConfig
+    from costar_cli.errors import UsageError
 
     out = open_output(ctx, json=json, quiet=quiet, workspace=workspace)
     data = choose_data(dataset)
@@ -75,9 +83,21 @@ def benchmark(
         **data.flags(seed),
     }
     settings = open_settings(out, flags, preset=preset, config=config, dataset=data.name)
-    bench = open_bench(out, settings, data, folder or workspace / "benchmark" / f"{data.stem}-{settings.preset}")
-    how: Any = {"overwrite": overwrite, "plots": not no_plots, "list_only": list_cells, "given": repeated_flags(ctx)}
+    folder = folder or workspace / "benchmark" / f"{data.stem}-{settings.preset}"
+    part = None if shard is None else Shard.parse(shard)
+    bench = open_bench(out, settings, data, folder if part is None else folder / part.folder)
+    how: Any = {
+        "overwrite": overwrite,
+        "workers": workers,
+        "plots": not no_plots,
+        "list_only": list_cells,
+        "given": repeated_flags(ctx),
+    }
     if gamma is None:
-        run_benchmark(out, bench, **how)
+        run_benchmark(out, bench, shard=part, **how)
+    elif part is not None:
+        raise UsageError(
+            "sweeps have no parts", where="--shard", fix="make each strength's parts with `--gamma` left out"
+        )
     else:
         run_sweep(out, bench, open_sweep(bench, gamma), **how)

@@ -255,7 +255,10 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "costar benchmark tumor --methods all --members 5",
         "costar benchmark tumor --preset quick --methods costar,crn --list",
         "costar benchmark tumor --gamma 0,2,4,6,8,10 --data-seeds 10,101,1010",
+        "costar benchmark tumor --data-seeds 8 --workers 4",
+        "costar benchmark tumor --data-seeds 8 --shard 1/16",
     ),
+    "merge": ("costar merge costar-workspace/benchmark/tumor-default",),
     "inspect": (
         "costar inspect costar-workspace/model.h5",
         "costar inspect costar-workspace/data.h5 --report data.html",

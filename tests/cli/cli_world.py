@@ -21,7 +21,7 @@ TINY_COHORT = [
 ]
 VERBS = ["simulate tumor", "simulate mimic", "simulate m5", "simulate linear", "ingest mimic", "ingest m5"]
 VERBS += ["ingest table", "pretrain", "finetune", "evaluate", "whatif", "search"]
-VERBS += ["benchmark", "inspect", "verify", "settings", "doctor"]
+VERBS += ["benchmark", "merge", "inspect", "verify", "settings", "doctor"]
 
 WARD = """
 name = "ward"

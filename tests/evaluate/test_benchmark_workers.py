@@ -1,0 +1,118 @@
+"""Cells side by side: when each begins, what follows from a failure, and which belong to a part."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from costar_cli.benchmark import Contender, plan_cells
+from costar_cli.benchmark.cells import Cell
+from costar_cli.benchmark.report import Outcome
+from costar_cli.benchmark.shards import Shard
+from costar_cli.benchmark.workers import CellEnd, side_by_side
+from costar_cli.errors import CostarError, UsageError
+
+CELLS = plan_cells([10, 11], [Contender(name, name) for name in ("crn", "costar", "ridge")], few_shot=True)
+
+
+class OneAfterAnother:
+    """A crew of a given size whose oldest cell ends first, some with an error, some by death."""
+
+    def __init__(self, size: int, *, failing: Sequence[str] = (), dying: Sequence[str] = ()) -> None:
+        self.size, self.failing, self.dying = size, failing, list(dying)
+        self.running: list[Cell] = []
+        self.begun: list[str] = []
+        self.most, self.events = 0, ""
+
+    @property
+    def busy(self) -> int:
+        return len(self.running)
+
+    @property
+    def has_room(self) -> bool:
+        return self.busy < self.size
+
+    def begin(self, cell: Cell) -> None:
+        self.begun.append(cell.key)
+        self.running.append(cell)
+        self.most = max(self.most, self.busy)
+
+    def ends(self) -> list[CellEnd]:
+        cell = self.running.pop(0)
+        if cell.key in self.dying:
+            self.dying.remove(cell.key)
+            return [CellEnd(cell, error=CostarError("died"), died=True)]
+        return [CellEnd(cell, error=CostarError("failed") if cell.key in self.failing else None, took_s=1.0)]
+
+    def interrupt(self) -> None:
+        self.events += "interrupted "
+
+    def close(self) -> None:
+        self.events += "closed"
+
+
+def run(crew: OneAfterAnother) -> tuple[list[CellEnd], Outcome]:
+    outcome, ends = Outcome(), []
+    for end in side_by_side(crew, CELLS, outcome):  # type: ignore[arg-type] - it has all that is used
+        ends.append(end)
+        if end.error:
+            outcome.failed[end.cell.key] = end.error
+        elif end.blocked:
+            outcome.blocked[end.cell.key] = end.blocked
+    return ends, outcome
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 50])
+def test_each_cell_is_made_once_and_after_what_it_needs(size: int) -> None:
+    crew = OneAfterAnother(size)
+    ended, done = [], set()
+    for end in side_by_side(crew, CELLS, Outcome()):  # type: ignore[arg-type]
+        assert set(end.cell.needs) <= done
+        done.add(end.cell.key)
+        ended.append(end.cell.key)
+    assert sorted(ended) == sorted(cell.key for cell in CELLS) == sorted(crew.begun)
+    assert 1 <= crew.most <= size
+    assert size == 1 or crew.most > 1
+    assert crew.events == "closed"
+
+
+def test_a_failure_blocks_only_what_needs_it() -> None:
+    ends, outcome = run(OneAfterAnother(3, failing=["costar/encoder/10"]))
+    assert set(outcome.failed) == {"costar/encoder/10"}
+    assert outcome.blocked == {
+        "costar/source/10": "costar/encoder/10",
+        "costar/target/10": "costar/source/10",
+    }
+    assert len(ends) == len(CELLS)
+
+
+def test_a_cell_whose_process_dies_is_begun_once_more() -> None:
+    once = OneAfterAnother(2, dying=["crn/source/10"])
+    assert not run(once)[1].failed
+    assert once.begun.count("crn/source/10") == 2
+    twice = OneAfterAnother(2, dying=["crn/source/10"] * 2)
+    assert set(run(twice)[1].failed) == {"crn/source/10"}
+
+
+def test_an_interruption_reaches_the_workers() -> None:
+    crew = OneAfterAnother(2)
+    ends = side_by_side(crew, CELLS, Outcome())  # type: ignore[arg-type]
+    next(ends)
+    with pytest.raises(KeyboardInterrupt):
+        ends.throw(KeyboardInterrupt())
+    assert crew.events == "interrupted closed"
+
+
+@pytest.mark.parametrize("of", [1, 2, 4, 6, 9])
+def test_parts_make_every_scored_cell_once_and_have_all_that_they_need(of: int) -> None:
+    parts = [Shard(number, of).cells(CELLS) for number in range(1, of + 1)]
+    scored = [cell.key for part in parts for cell in part if cell.is_scored]
+    assert sorted(scored) == sorted(cell.key for cell in CELLS if cell.is_scored)
+    for part in parts:
+        keys = [cell.key for cell in part]
+        assert all(set(cell.needs) <= set(keys[:place]) for place, cell in enumerate(part))
+
+
+@pytest.mark.parametrize("text", ["0/2", "3/2", "1", "a/b", "1/0", "-1/2", "1/2/3"])
+def test_what_is_no_part_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        Shard.parse(text)
