@@ -3,7 +3,8 @@
 import warnings
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Literal
+from functools import cache
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
@@ -11,6 +12,9 @@ from numpy.typing import NDArray
 from scipy.special import log_expit
 
 from costar_cli.methods.shared.microbatches import on_cores
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 __all__ = ["LogisticModels", "fit_logistic", "one_thread", "whitening"]
 
@@ -55,9 +59,10 @@ def fit_logistic(
     n_labels, n_features = given_ML.shape[1], features_MP.shape[1]
     intercept_L, coef_LP = np.zeros(n_labels), np.zeros((n_labels, n_features))
     fitted_L = np.asarray(given_ML.any(axis=0) & ~given_ML.all(axis=0))
-    mean_P, axes_PK = whitening(features_MP)
     if not fitted_L.any():
         return LogisticModels(intercept_L, coef_LP, fitted_L)
+    with one_thread("blas"):
+        mean_P, axes_PK = whitening(features_MP)
     if not axes_PK.shape[1]:
         share_L = given_ML.mean(axis=0)
         intercept_L[fitted_L] = np.log(share_L[fitted_L] / (1 - share_L[fitted_L]))
@@ -84,10 +89,17 @@ def one_thread(api: Literal["blas", "openmp"]) -> AbstractContextManager[object]
     Matrices of a few hundred columns leave several threads nothing to do but wait for each other: with other work on
     the machine, that took ten times as long.
     """
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # noqa: PLC0415
-
-    limits: AbstractContextManager[object] = threadpool_limits(1, user_api=api)
+    limits: AbstractContextManager[object] = _libraries().limit(limits=1, user_api=api)
     return limits
+
+
+@cache
+def _libraries() -> "ThreadpoolController":
+    """Return the loaded libraries that have threads: to look for them takes as long as a small fit."""
+    import sklearn.linear_model  # noqa: F401, PLC0415  # brings the last of them
+    from threadpoolctl import ThreadpoolController  # noqa: PLC0415
+
+    return ThreadpoolController()
 
 
 def whitening(features_MP: Floats) -> tuple[Floats, Floats]:
