@@ -8,6 +8,7 @@ over which outcomes are averaged, `K` knots.
 """
 
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Final, Self
 
 import numpy as np
@@ -27,6 +28,9 @@ MOST_DECISIONS: Final = 20_000  # that the regressions learn from
 ITERATIONS: Final = 200
 RIDGES: Final = (3.0, 30.0, 100.0)  # penalties; the one that predicts other subjects best is taken
 CHUNK: Final = 4_000_000  # numbers of histories that are formed at once: 32 MB, some times over
+MOST_FITTED: Final = 8  # data sets and domains whose regressions are kept
+
+_FITTED: Final[dict[str, tuple[Floats, Floats]]] = {}  # by the digest of what they were fitted to
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +133,8 @@ class Practice:
         knots_KSY = np.quantile(courses.outcome_QHSY[:, 0], KNOTS, axis=0)
         given_ML = (queries.plan[:, 0] @ dose_table(encoding)) > 0
         columns_MP = np.concatenate([courses.columns(knots_KSY)[:, 0], given_ML], axis=1)
-        owner_L = _owners(encoding)
-        ridge = _best_ridge(columns_MP, given_ML, owner_L, queries.subject)
-        return cls(encoding, scaler, knots_KSY, *_fit_chain(columns_MP, given_ML, owner_L, ridge))
+        regressions = _regressions(columns_MP, given_ML, _owners(encoding), queries.subject)
+        return cls(encoding, scaler, knots_KSY, *regressions)
 
     def check(self, schema: PanelSchema) -> None:
         """See that the numbers, which may be anybody's, are those of such columns.
@@ -179,6 +182,22 @@ class Practice:
         given_QHL = (queries.plan @ dose_table(self.encoding)) > 0
         logit_QHL = np.concatenate([history_QHP, given_QHL], axis=-1) @ self.coef_LP.T + self.intercept_L
         return logit_QHL, given_QHL
+
+
+def _regressions(
+    columns_MP: Floats, given_ML: NDArray[np.bool_], owner_L: NDArray[np.int64], subject_M: NDArray[np.integer]
+) -> tuple[Floats, Floats]:
+    """Return `_fit_chain` with the best penalty; fitted once for methods that learn from the same data."""
+    digest = sha256(str(columns_MP.shape).encode())
+    for array in (columns_MP, given_ML, owner_L, subject_M):
+        digest.update(np.ascontiguousarray(array).data)
+    key = digest.hexdigest()
+    if key not in _FITTED:
+        if len(_FITTED) == MOST_FITTED:
+            del _FITTED[next(iter(_FITTED))]
+        ridge = _best_ridge(columns_MP, given_ML, owner_L, subject_M)
+        _FITTED[key] = _fit_chain(columns_MP, given_ML, owner_L, ridge)
+    return _FITTED[key]
 
 
 def _fit_chain(
