@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from cli_world import Run, run_process
+from cli_world import Run
 
 from costar_cli.app import main
 from costar_cli.artifact import read_header
@@ -53,15 +53,17 @@ def write_plan(path: Path) -> Path:
     return path
 
 
-def test_simulation_and_what_if_in_processes_of_their_own(shop: Path, tmp_path: Path) -> None:
-    simulated = run_process("simulate", "m5", *TINY, "-w", "again", "--json", cwd=tmp_path)
+def test_a_simulation_is_the_same_bytes_again_and_a_what_if_knows_its_truth(
+    shop: Path, tmp_path: Path, call: Call
+) -> None:
+    simulated = call("simulate", "m5", *TINY, "-w", "again", "--json")
     assert (simulated.code, simulated.document["status"]) == (0, "done"), simulated.err
     assert [part["part"] for part in simulated.document["result"]["parts"]] == [str(part) for part in Part.all()]
     assert simulated.document["config"]["simulate.m5.scale"] == {"value": 0.001, "origin": "--scale"}
     assert (tmp_path / "again" / "data.h5").read_bytes() == (shop / "data.h5").read_bytes()
     plan, label = write_plan(tmp_path / "plan.json"), label_of(shop)
     words = ["whatif", "--subject", label, "--plan", plan, "--truth", "-w", shop, "--unsupported", "--json"]
-    asked = run_process(*words, cwd=tmp_path)
+    asked = call(*words)
     assert asked.code == 0, asked.err
     answer = asked.document["result"]
     assert answer["label"] == label

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli_world import Run, run_process
+from cli_world import Run
 
 from costar_cli.app import main
 from costar_cli.panel import Part
@@ -35,8 +35,8 @@ def stays(icu: Path) -> Path:
     return icu.parent / "stays.h5"
 
 
-def test_simulate_prints_what_each_part_holds(tmp_path: Path) -> None:
-    run = run_process("simulate", "mimic", *TINY, "--json", "-w", "w", cwd=tmp_path)
+def test_simulate_prints_what_each_part_holds(call: Callable[..., Run]) -> None:
+    run = call("simulate", "mimic", *TINY, "--json", "-w", "w")
     assert run.code == 0
     document = run.document
     assert document["verb"] == "simulate mimic"
@@ -98,10 +98,12 @@ def test_what_if_answers_with_the_simulators_truth(icu: Path, call: Callable[...
     assert late.document["error"]["fix"].startswith("choose an origin from 0 to ")
 
 
-def test_the_exported_file_makes_the_same_data_set_again(icu: Path, stays: Path, tmp_path: Path) -> None:
+def test_the_exported_file_makes_the_same_data_set_again(
+    icu: Path, stays: Path, tmp_path: Path, call: Callable[..., Run]
+) -> None:
     shape = [word for word in TINY if word not in {"--stays", "280"}]
     command = ["simulate", "mimic", "--mimic-extract", stays, *shape, "-w", "w", "--json"]
-    run = run_process(*command, cwd=tmp_path)
+    run = call(*command)
     assert run.code == 0
     assert any("read only files that you trust" in warning for warning in run.document["warnings"])
     assert len(run.document["inputs"]["mimic_extract"]["digest"]) == 64
@@ -111,9 +113,9 @@ def test_the_exported_file_makes_the_same_data_set_again(icu: Path, stays: Path,
     for part, panel in direct.panels.items():
         assert (panel.outcomes == through.panels[part].outcomes).all()
         assert (panel.covariates == through.panels[part].covariates).all()
-    again = run_process(*command, "--stays", "280", cwd=tmp_path)
+    again = call(*command, "--stays", "280")
     assert (again.code, again.document["error"]["problem"]) == (2, "--stays is about the embedded cohort")
-    again = run_process(*command, cwd=tmp_path)
+    again = call(*command)
     assert again.document["status"] == "up_to_date"
 
 

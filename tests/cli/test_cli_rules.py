@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from cli_world import Run, run_process
+from cli_world import Run
 
 from costar_cli.app import main
 from costar_cli.errors import ExitCode
@@ -44,21 +44,10 @@ def subject(made: Path, call: Call) -> str:
     return str(pl.read_csv("who.csv")["subject"][0])
 
 
-def test_rules_are_answered_by_a_real_process_with_truth_and_what_they_gave(made: Path, subject: str) -> None:
+def test_rules_are_answered_with_truth_and_what_they_gave(made: Path, subject: str, call: Call) -> None:
     words = ["whatif", "-w", made, "--model", made / "model-mixed.h5", "-s", subject, "--plan", made / "rules.json"]
-    words += [
-        "--origin",
-        1,
-        "--truth",
-        "--unsupported",
-        "--csv",
-        made / "a.csv",
-        "--plot",
-        made / "a.png",
-        "--out",
-        made / "a.h5",
-    ]
-    run = run_process(*words, "--overwrite", cwd=made)
+    files = ["--csv", made / "a.csv", "--plot", made / "a.png", "--out", made / "a.h5"]
+    run = call(*words, "--origin", 1, "--truth", "--unsupported", *files, "--overwrite")
     assert run.code == 0, run.err
     assert "plan large: chemotherapy if tumour_volume > 2 and chemotherapy in last 2 < 1; else none" in run.out
     assert "rule coin gives: day 1" in run.out

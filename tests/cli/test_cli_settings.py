@@ -1,41 +1,42 @@
 """`costar settings`, and that messages send nobody to pages that an installed package does not have."""
 
 import ast
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from costar_cli.settings.keys import all_keys
-from tests.cli.cli_world import REPOSITORY, run_process
+from tests.cli.cli_world import REPOSITORY, Run
+
+Call = Callable[..., Run]
 
 
-def listed(*words: str, cwd: Path) -> dict[str, dict[str, str]]:
-    document = run_process("settings", *words, "--json", cwd=cwd).document
+def listed(call: Call, *words: str) -> dict[str, dict[str, str]]:
+    document = call("settings", *words, "--json").document
     return {row["name"]: row for row in document["result"]["settings"]}
 
 
-def test_every_setting_is_listed_with_what_it_accepts_and_means(tmp_path: Path) -> None:
-    rows = listed(cwd=tmp_path)
+def test_every_setting_is_listed_with_what_it_accepts_and_means(call: Call) -> None:
+    rows = listed(call)
     assert list(rows) == list(all_keys())
     assert all(row["accepts"] and row["meaning"] for row in rows.values())
     assert rows["pretrain.epochs"]["accepts"] == "an integer, at least 1, at most 100000"
 
 
-def test_a_section_or_one_setting_can_be_asked_for(tmp_path: Path) -> None:
-    assert set(listed("pretrain.encoder", cwd=tmp_path)) == {k for k in all_keys() if k.startswith("pretrain.encoder.")}
-    assert set(listed("runtime.device", cwd=tmp_path)) == {"runtime.device"}
+def test_a_section_or_one_setting_can_be_asked_for(call: Call) -> None:
+    assert set(listed(call, "pretrain.encoder")) == {k for k in all_keys() if k.startswith("pretrain.encoder.")}
+    assert set(listed(call, "runtime.device")) == {"runtime.device"}
 
 
-def test_the_keys_of_a_tables_schema_are_listed(tmp_path: Path) -> None:
-    rows = listed("schema", cwd=tmp_path)
+def test_the_keys_of_a_tables_schema_are_listed(call: Call) -> None:
+    rows = listed(call, "schema")
     assert rows["horizon"]["accepts"].startswith("a whole number")
     assert "`covariate`" not in rows["columns.NAME.role"]["accepts"]
     assert {"columns.NAME.role", "time.step", "split.train"} <= set(rows)
 
 
-def test_an_unknown_name_is_a_usage_error_with_a_way_out(tmp_path: Path) -> None:
-    run = run_process("settings", "pretrian", cwd=tmp_path)
+def test_an_unknown_name_is_a_usage_error_with_a_way_out(call: Call) -> None:
+    run = call("settings", "pretrian")
     assert run.code == 2
     assert "`costar settings` lists all of them" in run.err
 

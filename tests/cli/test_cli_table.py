@@ -28,7 +28,7 @@ FEW = ["--epochs", "1", "--members", "2", "--threads", "1"]
 
 
 def test_the_example_from_table_to_what_if(tmp_path: Path, call: Call) -> None:
-    run = run_process("ingest", "table", TABLE, "--schema", SCHEMA, cwd=tmp_path)
+    run = call("ingest", "table", TABLE, "--schema", SCHEMA)
     assert run.code == 0, run.err
     assert run.out.startswith("wrote  costar-workspace/data.h5")
     assert "15 " in next(line for line in run.out.splitlines() if line.startswith("target/train"))
@@ -103,7 +103,7 @@ def test_outcomes_that_were_not_observed_are_no_targets_and_go_to_tables_and_bac
     (tmp_path / "holes.csv").write_text("\n".join(holes) + "\n")
     schema = SCHEMA.read_text().replace('unit = "mg/dL" }', 'unit = "mg/dL", missing = "fill" }')
     (tmp_path / "schema.toml").write_text(schema)
-    run = run_process("ingest", "table", "holes.csv", "--schema", "schema.toml", cwd=tmp_path)
+    run = call("ingest", "table", "holes.csv", "--schema", "schema.toml")
     assert run.code == 0, run.err
     [told] = [line for line in run.err.splitlines() if "outcome 'glucose'" in line]
     assert "missing values; models see the filled-in values as inputs, but neither learn to predict" in told
@@ -254,7 +254,7 @@ def test_export_and_report_keep_what_is_there_unless_told(trained: Path, tmp_pat
 
 
 def test_report_is_a_page_tables_or_numbers(trained: Path, call: Call) -> None:
-    tables = run_process("inspect", trained / "data.h5", "--report", "-", cwd=Path.cwd())
+    tables = call("inspect", trained / "data.h5", "--report", "-")
     assert tables.code == 0, tables.err
     for title in ("Subjects and lengths", "Treatments", "Outcomes", "Shift from source to target"):
         assert title in tables.out

@@ -1,4 +1,4 @@
-"""Each verb once as a real process on good input, and what it says to people and to scripts."""
+"""Each verb on good input, some as real processes, and what it says to people and to scripts."""
 
 import csv
 import io
@@ -222,7 +222,7 @@ def test_whatif_warns_when_the_model_knows_other_data(trained: Path, plan: Path,
 def test_inspect_shows_identity_lineage_variables_settings_and_arrays(trained: Path, call: Call) -> None:
     path = trained / "model.h5"
     header = read_header(path)
-    run = run_process("inspect", path, cwd=trained)
+    run = call("inspect", path)
     assert run.code == 0, run.err
     for text in (header.digest, header.parents["encoder"], "tumour_volume", "chemotherapy", "learning_rate", "params/"):
         assert text in run.out
@@ -239,8 +239,8 @@ def test_verify_says_that_a_file_is_sound(trained: Path, call: Call) -> None:
     assert call("verify", path, "--json").document["result"]["kind"] == "encoder"
 
 
-def test_doctor_looks_at_machine_packages_and_workspace(trained: Path) -> None:
-    run = run_process("doctor", "-w", trained, "--json", cwd=trained)
+def test_doctor_looks_at_machine_packages_and_workspace(trained: Path, call: Call) -> None:
+    run = call("doctor", "-w", trained, "--json")
     assert run.code == 0, run.err
     found = {check["name"]: check for check in run.document["result"]["checks"]}
     assert {"python", "torch", "typer", "devices", "memory", "disk", "workspace", "data.h5", "model.h5"} <= set(found)
