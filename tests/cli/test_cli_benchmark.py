@@ -246,7 +246,8 @@ def test_an_interrupted_benchmark_says_how_to_continue_and_continues_within_a_tr
 def test_an_interrupted_run_with_other_settings_is_refused_with_the_flag_of_the_benchmark(
     settings: Path, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ["benchmark", "tumor", "--methods", "costar", "--no-plots", "--folder", tmp_path / "b", "--json"]
+    words = ["benchmark", "tumor", "--methods", "costar", "--members", "1", "--no-plots", "--json"]
+    words += ["--folder", tmp_path / "b"]
 
     step = loop.training_step
 
@@ -317,7 +318,7 @@ def test_models_that_all_lose_warn_once_per_cell_and_training_is_suggested(
             f"costar finetune {flags} --method {METHODS.suggested()[0]}",
         ]
     for command in document["next"]:
-        assert call(*command.split()[1:]).code == 0
+        assert call(*command.split()[1:], "--members", "1").code == 0
     assert call(*words, "--folder", tmp_path / "b", "--json").document["status"] == "up_to_date"
 
 

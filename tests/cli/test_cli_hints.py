@@ -67,7 +67,7 @@ def test_every_hint_of_a_pipeline_with_files_of_its_own_works_when_pasted(tmp_pa
     [other] = run.document["next"]  # an epoch taught the model less than the last value knows
     first = f"--method {METHODS.suggested()[0]}"
     assert other == f"costar finetune --workspace miss --config '{settings}' {first} --preset quick --data cohort.h5"
-    assert call(*words(other)).code == 0
+    assert call(*words(other), *FEW).code == 0
     assert call("finetune", "--method", "last-value", "--data", "cohort.h5", "-o", "naive.h5").code == 0
     judge = ["evaluate", "-w", "miss", "-c", settings, "--data", "cohort.h5", "-o", "other.h5"]
     run = call(*judge, "--model", "naive.h5", "--bootstrap", 0, "--no-plots", "--json")

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from costar_cli.datasets.table import TableInputs, ingest_table
@@ -39,6 +39,7 @@ def holey(seed: int) -> pl.DataFrame:
     return frame.with_columns(pl.Series("heart rate", rate), pl.Series("sex", sex, dtype=pl.String))
 
 
+@settings(max_examples=15)
 @given(st.integers(0, 5), st.randoms(use_true_random=False))
 def test_order_files_columns_and_endings_do_not_matter(folder: Path, seed: int, random):
     frame = holey(seed)
@@ -101,6 +102,7 @@ def with_changing_outcomes(dataset: Dataset) -> Dataset:
     return replace(dataset, panels={**dataset.panels, part: replace(panel, **fields, length=length)})
 
 
+@settings(max_examples=20)
 @given(datasets(), FORMS)
 def test_a_data_set_survives_the_way_into_tables_and_back(folder: Path, dataset: Dataset, form: str):
     longest = max([dataset.horizon, *(q.horizon for sets in dataset.queries.values() for q in sets.values())])

@@ -27,7 +27,6 @@ __all__ = [
     "EXACT",
     "NAMES",
     "SIZES",
-    "WORLDS",
     "Case",
     "as_model",
     "close",
@@ -39,6 +38,7 @@ __all__ = [
     "trained",
     "without_dropout",
     "world",
+    "worlds_of",
 ]
 
 # COSTAR with other choices: settings of the encoder, settings of the fit.
@@ -59,7 +59,6 @@ STACKED = "crn-erm,ct-erm"  # networks, so that a stack has members, stages and 
 NAMES = [*METHODS, *VARIANTS, *ROLLED]
 # What holds of every fit holds of one that ends early, too.
 QUICK: dict[str, dict[str, object]] = {"mixed": {"iterations": 15}}
-WORLDS = ["tumor", "linear", "ward"]
 SIZES = {"train": 16, "val": 6, "test": 4, "target_train": 5, "target_val": 4, "target_test": 6, "steps": 11}
 CPU = RuntimeConfig(device="cpu")
 # Adam makes full steps of gradients that are pure rounding error, so runs that round differently are compared in
@@ -70,6 +69,11 @@ EXACT = RuntimeConfig(device="cpu", precision="float64")
 def registered(name: str) -> Method:
     """The method of a name, or of a variant's."""
     return METHODS[name.partition(",")[0]]
+
+
+def worlds_of(name: str) -> list[str]:
+    """The data that a method is fitted to; of the linear system only the lack of statics is its own."""
+    return ["tumor", "linear", "ward"] if name in METHODS else ["tumor", "ward"]
 
 
 @cache

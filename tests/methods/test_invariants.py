@@ -13,7 +13,6 @@ from costar_cli.methods.base import EncodesOnce
 from costar_cli.methods.costar.model import CostarModel
 from tests.methods.invariant_worlds import (
     NAMES,
-    WORLDS,
     Case,
     as_model,
     close,
@@ -21,6 +20,7 @@ from tests.methods.invariant_worlds import (
     registered,
     trained,
     world,
+    worlds_of,
 )
 
 PLAN_BLIND = {"last-value", "mean", "seasonal-naive"}  # whatever the plan, it answers the same
@@ -28,17 +28,13 @@ NOTHING_TO_ENCODE = PLAN_BLIND
 MAY_FIND_NO_EFFECT = {("boosting", "ward")}  # the ward has no law, and a tree asks about what helps alone
 
 
-@pytest.fixture(scope="module", params=NAMES)
-def method(request) -> str:
-    return request.param
-
-
-@pytest.fixture(scope="module", params=WORLDS)
-def case(request, method: str) -> Case:
-    dataset = world(request.param)
-    model = as_model(method, trained(method, request.param))
+@pytest.fixture(scope="module", params=[(data, name) for name in NAMES for data in worlds_of(name)], ids="-".join)
+def case(request) -> Case:
+    data, method = request.param
+    dataset = world(data)
+    model = as_model(method, trained(method, data))
     one_hot = dataset.schema.treatments.mode == "multiclass"
-    return Case(method, request.param, model, dataset.panel("target", "test"), one_hot)
+    return Case(method, data, model, dataset.panel("target", "test"), one_hot)
 
 
 def test_nothing_after_the_origin_changes_a_prediction(case: Case) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from costar_cli.config.models import EncoderConfig
+from costar_cli.methods import METHODS
 from costar_cli.panel import Dataset, Part
 from costar_cli.train import Trained, loop
 from tests.methods.invariant_worlds import (
@@ -132,8 +133,8 @@ def test_an_interrupted_fit_continues_to_the_same_weights(
 ) -> None:
     dataset, (whole, steps) = world("tumor"), counted(method, "tumor")
     assert (steps == 0) == (whole.meta["stages"] == [])
-    if not steps:
-        return  # fits in closed form have nothing to continue
+    if not steps or (share < 0.5 and method not in METHODS):
+        return  # fits in closed form have nothing to continue, and variants the stages of their method
     interrupt_training(monkeypatch, at=max(1, int(share * steps)))
     with pytest.raises(KeyboardInterrupt):
         fit(method, dataset, tmp_path / "cut")
