@@ -7,6 +7,7 @@ from enum import IntEnum
 from types import FrameType, TracebackType
 from typing import Any, ClassVar, Self
 
+MOST_DETAILS = 20  # problems that one error lists; the rest are counted
 RESUMABLE = ("pretrain", "finetune", "benchmark")  # verbs that an interruption only pauses
 
 
@@ -60,7 +61,7 @@ class CostarError(Exception):
         """Return one error of all problems: a single one is the error itself, more are its details."""
         if len(problems) == 1:
             return cls(problems[0], where=where, fix=fix)
-        return cls(several, where=where, fix=fix, details=problems)
+        return cls(several, where=where, fix=fix, details=first_of(problems))
 
     def to_json(self) -> dict[str, object]:
         """Return the error as the `error` member of a `--json` document."""
@@ -208,6 +209,17 @@ def as_costar_error(error: Exception) -> CostarError:
         f"unexpected error ({name})",
         fix="please report it, with the traceback that `COSTAR_DEBUG=1` shows",
     )
+
+
+def first_of(problems: Sequence[str]) -> list[str]:
+    """Return the first problems, and how many more there are."""
+    more = len(problems) - MOST_DETAILS
+    return [*problems[:MOST_DETAILS], f"and {more:,} more"] if more > 1 else list(problems)
+
+
+def cut(text: str, longest: int) -> str:
+    """Return text without its end where it is too long for a message."""
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."
 
 
 def key_path(parts: Iterable[object]) -> str:

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.errors import DataError
+from costar_cli.errors import DataError, first_of
 from costar_cli.panel.dataset import Dataset
 from costar_cli.panel.panel import Panel
 from costar_cli.panel.queries import Queries
@@ -55,7 +55,7 @@ def raise_errors(findings: Iterable[Finding], *, what: str) -> None:
         f"{what} has {len(errors)} problems",
         where=what,
         fix="correct all of the problems listed",
-        details=[str(error) for error in errors],
+        details=first_of([str(error) for error in errors]),
     )
 
 
@@ -64,11 +64,6 @@ def shown(names: Iterable[object], limit: int = 5) -> str:
     quoted = [f"'{name}'" for name in names]
     more = len(quoted) - limit
     return ", ".join(quoted[:limit]) + (f" and {more} more" if more > 0 else "")
-
-
-def cut(text: str, longest: int) -> str:
-    """Return text without its end where it is too long for a message."""
-    return text if len(text) <= longest else f"{text[: longest - 3]}..."
 
 
 def counted(n: int, one: str, many: str | None = None) -> str:

@@ -7,7 +7,7 @@ from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
 
-from costar_cli.errors import StorageError, UsageError
+from costar_cli.errors import MOST_DETAILS, StorageError, UsageError
 
 __all__ = ["MAX_BYTES", "JsonObject", "Problems", "parse_json", "read_bounded", "shown"]
 
@@ -16,7 +16,7 @@ MAX_DEPTH = 16
 SHOWN_CHARACTERS = 60
 _TOKENS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 
-MAX_SHOWN = 50
+MAX_SHOWN = MOST_DETAILS
 MAX_STEPS_NAMED = 8
 
 

@@ -1,6 +1,5 @@
 """Where settings come from: presets, TOML files, environment variables, flags, arguments of Python functions."""
 
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,10 +8,12 @@ from typing import Any, get_args
 from costar_cli.config.choices import PresetName
 from costar_cli.config.models import Config
 from costar_cli.config.nearest import did_you_mean, nearest, nearest_by_edits
-from costar_cli.errors import UsageError
+from costar_cli.config.toml import read_toml
+from costar_cli.errors import MOST_DETAILS, cut
 from costar_cli.settings.keys import all_keys, all_sections, section_of
 from costar_cli.settings.presets import preset_settings
 
+LONGEST = 200  # of a key that a message repeats
 MOST_MEANT = 3  # variables that a warning names
 RESERVED = ("COSTAR_CONFIG", "COSTAR_DEBUG", "COSTAR_PRESET", "COSTAR_WORKSPACE")
 
@@ -90,16 +91,7 @@ def from_file(path: Path) -> Source:
     Raises:
         UsageError: the file is missing or is not TOML.
     """
-    try:
-        tables = tomllib.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        raise UsageError("the config file does not exist", where=str(path)) from None
-    except IsADirectoryError:
-        raise UsageError("the config file is a folder", where=str(path)) from None
-    except UnicodeDecodeError:
-        raise UsageError("the config file is not UTF-8 text", where=str(path)) from None
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"the config file is not TOML: {error}", where=str(path)) from None
+    _, tables = read_toml(path, "config file")
     source = Source()
     _read_preset(source, tables, path)
     _read_tables(source, tables, str(path))
@@ -107,11 +99,14 @@ def from_file(path: Path) -> Source:
 
 
 def _read_tables(source: Source, tables: Mapping[str, Any], origin: str) -> None:
+    known, unknown = all_keys(), 0
     for name, value in _flatten(tables, ()):
-        if name in all_keys():
+        if name in known:
             source.values[name] = (value, origin)
-        else:
-            source.problems.append(f"{name} ({origin}): {_unknown(name)}")
+        elif (unknown := unknown + 1) <= MOST_DETAILS:
+            source.problems.append(f"{cut(name, LONGEST)} ({origin}): {_unknown(name)}")
+    if unknown > MOST_DETAILS:
+        source.problems.append(f"{origin}: {unknown - MOST_DETAILS:,} more unknown settings")
 
 
 def _nearest_variable(name: str, known: Iterable[str], shared: str) -> str:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -172,7 +173,7 @@ def _open_csv(path: Path) -> TableFile:
 
 def _with_names(path: Path, scan: pl.LazyFrame, header: list[str], types: list[pl.DataType]) -> TableFile:
     names = [name.strip().removeprefix("\ufeff") for name in header]
-    if twice := sorted({name for name in names if names.count(name) > 1 and name}):
+    if twice := sorted(name for name, count in Counter(names).items() if count > 1 and name):
         raise DataError(f"the header names {shown(twice)} more than once", where=str(path), fix="rename the columns")
     columns = {name: i for i, name in enumerate(names) if name}
     return TableFile(path, scan, columns, {name: types[i] for name, i in columns.items()})

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from costar_cli.datasets.table.files import TableFile, collected
 from costar_cli.datasets.table.schema import Step
-from costar_cli.errors import DataError
-from costar_cli.panel.findings import Finding, counted, cut, raise_errors
+from costar_cli.errors import DataError, cut
+from costar_cli.panel.findings import Finding, counted, raise_errors
 
 MOST_VALUES: Final = 1_000_000_000  # 8 GB while they are read
 LARGEST: Final = float(np.finfo(np.float32).max)

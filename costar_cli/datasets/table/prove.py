@@ -11,12 +11,24 @@ import sys
 
 import polars as pl
 
+FIRST_DAY, LAST_DAY = -719_162, 2_932_896  # of the years 1 and 9999, from 1970
+UNITS_PER_DAY = {"day": 1, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000}  # nanoseconds end in 2262
+
 if __name__ == "__main__":
     names = json.load(sys.stdin)
     try:
         scan = pl.scan_parquet(sys.argv[1], glob=False, hive_partitioning=False, low_memory=True)
-        found = [i for i, name in enumerate(scan.collect_schema()) if names is None or name.strip() in names]
+        columns = list(scan.collect_schema().items())
+        found = [i for i, (name, _) in enumerate(columns) if names is None or name.strip() in names]
         scan.select(pl.nth(found)).collect(engine="streaming")
+        for i in found:
+            name, kind = columns[i]
+            if kind in (pl.Date, pl.Datetime):  # other dates end polars, and Python has none
+                unit = UNITS_PER_DAY[getattr(kind, "time_unit", "day")]
+                inside = pl.nth(i).to_physical().is_between(FIRST_DAY * unit, LAST_DAY * unit)
+                if not scan.select(inside.all()).collect(engine="streaming").item():
+                    sys.stdout.write(f"column '{name}' has dates outside the years 1 to 9999")
+                    sys.exit(1)
     except pl.exceptions.PolarsError as error:
         sys.stdout.write(str(error))
         sys.exit(1)

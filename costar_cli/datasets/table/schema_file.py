@@ -3,7 +3,6 @@
 import json
 import math
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
@@ -13,23 +12,13 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from costar_cli.config.nearest import did_you_mean
+from costar_cli.config.toml import STRING_OR_COMMENT, read_toml
 from costar_cli.datasets.registry import RESERVED_NAMES
 from costar_cli.datasets.table.schema import ColumnSchema, TableSchema
-from costar_cli.errors import UsageError, complaint, key_path
-from costar_cli.panel.findings import cut
+from costar_cli.errors import MOST_DETAILS, UsageError, complaint, cut, key_path
 
-MOST_BYTES: Final = 1_000_000
 LONGEST_LINE: Final = 200  # of a line that a message repeats
 CHECK: Final = "# CHECK: "  # starts what `--init` wants to be settled
-# Strings of TOML, which may hold what looks like a comment, and comments.
-_STRING_OR_COMMENT: Final = re.compile(
-    r'"""(?:\\.|[^\\])*?"""(?!")|'
-    r"'''.*?'''(?!')|"
-    r'"(?:\\.|[^"\\\n])*"|'
-    r"'[^'\n]*'|"
-    r"#[^\n]*",
-    re.DOTALL,
-)
 WORDS: Final = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 START = "`costar ingest table FILE --init` writes a schema to start from"
 
@@ -43,23 +32,8 @@ def read_schema(path: Path, *, accept_guesses: bool = False) -> TableSchema:
         UsageError: the file is missing or no TOML, has open guesses, or a key or value is not understood; all problems
             at once.
     """
+    text, tables = read_toml(path, "schema file", fix=START)
     where = str(path)
-    try:
-        with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
-    except FileNotFoundError:
-        raise UsageError("the schema file does not exist", where=where, fix=START) from None
-    except IsADirectoryError:
-        raise UsageError("the schema file is a folder", where=where, fix=START) from None
-    if len(content) > MOST_BYTES:
-        raise UsageError(f"the schema file is larger than {MOST_BYTES:,} bytes", where=where, fix=START)
-    try:
-        text = content.decode("utf-8")
-        tables = tomllib.loads(text)
-    except UnicodeDecodeError:
-        raise UsageError("the schema file is not UTF-8 text", where=where, fix=START) from None
-    except (ValueError, RecursionError) as error:  # also of a number of thousands of digits
-        raise UsageError(f"the schema file is not TOML: {error}", where=where, fix=START) from None
     if (lines := open_guesses(text)) and not accept_guesses:
         guesses = "1 unconfirmed guess" if len(lines) == 1 else f"{len(lines)} unconfirmed guesses"
         fix = "correct each line and delete its comment, or add `--accept-guesses`"
@@ -70,7 +44,7 @@ def read_schema(path: Path, *, accept_guesses: bool = False) -> TableSchema:
 def open_guesses(text: str) -> list[str]:
     """Return the lines of a TOML document in which a comment of `--init` wants something to be settled, numbered."""
     lines = text.split("\n")
-    comments = [found for found in _STRING_OR_COMMENT.finditer(text) if found[0].startswith("#") and CHECK in found[0]]
+    comments = [found for found in STRING_OR_COMMENT.finditer(text) if found[0].startswith("#") and CHECK in found[0]]
     numbers = [text.count("\n", 0, found.start()) for found in comments]
     return [f"line {number + 1}: {cut(lines[number].strip(), LONGEST_LINE)}" for number in numbers]
 
@@ -82,7 +56,9 @@ def parse_schema(tables: Mapping[str, Any], *, where: str = "schema") -> TableSc
     try:
         schema = TableSchema.model_validate(tables)
     except ValidationError as error:
-        problems = [_explain(dict(item)) for item in error.errors()] + problems
+        found = error.errors()
+        problems = [_explain(dict(item)) for item in found[:MOST_DETAILS]] + problems
+        problems += [f"{len(found) - MOST_DETAILS:,} more keys that are not understood"] * (len(found) > MOST_DETAILS)
     if schema is not None:
         problems += _schema_problems(schema)
     if problems:

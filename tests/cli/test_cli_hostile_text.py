@@ -1,0 +1,69 @@
+"""Settings, schemas and tables that somebody made to cost time or end the process: one short error within seconds."""
+
+import time
+from datetime import date
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from costar_cli.config.toml import read_toml
+from costar_cli.datasets.table.files import open_files
+from costar_cli.datasets.table.schema_file import read_schema
+from costar_cli.errors import DataError, UsageError
+from costar_cli.settings.sources import from_file
+
+TEXTS = {
+    "lists": "[pretrain]\nepochs = " + "[" * 5000 + "]" * 5000,
+    "tables": "a = " + "{a=" * 5000 + "1" + "}" * 5000,
+    "dotted key": ".".join(["a"] * 50_000) + " = 1",
+    "quoted key": ".".join(['"a"'] * 50_000) + " = 1",
+    "digits": "[pretrain]\nepochs = " + "1" * 5000,
+    "large": "a" * 1_000_001,
+}
+
+
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("read", [from_file, read_schema])
+def test_toml_that_is_deep_or_large_is_refused_at_once(tmp_path, text, read):
+    (tmp_path / "a.toml").write_text(TEXTS[text])
+    start = time.monotonic()
+    with pytest.raises(UsageError, match=r"nested more than 32|is larger than|is not TOML"):
+        read(tmp_path / "a.toml")
+    assert time.monotonic() - start < 2
+
+
+def test_an_endless_device_is_no_settings_file():
+    with pytest.raises(UsageError, match="larger than 1,000,000 bytes"):
+        read_toml(Path("/dev/zero"), "config file")
+
+
+def test_depth_is_not_counted_in_texts_and_comments(tmp_path):
+    (tmp_path / "a.toml").write_text(f'a = "{"[" * 99}"\nb = """\n{"." * 99}"""\nc = 1 # {"{" * 99}\n')
+    assert read_toml(tmp_path / "a.toml", "config file")[1]["c"] == 1
+
+
+def test_of_many_unknown_settings_some_are_told_and_the_rest_counted(tmp_path):
+    (tmp_path / "a.toml").write_text("[pretrain]\n" + "".join(f"zz{i} = 1\n" for i in range(20_000)))
+    start = time.monotonic()
+    problems = from_file(tmp_path / "a.toml").problems
+    assert len(problems) == 21
+    assert problems[-1].endswith("19,980 more unknown settings")
+    assert time.monotonic() - start < 5
+    with pytest.raises(UsageError) as caught:
+        read_schema(tmp_path / "a.toml")
+    assert len(caught.value.details) <= 21
+
+
+@pytest.mark.parametrize("kind", [pl.Date, pl.Datetime("us")], ids=str)
+def test_dates_beyond_the_year_9999_are_an_error_of_their_column(tmp_path, kind):
+    beyond = pl.Series("when", [0, 2**31 - 1 if kind == pl.Date else 2**61]).cast(kind)
+    pl.DataFrame({"id": ["a", "b"], "when": beyond}).write_parquet(tmp_path / "a.parquet")
+    with pytest.raises(DataError, match="column 'when' has dates outside the years 1 to 9999"):
+        open_files([tmp_path / "a.parquet"])
+
+
+def test_the_last_dates_of_python_are_read(tmp_path):
+    ends = pl.DataFrame({"when": [date.min, None, date.max]})
+    ends.write_parquet(tmp_path / "a.parquet")
+    open_files([tmp_path / "a.parquet"])
