@@ -1,8 +1,26 @@
-"""`python -m costar_cli`: the same as `costar`."""
+"""`python -m costar_cli`, and the `costar` command: signals are told in order from the first import on."""
 
 import sys
 
-from costar_cli.app import main
+from costar_cli.errors import CostarError, Termination
+
+
+def run() -> int:
+    """Run the command line and return its exit code."""
+    with Termination() as termination:
+        try:
+            from costar_cli.app import main  # noqa: PLC0415 - it takes a second, in which a signal may come
+        except KeyboardInterrupt:
+            return _tell(termination.as_error(""))
+    return main()
+
+
+def _tell(error: CostarError) -> int:
+    from costar_cli.ui.output import Output  # noqa: PLC0415
+
+    Output(json="--json" in sys.argv).fail(error, status="interrupted")
+    return int(error.exit_code)
+
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run())

@@ -25,6 +25,7 @@ class ExitCode(IntEnum):
     STORAGE = 8  # the disk is full, read-only, or forbidden
     TRAINING = 9  # training diverged: a loss or gradient is not finite
     GATE = 10  # a gate of `evaluate --fail-if` failed; the evaluation was written
+    HUNG_UP = 129  # SIGHUP, when the terminal is closed: likewise
     INTERRUPTED = 130  # Ctrl-C: the same command continues from the last saved step
     TERMINATED = 143  # SIGTERM: likewise
 
@@ -151,35 +152,44 @@ class TerminatedRunError(CostarError):
     exit_code = ExitCode.TERMINATED
 
 
+class HungUpRunError(TerminatedRunError):
+    """SIGHUP, as a terminal sends it when it is closed; under `nohup` nothing does."""
+
+    exit_code = ExitCode.HUNG_UP
+
+
+STOPS = (signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))  # Windows has the first alone
+
+
 class _TerminationInterrupt(KeyboardInterrupt):
-    """What SIGTERM raises: after a plain KeyboardInterrupt out of C code, Python would end itself by SIGINT."""
+    """What they raise: after a plain KeyboardInterrupt out of C code, Python would end itself by SIGINT."""
 
 
 class Termination:
-    """Lets SIGTERM end a run as Ctrl-C does, and remembers that it came.
+    """Lets SIGTERM and SIGHUP end a run as Ctrl-C does, and remembers which came.
 
-    Where somebody handles or ignores SIGTERM already, and outside the main thread, nothing changes.
+    Where somebody handles or ignores one already, and outside the main thread, nothing changes.
     """
 
     def __init__(self) -> None:
-        self.came = False
-        self._installed = False
+        self.came: int | None = None
+        self._installed: list[int] = []
 
     def __enter__(self) -> Self:
-        in_main = threading.current_thread() is threading.main_thread()
-        if in_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            signal.signal(signal.SIGTERM, self._handle)
-            self._installed = True
+        if threading.current_thread() is threading.main_thread():
+            self._installed = [number for number in STOPS if signal.getsignal(number) is signal.SIG_DFL]
+        for number in self._installed:
+            signal.signal(number, self._handle)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._installed:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number in self._installed:
+            signal.signal(number, signal.SIG_DFL)
 
     def _handle(self, number: int, frame: FrameType | None) -> Any:  # noqa: ANN401, ARG002 - the signature of a handler
-        self.came = True
+        self.came = number
         raise _TerminationInterrupt
 
     def as_error(self, verb: str) -> CostarError:
@@ -187,7 +197,11 @@ class Termination:
         fix = "run the same command again; complete files are kept"
         if verb in RESUMABLE:
             fix = "run the same command to continue from the last saved step"
-        return TerminatedRunError("terminated", fix=fix) if self.came else InterruptedRunError("interrupted", fix=fix)
+        if self.came is None:
+            return InterruptedRunError("interrupted", fix=fix)
+        if self.came == signal.SIGTERM:
+            return TerminatedRunError("terminated", fix=fix)
+        return HungUpRunError("the terminal was closed", fix=fix)
 
 
 def as_costar_error(error: Exception) -> CostarError:

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from costar_cli.errors import StorageError
+from costar_cli.errors import STOPS, StorageError
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
@@ -221,7 +221,7 @@ def write_all(fd: int, data: "ReadableBuffer", position: int) -> None:
 
 @contextmanager
 def interrupts_deferred() -> Iterator[None]:
-    """Let Ctrl-C, and SIGTERM where Python handles it, take effect when the context ends."""
+    """Let Ctrl-C, and SIGTERM and SIGHUP where Python handles them, take effect when the context ends."""
     if threading.current_thread() is not threading.main_thread():
         yield  # handlers run in the main thread alone
         return
@@ -230,7 +230,7 @@ def interrupts_deferred() -> Iterator[None]:
     def note(number: int, _frame: FrameType | None) -> None:
         pending.append(number)
 
-    found = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    found = {number: signal.getsignal(number) for number in (signal.SIGINT, *STOPS)}
     handlers = {number: handler for number, handler in found.items() if callable(handler)}
     for number in handlers:
         signal.signal(number, note)

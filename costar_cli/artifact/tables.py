@@ -1,6 +1,7 @@
 """Tables of any length, written in chunks as CSV, Parquet or JSON Lines, whole or not at all."""
 
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from costar_cli.frames import make_frame
 if TYPE_CHECKING:
     import polars as pl
 
+OS_ERROR: Final = re.compile(r"\(os error (\d+)\)")  # how Rust tells the system's errors
 TABLE_FORMATS: Final = (".csv", ".parquet", ".jsonl")
 
 
@@ -70,5 +72,9 @@ def table_file(path: Path) -> Iterator[TableFile]:
             table = TableFile(out, path.suffix.lower(), Path(pieces))
             yield table
             table.finish()
-    except OSError as error:
-        raise storage_error(error, path) from error
+    except Exception as error:  # polars has errors of its own for a full disk
+        if said := OS_ERROR.search(str(error)):
+            raise storage_error(OSError(int(said[1]), os.strerror(int(said[1]))), path) from error
+        if isinstance(error, OSError):
+            raise storage_error(error, path) from error
+        raise

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from costar_cli.artifact import Artifact, read_artifact, read_header, write_artifact
 from costar_cli.artifact.lineage import Making, making_differences, makings_of
-from costar_cli.errors import ArtifactError, MismatchError
+from costar_cli.errors import STOPS, ArtifactError, MismatchError
 from costar_cli.methods.base import Stage
 from costar_cli.methods.shared.members import Params
 from costar_cli.reporting import Reporter
@@ -61,21 +61,22 @@ class FinishedGroup(NamedTuple):
 
 
 class Interrupt:
-    """Turns the first SIGINT or SIGTERM into a request that the loop honours between two steps.
+    """Turns the first SIGINT, SIGTERM or SIGHUP into a request that the loop honours between two steps.
 
-    The second one acts at once. Outside the main thread, where handlers cannot be set, nothing changes. In the end a
-    SIGTERM is handed on to whoever handled it before, who may want to tell it from Ctrl-C.
+    The second one acts at once. Outside the main thread, where handlers cannot be set, nothing changes. In the end what
+    is no Ctrl-C is handed on to whoever handled it before, who may want to tell it.
     """
 
     def __init__(self) -> None:
         self.requested = False
-        self._terminated = False
+        self._stopped_by = signal.SIGINT
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._previous[number] = signal.signal(number, self._handle)
+            for number in (signal.SIGINT, *STOPS):
+                if signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` asks
+                    self._previous[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(
@@ -83,8 +84,8 @@ class Interrupt:
     ) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
-        if self._terminated and callable(self._previous.get(signal.SIGTERM)):
-            signal.raise_signal(signal.SIGTERM)
+        if self._stopped_by != signal.SIGINT and callable(self._previous.get(self._stopped_by)):
+            signal.raise_signal(self._stopped_by)
 
     def stop_if_requested(self) -> None:
         """Raise `KeyboardInterrupt` when a signal has come."""
@@ -92,7 +93,8 @@ class Interrupt:
             raise KeyboardInterrupt
 
     def _handle(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the signature of a handler
-        self._terminated |= number == signal.SIGTERM
+        if number != signal.SIGINT:
+            self._stopped_by = signal.Signals(number)
         if self.requested:
             raise KeyboardInterrupt
         self.requested = True

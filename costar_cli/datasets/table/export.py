@@ -8,6 +8,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from costar_cli.artifact import write_bytes
+from costar_cli.artifact.tables import table_file
 from costar_cli.config.choices import FormatName
 from costar_cli.datasets.table.schema_file import toml_row, toml_value
 from costar_cli.errors import MismatchError, StorageError
@@ -59,7 +61,7 @@ def export_dataset(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _write(dataset_to_frame(dataset, names), files["table"])
-        files["schema"].write_text(schema_text(dataset, names), "utf-8")
+        write_bytes(files["schema"], schema_text(dataset, names).encode())
         if "queries" in files:
             _write(queries_to_frame(dataset, names), files["queries"])
     except OSError as error:
@@ -99,10 +101,8 @@ def schema_text(dataset: Dataset, names: Names | None = None) -> str:
 
 
 def _write(frame: pl.DataFrame, path: Path) -> None:
-    if path.suffix == ".csv":
-        frame.write_csv(path)
-    else:
-        frame.write_parquet(path)
+    with table_file(path) as table:
+        table.write(frame.to_dict())
 
 
 def _subjects(panel: Panel, *, labelled: bool) -> pl.Series:
