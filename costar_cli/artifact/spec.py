@@ -115,13 +115,30 @@ def check_names(names: Iterable[str]) -> None:
                 raise ValueError(f"{group!r} is the name of both an array and a group")
 
 
+META_TYPES: Final[Mapping[type, tuple[str, ...]]] = {  # of meta wherever it stands; other keys are their readers' own
+    str: ("dataset_name", "decoder", "device", "domain", "fingerprint", "init", "method", "name", "precision"),
+    int: ("horizon", "members"),
+    list: ("finished", "made_with", "refutations", "stages", "warnings"),
+    dict: ("calibration", "config", "encoder", "history", "parts", "practice", "report", "schema", "settings",
+           "support", "trained_on", "validation"),
+}  # fmt: skip
+TYPE_OF: Final = {key: kind for kind, keys in META_TYPES.items() for key in keys}
+TYPE_WORDS: Final = {str: "text", int: "a whole number", list: "a list", dict: "an object"}
+
+
+def wrong_types(meta: Mapping[str, object]) -> list[str]:
+    """Return in words which keys of meta are not of their type; `null` is no value of any."""
+    wrong = [key for key, value in meta.items() if key in TYPE_OF and type(value) is not TYPE_OF[key]]
+    return [f"`{key}` in meta is not {TYPE_WORDS[TYPE_OF[key]]}" for key in wrong if meta[key] is not None]
+
+
 def content_problems(kind: str, names: Iterable[str], meta: Mapping[str, object]) -> list[str]:
     """Return in words what a kind MUST have and these names and meta lack, or hold beyond what it MAY have."""
     spec, names = KINDS[kind], list(names)
     patterns = {pattern: _regex(pattern) for pattern in (*spec.must, *spec.may)}
     lacking = [f"no array `{p}`" for p in spec.must if not any(patterns[p].fullmatch(name) for name in names)]
     extra = [f"unknown array `{n}`" for n in names if not any(p.fullmatch(n) for p in patterns.values())]
-    return lacking + extra + [f"no `{key}` in meta" for key in spec.meta if key not in meta]
+    return lacking + extra + [f"no `{key}` in meta" for key in spec.meta if key not in meta] + wrong_types(meta)
 
 
 @cache

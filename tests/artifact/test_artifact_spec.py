@@ -50,6 +50,13 @@ def test_patterns_name_segments():
     assert content_problems("dataset", panel, {}) == [f"no `{key}` in meta" for key in meta]
 
 
+def test_meta_of_other_types_is_refused():
+    wrong = {"horizon": True, "schema": [], "name": 3, "fingerprint": None}
+    found = content_problems("estimates", KINDS["estimates"].must, dict.fromkeys(KINDS["estimates"].meta) | wrong)
+    words = {"horizon": "a whole number", "schema": "an object", "name": "text"}
+    assert sorted(found) == sorted(f"`{key}` in meta is not {word}" for key, word in words.items())
+
+
 def test_content_outside_the_spec_is_not_written(tmp_path):
     with pytest.raises(ValueError, match=r"no array `params/\*\*`; .*unknown array `x`; no `method` in meta"):
         write_artifact(tmp_path / "a.h5", kind="model", arrays={"x": np.zeros(2)}, meta={})

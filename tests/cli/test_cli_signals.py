@@ -50,6 +50,11 @@ def test_a_signal_is_told_in_order(tmp_path: Path, moment: str, number: int, cod
     assert (document["status"], document["error"]["exit_code"]) == ("interrupted", code)
 
 
+def test_closed_streams_lead_nowhere(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m costar_cli doctor <&- >&- 2>&-"
+    assert subprocess.run(command, shell=True, cwd=tmp_path, env=environment(), check=False).returncode == 0  # noqa: S602
+
+
 def test_a_table_on_a_full_disk_is_a_storage_error(tmp_path: Path) -> None:
     resource = pytest.importorskip("resource")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)

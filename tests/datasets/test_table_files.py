@@ -3,11 +3,14 @@
 import random
 from pathlib import Path
 
+import polars as pl
 import pytest
 
+from costar_cli.datasets.table import TableInputs, ingest_table
 from costar_cli.datasets.table.files import open_files
 from costar_cli.errors import DataError
-from tests.datasets.table_worlds import ingest, problems, save, ward
+from costar_cli.reporting import NullReporter
+from tests.datasets.table_worlds import assert_same_dataset, ingest, make_schema, problems, save, ward
 
 BAD_FILES: list[tuple[str, bytes | None, str, str]] = [
     ("ward.csv", None, "the file does not exist", "check the path"),
@@ -92,3 +95,14 @@ def test_a_damaged_parquet_file_is_read_or_refused(seed: int, tmp_path: Path, ca
         ingest(path)
     assert "ward.parquet" in (caught.value.where or str(caught.value.details))
     assert capfd.readouterr().err == ""
+
+
+def test_true_and_false_are_numbers_in_csv_as_in_parquet(tmp_path: Path):
+    frame = ward().with_columns(resting=pl.col("age") > 50)
+    schema = make_schema({"resting": {"role": "covariate"}})
+    both = [ingest_table(TableInputs([save(frame, tmp_path / f"a.{end}")]), schema, NullReporter())
+            for end in ("csv", "parquet")]  # fmt: skip
+    assert_same_dataset(*both)
+    mixed = frame.with_columns(resting=pl.when(pl.col("age") > 50).then(pl.lit("true")).otherwise(pl.lit("0.5")))
+    with pytest.raises(DataError, match="not numeric, first 'true'"):
+        ingest_table(TableInputs([save(mixed, tmp_path / "b.csv")]), schema, NullReporter())

@@ -26,7 +26,7 @@ As = Literal["number", "binary", "text", "us", "month"]
 class Reading:
     """A column and how to read it.
 
-    `number` and `binary` (also true and false) give float64, `text` gives text, `us` microseconds since 1970 and
+    `number` and `binary` give float64, of true and false 1 and 0, `text` gives text, `us` microseconds since 1970 and
     `month` months since year 0 as int64. A missing value is null; one that cannot be read is NaN or `UNREADABLE`.
     """
 
@@ -210,9 +210,13 @@ def as_read(raw: pl.Expr, kind: pl.DataType, reading: Reading, blank: Sequence[s
         return _as_text(raw, kind)
     if reading.as_ in ("us", "month"):
         return _as_time(raw, kind, reading)
-    if kind == pl.String and reading.as_ == "binary":
+    if kind == pl.String:
         word = raw.str.to_lowercase()
-        raw = pl.when(word == "true").then(pl.lit("1")).when(word == "false").then(pl.lit("0")).otherwise(raw)
+        truths = word.is_in(["true", "false"])
+        named = truths if reading.as_ == "binary" else truths.all()  # a column of both, as Parquet has them
+        raw = (
+            pl.when(named).then(pl.when(word == "true").then(pl.lit("1")).when(truths).then(pl.lit("0"))).otherwise(raw)
+        )
     number = raw.cast(pl.Float64, strict=False)
     odd = pl.lit(float("nan"))
     if kind == pl.Boolean and reading.as_ == "number":
