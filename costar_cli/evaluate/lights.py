@@ -11,6 +11,7 @@ from costar_cli.evaluate.metrics import known
 from costar_cli.uncertainty import LIGHTS, Lights
 
 LEVEL: Final = 0.9  # of the bands whose coverage is told
+KINDS: Final = ("precision", "practice", "support")  # in the order in which they are shown
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -54,7 +55,7 @@ class LightSums:
             counts_QHY: which answers are scored and say something.
         """
         practice_QHY = np.broadcast_to(lights.practice_QH[..., None], counts_QHY.shape)
-        marks = {"precision": lights.precision_QHY, "practice": practice_QHY, "support": lights.light_QHY}
+        marks = dict(zip(KINDS, (lights.precision_QHY, practice_QHY, lights.light_QHY), strict=True))
         weight_QHY, _ = weights(subject_Q, counts_QHY, int(subject_Q.max(initial=-1)) + 1)
         square_M, covered_M, weight_M = (values[counts_QHY] for values in (square_QHY, covered_QHY, weight_QHY))
         rows = (np.ones(len(weight_M)), weight_M, weight_M * square_M, weight_M * covered_M)

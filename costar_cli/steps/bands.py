@@ -68,6 +68,7 @@ def show_natural_course(out: Output, report: "EvaluationReport") -> None:
 
 def show_light_scores(out: Output, report: "EvaluationReport") -> None:
     """Print errors and coverage by light for every model that has lights; nothing where there are none."""
+    from costar_cli.evaluate.lights import KINDS
     from costar_cli.uncertainty import LIGHTS
 
     scored = [(row, kind, lights) for row in report.rows for kind, lights in row.light_tests]
@@ -88,7 +89,7 @@ def show_light_scores(out: Output, report: "EvaluationReport") -> None:
             _number(one.rmse), _number(one.rmse_without_red),
         ]
         for row, kind, lights in scored
-        for name, one in lights.items()
+        for name, one in ((name, lights[name]) for name in KINDS if name in lights)
     ]  # fmt: skip
     out.table(headers, rows, keys=4)
 
