@@ -111,6 +111,15 @@ the name, each is judged. A name that is both a method's and
 a file's means the method. What a gate misspells is found before anything is scored. `--json` lists every verdict in
 `result.gates` (`expression`, `setup`, `model`, `method`, `file`, `number`, `operator`, `bound`, `truth`, `value`,
 `verdict`, `reason`), also when a gate failed.
+
+## Predictions
+
+`costar evaluate --predictions rows.parquet` (or `.csv`, `.jsonl`) writes every prediction that is scored, a row for
+each model, query, scored step and outcome, so that other scores can be formed elsewhere: `dataset`, `setup`, `method`,
+`model`, `queries` (the query set), `kind` (`counterfactual`, or `factual` where the truth was observed), the columns of
+[a cohort's answers](cohorts.md), where `plan` has the treatments of all steps, then `truth` and `members_sd`, the
+standard deviation between the members. Limits are at `--level`. They are made when they are asked for, not kept with
+the evaluation.
 """
 
 SETTINGS = """\

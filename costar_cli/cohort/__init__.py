@@ -14,6 +14,7 @@ from costar_cli.cohort.answers import (
 )
 from costar_cli.cohort.averages import AverageEffects, Averager
 from costar_cli.cohort.groups import groups_of
+from costar_cli.cohort.predictions import predicted_rows
 from costar_cli.cohort.subjects import (
     Cohort,
     check_table,
@@ -44,6 +45,7 @@ __all__ = [
     "join_columns",
     "join_places",
     "names_of",
+    "predicted_rows",
     "read_subjects",
     "subjects_of_plans",
     "tidy_columns",

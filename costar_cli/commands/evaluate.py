@@ -48,6 +48,14 @@ def evaluate(
         Path | None,
         typer.Option("--plots", help="Folder for the plots (default: in the workspace)", rich_help_panel=FILES),
     ] = None,
+    predictions: Annotated[
+        Path | None,
+        typer.Option(
+            "--predictions",
+            help="Also write every prediction that is scored, with its truth: FILE.parquet, .csv or .jsonl",
+            rich_help_panel=FILES,
+        ),
+    ] = None,
     refute: Annotated[
         bool,
         typer.Option("--refute", help="Also refit the models where the answer is known: placebos, dummies, subsets"),
@@ -91,5 +99,6 @@ def evaluate(
         plots=None if no_plots else plots or place.plots,
         refutation=_beside(report, place.refutation) if refute else None,
         search=question if search else None,
+        predictions=predictions,
     )
     run_evaluate(session, files, [setup] if setup else None, overwrite=overwrite, fail_if=fail_if or ())

@@ -21,7 +21,7 @@ from costar_cli.panel import Panel, Queries
 from costar_cli.panel.windows import factual_windows
 from costar_cli.reporting import Reporter, Task
 
-__all__ = ["Predictor", "TestPart", "Truth", "score", "serving_sets", "truth_of"]
+__all__ = ["Predictor", "TestPart", "Truth", "score", "serving_sets", "subject_chunks", "truth_of"]
 
 Truth = Literal["counterfactual", "factual"]
 _BATCH = 65_536
@@ -216,7 +216,7 @@ def score(
         every_H = np.ones(course.queries.horizon, dtype=bool)
         sets.append(_Asked("natural course", WINDOWS, course.queries, every_H, None, course.mean_QHY))
     most = [max(1, chunk_bytes // (outcomes * asked.answer_bytes(model.members))) for asked in sets]
-    for subjects, rows_of in _chunks(part.panel, [asked.queries for asked in sets], most):
+    for subjects, rows_of in subject_chunks(part.panel, [asked.queries for asked in sets], most):
         panel = part.panel.take(subjects)
         ask = _asker(panel, batch_size)
         for asked, rows in zip(sets, rows_of, strict=True):
@@ -257,7 +257,7 @@ def _asker(panel: Panel, batch_size: int) -> Ask:
     return ask
 
 
-def _chunks(
+def subject_chunks(
     panel: Panel, sets: Sequence[Queries], most: Sequence[int]
 ) -> Iterator[tuple[NDArray[np.int64], list[NDArray[np.int64]]]]:
     """Yield subjects that were asked about, in order, and the rows of each query set that ask about them.

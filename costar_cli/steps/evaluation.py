@@ -9,6 +9,7 @@ from costar_cli.config.choices import SetupName
 from costar_cli.steps.bands import show_bands, show_light_scores, show_natural_course
 from costar_cli.steps.hints import ASKED, instead_of_losers, next_command, other_than
 from costar_cli.steps.model import load_models, name_models
+from costar_cli.steps.predictions import write_predictions
 from costar_cli.steps.session import BuildStep, Session
 from costar_cli.steps.views import EvaluationFiles, check_views, write_views
 
@@ -104,7 +105,7 @@ def run_evaluate(
     inputs = EvaluationInputs(session, files.data, files.models)
     check_gates(gates, inputs.named(setups), inputs.horizon)
     step = plan_report(session, inputs, files.report, setups)
-    files.check(session.read_by())
+    files.check(session.read_by(), overwrite=overwrite)
     with session.making(step, overwrite=overwrite, again=overwrite) as current:
         if current:
             from costar_cli.evaluate.store import read_evaluation
@@ -129,6 +130,8 @@ def run_evaluate(
     session.out.next(*dict.fromkeys(commands))
     refuted = {"refutations": _refute(session, files, inputs, overwrite=overwrite)} if files.refutation else {}
     searched = _search(session, files, inputs)
+    if files.predictions is not None:
+        write_predictions(session, files.predictions, inputs, setups)
     result = report.to_json() | refuted | searched
     session.out.keep(result)
     verdicts = judge_gates(gates, report, inputs.files)

@@ -7,8 +7,9 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from costar_cli.artifact.tables import check_table_name
 from costar_cli.errors import ArtifactError, DataError, MismatchError, StorageError
-from costar_cli.steps.outputs import Files, check_folder, check_places
+from costar_cli.steps.outputs import Files, check_folder, check_outputs, check_places
 from costar_cli.steps.regret import RegretQuestion
 from costar_cli.steps.session import Session
 
@@ -28,7 +29,7 @@ REPLACE: Final = "add --overwrite to replace it, or choose another"
 
 @dataclass(frozen=True)
 class EvaluationFiles:
-    """What `evaluate` reads and writes; no `plots`, no drawing, no `refutation` or `search`, none."""
+    """What `evaluate` reads and writes; no `plots`, no drawing, no `refutation`, `search` or `predictions`, none."""
 
     data: Path
     models: Sequence[Path]
@@ -37,6 +38,7 @@ class EvaluationFiles:
     plots: Path | None
     refutation: Path | None = None
     search: RegretQuestion | None = None
+    predictions: Path | None = None
 
     @property
     def searched(self) -> Path | None:
@@ -53,17 +55,20 @@ class EvaluationFiles:
         """Return the files of all figures that there may be, by name."""
         return {name: self.plots / f"{name}.png" for name in FIGURES} if self.plots is not None else {}
 
-    def check(self, read: Files) -> None:
+    def check(self, read: Files, *, overwrite: bool) -> None:
         """See, before any work, that no output is `read` or no regular file, and that no two are the same.
 
         Raises:
-            MismatchError: an output is read.
+            MismatchError: an output is read, or there are predictions that may not be replaced.
             StorageError: an output is no regular file, or the folder of plots is none, or that of the table missing.
             UsageError: two outputs have the same name.
         """
         if self.csv.parent != self.report.parent:
             check_folder("--csv", self.csv)
-        tables = [("--csv", self.csv), ("--search", self.searched)]
+        if self.predictions is not None:
+            check_table_name(self.predictions, flag="--predictions")
+            check_outputs([("--predictions", self.predictions)], read=read, overwrite=overwrite)
+        tables = [("--csv", self.csv), ("--search", self.searched), ("--predictions", self.predictions)]
         figures = [("--plots", path) for path in self.figures.values()]
         check_places([("--out", self.report), *tables, ("--refute", self.refutation), *figures], read=read)
         if self.plots is not None and self.plots.exists() and not self.plots.is_dir():

@@ -65,6 +65,8 @@ def contents(folder: Path) -> dict[Path, bytes]:
         ([*EVALUATE, "--csv", ENCODER, "--overwrite"], ExitCode.MISMATCH, "is the encoder behind the model"),
         ([*EVALUATE, "--data", "d.h5", "--csv", DATA, "--overwrite"], ExitCode.MISMATCH, "is the data set"),
         (["evaluate", "--plots", "own.csv"], ExitCode.STORAGE, "`own.csv` is no folder"),
+        ([*EVALUATE, "--predictions", "own.csv"], ExitCode.MISMATCH, "`own.csv` exists"),
+        ([*EVALUATE, "--predictions", "rows.txt"], ExitCode.USAGE, "end the name in .csv, .parquet, .jsonl"),
         ([*ASK, "--csv", "plan.json", "--overwrite"], ExitCode.MISMATCH, "`plan.json` is the plan that is read"),
         ([*ASK, "--report", DATA, "--overwrite"], ExitCode.MISMATCH, "is the data set that is read"),
         ([*ASK, "--out", MODEL, "--overwrite"], ExitCode.MISMATCH, "is the model that is read"),

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import re
 import shutil
 from collections.abc import Callable
@@ -76,9 +77,12 @@ def test_evaluate_writes_a_report_a_table_and_plots_and_shows_the_table_again(wo
     assert again.out.splitlines()[-5:] == run.out.splitlines()[-5:]
     (workspace / "evaluation.csv").unlink()
     shutil.rmtree(workspace / "plots")
-    restored = call("evaluate", "-w", workspace, "--bootstrap", 50, "--json").document
+    predictions = ["--predictions", workspace / "rows.jsonl"]
+    restored = call("evaluate", "-w", workspace, "--bootstrap", 50, "--json", *predictions).document
     assert restored["status"] == "up_to_date"
-    assert {"csv", "rmse", "learning", "trajectories"} <= set(restored["outputs"])
+    assert {"csv", "rmse", "learning", "trajectories", "predictions"} <= set(restored["outputs"])
+    with (workspace / "rows.jsonl").open() as lines:
+        assert {json.loads(line)["setup"] for line in lines} == {"zero-shot", "few-shot", "supervised"}
     assert plots == {path.name for path in (workspace / "plots").iterdir()}
 
 

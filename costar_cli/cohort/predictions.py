@@ -1,0 +1,88 @@
+"""Every prediction behind the scores of an evaluation, as tidy rows."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.cohort.answers import CohortAnswers, Columns, tidy_columns
+from costar_cli.cohort.subjects import Cohort, names_of
+from costar_cli.evaluate.score import TestPart, subject_chunks
+from costar_cli.evaluate.setups import Job
+from costar_cli.panel import Location, Panel, PanelSchema, Queries
+from costar_cli.plans import TreatmentPlan
+from costar_cli.uncertainty import asks_encoded, calibration_of, estimate, interval_kind, support_of
+
+__all__ = ["predicted_rows"]
+
+MOST_QUERIES = 16_384  # answered at once: their predictions and lights take some hundred MB
+
+
+def predicted_rows(job: Job, test: TestPart, *, level: float) -> Iterator[tuple[int, Columns]]:
+    """Yield, for some subjects after others, how many queries were answered, and their rows.
+
+    A row is a scored step of a query, and an outcome. Columns are those of `tidy_columns`, behind `setup`, `method`,
+    `model`, `queries` (the query set) and `kind` of its truth (`factual`: what was observed); then `members_sd`, the
+    standard deviation of the members' predictions, not a number for one member. `plan` has the treatments of all steps.
+    """
+    candidate = job.candidate
+    told = {"setup": job.setup.name, "method": candidate.model.method, "model": candidate.label}
+    for truth, sets in test.serving.items():
+        for name, steps_H in sets.items():
+            queries = test.query_sets[name]
+            for subjects, (rows,) in subject_chunks(test.panel, [queries], [MOST_QUERIES]):
+                some = queries.take(rows)
+                columns = _rows_of(job, test.panel.take(subjects), subjects, some, steps_H, level)
+                said = told | {"queries": name, "kind": truth}
+                count = len(columns["step"])
+                yield len(some), {key: np.full(count, value, dtype=object) for key, value in said.items()} | columns
+
+
+def _rows_of(
+    job: Job,
+    panel: Panel,
+    subjects: NDArray[np.int64],
+    queries: Queries,
+    steps_H: NDArray[np.bool_],
+    level: float,
+) -> Columns:
+    """Return the rows of queries about a panel of these `subjects` of the part."""
+    assert queries.outcomes is not None and queries.scored is not None  # noqa: S101, PT018 - sets that serve have both
+    model = job.candidate.model
+    row_Q = np.searchsorted(subjects, queries.subject)
+    asked = replace(queries, subject=row_Q.astype(np.int32), outcomes=None, scored=None)
+    found = estimate(model, panel, asked, ask=asks_encoded(panel))
+    calibration, support = calibration_of(model), support_of(model)
+    places = [Location(job.setup.test, row) for row in subjects.tolist()]
+    answers = CohortAnswers(
+        job.candidate.label,
+        model.schema,
+        interval_kind(model),
+        Cohort(panel, names_of(panel), places, row_Q, queries.origin.astype(np.int64)),
+        np.arange(len(queries)),
+        plans_in_words(model.schema, queries),
+        asked,
+        found,
+        (level,),
+        calibration.bands(found, [level]) if calibration else None,
+        support.lights(panel, asked, found) if support else None,
+    )
+    q, h, y = np.nonzero(answers.own_QHY)
+    columns = tidy_columns(answers, truth_QHY=queries.outcomes.astype(np.float64))
+    several = model.members > 1
+    sd_QHY = found.members_RQHY.std(axis=0, ddof=1) if several else np.full(found.mean_QHY.shape, np.nan)
+    columns["members_sd"] = sd_QHY[q, h, y]
+    scored = (queries.scored & steps_H[: queries.horizon])[q, h]
+    return {name: values[scored] for name, values in columns.items()}
+
+
+def plans_in_words(schema: PanelSchema, queries: Queries) -> list[TreatmentPlan]:
+    """Return the plan of each query, called after the treatments of its steps: `none, chemotherapy, none`."""
+    encoding = schema.treatments
+    every_PHA, plan_Q = np.unique(queries.plan, axis=0, return_inverse=True)
+    plans = [
+        TreatmentPlan(", ".join(encoding.describe(step) for step in values), values)
+        for values in map(encoding.decode, every_PHA)
+    ]
+    return [plans[i] for i in plan_Q.reshape(-1).tolist()]
