@@ -174,6 +174,33 @@ def test_levels_categories_and_domains_are_told_together_and_no_line_advises_ano
         assert not any(word in line for word in ("declare", "`levels`", "`unseen", "`missing")), line
 
 
+def test_keys_gaps_and_values_are_told_together(whole):
+    frame = clinic()
+    wrong = pl.concat([
+        frame.with_columns(drug=pl.when(pl.int_range(pl.len()) == 0).then(pl.lit("lots")).otherwise(pl.col("drug"))),
+        frame.head(1).with_columns(pressure=pl.lit(1.0)),
+        frame.tail(1).with_columns(day=pl.col("day") + 7),
+    ]).with_columns(sex=pl.when(pl.col("patient") == "p02").then(pl.lit("x")).otherwise(pl.col("sex")))  # fmt: skip
+    found = differences(wrong, whole)
+    for what in ("with the subject and time of another row", "1 gap between rows", "lots", "'x'"):
+        assert sum(what in line for line in found) == 1, (what, found)
+    nameless = wrong.with_columns(patient=pl.when(pl.int_range(pl.len()) == 1).then(None).otherwise(pl.col("patient")))
+    found = differences(nameless, whole)
+    assert any("1 row without a subject" in line for line in found)
+    assert any("lots" in line for line in found)
+    assert not any("gap between" in line for line in found), "a row that is nobody's may have filled it"
+
+
+def test_values_far_outside_training_or_negative_are_told_with_their_row(whole):
+    listener = Listener()
+    low = pl.when(pl.int_range(pl.len()) == 1).then(-80.0).otherwise(pl.col("pressure")).alias("pressure")
+    read_new(clinic().with_columns(low, pl.col("age") * 1000), whole, listener)
+    (told,) = [line for line in listener.warnings if "'pressure'" in line]
+    assert "1 value far outside training's" in told
+    assert "first -80 mmHg, in row 2 of" in told
+    assert any("'age'" in line and "same unit" in line for line in listener.warnings)
+
+
 @pytest.mark.parametrize(
     ("line", "left"),
     [

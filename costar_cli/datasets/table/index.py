@@ -102,35 +102,38 @@ def read_keys(
     *,
     findings: Sequence[Finding] = (),
     also: Sequence[Finding] = (),
+    wrong: list[Finding] | None = None,
+    whole: bool = True,
 ) -> Keys:
     """Return the cells of the panel.
 
     Identical rows of one subject and time count once. Subjects that are too short are left out, steps beyond
     `max_length` too.
 
-    `findings`, what is wrong with the values, is told together with what is wrong here; `also` only where something
-    else is wrong, too: it may be about subjects that are left out later.
+    `rows` all have a subject and a time (`usable_rows`); where others had not, they are not `whole`, and gaps mean
+    nothing. `findings`, what is wrong with rows and values, is told together with what is wrong here; `also` only where
+    something else is wrong, too: it may be about subjects that are left out later. With a list `wrong`, all that is
+    wrong goes there, and the cells are as good as can be.
 
     Raises:
-        DataError: rows without subject or time, rows that contradict each other, times off the steps, gaps.
+        DataError: rows that contradict each other, times off the steps, gaps.
     """
-    if wrong := [*findings, *_unusable(rows, subject, time)]:
-        known = _usable_rows(rows, subject, time)
-        raise_errors(
-            [*wrong, *_contradictions(known, *_repeats(*_in_order(known, subject, time)[1:])), *also], what="the table"
-        )
     subjects, code, when, order = _in_order(rows, subject, time)
     later, earlier = _repeats(code, when, order)
-    if contradictions := _contradictions(rows, later, earlier):
-        raise_errors([*contradictions, *also], what="the table")
+    found = [*findings, *_contradictions(rows, later, earlier)]
     if len(later):
-        reporter.note(f"dropped {counted(len(later), 'duplicate row')}")
         order = order[~np.isin(order, later)]
+        if len(found) == len(findings):
+            reporter.note(f"dropped {counted(len(later), 'duplicate row')}")
     code, when = code[order], when[order]
     first = np.concatenate([[True], code[1:] != code[:-1]])
     start = np.flatnonzero(first)[np.cumsum(first) - 1]
     step, off = _steps(rows, order, when, start, first, schema)
-    raise_errors([*off, *also] if off else [], what="the table")
+    found += off if whole else []
+    if wrong is None:
+        raise_errors([*found, *also] if found else [], what="the table")
+    else:
+        wrong += found
     keys = Keys(subjects, code, step, order, np.bincount(code, minlength=len(subjects)).astype(np.int64))
     if schema.max_length is not None:
         keys = _shortened(keys, schema.max_length, reporter)
@@ -140,10 +143,19 @@ def read_keys(
     return _without_short(keys, schema.min_length, reporter)
 
 
+def usable_rows(rows: Rows, subject: Reading, time: Reading) -> tuple[Rows, list[Finding]]:
+    """Return the rows that say of whom and when they are, and what is wrong with the others."""
+    found = _unusable(rows, subject, time)
+    if not found:
+        return rows, []
+    when = rows.series(time)
+    known = rows.series(subject).is_not_null() & when.is_not_null()
+    known &= when.is_not_nan() if when.dtype.is_float() else when != UNREADABLE
+    return replace(rows, frame=rows.frame.filter(known)), found
+
+
 def _unusable(rows: Rows, subject: Reading, time: Reading) -> list[Finding]:
     findings = []
-    if not rows.height:
-        return [Finding("error", "the table has no rows", fix="give at least one row per subject and time")]
     for reading, what in ((subject, "subject"), (time, "time")):
         missing = rows.series(reading).is_null()
         if missing.any():
@@ -187,18 +199,13 @@ def _contradictions(rows: Rows, later: Ints, earlier: Ints) -> list[Finding]:
     return [Finding("error", problem, where, "keep one row per subject and time")]
 
 
-def _usable_rows(rows: Rows, subject: Reading, time: Reading) -> Rows:
-    """Return the rows that say of whom and when they are."""
-    when = rows.series(time)
-    known = rows.series(subject).is_not_null() & when.is_not_null()
-    known &= when.is_not_nan() if when.dtype.is_float() else when != UNREADABLE
-    return replace(rows, frame=rows.frame.filter(known))
-
-
 def _steps(
     rows: Rows, order: Ints, when: Times, start: Ints, first: NDArray[np.bool_], schema: TableSchema
 ) -> tuple[Ints, list[Finding]]:
-    """Return the step of each row, counted from the subject's first one, and what is wrong with the times."""
+    """Return the step of each row, counted from the subject's first one, and what is wrong with the times.
+
+    Where something is, each row is the next step.
+    """
     position = np.arange(len(order)) - start
     if schema.time.gaps == "ignore":
         return position, []
@@ -212,16 +219,18 @@ def _steps(
     off = np.abs(ahead - step) > TOLERANCE
     if off.any():
         fix = 'correct `step` in [time], or count rows as steps with `gaps = "ignore"`'
-        return step, [wrong_values(column, off, "not a whole number of steps after the first", place, fix, one="time")]
+        return position, [
+            wrong_values(column, off, "not a whole number of steps after the first", place, fix, one="time")
+        ]
     jump = np.diff(step, prepend=0)
     jump[first] = 1
     if (jump == 0).any():
         what = "in the same step as another row"
-        return step, [wrong_values(column, jump == 0, what, place, "keep one row per step", one="row")]
+        return position, [wrong_values(column, jump == 0, what, place, "keep one row per step", one="row")]
     if schema.time.gaps == "error" and (jump > 1).any():
         fix = 'add the rows, correct `step` in [time], or choose `gaps = "fill"` or "ignore" there'
         gap = wrong_values(column, jump > 1, "between rows of a subject", place, fix, one="gap")
-        return step, [replace(gap, where=gap.where.replace("first in", "first before", 1))]
+        return position, [replace(gap, where=gap.where.replace("first in", "first before", 1))]
     return step, []
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from costar_cli.config.nearest import did_you_mean
 from costar_cli.datasets.table.context import Table
 from costar_cli.datasets.table.files import TableFile, open_files
-from costar_cli.datasets.table.index import Ints, Keys, read_keys
+from costar_cli.datasets.table.index import Ints, Keys, read_keys, usable_rows
 from costar_cli.datasets.table.parse import Reading, Rows, read_rows, unreadable, unusable
 from costar_cli.datasets.table.schema import TableSchema
 from costar_cli.datasets.table.splits import condition_readings
@@ -45,8 +45,12 @@ class TableInputs:
         return {role: file for role, file in self.by_role.items() if isinstance(file, Path)}
 
 
-def read_table(inputs: TableInputs, schema: TableSchema, reporter: Reporter) -> Table:
+def read_table(
+    inputs: TableInputs, schema: TableSchema, reporter: Reporter, *, wrong: list[Finding] | None = None
+) -> Table:
     """Return the files' columns, laid out along the cells of the panel.
+
+    With a list `wrong`, what is wrong with rows goes there, so that it can be told together with what is found later.
 
     Raises:
         DataError: files or columns that are missing or cannot be read, subjects and times that make no panel.
@@ -61,13 +65,20 @@ def read_table(inputs: TableInputs, schema: TableSchema, reporter: Reporter) -> 
     rows = read_rows(tables, [subject, time, *long_readings.values()], schema.blank)
     if rows.blank_rows:
         reporter.note(f"{counted(rows.blank_rows, 'empty row')} dropped")
+    if not rows.height:
+        nothing = Finding("error", "the table has no rows", fix="give at least one row per subject and time")
+        raise_errors([nothing], what="the table")
     findings = [finding for reading in long_readings.values() for finding in unreadable(rows, reading)]
     levels = [finding for reading in long_readings.values() for finding in _unknown_texts(rows, reading, schema)]
-    keys = read_keys(rows, subject, time, schema, reporter, findings=findings, also=levels)
+    rows, unplaced = usable_rows(rows, subject, time)
+    found = [*findings, *unplaced]
+    raise_errors([] if rows.height else [*found, *levels], what="the table")
+    whole = not unplaced
+    keys = read_keys(rows, subject, time, schema, reporter, findings=found, also=levels, wrong=wrong, whole=whole)
     wide_rows, wide_row = None, np.full(len(keys.subjects), -1, dtype=np.int64)
     if wide is not None:
         wide_rows = read_rows([wide], [subject, *wide_readings.values()], schema.blank)
-        wide_row = _wide_rows(wide_rows, subject, wide_readings, keys, reporter, also=levels)
+        wide_row = _wide_rows(wide_rows, subject, wide_readings, keys, reporter, also=levels, wrong=wrong)
     times = rows.series(time).to_numpy()
     return Table(keys, times, rows, long_readings, wide_rows, wide_readings, wide_row)
 
@@ -171,10 +182,11 @@ def _wide_rows(
     reporter: Reporter,
     *,
     also: Sequence[Finding] = (),
+    wrong: list[Finding] | None = None,
 ) -> Ints:
     """Return the row of each subject in the statics file, -1 where there is none.
 
-    `also` is told where something is wrong here, too.
+    `also` is told where something is wrong here, too, and all of it goes to `wrong` where that is given.
     """
     findings = [finding for reading in readings.values() for finding in unreadable(rows, reading)]
     names = rows.series(subject)
@@ -191,7 +203,10 @@ def _wide_rows(
             where = f"{rows.place(one)} and {rows.place(other)}"
             findings.append(Finding("error", problem, where, "keep one row per subject"))
             break
-    raise_errors([*findings, *also] if findings else [], what="the statics file")
+    if wrong is None:
+        raise_errors([*findings, *also] if findings else [], what="the statics file")
+    else:
+        wrong += findings
     if strangers := int((who < 0).sum()):
         reporter.note(f"{counted(strangers, 'row')} of the statics file about subjects that the table does not have")
     wide_row = np.full(len(keys.subjects), -1, dtype=np.int64)

@@ -106,7 +106,8 @@ def without_schema_advice(line: str) -> str:
 
 
 def _made(inputs: TableInputs, schema: TableSchema, like: Preprocessing, reporter: Reporter) -> Dataset:
-    table = _until_plans(read_table(inputs, schema, reporter), schema, reporter)
+    wrong: list[Finding] = []
+    table = _until_plans(read_table(inputs, schema, reporter, wrong=wrong), schema, reporter)
     told = has_target(schema)
     strange = list(_strange_domains(table, schema)) if told else []
     domain = domains_of(table, schema) if told and not strange else np.full(len(table.keys.subjects), "")
@@ -115,7 +116,7 @@ def _made(inputs: TableInputs, schema: TableSchema, like: Preprocessing, reporte
         reporter.note(f"{who} whose domain the table does not tell: taken as of the {like.domain}")
     numbers = {domain: Part.all().index(Part(domain, "test")) for domain in ("source", "target")}
     part = np.array([numbers[name or like.domain] for name in domain.tolist()], dtype=np.int64)
-    context = EncodingContext(table, part, schema, reporter, known=like.learned, findings=strange)
+    context = EncodingContext(table, part, schema, reporter, known=like.learned, findings=[*wrong, *strange])
     context.findings += _impossible(context, like.possible)
     panel_schema, by_cell, by_subject = _in_order_of(like.panel, *encode_columns(context))
     panels = build_panels(context, by_cell, by_subject)
@@ -275,12 +276,26 @@ def _impossible(context: EncodingContext, possible: Mapping[str, Possible]) -> I
 
 
 def _beyond(context: EncodingContext, like: Preprocessing) -> Iterator[str]:
-    """Yield a line for each column of numbers without any value that training had: it may be in another unit."""
+    """Yield a line for each column of numbers unlike training's: of another unit, or written wrongly (spec TABLE-8)."""
     for name, (low, high) in like.learned.ranges.items():
-        column = context.schema.columns[name]
-        values = context.table.static_values(name)[0] if column.role == "static" else context.table.column(name)
-        known = values.drop_nulls().to_numpy().astype(np.float64)
-        if len(known) and ((known < low) | (known > high)).all():
-            unit = f" {column.unit}" if column.unit else ""
+        if (column := context.schema.columns.get(name)) is None:
+            continue
+        static = column.role == "static"
+        data = context.table.static_values(name)[0] if static else context.table.column(name)
+        values = data.to_numpy().astype(np.float64)
+        known = values[~np.isnan(values)]
+        if not len(known):
+            continue
+        unit = f" {column.unit}" if column.unit else ""
+        if ((known < low) | (known > high)).all():
             which = "its only value lies" if len(known) == 1 else f"all {len(known)} values lie"
             yield f"column '{name}': {which} outside training's {low:g} to {high:g}{unit}: is it in the same unit?"
+            continue
+        width = high - low
+        far = (values < low - width) | (values > high + width) | ((values < 0) & (low >= 0))
+        if far.any():
+            place = partial(context.table.subject_place, name) if static else context.table.place
+            first = f"{values[far][0]:g}{unit}, in {place(int(far.argmax()))}"
+            what = f"far outside training's {low:g} to {high:g}{unit}, or negative where it has none"
+            many = counted(int(far.sum()), "value")
+            yield f"column '{name}': {many} {what} (first {first}): written right, and in the same unit?"

@@ -16,6 +16,7 @@ from costar_cli.datasets.table.splits import condition_readings, has_target
 from costar_cli.datasets.table.variables import OTHER
 from costar_cli.errors import ArtifactError, MismatchError
 from costar_cli.panel.dataset import Dataset, Domain, Part
+from costar_cli.panel.panel import Panel
 from costar_cli.panel.scale import Scaler
 from costar_cli.panel.schema import PanelSchema, Variable
 
@@ -92,7 +93,8 @@ class Preprocessing:
         if made.schema is not None:
             return made
         train = dataset.panel("source", "train")
-        return made.with_means(Scaler.fit(train, dataset.schema))
+        known = made.with_means(Scaler.fit(train, dataset.schema))
+        return replace(known, learned=replace(known.learned, ranges=_ranges(train, dataset.schema)))
 
     @classmethod
     def of_model(
@@ -232,6 +234,19 @@ class Preprocessing:
             masked = f"{called}{OBSERVED}" in every and f"{called}{OBSERVED}" not in columns
             known |= {"indicator": masked, "missing": "fill" if f"{called}{OBSERVED}" in every else "error"}
             yield called, ColumnSchema(**known)
+
+
+def _ranges(train: Panel, schema: PanelSchema) -> dict[str, tuple[float, float]]:
+    """Return the least and greatest value of each variable of a training panel."""
+    seen, found = train.observed, {}
+    for variables, values in (
+        (schema.covariates, train.covariates[seen]),
+        (schema.outcomes, train.outcomes[seen]),
+        (schema.statics, train.statics),
+    ):
+        for variable, low, high in zip(variables, values.min(axis=0), values.max(axis=0), strict=True):
+            found[variable.name] = float(low), float(high)
+    return found
 
 
 def preprocessing_at(path: Path) -> tuple[Preprocessing, "Artifact"]:

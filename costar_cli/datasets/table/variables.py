@@ -119,7 +119,7 @@ def _numbers(context: EncodingContext, column: _Column) -> list[Encoded]:
     assert kind != "categorical"  # noqa: S101 - such a column becomes several
     numbers = column.data.to_numpy().astype(np.float64)
     if kind == "count":
-        odd = column.observed & ((numbers < 0) | (numbers != np.floor(numbers)))
+        odd = column.observed & ~np.isnan(numbers) & ((numbers < 0) | (numbers != np.floor(numbers)))
         if odd.any():
             fix = 'correct them, or declare `kind = "continuous"`'
             found = wrong_values(column.name, odd, "negative or fractional", column.place, fix)
