@@ -1,11 +1,21 @@
 """How workflows tell what they are doing, without knowing who listens."""
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+# What drives a terminal, starts a line, turns the order of letters around, or hides text, but tabs and line ends.
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\U000e0000-\U000e007f]"
+)
 WORSE_THAN_LAST_VALUE = "worse than the last value carried forward"
 ROUNDING = 1e-6  # relative; errors of predictions in float32 that are closer than this are equal
+
+
+def plain(text: object) -> str:
+    r"""Return text whose control characters are spelt out (`\x1b`), so that what files say cannot drive a terminal."""
+    return _CONTROL.sub(lambda found: found.group().encode("unicode_escape").decode("ascii"), str(text))
 
 
 def is_worse(error: float, rival: float) -> bool:

@@ -1,22 +1,55 @@
 """Tables of any length, written in chunks as CSV, Parquet or JSON Lines, whole or not at all."""
 
+import csv
+import io
 import os
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from costar_cli.artifact.atomic import replacing, storage_error
 from costar_cli.errors import UsageError
 from costar_cli.frames import make_frame
+from costar_cli.reporting import plain
 
 if TYPE_CHECKING:
     import polars as pl
 
 OS_ERROR: Final = re.compile(r"\(os error (\d+)\)")  # how Rust tells the system's errors
+FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a spreadsheet may run
+_SAFE: ContextVar[bool] = ContextVar("safe", default=False)
 TABLE_FORMATS: Final = (".csv", ".parquet", ".jsonl")
+
+
+@contextmanager
+def safe_cells(wanted: bool) -> Iterator[None]:  # noqa: FBT001 - a flag of the command line
+    """Have CSV files hold nothing that a spreadsheet runs or a terminal obeys, where that is wanted."""
+    before = _SAFE.set(wanted)
+    try:
+        yield
+    finally:
+        _SAFE.reset(before)
+
+
+def as_wanted(text: str) -> str:
+    """Return the text of a CSV file, its cells made safe where that is wanted; numbers stay numbers."""
+    if not _SAFE.get():
+        return text
+    out = io.StringIO(newline="")
+    csv.writer(out, lineterminator="\n").writerows(map(_safe, row) for row in csv.reader(io.StringIO(text, newline="")))
+    return out.getvalue()
+
+
+def _safe(cell: str) -> str:
+    try:
+        float(cell)
+    except ValueError:
+        return ("'" if cell.startswith(FORMULA) else "") + plain(cell)
+    return cell
 
 
 def check_table_name(path: Path, *, flag: str) -> None:
@@ -41,7 +74,10 @@ class TableFile:
         """Add rows, given as columns; None and NaN are missing."""
         frame: pl.DataFrame = make_frame(columns, "polars")  # type: ignore[assignment]
         if self._kind == ".csv":
-            frame.write_csv(self._out, include_header=not self.rows)
+            if _SAFE.get():
+                self._out.write(as_wanted(frame.write_csv(include_header=not self.rows)).encode())
+            else:
+                frame.write_csv(self._out, include_header=not self.rows)
         elif self._kind == ".jsonl":
             frame.write_ndjson(self._out)
         else:

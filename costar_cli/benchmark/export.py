@@ -13,6 +13,7 @@ from costar_cli.benchmark.tables import ABOUT_GAIN, DIGITS, Mark, ResultRow, Res
 from costar_cli.errors import MismatchError
 from costar_cli.evaluate.metrics import PerStep
 from costar_cli.evaluate.rows import BUDGET_SIGN, with_budget_sign
+from costar_cli.reporting import plain
 from costar_cli.steps.outputs import check_places
 from costar_cli.ui.output import Output
 from costar_cli.ui.text import dump_json
@@ -355,9 +356,9 @@ def fixed(value: float | None, digits: int, unit: str = "") -> str:
 
 def escaped(text: str) -> str:
     """Return text that Markdown's tables show as it is."""
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
+    return plain(text).replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
 
 
 def latex(text: str) -> str:
     """Return text that LaTeX shows as it is."""
-    return "".join(_LATEX.get(letter, letter) for letter in text)
+    return "".join(_LATEX.get(letter, letter) for letter in plain(text))

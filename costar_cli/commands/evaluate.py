@@ -44,6 +44,7 @@ def evaluate(
         Path | None,
         typer.Option("--csv", help="CSV file to write (default: next to the output)", rich_help_panel=FILES),
     ] = None,
+    csv_safe: options.CsvSafeFlag = False,
     plots: Annotated[
         Path | None,
         typer.Option("--plots", help="Folder for the plots (default: in the workspace)", rich_help_panel=FILES),
@@ -80,6 +81,7 @@ def evaluate(
     quiet: options.QuietFlag = False,
 ) -> None:
     """Score the models: RMSE by horizon in the set-ups that apply, with intervals and plots."""
+    from costar_cli.artifact.tables import safe_cells
     from costar_cli.config.models import EvaluateConfig, RuntimeConfig
 
     flags: Flags = {
@@ -101,4 +103,5 @@ def evaluate(
         search=question if search else None,
         predictions=predictions,
     )
-    run_evaluate(session, files, [setup] if setup else None, overwrite=overwrite, fail_if=fail_if or ())
+    with safe_cells(csv_safe):
+        run_evaluate(session, files, [setup] if setup else None, overwrite=overwrite, fail_if=fail_if or ())

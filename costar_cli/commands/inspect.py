@@ -9,13 +9,12 @@ import typer
 
 from costar_cli.commands.options import JsonFlag, OverwriteFlag, QuietFlag, ReportOpt
 from costar_cli.config.choices import FormatName
-from costar_cli.reporting import warnings_of
+from costar_cli.reporting import plain, warnings_of
 from costar_cli.steps.card import run_card
 from costar_cli.steps.dataset import check_described, run_export, run_report
 from costar_cli.steps.session import open_output
 from costar_cli.steps.training import show_parts
 from costar_cli.ui.output import Output
-from costar_cli.ui.text import plain
 
 MOST_LEVELS = 6  # of a treatment that are shown in its cell
 LEARNT = {"what": "what", "typical": "typical", "subjects": "90 % of subjects", "carry_over": "carry-over"}
@@ -95,7 +94,7 @@ def _show_identity(out: Output, content: Mapping[str, Any]) -> None:
     }
     scalars = {name: value for name, value in content["meta"].items() if isinstance(value, str | int | float)}
     width = max(map(len, (*lines, *scalars)))
-    out.text(*(f"{plain(name):<{width}}  {plain(value)}" for name, value in (lines | scalars).items()))
+    out.text(*(f"{plain(name):<{width}}  {value}" for name, value in (lines | scalars).items()))
 
 
 def _calibrated(calibration: object) -> dict[str, str]:
@@ -210,7 +209,7 @@ def _tree(arrays: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         shared = next((i for i, (a, b) in enumerate(zip(above, groups, strict=False)) if a != b), len(above))
         shared = min(shared, len(groups))
         for depth in range(shared, len(groups)):
-            yield f"{'  ' * depth}{plain(groups[depth])}/"
+            yield f"{'  ' * depth}{groups[depth]}/"
         shape = " x ".join(f"{size:,}" for size in array["shape"]) or "scalar"
-        yield f"{'  ' * len(groups)}{plain(leaf)}  {array['dtype']}  {shape}  {array['bytes']:,} bytes"
+        yield f"{'  ' * len(groups)}{leaf}  {array['dtype']}  {shape}  {array['bytes']:,} bytes"
         above = groups

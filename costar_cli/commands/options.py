@@ -63,6 +63,10 @@ OutOpt = Annotated[
 OverwriteFlag = Annotated[
     bool, typer.Option("--overwrite", help="Replace files made from other inputs or settings", rich_help_panel=FILES)
 ]
+CsvSafeFlag = Annotated[
+    bool,
+    typer.Option("--csv-safe", help="Put ' before cells of .csv files that spreadsheets run", rich_help_panel=FILES),
+]
 FreshFlag = Annotated[
     bool, typer.Option("--fresh", help="Start over instead of continuing an interrupted run", rich_help_panel=FILES)
 ]

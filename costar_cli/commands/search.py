@@ -93,6 +93,7 @@ def search(
         Path | None,
         typer.Option("--csv", help="Table of the best plans: .csv, .parquet or .jsonl", rich_help_panel=FILES),
     ] = None,
+    csv_safe: options.CsvSafeFlag = False,
     plot: Annotated[
         Path | None, typer.Option("--plot", help="Figure to write: .png, .svg or .pdf", rich_help_panel=FILES)
     ] = None,
@@ -117,6 +118,7 @@ def search(
     quiet: options.QuietFlag = False,
 ) -> None:
     """Find the treatment plan that makes an outcome best, and how sure that is."""
+    from costar_cli.artifact.tables import safe_cells
     from costar_cli.config.models import RuntimeConfig
 
     flags: Flags = {RuntimeConfig: {"device": device, "threads": threads}}
@@ -128,4 +130,5 @@ def search(
         only_from=only_from, steps=steps, beam=beam, reference=reference, by=by, level=level, unsupported=unsupported,
         csv=csv, plot=plot, report=report, out=out, overwrite=overwrite,
     )  # fmt: skip
-    run_search(session, asked, data or session.workspace.data, model)
+    with safe_cells(csv_safe):
+        run_search(session, asked, data or session.workspace.data, model)

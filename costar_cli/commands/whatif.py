@@ -77,6 +77,7 @@ def whatif(
         Path | None,
         typer.Option("--csv", "--answers", help="Table to write: .csv, .parquet or .jsonl", rich_help_panel=FILES),
     ] = None,
+    csv_safe: options.CsvSafeFlag = False,
     plot: Annotated[
         Path | None, typer.Option("--plot", help="Figure to write: .png, .svg or .pdf", rich_help_panel=FILES)
     ] = None,
@@ -93,6 +94,7 @@ def whatif(
     quiet: options.QuietFlag = False,
 ) -> None:
     """Estimate the outcomes of a subject, or of many, under treatment plans, and the differences between plans."""
+    from costar_cli.artifact.tables import safe_cells
     from costar_cli.config.models import RuntimeConfig
     from costar_cli.steps.cohort import CohortQuestion, run_cohort
 
@@ -105,11 +107,12 @@ def whatif(
         "plot": plot, "report": report, "out": out, "overwrite": overwrite,
     }  # fmt: skip
     files = data or session.workspace.data, model or []
-    if isinstance(who, str) or len(who) != 1 or origin == "all" or average or by:
-        asked |= {"who": who, "skip_unknown": skip_unknown, "average": average, "by": by, "subject": ""}
-        run_cohort(session, CohortQuestion(**asked), *files)
-    else:
-        run_whatif(session, Question(**asked, subject=who[0]), *files)
+    with safe_cells(csv_safe):
+        if isinstance(who, str) or len(who) != 1 or origin == "all" or average or by:
+            asked |= {"who": who, "skip_unknown": skip_unknown, "average": average, "by": by, "subject": ""}
+            run_cohort(session, CohortQuestion(**asked), *files)
+        else:
+            run_whatif(session, Question(**asked, subject=who[0]), *files)
 
 
 def _required(plan: Path | None, subject: list[str] | None, subjects: str | None) -> tuple[Path, str | tuple[str, ...]]:

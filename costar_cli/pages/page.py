@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from costar_cli.reporting import plain
+
 if TYPE_CHECKING:
     from jinja2 import Template
     from markupsafe import Markup
@@ -109,8 +111,7 @@ def _shown(value: Any) -> Any:  # noqa: ANN401 - whatever a template writes
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.4g}"
-    text = f"{value:,}" if isinstance(value, int) else str(value)
-    return "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in text)
+    return plain(f"{value:,}" if isinstance(value, int) else value)
 
 
 def _is_number(value: object) -> bool:

@@ -15,7 +15,6 @@ from costar_cli.steps.outputs import Files, check_outputs
 from costar_cli.steps.sensitivity import sensitivity_plot, show_sensitivity
 from costar_cli.steps.session import Session
 from costar_cli.ui.output import Output
-from costar_cli.ui.text import plain
 from costar_cli.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -141,10 +140,10 @@ def _show(session: Session, report: "WhatIfReport") -> None:
     out, history = session.out, report.history
     known = f"known up to {step_word(report.schema.step)} {history.when(history.origin)}"
     where = f"subject {history.name} ({history.part}), {known}"
-    plans = (plain(f"plan {name}: {words}") for name, words in report.plans_in_words().items())
+    plans = (f"plan {name}: {words}" for name, words in report.plans_in_words().items())
     several = len(report.models) > 1
     given = (
-        plain(f"rule {name}" + f" by {model.label}" * several + f" gives: {words}")
+        f"rule {name}" + f" by {model.label}" * several + f" gives: {words}"
         for model in report.models
         for name, words in report.rules_in_words(model).items()
     )

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from costar_cli.ui.output import Output
-from costar_cli.ui.text import plain
 
 if TYPE_CHECKING:
     from costar_cli.whatif import WhatIfReport
@@ -28,7 +27,7 @@ def show_lights(out: Output, report: "WhatIfReport") -> None:
             for first, name, marks in _lines(lights, horizon)
         ]
         out.table(["plan", "like practice", "light", *steps], rows, title=title, keys=3)
-        out.text(*(plain(line) for line in light_reasons(report, model)))
+        out.text(*light_reasons(report, model))
 
 
 def _lines(lights: "PlanLights", horizon: int) -> Iterator[tuple[bool, str, list[str | None]]]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from costar_cli.errors import UsageError
 from costar_cli.steps.session import Session
-from costar_cli.ui.text import plain
 
 if TYPE_CHECKING:
     from costar_cli.methods.base import FittedModel
@@ -59,7 +58,7 @@ def make_regrets(
         for one in found
     ]
     said = ", ".join([*minimise, *(f"larger {text}" for text in question.maximise), *question.cost])
-    session.out.table(headers, shown, title=plain(f"regret of the best plans ({said})"), keys=2)
+    session.out.table(headers, shown, title=f"regret of the best plans ({said})", keys=2)
     if found:
         sizes = ", ".join(sorted({f"{one.subjects} subjects of {one.part}" for one in found}))
         truth = f"{found[0].plans:,} plans of {found[0].steps} steps each, all of them simulated"

@@ -11,7 +11,6 @@ from costar_cli.steps.estimates import check_plot, default_models, files_read
 from costar_cli.steps.model import load_models, name_models
 from costar_cli.steps.outputs import Files, check_outputs
 from costar_cli.steps.session import Session
-from costar_cli.ui.text import plain
 
 if TYPE_CHECKING:
     from costar_cli.artifact.tables import TableFile
@@ -191,7 +190,7 @@ def _show(session: Session, report: "SearchReport") -> None:
     out, answer, objective = session.out, report.answers[0], report.question.objective
     unit = f" ({objective.unit})" if objective.unit else ""
     where = f"subject {answer.name} ({answer.part}), known up to {step_word(report.schema.step)} {answer.origin}"
-    out.text(plain(f"{where} of {answer.length - 1}"), plain(f"{objective.text}{unit}, by {report.label}"))
+    out.text(f"{where} of {answer.length - 1}", f"{objective.text}{unit}, by {report.label}")
     headers, table = rank_table(report)
     out.table(headers, table, title=f"best plans, and their difference from `{report.reference}`", keys=2)
     for line in how_sure(report):
@@ -207,7 +206,7 @@ def _show_many(session: Session, report: "SearchReport") -> None:
     found = [answer for answer in report.answers if answer.best.found]
     out, objective = session.out, report.question.objective
     unit = f" {objective.unit}" if objective.unit else ""
-    out.text(f"{len(report.answers):,} subjects: {plain(objective.text)}, by {plain(report.label)}")
+    out.text(f"{len(report.answers):,} subjects: {objective.text}, by {report.label}")
     if not found:
         out.text("the data support no plan that the constraints leave, for any of them")
         return

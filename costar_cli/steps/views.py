@@ -113,7 +113,7 @@ def write_views(
     if again or not _shows(files.csv, report):
         from costar_cli.artifact import write_bytes
 
-        write_bytes(files.csv, report.to_csv().encode())
+        write_bytes(files.csv, _table(report))
         session.out.wrote("csv", files.csv)
     if files.plots is not None and (again or not _are_drawn(files.figures, digest)):
         from costar_cli.figures.style import showing
@@ -128,7 +128,13 @@ def write_views(
 
 
 def _shows(csv: Path, report: "EvaluationReport | None") -> bool:
-    return report is not None and csv.exists() and csv.read_bytes() == report.to_csv().encode()
+    return report is not None and csv.exists() and csv.read_bytes() == _table(report)
+
+
+def _table(report: "EvaluationReport") -> bytes:
+    from costar_cli.artifact.tables import as_wanted
+
+    return as_wanted(report.to_csv()).encode()
 
 
 def _are_drawn(figures: Mapping[str, Path], digest: str) -> bool:

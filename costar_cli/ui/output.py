@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from costar_cli.errors import CostarError
+from costar_cli.reporting import plain
 from costar_cli.ui.tables import render_table
-from costar_cli.ui.text import columns_of, dump_json, paint, plain
+from costar_cli.ui.text import columns_of, dump_json, paint
 
 DOCUMENT_VERSION = "1.0"  # of schemas/documents.json: additions make it 1.1
 
@@ -53,15 +54,19 @@ class Output:
     def wrote(self, role: str, path: Path, digest: str = "", kind: str = "") -> None:
         """Say which file the verb wrote; this is a result."""
         self._document["outputs"][role] = {"path": str(path), "kind": kind or role, "digest": digest}
-        self.text(f"{paint('wrote', 'green', sys.stdout)}  {plain(path)}  {_identity(kind or role, digest)}")
+        self._result(f"{paint('wrote', 'green', sys.stdout)}  {_line(path)}  {_identity(kind or role, digest)}")
 
     def up_to_date(self, role: str, path: Path, digest: str = "") -> None:
         """Say that the output is there already, made from the same inputs and settings."""
         self._document["outputs"][role] = {"path": str(path), "kind": role, "digest": digest}
-        self.text(f"{paint('up to date', 'green', sys.stdout)}  {plain(path)}  {_identity(role, digest)}")
+        self._result(f"{paint('up to date', 'green', sys.stdout)}  {_line(path)}  {_identity(role, digest)}")
 
     def text(self, *lines: str) -> None:
         """Print lines of the result for people; nothing under `--json`."""
+        self._result(*map(plain, lines))
+
+    def _result(self, *lines: str) -> None:
+        """Print lines that are made of `plain` texts, painted or not."""
         if not self.json:
             _write(sys.stdout, "".join(f"{line}\n" for line in lines))
 
@@ -81,8 +86,8 @@ class Output:
         """
         first, *rest = render_table(headers, rows, width=columns_of(sys.stdout), keys=keys, together=together)
         if title:
-            self.text(paint(plain(title), "bold", sys.stdout))
-        self.text(paint(first, "dim", sys.stdout), *rest)
+            self._result(paint(_line(title), "bold", sys.stdout))
+        self._result(paint(first, "dim", sys.stdout), *rest)
 
     def next(self, *commands: str) -> None:
         """Suggest what to do next."""
@@ -97,7 +102,7 @@ class Output:
     def progress(self, message: str) -> None:
         """Say how far the work is; under `--json`, too, so that a log shows that it goes on."""
         if not self.quiet:
-            _write(sys.stderr, f"{paint('progress', 'dim', sys.stderr)}  {plain(message)}\n")
+            _write(sys.stderr, f"{paint('progress', 'dim', sys.stderr)}  {_line(message)}\n")
 
     def at_close(self, stop: Callable[[], None]) -> None:
         """Have something stopped when the run ends, however it ends."""
@@ -111,7 +116,7 @@ class Output:
     def warn(self, message: str) -> None:
         """Say something that may make the result wrong; it is also recorded in the document."""
         self.warnings.append(message)
-        _write(sys.stderr, f"{paint('warning:', 'yellow', sys.stderr)} {plain(message)}\n")
+        _write(sys.stderr, f"{paint('warning:', 'yellow', sys.stderr)} {_line(message)}\n")
 
     def keep(self, result: object) -> None:
         """Record what was found so far: it is in the document even if the verb ends with an error."""
@@ -139,7 +144,12 @@ class Output:
 
     def _aside(self, label: str, message: str, style: str) -> None:
         if not self.quiet and not self.json:
-            _write(sys.stderr, f"{paint(label, style, sys.stderr)}  {plain(message)}\n")
+            _write(sys.stderr, f"{paint(label, style, sys.stderr)}  {_line(message)}\n")
+
+
+def _line(text: object) -> str:
+    """Return text as one line: a name with a line end in it would look like another message."""
+    return plain(text).replace("\n", "\\n")
 
 
 def _identity(kind: str, digest: str) -> str:
@@ -147,12 +157,12 @@ def _identity(kind: str, digest: str) -> str:
 
 
 def _explain(error: CostarError) -> list[str]:
-    lines = [f"{paint('error:', 'red', sys.stderr)} {plain(error.problem)}"]
-    lines += [f"  - {plain(detail)}" for detail in error.details]
+    lines = [f"{paint('error:', 'red', sys.stderr)} {_line(error.problem)}"]
+    lines += [f"  - {_line(detail)}" for detail in error.details]
     if error.where:
-        lines.append(f"  where: {plain(error.where)}")
+        lines.append(f"  where: {_line(error.where)}")
     if error.fix:
-        lines.append(f"  fix:   {plain(error.fix)}")
+        lines.append(f"  fix:   {_line(error.fix)}")
     return lines
 
 

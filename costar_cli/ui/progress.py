@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
-from costar_cli.reporting import NullTask, Task
+from costar_cli.reporting import NullTask, Task, plain
 from costar_cli.ui.output import Output
 from costar_cli.ui.text import in_words, is_interactive
 
@@ -217,7 +217,7 @@ def _new_progress() -> "Progress":
             self._told = told
 
         def render(self, task: RichTask) -> Text:
-            return Text(self._told(task), no_wrap=True, overflow="ellipsis")
+            return Text(plain(self._told(task)), no_wrap=True, overflow="ellipsis")
 
     console = Console(stderr=True)
     return Progress(

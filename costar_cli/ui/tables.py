@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from costar_cli.ui.text import is_interactive, plain
+from costar_cli.reporting import plain
+from costar_cli.ui.text import is_interactive
 
 if TYPE_CHECKING:
     from rich.text import Text

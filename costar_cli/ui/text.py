@@ -3,20 +3,13 @@
 import json
 import math
 import os
-import re
 import shutil
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import PurePath
 from typing import Any, TextIO
 
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
-
-
-def plain(text: object) -> str:
-    r"""Return text whose control characters are spelt out (`\x1b`), so that names cannot drive the terminal."""
-    return _CONTROL.sub(lambda found: found.group().encode("unicode_escape").decode("ascii"), str(text))
 
 
 def is_interactive(stream: TextIO) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.artifact import Artifact, write_artifact, write_bytes
-from costar_cli.artifact.tables import TABLE_FORMATS, table_file
+from costar_cli.artifact.tables import TABLE_FORMATS, as_wanted, table_file
 from costar_cli.whatif.report import NUMBERS, Row, WhatIfReport
 
 __all__ = ["write_csv", "write_estimates"]
@@ -42,7 +42,7 @@ def write_csv(path: Path, report: WhatIfReport) -> None:
     writer = csv.DictWriter(text, (*SUBJECT_COLUMNS, *report.columns), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    write_bytes(path, text.getvalue().encode())
+    write_bytes(path, as_wanted(text.getvalue()).encode())
 
 
 def _column(cells: list[str | int | float | None], is_number: bool) -> NDArray[np.generic]:  # noqa: FBT001

@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costar_cli.errors import DataError
+from costar_cli.reporting import plain
 from costar_cli.ui.output import Output
 from costar_cli.ui.progress import OutputReporter
 from costar_cli.ui.tables import render_table
-from costar_cli.ui.text import dump_json, plain
+from costar_cli.ui.text import dump_json
 
 LONG = "/a/very/long/path/" + "x" * 300 + "/[cohort]/data.h5"
 
