@@ -19,7 +19,7 @@ from costar_cli.methods.base import DrawsOutcomes, FittedModel, PredictsDistribu
 from costar_cli.methods.stack.model import StackModel
 from costar_cli.panel import PanelSchema
 from costar_cli.plans import AnyPlan, PlanRequest, resolve
-from costar_cli.uncertainty import draws, tells_differences
+from costar_cli.uncertainty import draws, draws_are_members, tells_differences
 from costar_cli.whatif.estimate import ask_plans
 
 REPLICATES: Final = 1_000
@@ -316,6 +316,12 @@ def _has_posterior(model: FittedModel) -> bool:
     return isinstance(model, DrawsOutcomes | PredictsDistribution)
 
 
+def _draws_training(model: FittedModel) -> bool:
+    if isinstance(model, StackModel):
+        return all(_draws_training(model.parts[name]) for name in model.answering)
+    return draws_are_members(model) or getattr(model, "draws_training", False)
+
+
 def _freedom(model: FittedModel) -> int | None:
     """Return how many degrees of freedom the sd between the members of a black box has."""
     return None if _has_posterior(model) or model.members < 2 else model.members - 1
@@ -325,6 +331,8 @@ def kind_of(model: FittedModel) -> str:
     """Return what the intervals of a model's averages include, or why there are none."""
     if not tells_differences(model):
         return "none (fewer than 3 members give no measure of training uncertainty)"
-    if _has_posterior(model):
-        return "subjects and their posterior (not what the training sample leaves open)"
-    return "subjects and training (members)"
+    if not _has_posterior(model):
+        return "subjects and training (members)"
+    if _draws_training(model):
+        return "subjects and training (posterior)"
+    return "subjects and their posterior (not what the training sample leaves open: fit the model again)"

@@ -6,6 +6,7 @@ from typing import Final
 import numpy as np
 
 from costar_cli.methods.mixed.law import Floats, Series
+from costar_cli.methods.mixed.population import inverse_factor
 
 __all__ = ["CovariateEquations", "covariate_columns", "fit_covariates"]
 
@@ -17,12 +18,22 @@ class CovariateEquations:
     """The change of each covariate in a step, `weight [G,X]`, and the covariance `[X,X]` of what it leaves over.
 
     `low` and `high [X]` bound forecasts: half a range beyond what source-train showed. All in sds of source-train.
+    `open [G,G]` is a factor of the covariance of weights per unit of `residual`; None where it is not known.
     """
 
     weight: Floats
     residual: Floats
     low: Floats
     high: Floats
+    open: Floats | None = None
+
+    def drawn(self, rng: np.random.Generator, n: int) -> Floats:
+        """Return n draws `[S,G,X]` of the weights that the training subjects leave open (spec MIXED-11)."""
+        if self.open is None:
+            return self.weight[None]
+        size_X, axes_XX = np.linalg.eigh(self.residual)
+        standard_SGX = rng.normal(size=(n, *self.weight.shape))
+        return np.asarray(self.weight + self.open @ standard_SGX @ (axes_XX * np.sqrt(size_X.clip(min=0))).T)
 
 
 def covariate_columns(x: Floats, scaled_y: Floats, dose: Floats, exposure: Floats) -> Floats:
@@ -46,10 +57,13 @@ def fit_covariates(series: Series, scaled_NTY: Floats, exposure_NTE: Floats, bou
     gram_GG = known_MG.T @ known_MG / len(known_MG)
     ridge_G = np.full(len(gram_GG), PENALTY)
     ridge_G[0] = 0
-    weight_GX = np.linalg.solve(gram_GG + np.diag(ridge_G), known_MG.T @ change_MX / len(known_MG))
+    gram_GG += np.diag(ridge_G)
+    weight_GX = np.linalg.solve(gram_GG, known_MG.T @ change_MX / len(known_MG))
     rest_MX = change_MX - known_MG @ weight_GX
     there_MX = bounds.x_NTX[np.arange(bounds.x_NTX.shape[1]) < bounds.length_N[:, None]]
     low_X, high_X = there_MX.min(axis=0), there_MX.max(axis=0)
     room_X = 0.5 * (high_X - low_X)
     residual_XX: Floats = np.asarray(rest_MX.T @ rest_MX / len(rest_MX), dtype=np.float64)
-    return CovariateEquations(np.asarray(weight_GX, dtype=np.float64), residual_XX, low_X - room_X, high_X + room_X)
+    low_X, high_X = low_X - room_X, high_X + room_X
+    open_GG = inverse_factor(gram_GG * len(known_MG))
+    return CovariateEquations(np.asarray(weight_GX, dtype=np.float64), residual_XX, low_X, high_X, open_GG)

@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from costar_cli.methods.mixed.law import Design, Floats, carried
+from costar_cli.methods.mixed.population import open_factor
 
-__all__ = ["ARRAYS", "Effects", "effects_from", "log_likelihood", "maximise", "start_values", "usual_effect"]
+__all__ = ["ARRAYS", "OPEN", "Effects", "effects_from", "log_likelihood", "maximise", "start_values", "usual_effect"]
 
 ARRAYS: Final = ("mean", "spread", "decay", "hidden", "bias", "output", "reach")
+OPEN: Final = "open"  # an array that files of version 0.3.0 do not have
 START_DECAY: Final = 0.31
 MOST_CORRELATED: Final = 12  # random effects; with more of them, they are independent of each other
 HISTORY: Final = 30  # of L-BFGS
@@ -37,6 +39,7 @@ class Effects:
         decay: of exposures per step `[C,L]`.
         hidden, bias, output: what the statics say: `output @ tanh(hidden @ v + bias)` is added to the first Z means.
         reach: smallest and largest statics `[2,V]` of the subjects learnt from: beyond them, statics say no more.
+        open: factor `[P,P]` of the covariance with which the subjects leave `mean` open; None where that is not known.
         log_likelihood: of the responses.
         converged: the optimiser says so.
         iterations: that it took.
@@ -50,6 +53,7 @@ class Effects:
     bias: Floats
     output: Floats
     reach: Floats
+    open: Floats | None = None
     log_likelihood: float = float("nan")
     converged: bool = True
     iterations: int = 0
@@ -342,6 +346,7 @@ def maximise(design: Design, start: Effects, *, iterations: int) -> Effects:
     effects = effects_from(values.__getitem__)
     return replace(
         effects,
+        open=open_factor(design, effects.spread, effects.noise**2, effects.decay, usual),
         log_likelihood=log_likelihood(design, effects),
         converged=bool(found.success or is_slow() or (np.abs(found.jac).max() < FLAT and found.nit < iterations)),
         iterations=int(found.nit),

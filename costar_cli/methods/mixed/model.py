@@ -1,7 +1,7 @@
 """The fitted growth model: what a history says of its subject's effects, and rollouts of them (spec MIXED-8 to 9)."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, Self
 
@@ -13,8 +13,8 @@ from torch import Tensor
 from costar_cli.artifact import Artifact
 from costar_cli.methods.base import Decide, PredictiveDistribution
 from costar_cli.methods.mixed.covariates import CovariateEquations, covariate_columns
-from costar_cli.methods.mixed.law import Floats, GrowthLaw, Series, carried
-from costar_cli.methods.mixed.likelihood import ARRAYS, Effects, effects_from
+from costar_cli.methods.mixed.law import Design, Floats, GrowthLaw, Series, carried
+from costar_cli.methods.mixed.likelihood import ARRAYS, OPEN, Effects, effects_from
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.trained import AnswerJob, EncodingModel, require_horizon
 from costar_cli.panel import Panel, Queries
@@ -28,17 +28,24 @@ DISTRIBUTED: Final = 2_048  # queries whose derivatives are held at once
 def effects_params(effects: Effects, outcome: int) -> dict[str, Tensor]:
     """Return the arrays of an outcome's effects that an artifact stores, with the axis of members."""
     values = {name: getattr(effects, name) for name in ARRAYS} | {"noise": np.array(effects.noise)}
+    values |= {} if effects.open is None else {OPEN: effects.open}
     return {f"outcome{outcome}.{name}": torch.from_numpy(np.array(value))[None] for name, value in values.items()}
 
 
 def effects_of(params: Mapping[str, Tensor], outcome: int) -> Effects:
     """Return an outcome's effects from the arrays of an artifact."""
-    return effects_from(lambda name: params[f"outcome{outcome}.{name}"][0].double().cpu().numpy())
+
+    def read(name: str) -> Floats:
+        return np.asarray(params[f"outcome{outcome}.{name}"][0].double().cpu().numpy())
+
+    effects = effects_from(read)
+    return replace(effects, open=read(OPEN)) if f"outcome{outcome}.{OPEN}" in params else effects
 
 
 def equations_params(equations: CovariateEquations) -> dict[str, Tensor]:
     """Return the arrays of the covariates' equations that an artifact stores, with the axis of members."""
-    return {f"covariates.{name}": torch.from_numpy(np.array(value))[None] for name, value in vars(equations).items()}
+    values = {name: value for name, value in vars(equations).items() if value is not None}
+    return {f"covariates.{name}": torch.from_numpy(np.array(value))[None] for name, value in values.items()}
 
 
 def equations_of(params: Mapping[str, Tensor]) -> CovariateEquations | None:
@@ -73,6 +80,7 @@ class _Posterior:
     """
 
     effects: Effects
+    design: Design
     prior_NP: Floats
     exposure_NTJ: Floats
     spread_NTZ1: Floats  # sums of spread' phi (r - phi' prior)
@@ -90,6 +98,37 @@ class _Posterior:
         return mean_MP, self.effects.spread @ factor_MZZ.swapaxes(1, 2)
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What histories say of the effects of one outcome: the expected `[Q,P]`, a factor `[Q,Z,Z]` of their covariance.
+
+    `row_Q` and `step_Q` say whose they are, and where they end.
+    """
+
+    posterior: _Posterior
+    row_Q: NDArray[np.integer]
+    step_Q: NDArray[np.integer]
+    mean_QP: Floats
+    factor_QZZ: Floats
+
+    @classmethod
+    def at(cls, posterior: _Posterior, row_Q: NDArray[np.integer], step_Q: NDArray[np.integer]) -> Self:
+        """Return what the steps before some origins say."""
+        return cls(posterior, row_Q, step_Q, *posterior.at(row_Q, step_Q))
+
+    def moves(self) -> Floats:
+        """Return the derivatives `[Q,P,P]` of the expected effects by the means of all subjects (spec MIXED-11)."""
+        learnt, design = self.posterior.effects, self.posterior.design
+        (rows, row_Q), z = np.unique(self.row_Q, return_inverse=True), learnt.n_random
+        parts = (design.level_NTB[rows], self.posterior.exposure_NTJ[rows, 1:], design.link_NTF[rows])
+        phi_NTP = np.concatenate(parts, axis=-1) * design.counted_NT[rows, :, None]
+        known_QT1 = (np.arange(phi_NTP.shape[1]) < self.step_Q[:, None])[..., None]
+        cross_QZP = (phi_NTP[row_Q, :, :z] * known_QT1).swapaxes(1, 2) @ phi_NTP[row_Q]
+        moves_QPP = np.tile(np.eye(len(learnt.mean)), (len(row_Q), 1, 1))
+        moves_QPP[:, :z] -= self.factor_QZZ @ (self.factor_QZZ.swapaxes(1, 2) @ cross_QZP) / learnt.noise**2
+        return moves_QPP
+
+
 @dataclass(frozen=True, kw_only=True)
 class MixedModel(EncodingModel[Histories]):
     """A fitted mixed-effects growth model; one member, as nothing in it is random."""
@@ -105,6 +144,11 @@ class MixedModel(EncodingModel[Histories]):
     def stepwise(self) -> bool:
         """Return that each step grows from the one before."""
         return True
+
+    @property
+    def draws_training(self) -> bool:
+        """Return whether draws hold what the training subjects leave open (spec MIXED-11); not in older files."""
+        return all(learnt.open is not None for learnt in self.effects)
 
     @cached_property
     def laws(self) -> list[GrowthLaw]:
@@ -154,22 +198,18 @@ class MixedModel(EncodingModel[Histories]):
 
     def _begin(
         self, panel: Panel, subject_Q: NDArray[np.integer], origin_Q: NDArray[np.integer]
-    ) -> "tuple[_State, list[tuple[Floats, Floats]]]":
-        """Return where rollouts begin, and of each outcome expected effects `[P,Q]` and their factor `[Q,Z,Z]`.
-
-        The subjects are encoded once, and their effects at these origins alone.
-        """
+    ) -> "tuple[_State, list[_Known]]":
+        """Return where rollouts begin, and what is known of each outcome's effects there; subjects are encoded once."""
         subjects, row_Q = np.unique(subject_Q, return_inverse=True)
         series, step_Q = self._series(panel, subjects.astype(np.int64)), origin_Q.astype(np.int64)
         sums = [self._sums(series, law, learnt) for law, learnt in zip(self.laws, self.effects, strict=True)]
-        at = [found.at(row_Q, step_Q) for found in sums]
         start = _State(
             series.y_NTY[row_Q, step_Q].T,
             series.usual_NTY[row_Q, step_Q].T,
             series.x_NTX[row_Q, step_Q].T,
             [found.exposure_NTJ[row_Q, step_Q].T for found in sums],
         )
-        return start, [(np.ascontiguousarray(mean_QP.T), factor_QZZ) for mean_QP, factor_QZZ in at]
+        return start, [_Known.at(found, row_Q, step_Q) for found in sums]
 
     def _doses(self, queries: Queries) -> Floats:
         """Return the plans' doses `[H,L,Q]`."""
@@ -181,7 +221,7 @@ class MixedModel(EncodingModel[Histories]):
 
         The share of the parameters is what is not known of the subject's own effects; the share of the noise is what
         happens to it, and to its covariates, between the origin and the step. What is not known of the means and
-        spreads of all subjects is left out.
+        spreads of all subjects is left out; draws have it of the means.
 
         Raises:
             UsageError: the plans are longer than the horizon that the model was trained for.
@@ -197,7 +237,8 @@ class MixedModel(EncodingModel[Histories]):
     def draw_outcomes(self, panel: Panel, queries: Queries, n: int, seed: int) -> Floats:
         """Draw effects from the posterior and noise after the origin, both the same for all of a subject's plans.
 
-        Returns `[S,Q,H,Y]`, S = n, in the units of the data (spec MIXED-10).
+        Returns `[S,Q,H,Y]`, S = n, in the units of the data (spec MIXED-10). What training leaves open of the means of
+        effects is drawn once for all subjects (spec MIXED-11).
 
         Raises:
             UsageError: the plans are longer than the horizon that the model was trained for.
@@ -232,18 +273,33 @@ class MixedModel(EncodingModel[Histories]):
         rng, at_M = np.random.default_rng(seed), np.tile(np.arange(len(queries)), n)
         whose_M = row_Q[at_M] + np.repeat(np.arange(n) * len(subjects), len(queries))  # a subject in a draw
         own = []
-        for effects_PQ, factor_QZZ in known:
-            standard_MZ = rng.normal(size=(n * len(subjects), factor_QZZ.shape[2]))[whose_M]
-            effects_PM = effects_PQ[:, at_M]
-            effects_PM[: factor_QZZ.shape[1]] += np.einsum("mzi,mi->zm", factor_QZZ[at_M], standard_MZ)
+        moved, weight_SGX = self._draw_population(known, n, seed)
+        for found, moved_PM in zip(known, moved, strict=True):
+            standard_MZ = rng.normal(size=(n * len(subjects), found.factor_QZZ.shape[2]))[whose_M]
+            effects_PM = found.mean_QP.T[:, at_M] + moved_PM
+            effects_PM[: found.factor_QZZ.shape[1]] += np.einsum("mzi,mi->zm", found.factor_QZZ[at_M], standard_MZ)
             own.append(effects_PM)
         shock_HSM = self._shocks(rng, (steps, n * len(subjects)))[..., whose_M]
         begin, table = start.take(at_M), dose_table(self.schema.treatments).astype(np.float64)
         y_HMY = [begin.y_YQ.T]
         dose_HLM = ((decide(h, y_HMY[-1]) @ table).T for h in range(steps))  # each once the step before is known
-        for step in self._steps(begin, dose_HLM, own, shock_HSM):
+        for step in self._steps(begin, dose_HLM, own, shock_HSM, weight_SGX):
             y_HMY.append(step.after.y_YQ.T)  # noqa: PERF401 - `decide` reads it before the next step
         return np.stack(y_HMY[1:], axis=1).reshape(n, len(queries), steps, -1)
+
+    def _draw_population(self, known: "list[_Known]", n: int, seed: int) -> tuple[list[Floats], Floats | None]:
+        """Draw what the training subjects leave open, the same for all queries of a draw (spec MIXED-11).
+
+        Returns how far it moves expected effects `[P,M]`, M = S Q, and the weights `[S,G,X]` of the covariates.
+        """
+        rng, moved = np.random.default_rng([seed, 1]), []
+        for learnt, found in zip(self.effects, known, strict=True):
+            change_SP = np.zeros((1, len(learnt.mean)))  # of files of version 0.3.0
+            if learnt.open is not None:
+                change_SP = rng.normal(size=(n, len(learnt.mean))) @ learnt.open.T
+            moved_SQP = np.tensordot(change_SP, found.moves(), axes=(1, 2))
+            moved.append(np.broadcast_to(moved_SQP, (n, *moved_SQP.shape[1:])).reshape(-1, len(learnt.mean)).T)
+        return moved, self.equations.drawn(rng, n) if self.equations else None
 
     def _shocks(self, rng: np.random.Generator, shape: tuple[int, int]) -> Floats:
         """Return noise of the growth of outcomes, then of covariates, `[H,S,M]`."""
@@ -262,7 +318,7 @@ class MixedModel(EncodingModel[Histories]):
         Effects are of a column of ones, the levels, the exposures, and what covariates do, in this order.
         """
         _, known = self._begin(panel, subject, origin)
-        return [(mean_PM.T, factor_MZZ @ factor_MZZ.swapaxes(1, 2)) for mean_PM, factor_MZZ in known]
+        return [(found.mean_QP, found.factor_QZZ @ found.factor_QZZ.swapaxes(1, 2)) for found in known]
 
     def _series(self, panel: Panel, rows_M: NDArray[np.int64]) -> Series:
         return Series.of(panel.take(rows_M), self.scaler, self.schema.treatments)
@@ -283,7 +339,7 @@ class MixedModel(EncodingModel[Histories]):
         gram_NTZZ = (turned_NTZ[..., None] * turned_NTZ[..., None, :]).cumsum(axis=1)
         before = [(0, 0), (1, 0), (0, 0)]
         earlier = (np.pad(exposure_NTJ, before), np.pad(summed_NTZ, before), np.pad(gram_NTZZ, [*before, (0, 0)]))
-        return _Posterior(effects, prior_NP, *earlier)
+        return _Posterior(effects, design, prior_NP, *earlier)
 
     def _encode(self, series: Series) -> Histories:
         n, steps, _ = series.y_NTY.shape
@@ -299,9 +355,17 @@ class MixedModel(EncodingModel[Histories]):
         return Histories(steps, y_YM, usual_YM, x_XM, effects, exposures)
 
     def _steps(
-        self, state: "_State", dose_HLQ: Iterable[Floats], effects: list[Floats], shock_HSQ: Floats | None = None
+        self,
+        state: "_State",
+        dose_HLQ: Iterable[Floats],
+        effects: list[Floats],
+        shock_HSQ: Floats | None = None,
+        weight_SGX: Floats | None = None,
     ) -> "Iterator[_Step]":
-        """Yield each step of a rollout under some effects `[P,Q]` of each outcome, with noise where it is given."""
+        """Yield each step of a rollout under some effects `[P,Q]` of each outcome, with noise where it is given.
+
+        `weight_SGX` are weights of the covariates' equations in S draws of as many queries each.
+        """
         mean_Y, sd_Y = self._moments
         reached_YQ = state.y_YQ  # a series that already is beyond the bounds may stay there
         lows = [np.minimum(law.low, reached_YQ[law.outcome]) for law in self.laws]
@@ -329,7 +393,11 @@ class MixedModel(EncodingModel[Histories]):
             if self.equations is not None:
                 scaled_QY = (state.y_YQ.T - mean_Y) / sd_Y
                 known_QG = covariate_columns(x_XQ.T, scaled_QY, dose_LQ.T, np.concatenate(exposures).T)
-                x_XQ = x_XQ + (known_QG @ self.equations.weight).T
+                weight = self.equations.weight[None] if weight_SGX is None else weight_SGX
+                x_XQ = (
+                    x_XQ
+                    + (known_QG.reshape(len(weight), -1, weight.shape[1]) @ weight).reshape(known_QG.shape[0], -1).T
+                )
                 if shock_HSQ is not None:
                     x_XQ += shock_HSQ[h, len(self.laws) :]
                 x_XQ = np.clip(x_XQ, self.equations.low[:, None], self.equations.high[:, None])
@@ -340,7 +408,7 @@ class MixedModel(EncodingModel[Histories]):
     def _distribution(self, panel: Panel, queries: Queries) -> Floats:
         """Return means, and the sds that parameters and noise share `[3,Q,H,Y]`."""
         start, known = self._begin(panel, queries.subject, queries.origin)
-        effects, factors = [effects_PQ for effects_PQ, _ in known], [factor_QZZ for _, factor_QZZ in known]
+        effects, factors = [found.mean_QP.T.copy() for found in known], [found.factor_QZZ for found in known]
         n_state, q = len(self.laws) + (len(start.x_XQ) if self.equations else 0), len(queries)
         first_Y = np.cumsum([0, *(factor.shape[1] for factor in factors)])
         by_effect_QSZ, covariance_QSS = np.zeros((q, n_state, first_Y[-1])), np.zeros((q, n_state, n_state))

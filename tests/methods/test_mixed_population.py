@@ -1,0 +1,112 @@
+"""What training subjects leave open of the mixed-effects model: how wide it is, and what draws make of it."""
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from costar_cli.cohort.averages import kind_of
+from costar_cli.methods.mixed.covariates import fit_covariates
+from costar_cli.methods.mixed.law import Design, Floats, GrowthLaw, Series
+from costar_cli.methods.mixed.likelihood import ARRAYS, Effects, _Tensors, start_values
+from costar_cli.methods.mixed.model import MixedModel, effects_params
+from costar_cli.methods.mixed.population import inverse_factor, open_factor
+from costar_cli.panel import Queries, Scaler
+from tests.methods.mixed_worlds import SCHEMA, TEST, asked, fitted, grown, world
+
+WORLD = world(n=30, steps=12)
+
+
+@cache
+def model() -> MixedModel:
+    return fitted(WORLD, iterations=5)  # what holds, holds before the likelihood has its maximum
+
+
+def designed() -> tuple[Design, Effects]:
+    panel = grown(40, 12, relative=True, seed=3)
+    series = Series.of(panel, Scaler.fit(panel, SCHEMA), SCHEMA.treatments)
+    design = GrowthLaw.of(series, 0, relative=True, basis="log", linked=False).design(series, np.zeros(1), np.ones(1))
+    return design, start_values(design, carry_overs=1, hidden=1)
+
+
+def factor(design: Design, effects: Effects) -> Floats:
+    return open_factor(design, effects.spread, effects.noise**2, effects.decay, usual=0.3)
+
+
+def test_the_covariance_of_means_is_that_of_the_likelihoods_curvature() -> None:
+    design, effects = designed()
+    values = {name: torch.from_numpy(np.asarray(getattr(effects, name))) for name in ARRAYS}
+    values["variance"] = torch.tensor(effects.noise**2, dtype=torch.float64)
+    tensors = _Tensors.of(design)
+    curvature = torch.autograd.functional.hessian(
+        lambda mean: tensors.log_likelihood(values | {"mean": mean}), values["mean"]
+    )
+    open_PP = factor(design, effects)
+    prior = np.diag([0, 0, 1 / 0.3**2, 1 / 0.3**2])
+    np.testing.assert_allclose(np.linalg.inv(open_PP @ open_PP.T), -curvature.numpy() + prior, rtol=1e-6)
+
+
+def test_doses_that_nobody_was_given_stay_as_open_as_they_were() -> None:
+    design, effects = designed()
+    open_PP = factor(replace(design, dose_NTL=design.dose_NTL * [1.0, 0.0]), effects)
+    sd_P = np.sqrt(np.diag(open_PP @ open_PP.T))
+    assert sd_P[3] == pytest.approx(0.3)
+    assert (sd_P[:3] < 0.1).all()
+    np.testing.assert_array_equal(abs(inverse_factor(np.diag([4.0, 0.0]))), [[0.0, 0.5], [0.0, 0.0]])
+
+
+def test_expected_effects_move_with_the_means_as_their_posterior_does() -> None:
+    found, panel = model(), WORLD.panels[TEST]
+    queries, change_P = asked(panel, 6, origin=7), np.array([0.01, -0.02, 0.03, 0.01])
+    learnt = found.effects[0]
+    moved = replace(found, params=found.params | effects_params(replace(learnt, mean=learnt.mean + change_P), 0))
+    ((before_QP, _),), ((after_QP, _),) = (
+        each.posterior(panel, queries.subject, queries.origin) for each in (found, moved)
+    )
+    moves_QPP = found._begin(panel, queries.subject, queries.origin)[1][0].moves()
+    np.testing.assert_allclose(moves_QPP @ change_P, after_QP - before_QP, atol=1e-9)
+
+
+def test_draws_share_what_training_leaves_open_and_models_of_before_leave_it_out() -> None:
+    """All else in the draws is the same, so that how they differ in the first step is known exactly."""
+    found, panel = model(), WORLD.panels[TEST]
+    older = replace(found, params={name: value for name, value in found.params.items() if not name.endswith(".open")})
+    assert (kind_of(found), kind_of(older)) == (
+        "subjects and training (posterior)",
+        "subjects and their posterior (not what the training sample leaves open: fit the model again)",
+    )
+    subject, origin = np.arange(panel.n_subjects, dtype=np.int32), np.full(panel.n_subjects, 7, np.int16)
+    drug = np.tile(np.eye(4, dtype=np.uint8)[1], (panel.n_subjects, 1, 1))
+    queries = Queries(subject, origin, drug)
+    new_S, old_S = (each.draw_outcomes(panel, queries, 2_000, 0)[:, :, 0, 0].mean(axis=1) for each in (found, older))
+    start, (known,) = found._begin(panel, subject, origin)
+    level_N = start.y_YQ[0]
+    phi_NP = np.stack([np.ones_like(level_N), *found.laws[0].level(level_N, level_N), *start.exposure[0]], axis=1)
+    phi_NP[:, 2:] = phi_NP[:, 2:] * found.effects[0].decay[0] + [1, 0]
+    slope_P = (level_N[:, None] * np.einsum("np,npr->nr", phi_NP, known.moves())).mean(axis=0)
+    assert (new_S - old_S).std() == pytest.approx(np.linalg.norm(slope_P @ found.effects[0].open), rel=0.05)
+    assert abs((new_S - old_S).mean()) < 0.1 * (new_S - old_S).std()
+
+
+def test_weights_of_covariates_are_as_open_as_their_regression_leaves_them() -> None:
+    rng = np.random.default_rng(0)
+    x_NTX = rng.normal(size=(50, 9, 2)).cumsum(axis=1)
+    nothing = np.zeros((50, 9, 1))
+    series: Any = replace(_series(x_NTX), x_NTX=x_NTX)
+    found = fit_covariates(series, nothing, nothing, series)
+    drawn_SGX = found.drawn(rng, 4_000)
+    known_MG = np.concatenate([np.ones((50, 9, 1)), x_NTX], axis=-1)[:, :-1].reshape(-1, 3)
+    exact_GG = np.linalg.inv(known_MG.T @ known_MG)
+    for x in range(2):
+        covariance = np.cov(drawn_SGX[:, :3, x].T)
+        np.testing.assert_allclose(np.diag(covariance), np.diag(exact_GG) * found.residual[x, x], rtol=0.1)
+    assert (replace(found, open=None).drawn(rng, 5) == found.weight).all()
+
+
+def _series(x_NTX: Floats) -> Series:
+    n, steps, _ = x_NTX.shape
+    zeros = np.zeros((n, steps, 1))
+    return Series(zeros, zeros, x_NTX, zeros[:, 0], zeros, np.full(n, steps), zeros > 0)
