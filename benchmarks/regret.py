@@ -1,0 +1,121 @@
+"""How much following a model's best plan loses against the best plan that the simulator knows.
+
+    python -m benchmarks.regret [--worlds tumor,linear,mimic,m5] [--seeds 10,101,1010] [--methods mixed,growth,stack]
+    python -m benchmarks.regret --table FILE.csv
+
+Each method is fitted to the source, as `calibration` simulates and fits it, and searches the plans of 100 test subjects
+of each domain, as `costar evaluate --search` does (spec SEARCH-8); beside it are policies that need no model. `--out`
+keeps the rows of other worlds, seeds and methods.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from benchmarks.calibration import LABELS, simulated
+from benchmarks.comparing import Row, fitted, read, write
+from benchmarks.machine import commit, machine, machine_slug, versions
+from costar_cli.search import SearchRequest
+from costar_cli.search.regret import regrets
+
+QUESTIONS: Final[Mapping[str, SearchRequest]] = {
+    "tumor": SearchRequest(minimise=("tumour_volume at end",), cost=("chemotherapy 0.5", "radiotherapy 0.5")),
+    "linear": SearchRequest(minimise=("outcome at end",), cost=("treatment 0.5",)),
+    "mimic": SearchRequest(minimise=("y1 at end",), cost=("t1 0.1", "t2 0.1", "t3 0.1")),
+    "m5": SearchRequest(maximise=("sales mean",), cost=("price_change 0.1",)),
+}
+POLICIES: Final = ("best single plan", "random", "last treatment", "always", "never")
+NUMBERS: Final = ("mean", "error", "relative", "best", "covered")
+FIELDS: Final = (
+    "world", "seed", "method", "part", "policy", "subjects", "plans", "steps", *NUMBERS,
+    "seconds", "machine", "versions", "commit",
+)  # fmt: skip
+
+
+def measured(world: str, seed: int, method: str, preset: str) -> Iterator[Row]:
+    """Yield the regret of a method's plans and of simple policies, by domain."""
+    dataset, began = simulated(world, seed), time.process_time()
+    model = fitted(dataset, method, preset=preset, members=3)
+    for found in regrets({method: model}, dataset, QUESTIONS[world]):
+        told = {name: "" if value is None else str(value) for name, value in found.to_json().items()}
+        numbers = {name: f"{float(told[name]):.5g}" for name in NUMBERS if told[name]}
+        seconds = f"{time.process_time() - began:.0f}"
+        yield {"world": world, "seed": str(seed), "method": method, "seconds": seconds, **told, **numbers}
+
+
+def table(stored: Sequence[Row]) -> Iterator[str]:
+    """Yield relative regrets in percent, the mean over seeds and their range, a line per world, domain and policy."""
+    yield "| data | plans | policy | source | target | best found | covered |"
+    yield "|---|---:|---|---:|---:|---:|---:|"
+    order = list(QUESTIONS)
+    rows = sorted(stored, key=lambda row: (order.index(row["world"]), policy_rank(row), row["part"]))
+    told = ""
+    for (world, policy), group in groupby(rows, key=lambda row: (row["world"], policy_of(row))):
+        of = list(group)
+        first = (LABELS[world], f"{int(of[0]['plans']):,} of {of[0]['steps']}") if world != told else ("", "")
+        cells = [cell(of, "relative", f"{domain}/test") for domain in ("source", "target")]
+        yield f"| {' | '.join([*first, policy, *cells, cell(of, 'best'), cell(of, 'covered')])} |"
+        told = world
+
+
+def policy_of(row: Row) -> str:
+    """Return what a policy is called in the table."""
+    return row["policy"] if row["policy"] not in POLICIES else f"*{row['policy']}*"
+
+
+def policy_rank(row: Row) -> tuple[int, str]:
+    """Return where a policy stands: those of models first."""
+    return (POLICIES.index(row["policy"]) if row["policy"] in POLICIES else -1), row["policy"]
+
+
+def cell(rows: Sequence[Row], name: str, part: str = "") -> str:
+    """Return a share in percent: the mean over seeds (and domains), with the range over seeds of one domain."""
+    values = [100 * float(row[name]) for row in rows if row[name] and part in ("", row["part"])]
+    if not values:
+        return ""
+    low, high = f"{min(values):.0f}", f"{max(values):.0f}"
+    return f"{np.mean(values):.0f} %" if not part or low == high else f"{np.mean(values):.0f} % ({low} to {high})"
+
+
+def kept(stored: Sequence[Row], new: Sequence[Row]) -> list[Row]:
+    """Return the stored rows that new ones do not replace, and these; policies without a model stand once."""
+    keys = {(row["world"], row["seed"], row["part"], row["policy"]) for row in new}
+    old = [row for row in stored if (row["world"], row["seed"], row["part"], row["policy"]) not in keys]
+    return [*old, *new]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, store rows as they come, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--worlds", default=",".join(QUESTIONS))
+    parser.add_argument("--seeds", default="10,101,1010")
+    parser.add_argument("--methods", default="mixed,growth,stack")
+    parser.add_argument("--preset", default="quick")
+    parser.add_argument("--out", type=Path, help="table to write; rows of other worlds, seeds and methods are kept")
+    parser.add_argument("--table", type=Path, help="only print the table of stored rows")
+    options = parser.parse_args(arguments)
+    if options.table:
+        sys.stdout.write("\n".join(table(read(options.table))) + "\n")
+        return 0
+    stored = read(options.out) if options.out and options.out.exists() else []
+    made = {"machine": machine_slug(machine()), "commit": commit()}
+    made["versions"] = " ".join(f"{name} {version}" for name, version in versions().items())
+    for world in options.worlds.split(","):
+        for seed in options.seeds.split(","):
+            for method in options.methods.split(","):
+                new = [row | made for row in measured(world, int(seed), method, options.preset)]
+                stored = kept(stored, new)
+                if options.out:
+                    write(options.out, stored, FIELDS)
+    sys.stdout.write("\n".join(table(stored)) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
