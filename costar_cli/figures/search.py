@@ -6,11 +6,24 @@ from typing import Final
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from costar_cli.figures.style import BLACK, GREY, LIGHT_GREY, figure, label_text, plan_style, tint, write_figure
-from costar_cli.panel.schema import step_axis
+from costar_cli.figures.style import (
+    BLACK,
+    GREY,
+    LEGEND_POINTS,
+    LIGHT_GREY,
+    figure,
+    frame_limits,
+    label_text,
+    plan_style,
+    spans_decades,
+    tint,
+    write_figure,
+)
+from costar_cli.panel.schema import labelled, step_axis, step_word
 from costar_cli.plans.words import in_words
 from costar_cli.search import SHOWN, SearchReport
 from costar_cli.search.run import Best
@@ -57,17 +70,19 @@ def draw_search(report: SearchReport) -> Figure:
 def _draw_courses(axes: Axes, report: SearchReport, outcome: int, shown: list[int]) -> None:
     """Draw an outcome's history and its courses under the plans; the band is that of the best."""
     answer, best, variable = report.answers[0], report.answers[0].best, report.schema.outcomes[outcome]
-    first = max(0, answer.origin - HISTORY)
+    first, drawn = max(0, answer.origin - HISTORY), list[Line2D]()
     if report.panel is not None:
         y_T = report.panel.outcomes[0, : answer.origin + 1, outcome].astype(np.float64)
         known_T = np.where(report.panel.observed_outcomes[0, : answer.origin + 1, outcome], y_T, np.nan)
-        axes.plot(range(first, answer.origin + 1), known_T[first:], color=BLACK, marker=".", label="observed")
+        drawn += axes.plot(range(first, answer.origin + 1), known_T[first:], color=BLACK, marker=".", label="observed")
     axes.axvline(answer.origin, color=GREY, linewidth=0.8, linestyle=":")
     start_M = best.estimates.level_QY[:, outcome]
     times = np.arange(answer.origin, answer.origin + report.question.candidates.steps + 1)
+    limits: list[NDArray[np.float64]] = []
     if report.calibration is not None and best.found:
         bands = report.calibration.bands(best.estimates.take(np.array([0])), (report.question.level,))
         lower, upper = (_joined(start_M[0], y[0, 0, :, outcome]) for y in (bands.lower_LQHY, bands.upper_LQHY))
+        limits = [lower, upper]
         shade = f"{100 * report.question.level:g} % band of the best"
         axes.fill_between(times, lower, upper, color=tint(plan_style(0)[0], SHADE), linewidth=0, label=shade)
     for i, row in reversed(list(enumerate(shown))):
@@ -75,12 +90,18 @@ def _draw_courses(axes: Axes, report: SearchReport, outcome: int, shown: list[in
         words = in_words(report.schema, best.values_MHA[row], answer.origin)
         name = f"{i + 1}: {words}" if row < best.found else f"{report.reference}: {words}"
         course = _joined(start_M[row], best.estimates.mean_QHY[row, :, outcome])
-        axes.plot(times, course, color=colour, marker=marker, label=label_text(name, LONGEST), zorder=4 - i / 10)
-    axes.set_ylabel(label_text(f"{variable.name} [{variable.unit}]" if variable.unit else variable.name))
+        name = label_text(name, LONGEST)
+        drawn += axes.plot(times, course, color=colour, marker=marker, label=name, zorder=4 - i / 10)
+    _log_if_decades(axes, [np.asarray(line.get_ydata(), dtype=np.float64) for line in drawn], limits)
+    place = axes.get_xaxis_transform()
+    axes.text(
+        answer.origin, 1.0, "origin ", transform=place, ha="right", va="top", fontsize=LEGEND_POINTS - 0.5, color=GREY
+    )
+    axes.set_ylabel(label_text(labelled(variable.name, variable.unit)))
     axes.set_xlabel(label_text(step_axis(report.schema.step)))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     name = f"subject {answer.name} ({answer.part})" if answer.part else f"subject {answer.name}"
-    axes.set_title(label_text(f"{report.label}: {name}, from {answer.origin} on"))
+    axes.set_title(label_text(f"{report.label}: {name}, from {step_word(report.schema.step)} {answer.origin} on"))
 
 
 def _draw_plans(axes: Axes, report: SearchReport, shown: list[int]) -> None:
@@ -97,8 +118,17 @@ def _draw_plans(axes: Axes, report: SearchReport, shown: list[int]) -> None:
         axes.plot([place], [best.estimate_M[row]], color=colour, marker=marker, zorder=5)
     axes.set_xlabel("treatments given (grey: all plans that were scored)")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_ylabel(label_text(f"objective [{objective.unit}]" if objective.unit else "objective"))
+    axes.set_ylabel(label_text(labelled("objective", objective.unit)))
     axes.set_title(label_text(objective.text, LONGEST))
+
+
+def _log_if_decades(axes: Axes, lines: list[NDArray[np.float64]], limits: list[NDArray[np.float64]]) -> None:
+    """Make the vertical axis logarithmic where lines are positive and span decades, as wide as these leave a band."""
+    if spans_decades(lines):
+        with np.errstate(divide="ignore", invalid="ignore"):  # a limit at 0 lies below any frame
+            low, high = frame_limits([np.log10(x) for x in lines], [np.log10(x) for x in limits], room_of_flat=1.0)
+        axes.set_yscale("log")
+        axes.set_ylim(10**low, 10**high)
 
 
 def _style(best: Best, i: int, row: int) -> tuple[str, str]:

@@ -2,17 +2,22 @@
 
 from collections.abc import Iterator, Mapping
 from math import isfinite
+from typing import Final
+
+import numpy as np
 
 from costar_cli.pages.page import Item, Page, ReportTable, Section, render, svg
 from costar_cli.pages.whatif import SIGNS, lineage
 from costar_cli.panel.findings import counted
 from costar_cli.panel.schema import labelled, step_word, steps_of
+from costar_cli.plans.words import in_words
 from costar_cli.search import SearchReport
-from costar_cli.search.report import Row
+from costar_cli.search.report import SHOWN, Row
 from costar_cli.whatif.tables import decimals_of, estimate_text
 
 __all__ = ["how_sure", "rank_table", "search_page"]
 
+NOTABLE: Final = 0.1  # probability of being best from which a plan is named that the table does not show
 BY = {
     "estimate": "Plans are ranked by their estimate.",
     "upper": "Plans are ranked by the upper limit of their interval.",
@@ -70,6 +75,8 @@ def how_sure(report: SearchReport) -> Iterator[str]:
         yield "the data support no plan that the constraints leave: add --unsupported to see the others"
         return
     margin, sd = best.margin
+    if best.found and best.difference_M[0] == 0 and np.array_equal(best.values_MHA[0], best.values_MHA[-1]):
+        yield f"no plan is estimated to be better than {report.reference}"
     if best.found > 1:
         spread = f" (sd {sd:.{decimals}f})" if isfinite(sd) else ""
         yield f"the best is estimated to be better than the second by {margin:.{decimals}f}{spread}"
@@ -80,6 +87,11 @@ def how_sure(report: SearchReport) -> Iterator[str]:
         )
         loses = f"choosing it loses {best.regret:.{decimals}f} on average, by {report.question.draws:,} joint draws"
         yield f"of the {best.found} best plans, {told}; {loses}"
+        hidden_P = best.probability_P[SHOWN:]
+        if hidden_P.max(initial=0) >= NOTABLE:
+            likely = SHOWN + int(hidden_P.argmax())
+            words = in_words(report.schema, best.values_MHA[likely], report.answers[0].origin)
+            yield f"not among the first {SHOWN}, but best with {100 * best.probability_P[likely]:.0f} %: {words}"
 
 
 def _line(row: Row, reference: str, decimals: int) -> list[object]:
@@ -102,7 +114,10 @@ def _question(report: SearchReport) -> Iterator[str]:
     outcomes = [schema.outcomes[y] for y in sorted({y for _, y in question.objective.concerns})]
     yield f"The objective reads {', '.join(labelled(one.name, one.unit) for one in outcomes)}. {BY[question.by]}"
     if limits := question.candidates.constraints.texts:
-        yield f"Constraints: {', '.join(limits)}."
+        words = (
+            " ".join([flag.strip("-").replace("-", " "), what]) for flag, what in (x.split(" ", 1) for x in limits)
+        )
+        yield f"Constraints: {', '.join(words)}."
 
 
 def _ranked(report: SearchReport) -> ReportTable:

@@ -11,11 +11,17 @@ from costar_cli.panel.schema import step_word
 
 
 def in_words(schema: PanelSchema, values: ArrayLike, origin: int) -> str:
-    """Return what a plan `[steps,names]` gives and when: `day 30-31 chemotherapy, then none`."""
-    course = spans([schema.treatments.describe(row) for row in np.asarray(values)], origin)
+    """Return what a plan `[steps,names]` gives and when: `day 30-31 chemotherapy, then none`.
+
+    The levels of a single treatment that is never just off or on stand behind its name: `dose: day 30-31 2, then 0`.
+    """
+    given, names = [schema.treatments.describe(row) for row in np.asarray(values)], schema.treatments.names
+    named = len(names) == 1 and all(what.startswith(f"{names[0]}=") for what in given)
+    given = [what.removeprefix(f"{names[0]}=") for what in given] if named else given
+    course = spans(given, origin)
     if len(course) > 1:
-        course[-1] = f"then {schema.treatments.describe(np.asarray(values)[-1])}"
-    return f"{step_word(schema.step)} {', '.join(course)}"
+        course[-1] = f"then {given[-1]}"
+    return f"{f'{names[0]}: ' if named else ''}{step_word(schema.step)} {', '.join(course)}"
 
 
 def spans(steps: Sequence[str], origin: int) -> list[str]:

@@ -20,6 +20,7 @@ from costar_cli.search.constraints import Constraints, Values
 MOST_EXHAUSTIVE: Final = 1_000_000
 MOST_TREATMENTS: Final = 4_096  # of one step, to choose from
 WIDTH: Final = 2_000  # of a beam
+WIDTH_OF_MANY: Final = 500  # of the beam for each of many subjects
 POLISHED: Final = 20  # plans of a beam that are improved step by step
 
 Floats = NDArray[np.float64]
@@ -108,7 +109,10 @@ class Candidates:
         return open_PH
 
     def _beam(self, score: Score, first_K: NDArray[np.bool_]) -> Places:
-        """Return the plans that a beam reaches, and what changing one step after another makes of the best of them."""
+        """Return the plans that a beam reaches, those that its best become by changes of a step, and constant ones.
+
+        The data may support none of those that a beam prefers: constant plans are what is left then.
+        """
         marks_KM = self.constraints.marks(self.values_KA)
         plans_PH = np.zeros((1, 0), dtype=np.uint16)
         for step in range(self.steps):
@@ -121,7 +125,9 @@ class Candidates:
         loss_P = score(plans_PH)
         best = np.argsort(loss_P, kind="stable")[:POLISHED]
         better = [self._polished(plans_PH[i], float(loss_P[i]), marks_KM, first_K, score) for i in best]
-        return np.unique(np.concatenate([plans_PH, *better]), axis=0)
+        same_KH = np.repeat(np.arange(len(self.values_KA), dtype=np.uint16)[:, None], self.steps, axis=1)
+        same_KH = same_KH[self.constraints.fits(same_KH, marks_KM, self.steps) & first_K]
+        return np.unique(np.concatenate([plans_PH, *better, same_KH]), axis=0)
 
     def _promise(self, plans_PH: Places, score: Score) -> Floats:
         """Return what beginnings come to if nothing is given after them, or the last treatments go on: the better."""

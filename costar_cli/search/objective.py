@@ -122,7 +122,7 @@ class Objective:
 
     def shown(self, loss: Floats | float) -> Floats:
         """Return losses as people see them: a larger one is better where all terms are to be large."""
-        return np.asarray(self.sign * np.asarray(loss))
+        return np.asarray(self.sign * np.asarray(loss) + 0.0)  # no difference is 0, not -0
 
     def costs_of(self, values_KA: Values) -> Floats:
         """Return what the treatments of one step cost, `[K]`."""

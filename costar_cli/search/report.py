@@ -171,7 +171,8 @@ def notes_on(report: SearchReport) -> Iterator[str]:
         yield f"all {candidates.possible:,} {steps} were considered"
     else:
         open_, left = len(candidates.plans_PH), candidates.possible - len(candidates.plans_PH)
-        yield f"all {open_:,} {steps} that the constraints leave were considered; {left:,} were pruned"
+        were = "was" if left == 1 else "were"
+        yield f"all {open_:,} {steps} that the constraints leave were considered; {left:,} {were} pruned"
     if not question.unsupported and (more := [answer.best.left_out for answer in report.answers]) and max(more):
         some = f"{more[0]:,} plans" if len(more) == 1 else f"plans of {sum(1 for n in more if n):,} subjects"
         yield f"{some} with a better estimate are left out, since the data do not support them (--unsupported)"

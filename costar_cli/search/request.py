@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from costar_cli.methods.base import FittedModel
 from costar_cli.plans import TreatmentPlan
 from costar_cli.plans.untrusted import Problems
-from costar_cli.search.candidates import Candidates, list_of_plans, no_treatment
+from costar_cli.search.candidates import WIDTH_OF_MANY, Candidates, list_of_plans, no_treatment
 from costar_cli.search.constraints import Constraints
 from costar_cli.search.objective import Objective
 from costar_cli.search.scoring import DRAWS_OF_MANY, SHORT_OF_MANY, By, SearchQuestion
@@ -68,7 +68,10 @@ class SearchRequest:
         assert reference is not None  # noqa: S101 - it was a problem
         candidates = Candidates.of(model, constraints, steps, unsupported=self.unsupported, width=self.width)
         asked = SearchQuestion(objective, candidates, reference, self.level, self.by, self.unsupported)
-        return replace(asked, short=SHORT_OF_MANY, draws=DRAWS_OF_MANY) if many else asked
+        if not many:
+            return asked
+        narrow = replace(candidates, width=self.width or WIDTH_OF_MANY)
+        return replace(asked, candidates=narrow, short=SHORT_OF_MANY, draws=DRAWS_OF_MANY)
 
     def _steps(self, model: FittedModel, problems: Problems) -> int:
         steps = self.steps

@@ -16,7 +16,7 @@ from costar_cli.search.objective import Floats
 from costar_cli.search.scoring import Judge, SearchQuestion, SubjectPlans
 from costar_cli.uncertainty import Estimates, asks_encoded, draws, estimate, tells_differences
 
-LOOKED_AT: Final = 128  # plans whose support is looked at together, the best first
+LOOKED_AT: Final = 128  # plans whose support is looked at together, the best first, and twice as many each time
 CAUTIOUS: Final = 4_096  # plans whose limits are looked at where these decide
 UNKNOWN: Final = -1
 RED: Final = 2
@@ -157,17 +157,16 @@ def _supported(subject: SubjectPlans, plans_PH: Places, ranked_P: NDArray[np.int
     if subject.judge.support is None or question.unsupported:
         return ranked_P[:short], 0
     kept: list[NDArray[np.intp]] = []
-    count = left_out = 0
-    for first in range(0, len(ranked_P), LOOKED_AT):
-        some = ranked_P[first : first + LOOKED_AT]
+    count = left_out = first = 0
+    while first < len(ranked_P) and count < short:
+        some = ranked_P[first : max(LOOKED_AT, 2 * first)]
+        first += len(some)
         queries = subject.queries(subject.table_KA[plans_PH[some]])
         found = estimate(subject.judge.model, subject.alone, queries, subject.judge.facts, ask=subject.asks)
         fine = np.flatnonzero(_lights(subject, queries, found) < RED)[: short - count]
         kept.append(some[fine])
         count += len(fine)
         left_out += (int(fine[-1]) + 1 if count == short else len(some)) - len(fine)
-        if count == short:
-            break
     return np.concatenate(kept), left_out
 
 

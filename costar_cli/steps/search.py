@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Search", "run_search"]
 
+WIDE = 60  # letters of a plan in words, beyond which plans stand behind the numbers
+
 
 @dataclass(frozen=True)
 class Search:
@@ -192,7 +194,12 @@ def _show(session: Session, report: "SearchReport") -> None:
     where = f"subject {answer.name} ({answer.part}), known up to {step_word(report.schema.step)} {answer.origin}"
     out.text(f"{where} of {answer.length - 1}", f"{objective.text}{unit}, by {report.label}")
     headers, table = rank_table(report)
-    out.table(headers, table, title=f"best plans, and their difference from `{report.reference}`", keys=2)
+    title = f"best plans, and their difference from `{report.reference}`"
+    if max(len(str(row[1])) for row in table) > WIDE:  # plans last, so that numbers stay beside each other
+        turned = [[*row[:1], *row[2:], row[1]] for row in [list[object](headers), *table]]
+        out.table([str(name) for name in turned[0]], turned[1:], title=title)
+    else:
+        out.table(headers, table, title=title, keys=2)
     for line in how_sure(report):
         out.text(line)
 
@@ -225,6 +232,6 @@ def _show_many(session: Session, report: "SearchReport") -> None:
         counts[key] = counts.get(key, 0) + 1
     most = sorted(counts.items(), key=lambda item: -item[1])[:5]
     rows = [
-        [in_words(report.schema, np.array(plan), 1), count, f"{100 * count / len(found):.0f} %"] for plan, count in most
+        [count, f"{100 * count / len(found):.0f} %", in_words(report.schema, np.array(plan), 1)] for plan, count in most
     ]
-    out.table(["plan (steps from the origin)", "subjects", "share"], rows, title="most frequent best plans", keys=1)
+    out.table(["subjects", "share", "plan (steps from the origin)"], rows, title="most frequent best plans")

@@ -47,7 +47,7 @@ def test_the_page_says_what_was_searched_found_left_out_and_of_which_files(repor
     reader = read_alone(search_page(report, DIGESTS))
     assert reader.tags.count("svg") == 1
     assert "over the next 2 days is best for this subject: minimise tumour_volume at end?" in reader.text
-    assert "Constraints: --at-most 'chemotherapy 1'." in reader.text
+    assert "Constraints: at most 'chemotherapy 1'." in reader.text
     assert "The best is estimated to be better than the second by" in reader.text
     assert "90 % interval" in reader.text
     row = report.rows(report.answers[0])[0]

@@ -142,6 +142,13 @@ def test_a_beam_as_wide_as_all_beginnings_is_the_exhaustive_search(flags):
     assert narrow.estimate_M[0] == pytest.approx(full.estimate_M[0])  # polished step by step
 
 
+def test_a_beam_that_the_data_do_not_support_leaves_constant_plans():
+    found = question(width=1).candidates
+    plans_PH = found.after(None, lambda plans: -plans.astype(float).sum(axis=1))
+    kinds = range(len(found.values_KA))
+    assert {(place,) * 6 for place in kinds} <= {tuple(plan) for plan in plans_PH.tolist()}
+
+
 def test_plans_that_the_data_do_not_support_are_left_out_unless_asked_for(monkeypatch):
     """The lights call every plan red that gives chemotherapy more than twice."""
 
