@@ -10,11 +10,11 @@ from matplotlib.lines import Line2D
 
 from costar_cli.cohort import AverageEffects
 from costar_cli.figures.style import BLACK, caption, figure, label_lines, label_text, plan_style, write_figure
-from costar_cli.panel.schema import steps_axis
+from costar_cli.panel.schema import labelled, steps_axis
 
 MOST_GROUPS: Final = 6
 MOST_PLANS: Final = 12
-SHADE: Final = 0.18
+APART: Final = 0.07  # steps between plans
 
 
 def plot_averages(found: Sequence[AverageEffects], path: Path) -> Path:
@@ -32,27 +32,28 @@ def plot_averages(found: Sequence[AverageEffects], path: Path) -> Path:
             for g, ax in enumerate(line):
                 _draw(ax, effects, g, k)
             outcome = effects.schema.outcomes[k]
-            unit = f" ({label_text(outcome.unit, 20)})" if outcome.unit else ""
-            line[0].set_ylabel(f"mean {label_text(outcome.name, 30)}{unit}\n{label_text(effects.label, 30)}")
+            words = label_text(labelled(outcome.name, outcome.unit), 50)
+            line[0].set_ylabel(f"mean {words}\n{label_text(effects.label, 30)}")
         handles = [
             Line2D([], [], color=plan_style(i)[0], marker=plan_style(i)[1], label=label_lines(plan.name, 26))
             for i, plan in enumerate(plans)
         ]
         truth = found[0].outcomes.truth_GPHY is not None
         handles += [Line2D([], [], color=BLACK, ls=":", label="the simulator's mean")] * truth
-        caption(drawn, f"Bands: {100 * found[0].levels[0]:g} % intervals of the mean; {found[0].interval_kind}")
+        caption(drawn, f"Bars: {100 * found[0].levels[0]:g} % intervals of the mean; {found[0].interval_kind}")
         drawn.legend(handles=handles, loc="outside right center")
         return write_figure(drawn, path)
 
 
 def _draw(ax: Axes, effects: AverageEffects, g: int, k: int) -> None:
     for i, plan in enumerate(effects.plans[:MOST_PLANS]):
-        (colour, marker), steps = plan_style(i), np.arange(1, len(plan) + 1)
+        (colour, marker), shift = plan_style(i), APART * (i - (min(len(effects.plans), MOST_PLANS) - 1) / 2)
+        steps = np.arange(1, len(plan) + 1) + shift  # side by side: bands of several plans would hide each other
         mean_H = effects.outcomes.mean_GPHY[g, i, : len(plan), k]
         half_H = effects.outcomes.half_LGPHY[0, g, i, : len(plan), k]
         ax.plot(steps, mean_H, color=colour, marker=marker)
         if not np.isnan(half_H).any():
-            ax.fill_between(steps, mean_H - half_H, mean_H + half_H, color=colour, alpha=SHADE, lw=0)
+            ax.vlines(steps, mean_H - half_H, mean_H + half_H, color=colour, lw=1.2)
         if effects.outcomes.truth_GPHY is not None:
             ax.plot(steps, effects.outcomes.truth_GPHY[g, i, : len(plan), k], color=BLACK, ls=":", lw=1.2)
     ax.set_title(f"{label_text(effects.groups[g], 40)} ({effects.moments_G[g]:,})")

@@ -190,7 +190,7 @@ def draw_shifts(report: DataReport) -> Figure:
         axes.axvline(0, color=GREY, linewidth=0.8)
         axes.hlines(place, 0, difference, color=GREY, linewidth=1)
         axes.plot(difference, place, "o", color=DOMAIN_COLOURS["target"], markersize=5)
-        axes.set_yticks(place, [_named(shift.variable) for shift in shown])
+        axes.set_yticks(place, [_named(labelled(shift.variable, "")) for shift in shown])
         axes.set_ylim(len(shown) - 0.4, -0.6)
         reach = 1.1 * max(0.3, *(abs(value) for value in difference))
         axes.set_xlim(-reach, reach)
@@ -208,7 +208,8 @@ def figures(report: DataReport, overlap: "Overlap | None" = None) -> Iterator[tu
     if any(use.by_step for use in report.treatments):
         yield "treatments", "Treatments", draw_treatments(report)
     if overlap and overlap.propensities:
-        yield "overlap", "Overlap", draw_overlap(overlap)
+        names = {one.outcome: labelled(one.outcome, one.unit) for one in report.outcomes}
+        yield "overlap", "Overlap", draw_overlap(overlap, names)
     yield "outcomes", "Outcomes", draw_outcomes(report)
     if any(shift.difference is not None for shift in report.shifts):
         yield "shifts", "Shift from source to target", draw_shifts(report)

@@ -1,5 +1,6 @@
 """The section of a data report on overlap: how likely treatments were, by who got them."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -20,8 +21,11 @@ LONGEST: Final = 32
 ARMS: Final = {True: ("given", VERMILION, "-"), False: ("not given", BLUE, "--")}
 
 
-def draw_overlap(overlap: "Overlap") -> Figure:
-    """Draw the probability of each treatment in both arms, along outcomes and time, a row per treatment and domain."""
+def draw_overlap(overlap: "Overlap", labels: Mapping[str, str]) -> Figure:
+    """Draw the probability of each treatment in both arms, along outcomes and time, a row per treatment and domain.
+
+    `labels` are what axes call the outcomes, with their units.
+    """
     along = list(dict.fromkeys(arm.along for arm in overlap.propensities))
     along = [*along[: MOST_AXES - 1], along[-1]] if len(along) > MOST_AXES else along
     names = list(dict.fromkeys(arm.treatment for arm in overlap.propensities))[:MOST_TREATMENTS]
@@ -37,7 +41,7 @@ def draw_overlap(overlap: "Overlap") -> Figure:
             line[0].set_title(f"{label_text(name, LONGEST)}, {domain}")
             line[0].set_ylabel("probability")
         for axes, what in zip(grid[-1], along, strict=True):
-            axes.set_xlabel(label_text(what, LONGEST))
+            axes.set_xlabel(label_text(labels.get(what, what), LONGEST))
         grid[0, 0].set_ylim(0, 1)
         grid[0, 0].yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         grid[0, -1].legend(loc="upper left", bbox_to_anchor=(1, 1), handlelength=1.8)
