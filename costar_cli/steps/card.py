@@ -36,7 +36,8 @@ def run_card(out: Output, file: Path, target: Path) -> dict[str, Any]:
     for path, header in _beside(file):
         if header.kind == "dataset" and header.digest == content["parents"].get("dataset") and data is None:
             out.read("dataset", path, header.digest)
-            data = describe_dataset(read_dataset(path, truth=False))
+            dataset = read_dataset(path, truth=False)
+            data = describe_dataset(dataset) if dataset.digest == header.digest else None  # replaced meanwhile
         elif header.kind == "evaluation" and content["digest"] in header.parents.values():
             out.read(path.stem, path, header.digest, "evaluation")
             evaluations[header.digest] = read_evaluation(path, errors=False)

@@ -69,12 +69,11 @@ def run_cohort(session: Session, question: CohortQuestion, data: Path, models: S
         warnings_about,
         with_plans,
     )
-    from costar_cli.panel.store import read_dataset
     from costar_cli.plans import COHORT_DRAWS, Moments, TreatmentPlan, parse_origin, parse_plans, read_plan_file
     from costar_cli.whatif.rules import rule_notes
 
     document = read_plan_file(question.plan)
-    dataset = read_dataset(data, queries=False, truth=question.truth)
+    dataset = session.load_dataset(data, queries=False, truth=question.truth)
     from_plans = not question.who
     who = subjects_of_plans(document) if from_plans else question.who
     where = "--plan" if from_plans else "--subjects" if isinstance(who, str) else "--subject"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from costar_cli.config.choices import FormatName
 from costar_cli.steps.hints import next_command, other_than
-from costar_cli.steps.outputs import check_outputs, check_places
+from costar_cli.steps.outputs import check_outputs, check_places, digest_of
 from costar_cli.steps.session import Session, read_kind
 from costar_cli.ui.output import Output
 
@@ -75,6 +75,9 @@ def make_dataset(
             session.out.up_to_date("dataset", path, current.digest)
         else:
             dataset = replace(build(), fingerprint=step.fingerprint, parents=step.parents)
+            for one in session.inputs:
+                if one.digest:
+                    session.require_same(one.path, digest_of(one.path))
             made = write_dataset(path, dataset, overwrite=overwrite)
             session.out.wrote("dataset", path, made.digest)
     stored = count_dataset(path)

@@ -80,11 +80,10 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
     question.check(files_read(session, data, models))
     session.read("dataset", data)
     from costar_cli.api.estimates import ask
-    from costar_cli.panel.store import read_dataset
     from costar_cli.plans import Moments, parse_origin, parse_plans, read_plan_file, step_of
 
     document = read_plan_file(question.plan)
-    dataset = read_dataset(data, queries=False, truth=question.truth)
+    dataset = session.load_dataset(data, queries=False, truth=question.truth)
     location = dataset.find_subject(question.subject)
     domain, panel = location.part.domain, dataset.panel_of(location)
     origin = None if question.origin is None else step_of(panel, parse_origin(question.origin))

@@ -74,11 +74,10 @@ class EvaluationInputs:
     def dataset(self) -> "Dataset":
         """Return the test parts with their queries."""
         from costar_cli.panel import Part
-        from costar_cli.panel.store import read_dataset
 
         known = self._data.meta.get("parts", {})
         tests = [part for part in Part.all() if part.split == "test" and str(part) in known]
-        return read_dataset(self._path, parts=tests)  # with what the simulator needs to predict
+        return self._session.load_dataset(self._path, parts=tests)  # with what the simulator needs to predict
 
     @cached_property
     def models(self) -> dict[str, "FittedModel"]:

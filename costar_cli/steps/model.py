@@ -222,11 +222,12 @@ def _warn_of_other_data(session: Session, start: "Artifact", dataset: str) -> No
 
 def _train(session: Session, plan: ModelPlan, log: "TrainingLog | None", *, fresh: bool) -> "Trained":
     from costar_cli.artifact import read_artifact
-    from costar_cli.panel.store import read_dataset
 
     files = plan.files
-    dataset = read_dataset(files.data, queries=False, truth=False, parts=plan.fit.parts)
+    dataset = session.load_dataset(files.data, queries=False, truth=False, parts=plan.fit.parts)
     start = read_artifact(files.start, kind=files.start_kind) if files.start is not None else None
+    if start is not None and files.start is not None:
+        session.require_same(files.start, start.digest)
     return plan.fit.run(dataset, start, checkpoint=plan.step.run, reporter=session.reporter, fresh=fresh, log=log)
 
 
@@ -258,7 +259,10 @@ def load_models(session: Session, headers: dict[str, "Artifact"], named: dict[st
             what = f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not recorded"
             session.out.warn(f"model `{name}` was made by an older version of costar: {what}; retrain it")
     device = Runtime.resolve(session.settings[RuntimeConfig]).device
-    return {name: load_model(path, device=str(device)) for name, path in named.items()}
+    loaded = {name: load_model(path, device=str(device)) for name, path in named.items()}
+    for name, path in named.items():
+        session.require_same(path, loaded[name].digest)
+    return loaded
 
 
 _RECORDED = {"support": "what its training subjects received", "validation": "its validation error"}

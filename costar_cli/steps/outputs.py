@@ -6,7 +6,7 @@ from pathlib import Path
 
 from costar_cli.errors import CostarError, MismatchError, StorageError, UsageError
 
-__all__ = ["Files", "check_folder", "check_outputs", "check_places"]
+__all__ = ["Files", "check_folder", "check_outputs", "check_places", "digest_of"]
 
 Files = Iterable[tuple[str, Path | None]]
 """Files by the flag that names an output, or by what an input is, such as `plan`; None where there is none."""
@@ -67,7 +67,7 @@ def check_places(outputs: Files, *, read: Files) -> None:
         if path.exists() and not path.is_file():
             what = "a folder" if path.is_dir() else "no regular file"
             raise StorageError(f"`{path}` is {what}", where=flag, fix="choose another name")
-        if behind and path.is_file() and (made := behind.get(_digest(path))):
+        if behind and path.is_file() and (made := behind.get(digest_of(path))):
             raise MismatchError(f"`{path}` is the {made} that is read", where=flag, fix="choose another name")
         if place in taken:
             both = f"both {taken[place]} and {flag} write" if flag != taken[place] else f"{flag} twice writes"
@@ -91,7 +91,7 @@ def _behind(read: Mapping[Path, str]) -> dict[str, str]:
     return found
 
 
-def _digest(path: Path) -> str:
+def digest_of(path: Path) -> str:
     """Return the digest by which an artifact made from a file knows it: that of its content, of a table its bytes'."""
     from costar_cli.artifact import file_sha256, read_header
 

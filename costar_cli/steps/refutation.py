@@ -107,12 +107,11 @@ def make_refutations(
 def _refute_all(session: Session, data: Path, models: Mapping[str, "FittedModel"]) -> list["Refutation"]:
     from costar_cli.config.models import EvaluateConfig, RefuteConfig, RuntimeConfig
     from costar_cli.panel import Part
-    from costar_cli.panel.store import read_dataset
     from costar_cli.refute.findings import Refutation
     from costar_cli.refute.run import refute
 
     source = [Part("source", split) for split in ("train", "val", "test")]
-    dataset = read_dataset(data, queries=False, truth=False, parts=source)
+    dataset = session.load_dataset(data, queries=False, truth=False, parts=source)
     config, seed = session.settings[RefuteConfig], session.settings[EvaluateConfig].seed
     found = []
     for label, model in models.items():

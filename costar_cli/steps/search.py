@@ -108,9 +108,8 @@ def run_search(session: Session, asked: Search, data: Path, model: Path | None) 
     session.read("dataset", data)
     from costar_cli.api.search import search_cohort
     from costar_cli.panel.compatible import require_compatible
-    from costar_cli.panel.store import read_dataset
 
-    dataset = read_dataset(data, queries=False, truth=False)
+    dataset = session.load_dataset(data, queries=False, truth=False)
     cohort = _cohort(session, asked, dataset)
     paths = [model] if model else default_models(session.workspace, cohort.places[0].part.domain)
     named = name_models(paths, session.workspace.root)

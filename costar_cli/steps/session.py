@@ -20,6 +20,7 @@ from costar_cli.workspace import Workspace
 if TYPE_CHECKING:
     from costar_cli.artifact import Artifact
     from costar_cli.config.models import Config
+    from costar_cli.panel import Dataset
     from costar_cli.settings.resolve import Settings
 
     Flags = Mapping[type[Config], Mapping[str, object]]
@@ -157,6 +158,30 @@ class Session:
         """Say that a file is read, and remember it, so that it is not replaced; `what` is it, if not its role."""
         self.inputs.append(Input(what or role, path, digest))
         self.out.read(role, path, digest, kind)
+
+    def load_dataset(self, path: Path, **options: Any) -> "Dataset":  # noqa: ANN401 - those of `read_dataset`
+        """Return the data set of a file whose header was read.
+
+        Raises:
+            ArtifactError: the file cannot be read.
+            MismatchError: it is another one by now.
+        """
+        from costar_cli.panel.store import read_dataset
+
+        dataset = read_dataset(path, **options)
+        self.require_same(path, dataset.digest)
+        return dataset
+
+    def require_same(self, path: Path, digest: str) -> None:
+        """See that what was loaded from a file is what was said and recorded to be read.
+
+        Raises:
+            MismatchError: another process has replaced the file in between.
+        """
+        known = next((one.digest for one in reversed(self.inputs) if one.path == path), "")
+        if known not in ("", digest):
+            problem = f"the file was replaced while it was read: its digest was {known[:8]}, and is {digest[:8]}"
+            raise MismatchError(problem, where=str(path), fix="run the same command again")
 
     def read_by(self, step: "BuildStep | None" = None) -> list[tuple[str, Path]]:
         """Return what was read so far and by what name to call it, of inputs with digests only those of a step."""

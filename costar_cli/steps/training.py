@@ -48,10 +48,9 @@ def make_encoder(
 
     def train(to: "TrainingLog | None") -> "Trained":
         from costar_cli.api.fitting import plan_pretraining
-        from costar_cli.panel.store import read_dataset
 
         plan = plan_pretraining(session.settings, step.parents["dataset"])
-        dataset = read_dataset(data, queries=False, truth=False, parts=plan.parts)
+        dataset = session.load_dataset(data, queries=False, truth=False, parts=plan.parts)
         return plan.run(dataset, checkpoint=step.run, reporter=session.reporter, fresh=fresh, log=to)
 
     return make_trained(session, step, train, overwrite=overwrite, fresh=fresh, log=log)
