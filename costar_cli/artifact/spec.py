@@ -119,7 +119,7 @@ META_TYPES: Final[Mapping[type, tuple[str, ...]]] = {  # of meta wherever it sta
     str: ("dataset_name", "decoder", "device", "domain", "fingerprint", "init", "method", "name", "precision"),
     int: ("horizon", "members"),
     list: ("finished", "made_with", "refutations", "stages", "warnings"),
-    dict: ("calibration", "config", "encoder", "history", "parts", "practice", "report", "schema", "settings",
+    dict: ("calibration", "config", "encoder", "history", "practice", "report", "schema", "settings",
            "support", "trained_on", "validation"),
 }  # fmt: skip
 TYPE_OF: Final = {key: kind for kind, keys in META_TYPES.items() for key in keys}
