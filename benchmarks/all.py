@@ -31,6 +31,8 @@ BENCHMARKS = (
     "rollouts",
     "evaluate_memory",
     "whatif",
+    "cohort_whatif",
+    "search",
     "members",
     "ingest_m5",
 )
@@ -43,6 +45,8 @@ TITLES = {
     "rollouts": "Queries per second of every method",
     "evaluate_memory": "Evaluating at paper size",
     "whatif": "What bands and lights cost a what-if question",
+    "cohort_whatif": "A cohort of 10,000 under ten plans",
+    "search": "Searching plans",
     "members": "Members together or apart",
     "ingest_m5": "Ingesting M5 at full size",
 }

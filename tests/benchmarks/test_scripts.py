@@ -52,7 +52,7 @@ FIGURES = {
 }
 
 
-LONG = ("pretrain_step", "rollouts", "scoring", "whatif")  # half a minute each
+LONG = ("cohort_whatif", "pretrain_step", "rollouts", "scoring", "search", "whatif")  # half a minute each
 
 
 @pytest.mark.parametrize(

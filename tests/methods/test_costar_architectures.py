@@ -287,3 +287,11 @@ def test_interrupted_pretraining_continues_to_the_same_weights(
     monkeypatch.undo()
     continued = run_pretrain(tumor_dataset, tmp_path / "cut", epochs=2, encoder=shape)
     assert all((continued.arrays[name] == values).all() for name, values in expected.arrays.items())
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_step_alone_is_represented_as_among_all_steps(architecture):
+    model, (history, statics) = encoder(architecture, DIMS["all kinds"]), inputs(DIMS["all kinds"])
+    step = torch.tensor([8, 0, 3])
+    every = model(history, statics).z_BTD
+    torch.testing.assert_close(model.at(history, statics, step), every[torch.arange(3), step, None])

@@ -89,3 +89,11 @@ def test_the_spectral_loss_gives_the_same_weights_for_the_same_seed(tumor_datase
         run_pretrain(tumor_dataset, tmp_path / name, epochs=2, ssl_loss="spectral").arrays for name in ("a", "b")
     )
     assert all((once[name] == again[name]).all() for name in once)
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("blocks", ["both", "temporal", "feature"])
+def test_a_step_alone_is_represented_as_among_all_steps(blocks, layers):
+    model, (history, statics), step = encoder(blocks, layers), inputs(), torch.tensor([8, 3])
+    every = model(history, statics).z_BTD
+    torch.testing.assert_close(model.at(history, statics, step), every[torch.arange(2), step, None])

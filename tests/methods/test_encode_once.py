@@ -58,6 +58,23 @@ def test_shared_histories_and_plans_change_no_prediction(
     np.testing.assert_allclose(model.rollout(panel, queries), answered, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("last", [False, True])
+def test_subjects_asked_about_at_one_origin_are_encoded_there_alone(model, tumor_dataset, last):
+    panel = tumor_dataset.panels[PART]
+    origin_N = panel.length - 1 if last else np.minimum(2, panel.length - 1)
+    subject = np.repeat(np.arange(panel.n_subjects), 2).astype(np.int32)
+    plan = np.eye(4, dtype=np.uint8)[np.random.default_rng(2).integers(0, 4, (len(subject), 3))]
+    queries = Queries(subject, origin_N[subject].astype(np.int16), plan)
+    states, asked = model.encode_asked(panel, queries)
+    assert states.z_RNTD.shape[2] == 1
+    assert not asked.origin.any()
+    np.testing.assert_allclose(
+        model.rollout(panel, queries), model.answer(model.encode(panel), queries), rtol=1e-4, atol=1e-4
+    )
+    mixed = replace(queries, origin=np.where(np.arange(len(subject)) == 0, 0, queries.origin).astype(np.int16))
+    assert model.encode_asked(panel, mixed)[0].z_RNTD.shape[2] == panel.n_steps
+
+
 def test_halves_of_the_head_add_up_exactly_in_double_precision():
     torch.manual_seed(0)
     head = OutcomePredictor(3, 2, width=8, horizon=4, hidden=16).double().requires_grad_(False)

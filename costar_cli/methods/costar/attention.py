@@ -118,12 +118,22 @@ class TemporalBlock(nn.Module):
         }
 
     def forward(
-        self, series_BFTD: Tensor, statics_BVD: Tensor, tables: tuple[Tensor, Tensor], masks: Masks, name: str
+        self,
+        series_BFTD: Tensor,
+        statics_BVD: Tensor,
+        tables: tuple[Tensor, Tensor],
+        masks: Masks,
+        name: str,
+        *,
+        step_B: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Return series and statics after the block, in the same shapes."""
+        """Return series and statics after the block, in the same shapes; with `step_B` at one step of each series."""
         drawn = None if masks is None else masks[f"{name}.attention"]
         attended = self.unit.over_time(series_BFTD.flatten(0, 1), tables, drawn)
-        series_BFTD = self.unit.norm(attended.view(series_BFTD.shape) + series_BFTD)
+        series_BFTD = attended.view(series_BFTD.shape) + series_BFTD
+        if step_B is not None:
+            series_BFTD = series_BFTD[torch.arange(len(step_B), device=step_B.device), :, step_B, None]
+        series_BFTD = self.unit.norm(series_BFTD)
         return (
             self.feed_forward(series_BFTD, masks, f"{name}.series"),
             self.feed_forward(statics_BVD, masks, f"{name}.statics"),
@@ -137,6 +147,8 @@ class TemporalBlock(nn.Module):
         tables: tuple[Tensor, Tensor],
         masks: Masks,
         name: str,
+        *,
+        step_B: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Return the same for the tokens of the first layer, given as scalars with `token_ZD`, their slope and offsets.
 
@@ -153,6 +165,8 @@ class TemporalBlock(nn.Module):
             weights_FCD = summary_weights(
                 v_Zhn[0] * scale, (v_Zhn[1:] + tables[1][0]) * scale, near_band(tables[1], n_steps) * scale, token_ZD
             )
+            if step_B is not None:
+                summary_FBTC = summary_FBTC[:, torch.arange(len(step_B), device=step_B.device), step_B, None]
             sum_FMD = torch.bmm(summary_FBTC.flatten(1, 2), weights_FCD)
         series_FBTD = self.unit.norm(sum_FMD.view(*summary_FBTC.shape[:3], -1))
         if masks is not None:

@@ -123,10 +123,13 @@ class CostarEncoder(HistoryEncoder):
                 shapes |= layer.feature.mask_shapes(f"{index}.feature", n_steps, layout)
         return shapes | {"pool": (n_steps, self.config.width)}
 
-    def forward(self, history_BTS: Tensor, statics_BV: Tensor, masks: Masks = None) -> Representations:
+    def forward(
+        self, history_BTS: Tensor, statics_BV: Tensor, masks: Masks = None, *, step_B: Tensor | None = None
+    ) -> Representations:
         """Encode `history_BTS` (`[x_t, a_{t-1}, y_t]`, scaled) and `statics_BV`; without masks there is no dropout.
 
-        Gradients flow to the parameters and statics, not to the history.
+        Gradients flow to the parameters and statics, not to the history. With `step_B` the result is of one step of
+        each series, T = 1: what the last layer does beyond its attention over time is not done for the others.
         """
         masks = masks or None
         token_ZD, n = self.embedding.affine(), 1 + self.layout.n_temporal
@@ -134,17 +137,25 @@ class CostarEncoder(HistoryEncoder):
         tables = None if self.relative is None else self.relative()
         series = history_BTS if tables is not None else self.embedding(history_BTS, token_ZD[:n])
         for index, layer in enumerate(self.layer_list):
+            only = step_B if index == len(self.layer_list) - 1 else None
             if layer.temporal is not None and tables is not None:
                 name, by_feature = f"{index}.temporal", series.transpose(1, 2)
                 if index == 0:
                     series, statics = layer.temporal.forward_scalars(
-                        by_feature, token_ZD[:n], statics, tables, masks, name
+                        by_feature, token_ZD[:n], statics, tables, masks, name, step_B=only
                     )
                 else:
-                    series, statics = layer.temporal(by_feature.contiguous(), statics, tables, masks, name)
+                    series, statics = layer.temporal(by_feature.contiguous(), statics, tables, masks, name, step_B=only)
                 series = series.transpose(1, 2).contiguous()  # [B, T, F, D]
+            elif only is not None:
+                series = series[torch.arange(len(only), device=only.device), only, None]
             if layer.feature is not None:
                 series, statics = layer.feature(series, statics, masks, f"{index}.feature")
         components_CBTD = torch.stack([series[:, :, tokens].mean(dim=2) for tokens in self.layout.pooled])
         z_BTD = series.mean(dim=2) if self.config.pool == "token" else components_CBTD.mean(dim=0)
         return Representations(self.dropout(z_BTD, masks["pool"] if masks else None), components_CBTD)
+
+    def at(self, history_BTS: Tensor, statics_BV: Tensor, step_B: Tensor) -> Tensor:
+        """Return `z [B,1,D]` of one step of each series."""
+        z_B1D: Tensor = self(history_BTS, statics_BV, step_B=step_B).z_BTD
+        return z_B1D

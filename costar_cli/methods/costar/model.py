@@ -5,7 +5,7 @@ Each history and each plan goes through the head's first layer once.
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -111,19 +111,35 @@ class CostarModel(SeriesModel[CostarStates]):
     def encode_series(self, panel: Panel) -> CostarStates:
         """Return what is known of every subject's history at every step, on the model's device."""
         tensors, decoder = self.scaled(panel), self._decoder()
-        z_RNTD, y_NTY = self._represent(tensors), tensors.y_NTY
         exposure_RNTJ = decoder.exposures(self._heads(), tensors)
+        z_RNTD, y_NTY = self._represent(tensors), tensors.y_NTY
         return CostarStates(z_RNTD, y_NTY, tensors.x_NTX, decoder.units(y_NTY), exposure_RNTJ)
+
+    def encode_asked(self, panel: Panel, queries: Queries) -> tuple[CostarStates, Queries]:
+        """Return what is known at the origins alone, as step 0, where each subject is asked about at one."""
+        origin_N = np.zeros(panel.n_subjects, dtype=np.int64)
+        origin_N[queries.subject] = queries.origin
+        if (origin_N[queries.subject] != queries.origin).any():
+            return super().encode_asked(panel, queries)
+        tensors, decoder = self.scaled(panel), self._decoder()
+        step_N = _tensor(origin_N, tensors.y_NTY.device)
+        at = torch.arange(len(step_N), device=step_N.device), step_N, None
+        exposure_RNTJ, unit_NTY = decoder.exposures(self._heads(), tensors), decoder.units(tensors.y_NTY)
+        states = CostarStates(
+            self._represent(tensors, step_N), tensors.y_NTY[at], tensors.x_NTX[at],
+            None if unit_NTY is None else unit_NTY[at], None if exposure_RNTJ is None else exposure_RNTJ[:, *at],
+        )  # fmt: skip
+        return states, replace(queries, origin=np.zeros_like(queries.origin))
 
     def jobs(self, states: CostarStates, queries: Queries, batch_size: int) -> Iterator[Iterable[AnswerJob]]:
         """Yield jobs of `batch_size` queries each."""
         decoder, heads = self._decoder(), self._heads()
         return self.jobs_of_all_members(lambda some: answer_queries(decoder, heads, states, some), queries, batch_size)
 
-    def _represent(self, tensors: PanelTensors) -> Tensor:
+    def _represent(self, tensors: PanelTensors, step_N: Tensor | None = None) -> Tensor:
         inputs = EncoderInputs(self.schema.dims, self.encoder_config.inputs, self.shape.forms)
         encoder = make_encoder(inputs.token_dims, self.encoder_config).to(self.device)
-        return encode_panel(encoder, submodule(self.params, ENCODER), inputs.history(tensors), tensors.v_NV)
+        return encode_panel(encoder, submodule(self.params, ENCODER), inputs.history(tensors), tensors.v_NV, step_N)
 
     def _decoder(self) -> Decoder:
         return make_decoder(self.shape, self.schema.dims, self.horizon, self.encoder_config, self.schema.treatments)

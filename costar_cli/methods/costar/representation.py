@@ -64,6 +64,11 @@ class HistoryEncoder(nn.Module, ABC):
     def forward(self, history_BTS: Tensor, statics_BV: Tensor, masks: Masks = None) -> Representations:
         """Encode `history_BTS` (`[x_t, a_{t-1}, y_t]`, scaled) and `statics_BV`; without masks there is no dropout."""
 
+    def at(self, history_BTS: Tensor, statics_BV: Tensor, step_B: Tensor) -> Tensor:
+        """Return `z [B,1,D]` of one step of each series."""
+        z_BTD: Tensor = self(history_BTS, statics_BV).z_BTD
+        return z_BTD[torch.arange(len(step_B), device=step_B.device), step_B, None]
+
     def mask_source(self, n_steps: int, streams: Sequence[Stream], like: Tensor) -> MaskSource:
         """Return what draws every mask for passes over `n_steps` steps, on the device of a tensor."""
         shapes, rate = self.mask_shapes(n_steps), self.config.dropout
@@ -103,15 +108,22 @@ def encode_members(
     return Representations(torch.cat([p[0] for p in parts], dim=1), torch.cat([p[1] for p in parts], dim=2))
 
 
-def encode_panel(encoder: HistoryEncoder, params_R: Params, history_NTS: Tensor, statics_NV: Tensor) -> Tensor:
-    """Return `z [R,N,T,D]` of every subject and step, one member after another, without gradients."""
+def encode_panel(
+    encoder: HistoryEncoder, params_R: Params, history_NTS: Tensor, statics_NV: Tensor, step_N: Tensor | None = None
+) -> Tensor:
+    """Return `z [R,N,T,D]` of every subject and step, one member after another, without gradients.
+
+    With `step_N` it is of one step of each subject, T = 1.
+    """
     size = samples_at_once(encoder, len(history_NTS), history_NTS.shape[1], history_NTS.device)
 
-    def encode(history_BTS: Tensor, statics_BV: Tensor) -> tuple[Tensor]:
-        return (encoder(history_BTS, statics_BV).z_BTD,)
+    def encode(history_BTS: Tensor, statics_BV: Tensor, *step_B: Tensor) -> tuple[Tensor]:
+        return (encoder.at(history_BTS, statics_BV, *step_B) if step_B else encoder(history_BTS, statics_BV).z_BTD,)
+
+    inputs = (history_NTS, statics_NV, *(() if step_N is None else (step_N,)))
 
     z_RNTD: list[Tensor] = []
     for member in range(n_members(params_R)):
         member_module(encoder, params_R, member)
-        z_RNTD += encode_in_microbatches(encode, history_NTS, statics_NV, size=size)
+        z_RNTD += encode_in_microbatches(encode, *inputs, size=size)
     return torch.stack(z_RNTD)

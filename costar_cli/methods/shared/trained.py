@@ -193,8 +193,12 @@ class EncodingModel(TrainedModel, ABC, Generic[StatesT]):
         require_horizon(self.horizon, queries)
         subjects, row = np.unique(queries.subject, return_inverse=True)
         asked = replace(queries, subject=row.astype(np.int32))
-        states = self.encode(panel.take(subjects.astype(np.int64)))
+        states, asked = self.encode_asked(panel.take(subjects.astype(np.int64)), asked)
         return self.answer(states, asked, batch_size=batch_size, reporter=reporter)
+
+    def encode_asked(self, panel: Panel, queries: Queries) -> tuple[StatesT, Queries]:
+        """Return what queries about all subjects of a panel need to know, and the queries that `answer` then takes."""
+        return self.encode(panel), queries
 
     def scaled(self, panel: Panel) -> PanelTensors:
         """Return a panel on the model's device, in its precision, as networks see it."""
