@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from costar_cli.commands import options
-from costar_cli.commands.objectives import CostOpt, MaximiseOpt, MinimiseOpt
-from costar_cli.commands.options import FILES, SETTINGS, setting
+from costar_cli.commands.options import FILES, SETTINGS, CostOpt, MaximiseOpt, MinimiseOpt, setting
 from costar_cli.config.choices import SetupName
 from costar_cli.steps.evaluation import run_evaluate
 from costar_cli.steps.regret import RegretQuestion

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from costar_cli.commands import options
-from costar_cli.commands.objectives import CostOpt, MaximiseOpt, MinimiseOpt
-from costar_cli.commands.options import FILES
+from costar_cli.commands.options import FILES, CostOpt, MaximiseOpt, MinimiseOpt
 from costar_cli.steps.search import Search, run_search
 from costar_cli.steps.session import open_session
 from costar_cli.workspace import DEFAULT_WORKSPACE
