@@ -187,14 +187,10 @@ def finetune(
         support = Support.from_meta(start.meta)  # these weights have learned nothing of the target's treatments
     if selected.kept_source_members:
         reporter.note(_kept_note(selected.kept_source_members, members))
-    warnings = _warnings(start, selected)
-    for warning in warnings:
-        reporter.warn(warning)
+    warnings = _warn(dataset, start, selected, reporter)
     parents = {"dataset": dataset.digest}
     if start is not None:
         parents["model" if run.few_shot else "encoder"] = start.digest
-        if other := other_data("what it started from", start.parents, dataset):
-            warnings.append(other)  # the verbs say it before they train
     meta = _meta(dataset, run.history, members, identity.fingerprint, config, runtime)
     meta |= _fit_meta(dataset, run, selected)
     if selecting is not calibrating:
@@ -265,11 +261,19 @@ def _fit_meta(dataset: Dataset, run: FitRun, selected: Selected) -> dict[str, An
     }
 
 
-def _warnings(start: FittedModel | None, selected: Selected) -> list[str]:
-    """Return what makes a model doubtful: what it started from, its fit, and how it does on validation."""
+def _warn(dataset: Dataset, start: FittedModel | None, selected: Selected, reporter: Reporter) -> list[str]:
+    """Say what makes a model doubtful: what it started from, its fit, and how it does on validation.
+
+    Returns:
+        These warnings, and the one about other data, which the verbs have given before they trained.
+    """
     inherited = warnings_of("what it started from", start.meta) if start else []
     loses = selected.validation.warning if selected.validation else None
-    return [*inherited, *selected.fitted.warnings, *([loses] if loses else [])]
+    warnings = [*inherited, *selected.fitted.warnings, *([loses] if loses else [])]
+    for warning in warnings:
+        reporter.warn(warning)
+    other = other_data("what it started from", start.parents, dataset) if start else None
+    return [*warnings, *([other] if other else [])]
 
 
 def _kept_note(kept: Sequence[int], members: int) -> str:

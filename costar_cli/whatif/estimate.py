@@ -97,15 +97,7 @@ def estimate_outcomes(
     warnings = warnings_on(dataset, models, possible, history, ordered=plans)
     for warning in warnings:
         told.warn(warning)
-    answers = []
-    with told.task("estimate", total=len(models), unit="model") as task:
-        for label, model in models.items():
-            answer = _answer(label, asked[label], reference, widen=widen)
-            seen, same = trained_on_subject(model, dataset, location), same_data(model.parents, dataset)
-            lacks = {plan: [lack.what for lack in of_plan] for plan, of_plan in unseen.get(label, {}).items()}
-            answers.append(replace(answer, trained_on_subject=seen, same_data=same, unsupported=lacks))
-            task.advance()
-    truths = true_outcomes(dataset, location, start, request.plans) if truth else None
+    answers = _answers(asked, reference, dataset, location, unseen, widen=widen, reporter=told)
     rules = {plan.name: plan for plan in request.plans if not isinstance(plan, TreatmentPlan)}
     report = WhatIfReport(
         dataset=dataset.name,
@@ -113,14 +105,11 @@ def estimate_outcomes(
         history=history,
         plans=plans,
         rules=rules,
-        models=tuple(answers),
+        models=answers,
         levels=levels,
         reference=reference or request.plans[0].name,
-        observed=tuple(
-            _observed(panel, start, plan, dataset.schema.treatments, known=went is None or went[0].how == "fixed")
-            for plan, went in zip(plans, first.played_Q, strict=True)
-        ),
-        truth=truths,
+        observed=_observed(panel, start, first, dataset.schema.treatments),
+        truth=true_outcomes(dataset, location, start, request.plans) if truth else None,
         notes=(),
         warnings=warnings,
         abstain=abstain,
@@ -238,13 +227,29 @@ def estimate_plans(
     return found
 
 
-def _answer(
-    label: str,
-    asked: Resolved,
+def _answers(
+    asked: Mapping[str, Resolved],
     reference: str | None,
+    dataset: Dataset,
+    location: Location,
+    unseen: Unseen,
     *,
     widen: bool,
-) -> ModelAnswer:
+    reporter: Reporter,
+) -> tuple[ModelAnswer, ...]:
+    """Return each model's answer, with what it was trained on and what of the plans it never saw."""
+    answers = []
+    with reporter.task("estimate", total=len(asked), unit="model") as task:
+        for label, one in asked.items():
+            answer = _answer(label, one, reference, widen=widen)
+            seen, same = trained_on_subject(one.model, dataset, location), same_data(one.model.parents, dataset)
+            lacks = {plan: [lack.what for lack in of_plan] for plan, of_plan in unseen.get(label, {}).items()}
+            answers.append(replace(answer, trained_on_subject=seen, same_data=same, unsupported=lacks))
+            task.advance()
+    return tuple(answers)
+
+
+def _answer(label: str, asked: Resolved, reference: str | None, *, widen: bool) -> ModelAnswer:
     model, panel, plans = asked.model, asked.moments.panel, asked.plans_Q
     queries, ask = ask_plans(model, asked.moments, plans), asks_once(panel)
     found, calibration = estimate_plans(label, model, panel, queries, plans, ask=ask), calibration_of(model)
@@ -290,8 +295,16 @@ def _known(panel: Panel) -> Floats:
     return known
 
 
-def _observed(
-    panel: Panel, origin: int, plan: TreatmentPlan, encoding: TreatmentEncoding, *, known: bool = True
+def _observed(panel: Panel, origin: int, asked: Resolved, encoding: TreatmentEncoding) -> tuple[Floats, ...]:
+    """Return what was observed under each plan, or by a rule whose treatments are known beforehand."""
+    return tuple(
+        _observed_under(panel, origin, plan, encoding, known=went is None or went[0].how == "fixed")
+        for plan, went in zip(asked.plans_Q, asked.played_Q, strict=True)
+    )
+
+
+def _observed_under(
+    panel: Panel, origin: int, plan: TreatmentPlan, encoding: TreatmentEncoding, *, known: bool
 ) -> Floats:
     """Return what was observed, as long as a plan that is known beforehand is what was really given; NaN otherwise."""
     observed = np.full((len(plan), panel.outcomes.shape[2]), np.nan)
