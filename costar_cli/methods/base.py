@@ -232,6 +232,10 @@ Decide = Callable[[int, NDArray[np.float64]], NDArray[np.floating]]
 class DrawsCourses(Protocol):
     """A `FittedModel` that draws courses whose treatments are decided on the way. Optional."""
 
+    @property
+    def draws_covariates(self) -> bool:
+        """Return whether courses have covariates, too: what `decide` is told then has them behind the outcomes."""
+
     def draw_courses(
         self,
         panel: Panel,

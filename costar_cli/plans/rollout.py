@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from costar_cli.errors import UsageError
 from costar_cli.methods.base import DrawsCourses, FittedModel, PredictsStepwise
 from costar_cli.methods.registry import METHODS
-from costar_cli.panel import PanelSchema, Queries, TreatmentEncoding
+from costar_cli.panel import PanelSchema, Queries, TreatmentEncoding, Variable
 from costar_cli.plans.moments import Moments
 from costar_cli.plans.plan import TreatmentPlan
 from costar_cli.plans.rule import PLANNED, STEP, Course, Levels, Rule
@@ -81,6 +81,11 @@ class Played:
         return "; ".join(spans(words, origin))
 
 
+def _changing(schema: PanelSchema) -> tuple[Variable, ...]:
+    """Return what may change along a course, in the order in which models tell it."""
+    return (*schema.outcomes, *schema.covariates)
+
+
 def _before(moments: Moments, encoding: TreatmentEncoding, steps: int) -> Levels:
     """Return the levels `[Q,T,names]` at so many steps before the origins, none before a series begins."""
     at_QT = moments.origin_Q[:, None] + np.arange(-steps, 0)
@@ -97,7 +102,7 @@ def _usual(moments: Moments, encoding: TreatmentEncoding, steps: int) -> Levels:
 
 
 def _columns(moments: Moments, schema: PanelSchema) -> dict[str, Floats]:
-    """Return what is known of the moments `[Q]` by name; covariates are held at their values at the origin."""
+    """Return what is known of the moments `[Q]` by name; covariates that are not drawn stay at the origin's values."""
     known: dict[str, Floats] = {}
     panel, at = moments.panel, (moments.subject_Q, moments.origin_Q)
     for variables, values in (
@@ -126,9 +131,9 @@ class _Play:
     def values_MHA(self) -> Levels:
         return self.given_MTA[:, self.window :]
 
-    def decide(self, h: int, y_MY: Floats) -> Levels:
-        """Return the levels `[M,names]` at a step of the plan, where outcomes stand at `y_MY`."""
-        own = dict(zip([outcome.name for outcome in self.schema.outcomes], y_MY.T, strict=True))
+    def decide(self, h: int, state_MC: Floats) -> Levels:
+        """Return the levels `[M,names]` at a step of the plan, where outcomes, and perhaps covariates, stand."""
+        own = {v.name: column for v, column in zip(_changing(self.schema), state_MC.T, strict=False)}
         step_M = (self.moments.origin_Q[self.row_M] + h).astype(np.float64)
         counted = {STEP: step_M, PLANNED: np.full(len(step_M), h + 1.0)}
         decided_MA = self.rule.decide(
@@ -181,8 +186,8 @@ def play(
         return follow(rule, moments, schema, _mean_course(model, moments), n=n if rule.has_chance else 1, seed=seed)
     course, last = _Play(rule, moments, schema, n, seed), len(rule) - 1
 
-    def decide(h: int, y_MY: Floats) -> NDArray[np.float32]:
-        return schema.treatments.encode(course.decide(h, y_MY) if h <= last else course.values_MHA[:, -1])
+    def decide(h: int, state_MC: Floats) -> NDArray[np.float32]:
+        return schema.treatments.encode(course.decide(h, state_MC) if h <= last else course.values_MHA[:, -1])
 
     row_Q, origin_Q = moments.subject_Q, moments.origin_Q
     draw = partial(model.draw_courses, moments.panel, row_Q, origin_Q, steps=horizon or len(rule), n=n, seed=seed)
@@ -198,7 +203,9 @@ def way_of(rule: Rule, model: FittedModel, label: str = "") -> How:
     Raises:
         UsageError: the rule reads outcomes, and the model predicts no course.
     """
-    if not rule.reads([outcome.name for outcome in model.schema.outcomes]):
+    draws_covariates = isinstance(model, DrawsCourses) and model.draws_covariates
+    changing = _changing(model.schema) if draws_covariates else model.schema.outcomes
+    if not rule.reads([variable.name for variable in changing]):
         return "chance" if rule.has_chance else "fixed"
     if not isinstance(model, PredictsStepwise) or not model.stepwise:
         raise _refused(rule, model, label)

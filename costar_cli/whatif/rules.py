@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from costar_cli.datasets.base import Answer
 from costar_cli.datasets.registry import noisy_of, truth_of
 from costar_cli.errors import UsageError
-from costar_cli.methods.base import FittedModel
+from costar_cli.methods.base import DrawsCourses, FittedModel
 from costar_cli.panel import Dataset, Location, Part
 from costar_cli.plans import DRAWS, SEED, AnyPlan, Moments, PlanRule, Rule, TreatmentPlan, follow, way_of
 
@@ -38,9 +38,14 @@ def rule_notes(
         for label, model in models.items():
             if (way := way_of(rule, model, label)) != "fixed":
                 yield f"rule `{rule.name}` was played on {HOW[way].format(n=n, label=label, seed=SEED)}"
-        if held := rule.reads([covariate.name for covariate in dataset.schema.covariates]):
-            what = "held at the value at the origin: covariates are not simulated"
-            yield f"rule `{rule.name}` reads {', '.join(held)}, {what}"
+        read = ", ".join(rule.reads([covariate.name for covariate in dataset.schema.covariates]))
+        drawn = [label for label, model in models.items() if isinstance(model, DrawsCourses) and model.draws_covariates]
+        if read and drawn:
+            yield f"rule `{rule.name}` reads {read}, as {' and '.join(f'model `{label}`' for label in drawn)} draws it"
+        held = [f"model `{label}`" for label in models if label not in drawn] + ["the simulator's truth"] * truth
+        if read and held:
+            what = f"held at the value at the origin by {' and '.join(held)}: there it is not simulated"
+            yield f"rule `{rule.name}` reads {read}, {what}"
     if truth and rules and noisy_of(dataset.name):
         yield "the true rule acts on what would have happened with the subject's own noise; truths are expectations"
 

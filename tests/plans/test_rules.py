@@ -303,15 +303,31 @@ def test_the_same_seed_gives_the_same_answer_and_a_longer_plan_beside_it_changes
     np.testing.assert_array_equal(first.outcomes_SQHY, beside.outcomes_SQHY[:, :, :2])
 
 
-def test_covariates_are_held_and_the_report_says_so():
+def test_a_rule_on_a_covariate_is_worth_what_simulating_the_law_says():
     data, model = linear_world()
+    panel, origin = data.panels[TEST], 5
+    (rule,) = plans_of(data.schema, 4, r={"rule": "treatment if state_1 > 0", "times": 4})
+    moments = Moments.of(panel, origin)
+    went = play(model, moments, rule, n=200)
+    assert went.how == "drawn"
+    found = estimate_played(model, moments, went, 4).mean_QHY.mean(axis=0)[:, 0]
+    law, rng = LinearGaussian(confounding=LinearGaussianConfig().gamma), np.random.default_rng(5)
+    x, y = (np.repeat(a[:, origin].astype(float), 200, axis=0) for a in (panel.covariates, panel.outcomes[..., 0]))
+    for mean in found:
+        x, y = law.step(x, y, (x[:, 0] > 0).astype(float))
+        x, y = x + law.state_sd * rng.normal(size=x.shape), y + law.outcome_sd * rng.normal(size=y.shape)
+        assert mean == pytest.approx(y.mean(), abs=0.12)
+
+
+def test_covariates_that_are_not_drawn_are_held_and_the_report_says_so():
+    data, model = linear_world()[0], LinearModel(linear_world()[0].schema, horizon=3)
     name = data.panels[TEST].names[0]
     request = parse_plans(
         json.dumps({"origin": 5, "plans": {"r": {"rule": "treatment if state_1 > 0", "times": 3}}}),
         data.schema, horizon=3,
     )  # fmt: skip
     report = estimate_outcomes(data, {"m": model}, request, subject=name)
-    assert any("reads state_1, held at the value at the origin" in note for note in report.notes)
+    assert any("reads state_1, held at the value at the origin by model `m`" in note for note in report.notes)
     always = data.panels[TEST].covariates[0, 5, 0] > 0
     assert report.plans[0].values.ravel().tolist() == [int(always)] * 3
 

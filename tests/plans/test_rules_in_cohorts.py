@@ -10,10 +10,12 @@ import pytest
 from costar_cli.cohort import Averager, Cohort, CohortAnswers, answer_cohort, names_of, tidy_columns, true_answers
 from costar_cli.cohort import answers as answers_module
 from costar_cli.panel import Dataset, Location, Part, TreatmentEncoding
-from costar_cli.plans import PlanRequest, parse_plans
+from costar_cli.plans import Moments, PlanRequest, parse_plans, resolve
+from costar_cli.uncertainty import draws
 from costar_cli.whatif import estimate_outcomes
+from costar_cli.whatif.estimate import ask_plans
 from tests.plans.test_rules import linear_world, true_mean
-from tests.whatif.whatif_worlds import RETAIL, LinearModel, make_dataset
+from tests.whatif.whatif_worlds import RETAIL, TUMOR, LinearModel, make_dataset
 
 TEST = Part("source", "test")
 ORIGIN = 5
@@ -186,3 +188,14 @@ def test_the_truth_and_the_average_of_a_shift_are_those_of_what_each_subject_is_
     given = data.schema.treatments.decode(panel.treatments[:, 3:7])
     np.testing.assert_array_equal([plan.values for plan in answers.plans_Q], given)
     assert len(np.unique(given, axis=0)) > 1
+
+
+def test_draws_of_a_rule_have_the_chance_of_the_same_subjects_plans():
+    panel, model = make_dataset().panels[Part("source", "train")], LinearModel(TUMOR)
+    moments = Moments(panel, np.array([0, 1, 3]), np.array([10, 10, 10]))
+    coin = {"rule": "chemotherapy", "with probability": 0.5, "else": {"chemotherapy": 1}, "times": 3}
+    request = parse_plans(json.dumps({"plans": {"coin": coin}}), TUMOR, horizon=6)
+    asked = resolve("m", model, moments, [*request.plans] * 3)
+    drawn_SQHY = draws(model, panel, ask_plans(model, moments, asked.plans_Q))
+    assert np.ptp(drawn_SQHY, axis=0).min() > 0
+    np.testing.assert_array_equal(asked.drawn(drawn_SQHY.copy()), drawn_SQHY)

@@ -160,6 +160,11 @@ class MixedModel(EncodingModel[Histories]):
         """Return what was learnt of each outcome."""
         return [effects_of(self.params, outcome) for outcome in range(len(self.laws))]
 
+    @property
+    def draws_covariates(self) -> bool:
+        """Return whether courses have covariates: where these act on nothing, they are not forecast."""
+        return self.equations is not None
+
     @cached_property
     def equations(self) -> CovariateEquations | None:
         """Return the equations with which covariates are forecast, None where they act on nothing."""
@@ -281,11 +286,18 @@ class MixedModel(EncodingModel[Histories]):
             own.append(effects_PM)
         shock_HSM = self._shocks(rng, (steps, n * len(subjects)))[..., whose_M]
         begin, table = start.take(at_M), dose_table(self.schema.treatments).astype(np.float64)
-        y_HMY = [begin.y_YQ.T]
-        dose_HLM = ((decide(h, y_HMY[-1]) @ table).T for h in range(steps))  # each once the step before is known
+        states = [begin]
+        dose_HLM = ((decide(h, self._told(states[-1])) @ table).T for h in range(steps))  # each once the last is known
         for step in self._steps(begin, dose_HLM, own, shock_HSM, weight_SGX):
-            y_HMY.append(step.after.y_YQ.T)  # noqa: PERF401 - `decide` reads it before the next step
-        return np.stack(y_HMY[1:], axis=1).reshape(n, len(queries), steps, -1)
+            states.append(step.after)  # noqa: PERF401 - `decide` reads it before the next step
+        return np.stack([state.y_YQ.T for state in states[1:]], axis=1).reshape(n, len(queries), steps, -1)
+
+    def _told(self, state: "_State") -> Floats:
+        """Return the outcomes of courses `[M,Y]`, and behind them their covariates where these are drawn, in units."""
+        if not self.draws_covariates:
+            return state.y_YQ.T
+        mean_X, sd_X = self.scaler.covariates
+        return np.concatenate([state.y_YQ.T, mean_X + sd_X * state.x_XQ.T], axis=1)
 
     def _draw_population(self, known: "list[_Known]", n: int, seed: int) -> tuple[list[Floats], Floats | None]:
         """Draw what the training subjects leave open, the same for all queries of a draw (spec MIXED-11).
