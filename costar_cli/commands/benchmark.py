@@ -52,6 +52,7 @@ def benchmark(
     precision: options.PrecisionOpt = None,
     threads: options.ThreadsOpt = None,
     group: options.GroupOpt = None,
+    max_memory: options.MemoryOpt = None,
     workers: Annotated[
         int, typer.Option("--workers", min=1, max=1024, metavar="N", help="Processes that make cells side by side")
     ] = 1,
@@ -79,7 +80,13 @@ def benchmark(
         PretrainConfig: {"members": members, "seed": seed},
         FinetuneConfig: {"members": members, "seed": seed},
         EvaluateConfig: {},
-        RuntimeConfig: {"device": device, "precision": precision, "threads": threads, "group": group},
+        RuntimeConfig: {
+            "device": device,
+            "precision": precision,
+            "threads": threads,
+            "group": group,
+            "max_memory": max_memory,
+        },
         **data.flags(seed),
     }
     settings = open_settings(out, flags, preset=preset, config=config, dataset=data.name)

@@ -55,6 +55,7 @@ def finetune(
     precision: options.PrecisionOpt = None,
     threads: options.ThreadsOpt = None,
     group: options.GroupOpt = None,
+    max_memory: options.MemoryOpt = None,
     json: options.JsonFlag = False,
     quiet: options.QuietFlag = False,
 ) -> None:
@@ -69,7 +70,13 @@ def finetune(
     flags: Flags = {
         **combined,
         FinetuneConfig: {**training, "members": members, "seed": seed, "step_weights": step_weights},
-        RuntimeConfig: {"device": device, "precision": precision, "threads": threads, "group": group},
+        RuntimeConfig: {
+            "device": device,
+            "precision": precision,
+            "threads": threads,
+            "group": group,
+            "max_memory": max_memory,
+        },
     }
     files = FinetuneFiles.choose(Workspace(workspace), method, init, domain, data=data, start=start, out=out)
     session = open_session(

@@ -132,6 +132,7 @@ MembersOpt = Annotated[int | None, setting("--members", panel=TRAINING)]
 DeviceOpt = Annotated[DeviceName | None, setting("--device", panel=MACHINE)]
 PrecisionOpt = Annotated[PrecisionName | None, setting("--precision", panel=MACHINE)]
 ThreadsOpt = Annotated[int | None, setting("--threads", panel=MACHINE)]
+MemoryOpt = Annotated[float | None, setting("--max-memory", panel=MACHINE)]
 GroupOpt = Annotated[int | None, setting("--group", panel=MACHINE)]
 
 JsonFlag = Annotated[

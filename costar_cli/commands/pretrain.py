@@ -33,6 +33,7 @@ def pretrain(
     precision: options.PrecisionOpt = None,
     threads: options.ThreadsOpt = None,
     group: options.GroupOpt = None,
+    max_memory: options.MemoryOpt = None,
     json: options.JsonFlag = False,
     quiet: options.QuietFlag = False,
 ) -> None:
@@ -45,7 +46,13 @@ def pretrain(
     training = {"epochs": epochs, "patience": patience, "batch_size": batch_size, "learning_rate": learning_rate}
     flags: Flags = {
         PretrainConfig: {**training, "members": members, "seed": seed},
-        RuntimeConfig: {"device": device, "precision": precision, "threads": threads, "group": group},
+        RuntimeConfig: {
+            "device": device,
+            "precision": precision,
+            "threads": threads,
+            "group": group,
+            "max_memory": max_memory,
+        },
     }
     place = Workspace(workspace)
     source = data or place.data

@@ -278,6 +278,11 @@ class RuntimeConfig(Config):
     precision: PrecisionName = Field("float32", description="Floating-point precision of training")
     group: int | None = Field(None, ge=1, description="Members trained together (default: all on a GPU, one on a CPU)")
     threads: int | None = Field(None, ge=1, le=1024, description="CPU threads")
+    max_memory: float | None = Field(
+        None,
+        gt=0,
+        description="Main memory in GB that training on a CPU aims at: less is slower (default: half of the machine's)",
+    )
 
 
 class EvaluateConfig(Config):

@@ -5,16 +5,19 @@ import ctypes
 import sys
 from dataclasses import dataclass
 
+import psutil
 import torch
 
 from costar_cli.artifact.lineage import Making, making_here
 from costar_cli.config.models import RuntimeConfig
 from costar_cli.errors import DeviceError
+from costar_cli.methods.shared.microbatches import keep_microbatches
 
 __all__ = ["Runtime", "keep_freed_memory"]
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -2, -3, -8  # malloc.h
 MIB = 2**20
+GB = 1e9
 
 
 def keep_freed_memory() -> bool:
@@ -67,6 +70,7 @@ class Runtime:
         keep_freed_memory()
         if config.threads is not None:
             torch.set_num_threads(config.threads)
+        keep_microbatches(config.max_memory or psutil.virtual_memory().total / GB / 2)
         torch.set_float32_matmul_precision("high" if config.precision == "tf32" else "highest")
         dtype = torch.float64 if config.precision == "float64" else torch.float32
         return cls(device=device, dtype=dtype, precision=config.precision, group=config.group)

@@ -55,7 +55,7 @@ def test_pieces_that_are_computed_again_have_the_same_gradients(two_threads, mon
     runs: list[int] = []
 
     def gradients(kept: int) -> tuple[torch.Tensor, int]:
-        monkeypatch.setattr(microbatches, "KEPT_MICROBATCHES", kept)
+        monkeypatch.setattr(microbatches, "_KEPT", [kept])
         runs.clear()
         masks = MaskSource({"m": (3,)}, 0.5, [Stream(7)], device=CPU, dtype=torch.float64)
         weight_R3 = torch.linspace(-1, 1, 3, dtype=torch.float64)[None].requires_grad_()
@@ -78,3 +78,10 @@ def test_pieces_that_are_computed_again_have_the_same_gradients(two_threads, mon
     assert torch.equal(kept, again)
     assert torch.count_nonzero(kept) >= 2
     assert (once, more) == (5, 8)  # three of five microbatches ran twice
+
+
+@pytest.mark.parametrize(("memory_gb", "kept"), [(0.01, 1), (1.0, 3), (1.5, 6), (64.0, 12)])
+def test_as_many_microbatches_are_kept_as_memory_allows(monkeypatch, memory_gb, kept):
+    monkeypatch.setattr(microbatches, "_KEPT", [12])
+    microbatches.keep_microbatches(memory_gb)
+    assert [kept] == microbatches._KEPT

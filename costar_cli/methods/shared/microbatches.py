@@ -26,6 +26,7 @@ __all__ = [
     "Microbatch",
     "ToMasks",
     "encode_in_microbatches",
+    "keep_microbatches",
     "map_microbatches",
     "microbatch_size",
     "on_cores",
@@ -39,7 +40,18 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 GPU_ELEMENTS = 2**28  # of the largest array of a microbatch: 1 GiB in single precision, so that a few fit any GPU
-KEPT_MICROBATCHES = 12  # of a batch, whose intermediate results (some 150 MB each) wait for the backward pass
+KEPT_MICROBATCHES = 12  # at most of a batch, whose intermediate results wait for the backward pass
+MICROBATCH_GB, PROGRAM_GB = 0.15, 0.5  # what one of them takes at most (the retail panel), and everything else
+_KEPT = [KEPT_MICROBATCHES]
+
+
+def keep_microbatches(memory_gb: float) -> None:
+    """Keep as many microbatches of a batch for the backward pass as a process of this size has room for.
+
+    The others are computed again, so that results are the same to the bit. Holds for the process, as threads do.
+    """
+    room = int((memory_gb - PROGRAM_GB) / MICROBATCH_GB)
+    _KEPT[0] = max(1, min(KEPT_MICROBATCHES, room))
 
 
 def on_cores(function: Callable[[Item], Result], items: Iterable[Item], *, device: torch.device) -> Iterator[Result]:
@@ -112,7 +124,7 @@ def map_microbatches(
     backward pass, and must then return the same.
     """
     n_workers, microbatches = torch.get_num_threads(), list(microbatches)
-    if device.type != "cpu" or (n_workers == 1 and len(microbatches) <= KEPT_MICROBATCHES):
+    if device.type != "cpu" or (n_workers == 1 and len(microbatches) <= _KEPT[0]):
         return [microbatch(module, params) for microbatch in microbatches]
     names, values = list(params), list(params.values())
     per_microbatch, *outputs = _Microbatches.apply(module, microbatches, names, n_workers, *values)  # type: ignore[no-untyped-call]
@@ -150,7 +162,7 @@ class _Microbatches(torch.autograd.Function):
         n_workers: int,
         *values: Tensor,
     ) -> tuple[int | Tensor, ...]:
-        needs_grad = any(ctx.needs_input_grad)
+        needs_grad, kept = any(ctx.needs_input_grad), _KEPT[0]
 
         def run(microbatch: Microbatch, *, keep: bool = True) -> tuple[list[Tensor], tuple[Tensor, ...]]:
             with torch.set_grad_enabled(needs_grad and keep):
@@ -158,14 +170,14 @@ class _Microbatches(torch.autograd.Function):
                 return leaves, microbatch(_own_copy(module), dict(zip(names, leaves, strict=True)))
 
         def first_run(index: int) -> tuple[list[Tensor], tuple[Tensor, ...]]:
-            return run(microbatches[index], keep=index < KEPT_MICROBATCHES)
+            return run(microbatches[index], keep=index < kept)
 
         results = list(_workers(n_workers).map(first_run, range(len(microbatches))))
         ctx.n_workers, ctx.n_outputs = n_workers, len(results[0][1])
         outputs = [output.detach() for _, outputs in results for output in outputs]
         if needs_grad:
-            again = [partial(run, microbatch) for microbatch in microbatches[KEPT_MICROBATCHES:]]
-            ctx.graphs = [partial(_as_is, result) for result in results[:KEPT_MICROBATCHES]] + again
+            again = [partial(run, microbatch) for microbatch in microbatches[kept:]]
+            ctx.graphs = [partial(_as_is, result) for result in results[:kept]] + again
         ctx.set_materialize_grads(False)
         return ctx.n_outputs, *outputs
 
