@@ -5,15 +5,15 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
-from cli_world import run_process, start_process
+from cli_world import Run, run_process, start_process
 from test_cli_benchmark import METHOD_WORDS, done, settings, timeless, wait_for
 
-from costar_cli.artifact import read_artifact, write_artifact
+Call = Callable[..., Run]
 
 __all__ = ["done", "settings"]  # fixtures
 
@@ -79,27 +79,27 @@ def test_the_cell_of_a_killed_worker_is_made_again_and_workers_end_with_their_pa
     assert not psutil.wait_procs(workers, timeout=30)[1]
 
 
-def test_parts_merge_into_the_benchmark(done: Path, settings: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "b"
+def test_parts_merge_into_the_benchmark(settings: Path, tmp_path: Path, call: Call) -> None:
+    common = ["benchmark", "tumor", "--methods", "ridge,last-value", "-c", settings, "--no-plots", "--json"]
+    whole, folder = tmp_path / "whole", tmp_path / "b"
+    assert call(*common, "--folder", whole).code == 0
     for part in ("1/2", "2/2"):
-        early = run_process("merge", folder, "--json", cwd=tmp_path)
+        early = call("merge", folder, "--json")
         assert (early.code, early.document["error"]["type"]) == (2, "UsageError")
-        run = run_process(*words(settings, folder, "--shard", part), cwd=tmp_path)
-        assert run.code == 0, run.err
-    merged = run_process("merge", folder, "--json", cwd=tmp_path).document
-    names = {path.name for path in done.glob("seed-10/*.h5")}
+        assert call(*common, "--folder", folder, "--shard", part).code == 0
+    merged = call("merge", folder, "--json").document
+    names = {path.name for path in whole.glob("seed-10/*.h5")}
     assert {Path(path).name for path in merged["result"]["merged"]} == names
-    assert run_process("merge", folder, "--json", cwd=tmp_path).document["status"] == "up_to_date"
-    run = run_process(*words(settings, folder, "--json"), cwd=tmp_path)
-    assert (run.document["status"], run.document["result"]["made"]) == ("up_to_date", 0)
-    assert timeless(folder) == timeless(done)
-    costs = json.loads((folder / "ledger.json").read_text())["records"]
-    assert all(record["status"] == "done" for record in costs.values())
+    assert call("merge", folder, "--json").document["status"] == "up_to_date"
+    again = call(*common, "--folder", folder).document
+    assert (again["status"], again["result"]["made"]) == ("up_to_date", 0)
+    assert timeless(folder) == timeless(whole)
+    ours, theirs = (json.loads((place / "ledger.json").read_text())["records"] for place in (folder, whole))
+    assert set(ours) == set(theirs)
+    assert all(record["status"] == "done" for record in ours.values())
     other = folder / "shard-2-of-2" / "seed-10" / "data.h5"
-    artifact = read_artifact(other)
-    other.unlink()
-    write_artifact(other, "dataset", artifact.arrays, {**artifact.meta, "name": "other"}, {})
+    shutil.copy(whole / "seed-10" / "model-ridge.h5", other)
     shutil.rmtree(folder / "seed-10")
-    refused = run_process("merge", folder, "--json", cwd=tmp_path).document
+    refused = call("merge", folder, "--json").document
     assert "differently" in refused["error"]["problem"]
     assert not (folder / "seed-10").exists()
