@@ -1,6 +1,7 @@
 # make demo        set up .venv and run the five verbs on a small cohort
 # make test        set up .venv with the test tools; lint, types, layers, reference, tests
 # make test-slow   the tests that take minutes
+# make campaign    half an hour of kills, damaged files, full disks, races, odd texts and numbers
 # make clean       remove what these made
 
 PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3.14; do \
@@ -9,7 +10,7 @@ BIN := .venv/bin
 JOBS ?= 2
 
 .DELETE_ON_ERROR:
-.PHONY: demo test lint test-slow clean
+.PHONY: demo test lint test-slow campaign clean
 
 demo: .venv/.installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh
@@ -26,6 +27,9 @@ lint: .venv/.installed-test
 
 test-slow: .venv/.installed-test
 	$(BIN)/python -m pytest -m slow
+
+campaign: .venv/.installed-test
+	$(BIN)/python -m tests.campaigns 290
 
 clean:
 	rm -rf .venv demo-workspace build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -1,0 +1,29 @@
+"""Run campaigns: `python -m tests.campaigns [SECONDS EACH] [SEED] [NAME...]`; exit code 1 says that a case failed."""
+
+import sys
+import time
+from importlib import import_module
+from shutil import rmtree
+
+from tests.campaigns.driver import Campaign
+
+NAMES = ("mutations", "kills", "disks", "races", "text", "numbers")
+
+
+def main(seconds: float, seed: int, names: list[str]) -> int:
+    """Run each for so many seconds, and print a line of each."""
+    failed = 0
+    for name in names or NAMES:
+        campaign = Campaign(name, seconds, seed)
+        try:
+            import_module(f"tests.campaigns.{name}").run(campaign)
+        finally:
+            rmtree(campaign.folder, ignore_errors=True)
+        print(campaign.line(), flush=True)
+        failed += len(campaign.failures)
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    given = sys.argv[1:]
+    sys.exit(main(float(given[0]) if given else 280.0, int(given[1]) if given[1:] else int(time.time()), given[2:]))
