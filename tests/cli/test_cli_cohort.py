@@ -30,7 +30,7 @@ def test_a_cohort_is_answered_to_a_file_and_summed_up(trained: Path, plan: Path,
     assert run.code == 0, run.err
     assert result["cohort"] == {"subjects": 5, "moments": 5, "parts": {"target/test": 5}}
     assert (result["plans"], result["answers"], rows.height) == (2, 10, 20)
-    assert rows.columns[:8] == ["dataset", "model", "subject", "domain", "split", "origin", "plan", "step"]
+    assert rows.columns[:8] == ["dataset", "model", "subject", "label", "domain", "split", "origin", "plan"]
     assert {"estimate", "lower", "upper", "level", "precision", "practice", "support", "truth"} <= set(rows.columns)
     for listed in result["models"]["model-target"]["plans"]:
         mine = rows.filter((pl.col("plan") == listed["plan"]) & (pl.col("step") == 2))
@@ -96,7 +96,7 @@ def test_unknown_subjects_are_named_and_can_be_left_out(trained: Path, plan: Pat
             "`plan.json` is the plan that is read",
         ),
         (["--subjects", "nobody.txt"], ExitCode.USAGE, "neither `all`"),
-        (["--subjects", "all", "--origin", "2024-01-31"], ExitCode.USAGE, "numbers, not dates"),
+        (["--subjects", "all", "--origin", "2024-01-31"], ExitCode.USAGE, "keeps no dates"),
         (["--subjects", "all", "--origin", "99"], ExitCode.USAGE, "is outside the series of 57 subjects"),
         (["--subjects", "all", "--origin", "last", "--level", "2"], ExitCode.USAGE, "level 2 is not a probability"),
     ],

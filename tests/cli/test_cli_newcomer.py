@@ -210,7 +210,7 @@ def test_a_mistyped_file_is_never_answered_with_a_file_of_another_kind(workspace
 @pytest.mark.parametrize(
     ("plan", "fix"),
     [
-        ({"origin": "2024-01-05", "plans": {"a": [{}]}}, "count the subject's steps from 0"),
+        ({"origin": "2024-01-05", "plans": {"a": [{}]}}, "tables whose times are dates keep them"),
         ({"origin": 4, "plans": {"a": [{}] * 9}}, "give 1 to 3 steps"),
         ({"origin": 4, "plans": {"a": [{"chemo": 1}]}}, "treatments of this data set: chemotherapy"),
     ],
