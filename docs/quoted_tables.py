@@ -150,6 +150,26 @@ def linear_table() -> Iterator[str]:
     yield f"Methods with a smaller zero-shot error than COSTAR: {ranked.index('COSTAR')}."
 
 
+def sweep_table() -> Iterator[str]:
+    """Yield the average errors of the sweep over confounding strengths, zero-shot and supervised."""
+    found = {
+        (r["setup"], r["gamma"], r["method"]): r for r in rows("sweep-tumor", "sweep.csv") if r["truth"] != "factual"
+    }
+    gammas = list(dict.fromkeys(gamma for _, gamma, _ in found))
+    yield "| set-up | method | " + " | ".join(f"gamma {float(gamma):g}" for gamma in gammas) + " |"
+    yield "|---|---|" + "---:|" * len(gammas)
+    for setup in ("zero-shot", "supervised"):
+        for method in dict.fromkeys(method for of, _, method in found if of == setup):
+            cells = [found[setup, gamma, method] for gamma in gammas]
+            yield f"| {setup} | {method} | {' | '.join(map(_with_ratio, cells))} |"
+
+
+def _with_ratio(row: Line) -> str:
+    """Return an average error, and in brackets that over the best possible one."""
+    ratio = row["ratio_to_limit"]
+    return f"{float(row['avg']):.3f}" + (f" ({float(ratio):.2f})" if ratio and row["basis"] != "limit" else "")
+
+
 def ablation_changes() -> dict[str, float]:
     """Return by how many percent each ablation's error differs from COSTAR's."""
     errors = averages("benchmark-tumor-ablations", "zero-shot", key="name")
@@ -440,6 +460,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "quick": quick_table,
     "ranks": ranks_table,
     "linear": linear_table,
+    "sweep": sweep_table,
     "ablations": ablation_table,
     "pretraining": pretraining_table,
     "observed": observed_table,
