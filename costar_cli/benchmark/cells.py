@@ -135,7 +135,7 @@ class _CellOutput(Output):
         super().__init__(quiet=True)
         self._reporter = reporter
 
-    def text(self, *lines: str) -> None:
+    def _result(self, *lines: str) -> None:
         """Say nothing."""
 
     def warn(self, message: str) -> None:
