@@ -80,7 +80,7 @@ def test_pieces_that_are_computed_again_have_the_same_gradients(two_threads, mon
     assert (once, more) == (5, 8)  # three of five microbatches ran twice
 
 
-@pytest.mark.parametrize(("memory_gb", "kept"), [(0.01, 1), (1.0, 3), (1.5, 6), (64.0, 12)])
+@pytest.mark.parametrize(("memory_gb", "kept"), [(0.01, 1), (1.0, 1), (1.51, 5), (64.0, 12)])
 def test_as_many_microbatches_are_kept_as_memory_allows(monkeypatch, memory_gb, kept):
     monkeypatch.setattr(microbatches, "_KEPT", [12])
     microbatches.keep_microbatches(memory_gb)

@@ -41,7 +41,7 @@ Result = TypeVar("Result")
 
 GPU_ELEMENTS = 2**28  # of the largest array of a microbatch: 1 GiB in single precision, so that a few fit any GPU
 KEPT_MICROBATCHES = 12  # at most of a batch, whose intermediate results wait for the backward pass
-MICROBATCH_GB, PROGRAM_GB = 0.15, 0.5  # what one of them takes at most (the retail panel), and everything else
+MICROBATCH_GB, PROGRAM_GB = 0.15, 0.75  # what one of them takes at most, and all else (measured: the retail panel)
 _KEPT = [KEPT_MICROBATCHES]
 
 
