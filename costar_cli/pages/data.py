@@ -21,7 +21,7 @@ MOST_ROWS = 40
 def report_tables(report: DataReport, overlap: "Overlap | None" = None) -> list[ReportTable]:
     """Return the tables that have rows, in the order of a reader's questions."""
     made = [_parts(report), _missing(report), _treatments(report), _outcomes(report), _shifts(report)]
-    made[3:3] = [_overlap(overlap)] if overlap else []
+    made[3:3] = [_overlap(overlap)] if overlap and overlap.weights else []
     return [table for table in made if table.rows]
 
 

@@ -1,5 +1,7 @@
 """The body of `costar search`: an objective in, the best plans out."""
 
+import math
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -11,6 +13,7 @@ from costar_cli.steps.estimates import check_plot, default_models, files_read
 from costar_cli.steps.model import load_models, name_models
 from costar_cli.steps.outputs import Files, check_outputs
 from costar_cli.steps.session import Session
+from costar_cli.ui.text import columns_of
 
 if TYPE_CHECKING:
     from costar_cli.artifact.tables import TableFile
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Search", "run_search"]
 
-WIDE = 60  # letters of a plan in words, beyond which plans stand behind the numbers
+BESIDE = 90  # letters of a line beside a plan in words
 
 
 @dataclass(frozen=True)
@@ -194,7 +197,8 @@ def _show(session: Session, report: "SearchReport") -> None:
     out.text(f"{where} of {answer.length - 1}", f"{objective.text}{unit}, by {report.label}")
     headers, table = rank_table(report)
     title = f"best plans, and their difference from `{report.reference}`"
-    if max(len(str(row[1])) for row in table) > WIDE:  # plans last, so that numbers stay beside each other
+    narrow = (columns_of(sys.stdout) or math.inf) < max(len(str(row[1])) for row in table) + BESIDE
+    if narrow:  # plans last, so that numbers stay beside each other
         turned = [[*row[:1], *row[2:], row[1]] for row in [list[object](headers), *table]]
         out.table([str(name) for name in turned[0]], turned[1:], title=title)
     else:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.methods.regression.msm import overlap_weights
-from costar_cli.panel import Dataset, Domain, Panel, PanelSchema, Queries, Scaler
+from costar_cli.panel import Dataset, Domain, Panel, PanelSchema, Part, Queries, Scaler
 from costar_cli.panel.support import Support
 from costar_cli.uncertainty.practice import Practice, decisions_of
 
@@ -61,7 +61,9 @@ class Overlap:
 
 
 def describe_overlap(dataset: Dataset) -> Overlap:
-    """Return the overlap in the training part of each domain, where models learn."""
+    """Return the overlap in the training part of each domain, where models learn; nothing without `source/train`."""
+    if Part("source", "train") not in dataset.panels:
+        return Overlap((), {}, {}, {})
     schema, scaler = dataset.schema, Scaler.fit(dataset.panel("source", "train"), dataset.schema)
     propensities, weights, warnings, never = [], {}, {}, {}
     for (domain, split), panel in dataset.panels.items():

@@ -61,6 +61,14 @@ def test_the_report_has_a_section_on_overlap(linear: Dataset):
     assert "overlap" in [name for name, *_ in figures(report, overlap)]
 
 
+def test_new_subjects_have_a_report_without_training_parts(linear: Dataset):
+    part = Part("target", "test")
+    new = replace(linear, panels={part: linear.panels[part]}, queries={}, truth={})
+    page = report_page(describe_dataset(new), describe_overlap(new))
+    assert 'id="outcomes"' in page
+    assert 'id="overlap"' not in page
+
+
 def test_odd_names_and_single_steps_are_shown_without_complaint(tumor_dataset: Dataset):
     evil = '<script>alert(1)</script>"&\x1b[31m$x_1$'
     schema = tumor_dataset.schema.model_copy(update={"outcomes": (Variable(name=evil),), "step": "<i>day</i>"})
