@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from benchmarks import calibration, sensitivity, support
+from benchmarks import calibration, regret, sensitivity, support
 from benchmarks.machine import is_busy, load_before_and_after
 from costar_cli.datasets.registry import sources
 from costar_cli.evaluate.bootstrap import FEWEST_UNITS
@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 PAGES = (
     ROOT / "README.md",
-    *(ROOT / "docs" / f"{page}.md" for page in ("reproduction", "uncertainty", "support", "sensitivity")),
+    *(ROOT / "docs" / f"{page}.md" for page in ("reproduction", "uncertainty", "support", "sensitivity", "search")),
 )
 BLOCK = re.compile(r"(<!-- from benchmarks/results: (?P<name>[a-z ]+) -->\n).*?(\n<!-- end -->)", re.DOTALL)
 SETUPS = ("zero-shot", "few-shot", "supervised")
@@ -267,6 +267,18 @@ def hidden_table() -> Iterator[str]:
     yield f"`python -m benchmarks.sensitivity`, commit {' and '.join(dict.fromkeys(r['commit'] for r in stored))}."
 
 
+def regret_table() -> Iterator[str]:
+    """Yield what policies lose against the simulators' best plans, and how the rows were made."""
+    stored = rows("", "regret.csv")
+    yield from regret.table(stored)
+    yield ""
+    seeds = {
+        world: ", ".join(dict.fromkeys(r["seed"] for r in stored if r["world"] == world)) for world in regret.QUESTIONS
+    }
+    told = "; ".join(f"{LABELS[world]}: {which}" for world, which in seeds.items() if which)
+    yield f"`python -m benchmarks.regret`, 100 test subjects of each domain; data seeds of {told}."
+
+
 def bands_cost() -> Iterator[str]:
     """Yield what bands and lights cost a what-if question."""
     document = speed_document("whatif")
@@ -475,6 +487,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "worst answers": lambda: support.aurocs(lights("test sets")),
     "abstaining": lambda: support.gains(lights("test sets")),
     "hidden confounding": hidden_table,
+    "regret": regret_table,
     "speed": speed_table,
 }
 
