@@ -221,7 +221,7 @@ def _meta(meta: Mapping[str, Any]) -> tuple[str, PanelSchema, int, Mapping[str, 
     name, horizon, config = meta.get("name"), meta.get("horizon"), meta.get("config")
     if not isinstance(name, str) or not isinstance(config, Mapping):
         raise ArtifactError("the data set lacks its name or config")
-    if not isinstance(horizon, int) or isinstance(horizon, bool) or horizon < 1:
+    if not isinstance(horizon, int) or horizon < 1:
         raise ArtifactError(f"the horizon must be a positive whole number, not {horizon!r}")
     try:
         return name, PanelSchema.model_validate(meta.get("schema")), horizon, config
