@@ -6,11 +6,11 @@ Each run simulates a world of its own, fits each method to 150 source subjects (
 100 test subjects under three plans: nothing, the first treatment at every step, and both treatments at the first.
 `population` compares the intervals with the true means over 2,000 other subjects of the same population, `group` with
 those of the 100 themselves. Coverage is a share of runs, plans and steps; plans and steps of a run are not independent,
-so that `se` is that of the mean over runs. FILE.json beside the table has machine, versions, commit and seconds.
+so that `se` is that of the mean over runs. FILE.json beside the table has machine, versions, commit and seconds of each
+world. A later run replaces the rows of its worlds, and keeps those of others.
 """
 
 import argparse
-import csv
 import json
 import sys
 import time
@@ -22,7 +22,7 @@ from typing import Any, Final
 import numpy as np
 
 import costar_cli
-from benchmarks.comparing import fitted
+from benchmarks.comparing import Row, fitted, read, write
 from benchmarks.machine import commit, machine, versions
 from costar_cli.cohort import (
     AverageEffects,
@@ -39,7 +39,6 @@ from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset
 from costar_cli.plans import PlanRequest, TreatmentPlan
 
-Row = dict[str, Any]
 LEVELS: Final = (0.9, 0.5)
 OUT: Final = Path(__file__).resolve().parent / "results" / "averages.csv"
 ORIGIN: Final = 10
@@ -88,9 +87,9 @@ def measure(world: str, methods: Sequence[str], runs: int, members: int) -> Iter
             true = getattr(population, quantity).truth_GPHY
             for i, level in enumerate(LEVELS):
                 for kind in ("population", "group"):
-                    yield {"world": world, "method": method, "quantity": quantity, "truth": kind, "level": level,
+                    yield {"world": world, "method": method, "quantity": quantity, "truth": kind, "level": f"{level}",
                            **_coverage([getattr(each, quantity) for each in own], true, kind, i, quantity),
-                           "interval_kind": own[0].interval_kind, "runs": runs}  # fmt: skip
+                           "interval_kind": own[0].interval_kind, "runs": f"{runs}"}  # fmt: skip
 
 
 def _coverage(own: Sequence[Any], population: Any, kind: str, i: int, quantity: str) -> Row:
@@ -102,7 +101,19 @@ def _coverage(own: Sequence[Any], population: Any, kind: str, i: int, quantity: 
         shares.append(float((apart <= each.half_LGPHY[i, 0, plans]).mean()))
         widths.append(float((2 * each.half_LGPHY[i, 0, plans]).mean()))
     se = float(np.std(shares, ddof=1) / np.sqrt(len(shares))) if len(shares) > 1 else float("nan")
-    return {"coverage": round(float(np.mean(shares)), 3), "se": round(se, 3), "width": round(float(np.mean(widths)), 4)}
+    values = {"coverage": (np.mean(shares), 3), "se": (se, 3), "width": (np.mean(widths), 4)}
+    return {name: f"{round(float(value), digits)}" for name, (value, digits) in values.items()}
+
+
+def keep(path: Path, world: str, rows: Sequence[Row], seconds: float) -> None:
+    """Put the rows of a world into a table in the place of older ones, and beside it how they were made."""
+    known = read(path) if path.exists() else []
+    rows = [*(row for row in known if row["world"] != world), *rows]
+    write(path, sorted(rows, key=lambda row: list(SETTINGS).index(row["world"])), list(rows[0]))
+    beside = path.with_suffix(".json")
+    about: dict[str, Any] = json.loads(beside.read_text("utf-8")) if beside.exists() else {}
+    about[world] = {"machine": machine(), "versions": versions(), "commit": commit(), "seconds": seconds}
+    beside.write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -114,19 +125,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--members", type=int, default=3)
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args(arguments)
-    start = time.perf_counter()
     warnings.simplefilter("ignore", costar_cli.CostarWarning)
-    rows: list[Row] = []
     for world in options.worlds.split(","):
-        rows += measure(world, options.methods.split(","), options.runs, options.members)
-        with options.out.open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
-    about = {"machine": machine(), "versions": versions(), "commit": commit(), "seconds": time.perf_counter() - start}
-    options.out.with_suffix(".json").write_text(json.dumps(about, indent=2) + "\n")
-    for row in rows:
-        sys.stdout.write(f"{row}\n")
+        start = time.perf_counter()
+        rows = list(measure(world, options.methods.split(","), options.runs, options.members))
+        keep(options.out, world, rows, time.perf_counter() - start)
+        sys.stdout.write("".join(f"{row}\n" for row in rows))
     return 0
 
 
