@@ -1,4 +1,4 @@
-"""The fitted growth model: what a history says of its subject's effects, and rollouts of them (spec MIXED-8 to 9)."""
+"""The fitted growth model: what a history says of its subject's effects, and rollouts of them (spec MIXED-8 to 11)."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
