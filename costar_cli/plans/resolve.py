@@ -18,7 +18,7 @@ from costar_cli.plans.rollout import DRAWS, SEED, Played, ask, play
 from costar_cli.plans.rule import PlanRule
 from costar_cli.uncertainty import Estimates, asks_encoded, draws, estimate, least_sd
 
-COHORT_DRAWS: Final = 200  # of a rule for each of many moments: chance averages out; a draw's own means do to a 14th
+COHORT_DRAWS: Final = 200  # of a rule for each of many moments, over which chance averages out
 MOST_QUERIES: Final = 8_192  # estimated at once: their histories and predictions take some hundred MB
 
 Floats = NDArray[np.float64]

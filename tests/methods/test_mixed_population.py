@@ -60,14 +60,15 @@ def test_doses_that_nobody_was_given_stay_as_open_as_they_were() -> None:
 
 def test_expected_effects_move_with_the_means_as_their_posterior_does() -> None:
     found, panel = model(), WORLD.panels[TEST]
-    queries, change_P = asked(panel, 6, origin=7), np.array([0.01, -0.02, 0.03, 0.01])
+    queries, change_P = asked(panel, 60, origin=7), np.array([0.01, -0.02, 0.03, 0.01])
     learnt = found.effects[0]
     moved = replace(found, params=found.params | effects_params(replace(learnt, mean=learnt.mean + change_P), 0))
     ((before_QP, _),), ((after_QP, _),) = (
         each.posterior(panel, queries.subject, queries.origin) for each in (found, moved)
     )
-    moves_QPP = found._begin(panel, queries.subject, queries.origin)[1][0].moves()
-    np.testing.assert_allclose(moves_QPP @ change_P, after_QP - before_QP, atol=1e-9)
+    moves_UPP, of_Q = found._begin(panel, queries.subject, queries.origin)[1][0].moves()
+    assert len(moves_UPP) < len(of_Q)  # a history under several plans
+    np.testing.assert_allclose(moves_UPP[of_Q] @ change_P, after_QP - before_QP, atol=1e-9)
 
 
 def test_draws_share_what_training_leaves_open_and_models_of_before_leave_it_out() -> None:
@@ -86,7 +87,8 @@ def test_draws_share_what_training_leaves_open_and_models_of_before_leave_it_out
     level_N = start.y_YQ[0]
     phi_NP = np.stack([np.ones_like(level_N), *found.laws[0].level(level_N, level_N), *start.exposure[0]], axis=1)
     phi_NP[:, 2:] = phi_NP[:, 2:] * found.effects[0].decay[0] + [1, 0]
-    slope_P = (level_N[:, None] * np.einsum("np,npr->nr", phi_NP, known.moves())).mean(axis=0)
+    moves_UPP, of_N = known.moves()
+    slope_P = (level_N[:, None] * np.einsum("np,npr->nr", phi_NP, moves_UPP[of_N])).mean(axis=0)
     assert (new_S - old_S).std() == pytest.approx(np.linalg.norm(slope_P @ found.effects[0].open), rel=0.05)
     assert abs((new_S - old_S).mean()) < 0.1 * (new_S - old_S).std()
 

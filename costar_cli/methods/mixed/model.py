@@ -116,17 +116,22 @@ class _Known:
         """Return what the steps before some origins say."""
         return cls(posterior, row_Q, step_Q, *posterior.at(row_Q, step_Q))
 
-    def moves(self) -> Floats:
-        """Return the derivatives `[Q,P,P]` of the expected effects by the means of all subjects (spec MIXED-11)."""
+    def moves(self) -> tuple[Floats, NDArray[np.intp]]:
+        """Return the derivatives `[U,P,P]` of expected effects by the means of all subjects (spec MIXED-11).
+
+        They are those of U histories; `[Q]` says which of them is each query's.
+        """
         learnt, design = self.posterior.effects, self.posterior.design
-        (rows, row_Q), z = np.unique(self.row_Q, return_inverse=True), learnt.n_random
-        parts = (design.level_NTB[rows], self.posterior.exposure_NTJ[rows, 1:], design.link_NTF[rows])
-        phi_NTP = np.concatenate(parts, axis=-1) * design.counted_NT[rows, :, None]
-        known_QT1 = (np.arange(phi_NTP.shape[1]) < self.step_Q[:, None])[..., None]
-        cross_QZP = (phi_NTP[row_Q, :, :z] * known_QT1).swapaxes(1, 2) @ phi_NTP[row_Q]
-        moves_QPP = np.tile(np.eye(len(learnt.mean)), (len(row_Q), 1, 1))
-        moves_QPP[:, :z] -= self.factor_QZZ @ (self.factor_QZZ.swapaxes(1, 2) @ cross_QZP) / learnt.noise**2
-        return moves_QPP
+        places = np.stack([self.row_Q, self.step_Q])
+        (row_U, step_U), first_U, of_Q = np.unique(places, axis=1, return_index=True, return_inverse=True)
+        parts = (design.level_NTB[row_U], self.posterior.exposure_NTJ[row_U, 1:], design.link_NTF[row_U])
+        phi_UTP = np.concatenate(parts, axis=-1)
+        phi_UTP *= (design.counted_NT[row_U] * (np.arange(phi_UTP.shape[1]) < step_U[:, None]))[..., None]
+        z, factor_UZZ = learnt.n_random, self.factor_QZZ[first_U]
+        cross_UZP = phi_UTP[..., :z].swapaxes(1, 2) @ phi_UTP
+        moves_UPP = np.tile(np.eye(len(learnt.mean)), (len(first_U), 1, 1))
+        moves_UPP[:, :z] -= factor_UZZ @ (factor_UZZ.swapaxes(1, 2) @ cross_UZP) / learnt.noise**2
+        return moves_UPP, of_Q.reshape(-1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -278,10 +283,14 @@ class MixedModel(EncodingModel[Histories]):
         rng, at_M = np.random.default_rng(seed), np.tile(np.arange(len(queries)), n)
         whose_M = row_Q[at_M] + np.repeat(np.arange(n) * len(subjects), len(queries))  # a subject in a draw
         own = []
-        moved, weight_SGX = self._draw_population(known, n, seed)
-        for found, moved_PM in zip(known, moved, strict=True):
+        changes, weight_SGX = self._draw_population(n, seed)
+        for found, change_SP in zip(known, changes, strict=True):
             standard_MZ = rng.normal(size=(n * len(subjects), found.factor_QZZ.shape[2]))[whose_M]
-            effects_PM = found.mean_QP.T[:, at_M] + moved_PM
+            effects_PM = np.take(found.mean_QP.T, at_M, axis=1)
+            if change_SP is not None:
+                moves_UPP, of_Q = found.moves()
+                for p, effect_M in enumerate(effects_PM):  # one after the other: all of them are as large as the draws
+                    effect_M += (change_SP @ moves_UPP[:, p].T)[:, of_Q].reshape(-1)  # noqa: PLW2901 - in its place
             effects_PM[: found.factor_QZZ.shape[1]] += np.einsum("mzi,mi->zm", found.factor_QZZ[at_M], standard_MZ)
             own.append(effects_PM)
         shock_HSM = self._shocks(rng, (steps, n * len(subjects)))[..., whose_M]
@@ -299,19 +308,17 @@ class MixedModel(EncodingModel[Histories]):
         mean_X, sd_X = self.scaler.covariates
         return np.concatenate([state.y_YQ.T, mean_X + sd_X * state.x_XQ.T], axis=1)
 
-    def _draw_population(self, known: "list[_Known]", n: int, seed: int) -> tuple[list[Floats], Floats | None]:
+    def _draw_population(self, n: int, seed: int) -> tuple[list[Floats | None], Floats | None]:
         """Draw what the training subjects leave open, the same for all queries of a draw (spec MIXED-11).
 
-        Returns how far it moves expected effects `[P,M]`, M = S Q, and the weights `[S,G,X]` of the covariates.
+        Returns how far the means of each outcome's effects move `[S,P]`, None for files of version 0.3.0, and the
+        weights `[S,G,X]` of the covariates.
         """
-        rng, moved = np.random.default_rng([seed, 1]), []
-        for learnt, found in zip(self.effects, known, strict=True):
-            change_SP = np.zeros((1, len(learnt.mean)))  # of files of version 0.3.0
-            if learnt.open is not None:
-                change_SP = rng.normal(size=(n, len(learnt.mean))) @ learnt.open.T
-            moved_SQP = np.tensordot(change_SP, found.moves(), axes=(1, 2))
-            moved.append(np.broadcast_to(moved_SQP, (n, *moved_SQP.shape[1:])).reshape(-1, len(learnt.mean)).T)
-        return moved, self.equations.drawn(rng, n) if self.equations else None
+        rng, changes = np.random.default_rng([seed, 1]), list[Floats | None]()
+        for learnt in self.effects:
+            own = None if learnt.open is None else rng.normal(size=(n, len(learnt.mean))) @ learnt.open.T
+            changes.append(own)
+        return changes, self.equations.drawn(rng, n) if self.equations else None
 
     def _shocks(self, rng: np.random.Generator, shape: tuple[int, int]) -> Floats:
         """Return noise of the growth of outcomes, then of covariates, `[H,S,M]`."""
