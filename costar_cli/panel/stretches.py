@@ -65,22 +65,23 @@ def _moved(queries: Queries, row_Q: Indices, which_Q: Indices, steps: int) -> Qu
 
 
 def _cut(panel: Panel, subject_M: Indices, which_M: Indices, steps: int) -> Panel:
-    """Return stretches `which_M` of subjects as a panel."""
-    rows, start_M = panel.take(subject_M.astype(np.int64)), which_M * (steps // 2)
-    length_M = np.minimum(rows.length - start_M, steps)
+    """Return stretches `which_M` of subjects as a panel; whole series are never there once for each stretch."""
+    rows, start_M = panel.until(1).take(subject_M.astype(np.int64)), which_M * (steps // 2)
+    length_M = np.minimum(panel.length[subject_M] - start_M, steps)
     step_MS = np.minimum(start_M[:, None] + np.arange(min(steps, panel.n_steps)), panel.n_steps - 1)
     is_there_MS1 = (np.arange(step_MS.shape[1]) < length_M[:, None])[..., None]
 
     def cut(series: NDArray[Any]) -> NDArray[Any]:
-        values: NDArray[Any] = np.take_along_axis(series, step_MS[..., None], axis=1) * is_there_MS1
+        values: NDArray[Any] = series[subject_M[:, None], step_MS]
+        values *= is_there_MS1
         return values
 
-    seen = rows.outcome_observed
+    seen = panel.outcome_observed
     return replace(
         rows,
-        covariates=cut(rows.covariates),
-        treatments=cut(rows.treatments),
-        outcomes=cut(rows.outcomes),
+        covariates=cut(panel.covariates),
+        treatments=cut(panel.treatments),
+        outcomes=cut(panel.outcomes),
         length=length_M,
         outcome_observed=None if seen is None else cut(seen),
         calendar=None,

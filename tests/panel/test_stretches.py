@@ -1,5 +1,7 @@
 """Stretches of long series: which part of a history each question sees."""
 
+import tracemalloc
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -52,3 +54,13 @@ def test_series_no_longer_than_a_stretch_are_their_own() -> None:
     assert not is_long(panel)
     np.testing.assert_array_equal(Stretches.of(panel).panel.outcomes, panel.outcomes)
     assert is_long(long_panel([129], 0, np.random.default_rng(0)))
+
+
+def test_stretches_of_a_long_series_take_twice_its_memory() -> None:
+    panel = long_panel([40_000, 39_000], 0, np.random.default_rng(0))
+    series = panel.covariates.nbytes + panel.treatments.nbytes + panel.outcomes.nbytes
+    tracemalloc.start()
+    Stretches.of(panel)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5 * series  # with the indices of steps; whole series for each stretch took 600 times as much
