@@ -26,7 +26,8 @@ def radii(score_M: Floats, unit_M: Ints, levels: Floats = GRID, weight_M: Floats
     """Return for each level the score that a new unit's stays below with that probability, on average (spec BAND-3).
 
     Each unit's scores have a total weight of one, or their mean weight, and one more unit, which weighs as much as the
-    heaviest, has an infinite score: the result is infinite where there are too few units for the level.
+    heaviest, has an infinite score: the result is infinite where there are too few units for the level, or none that
+    weighs anything.
 
     Args:
         score_M: errors in units of their scale; not a number counts as infinite.
@@ -38,6 +39,8 @@ def radii(score_M: Floats, unit_M: Ints, levels: Floats = GRID, weight_M: Floats
     score_M = np.where(np.isnan(score_M), np.inf, score_M)
     order = np.argsort(score_M, kind="stable")
     whole = own_U.sum() + own_U.max(initial=0.0)
+    if not whole:
+        return np.full(len(levels), np.inf)
     at_L = np.searchsorted(np.cumsum(share_M[order]), levels * whole - ROUNDING)
     found_L: Floats = np.append(score_M[order], np.inf)[at_L]
     return found_L
@@ -46,7 +49,7 @@ def radii(score_M: Floats, unit_M: Ints, levels: Floats = GRID, weight_M: Floats
 def effective(unit_M: Ints, weight_M: Floats | None = None) -> float:
     """Return how many units of equal weight say as much as these: their number, where weights are the same."""
     own_U, _ = _shares(unit_M, weight_M)
-    return float(own_U.sum() ** 2 / (own_U**2).sum()) if len(own_U) else 0.0
+    return float(own_U.sum() ** 2 / (own_U**2).sum()) if own_U.any() else 0.0
 
 
 def merged(
@@ -87,7 +90,12 @@ def table(
 
 
 def _shares(unit_M: Ints, weight_M: Floats | None) -> tuple[Floats, Floats]:
-    """Return the weight of each unit, the mean of its scores' weights, and what each score has of it."""
+    """Return the weight of each unit, the mean of its scores' weights, and what each score has of it.
+
+    The largest weight is brought to between 1 and 2, as those of a bin may all be next to nothing.
+    """
+    if weight_M is not None:
+        weight_M = np.ldexp(weight_M, 1 - np.frexp(weight_M.max(initial=0.0))[1])  # exact
     _, row_M, count_U = np.unique(unit_M, return_inverse=True, return_counts=True)
     share_M = (1.0 if weight_M is None else weight_M) / count_U[row_M]
     own_U = np.bincount(row_M, weight_M, minlength=len(count_U)) / count_U

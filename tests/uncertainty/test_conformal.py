@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costar_cli.uncertainty.conformal import EDGES, GRID, LEAST_UNITS, bins_of, merged, radii, table
+from costar_cli.uncertainty.conformal import EDGES, GRID, LEAST_UNITS, bins_of, effective, merged, radii, table
 
 
 @given(
@@ -93,3 +93,16 @@ def test_each_bin_has_the_quantiles_of_its_own_errors() -> None:
 
 def test_shares_fall_into_bins_between_the_edges() -> None:
     assert bins_of(np.array([[[0.0], [EDGES[0]], [0.8], [1.0]]]))[0, :, 0].tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1.0, 1e200])
+def test_nothing_depends_on_the_scale_of_weights(scale: float) -> None:
+    weight_M, unit_M = np.array([3.0, 1.0, 0.0, 0.0]) * scale, np.arange(4)
+    assert effective(unit_M, weight_M) == pytest.approx(1.6)
+    np.testing.assert_array_equal(radii(np.arange(4.0), unit_M, np.array([0.4, 0.5, 0.9]), weight_M), [0, 1, np.inf])
+
+
+def test_units_that_weigh_nothing_are_none() -> None:
+    nothing_M = np.zeros(2)
+    assert effective(np.arange(2), nothing_M) == effective(np.empty(0, dtype=np.int64)) == 0.0
+    assert np.isinf(radii(np.ones(2), np.arange(2), np.array([0.1]), nothing_M)[0])
