@@ -106,12 +106,13 @@ class FitPlan:
     ) -> "Trained":
         """Fit to the parts `parts` of the data set, from an encoder, a model or nothing; see `train.finetune`."""
         from costar_cli.methods.costar.model import CostarModel
-        from costar_cli.methods.registry import model_of
+        from costar_cli.methods.registry import complete, model_of
         from costar_cli.train import RunIdentity, finetune
 
         fitted = None
         if start is not None:
-            fitted = CostarModel.from_artifact(start) if start.kind == "encoder" else model_of(start)
+            with complete(start):
+                fitted = CostarModel.from_artifact(start) if start.kind == "encoder" else model_of(start)
         return finetune(
             dataset,
             self.config,

@@ -5,6 +5,7 @@ Everything that lists methods reads `METHODS`: choices and help, settings, table
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
@@ -31,6 +32,7 @@ __all__ = [
     "SHORT_LIST",
     "Method",
     "Methods",
+    "complete",
     "load_model",
     "model_of",
     "named_parts",
@@ -451,13 +453,24 @@ def model_of(artifact: "Artifact", device: str = "cpu") -> "FittedModel":
             where=str(artifact.path),
             fix=f"known methods: {', '.join(METHODS)}; upgrade costar, or install the package that adds it",
         )
-    try:
+    with complete(artifact):
         return METHODS[method].load(artifact, device)
+
+
+@contextmanager
+def complete(artifact: "Artifact") -> Iterator[None]:
+    """Tell what a model or an encoder lacks, or has of another shape, as an error of its file.
+
+    Raises:
+        ArtifactError: reading it failed.
+    """
+    try:
+        yield
     except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:
         if type(error).__name__ == "OutOfMemoryError":  # torch's, of the device: says nothing of the file
             raise
         raise ArtifactError(
-            "the model artifact is incomplete or damaged",
+            f"the {artifact.kind} artifact is incomplete or damaged",
             where=f"{artifact.path}: {error}",
-            fix="retrain it with `costar finetune`",
+            fix=f"retrain it with `costar {'pretrain' if artifact.kind == 'encoder' else 'finetune'}`",
         ) from error

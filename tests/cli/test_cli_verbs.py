@@ -160,6 +160,23 @@ def test_a_model_of_an_older_costar_is_said_to_be_one_and_overwrite_evaluates_ag
     assert call(*evaluate).document["status"] == "up_to_date"
 
 
+def test_weights_of_other_shapes_in_a_sealed_file_are_an_error_of_the_file(
+    trained: Path, plan: Path, tmp_path: Path, call: Call
+) -> None:
+    place = ["-w", trained, "--out", tmp_path / "new.h5"]
+    for name, words in (
+        ("model", ["whatif", "-s", 1, "-p", plan, "--model"]),
+        ("encoder", ["finetune", "--epochs", 1, "--start"]),
+    ):
+        made, path = read_artifact(trained / f"{name}.h5"), tmp_path / f"{name}.h5"
+        first = next(key for key in made.arrays if key.startswith("params/encoder."))
+        arrays = {**made.arrays, first: made.arrays[first][..., :-1]}
+        write_artifact(path, kind=name, arrays=arrays, meta=made.meta, parents=made.parents)
+        error = call(*words, path, *place, "--json").document["error"]
+        assert (error["exit_code"], error["problem"]) == (4, f"the {name} artifact is incomplete or damaged")
+        assert first.removeprefix("params/") in error["where"]
+
+
 def test_estimates_made_with_unsupported_plans_are_not_those_made_without(
     trained: Path, plan: Path, tmp_path: Path, call: Call
 ) -> None:

@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costar_cli.artifact import write_artifact
-from costar_cli.errors import UsageError
+from costar_cli.artifact import Artifact, write_artifact
+from costar_cli.errors import ArtifactError, UsageError
 from costar_cli.methods import load_model
 from costar_cli.methods.base import EncodesOnce
 from costar_cli.methods.costar.model import CostarModel
+from costar_cli.methods.registry import model_of
 from tests.methods.invariant_worlds import (
     NAMES,
     Case,
@@ -144,3 +145,31 @@ def test_representations_cover_every_subject_and_step() -> None:
     model, panel = as_model("costar", trained("costar", "tumor")), world("tumor").panel("target", "test")
     assert isinstance(model, CostarModel)
     assert model.represent(panel).shape == (2, panel.n_subjects, panel.n_steps, 8)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "costar",
+        "costar, structured",
+        "crn",
+        "crn, structured",
+        "ct",
+        "ct, structured",
+        "edct",
+        "gnet",
+        "growth",
+        "rmsn",
+    ],
+)
+def test_a_file_whose_parameters_are_not_those_of_its_settings_is_refused(name: str) -> None:
+    made = trained(name, "tumor")
+    needed = tuple(f"params/{prefix}" for prefix in as_model(name, made).networks())
+    first = next(key for key in made.arrays if key.startswith(needed))
+    values = made.arrays[first]
+    for other in (values[..., :-1], values[None], values.astype(np.int64), None):
+        arrays = {**made.arrays, first: other}
+        artifact = Artifact("model", {key: array for key, array in arrays.items() if array is not None}, made.meta)
+        with pytest.raises(ArtifactError, match="incomplete or damaged") as raised:
+            model_of(artifact)
+        assert first.removeprefix("params/") in str(raised.value)

@@ -4,7 +4,7 @@ Each history and each plan goes through the head's first layer once.
 """
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -18,7 +18,7 @@ from costar_cli.config.models import EncoderConfig
 from costar_cli.methods.costar.architectures import make_encoder
 from costar_cli.methods.costar.decoding import Asked, CostarStates, Decoder, DecoderShape, make_decoder
 from costar_cli.methods.costar.inputs import EncoderInputs
-from costar_cli.methods.costar.representation import encode_panel
+from costar_cli.methods.costar.representation import HistoryEncoder, encode_panel
 from costar_cli.methods.costar.supervised import ENCODER, HEAD
 from costar_cli.methods.shared.members import member_module, submodule
 from costar_cli.methods.shared.trained import AnswerJob, SeriesModel, read_fields
@@ -97,7 +97,12 @@ class CostarModel(SeriesModel[CostarStates]):
             shape=DecoderShape.from_meta(meta),
             **read_fields(artifact, device),
             **own,
-        )
+        ).require_shapes()
+
+    def networks(self) -> dict[str, Callable[[], nn.Module]]:
+        """Return the encoder, and the head of a fine-tuned model."""
+        heads = {HEAD: lambda: self._decoder().head} if self.horizon else {}
+        return {ENCODER: self._encoder, **heads}
 
     @property
     def stepwise(self) -> bool:
@@ -137,9 +142,15 @@ class CostarModel(SeriesModel[CostarStates]):
         return self.jobs_of_all_members(lambda some: answer_queries(decoder, heads, states, some), queries, batch_size)
 
     def _represent(self, tensors: PanelTensors, step_N: Tensor | None = None) -> Tensor:
-        inputs = EncoderInputs(self.schema.dims, self.encoder_config.inputs, self.shape.forms)
-        encoder = make_encoder(inputs.token_dims, self.encoder_config).to(self.device)
-        return encode_panel(encoder, submodule(self.params, ENCODER), inputs.history(tensors), tensors.v_NV, step_N)
+        encoder, history = self._encoder().to(self.device), self._inputs.history(tensors)
+        return encode_panel(encoder, submodule(self.params, ENCODER), history, tensors.v_NV, step_N)
+
+    @property
+    def _inputs(self) -> EncoderInputs:
+        return EncoderInputs(self.schema.dims, self.encoder_config.inputs, self.shape.forms)
+
+    def _encoder(self) -> HistoryEncoder:
+        return make_encoder(self._inputs.token_dims, self.encoder_config)
 
     def _decoder(self) -> Decoder:
         return make_decoder(self.shape, self.schema.dims, self.horizon, self.encoder_config, self.schema.treatments)

@@ -65,6 +65,10 @@ class RecurrentModel(NetworkModel[Histories]):
     def makes(self) -> Mapping[str, Make]:
         """Return what makes each network that predictions need, by name; the first one reads the history."""
 
+    def networks(self) -> Mapping[str, Make]:
+        """Return the networks by their parameters' prefixes."""
+        return {f"{name}.": make for name, make in self.makes().items()}
+
     def encode_history(self, network: RecurrentNetwork, panel: PanelTensors) -> Tensor:
         """Return what one member knows of every history, `[N,T,D]`: by default its state before each step.
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from costar_cli.config.choices import SelectionName
 from costar_cli.config.models import TrainingConfig
@@ -53,6 +53,10 @@ class RolledModel(NetworkModel[Histories], ABC):
     @abstractmethod
     def make(self) -> RolledNetwork:
         """Return the network, freshly initialised."""
+
+    def networks(self) -> Mapping[str, Callable[[], nn.Module]]:
+        """Return the one network."""
+        return {"network.": self.make}
 
     @cached_property
     def forms(self) -> tuple[OutcomeForm, ...]:

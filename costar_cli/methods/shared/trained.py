@@ -9,11 +9,11 @@ from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from costar_cli.artifact import Artifact
 from costar_cli.config.models import Config
-from costar_cli.errors import MismatchError, UsageError
+from costar_cli.errors import MismatchError, UsageError, first_of
 from costar_cli.methods.base import FitTask, FittedModel
 from costar_cli.methods.registry import METHODS
 from costar_cli.methods.shared.members import Params, n_members, submodule
@@ -55,15 +55,22 @@ def model_arrays(params: Params, scaler: Scaler) -> dict[str, NDArray[np.generic
 
 
 def read_fields(artifact: Artifact, device: torch.device | str) -> dict[str, Any]:
-    """Return the fields of `TrainedModel` that every artifact with parameters has, on a device."""
-    arrays = artifact.arrays
+    """Return the fields of `TrainedModel` that every artifact with parameters has, on a device.
+
+    Raises:
+        ValueError: the scaler has other columns than the schema.
+    """
+    arrays, schema = artifact.arrays, PanelSchema.model_validate(artifact.meta["schema"])
+    for name in SCALED:
+        if arrays[f"scaler/{name}"].shape != (2, len(getattr(schema, name))):
+            raise ValueError(f"scaler/{name} has {arrays[f'scaler/{name}'].shape}, not 2 rows of the schema's columns")
     return {
         "params": {
             name.removeprefix(PARAMS): torch.from_numpy(np.array(value)).to(device)
             for name, value in arrays.items()
             if name.startswith(PARAMS)
         },
-        "schema": PanelSchema.model_validate(artifact.meta["schema"]),
+        "schema": schema,
         "scaler": Scaler(**{name: np.asarray(arrays[f"scaler/{name}"]) for name in SCALED}),
         "attached": {name: array for name, array in arrays.items() if name.startswith(ATTACHED)},
         "meta": artifact.meta,
@@ -229,6 +236,31 @@ class SeriesModel(EncodingModel[StatesT], ABC):
     """A trained network; where it has learned from stretches of long series, it looks as far back (spec PANEL-14)."""
 
     @abstractmethod
+    def networks(self) -> Mapping[str, Callable[[], nn.Module]]:
+        """Return what makes each network that answers need, by the prefix of its parameters."""
+
+    def require_shapes(self) -> Self:
+        """Return the model, once its parameters are seen to be those of such networks; their values are not made.
+
+        Raises:
+            ValueError: naming parameters that are missing, unknown, no numbers, or of another shape.
+        """
+        wrong = []
+        for prefix, make in self.networks().items():
+            with torch.device("meta"):
+                shapes = {name: (self.members, *value.shape) for name, value in make().named_parameters()}
+            own = submodule(self.params, prefix)
+            wrong += [f"{prefix}{name} is missing" for name in shapes if name not in own]
+            wrong += [f"{prefix}{name} is unknown" for name in own if name not in shapes]
+            for name, shape in shapes.items():
+                if name in own and (tuple(own[name].shape) != shape or not own[name].is_floating_point()):
+                    found = f"{own[name].dtype} {list(own[name].shape)}".removeprefix("torch.")
+                    wrong.append(f"{prefix}{name} is {found}, not float {list(shape)}")
+        if wrong:
+            raise ValueError("; ".join(first_of(wrong)))
+        return self
+
+    @abstractmethod
     def encode_series(self, panel: Panel) -> StatesT:
         """Return what every member knows of every subject's history at every step, on the model's device."""
 
@@ -270,7 +302,7 @@ class NetworkModel(SeriesModel[StatesT]):
         """Read a model artifact."""
         kind = METHODS[str(artifact.meta["method"])].settings_class
         settings = kind and kind.model_validate(artifact.meta["settings"])
-        return super().from_artifact(artifact, device, settings=settings, **own)
+        return super().from_artifact(artifact, device, settings=settings, **own).require_shapes()
 
     @classmethod
     def start_of(cls, task: FitTask, method: str, settings: Config) -> Self | None:

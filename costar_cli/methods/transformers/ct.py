@@ -175,9 +175,13 @@ class CtStage(SeriesStage[CtNetwork]):
 class CtModel(TransformerModel):
     """A trained causal transformer."""
 
+    def networks(self) -> dict[str, Callable[[], CtNetwork]]:
+        """Return the one network, whose name its parameters do not have."""
+        return {"": partial(CtNetwork, self.schema.dims, self.settings.network)}
+
     def encode_history(self, member: int, panel: PanelTensors) -> CtStates:
         """Return what a member knows of every history of a scaled panel."""
-        network = CtNetwork(self.schema.dims, self.settings.network)
+        network = self.networks()[""]()
         return encode_ct(member_module(network, self.params, member), panel.history_NTS, panel.v_NV)
 
 

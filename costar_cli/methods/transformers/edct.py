@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from costar_cli.methods.base import Fit, FitTask, Stage
-from costar_cli.methods.shared.members import Dims, Params, member_module, n_members
+from costar_cli.methods.shared.members import Dims, Params, member_module, n_members, submodule
 from costar_cli.methods.shared.relative_attention import RelativeTables
 from costar_cli.methods.shared.stage import NetworkTraining, encoder_then_decoder
 from costar_cli.methods.shared.streams import Stream
@@ -138,12 +138,17 @@ class DecoderStage(BalancedStage[EdctDecoder]):
 class EdctModel(TransformerModel):
     """A trained encoder-decoder transformer; `params` hold `encoder.*` and `decoder.*`."""
 
+    def networks(self) -> dict[str, Callable[[], Any]]:
+        """Return the encoder, and the decoder if there is one."""
+        makes = edct_networks(self.schema.dims, self.settings, self.horizon)
+        return {f"{name}.": make for name, make in makes.items() if name == "encoder" or self.horizon > 1}
+
     def encode_history(self, member: int, panel: PanelTensors) -> EdctStates:
         """Return what a member knows of every history of a scaled panel."""
-        makes = edct_networks(self.schema.dims, self.settings, self.horizon)
-        encoder = member_module(makes["encoder"](), self.params_of("encoder"), member)
-        decoder = member_module(makes["decoder"](), self.params_of("decoder"), member) if self.horizon > 1 else None
-        return EdctStates(encoder, decoder, encode_edct(encoder, panel.history_NTS, panel.v_NV), panel.v_NV)
+        makes = self.networks()
+        encoder, *decoder = (member_module(make(), submodule(self.params, p), member) for p, make in makes.items())
+        known = encode_edct(encoder, panel.history_NTS, panel.v_NV)
+        return EdctStates(encoder, decoder[0] if decoder else None, known, panel.v_NV)
 
 
 def edct_networks(dims: Dims, settings: EdctConfig, horizon: int) -> dict[str, Callable[[], Any]]:
