@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from costar_cli.config.choices import FormatName
+from costar_cli.errors import StorageError
 from costar_cli.steps.hints import next_command, other_than
 from costar_cli.steps.outputs import check_outputs, check_places, digest_of
 from costar_cli.steps.session import Session, read_kind
@@ -159,18 +160,23 @@ def check_described(
     """See, before any work, that the page and the tables about a file can be written, and replace nothing.
 
     Raises:
+        ArtifactError: tables are asked for of what is no data set.
         MismatchError: an output is the file, or what it was made from, or exists and may not be replaced.
-        StorageError: an output is no regular file, or the folder of the page does not exist.
+        StorageError: an output is no regular file, or the folder of the page does not exist, or that of tables is none.
         UsageError: the page and a table have the same name.
     """
-    page, tables = None if report == TERMINAL else report, []
+    page, tables = None if report == TERMINAL else report, list[tuple[str, Path]]()
     if export is not None:
         from costar_cli.datasets.table.export import export_files
 
-        tables = [*export_files(export, form).values()]
+        read_kind("dataset", file)
+        if export.exists() and not export.is_dir():
+            raise StorageError(f"`{export}` is no folder", where="--export", fix="choose another name")
+        tables = [("--export", path) for path in export_files(export, form).values()]
     read = [("data set" if kind == "dataset" else kind, file)]
-    check_places([("--report", page), *(("--export", path) for path in tables)], read=read)
-    check_outputs([("--report", page)], read=(), overwrite=overwrite)
+    check_places([("--report", page), *tables], read=read)
+    there = [(flag, path) for flag, path in tables if path.exists()]  # the folder of the others may be made
+    check_outputs([("--report", page), *there], read=(), overwrite=overwrite)
 
 
 def run_export(out: Output, file: Path, folder: Path, form: FormatName, *, overwrite: bool) -> list[str]:

@@ -36,6 +36,8 @@ def here(trained: Path, plan: Path, tmp_path: Path) -> Path:
     os.mkfifo(tmp_path / "pipe.csv")
     (tmp_path / "folder.csv").mkdir()
     (tmp_path / "own" / "schema.toml").mkdir(parents=True)
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "table.parquet").write_text("mine")
     for name in ("cells.csv", "sweep.md"):
         (tmp_path / "own" / name).write_text("mine")
     shutil.copy(trained / "data.h5", tmp_path / "d.h5")
@@ -95,6 +97,9 @@ def contents(folder: Path) -> dict[Path, bytes]:
         ([*INSPECT, "--report", "x/table.csv", "--export", "x", "--format", "csv"], ExitCode.USAGE, "both --report"),
         ([*INSPECT, "--report", "pipe.csv", "--overwrite"], ExitCode.STORAGE, "`pipe.csv` is no regular file"),
         ([*INSPECT, "--export", "own"], ExitCode.STORAGE, "`own/schema.toml` is a folder"),
+        ([*INSPECT, "--report", "p.html", "--export", "old"], ExitCode.MISMATCH, "`old/table.parquet` exists"),
+        ([*INSPECT, "--report", "p.html", "--export", "own.csv"], ExitCode.STORAGE, "`own.csv` is no folder"),
+        (["inspect", MODEL, "--report", "p.html", "--export", "x"], ExitCode.ARTIFACT, "holds a model, not a data"),
         (["inspect", "behind.h5", "--report", "table.csv", "--overwrite"], ExitCode.MISMATCH, "the table behind"),
         ([*BENCHMARK, "--folder", "own"], ExitCode.MISMATCH, "`own/cells.csv` exists and is no file of a benchmark"),
         ([*BENCHMARK, "--folder", "own", "--gamma", "0,2"], ExitCode.MISMATCH, "`own/sweep.md` exists and is no file"),
