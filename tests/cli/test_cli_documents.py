@@ -5,6 +5,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from pathlib import Path
@@ -29,8 +30,10 @@ ADDED = {"updates", "ended_by", "stages", "no_interval", "plans_in_words", "unsu
 
 @pytest.fixture(scope="module")
 def asked(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder for what the verbs write."""
+    """A folder for what the verbs write, with a benchmark of one part."""
     folder = tmp_path_factory.mktemp("documents")
+    (folder / "whole" / "shard-1-of-1" / "seed-10").mkdir(parents=True)
+    shutil.copy(trained / "data.h5", folder / "whole" / "shard-1-of-1" / "seed-10")
     (folder / "plan.json").write_text('{"origin": 4, "plans": {"a": [{}], "b": [{"chemotherapy": 1}]}}')
     return folder
 
@@ -45,6 +48,7 @@ def words_of(name: str, trained: Path, folder: Path) -> list[object]:
         "whatif": ["whatif", *place, "-s", 1, "-p", folder / "plan.json", "--truth", "--out", folder / "w.h5"],
         "search": ["search", *place, "-s", 1, "--minimise", "tumour_volume at end", "--steps", 2],
         "benchmark": ["benchmark", trained / "data.h5", "--methods", "last-value,ridge", "--no-plots", "-w", folder],
+        "merge": ["merge", folder / "whole"],
         "inspect": ["inspect", trained / "model.h5"],
         "verify": ["verify", trained / "model.h5"],
         "settings": ["settings", "pretrain"],
@@ -52,8 +56,8 @@ def words_of(name: str, trained: Path, folder: Path) -> list[object]:
     }[name]
 
 
-NAMES = ["simulate.tumor", "pretrain", "finetune", "evaluate", "whatif", "search", "benchmark", "inspect", "verify"]
-NAMES += ["settings", "doctor"]
+NAMES = ["simulate.tumor", "pretrain", "finetune", "evaluate", "whatif", "search", "benchmark", "merge", "inspect"]
+NAMES += ["verify", "settings", "doctor"]
 
 
 def paths(value: Any, here: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
