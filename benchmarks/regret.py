@@ -1,12 +1,11 @@
 """How much following a model's best plan loses against the best plan that the simulator knows.
 
-    python -m benchmarks.regret [--worlds tumor,linear,mimic] [--seeds 10,101,1010] [--methods mixed,growth]
+    python -m benchmarks.regret [--worlds tumor,linear,m5,mimic] [--seeds 10,101,1010] [--methods mixed,growth]
     python -m benchmarks.regret --table FILE.csv
 
 Each method is fitted to the source, as `calibration` simulates and fits it, and searches the plans of 100 test subjects
 of each domain, as `costar evaluate --search` does (spec SEARCH-8); beside it are policies that need no model. `--out`
-keeps the rows of other worlds, seeds and methods. Retail is not among the worlds: no price belongs to one of its
-classes, so that not every plan has a truth.
+keeps the rows of other worlds, seeds and methods.
 """
 
 import argparse
@@ -28,6 +27,7 @@ from costar_cli.search.regret import regrets
 QUESTIONS: Final[Mapping[str, SearchRequest]] = {
     "tumor": SearchRequest(minimise=("tumour_volume at end",), cost=("chemotherapy 0.5", "radiotherapy 0.5")),
     "linear": SearchRequest(minimise=("outcome at end",), cost=("treatment 0.5",)),
+    "m5": SearchRequest(maximise=("sales mean",), cost=("price_change 0.5",)),
     "mimic": SearchRequest(minimise=("y1 at end",), cost=("t1 0.1", "t2 0.1", "t3 0.1")),
 }
 POLICIES: Final = ("best single plan", "random", "last treatment", "always", "never")

@@ -14,10 +14,11 @@ from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset, Panel, Part
 from costar_cli.reporting import NullReporter, Reporter
 from costar_cli.search.candidates import Places, treatments_of_step
+from costar_cli.search.constraints import Values
 from costar_cli.search.objective import Floats, Objective
 from costar_cli.search.request import SearchRequest
 from costar_cli.search.run import best_of
-from costar_cli.search.scoring import Judge, SubjectPlans
+from costar_cli.search.scoring import Judge, SearchQuestion, SubjectPlans
 from costar_cli.uncertainty import asks_encoded
 
 MOST_PLANS: Final = 10_000  # whose truth is asked for, of each subject
@@ -71,8 +72,9 @@ def regrets(
 ) -> list[Regret]:
     """Return the regret of the models' plans and of simple policies, on the test subjects of each domain.
 
-    Plans are shortened where there would be more than `MOST_PLANS`. Of each subject one origin is drawn, among steps
-    from which the outcomes still say something.
+    Treatments that the simulator has no truth of are left out, with a note, and plans are shortened where there would
+    be more than `MOST_PLANS`. Of each subject one origin is drawn, among steps from which the outcomes still say
+    something.
 
     Raises:
         UsageError: no simulator knows the truth, or the objective does not fit.
@@ -82,23 +84,54 @@ def regrets(
     if answer is None or not parts:
         fix = "leave it out: the best plan is unknown in observed data"
         raise UsageError(f"data set `{dataset.name}` holds no simulator's truth", where="--search", fix=fix)
-    with (reporter or NullReporter()).task("regret", total=len(models) * len(parts), unit="part") as task:
+    told = reporter or NullReporter()
+    values_KA, untold = _with_truth(
+        dataset, parts[0], answer, treatments_of_step(next(iter(models.values())), unsupported=True)
+    )
+    if untold:
+        told.note(f"regret: plans with {' or '.join(untold)} are left out, as the simulator has no truth of them")
+    with told.task("regret", total=len(models) * len(parts), unit="part") as task:
         found: list[Regret] = []
         for part in parts:
             for label, model in models.items():
-                truth = _truth(label, model, dataset, part, answer, request, subjects, seed)
+                truth = _truth(label, model, dataset, part, answer, values_KA, request, subjects, seed)
                 if truth is not None:
                     found += _of_part(str(part), label, truth, first=label == next(iter(models)))
                 task.advance()
     return found
 
 
-def longest(model: FittedModel, request: SearchRequest) -> int:
-    """Return the length of plans of which there are not too many."""
-    kinds, steps = len(treatments_of_step(model, unsupported=True)), request.steps or model.horizon
-    while steps > 1 and kinds**steps > MOST_PLANS:
+def _with_truth(dataset: Dataset, part: Part, answer: Answer, values_KA: Values) -> tuple[Values, list[str]]:
+    """Return the treatments of a step that the simulator has a truth of, and the others in words.
+
+    Raises:
+        UsageError: it has one of none.
+    """
+    row = int(dataset.panels[part].length.argmax())
+
+    def refusal(some_KA: Values) -> UsageError | None:
+        try:
+            answer(dataset, part, np.full(len(some_KA), row), np.zeros(len(some_KA), dtype=np.int64), some_KA[:, None])
+        except UsageError as error:
+            return error
+        return None
+
+    if (refused := refusal(values_KA)) is None:
+        return values_KA, []
+    known_K = np.array([refusal(values_A[None]) is None for values_A in values_KA])
+    if not known_K.any():
+        raise refused
+    return values_KA[known_K], [dataset.schema.treatments.describe(values_A) for values_A in values_KA[~known_K]]
+
+
+def _question(model: FittedModel, request: SearchRequest, values_KA: Values) -> SearchQuestion:
+    """Return the question about all plans of these treatments that are short enough not to be too many."""
+    steps = request.steps or model.horizon
+    while steps > 1 and len(values_KA) ** steps > MOST_PLANS:
         steps -= 1
-    return steps
+    question = replace(request, steps=steps, unsupported=True).question(model, many=True)
+    plans_PH = question.candidates.constraints.plans(values_KA, steps)
+    return replace(question, candidates=replace(question.candidates, values_KA=values_KA, plans_PH=plans_PH))
 
 
 def _truth(
@@ -107,15 +140,16 @@ def _truth(
     dataset: Dataset,
     part: Part,
     answer: Answer,
+    values_KA: Values,
     request: SearchRequest,
     subjects: int,
     seed: int,
 ) -> _Truth | None:
-    question = replace(request, steps=longest(model, request), unsupported=True).question(model, many=True)
+    question = _question(model, request, values_KA)
     judge, candidates, objective = Judge.of(label, model), question.candidates, question.objective
     panel = dataset.panels[part]
     row_N, origin_N = _origins(judge, panel, objective, subjects, seed)
-    plans_PH, values_KA = candidates.plans_PH, candidates.values_KA
+    plans_PH = candidates.plans_PH
     if not len(row_N) or plans_PH is None:
         return None
     table_KA, cost_K = model.schema.treatments.encode(values_KA).astype(np.uint8), objective.costs_of(values_KA)

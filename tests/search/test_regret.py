@@ -1,6 +1,7 @@
 """Regret is what a plan loses against the best that the simulator knows: nothing for who knows the truth."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -8,8 +9,10 @@ import pytest
 from costar_cli.datasets.tumor.simulate import TUMOR_SCHEMA, tumor_truth
 from costar_cli.errors import UsageError
 from costar_cli.panel import Dataset, Part
+from costar_cli.reporting import NullReporter
 from costar_cli.search.regret import regrets
 from costar_cli.search.request import SearchRequest
+from tests.datasets import m5_worlds
 from tests.whatif.whatif_worlds import LinearModel, make_dataset
 
 REQUEST = SearchRequest(minimise=("tumour_volume at end",), cost=("chemotherapy 0.1", "radiotherapy 0.1"), steps=3)
@@ -49,6 +52,25 @@ def test_the_truth_itself_loses_nothing_and_its_opposite_the_most(tumor_dataset)
     assert found["random"].plans == 4**3
     worst = of_source(tumor_dataset, -1.0)["model"]
     assert worst.mean > found["random"].mean
+
+
+def test_a_treatment_that_the_simulator_has_no_truth_of_is_left_out_with_a_note():
+    class Notes(NullReporter):
+        told: ClassVar[list[str]] = []
+
+        def note(self, message: str) -> None:
+            self.told.append(message)
+
+    data, part = m5_worlds.dataset(), m5_worlds.TARGET_TEST
+    alone = replace(data, panels={part: data.panels[part]}, queries={}, truth={part: data.truth[part]})
+    request, model = (
+        SearchRequest(maximise=("sales at end",), cost=("price_change 1",), steps=2),
+        LinearModel(data.schema),
+    )
+    found = {one.policy: one for one in regrets({"m": model}, alone, request, subjects=2, reporter=Notes())}
+    assert Notes.told == ["regret: plans with price_change=unused are left out, as the simulator has no truth of them"]
+    assert {one.plans for one in found.values()} == {21**2}
+    assert found["random"].relative == pytest.approx(1)
 
 
 def test_without_a_simulator_nothing_is_known():
