@@ -114,6 +114,15 @@ def _columns(moments: Moments, schema: PanelSchema) -> dict[str, Floats]:
     return known
 
 
+def _possible(schema: PanelSchema, drawn_MC: Floats) -> Floats:
+    """Return what a rule reads of drawn variables: 0 or 1, or a count, where they are such, otherwise the number."""
+    read_MC = drawn_MC.copy()
+    for i, variable in enumerate(_changing(schema)[: drawn_MC.shape[1]]):
+        if variable.kind in ("binary", "count"):
+            read_MC[:, i] = drawn_MC[:, i].round().clip(0, 1 if variable.kind == "binary" else None)
+    return read_MC
+
+
 class _Play:
     """Decides what M = S Q courses of a rule are given, step after step, and keeps it."""
 
@@ -125,15 +134,19 @@ class _Play:
         before, size = _before(moments, schema.treatments, self.window)[self.row_M], (len(self.row_M), len(rule), 0)
         self.usual_QHA = _usual(moments, schema.treatments, len(rule))
         self.given_MTA = np.concatenate([before, np.zeros((*size[:2], before.shape[2]), dtype=np.int64)], axis=1)
-        self.chance_HMC = np.random.default_rng([seed, 1]).random((len(rule), len(self.row_M), len(rule.choices)))
+        self.chance_HMC = np.random.default_rng([seed, 2]).random((len(rule), len(self.row_M), len(rule.choices)))
 
     @property
     def values_MHA(self) -> Levels:
         return self.given_MTA[:, self.window :]
 
     def decide(self, h: int, state_MC: Floats) -> Levels:
-        """Return the levels `[M,names]` at a step of the plan, where outcomes, and perhaps covariates, stand."""
-        own = {v.name: column for v, column in zip(_changing(self.schema), state_MC.T, strict=False)}
+        """Return the levels `[M,names]` at a step of the plan, where outcomes, and perhaps covariates, stand.
+
+        At the origin, h = 0, all of them are known.
+        """
+        changing = _changing(self.schema) if h else ()
+        own = {v.name: column for v, column in zip(changing, state_MC.T, strict=False)}
         step_M = (self.moments.origin_Q[self.row_M] + h).astype(np.float64)
         counted = {STEP: step_M, PLANNED: np.full(len(step_M), h + 1.0)}
         decided_MA = self.rule.decide(
@@ -187,7 +200,8 @@ def play(
     course, last = _Play(rule, moments, schema, n, seed), len(rule) - 1
 
     def decide(h: int, state_MC: Floats) -> NDArray[np.float32]:
-        return schema.treatments.encode(course.decide(h, state_MC) if h <= last else course.values_MHA[:, -1])
+        given_MA = course.decide(h, _possible(schema, state_MC)) if h <= last else course.values_MHA[:, -1]
+        return schema.treatments.encode(given_MA)
 
     row_Q, origin_Q = moments.subject_Q, moments.origin_Q
     draw = partial(model.draw_courses, moments.panel, row_Q, origin_Q, steps=horizon or len(rule), n=n, seed=seed)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from costar_cli.datasets.linear.settings import LinearGaussianConfig
 from costar_cli.errors import UsageError
 from costar_cli.methods.registry import METHODS
-from costar_cli.panel import Part
+from costar_cli.panel import Part, Variable
 from costar_cli.plans import AnyPlan, Moments, PlanRule, TreatmentPlan, estimate_played, parse_plans, play
 from costar_cli.plans.rollout import ask
 from costar_cli.plans.rule import shifted_levels
@@ -317,6 +317,29 @@ def test_a_rule_on_a_covariate_is_worth_what_simulating_the_law_says():
         x, y = law.step(x, y, (x[:, 0] > 0).astype(float))
         x, y = x + law.state_sd * rng.normal(size=x.shape), y + law.outcome_sd * rng.normal(size=y.shape)
         assert mean == pytest.approx(y.mean(), abs=0.12)
+
+
+@dataclass
+class Drawing(Stepwise):
+    """Draws a covariate that is 1 at the origin, but for rounding, and 0.7 and 0.2 after it."""
+
+    draws_covariates: bool = True
+
+    def draw_courses(self, panel, subject_Q, origin_Q, decide, *, steps, n, seed):
+        for h, drawn in enumerate((0.99999, 0.7, 0.2)):
+            decide(h, np.tile([0.0, drawn], (n * len(subject_Q), 1)))
+        return np.zeros((n, len(subject_Q), steps, 1))
+
+
+def test_a_rule_reads_what_is_known_at_the_origin_and_drawn_covariates_as_what_they_can_be():
+    schema, panel = TUMOR.model_copy(update={"covariates": (Variable(name="icu", kind="binary"),)}), make_dataset()
+    panel = panel.panels[TEST]
+    panel = replace(panel, covariates=np.ones((panel.n_subjects, panel.n_steps, 1), dtype=np.float32))
+    (rule,) = plans_of(
+        schema, r={"rule": "chemotherapy if icu = 1 and (tumour_volume > 0 or plan_step > 1)", "times": 3}
+    )
+    went = play(Drawing(schema), at(panel, 0, 10), rule, n=5)
+    assert went.most_common(0).values[:, 0].tolist() == [1, 1, 0]
 
 
 def test_covariates_that_are_not_drawn_are_held_and_the_report_says_so():
