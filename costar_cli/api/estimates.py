@@ -58,7 +58,8 @@ def estimate_outcomes(
         plans: named plans, `{"chemo": [{"chemotherapy": 1}, {}]}`; one plan, a list of steps; a document with `origin`
             and `plans` as in `plan.json`; or the path of one.
         subject: number or label of the subject.
-        origin: index of the last known step, `last`, or a date; that of the plans, or the subject's last one.
+        origin: index of the last known step, `last`, -K for K steps before the last, or a date; that of the plans, or
+            the subject's last one.
         reference: the plan to compare with; the first by default.
         level: probability between `lower` and `upper` (docs/uncertainty.md), or several.
         truth: add the simulator's answer and the error.
@@ -80,7 +81,7 @@ def estimate_outcomes(
         raise UsageError("no model given", where="model=")
     horizon = min(one.horizon for one in fitted.values())
     panel = dataset.panel_of(dataset.find_subject(subject))
-    if isinstance(origin, str):
+    if origin is not None:
         origin = step_of(panel, parse_origin(origin, where="origin="), where="origin=")
     begin = partial(Moments.of, panel, where="plans=")
     with reporting(progress) as reporter:

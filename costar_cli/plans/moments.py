@@ -76,8 +76,8 @@ class Moments:
         dates = self.panel.dates(np.array([row, row]), np.array([0, last]))
         return f"last step {last}" if dates is None else f"{dates[0]} to {dates[1]}"
 
-    def steps_to(self, date: Date) -> Ints:
-        """Return how many steps after each origin a date is.
+    def steps_to(self, date: Date, *, end: bool = False) -> Ints:
+        """Return how many steps after each origin a date is, or its `end`.
 
         Raises:
             ValueError: that is not known.
@@ -87,7 +87,10 @@ class Moments:
             raise ValueError(NO_DATES)
         if calendar.size is None:
             raise ValueError("each row of the table is a step, whatever its time: dates of later steps are not known")
-        steps: Ints = calendar.step_of(date.begin)[self.subject_Q] - self.origin_Q
+        begin_N, end_N = (calendar.step_of(moment) for moment in (date.begin, date.last))
+        if not end and (begin_N != end_N).any():
+            raise ValueError("it has several steps: name the time of one")
+        steps: Ints = (end_N if end else begin_N)[self.subject_Q] - self.origin_Q
         return steps
 
 
@@ -95,8 +98,11 @@ def step_of(panel: Panel, origin: Origin, *, where: str = "--origin") -> int:
     """Return the step that an origin is in the series of a panel's first subject; one that is counted may be outside.
 
     Raises:
-        UsageError: a date that is outside the series, or where there are none.
+        UsageError: every step, or a date that is outside the series, or where there are none.
     """
+    if origin == "all":
+        fix = "give `last`, a step, -K for K steps before the last, or a date, or ask about a cohort"
+        raise UsageError("one subject is asked about from one origin", where=where, fix=fix)
     moments = Moments.of(panel, origin, where=where)
     if isinstance(origin, Date) and moments.outside_Q[0]:
         problem = f"origin {origin} is outside the series of subject {panel.names[0]}: {moments.series_of(0)}"

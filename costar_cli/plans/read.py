@@ -14,12 +14,15 @@ from costar_cli.panel.calendar import Date
 from costar_cli.plans.moments import Begin, Moments, Origin
 from costar_cli.plans.plan import AnyPlan, PlanRequest, TreatmentPlan
 from costar_cli.plans.read_rules import FORMS, RuleReader
-from costar_cli.plans.untrusted import MAX_BYTES, JsonObject, Problems, parse_json, read_bounded, shown
+from costar_cli.plans.steps import FEW
+from costar_cli.plans.untrusted import MAX_BYTES, MAX_SHOWN, JsonObject, Problems, parse_json, read_bounded, shown
 
 MAX_STEPS_READ: Final = 1_000
 MAX_TABLE_BYTES: Final = 400_000_000
 MAX_NAME_CHARACTERS: Final = 100
+MAX_DIGITS: Final = 10  # of a step's number
 SHAPE = 'write {"origin": 30, "plans": {"name": [{"treatment": 1}, {}]}}, or one plan as a list: [{"treatment": 1}, {}]'
+TOP: Final = ("origin", "plans")
 TABLE: Final = ".csv"
 REPEAT: Final = ("repeat", "times", "until")
 AT: Final = ("at", "times", "until")
@@ -80,7 +83,7 @@ def parse_plans(
     problems = Problems()
     said = _origin(document, problems)
     plans = _Checker(schema, horizon, problems, _start(said if origin is None else origin, begin)).plans(document)
-    misshapen = not isinstance(document.get("plans"), JsonObject) or set(document) - {"origin", "plans"}
+    misshapen = not isinstance(document.get("plans"), JsonObject) or set(document) - set(TOP)
     fix = SHAPE if misshapen or problems.fix is None else problems.fix
     problems.raise_any("the plan does not match the data set", where=where, fix=fix)
     return PlanRequest(plans, said)
@@ -108,9 +111,11 @@ def _single(plan: list[object] | JsonObject) -> JsonObject:
 def _origin(document: JsonObject, problems: Problems) -> int | Date | None:
     for key in document.repeated:
         problems.add(f"{shown(key)} is written more than once")
-    for key in sorted(set(document) - {"origin", "plans"}):
-        hint = "" if problems.full else did_you_mean(key, ("origin", "plans"), lead="; ", quoted=True)
-        problems.add(f"unknown key {shown(key)}{hint}")
+    unknown = sorted(set(document) - set(TOP))
+    for key in unknown if "plans" in document else unknown[:MAX_SHOWN]:
+        hint = "" if problems.full else did_you_mean(key, TOP, lead="; ", quoted=True)
+        if hint or "plans" in document:  # otherwise it is a plan in the wrong place
+            problems.add(f"unknown key {shown(key)}{hint}")
     origin = document.get("origin")
     if origin is None or (isinstance(origin, int) and not isinstance(origin, bool)):
         return origin
@@ -126,7 +131,9 @@ class _Checker(RuleReader):
 
     def plans(self, document: JsonObject) -> tuple[AnyPlan, ...]:
         if "plans" not in document:
-            self.problems.add("there is no `plans`")
+            loose = [shown(key) for key in list(document)[:MAX_SHOWN] if key != "origin" and not self.hint(key, TOP)]
+            put = f": put {', '.join(loose[:FEW])}{' and the others' * (len(loose) > FEW)} under it" if loose else ""
+            self.problems.add(f"there is no `plans`{put}")
             return ()
         named = document["plans"]
         if not isinstance(named, JsonObject):
@@ -178,7 +185,7 @@ class _Checker(RuleReader):
             self.problems.add(f"`at` {shown(key)} is written more than once", where)
         steps: dict[int, object] = {}
         for key, step in given.items():
-            ahead = self.ahead(int(key) if key.isdecimal() else key, "`at`", where)
+            ahead = self.ahead(int(key) if key.isdecimal() and len(key) < MAX_DIGITS else key, "`at`", where)
             if ahead is not None and not 0 <= ahead < self.horizon:
                 self.problems.add(f"`at` {shown(key)} is not among the steps that a plan may give{self.of(0)}", where)
             elif ahead in steps:

@@ -69,27 +69,28 @@ class StepReader:
         """Return how many steps a plan has whose last outcome is that of a step or a date; `end` is the horizon's."""
         if until == "end":
             return self.horizon
-        ahead = self.ahead(until, f"`until` {until}" if isinstance(until, int) else "`until`", where)
+        ahead = self.ahead(until, f"`until` {until}" if isinstance(until, int) else "`until`", where, end=True)
         if ahead is not None and not 1 <= ahead <= self.horizon:
             self.problems.add(f"`until` {until} is not among the steps that the model predicts{self.of(1)}", where)
         return ahead if ahead is not None and 1 <= ahead <= self.horizon else self.horizon
 
-    def ahead(self, said: object, what: str, where: str) -> int | None:
-        """Return how many steps after the origin a step or a date is, None where that is not known."""
+    def ahead(self, said: object, what: str, where: str, *, end: bool = False) -> int | None:
+        """Return how many steps after the origin a step or a date, or its `end`, is, None where that is not known."""
         if isinstance(said, int) and not isinstance(said, bool):
             if self.start is None:
                 fix = 'add "origin" to the file or --origin to the command, or write "times"'
                 self.problems.add(f"{what} means nothing where each subject has its own origin", where, fix=fix)
             return None if self.start is None else said - self.start
         if (date := Date.parse(said)) is None:
-            fix = 'give the number of a step, a date such as "2024-03-01", or "end"'
-            problem = f"{what} must be the number of a step, a date or 'end', not {shown(said)}"
+            forms = ["the number of a step", 'a date such as "2024-03-01"', *['"end"'] * end]
+            problem = f"{what} must be {' or '.join(forms)}, not {shown(said)}"
+            fix = f"give {' or '.join(forms)}"
             self.problems.add(problem, where, fix=fix)
             return None
         try:
             if self.moments is None:
                 raise ValueError("no subjects with dates are asked about from one origin")
-            steps = sorted(set(self.moments.steps_to(date).tolist()))
+            steps = sorted(set(self.moments.steps_to(date, end=end).tolist()))
         except ValueError as error:
             self.problems.add(f"{what} cannot be the date {date}: {error}", where, fix=KEEPS_DATES)
             return None

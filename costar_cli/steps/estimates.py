@@ -97,7 +97,12 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
         dataset,
         loaded,
         lambda: parse_plans(
-            document, dataset.schema, horizon=horizon, where=place, origin=origin, begin=partial(Moments.of, panel)
+            document,
+            dataset.schema,
+            horizon=horizon,
+            where=place,
+            origin=origin,
+            begin=partial(Moments.of, panel, where="--plan"),
         ),
         subject=question.subject,
         origin=origin,

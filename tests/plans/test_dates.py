@@ -3,11 +3,13 @@
 import json
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from costar_cli.api.estimates import estimate_outcomes as api_estimate
 from costar_cli.cohort import Cohort, answer_cohort, names_of, tidy_columns
 from costar_cli.errors import UsageError
 from costar_cli.panel import Panel, Part
@@ -47,6 +49,10 @@ def test_plans_by_date_are_those_by_step(origin):
     assert values({"repeat": CHEMO, "until": "2024-03-03"}, origin=origin) == [[1, 0]] * 2
 
 
+def test_plans_last_until_the_end_of_a_month_as_origins_do():
+    assert values({"repeat": CHEMO, "until": "2024-02"}, origin="2024-02-26") == [[1, 0]] * 3
+
+
 @pytest.mark.parametrize(
     ("plan", "problem"),
     [
@@ -54,7 +60,9 @@ def test_plans_by_date_are_those_by_step(origin):
         ({"at": {"2024-03-07": CHEMO}}, "'2024-03-07' is not among the steps that a plan may give, 10 to 15"),
         ({"at": {"2024-03-01": CHEMO, "10": {}}}, "`at` '10' is the same step as another"),
         ({"at": {"2024-03-05": CHEMO}, "times": 2}, "`at` names step 5 of the plan, which has 2"),
-        ({"at": {"soon": CHEMO}}, "`at` must be the number of a step, a date or 'end', not 'soon'"),
+        ({"at": {"soon": CHEMO}}, "`at` must be the number of a step or a date such as \"2024-03-01\", not 'soon'"),
+        ({"at": {"9" * 5_000: CHEMO}}, "`at` must be the number of a step or a date such as"),
+        ({"at": {"2024-03": CHEMO}}, "`at` cannot be the date 2024-03: it has several steps: name the time of one"),
         ({"at": {}}, "`at` must be an object such as"),
         ({"at": {"2024-03-02": {"chemo": 1}}}, "no treatment 'chemo'"),
         ({"repeat": CHEMO, "until": "2024-03-01"}, "`until` 2024-03-01 is not among the steps that the model predicts"),
@@ -98,3 +106,10 @@ def test_answers_have_the_dates_of_their_steps():
     assert report.to_json()["history"][0]["date"] == "2024-02-20"
     with pytest.raises(UsageError, match="outside the series of subject 1: 2024-02-20 to 2024-03-02"):
         estimate_outcomes(data, {"m": LinearModel(TUMOR)}, parse([CHEMO], origin="2024-03-05"), subject=1)
+
+
+def test_one_subject_is_asked_about_from_one_origin_which_may_be_counted_from_the_end():
+    model, data = SimpleNamespace(method="m", fitted=LinearModel(TUMOR)), make_dataset()
+    with pytest.raises(UsageError, match="asked about from one origin"):
+        api_estimate(model, data, [CHEMO], subject=0, origin="all")
+    assert api_estimate(model, data, [CHEMO], subject=0, origin=-9).history.origin == 10

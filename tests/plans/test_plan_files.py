@@ -132,7 +132,7 @@ def test_an_origin_that_is_no_whole_number_is_an_error(origin):
     ("document", "said"),
     [
         ({}, "there is no `plans`"),
-        ({"watch": [{}]}, "there is no `plans`"),
+        ({"watch": [{}], "origin": 3}, "there is no `plans`: put 'watch' under it"),
         ({"plans": {}}, "`plans` is empty"),
         ({"plans": [{}]}, "`plans` must be an object"),
         ({"plans": None}, "`plans` must be an object"),

@@ -59,7 +59,7 @@ def test_until_counts_from_the_origin_that_is_asked_for_or_the_last_step(origins
         ({"repeat": CHEMO, "times": 10**12}, "plan 'p': has more than 1,000 steps; the model answers plans of 1 to 6"),
         ({"repeat": CHEMO, "time": 2}, "unknown key 'time'; did you mean 'times'?"),
         ({"repeat": [], "times": 2}, "plan 'p': `repeat` is empty"),
-        ({"repeat": CHEMO, "until": "2024-02-31"}, "the number of a step, a date or 'end', not '2024-02-31'"),
+        ({"repeat": CHEMO, "until": "2024-02-31"}, 'a date such as "2024-03-01" or "end", not \'2024-02-31\''),
         ({"repeat": CHEMO, "until": 30}, "`until` 30 is not among the steps that the model predicts, 31 to 36"),
         ({"repeat": CHEMO, "until": 37}, "`until` 37 is not among the steps that the model predicts, 31 to 36"),
         ([{}, {}, {"repeat": CHEMO, "until": 32}], "`until` 32 leaves no step: 2 steps come before it"),
