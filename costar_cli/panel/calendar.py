@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 Times = NDArray[np.datetime64]
 Unit = Literal["us", "M"]
+Precision = Literal["M", "D", "m", "s", "us"]
 
 DATE: Final = re.compile(r"\d{4}-\d\d(-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?Z?)?")
 LAST: Final[dict[Unit, int]] = {  # of the year 9999; dates before the year 1 are not known either
     unit: int(np.datetime64("9999-12-31").astype(f"M8[{unit}]").astype(np.int64)) for unit in ("us", "M")
 }
 FIRST: Final = {unit: int(np.datetime64("0001-01-01").astype(f"M8[{unit}]").astype(np.int64)) for unit in LAST}
-UNITS: Final[tuple[tuple[int, Literal["D", "m", "s", "us"]], ...]] = (
+UNITS: Final[tuple[tuple[int, Precision], ...]] = (
     (86_400_000_000, "D"), (60_000_000, "m"), (1_000_000, "s"), (1, "us"),
 )  # fmt: skip
 
@@ -64,11 +65,17 @@ class Calendar:
             step `[N,T]`, 0 in the padding.
         unit: microseconds (`us`) or months (`M`).
         size: of a step; None where each row is a step, whatever its time.
+        written: the unit in which all times can be written; some of the subjects have theirs written as all have.
     """
 
     time_NK: Ints
     unit: Unit
     size: int | None
+    written: Precision | None = None
+
+    def __post_init__(self) -> None:
+        if self.written is None:
+            object.__setattr__(self, "written", self._precision())
 
     def is_ordered(self, length_N: NDArray[np.integer]) -> bool:
         """Return whether all times are in the years 1 to 9999, and later steps are not earlier."""
@@ -97,7 +104,7 @@ class Calendar:
             return None
         width = max(calendar.time_NK.shape[1] for calendar in known)
         times = [np.pad(x.time_NK, ((0, 0), (0, width - x.time_NK.shape[1]))) for x in known]
-        return replace(known[0], time_NK=np.concatenate(times))
+        return replace(known[0], time_NK=np.concatenate(times), written=None)
 
     def at(self, subject_Q: NDArray[np.integer], step_Q: NDArray[np.integer], length_Q: NDArray[np.integer]) -> Times:
         """Return when steps of subjects are, `NaT` beyond the last of uneven ones, and beyond the year 9999."""
@@ -114,7 +121,7 @@ class Calendar:
     ) -> NDArray[np.object_]:
         """Return when steps of subjects are, as text (`2024-03-01`, `2024-03-01 14:00`), None where it is not known."""
         distinct, place_Q = np.unique(self.at(subject_Q, step_Q, length_Q), return_inverse=True)
-        texts = np.datetime_as_string(distinct, unit=self._precision()).astype(object)
+        texts = np.datetime_as_string(distinct, unit=self.written).astype(object)
         texts = np.array([None if text == "NaT" else text.replace("T", " ") for text in texts], dtype=object)
         return texts[place_Q]
 
@@ -138,8 +145,7 @@ class Calendar:
     def _dates(self, times: Ints) -> Times:
         return times.astype(f"M8[{self.unit}]").astype("M8[us]")
 
-    def _precision(self) -> Literal["M", "D", "m", "s", "us"]:
-        """Return the unit in which all times can be written."""
+    def _precision(self) -> Precision:
         if self.unit == "M":
             return "M"
         return next(name for size, name in UNITS if not (self.time_NK % size).any() and not (self.size or 0) % size)

@@ -64,6 +64,13 @@ def test_what_is_no_iso_date_is_none(text):
     assert Date.parse(text) is None
 
 
+def test_some_subjects_have_their_dates_written_as_all_have():
+    calendar = Calendar(np.array([[MARCH], [MARCH + 3_600_000_000]]), "us", DAY)
+    one, zero = calendar.take([0]), np.array([0])
+    assert one.texts(zero, zero, zero + 1).tolist() == ["2024-03-01 00:00"]
+    assert Calendar.joined([one, one]).texts(zero, zero, zero + 1).tolist() == ["2024-03-01"]
+
+
 def test_dates_beyond_the_year_9999_are_not_known():
     calendar = Calendar(np.array([[MARCH]]), "us", 99_999 * 7 * DAY)
     texts = calendar.texts(np.zeros(3, int), np.array([0, 1, 32_767]), np.full(3, 9))
