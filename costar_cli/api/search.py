@@ -112,10 +112,14 @@ def search_cohort(
             places: Sequence[Location | None] = part.places or [None] * len(part.names)
             known = part.known()
             found = search(label, model, known.take(part.subject_M), part.origin_M, question)
-            for row, origin, best in zip(part.subject_M.tolist(), part.origin_M.tolist(), found, strict=True):
+            dates = part.panel.dates(part.subject_M, part.origin_M)
+            dates_M = [None] * len(part.subject_M) if dates is None else dates.tolist()
+            for row, origin, date, best in zip(
+                part.subject_M.tolist(), part.origin_M.tolist(), dates_M, found, strict=True
+            ):
                 place, length = places[row], int(part.panel.length[row])
                 own = best.first(SHOWN) if many else best
-                answers.append(SubjectAnswer(part.names[row], place and place.part, origin, length, own))
+                answers.append(SubjectAnswer(part.names[row], place and place.part, origin, length, own, date))
                 task.advance()
             panel = None if many else known
             report = SearchReport(

@@ -49,7 +49,7 @@ def search_page(report: SearchReport, parents: Mapping[str, str], figure_name: s
 
     answer, word = report.answers[0], step_word(report.schema.step)
     part = f"{answer.part}, " if answer.part else ""
-    subtitle = f"{report.dataset}, {part}known up to {word} {answer.origin} of {answer.length - 1}, by {report.label}"
+    subtitle = f"{report.dataset}, {part}known up to {word} {answer.when} of {answer.length - 1}, by {report.label}"
     sections = [
         Section("Question", texts=list(_question(report))),
         Section("Best plans", pictures=[svg(draw_search(report), figure_name)], tables=[_ranked(report)]),

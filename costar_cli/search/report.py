@@ -20,13 +20,19 @@ SHOWN: Final = 5  # plans
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SubjectAnswer:
-    """The best plans for one subject, called `name`, from the step `origin` of its `length`."""
+    """The best plans for one subject, called `name`, from the step `origin` of its `length`, and its date if known."""
 
     name: object
     part: Part | None
     origin: int
     length: int
     best: Best
+    date: str | None = None
+
+    @property
+    def when(self) -> str:
+        """Return the origin as text, with its date where that is known."""
+        return f"{self.origin} ({self.date})" if self.date else str(self.origin)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -83,6 +89,7 @@ class SearchReport:
                 "domain": None if answer.part is None else answer.part.domain,
                 "split": None if answer.part is None else answer.part.split,
                 "origin": answer.origin,
+                **({"date": answer.date} if answers[0].date else {}),
                 **row,
                 "level": self.question.level if row["lower"] is not None else None,
                 "margin": _number(answer.best.margin[0]),
@@ -147,6 +154,7 @@ class SearchReport:
             "domain": None if answer.part is None else answer.part.domain,
             "split": None if answer.part is None else answer.part.split,
             "origin": answer.origin,
+            **({"date": answer.date} if answer.date else {}),
             "considered": best.considered,
             "left_out": best.left_out,
             "alike": best.alike,

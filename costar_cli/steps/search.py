@@ -193,7 +193,7 @@ def _show(session: Session, report: "SearchReport") -> None:
 
     out, answer, objective = session.out, report.answers[0], report.question.objective
     unit = f" ({objective.unit})" if objective.unit else ""
-    where = f"subject {answer.name} ({answer.part}), known up to {step_word(report.schema.step)} {answer.origin}"
+    where = f"subject {answer.name} ({answer.part}), known up to {step_word(report.schema.step)} {answer.when}"
     out.text(f"{where} of {answer.length - 1}", f"{objective.text}{unit}, by {report.label}")
     headers, table = rank_table(report)
     title = f"best plans, and their difference from `{report.reference}`"

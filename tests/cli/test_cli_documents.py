@@ -25,7 +25,7 @@ ADDED = {"updates", "ended_by", "stages", "no_interval", "plans_in_words", "unsu
          "outcome_updates", "other_updates", "validation", "worse_than_last_value", "ratio_to_limit",
          "limit", "refutations", "calibration", "bands", "factual", "unlabelled_target_subjects", "levels",
          "coverage_90", "precision", "practice", "support", "reason", "lights", "gates", "search",
-         "natural_course", "rules"}  # fmt: skip
+         "natural_course", "rules", "date"}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -120,3 +120,12 @@ def test_additions_are_allowed_and_results_of_another_verb_are_not(trained: Path
     assert DOCUMENTS.is_valid(more)
     assert not DOCUMENTS.is_valid({**document, "schema": {"name": "costar.evaluate", "version": "1.0"}})
     assert not DOCUMENTS.is_valid({**document, "schema": {"name": "costar.verify", "version": "2.0"}})
+
+
+def test_dates_of_steps_are_iso_dates_or_unknown(trained: Path, asked: Path, call: Call) -> None:
+    document = call("whatif", "-w", trained, "-s", 1, "-p", asked / "plan.json", "--json", "-q").document
+    for date, valid in (("2024-03-01", True), ("2024-03-01 14:00", True), (None, True), ("soon", False), (3, False)):
+        for rows in ("history", "estimates", "differences"):
+            more = deepcopy(document)
+            more["result"][rows][0]["date"] = date
+            assert DOCUMENTS.is_valid(more) == valid, (rows, date)

@@ -52,6 +52,8 @@ def test_the_example_from_table_to_what_if(tmp_path: Path, call: Call) -> None:
     run = call("whatif", "--subject", "N-017", "--plan", EXAMPLE / "plan-own.json", "--origin", day, "--plot", "w.png")
     assert run.code == 0, run.err
     assert f"({day}) of" in run.out
+    words = ["search", "--subject", "N-017", "--origin", day, "--minimise", "glucose at end", "--steps", 1]
+    assert call(*words, "--json").document["result"]["subjects"][0]["date"] == day
     run = call("whatif", "--subjects", "source/test", "--plan", EXAMPLE / "plan-own.json", "--origin", "2031-01-01")
     assert (run.code, "origin 2031-01-01 is outside the series of" in run.err) == (2, True)
     wrong = call("whatif", "--subject", "N-17", "--plan", EXAMPLE / "plan-own.json")
