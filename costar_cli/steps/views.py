@@ -7,7 +7,6 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from costar_cli.artifact.tables import check_table_name
 from costar_cli.errors import ArtifactError, DataError, MismatchError, StorageError
 from costar_cli.steps.outputs import Files, check_folder, check_outputs, check_places
 from costar_cli.steps.regret import RegretQuestion
@@ -66,6 +65,8 @@ class EvaluationFiles:
         if self.csv.parent != self.report.parent:
             check_folder("--csv", self.csv)
         if self.predictions is not None:
+            from costar_cli.artifact.tables import check_table_name
+
             check_table_name(self.predictions, flag="--predictions")
             check_outputs([("--predictions", self.predictions)], read=read, overwrite=overwrite)
         tables = [("--csv", self.csv), ("--search", self.searched), ("--predictions", self.predictions)]

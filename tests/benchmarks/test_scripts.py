@@ -52,7 +52,15 @@ FIGURES = {
 }
 
 
-LONG = ("cohort_whatif", "pretrain_step", "rollouts", "scoring", "search", "whatif")  # half a minute each
+LONG = (
+    "cohort_whatif",
+    "default_preset",
+    "pretrain_step",
+    "rollouts",
+    "scoring",
+    "search",
+    "whatif",
+)  # half a minute each
 
 
 @pytest.mark.parametrize(

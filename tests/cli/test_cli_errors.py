@@ -15,7 +15,7 @@ from cli_world import TINY_COHORT, VERBS, Run, environment, read_until, run_proc
 
 from costar_cli import app as application
 from costar_cli.artifact import read_artifact, write_artifact
-from costar_cli.errors import CostarError, ExitCode
+from costar_cli.errors import CostarError, ExitCode, HungUpRunError
 
 Call = Callable[..., Run]
 REQUIRED = {"whatif": ["--subject", "1", "--plan", "plan.json"], "inspect": ["x.h5"], "verify": ["x.h5"]}
@@ -319,7 +319,7 @@ def test_debug_adds_the_traceback(call: Call, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_every_costar_error_has_an_exit_code_of_its_own() -> None:
-    kinds = CostarError.__subclasses__()
+    kinds = [*CostarError.__subclasses__(), HungUpRunError]
     codes = [kind.exit_code for kind in kinds]
     assert len(set(codes)) == len(codes)
     assert set(codes) == set(ExitCode) - {ExitCode.OK}

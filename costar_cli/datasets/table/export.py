@@ -8,8 +8,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from costar_cli.artifact import write_bytes
-from costar_cli.artifact.tables import table_file
 from costar_cli.config.choices import FormatName
 from costar_cli.datasets.table.schema_file import toml_row, toml_value
 from costar_cli.errors import MismatchError, StorageError
@@ -52,6 +50,8 @@ def export_dataset(
         MismatchError: a file exists and `overwrite` is false.
         StorageError: the folder cannot be written.
     """
+    from costar_cli.artifact import write_bytes  # noqa: PLC0415 - h5py
+
     files = export_files(folder, form)
     if not any(len(queries) for sets in dataset.queries.values() for queries in sets.values()):
         del files["queries"]
@@ -101,6 +101,8 @@ def schema_text(dataset: Dataset, names: Names | None = None) -> str:
 
 
 def _write(frame: pl.DataFrame, path: Path) -> None:
+    from costar_cli.artifact.tables import table_file  # noqa: PLC0415 - h5py
+
     with table_file(path) as table:
         table.write(frame.to_dict())
 

@@ -12,7 +12,6 @@ from typing import Final
 
 import polars as pl
 
-from costar_cli.artifact.trial import tried
 from costar_cli.errors import CostarError, DataError
 from costar_cli.panel.findings import Finding, counted, raise_errors, shown
 
@@ -129,6 +128,8 @@ def _open_parquet(path: Path, names: Collection[str] | None) -> TableFile:
             raise DataError(
                 "this is not a Parquet file", where=str(path), fix="name it after what it holds, or save it again"
             )
+    from costar_cli.artifact.trial import tried  # noqa: PLC0415 - h5py
+
     asked = json.dumps(None if names is None else list(names))
     if problem := tried([str(Path(__file__).with_name("prove.py")), str(path)], asked=asked):
         raise _unreadable(path, problem)
