@@ -50,7 +50,7 @@ def check_places(outputs: Files, *, read: Files) -> None:
     Raises:
         StorageError: an output is a folder or a device.
         MismatchError: an output is read, or what is read was made from it.
-        UsageError: two outputs have the same name, or one is standard output.
+        UsageError: two outputs have the same name, or one is standard output, or is called like an option.
     """
     kept = {path.resolve(): what for what, path in read if path is not None and str(path) != "-"}
     files = [(flag, path) for flag, path in outputs if path is not None]
@@ -60,6 +60,9 @@ def check_places(outputs: Files, *, read: Files) -> None:
         if str(path) == "-":
             fix = "give the name of a file; `--json` prints what was found"
             raise UsageError("nothing is written to standard output", where=f"{flag} -", fix=fix)
+        if str(path).startswith("-"):  # the parser of options takes whatever follows one that wants a value
+            fix = f"give {flag} a name, and `{path}` after it"
+            raise UsageError(f"`{path}` is no name of an output, but looks like an option", where=flag, fix=fix)
         place = path.resolve()
         if place in kept:
             problem = f"`{path}` is the {kept[place]} that is read"
