@@ -2,7 +2,8 @@
 
 The other process reads everything of an artifact but the arrays, with little memory. Only the B-trees and heaps in
 which HDF5 keeps the names of large groups need this: a changed one makes it read and write anywhere, or take all
-memory. Files of costar 0.3 and before have them; `write.py` avoids them up to 512 names in a group.
+memory. Files of costar 0.3 and before have them; `write.py` avoids them up to 512 names in a group. Whether a file has
+any is looked up in its bytes, where these are few; large files are read there first whatever they hold.
 """
 
 import json
@@ -24,6 +25,7 @@ from costar_cli.errors import ArtifactError, CostarError, UsageError
 
 UNSAFE: Final = (b"BTHD", b"FRHP", b"TREE", b"HEAP")  # how each B-tree and each heap begins, new and old
 BLOCK_BYTES: Final = 1 << 20
+LOOKED_THROUGH: Final = 1 << 26  # bytes of a file; looking takes some 3 s a GB, the other process half a second
 CODE: Final = (
     "import sys; sys.path.insert(0, sys.argv[1]); from costar_cli.artifact.trial import main; sys.exit(main())"
 )
@@ -68,7 +70,7 @@ def check_safe(path: Path, kind: str) -> None:
 
 @lru_cache(maxsize=256)
 def _refusal(path: Path, kind: str, _version: tuple[int, ...]) -> str | None:
-    if not _holds_any(path, UNSAFE):
+    if path.stat().st_size <= LOOKED_THROUGH and not _holds_any(path, UNSAFE):
         return None
     return tried(["-c", CODE, str(Path(__file__).parents[2]), str(path), kind], limit_s=LIMIT_S)
 

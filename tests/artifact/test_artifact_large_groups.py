@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 import pytest
 
-from costar_cli.artifact import read_artifact, read_header
+from costar_cli.artifact import read_artifact, read_header, trial
 from costar_cli.artifact.trial import UNSAFE
 from costar_cli.errors import ArtifactError
 from tests.artifact.crafting import reseal, tamper, write
@@ -51,6 +51,16 @@ def test_files_with_large_groups_stay_readable(tmp_path):
     path = large_group(tmp_path / "a.h5")
     assert sum(word in path.read_bytes() for word in UNSAFE) == 2
     assert set(read_artifact(path).arrays) == set(MANY)
+
+
+def test_large_files_are_not_looked_through_but_read_elsewhere_first(tmp_path, monkeypatch):
+    write(tmp_path / "a.h5", MANY)
+    change(large_group(tmp_path / "b.h5"), "BTHD", 9, 255)
+    monkeypatch.setattr(trial, "LOOKED_THROUGH", 0)
+    monkeypatch.setattr(trial, "_holds_any", None)
+    assert set(read_artifact(tmp_path / "a.h5").arrays) == set(MANY)
+    with pytest.raises(ArtifactError, match="damaged"):
+        read_header(tmp_path / "b.h5")
 
 
 def test_a_tree_that_would_end_the_process_is_told(tmp_path):
