@@ -2,6 +2,8 @@
 # make test        set up .venv with the test tools; lint, types, layers, reference, tests
 # make test-slow   the tests that take minutes
 # make campaign    half an hour of kills, damaged files, full disks, races, odd texts and numbers
+# make test-lowest the fast tests with the lowest versions that pyproject.toml allows, in .venv-lowest
+# make audit       known vulnerabilities of the versions in constraints.txt
 # make clean       remove what these made
 
 PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3.14; do \
@@ -10,7 +12,7 @@ BIN := .venv/bin
 JOBS ?= 2
 
 .DELETE_ON_ERROR:
-.PHONY: demo test lint test-slow campaign clean
+.PHONY: demo test lint test-slow campaign test-lowest audit clean
 
 demo: .venv/.installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh
@@ -31,12 +33,23 @@ test-slow: .venv/.installed-test
 campaign: .venv/.installed-test
 	$(BIN)/python -m tests.campaigns 290
 
+test-lowest: .venv/bin/uv
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-lowest
+	$(BIN)/uv pip install --quiet --python .venv-lowest/bin/python --resolution lowest-direct -e '.[test]'
+	.venv-lowest/bin/python -m pytest -n $(JOBS) --dist loadfile -o filterwarnings=default  # old versions warn of new ones
+
+audit: .venv/bin/uv
+	$(BIN)/uv tool run pip-audit --disable-pip --no-deps --requirement constraints.txt
+
 clean:
-	rm -rf .venv demo-workspace build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-lowest demo-workspace build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 .venv/bin/python:
 	@test -n "$(PYTHON)" || { echo "costar needs Python 3.11 or newer: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
+
+.venv/bin/uv: | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 
 .venv/.installed: pyproject.toml constraints.txt | .venv/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
