@@ -11,8 +11,8 @@ import torch
 from costar_cli.cohort.averages import kind_of
 from costar_cli.methods.mixed.covariates import fit_covariates
 from costar_cli.methods.mixed.law import Design, Floats, GrowthLaw, Series
-from costar_cli.methods.mixed.likelihood import ARRAYS, Effects, _Tensors, start_values
-from costar_cli.methods.mixed.model import MixedModel, effects_params
+from costar_cli.methods.mixed.likelihood import ARRAYS, Effects, _Tensors, effects_params, start_values
+from costar_cli.methods.mixed.model import MixedModel
 from costar_cli.methods.mixed.population import inverse_factor, open_factor
 from costar_cli.panel import Queries, Scaler
 from tests.methods.mixed_worlds import SCHEMA, TEST, asked, fitted, grown, world

@@ -1,14 +1,17 @@
 """Covariates' own equations, with which they are forecast: one pooled linear regression each (spec MIXED-7)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from costar_cli.methods.mixed.law import Floats, Series
 from costar_cli.methods.mixed.population import inverse_factor
 
-__all__ = ["CovariateEquations", "covariate_columns", "fit_covariates"]
+__all__ = ["CovariateEquations", "covariate_columns", "equations_of", "equations_params", "fit_covariates"]
 
 PENALTY: Final = 1e-4  # per transition, on columns of variance near one: doses and exposures may be the same column
 
@@ -67,3 +70,17 @@ def fit_covariates(series: Series, scaled_NTY: Floats, exposure_NTE: Floats, bou
     low_X, high_X = low_X - room_X, high_X + room_X
     open_GG = inverse_factor(gram_GG * len(known_MG))
     return CovariateEquations(np.asarray(weight_GX, dtype=np.float64), residual_XX, low_X, high_X, open_GG)
+
+
+def equations_params(equations: CovariateEquations) -> dict[str, Tensor]:
+    """Return the arrays of the covariates' equations that an artifact stores, with the axis of members."""
+    values = {name: value for name, value in vars(equations).items() if value is not None}
+    return {f"covariates.{name}": torch.from_numpy(np.array(value))[None] for name, value in values.items()}
+
+
+def equations_of(params: Mapping[str, Tensor]) -> CovariateEquations | None:
+    """Return the covariates' equations from the arrays of an artifact, None where it has none."""
+    own = {name: value for name, value in params.items() if name.startswith("covariates.")}
+    if not own:
+        return None
+    return CovariateEquations(**{name.partition(".")[2]: v[0].double().cpu().numpy() for name, v in own.items()})

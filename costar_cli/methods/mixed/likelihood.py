@@ -1,6 +1,6 @@
 """The exact marginal likelihood of growth with random effects, and its maximum (spec MIXED-5 to 6)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from costar_cli.methods.mixed.law import Design, Floats, carried
 from costar_cli.methods.mixed.population import open_factor
 
-__all__ = ["ARRAYS", "OPEN", "Effects", "effects_from", "log_likelihood", "maximise", "start_values", "usual_effect"]
+__all__ = ["Effects", "effects_of", "effects_params", "log_likelihood", "maximise", "start_values", "usual_effect"]
 
 ARRAYS: Final = ("mean", "spread", "decay", "hidden", "bias", "output", "reach")
 OPEN: Final = "open"  # an array that files of version 0.3.0 do not have
@@ -351,3 +351,20 @@ def maximise(design: Design, start: Effects, *, iterations: int) -> Effects:
         converged=bool(found.success or is_slow() or (np.abs(found.jac).max() < FLAT and found.nit < iterations)),
         iterations=int(found.nit),
     )
+
+
+def effects_params(effects: Effects, outcome: int) -> dict[str, Tensor]:
+    """Return the arrays of an outcome's effects that an artifact stores, with the axis of members."""
+    values = {name: getattr(effects, name) for name in ARRAYS} | {"noise": np.array(effects.noise)}
+    values |= {} if effects.open is None else {OPEN: effects.open}
+    return {f"outcome{outcome}.{name}": torch.from_numpy(np.array(value))[None] for name, value in values.items()}
+
+
+def effects_of(params: Mapping[str, Tensor], outcome: int) -> Effects:
+    """Return an outcome's effects from the arrays of an artifact."""
+
+    def read(name: str) -> Floats:
+        return np.asarray(params[f"outcome{outcome}.{name}"][0].double().cpu().numpy())
+
+    effects = effects_from(read)
+    return replace(effects, open=read(OPEN)) if f"outcome{outcome}.{OPEN}" in params else effects

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from costar_cli.errors import DataError
 from costar_cli.methods.base import Fit, FitTask, Fitted
-from costar_cli.methods.mixed.covariates import fit_covariates
+from costar_cli.methods.mixed.covariates import equations_params, fit_covariates
 from costar_cli.methods.mixed.explain import explain
 from costar_cli.methods.mixed.law import Design, Floats, GrowthLaw, Series, carried
-from costar_cli.methods.mixed.likelihood import Effects, maximise, start_values
-from costar_cli.methods.mixed.model import MixedModel, effects_params, equations_params
+from costar_cli.methods.mixed.likelihood import Effects, effects_params, maximise, start_values
+from costar_cli.methods.mixed.model import MixedModel
 from costar_cli.methods.mixed.settings import MixedConfig
 from costar_cli.methods.shared.doses import dose_names
 from costar_cli.methods.shared.outcome_forms import may_be_relative

@@ -1,59 +1,27 @@
 """The fitted growth model: what a history says of its subject's effects, and rollouts of them (spec MIXED-8 to 11)."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from costar_cli.artifact import Artifact
 from costar_cli.methods.base import Decide, PredictiveDistribution
-from costar_cli.methods.mixed.covariates import CovariateEquations, covariate_columns
+from costar_cli.methods.mixed.covariates import CovariateEquations, covariate_columns, equations_of
 from costar_cli.methods.mixed.law import Design, Floats, GrowthLaw, Series, carried
-from costar_cli.methods.mixed.likelihood import ARRAYS, OPEN, Effects, effects_from
+from costar_cli.methods.mixed.likelihood import Effects, effects_of
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.trained import AnswerJob, EncodingModel, require_horizon
 from costar_cli.panel import Panel, Queries
 
-__all__ = ["Histories", "MixedModel", "effects_params", "equations_params"]
+__all__ = ["Histories", "MixedModel"]
 
 SUBJECTS: Final = 512  # whose histories are summed at once: their cross products take most of the memory
 DISTRIBUTED: Final = 2_048  # queries whose derivatives are held at once
-
-
-def effects_params(effects: Effects, outcome: int) -> dict[str, Tensor]:
-    """Return the arrays of an outcome's effects that an artifact stores, with the axis of members."""
-    values = {name: getattr(effects, name) for name in ARRAYS} | {"noise": np.array(effects.noise)}
-    values |= {} if effects.open is None else {OPEN: effects.open}
-    return {f"outcome{outcome}.{name}": torch.from_numpy(np.array(value))[None] for name, value in values.items()}
-
-
-def effects_of(params: Mapping[str, Tensor], outcome: int) -> Effects:
-    """Return an outcome's effects from the arrays of an artifact."""
-
-    def read(name: str) -> Floats:
-        return np.asarray(params[f"outcome{outcome}.{name}"][0].double().cpu().numpy())
-
-    effects = effects_from(read)
-    return replace(effects, open=read(OPEN)) if f"outcome{outcome}.{OPEN}" in params else effects
-
-
-def equations_params(equations: CovariateEquations) -> dict[str, Tensor]:
-    """Return the arrays of the covariates' equations that an artifact stores, with the axis of members."""
-    values = {name: value for name, value in vars(equations).items() if value is not None}
-    return {f"covariates.{name}": torch.from_numpy(np.array(value))[None] for name, value in values.items()}
-
-
-def equations_of(params: Mapping[str, Tensor]) -> CovariateEquations | None:
-    """Return the covariates' equations from the arrays of an artifact, None where it has none."""
-    own = {name: value for name, value in params.items() if name.startswith("covariates.")}
-    if not own:
-        return None
-    return CovariateEquations(**{name.partition(".")[2]: v[0].double().cpu().numpy() for name, v in own.items()})
 
 
 @dataclass(frozen=True, slots=True)
