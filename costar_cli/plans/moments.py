@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.errors import UsageError
-from costar_cli.panel import Panel
+from costar_cli.panel import Panel, Queries
 from costar_cli.panel.calendar import Date
 from costar_cli.plans.untrusted import shown
 
@@ -68,6 +68,11 @@ class Moments:
     def take(self, at: Any) -> Self:  # noqa: ANN401 - whatever selects moments
         """Return some of the moments, of the same panel."""
         return replace(self, subject_Q=self.subject_Q[at], origin_Q=self.origin_Q[at])
+
+    def queries(self, plan_QHA: NDArray[np.number]) -> Queries:
+        """Return a question about each moment, under its encoded plan."""
+        plan = plan_QHA.astype(np.uint8)
+        return Queries(self.subject_Q.astype(np.int32), self.origin_Q.astype(np.int16), plan)
 
     def series_of(self, moment: int) -> str:
         """Return the first and the last date of a moment's subject, or its last step, for messages."""

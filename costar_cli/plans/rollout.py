@@ -272,8 +272,7 @@ def _mean_course(model: FittedModel, moments: Moments) -> Predict:
 
 def ask(model: FittedModel, moments: Moments, values_QHA: Levels) -> Queries:
     """Return questions about moments, each under its own levels."""
-    plan_QHA = model.schema.treatments.encode(values_QHA).astype(np.uint8)
-    return Queries(moments.subject_Q.astype(np.int32), moments.origin_Q.astype(np.int16), plan_QHA)
+    return moments.queries(model.schema.treatments.encode(values_QHA))
 
 
 def _refused(rule: Rule, model: FittedModel, label: str) -> UsageError:

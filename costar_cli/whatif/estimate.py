@@ -191,11 +191,7 @@ def ask_plans(model: FittedModel, moments_Q: Moments, plans_Q: Sequence[Treatmen
     place = {id(plan): i for i, plan in enumerate(distinct)}
     horizon = max(map(len, distinct))
     values = np.stack([np.pad(plan.values, ((0, horizon - len(plan)), (0, 0)), "edge") for plan in distinct])
-    return Queries(
-        subject=moments_Q.subject_Q.astype(np.int32),
-        origin=moments_Q.origin_Q.astype(np.int16),
-        plan=model.schema.treatments.encode(values).astype(np.uint8)[[place[id(plan)] for plan in plans_Q]],
-    )
+    return moments_Q.queries(model.schema.treatments.encode(values)[[place[id(plan)] for plan in plans_Q]])
 
 
 def estimate_plans(

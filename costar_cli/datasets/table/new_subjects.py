@@ -1,13 +1,14 @@
 """New subjects from a table, read as the data of a model were: one is enough, nobody to learn from (polars)."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from costar_cli.config.nearest import did_you_mean
 from costar_cli.datasets.base import Possible
@@ -262,17 +263,21 @@ def _strange_domains(table: Table, schema: TableSchema) -> Iterator[Finding]:
 def _impossible(context: EncodingContext, possible: Mapping[str, Possible]) -> Iterator[Finding]:
     """Yield an error for each column with values that the data set of the model cannot have."""
     for name, limit in possible.items():
-        column = context.schema.columns.get(name)
-        if column is None:
+        if name not in context.schema.columns:
             continue
-        static = column.role == "static"
-        data = context.table.static_values(name)[0] if static else context.table.column(name)
-        values = data.to_numpy().astype(np.float64)
+        values, place = _numbers(context, name)
         wrong = limit.refuses(values)
         if wrong.any():
-            place = partial(context.table.subject_place, name) if static else context.table.place
             what = f"that cannot be: {shown([f'{value:g}' for value in np.unique(values[wrong])])}"
             yield wrong_values(name, wrong, what, place, f"it {limit}")
+
+
+def _numbers(context: EncodingContext, name: str) -> tuple[NDArray[np.float64], Callable[[int], str]]:
+    """Return the values of a column, and what says where one of them stands."""
+    table = context.table
+    if context.schema.columns[name].role == "static":
+        return table.static_values(name)[0].to_numpy().astype(np.float64), partial(table.subject_place, name)
+    return table.column(name).to_numpy().astype(np.float64), table.place
 
 
 def _beyond(context: EncodingContext, like: Preprocessing) -> Iterator[str]:
@@ -280,9 +285,7 @@ def _beyond(context: EncodingContext, like: Preprocessing) -> Iterator[str]:
     for name, (low, high) in like.learned.ranges.items():
         if (column := context.schema.columns.get(name)) is None:
             continue
-        static = column.role == "static"
-        data = context.table.static_values(name)[0] if static else context.table.column(name)
-        values = data.to_numpy().astype(np.float64)
+        values, place = _numbers(context, name)
         known = values[~np.isnan(values)]
         if not len(known):
             continue
@@ -294,7 +297,6 @@ def _beyond(context: EncodingContext, like: Preprocessing) -> Iterator[str]:
         width = high - low
         far = (values < low - width) | (values > high + width) | ((values < 0) & (low >= 0))
         if far.any():
-            place = partial(context.table.subject_place, name) if static else context.table.place
             first = f"{values[far][0]:g}{unit}, in {place(int(far.argmax()))}"
             what = f"far outside training's {low:g} to {high:g}{unit}, or negative where it has none"
             many = counted(int(far.sum()), "value")
