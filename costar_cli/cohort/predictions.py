@@ -10,7 +10,7 @@ from costar_cli.cohort.answers import CohortAnswers, Columns, tidy_columns
 from costar_cli.cohort.subjects import Cohort, names_of
 from costar_cli.evaluate.score import TestPart, subject_chunks
 from costar_cli.evaluate.setups import Job
-from costar_cli.panel import Location, Panel, PanelSchema, Queries
+from costar_cli.panel import Location, PanelSchema, Queries
 from costar_cli.plans import TreatmentPlan
 from costar_cli.uncertainty import asks_encoded, calibration_of, estimate, interval_kind, support_of
 
@@ -26,53 +26,43 @@ def predicted_rows(job: Job, test: TestPart, *, level: float) -> Iterator[tuple[
     `model`, `queries` (the query set) and `kind` of its truth (`factual`: what was observed); then `members_sd`, the
     standard deviation of the members' predictions, not a number for one member. `plan` has the treatments of all steps.
     """
-    candidate = job.candidate
-    told = {"setup": job.setup.name, "method": candidate.model.method, "model": candidate.label}
-    for truth, sets in test.serving.items():
-        for name, steps_H in sets.items():
-            queries = test.query_sets[name]
-            for subjects, (rows,) in subject_chunks(test.panel, [queries], [MOST_QUERIES]):
-                some = queries.take(rows)
-                columns = _rows_of(job, test.panel.take(subjects), subjects, some, steps_H, level)
-                said = told | {"queries": name, "kind": truth}
-                count = len(columns["step"])
-                yield len(some), {key: np.full(count, value, dtype=object) for key, value in said.items()} | columns
+    model, label = job.candidate.model, job.candidate.label
+    told = {"setup": job.setup.name, "method": model.method, "model": label}
+    calibration, support, kind = calibration_of(model), support_of(model), interval_kind(model)
+    sets = [(truth, name, steps_H) for truth, of in test.serving.items() for name, steps_H in of.items()]
+    every = [test.query_sets[name] for _, name, _ in sets]
+    for subjects, rows_of in subject_chunks(test.panel, every, [MOST_QUERIES] * len(every)):
+        panel = test.panel.take(subjects)
+        ask, names = asks_encoded(panel), names_of(panel)
+        places = [Location(job.setup.test, row) for row in subjects.tolist()]
+        for (truth, name, steps_H), queries, rows in zip(sets, every, rows_of, strict=True):
+            if not len(rows):
+                continue
+            some = queries.take(rows)
+            row_Q = np.searchsorted(subjects, some.subject)
+            asked = replace(some, subject=row_Q.astype(np.int32), outcomes=None, scored=None)
+            found = estimate(model, panel, asked, ask=ask)
+            answers = CohortAnswers(
+                label, model.schema, kind,
+                Cohort(panel, names, places, row_Q, some.origin.astype(np.int64)), np.arange(len(some)),
+                plans_in_words(model.schema, some), asked, found, (level,),
+                calibration.bands(found, [level]) if calibration else None,
+                support.lights(panel, asked, found) if support else None,
+            )  # fmt: skip
+            columns = _scored_rows(answers, some, steps_H)
+            said = told | {"queries": name, "kind": truth}
+            count = len(columns["step"])
+            yield len(some), {key: np.full(count, value, dtype=object) for key, value in said.items()} | columns
 
 
-def _rows_of(
-    job: Job,
-    panel: Panel,
-    subjects: NDArray[np.int64],
-    queries: Queries,
-    steps_H: NDArray[np.bool_],
-    level: float,
-) -> Columns:
-    """Return the rows of queries about a panel of these `subjects` of the part."""
+def _scored_rows(answers: CohortAnswers, queries: Queries, steps_H: NDArray[np.bool_]) -> Columns:
+    """Return the rows of scored steps, with the truth and the standard deviation of the members' predictions."""
     assert queries.outcomes is not None and queries.scored is not None  # noqa: S101, PT018 - sets that serve have both
-    model = job.candidate.model
-    row_Q = np.searchsorted(subjects, queries.subject)
-    asked = replace(queries, subject=row_Q.astype(np.int32), outcomes=None, scored=None)
-    found = estimate(model, panel, asked, ask=asks_encoded(panel))
-    calibration, support = calibration_of(model), support_of(model)
-    places = [Location(job.setup.test, row) for row in subjects.tolist()]
-    answers = CohortAnswers(
-        job.candidate.label,
-        model.schema,
-        interval_kind(model),
-        Cohort(panel, names_of(panel), places, row_Q, queries.origin.astype(np.int64)),
-        np.arange(len(queries)),
-        plans_in_words(model.schema, queries),
-        asked,
-        found,
-        (level,),
-        calibration.bands(found, [level]) if calibration else None,
-        support.lights(panel, asked, found) if support else None,
-    )
+    members_RQHY = answers.estimates.members_RQHY
     q, h, y = np.nonzero(answers.own_QHY)
     columns = tidy_columns(answers, truth_QHY=queries.outcomes.astype(np.float64))
-    several = model.members > 1
-    sd_QHY = found.members_RQHY.std(axis=0, ddof=1) if several else np.full(found.mean_QHY.shape, np.nan)
-    columns["members_sd"] = sd_QHY[q, h, y]
+    several = len(members_RQHY) > 1
+    columns["members_sd"] = members_RQHY.std(axis=0, ddof=1)[q, h, y] if several else np.full(len(q), np.nan)
     scored = (queries.scored & steps_H[: queries.horizon])[q, h]
     return {name: values[scored] for name, values in columns.items()}
 

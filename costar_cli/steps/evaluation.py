@@ -9,9 +9,8 @@ from costar_cli.config.choices import SetupName
 from costar_cli.steps.bands import show_bands, show_light_scores, show_natural_course
 from costar_cli.steps.hints import ASKED, instead_of_losers, next_command, other_than
 from costar_cli.steps.model import load_models, name_models
-from costar_cli.steps.predictions import write_predictions
 from costar_cli.steps.session import BuildStep, Session
-from costar_cli.steps.views import EvaluationFiles, check_views, write_views
+from costar_cli.steps.views import EvaluationFiles, check_views, write_predictions, write_views
 
 if TYPE_CHECKING:
     from costar_cli.artifact import Artifact

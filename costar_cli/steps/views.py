@@ -7,6 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from costar_cli.config.choices import SetupName
 from costar_cli.errors import ArtifactError, DataError, MismatchError, StorageError
 from costar_cli.steps.outputs import Files, check_folder, check_outputs, check_places
 from costar_cli.steps.regret import RegretQuestion
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from costar_cli.panel import Dataset
     from costar_cli.steps.evaluation import EvaluationInputs
 
-__all__ = ["FIGURES", "EvaluationFiles", "check_views", "write_views"]
+__all__ = ["FIGURES", "EvaluationFiles", "check_views", "write_predictions", "write_views"]
 
 LAST: Final = "rmse"  # is drawn last: where it shows an evaluation, a run that was killed has left no other figure out
 FIGURES: Final = ("reliability", "pit", "natural_course", "learning", "trajectories", "representations", LAST)
@@ -126,6 +127,29 @@ def write_views(
                 drawn.add(name)
         for name in set(files.figures) - drawn:  # of another evaluation, whose models could be drawn so
             files.figures[name].unlink(missing_ok=True)
+
+
+def write_predictions(
+    session: Session, path: Path, inputs: "EvaluationInputs", setups: Sequence[SetupName] | None
+) -> None:
+    """Predict what the scores rest on again, and write it a chunk of subjects at a time."""
+    from costar_cli.artifact.tables import table_file
+    from costar_cli.cohort import predicted_rows
+    from costar_cli.config.models import EvaluateConfig
+    from costar_cli.evaluate import named_candidates
+    from costar_cli.evaluate.run import part_to_score
+    from costar_cli.evaluate.setups import plan_jobs
+
+    dataset, level = inputs.dataset, session.settings[EvaluateConfig].level
+    jobs = plan_jobs(dataset, named_candidates(inputs.models), setups)
+    tests = {part: part_to_score(dataset, part) for part in {job.setup.test for job in jobs}}
+    total = sum(tests[job.setup.test].n_queries for job in jobs)
+    with table_file(path) as table, session.reporter.task("Predicting", total=total, unit="query") as task:
+        for job in jobs:
+            for answered, columns in predicted_rows(job, tests[job.setup.test], level=level):
+                table.write({"dataset": [dataset.name] * len(columns["step"])} | columns)
+                task.advance(answered)
+    session.out.wrote("predictions", path)
 
 
 def _shows(csv: Path, report: "EvaluationReport | None") -> bool:
