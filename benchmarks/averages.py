@@ -22,7 +22,7 @@ from typing import Any, Final
 import numpy as np
 
 import costar_cli
-from benchmarks.comparing import Row, fitted, read, write
+from benchmarks.comparing import Row, fitted, read, replaced, write
 from benchmarks.machine import commit, machine, versions
 from costar_cli.cohort import (
     AverageEffects,
@@ -107,8 +107,7 @@ def _coverage(own: Sequence[Any], population: Any, kind: str, i: int, quantity: 
 
 def keep(path: Path, world: str, rows: Sequence[Row], seconds: float) -> None:
     """Put the rows of a world into a table in the place of older ones, and beside it how they were made."""
-    known = read(path) if path.exists() else []
-    rows = [*(row for row in known if row["world"] != world), *rows]
+    rows = replaced(read(path) if path.exists() else [], rows, "world")
     write(path, sorted(rows, key=lambda row: list(SETTINGS).index(row["world"])), list(rows[0]))
     beside = path.with_suffix(".json")
     about: dict[str, Any] = json.loads(beside.read_text("utf-8")) if beside.exists() else {}

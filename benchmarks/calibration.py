@@ -238,10 +238,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def merged(rows: Sequence[Row], new: Sequence[Row]) -> list[Row]:
     """Return rows with those of the same data sets and methods replaced, in the order of data sets and methods."""
-    again = {(row["data"], row["method"]) for row in new}
     order, place = list(LABELS), METHODS.place
-    rows = [*(row for row in rows if (row["data"], row["method"]) not in again), *new]
-    return sorted(rows, key=lambda row: (order.index(row["data"]), place(row["method"])))
+    return sorted(
+        comparing.replaced(rows, new, "data", "method"),
+        key=lambda row: (order.index(row["data"]), place(row["method"])),
+    )
 
 
 COLUMNS: Final = (

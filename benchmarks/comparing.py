@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import costar_cli as costar
+from benchmarks.machine import commit, machine, machine_slug, versions
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.registry import METHODS
 from costar_cli.panel import Dataset
 from costar_cli.reporting import NullReporter
 
-__all__ = ["Row", "fitted", "made", "read", "write"]
+__all__ = ["Row", "fitted", "made", "provenance", "read", "replaced", "write"]
 
 Row = dict[str, str]
 
@@ -46,3 +47,15 @@ def write(path: Path, rows: Sequence[Row], fields: Sequence[str]) -> None:
         writer = csv.DictWriter(file, fields, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
+
+
+def replaced(stored: Sequence[Row], new: Sequence[Row], *keys: str) -> list[Row]:
+    """Return the stored rows but for those of which `new` has the same values of some columns, and the new ones."""
+    again = {tuple(row[key] for key in keys) for row in new}
+    return [*(row for row in stored if tuple(row[key] for key in keys) not in again), *new]
+
+
+def provenance() -> Row:
+    """Return the columns that say on what machine, by which commit and with which versions a row was made."""
+    made_with = " ".join(f"{name} {version}" for name, version in versions().items())
+    return {"machine": machine_slug(machine()), "commit": commit(), "versions": made_with}

@@ -19,8 +19,7 @@ from typing import Final
 import numpy as np
 
 from benchmarks.calibration import LABELS, simulated
-from benchmarks.comparing import Row, fitted, read, write
-from benchmarks.machine import commit, machine, machine_slug, versions
+from benchmarks.comparing import Row, fitted, provenance, read, replaced, write
 from costar_cli.search import SearchRequest
 from costar_cli.search.regret import regrets
 
@@ -83,13 +82,6 @@ def cell(rows: Sequence[Row], name: str, part: str = "") -> str:
     return f"{np.mean(values):.0f} %" if not part or low == high else f"{np.mean(values):.0f} % ({low} to {high})"
 
 
-def kept(stored: Sequence[Row], new: Sequence[Row]) -> list[Row]:
-    """Return the stored rows that new ones do not replace, and these; policies without a model stand once."""
-    keys = {(row["world"], row["seed"], row["part"], row["policy"]) for row in new}
-    old = [row for row in stored if (row["world"], row["seed"], row["part"], row["policy"]) not in keys]
-    return [*old, *new]
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, store rows as they come, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -104,13 +96,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.write("\n".join(table(read(options.table))) + "\n")
         return 0
     stored = read(options.out) if options.out and options.out.exists() else []
-    made = {"machine": machine_slug(machine()), "commit": commit()}
-    made["versions"] = " ".join(f"{name} {version}" for name, version in versions().items())
+    made = provenance()
     for world in options.worlds.split(","):
         for seed in options.seeds.split(","):
             for method in options.methods.split(","):
                 new = [row | made for row in measured(world, int(seed), method, options.preset)]
-                stored = kept(stored, new)
+                stored = replaced(stored, new, "world", "seed", "part", "policy")
                 if options.out:
                     write(options.out, stored, FIELDS)
     sys.stdout.write("\n".join(table(stored)) + "\n")

@@ -19,8 +19,7 @@ import numpy as np
 from scipy.special import logit
 
 import costar_cli as costar
-from benchmarks.comparing import read, write
-from benchmarks.machine import commit, machine, machine_slug, versions
+from benchmarks.comparing import provenance, read, replaced, write
 from costar_cli.datasets.registry import truth_of
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset, Part, Queries
@@ -142,8 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="table to write; rows of other worlds and methods are kept")
     options = parser.parse_args(arguments)
     stored = read(options.out) if options.out and options.out.exists() else []
-    made = {"machine": machine_slug(machine()), "commit": commit()}
-    made["versions"] = " ".join(f"{name} {version}" for name, version in versions().items())
+    made = provenance()
     order = [(world, method) for world in WORLDS for method in METHODS]
     for world in options.world or WORLDS:
         name, settings = WORLDS[world]
@@ -151,7 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for method in options.methods:
             about = {"world": world, "method": method} | made
             new = [about | row for row in rows(data, costar.fit(data, method).fitted)]
-            stored = [row for row in stored if (row["world"], row["method"]) != (world, method)] + new
+            stored = replaced(stored, new, "world", "method")
             stored.sort(key=lambda row: order.index((row["world"], row["method"])))
             if options.out:
                 write(options.out, stored, FIELDS)

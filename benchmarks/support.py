@@ -25,8 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from benchmarks.comparing import Row, fitted, read, write
-from benchmarks.machine import commit, machine, machine_slug, versions
+from benchmarks.comparing import Row, fitted, provenance, read, write
 from costar_cli.datasets.registry import truth_of
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset, Panel, Part, Queries
@@ -174,8 +173,7 @@ def _rms(values_M: Floats) -> float:
 def measure(path: Path, options: argparse.Namespace) -> Iterator[Row]:
     """Yield the rows of a data set."""
     dataset = read_dataset(path)
-    made = {"machine": machine_slug(machine()), "commit": commit()}
-    made["versions"] = " ".join(f"{name} {version}" for name, version in versions().items())
+    made = provenance()
     for method in options.methods.split(","):
         model = fitted(dataset, method, preset=options.preset, members=options.members)
         calibration = calibration_of(model)
