@@ -13,9 +13,13 @@ if TYPE_CHECKING:
     from markupsafe import Markup
     from matplotlib.figure import Figure
 
-__all__ = ["Item", "Page", "ReportTable", "Section", "render", "svg"]
+__all__ = ["LIGHTS_MEAN", "Item", "Page", "ReportTable", "Section", "render", "svg"]
 
 LONG: Final = 48  # letters of a cell that may be broken into lines
+LIGHTS_MEAN: Final = (
+    "Green: the model says how far it may be off, and subjects like this one received such treatment often enough. "
+    "Amber: such treatment is rare, or the answer imprecise. Red: the data do not support the {what}."
+)
 Tag = Literal["", "error", "warning", "note", "red", "amber", "green"]
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from costar_cli.pages.page import Item, Page, ReportTable, Section, render, svg
+from costar_cli.pages.page import LIGHTS_MEAN, Item, Page, ReportTable, Section, render, svg
 from costar_cli.pages.whatif import SIGNS, lineage
 from costar_cli.panel.findings import counted
 from costar_cli.panel.schema import labelled, step_word, steps_of
@@ -30,10 +30,6 @@ ABOUT_CHANCES = (
 ABOUT_LUCK = (
     "A plan that is best of many is partly best by luck, so that its estimate is rather too good. Estimates hold only "
     "if everything that drives both treatment and outcome is in the data. This is not a guarantee for any one subject."
-)
-ABOUT_LIGHTS = (
-    "Green: the model says how far it may be off, and subjects like this one received such treatment often enough. "
-    "Amber: such treatment is rare, or the answer imprecise. Red: the data do not support the plan."
 )
 
 
@@ -139,7 +135,7 @@ def _meaning(report: SearchReport) -> Iterator[str]:
     if best.found and isfinite(best.probability_P[0]):
         yield ABOUT_CHANCES
     if (best.light_M >= 0).any():
-        yield ABOUT_LIGHTS
+        yield LIGHTS_MEAN.format(what="plan")
     yield ABOUT_LUCK
 
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from costar_cli import __version__
 from costar_cli.figures.whatif import draw_whatif
-from costar_cli.pages.page import Item, Page, ReportTable, Section, Tag, render, svg
+from costar_cli.pages.page import LIGHTS_MEAN, Item, Page, ReportTable, Section, Tag, render, svg
 from costar_cli.panel.schema import labelled, step_axis, step_word, steps_of
 from costar_cli.uncertainty import LIGHTS
 from costar_cli.whatif.notes import notes_on_bands, what_bands_cover
@@ -33,11 +33,6 @@ SIGNS: Final = {
     "amber": "? behind a number: hardly supported by the data.",
     "red": "! behind a number: not supported by the data.",
 }
-ABOUT_LIGHTS: Final = (
-    "Green: the model says how far it may be off, and subjects like this one received such treatment often "
-    "enough. Amber: such treatment is rare, or the answer imprecise. Red: the data do not support the answer, which is "
-    "an extrapolation."
-)
 
 
 def whatif_page(report: WhatIfReport, parents: Mapping[str, str], figure_name: str = "answer") -> str:
@@ -118,7 +113,7 @@ def _support(report: WhatIfReport) -> Section:
         return Section(title, texts=["These models do not know which treatments the data support: fit them again."])
     return Section(
         title,
-        texts=[ABOUT_LIGHTS],
+        texts=[LIGHTS_MEAN.format(what="answer, which is an extrapolation")],
         tables=[_lights(report, model) for model in report.models if model.lights],
         items=[Item(line, _tag(line)) for model in report.models for line in light_reasons(report, model)],
     )

@@ -4,6 +4,8 @@ from html.parser import HTMLParser
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
 
+EVIL = '<script>alert(1)</script>"&\x1b[31m\u202e{{ 7 * 7 }}$x_1$'
+
 
 class Reader(HTMLParser):
     """Collects what a browser would do: load, run, link, and the text that it shows."""
@@ -58,3 +60,12 @@ def read_alone(page: str) -> Reader:
     assert len(set(reader.ids)) == len(reader.ids)
     assert set(reader.links) <= set(reader.ids)
     return reader
+
+
+def assert_inert(reader: Reader) -> None:
+    """See that hostile names (`EVIL`) are text on the page, and nothing else."""
+    assert {"script", "b", "i"}.isdisjoint(reader.tags)
+    assert "<script>alert(1)</script>" in reader.text
+    assert "{{ 7 * 7 }}" in reader.text
+    assert "\x1b" not in reader.text
+    assert "\u202e" not in reader.text
