@@ -6,7 +6,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
@@ -23,6 +23,7 @@ OS_ERROR: Final = re.compile(r"\(os error (\d+)\)")  # how Rust tells the system
 FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a spreadsheet may run
 _SAFE: ContextVar[bool] = ContextVar("safe", default=False)
 TABLE_FORMATS: Final = (".csv", ".parquet", ".jsonl")
+QUESTION: Final = "costar.question"  # of a Parquet file's metadata: the fingerprint of what its rows answer
 
 
 @contextmanager
@@ -66,9 +67,10 @@ def check_table_name(path: Path, *, flag: str) -> None:
 class TableFile:
     """A table that is being written: `write` adds rows, all chunks with the same columns of the same types."""
 
-    def __init__(self, out: IO[bytes], kind: str, pieces: Path) -> None:
+    def __init__(self, out: IO[bytes], kind: str, pieces: Path, metadata: Mapping[str, str]) -> None:
         self.rows = 0
-        self._out, self._kind, self._pieces = out, kind, pieces
+        self._out, self._kind, self._pieces, self._metadata = out, kind, pieces, dict(metadata)
+        self._files: list[Path] = []
 
     def write(self, columns: Mapping[str, Any]) -> None:
         """Add rows, given as columns; None and NaN are missing."""
@@ -81,20 +83,39 @@ class TableFile:
         elif self._kind == ".jsonl":
             frame.write_ndjson(self._out)
         else:
-            frame.write_parquet(self._pieces / f"{self.rows:012}.parquet")
+            self.take(self._pieces / f"{self.rows:012}.parquet", frame)
         self.rows += frame.height
+
+    def take(self, piece: Path, frame: "pl.DataFrame | None" = None) -> None:
+        """Add the rows of a Parquet file behind the others: one that is there, or is written from a frame here."""
+        if frame is not None:
+            frame.write_parquet(piece)
+        self._files.append(piece)
 
     def finish(self) -> None:
         """Put the pieces of a Parquet file together, a few at a time."""
         if self._kind == ".parquet":
             import polars as pl  # noqa: PLC0415 - slow to import
 
-            pl.scan_parquet(sorted(self._pieces.iterdir())).sink_parquet(self._out)
+            files = [file for file in self._files if pl.read_parquet_schema(file)]  # a part may have no rows
+            rows = pl.scan_parquet(files) if files else pl.LazyFrame()
+            rows.sink_parquet(self._out, metadata=self._metadata or None)
+
+
+def question_of(path: Path) -> str | None:
+    """Return the fingerprint of what the rows of a Parquet file answer, None where costar did not note it."""
+    import polars as pl  # noqa: PLC0415 - slow to import
+
+    with suppress(OSError, pl.exceptions.PolarsError):
+        return pl.read_parquet_metadata(path).get(QUESTION)
+    return None
 
 
 @contextmanager
-def table_file(path: Path) -> Iterator[TableFile]:
+def table_file(path: Path, metadata: Mapping[str, str] | None = None) -> Iterator[TableFile]:
     """Yield a table to write to; when the context ends, it takes the place of `path`, whose ending says the kind.
+
+    A Parquet file has the metadata, too.
 
     Raises:
         StorageError: the folder is missing, read-only or full.
@@ -105,7 +126,7 @@ def table_file(path: Path) -> Iterator[TableFile]:
             os.fdopen(os.dup(file.fd), "wb") as out,
             tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name[:100]}.") as pieces,
         ):
-            table = TableFile(out, path.suffix.lower(), Path(pieces))
+            table = TableFile(out, path.suffix.lower(), Path(pieces), metadata or {})
             yield table
             table.finish()
     except Exception as error:  # polars has errors of its own for a full disk

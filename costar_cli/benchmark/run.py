@@ -10,12 +10,13 @@ from itertools import product
 from pathlib import Path
 
 from costar_cli.artifact import read_header
+from costar_cli.artifact.shards import Shard
 from costar_cli.benchmark.cells import Bench, BenchReporter, Cell, Piece, State, plan_cells, with_values
 from costar_cli.benchmark.contenders import ABLATIONS, REFERENCE, BenchData, Contender, choose_methods, choose_setups
 from costar_cli.benchmark.export import REPORT_FILES, require_own, write_report
 from costar_cli.benchmark.ledger import Clock, Ledger, Meter, give_memory_back
 from costar_cli.benchmark.report import BenchmarkReport, Evaluations, Outcome, build_report, read_evaluations
-from costar_cli.benchmark.shards import Shard
+from costar_cli.benchmark.shards import cells_of
 from costar_cli.benchmark.show import show_report
 from costar_cli.benchmark.workers import CellEnd, Crew, side_by_side
 from costar_cli.config.choices import SetupName
@@ -96,7 +97,7 @@ def plan_benchmark(bench: Bench, shard: Shard | None = None) -> Planned:
     """
     setups = choose_setups(bench.settings[BenchmarkConfig].setups, bench.data.setups)
     cells = plan_cells(bench.seeds, _contenders(bench, setups), few_shot="few-shot" in setups)
-    cells = cells if shard is None else shard.cells(cells)
+    cells = cells if shard is None else cells_of(shard, cells)
     return Planned(bench, setups, cells, {cell.key: bench.state(cell) for cell in cells})
 
 

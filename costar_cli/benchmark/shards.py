@@ -1,55 +1,25 @@
 """Parts of a benchmark for arrays of jobs: each makes some cells in a folder of its own, and all are merged."""
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 from costar_cli.artifact import read_header, write_bytes
+from costar_cli.artifact.shards import Shard, find_parts
 from costar_cli.benchmark.cells import Cell
 from costar_cli.benchmark.ledger import Ledger
-from costar_cli.errors import MismatchError, UsageError
+from costar_cli.errors import MismatchError
 from costar_cli.workspace import Workspace
 
-__all__ = ["Shard", "merge_shards"]
-
-FOLDER = re.compile(r"shard-(\d+)-of-(\d+)")
+__all__ = ["cells_of", "merge_shards"]
 
 
-@dataclass(frozen=True)
-class Shard:
-    """Part `number` of `of`, from 1: every `of`-th pair of a data set and a method, with what these are made from."""
-
-    number: int
-    of: int
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read a text such as `2/8`.
-
-        Raises:
-            UsageError: it is none.
-        """
-        found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
-        if found is None or not 1 <= int(found[1]) <= int(found[2]):
-            raise UsageError(f"no part of a benchmark: {text!r}", where="--shard", fix="give `I/N`, I from 1 to N")
-        return cls(int(found[1]), int(found[2]))
-
-    @property
-    def folder(self) -> str:
-        """Return the name of the part's folder in that of the benchmark."""
-        return f"shard-{self.number}-of-{self.of}"
-
-    def cells(self, cells: Sequence[Cell]) -> list[Cell]:
-        """Return the part's cells of a benchmark, in order."""
-        pairs = list(dict.fromkeys((cell.seed, cell.contender) for cell in cells if cell.is_scored))
-        own = set(pairs[self.number - 1 :: self.of])
-        needed = {
-            need for cell in cells if (cell.seed, cell.contender) in own and cell.is_scored for need in cell.needs
-        }
-        needed |= {need for cell in cells if cell.key in needed for need in cell.needs}
-        return [cell for cell in cells if cell.key in needed or ((cell.seed, cell.contender) in own and cell.is_scored)]
+def cells_of(shard: Shard, cells: Sequence[Cell]) -> list[Cell]:
+    """Return a part's cells of a benchmark, in order: every N-th pair of data and method, with its needs."""
+    pairs = list(dict.fromkeys((cell.seed, cell.contender) for cell in cells if cell.is_scored))
+    own = set(pairs[shard.number - 1 :: shard.of])
+    needed = {need for cell in cells if (cell.seed, cell.contender) in own and cell.is_scored for need in cell.needs}
+    needed |= {need for cell in cells if cell.key in needed for need in cell.needs}
+    return [cell for cell in cells if cell.key in needed or ((cell.seed, cell.contender) in own and cell.is_scored)]
 
 
 def merge_shards(folder: Path) -> list[Path]:
@@ -62,7 +32,8 @@ def merge_shards(folder: Path) -> list[Path]:
         MismatchError: a file differs between parts, or from the one in the folder; nothing is copied then.
         LockedError: another process works in the benchmark's folder.
     """
-    parts = _parts(folder)
+    made = "`costar benchmark ... --shard I/N --folder FOLDER` makes them"
+    parts = find_parts(folder, what="a benchmark", fix=made)
     found: dict[Path, tuple[Path, str]] = {}
     with Workspace(folder).lock():
         places = [folder, *parts]
@@ -84,20 +55,3 @@ def merge_shards(folder: Path) -> list[Path]:
         for part in parts:
             ledger.adopt(Ledger(part / "ledger.json"))
     return copied
-
-
-def _parts(folder: Path) -> list[Path]:
-    """Return the folders of all parts, in order."""
-    found = {(int(m[2]), int(m[1])): path for path in folder.glob("shard-*") if (m := FOLDER.fullmatch(path.name))}
-    divisions = sorted({of for of, _ in found})
-    if len(divisions) != 1:
-        what = "no parts of a benchmark here" if not divisions else f"parts of {len(divisions)} divisions are here"
-        fix = "`costar benchmark ... --shard I/N --folder FOLDER` makes them" if not divisions else "keep those of one"
-        raise UsageError(what, where=str(folder), fix=fix)
-    (of,) = divisions
-    missing = [f"{number}/{of}" for number in range(1, of + 1) if (of, number) not in found]
-    if missing:
-        raise UsageError(
-            f"{len(missing)} of {of} parts are missing", where=", ".join(missing[:6]), fix="run them with --shard"
-        )
-    return [found[of, number] for number in range(1, of + 1)]

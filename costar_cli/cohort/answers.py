@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from costar_cli.artifact.shards import WHOLE, Shard
 from costar_cli.cohort.subjects import Cohort
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset, PanelSchema, Queries
@@ -76,11 +77,17 @@ class CohortAnswers:
 
 
 def answer_cohort(
-    label: str, model: FittedModel, cohort: Cohort, request: PlanRequest, *, levels: Sequence[float] = (0.9,)
+    label: str,
+    model: FittedModel,
+    cohort: Cohort,
+    request: PlanRequest,
+    *,
+    levels: Sequence[float] = (0.9,),
+    shard: Shard = WHOLE,
 ) -> Iterator[CohortAnswers]:
     """Yield a model's answers about every moment of a cohort under every plan, some thousand questions at a time.
 
-    Rules are played in 200 draws for each moment.
+    Rules are played in 200 draws for each moment. A shard has whole chunks, so that its answers are those of one run.
 
     Raises:
         TrainingError: a prediction is not finite.
@@ -88,7 +95,7 @@ def answer_cohort(
         UsageError: a rule reads outcomes, and the model predicts no course.
     """
     calibration, support, kind = calibration_of(model), support_of(model), interval_kind(model)
-    for moments, plans_M in _chunks(cohort, request):
+    for moments, plans_M in _chunks(cohort, request, shard):
         chunk = cohort.take(moments)
         moment_Q = np.repeat(np.arange(len(chunk)), [len(plans) for plans in plans_M])
         every_Q = [plan for plans in plans_M for plan in plans]
@@ -104,16 +111,24 @@ def answer_cohort(
         )  # fmt: skip
 
 
-def _chunks(cohort: Cohort, request: PlanRequest) -> Iterator[tuple[slice, list[Sequence[AnyPlan]]]]:
-    """Yield moments that are answered together, with the plans of each; of very many plans, some at a time."""
+def _chunks(cohort: Cohort, request: PlanRequest, shard: Shard) -> Iterator[tuple[slice, list[Sequence[AnyPlan]]]]:
+    """Yield a shard's moments that are answered together, with the plans of each."""
     plans_M = plans_of(cohort, request)
+    every = list(_bounds(plans_M))
+    for place in shard.own(len(every)):
+        moments, some = every[place]
+        yield moments, [plans[some] for plans in plans_M[moments]]
+
+
+def _bounds(plans_M: Sequence[Sequence[AnyPlan]]) -> Iterator[tuple[slice, slice]]:
+    """Yield which moments, and which of their plans, are answered together; of very many plans, some at a time."""
     first = 0
     while first < len(plans_M):
         stop, count = first + 1, len(plans_M[first])
         while stop < min(len(plans_M), first + MOST_MOMENTS) and count + len(plans_M[stop]) <= MOST_QUERIES:
             count, stop = count + len(plans_M[stop]), stop + 1
         for begin in range(0, max(map(len, plans_M[first:stop])), MOST_QUERIES):
-            yield slice(first, stop), [plans[begin : begin + MOST_QUERIES] for plans in plans_M[first:stop]]
+            yield slice(first, stop), slice(begin, begin + MOST_QUERIES)
         first = stop
 
 
@@ -125,9 +140,9 @@ def plans_of(cohort: Cohort, request: PlanRequest) -> list[Sequence[AnyPlan]]:
     return [own_N[row] for row in cohort.subject_M.tolist()]
 
 
-def count_questions(cohort: Cohort, request: PlanRequest) -> int:
-    """Return how many pairs of a moment and a plan are asked about."""
-    return sum(map(len, plans_of(cohort, request)))
+def count_questions(cohort: Cohort, request: PlanRequest, shard: Shard = WHOLE) -> int:
+    """Return how many pairs of a moment and a plan a shard asks about."""
+    return sum(sum(map(len, plans_M)) for _, plans_M in _chunks(cohort, request, shard))
 
 
 def tidy_columns(
@@ -286,7 +301,7 @@ def _stopped(model: FittedModel, cohort: Cohort, request: PlanRequest) -> Iterat
     given_MA = encoding.decode(cohort.panel.treatments[cohort.subject_M, before_M]) != 0
     given_MA &= (cohort.origin_M > 0)[:, None]
     found: dict[tuple[str, str], set[int]] = {}
-    for moments, plans_M in _chunks(cohort, request):
+    for moments, plans_M in _chunks(cohort, request, WHOLE):
         chunk, moment_Q = cohort.take(moments), np.repeat(np.arange(len(plans_M)), list(map(len, plans_M)))
         every_Q = [plan for plans in plans_M for plan in plans]
         asked = resolve("", model, chunk.moments(moment_Q), every_Q, given=chunk.panel, n=COHORT_DRAWS)

@@ -56,9 +56,7 @@ def benchmark(
     workers: Annotated[
         int, typer.Option("--workers", min=1, max=1024, metavar="N", help="Processes that make cells side by side")
     ] = 1,
-    shard: Annotated[
-        str | None, typer.Option("--shard", metavar="I/N", help="Make part I of N, for `costar merge`")
-    ] = None,
+    shard: options.ShardOpt = None,
     json: options.JsonFlag = False,
     quiet: options.QuietFlag = False,
 ) -> None:
@@ -66,9 +64,9 @@ def benchmark(
 
     Every cell (data set, method, domain) is kept: interrupted, the same command continues.
     """
+    from costar_cli.artifact.shards import Shard
     from costar_cli.benchmark.contenders import choose_data
     from costar_cli.benchmark.run import open_bench, run_benchmark
-    from costar_cli.benchmark.shards import Shard
     from costar_cli.benchmark.sweep import open_sweep, run_sweep
     from costar_cli.config.models import BenchmarkConfig, EvaluateConfig, FinetuneConfig, PretrainConfig, RuntimeConfig
     from costar_cli.errors import UsageError
@@ -92,7 +90,7 @@ def benchmark(
     settings = open_settings(out, flags, preset=preset, config=config, dataset=data.name)
     folder = folder or workspace / "benchmark" / f"{data.stem}-{settings.preset}"
     part = None if shard is None else Shard.parse(shard)
-    bench = open_bench(out, settings, data, folder if part is None else folder / part.folder)
+    bench = open_bench(out, settings, data, folder if part is None else folder / part.name)
     how: Any = {
         "overwrite": overwrite,
         "workers": workers,

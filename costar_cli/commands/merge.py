@@ -1,4 +1,4 @@
-"""`costar merge`: the parts of a benchmark as one."""
+"""`costar merge`: the parts of a benchmark, or of a table of answers, as one."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,19 +11,26 @@ from costar_cli.steps.session import open_output
 
 def merge(
     ctx: typer.Context,
-    whole: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of the benchmark, in which its parts are")],
+    whole: Annotated[
+        Path,
+        typer.Argument(metavar="WHOLE", help="Folder of a benchmark, or FILE.parquet of answers"),
+    ],
     json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Bring the parts that `costar benchmark --shard I/N` made into the benchmark's folder.
+    """Bring together the parts that `costar benchmark` or `costar whatif` made with --shard I/N.
 
-    The same benchmark without --shard then finds its cells, and writes the tables.
+    The same benchmark without --shard then finds its cells, and writes the tables. Parts of answers, such as
+    answers.shard-1-of-8.parquet, become one file.
     """
-    from costar_cli.benchmark.shards import merge_shards
-
     out = open_output(ctx, json=json, quiet=quiet)
-    copied = merge_shards(whole)
-    out.text(f"{len(copied)} files merged into {whole}")
-    out.done(
-        {"folder": str(whole), "merged": [str(path) for path in copied]}, status="done" if copied else "up_to_date"
-    )
+    if whole.suffix.lower() == ".parquet" and not whole.is_dir():
+        from costar_cli.artifact.shards import merge_tables
+
+        merged, place = merge_tables(whole), "file"
+    else:
+        from costar_cli.benchmark.shards import merge_shards
+
+        merged, place = merge_shards(whole), "folder"
+    out.text(f"{len(merged)} files merged into {whole}")
+    out.done({place: str(whole), "merged": [str(path) for path in merged]}, status="done" if merged else "up_to_date")

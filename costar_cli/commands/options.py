@@ -134,6 +134,7 @@ PrecisionOpt = Annotated[PrecisionName | None, setting("--precision", panel=MACH
 ThreadsOpt = Annotated[int | None, setting("--threads", panel=MACHINE)]
 MemoryOpt = Annotated[float | None, setting("--max-memory", panel=MACHINE)]
 GroupOpt = Annotated[int | None, setting("--group", panel=MACHINE)]
+ShardOpt = Annotated[str | None, typer.Option("--shard", metavar="I/N", help="Make part I of N, for `costar merge`")]
 
 JsonFlag = Annotated[
     bool, typer.Option("--json", help="Print exactly one JSON document, also on failure", rich_help_panel=MESSAGES)

@@ -90,10 +90,12 @@ def whatif(
     config: options.ConfigFileOpt = None,
     device: options.DeviceOpt = None,
     threads: options.ThreadsOpt = None,
+    shard: options.ShardOpt = None,
     json: options.JsonFlag = False,
     quiet: options.QuietFlag = False,
 ) -> None:
     """Estimate the outcomes of a subject, or of many, under treatment plans, and the differences between plans."""
+    from costar_cli.artifact.shards import Shard
     from costar_cli.artifact.tables import safe_cells
     from costar_cli.config.models import RuntimeConfig
     from costar_cli.steps.cohort import CohortQuestion, run_cohort
@@ -110,7 +112,9 @@ def whatif(
     with safe_cells(csv_safe):
         if isinstance(who, str) or len(who) != 1 or origin == "all" or average or by:
             asked |= {"who": who, "skip_unknown": skip_unknown, "average": average, "by": by, "subject": ""}
-            run_cohort(session, CohortQuestion(**asked), *files)
+            run_cohort(session, CohortQuestion(**asked, shard=None if shard is None else Shard.parse(shard)), *files)
+        elif shard is not None:
+            raise UsageError("a question about one subject has no parts", where="--shard", fix="leave it out")
         else:
             run_whatif(session, Question(**asked, subject=who[0]), *files)
 

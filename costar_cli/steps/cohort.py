@@ -3,9 +3,11 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
+from shlex import join
 from typing import TYPE_CHECKING, Any, Final
 
 from costar_cli.artifact.tables import check_table_name
@@ -17,6 +19,7 @@ from costar_cli.steps.outputs import Files
 from costar_cli.steps.session import Session
 
 if TYPE_CHECKING:
+    from costar_cli.artifact.shards import Shard
     from costar_cli.cohort import Averager, Cohort, Tally
     from costar_cli.methods.base import FittedModel
     from costar_cli.panel import Dataset, Location
@@ -35,6 +38,20 @@ class CohortQuestion(Question):
     skip_unknown: bool = False
     average: bool = False
     by: str | None = None
+    shard: "Shard | None" = None
+
+    def of_shard(self) -> "CohortQuestion":
+        """Return the question with the file of its shard, where it is a shard's.
+
+        Raises:
+            UsageError: there is no table that could be merged.
+        """
+        if self.shard is None:
+            return self
+        if self.average or self.csv is None or self.csv.suffix.lower() != ".parquet":
+            fix = "name the whole table with --csv FILE.parquet, without --average"
+            raise UsageError("parts are tables of answers", where="--shard", fix=fix)
+        return replace(self, csv=self.shard.beside(self.csv))
 
     def check(self, read: Files = ()) -> None:
         """See, before any work, that the answers can be written, and to nothing that is `read`.
@@ -57,6 +74,7 @@ class CohortQuestion(Question):
 
 def run_cohort(session: Session, question: CohortQuestion, data: Path, models: Sequence[Path]) -> None:
     """Answer a question about many subjects, write the answers and show what they come to."""
+    whole, question = question.csv, question.of_shard()
     question.check(files_read(session, data, models))
     session.read("dataset", data)
     from costar_cli.cohort import (
@@ -105,7 +123,7 @@ def run_cohort(session: Session, question: CohortQuestion, data: Path, models: S
     for note in notes:
         session.out.note(note)
     averages = _averagers(question, dataset, loaded, cohort, request)
-    tallies = _answer(session, question, dataset, loaded, cohort, request, averages)
+    tallies = _answer(session, question, dataset, loaded, cohort, request, averages, document)
     result = _summary(question, dataset, loaded, cohort, tallies) | {"notes": notes}
     _show(session, result)
     if question.average:
@@ -113,6 +131,7 @@ def run_cohort(session: Session, question: CohortQuestion, data: Path, models: S
         result["averages"] = show_averages(session, found, csv=question.csv, plot=question.plot)
     elif question.csv is not None:
         session.out.wrote("answers", question.csv)
+        session.out.next(*[join(["costar", "merge", str(whole)])] * (question.shard is not None))
     else:
         session.out.note("this is a summary: `--csv answers.parquet` (or .csv, .jsonl) keeps every answer")
     session.out.done(result)
@@ -150,19 +169,26 @@ def _answer(
     cohort: "Cohort",
     request: "PlanRequest",
     averages: "Mapping[str, Averager]",
+    document: bytes,
 ) -> "dict[str, Tally]":
-    """Write every answer, where a file of them is named, and return what they come to, by model."""
-    from costar_cli.artifact.tables import table_file
+    """Write every answer, where a file of them is named, and return what they come to, by model.
+
+    `document` is the file of plans.
+    """
+    from costar_cli.artifact.shards import WHOLE
+    from costar_cli.artifact.tables import QUESTION, table_file
     from costar_cli.cohort import Tally, answer_cohort, count_questions, tidy_columns, true_answers
 
     tallies = {label: Tally(dataset.schema.outcomes, model.horizon) for label, model in models.items()}
-    total = len(models) * count_questions(cohort, request)
+    shard = question.shard or WHOLE
+    mark = {QUESTION: _fingerprint(question, dataset, models, cohort, document)} if question.csv else {}
+    total = len(models) * count_questions(cohort, request, shard)
     with (
-        table_file(question.csv) if question.csv and not averages else nullcontext() as table,
+        table_file(question.csv, mark) if question.csv and not averages else nullcontext() as table,
         session.reporter.task("estimate", total=total, unit="answer") as task,
     ):
         for label, model in models.items():
-            for answers in answer_cohort(label, model, cohort, request, levels=question.levels):
+            for answers in answer_cohort(label, model, cohort, request, levels=question.levels, shard=shard):
                 tallies[label].add(answers)
                 truth = true_answers(dataset, answers) if question.truth else None
                 if averages:
@@ -173,6 +199,19 @@ def _answer(
                     table.write({name: [value] * len(rows["step"]) for name, value in who.items()} | rows)
                 task.advance(len(answers))
     return tallies
+
+
+def _fingerprint(
+    question: CohortQuestion, dataset: "Dataset", models: "Mapping[str, FittedModel]", cohort: "Cohort", document: bytes
+) -> str:
+    """Return what tells a table of answers from those to other questions; all shards of one have the same."""
+    from costar_cli.artifact import fingerprint
+
+    who = "\n".join(f"{cohort.names[i]} {t}" for i, t in zip(cohort.subject_M, cohort.origin_M, strict=True))
+    asked = {"levels": question.levels, "truth": question.truth, "abstain": question.abstain}
+    asked |= {"subjects": sha256(who.encode()).hexdigest(), "plan": sha256(document).hexdigest()}
+    parents = {"dataset": dataset.digest} | {f"model/{label}": model.digest for label, model in models.items()}
+    return fingerprint("answers", parents=parents, config=asked)
 
 
 def _summary(
@@ -195,6 +234,7 @@ def _summary(
         "cohort": {"subjects": sum(parts.values()), "moments": len(cohort), "parts": dict(parts)},
         "plans": len(plans),
         "plans_listed": min(len(plans), MOST_PLANS),
+        **({"shard": str(question.shard)} if question.shard else {}),
         "answers": sum(tally.answers for tally in tallies.values()),
         "level": question.levels[0],
         "levels": list(question.levels),

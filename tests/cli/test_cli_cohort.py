@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 from cli_world import Run
 
+from costar_cli.cohort import answers as answers_module
 from costar_cli.errors import ExitCode
 
 Call = Callable[..., Run]
@@ -167,3 +168,45 @@ def test_average_effects_have_a_table_a_figure_a_file_and_a_document(trained: Pa
     mean = every.filter((pl.col("plan") == "watch") & (pl.col("step") == 2))["estimate"].mean()
     assert average["estimate"] == pytest.approx(mean)
     assert (average["lower"], average["upper"]) == (None, None)  # two members are too few
+
+
+def test_parts_of_a_cohort_merge_into_the_answers_of_one_run(
+    trained: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers_module, "MOST_MOMENTS", 4)
+    rule = {"rule": "chemotherapy if tumour_volume > 5", "times": 2}
+    plans = {"watch": [{}, {}], "chemo": [{"chemotherapy": 1}], "large": rule}
+    Path("rules.json").write_text(json.dumps({"plans": plans}))
+    words = ["--subjects", "source/train", "--csv", "all.parquet", "--json"]
+    asked = ["whatif", "-w", trained, "--plan", "rules.json", *words]
+    whole = ask(call, trained, Path("rules.json"), *words).document["result"]
+    print(whole)
+    expected = pl.read_parquet("all.parquet")
+    Path("all.parquet").unlink()
+    parts = [call(*asked, "--shard", f"{i}/3").document for i in (1, 2)]
+    assert call("merge", "all.parquet", "--json").document["error"]["problem"] == "1 of 3 parts are missing"
+    parts.append(call(*asked, "--shard", "3/3").document)
+    assert [part["result"]["answers"] > 0 for part in parts] == [True, True, True]
+    assert sum(part["result"]["answers"] for part in parts) == whole["answers"]
+    assert {command for part in parts for command in part["next"]} == {"costar merge all.parquet"}
+    merged = call("merge", "all.parquet", "--json").document["result"]
+    assert merged["merged"] == [f"all.shard-{i}-of-3.parquet" for i in (1, 2, 3)]
+    assert pl.read_parquet("all.parquet").equals(expected)
+    assert call("merge", "all.parquet", "--json").document["status"] == "up_to_date"
+    assert call(*asked, "--shard", "3/3", "--level", "0.5", "--overwrite").code == 0
+    check(call("merge", "all.parquet"), ExitCode.MISMATCH, "the parts do not answer one question")
+
+
+def test_a_part_without_a_chunk_has_no_rows(trained: Path, plan: Path, call: Call) -> None:
+    for part in ("1/2", "2/2"):
+        assert ask(call, trained, plan, "--subjects", "target/test", *WORDS, "--shard", part).code == 0
+    assert pl.read_parquet("answers.shard-1-of-2.parquet").height == 0
+    assert call("merge", "answers.parquet").code == 0
+    assert pl.read_parquet("answers.parquet").height == 20
+
+
+@pytest.mark.parametrize(
+    "words", [["-s", "1", "-s", "2", "--csv", "a.csv"], ["-s", "1", "-s", "2"], ["-s", "1"], ["-s", "1", "--average"]]
+)
+def test_what_cannot_be_merged_has_no_parts(words: list[str], trained: Path, plan: Path, call: Call) -> None:
+    check(ask(call, trained, plan, *words, "--shard", "1/2"), ExitCode.USAGE, "where: --shard")

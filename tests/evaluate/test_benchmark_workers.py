@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from costar_cli.artifact.shards import Shard
 from costar_cli.benchmark import Contender, plan_cells
 from costar_cli.benchmark.cells import Cell
 from costar_cli.benchmark.report import Outcome
-from costar_cli.benchmark.shards import Shard
+from costar_cli.benchmark.shards import cells_of
 from costar_cli.benchmark.workers import CellEnd, side_by_side
 from costar_cli.errors import CostarError, UsageError
 
@@ -104,7 +105,7 @@ def test_an_interruption_reaches_the_workers() -> None:
 
 @pytest.mark.parametrize("of", [1, 2, 4, 6, 9])
 def test_parts_make_every_scored_cell_once_and_have_all_that_they_need(of: int) -> None:
-    parts = [Shard(number, of).cells(CELLS) for number in range(1, of + 1)]
+    parts = [cells_of(Shard(number, of), CELLS) for number in range(1, of + 1)]
     scored = [cell.key for part in parts for cell in part if cell.is_scored]
     assert sorted(scored) == sorted(cell.key for cell in CELLS if cell.is_scored)
     for part in parts:
