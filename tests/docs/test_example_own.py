@@ -1,10 +1,14 @@
 """The example of one's own table runs, and its table is what its script makes."""
 
+import csv
 import json
 import re
 import subprocess
 import sys
 from pathlib import Path
+from statistics import mean
+
+import pytest
 
 from tests.cli.cli_world import environment
 from tests.docs.pages import runnable_blocks
@@ -55,6 +59,44 @@ def test_the_table_is_what_its_script_makes(tmp_path: Path, repository: Path) ->
     assert (tmp_path / "again.csv").read_bytes() == (folder / "small.csv").read_bytes()
 
 
+def test_the_tables_of_other_shapes_are_what_their_script_makes(tmp_path: Path, repository: Path) -> None:
+    folder = repository / "examples" / "own-data"
+    subprocess.run([sys.executable, folder / "make_shapes.py", tmp_path], env=environment(), check=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["log.csv", "shelves.csv", "stores.csv"]
+    for made in tmp_path.iterdir():
+        assert made.read_bytes() == (folder / made.name).read_bytes()
+
+
+SHAPES = {  # files, method, treatment, and bounds of its effect on the next step: 1.5 times the sales, 4 mmHg
+    "shelves": ("shelves.csv --statics stores.csv", "ridge", "promotion", (20, 60)),
+    "log": ("log.csv", "mixed", "fluid", (2.5, 5.5)),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_tables_of_other_shapes_go_to_a_what_if(name: str, tmp_path: Path, repository: Path, script_path: str) -> None:
+    files, method, treatment, (low, high) = SHAPES[name]
+    plans = {"plans": {"none": [{}], "now": [{treatment: 1}]}}
+    (tmp_path / "plan.json").write_text(json.dumps(plans))
+    script = f"""set -eu
+cd {repository / "examples" / "own-data"}
+export COSTAR_WORKSPACE={tmp_path}
+costar ingest table {files} --schema {name}.toml
+costar finetune --method {method} --out {tmp_path}/model.h5
+costar ingest table {files} --like {tmp_path}/model.h5
+costar whatif --subjects all --plan {tmp_path}/plan.json --data {tmp_path}/new.h5 --csv {tmp_path}/answers.csv"""
+    done = subprocess.run(
+        ["bash", "-c", script], env=environment(PATH=script_path), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    with (tmp_path / "answers.csv").open() as file:
+        estimates = [
+            (row["plan"], float(row["estimate"])) for row in csv.DictReader(line for line in file if line[0] != "#")
+        ]
+    effect = mean(x for plan, x in estimates if plan == "now") - mean(x for plan, x in estimates if plan == "none")
+    assert low < effect < high
+
+
 def test_the_keys_in_the_page_on_own_data_are_up_to_date(repository: Path) -> None:
     command = [sys.executable, repository / "docs" / "schema_reference.py", "--check"]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
@@ -62,7 +104,7 @@ def test_the_keys_in_the_page_on_own_data_are_up_to_date(repository: Path) -> No
 
 
 def test_the_schema_in_the_page_is_the_examples(repository: Path) -> None:
-    page = (repository / "docs" / "data-own.md").read_text("utf-8")
+    page, _, _ = (repository / "docs" / "data-own.md").read_text("utf-8").partition("### Tables of other shapes")
     schema = (repository / "examples" / "own-data" / "schema.toml").read_text("utf-8")
     shown, used = ([line.partition("#")[0].rstrip() for line in text.splitlines() if line.find(" = { role") > 0]
                    for text in (page, schema))  # fmt: skip

@@ -50,7 +50,18 @@ class Table:
         """Return a column per cell, null where there is no value."""
         if self.wide is not None and name in self.wide_readings:
             return _gathered(self.wide.series(self.wide_readings[name]), self.wide_row[self.keys.subject])
-        return _gathered(self.rows.series(self.readings[name]), self.keys.row)
+        reading = self.readings[name]
+        return _gathered(self.rows.series(reading), self._rows_of(reading.shift))
+
+    def _rows_of(self, shift: int) -> Ints:
+        """Return the row whose value counts at each cell, -1 where there is none (spec TABLE-9)."""
+        keys = self.keys
+        if not shift:
+            return keys.row
+        from_, length = keys.step - shift, keys.length[keys.subject]
+        there = (from_ >= 0) & (from_ < length)
+        at = np.where(there, np.arange(len(keys.row)) - shift, 0)
+        return np.where(there, keys.row[at], -1).astype(np.int64)
 
     def subject_values(self, name: str) -> tuple[pl.Series, list[Finding]]:
         """Return a column per subject `[N]`, null where there is no value, and what is wrong with it.

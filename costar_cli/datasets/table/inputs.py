@@ -2,19 +2,21 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+import polars as pl
 
 from costar_cli.config.nearest import did_you_mean
 from costar_cli.datasets.table.context import Table
+from costar_cli.datasets.table.events import EventLog
 from costar_cli.datasets.table.files import TableFile, open_files
-from costar_cli.datasets.table.index import Ints, Keys, read_keys, usable_rows
-from costar_cli.datasets.table.parse import Reading, Rows, read_rows, unreadable, unusable
-from costar_cli.datasets.table.schema import TableSchema
+from costar_cli.datasets.table.index import Ints, number_subjects, read_keys, usable_rows
+from costar_cli.datasets.table.parse import As, Reading, Rows, as_read, read_rows, unreadable, unusable, wrong_values
+from costar_cli.datasets.table.schema import JOINT, OF_STEPS, TableSchema
 from costar_cli.datasets.table.splits import condition_readings
 from costar_cli.datasets.table.treatments import UNKNOWN, level_codes, unknown_level
 from costar_cli.datasets.table.variables import UNSEEN, category_codes, unseen_category
@@ -22,6 +24,7 @@ from costar_cli.errors import DataError
 from costar_cli.panel.findings import Finding, counted, raise_errors, shown
 from costar_cli.reporting import Reporter
 
+SUBJECT: Final = "__costar_subject__"
 PER_SUBJECT: Final = ("static", "domain", "split", "cluster")  # roles that a statics file may have
 
 
@@ -55,32 +58,75 @@ def read_table(
     Raises:
         DataError: files or columns that are missing or cannot be read, subjects and times that make no panel.
     """
-    names = {*schema.columns, *condition_readings(schema)}
-    tables = open_files(inputs.tables, names=names)
-    wide = open_files([inputs.statics], "the statics file", names=names)[0] if inputs.statics else None
+    names = {*schema.file_columns, *condition_readings(schema)}
+    tables = [with_subject(file, schema) for file in open_files(inputs.tables, names=names)]
+    wide = None
+    if inputs.statics:
+        wide = with_subject(open_files([inputs.statics], "the statics file", names=names)[0], schema)
     long_readings, wide_readings, found = _readings(schema, tables, wide)
     subject = Reading(schema.named("subject")[0], "text")
-    time = Reading.of_time(schema.named("time")[0], schema.time.parsed, schema.time.format)
-    _refuse(tables, [subject, time, *long_readings.values()], schema, found)
-    rows = read_rows(tables, [subject, time, *long_readings.values()], schema.blank)
+    on = Reading(schema.statics.on, "text") if wide is not None and schema.statics.on else subject
+    time = Reading.of_time(schema.in_file(schema.named("time")[0]), schema.time.parsed, schema.time.format)
+    parts = [Reading(part, "text") for part in schema.subject or ()]
+    log = EventLog.of(schema, long_readings)
+    wanted = [subject, time, *parts, on, *([log.code] if log else []), *long_readings.values()]
+    _refuse(tables, wanted, schema, found)
+    rows = read_rows(tables, wanted, schema.blank)
     if rows.blank_rows:
         reporter.note(f"{counted(rows.blank_rows, 'empty row')} dropped")
     if not rows.height:
         nothing = Finding("error", "the table has no rows", fix="give at least one row per subject and time")
         raise_errors([nothing], what="the table")
-    findings = [finding for reading in long_readings.values() for finding in unreadable(rows, reading)]
-    levels = [finding for reading in long_readings.values() for finding in _unknown_texts(rows, reading, schema)]
+    findings = _joints(rows, parts)
+    if log:
+        findings += log.problems(rows)
+        if wrong is None:
+            log.refuse_unknown(rows)
+    else:
+        findings += [finding for reading in long_readings.values() for finding in unreadable(rows, reading)]
     rows, unplaced = usable_rows(rows, subject, time)
+    if log and rows.height:
+        rows, long_readings = log.by_step(rows, subject, time, reporter), log.readings(long_readings)
+    levels = [finding for reading in long_readings.values() for finding in _unknown_texts(rows, reading, schema)]
     found = [*findings, *unplaced]
     raise_errors([] if rows.height else [*found, *levels], what="the table")
     whole = not unplaced
     keys = read_keys(rows, subject, time, schema, reporter, findings=found, also=levels, wrong=wrong, whole=whole)
-    wide_rows, wide_row = None, np.full(len(keys.subjects), -1, dtype=np.int64)
-    if wide is not None:
-        wide_rows = read_rows([wide], [subject, *wide_readings.values()], schema.blank)
-        wide_row = _wide_rows(wide_rows, subject, wide_readings, keys, reporter, also=levels, wrong=wrong)
-    times = rows.series(time).to_numpy()
-    return Table(keys, times, rows, long_readings, wide_rows, wide_readings, wide_row)
+    nowhere = np.full(len(keys.subjects), -1, dtype=np.int64)
+    table = Table(keys, rows.series(time).to_numpy(), rows, long_readings, None, {}, nowhere)
+    if wide is None:
+        return table
+    wide_rows = read_rows([wide], [on, *wide_readings.values()], schema.blank)
+    key_N, changes = pl.Series(keys.subjects.names, dtype=pl.String), list[Finding]()
+    if on != subject:
+        key_N, changes = replace(table, readings={on.column: on}).subject_values(on.column)
+    what = "subject" if on == subject else on.column
+    wide_row = _wide_rows(
+        wide_rows, on, wide_readings, key_N, reporter, what=what, found=changes, also=levels, wrong=wrong
+    )
+    return replace(table, wide=wide_rows, wide_readings=wide_readings, wide_row=wide_row)
+
+
+def with_subject(file: TableFile, schema: TableSchema) -> TableFile:
+    """Return a file with the name of the subject as a column, where the schema says it in several that the file has."""
+    if not schema.subject or not set(schema.subject) <= set(file.columns):
+        return file
+    readings = [Reading(part, "text") for part in schema.subject]
+    texts = [as_read(file.column(r.column), file.types[r.column], r, schema.blank) for r in readings]
+    name, place = schema.named("subject")[0], len(file.scan.collect_schema()) - 1
+    scan = file.scan.with_columns(pl.concat_str(texts, separator=JOINT).alias(SUBJECT))
+    return replace(file, scan=scan, columns=file.columns | {name: place}, types=file.types | {name: pl.String()})
+
+
+def _joints(rows: Rows, parts: Sequence[Reading]) -> list[Finding]:
+    """Find parts of subjects' names that hold what joins them: two subjects might have one name."""
+    findings = []
+    for part in parts:
+        odd = rows.series(part).str.contains(JOINT, literal=True).fill_null(value=False)
+        if odd.any():
+            what = f"with `{JOINT}`, which joins the parts of a subject's name"
+            findings.append(wrong_values(part.column, odd, what, rows.place, "write another letter, in all tables"))
+    return findings
 
 
 def _refuse(
@@ -126,7 +172,7 @@ def _readings(
     Raises:
         DataError: a column is compared with what it is not.
     """
-    asked = {name: _reading(schema, name) for name in schema.columns if name not in schema.named("subject", "time")}
+    asked = {name: reading_of(schema, name) for name in schema.columns if name not in schema.named("subject", "time")}
     for name, reading in condition_readings(schema).items():
         if name in asked and asked[name].as_ != reading.as_ and {asked[name].as_, reading.as_} != {"number", "binary"}:
             problem = f"[domain] compares '{name}' with {reading.as_}s, its kind says otherwise"
@@ -134,32 +180,44 @@ def _readings(
         asked.setdefault(name, reading)
     findings: list[Finding] = []
     in_wide: dict[str, Reading] = {}
-    for name in [*schema.named("subject", "time"), *asked]:
-        lacking = [table for table in tables if name not in table.columns]
+    subjects = schema.subject or schema.named("subject")
+    on = [schema.statics.on] if schema.statics.on and wide is not None else subjects
+    findings += [no_column(name, wide) for name in on if wide is not None and name not in wide.columns]
+    code = [schema.events.code] if schema.events else []
+    for name in dict.fromkeys([*subjects, *on, *schema.named("time"), *code, *asked]):
+        called = asked[name].column if name in asked else schema.in_file(name)
+        lacking = [table for table in tables if called not in table.columns]
         in_time = name in schema.columns and schema.columns[name].role not in (*PER_SUBJECT, "subject")
-        if wide is not None and name in wide.columns and name in asked and not in_time:
+        is_key = name not in asked or name in (*on, *subjects)
+        if wide is not None and called in wide.columns and not is_key and not in_time:
             if not lacking:
-                problem = f"column '{name}' is in {tables[0].name} and in {wide.name}"
+                problem = f"column '{called}' is in {tables[0].name} and in {wide.name}"
                 findings.append(Finding("error", problem, "", "keep it in one of the two"))
             in_wide[name] = asked[name]
         elif lacking:
             unit = schema.columns[name].unit if name in schema.columns else ""
-            findings.append(no_column(name, lacking[0], wide if not in_time else None, unit=unit))
-        if name in schema.named("subject") and wide is not None and name not in wide.columns:
-            findings.append(no_column(name, wide))
+            findings.append(no_column(called, lacking[0], wide if not in_time else None, unit=unit))
     if wide is not None and not in_wide and not findings:
         others = [name for name in wide.columns if name not in schema.columns]
         problem = f"no column of {wide.name} is used" + (f": it has {shown(others, 8)}" if others else "")
         fix = "declare its columns in [columns], or leave `--statics` out"
         findings.append(Finding("error", problem, "--statics", fix))
-    return {name: reading for name, reading in asked.items() if name not in in_wide}, in_wide, findings
+    found = list(dict.fromkeys(findings))
+    return {name: reading for name, reading in asked.items() if name not in in_wide}, in_wide, found
 
 
-def _reading(schema: TableSchema, name: str) -> Reading:
+def reading_of(schema: TableSchema, name: str) -> Reading:
+    """Return how to read a column of the schema, but subject and time."""
     column = schema.columns[name]
+    called = column.column or name
+    if schema.events and column.role in OF_STEPS:
+        if column.aggregated in ("any", "count"):
+            return Reading(schema.events.code, "text")
+        called = schema.events.value or ""
     if column.role in ("treatment", "domain", "split", "cluster") or column.kind == "categorical":
-        return Reading(name, "text")
-    return Reading(name, "binary" if column.kind == "binary" else "number")
+        return Reading(called, "text", shift=column.shift)
+    as_: As = "binary" if column.kind == "binary" else "number"
+    return Reading(called, as_, factor=column.factor, offset=column.offset, shift=column.shift)
 
 
 def no_column(name: str, table: TableFile, wide: TableFile | None = None, *, unit: str = "") -> Finding:
@@ -176,39 +234,43 @@ def no_column(name: str, table: TableFile, wide: TableFile | None = None, *, uni
 
 def _wide_rows(
     rows: Rows,
-    subject: Reading,
+    on: Reading,
     readings: Mapping[str, Reading],
-    keys: Keys,
+    key_N: pl.Series,
     reporter: Reporter,
     *,
+    what: str,
+    found: Sequence[Finding] = (),
     also: Sequence[Finding] = (),
     wrong: list[Finding] | None = None,
 ) -> Ints:
-    """Return the row of each subject in the statics file, -1 where there is none.
+    """Return the row in the statics file of each subject, by its key `[N]`, called `what`; -1 where there is none.
 
     `also` is told where something is wrong here, too, and all of it goes to `wrong` where that is given.
     """
-    findings = [finding for reading in readings.values() for finding in unreadable(rows, reading)]
-    names = rows.series(subject)
-    if names.is_null().any():
-        place = f"first in {rows.place(int(names.is_null().arg_max() or 0))}"
-        findings.append(Finding("error", f"column '{subject.column}': a row without a subject", place, "name it"))
-    who = keys.subjects.rows_of(names)
+    findings = [*found, *(finding for reading in readings.values() for finding in unreadable(rows, reading))]
+    keys = rows.series(on)
+    if keys.is_null().any():
+        place = f"first in {rows.place(int(keys.is_null().arg_max() or 0))}"
+        findings.append(Finding("error", f"column '{on.column}': a row without a {what}", place, "name it"))
+    known = number_subjects(key_N.drop_nulls())
+    who = known.rows_of(keys)
     order = np.argsort(who, kind="stable")
     frame = rows.frame.drop("file", "row")
     repeated = [(int(a), int(b)) for a, b in pairwise(order) if who[a] == who[b] >= 0]
     for one, other in repeated:
         if frame.row(one) != frame.row(other):
-            problem = f"two rows of subject {names[one]} with different values"
+            problem = f"two rows of {what} {keys[one]} with different values"
             where = f"{rows.place(one)} and {rows.place(other)}"
-            findings.append(Finding("error", problem, where, "keep one row per subject"))
+            findings.append(Finding("error", problem, where, f"keep one row per {what}"))
             break
     if wrong is None:
         raise_errors([*findings, *also] if findings else [], what="the statics file")
     else:
         wrong += findings
     if strangers := int((who < 0).sum()):
-        reporter.note(f"{counted(strangers, 'row')} of the statics file about subjects that the table does not have")
-    wide_row = np.full(len(keys.subjects), -1, dtype=np.int64)
-    wide_row[who[who >= 0]] = np.flatnonzero(who >= 0)
-    return wide_row
+        count = counted(strangers, "row")
+        reporter.note(f"{count} of the statics file about {what}s that the table does not have")
+    row = np.full(len(known) + 1, -1, dtype=np.int64)  # the last one is of subjects without a key
+    row[who[who >= 0]] = np.flatnonzero(who >= 0)
+    return row[known.rows_of(key_N)]

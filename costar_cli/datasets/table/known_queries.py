@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from costar_cli.datasets.table.context import EncodingContext, Mask, Table
 from costar_cli.datasets.table.files import TableFile, open_files
 from costar_cli.datasets.table.index import Ints, Subjects
-from costar_cli.datasets.table.inputs import no_column
+from costar_cli.datasets.table.inputs import no_column, reading_of, with_subject
 from costar_cli.datasets.table.parse import Reading, Rows, read_rows, unreadable, wrong_values
-from costar_cli.datasets.table.schema import TableSchema
+from costar_cli.datasets.table.schema import Role, TableSchema
 from costar_cli.datasets.table.treatments import class_numbers, level_codes, unknown_level
 from costar_cli.errors import DataError
 from costar_cli.panel.dataset import Part
@@ -24,6 +24,7 @@ from costar_cli.panel.queries import Queries
 from costar_cli.panel.schema import TreatmentEncoding
 from costar_cli.reporting import Reporter
 
+ROLES: Final[tuple[Role, ...]] = ("treatment", "outcome")
 ONE_SET: Final = "known"
 SET_NAME: Final = re.compile(r"[A-Za-z0-9_]{1,64}", re.ASCII)  # what a stored data set accepts
 LONGEST: Final = 1_000  # steps of a query
@@ -39,7 +40,7 @@ def read_queries(
     """
     schema, about = context.schema, context.table
     names = [reading.column for reading in _readings(schema, None).values()]
-    file = open_files([path], "the query file", names=names)[0]
+    file = with_subject(open_files([path], "the query file", names={*names, *(schema.subject or ())})[0], schema)
     readings = _readings(schema, file.columns)
     lacking = [no_column(r.column, file) for r in readings.values() if r.column not in file.columns]
     raise_errors(lacking, what="the query file")
@@ -108,8 +109,13 @@ def _readings(schema: TableSchema, columns: Collection[str] | None) -> dict[str,
     optional = {"set": Reading(named.set, "text"), "query": Reading(named.query, "text")}
     optional |= {"scored": Reading(named.scored, "binary")}
     readings |= {key: reading for key, reading in optional.items() if columns is None or reading.column in columns}
-    readings |= {f"treatment {name}": Reading(name, "text") for name in schema.named("treatment")}
-    return readings | {f"outcome {name}": Reading(name, "number") for name in schema.named("outcome")}
+    plain = schema.model_copy(update={"events": None})
+    for role in ROLES:
+        own = {f"{role} {name}": reading_of(plain, name) for name in schema.named(role)}
+        readings |= {
+            key: replace(reading, as_="number" if role == "outcome" else "text") for key, reading in own.items()
+        }
+    return readings
 
 
 def _missing(rows: Rows, readings: Mapping[str, Reading]) -> list[Finding]:

@@ -20,6 +20,7 @@ from costar_cli.datasets.table.parse import Reading, as_read, wrong_values
 from costar_cli.datasets.table.preprocessing import KEY, Preprocessing
 from costar_cli.datasets.table.schema import STEP_WORDS, TableSchema, TimeSchema
 from costar_cli.datasets.table.splits import DOMAINS, condition_readings, domains_of, has_target
+from costar_cli.datasets.table.variables import values_of
 from costar_cli.errors import DataError
 from costar_cli.panel.check import check_dataset
 from costar_cli.panel.compatible import require_compatible
@@ -75,7 +76,7 @@ def ingest_new(
         clock = _clock_of_dates(like.panel.step)
     schema = like.schema_for(columns, subject=subject, time=time, clock=clock)
     inputs = replace(inputs, tables=tables, statics=wide)
-    if unread := sorted(columns - set(schema.columns) - set(condition_readings(schema))):
+    if unread := sorted(columns - schema.file_columns - set(condition_readings(schema))):
         reporter.note(f"columns that are not used: {shown(unread, 8)}")
     try:
         return _made(inputs, schema, like, reporter)
@@ -274,10 +275,9 @@ def _impossible(context: EncodingContext, possible: Mapping[str, Possible]) -> I
 
 def _numbers(context: EncodingContext, name: str) -> tuple[NDArray[np.float64], Callable[[int], str]]:
     """Return the values of a column, and what says where one of them stands."""
-    table = context.table
-    if context.schema.columns[name].role == "static":
-        return table.static_values(name)[0].to_numpy().astype(np.float64), partial(table.subject_place, name)
-    return table.column(name).to_numpy().astype(np.float64), table.place
+    table, schema = context.table, context.schema.columns[name]
+    values = values_of(table, name, schema)[0].to_numpy().astype(np.float64)
+    return values, partial(table.subject_place, name) if schema.role == "static" else table.place
 
 
 def _beyond(context: EncodingContext, like: Preprocessing) -> Iterator[str]:

@@ -28,11 +28,15 @@ class Reading:
 
     `number` and `binary` give float64, of true and false 1 and 0, `text` gives text, `us` microseconds since 1970 and
     `month` months since year 0 as int64. A missing value is null; one that cannot be read is NaN or `UNREADABLE`.
+    Numbers are multiplied with `factor`, and `offset` is added; `shift` is how many steps later a value counts.
     """
 
     column: str
     as_: As
     format: str = ""
+    factor: float = 1.0
+    offset: float = 0.0
+    shift: int = 0
 
     @classmethod
     def of_time(cls, column: str, step: Step, written: str) -> "Reading":
@@ -218,6 +222,8 @@ def as_read(raw: pl.Expr, kind: pl.DataType, reading: Reading, blank: Sequence[s
             pl.when(named).then(pl.when(word == "true").then(pl.lit("1")).when(truths).then(pl.lit("0"))).otherwise(raw)
         )
     number = raw.cast(pl.Float64, strict=False)
+    if (reading.factor, reading.offset) != (1.0, 0.0):
+        number = number * reading.factor + reading.offset
     odd = pl.lit(float("nan"))
     if kind == pl.Boolean and reading.as_ == "number":
         return number

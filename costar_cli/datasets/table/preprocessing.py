@@ -184,12 +184,15 @@ class Preprocessing:
         schema = self.schema or self._of_variables(columns)
         made = {}
         for name, column in schema.columns.items():
-            if column.role == "split" or (column.role in OPTIONAL and name not in columns):
+            if column.role == "split" or (column.role in OPTIONAL and schema.in_file(name) not in columns):
                 continue
             called = {"subject": subject, "time": time}.get(column.role) or name
             fill = {"missing": "fill"} if column.role == "outcome" else {}
             made[called] = column.model_copy(update=fill)
-        changed: dict[str, Any] = {"columns": made, "min_length": 1, "queries": QueriesSchema()}
+        if schema.subject and subject:
+            made[subject] = ColumnSchema(role="subject")
+        joint = None if subject else schema.subject
+        changed: dict[str, Any] = {"columns": made, "min_length": 1, "queries": QueriesSchema(), "subject": joint}
         if not set(condition_readings(schema)) <= set(columns):
             changed["domain"] = DomainSchema()
         return schema.model_copy(update=changed | ({} if clock is None else {"time": clock}))

@@ -1,5 +1,6 @@
 """The schema of somebody's own table: what each column means, and how a data set is made of the rows."""
 
+import math
 import re
 from dataclasses import dataclass, replace
 from typing import Annotated, Final, Literal, Self
@@ -56,17 +57,25 @@ Kind = Literal["continuous", "count", "binary", "ordinal", "categorical"]
 Line = Annotated[str, StringConstraints(pattern=r"^\S(.*\S)?$", max_length=200)]
 DatasetName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9 _.-]{0,63}$")]
 
-_VARIABLE: Final = ("kind", "unit", "missing", "indicator", "standardize", "categories", "unseen")
+Transform = Literal["log", "log1p", "difference"]
+Aggregate = Literal["any", "count", "sum", "mean", "first", "last"]
+OF_STEPS: Final[tuple[Role, ...]] = ("covariate", "treatment", "outcome")
+JOINT: Final = "/"  # between the parts of a subject's name
+
+_NUMBER: Final = ("column", "factor", "offset", "aggregate")
+_VARIABLE: Final = (
+    "kind", "unit", "missing", "indicator", "standardize", "categories", "unseen", "transform", *_NUMBER
+)  # fmt: skip
 KEYS_OF_ROLE: Final[dict[str, tuple[str, ...]]] = {
     "subject": (),
     "time": (),
     "split": (),
     "cluster": (),
     "domain": ("source", "target"),
-    "covariate": _VARIABLE,
+    "covariate": (*_VARIABLE, "shift"),
     "static": _VARIABLE,
-    "outcome": ("kind", "unit", "missing", "indicator", "standardize"),
-    "treatment": ("levels", "missing"),
+    "outcome": ("kind", "unit", "missing", "indicator", "standardize", *_NUMBER),
+    "treatment": ("levels", "missing", "column", "shift", "aggregate"),
 }
 
 
@@ -84,6 +93,28 @@ class ColumnSchema(Section):
         None, description="Of covariates, statics, outcomes; `continuous` by default; `categorical` becomes 0/1 columns"
     )
     unit: str = Field("", max_length=60, description="Unit of a covariate, static or outcome")
+    column: Line | None = Field(
+        None, description="Column of the file from which it is read; by default the one of its own name"
+    )
+    aggregate: Aggregate | None = Field(
+        None,
+        description="What the events of a step become (see `events`): whether there was any, their number, or the sum, "
+        "mean, first or last of their values; `any` of treatments and `last` of others by default",
+    )
+    factor: float = Field(1.0, description="Factor that brings the file's numbers to `unit`")
+    offset: float = Field(0.0, description="What is added after that")
+    shift: int = Field(
+        0,
+        ge=-1,
+        le=1_000,
+        description="Steps by which a row's value counts later. `-1`: a treatment stands in the row of the measurement "
+        "that followed it; `1`: a covariate of the step before",
+    )
+    transform: Transform | None = Field(
+        None,
+        description="What models see of a covariate or static: its logarithm, that of 1 + value, or the difference "
+        "from the step before",
+    )
     missing: Literal["error", "fill"] | None = Field(
         None,
         description="How a missing value is treated. `error`: it is refused; `fill`: the subject's "
@@ -124,6 +155,15 @@ class ColumnSchema(Section):
         categorical |= {"unseen"} if self.unseen != "error" else set()
         if self.role in ("covariate", "static") and categorical and self.kind != "categorical":
             problems.append(f'`{min(categorical)}` belongs to `kind = "categorical"`')
+        number = sorted({"factor", "offset", "transform"} & self.model_fields_set)
+        if number and self.kind in ("binary", "categorical"):
+            problems.append(f"`{number[0]}` belongs to numbers, not to `kind = {self.kind!r}`")
+        if self.factor == 0 or not (math.isfinite(self.factor) and math.isfinite(self.offset)):
+            problems.append("`factor` and `offset` are finite numbers, and `factor` is not 0")
+        if self.role == "covariate" and self.shift < 0:
+            problems.append("`shift` below 0 would make a covariate of what was not known yet")
+        if self.role == "static" and self.transform == "difference":
+            problems.append("a static has no step before, and so no difference")
         for key in ("levels", "categories"):
             labels = [label_of(value) for value in getattr(self, key) or ()]
             if len(set(labels)) < len(labels) or not all(label.strip() == label != "" for label in labels):
@@ -131,6 +171,11 @@ class ColumnSchema(Section):
         if problems:
             raise ValueError("; ".join(problems))
         return self
+
+    @property
+    def aggregated(self) -> Aggregate:
+        """Return what the events of a step become."""
+        return self.aggregate or ("any" if self.role == "treatment" else "last")
 
     def labels(self, key: Literal["levels", "categories"]) -> tuple[str, ...] | None:
         """Return the names that the column's values are compared with."""
@@ -262,6 +307,21 @@ class QueriesSchema(Section):
     )
 
 
+class EventsSchema(Section):
+    """A table that is a log: a row per event, with its subject, time, code and value."""
+
+    code: Line = Field(description="Column that says what happened; `column` of a variable is its code, or its name")
+    value: Line | None = Field(None, description="Column of the events' values, where any are used")
+
+
+class StaticsSchema(Section):
+    """How the file of statics belongs to the table."""
+
+    on: Line | None = Field(
+        None, description="Column of both files by which `--statics` is joined, such as a store; by default the subject"
+    )
+
+
 class ErrorUnitSchema(Section):
     """The unit in which errors are reported: RMSE times `factor`."""
 
@@ -289,6 +349,12 @@ class TableSchema(Section):
     constant: Literal["drop", "keep"] = Field(
         "drop", description="How covariates and statics that never change in source-train are treated"
     )
+    subject: list[Line] | None = Field(
+        None,
+        min_length=2,
+        description="Columns that say together whose row it is, in place of a column of role `subject`: their values, "
+        f"joined by `{JOINT}`, are the subject's name",
+    )
     columns: dict[Line, ColumnSchema] = Field(description="Each column that is used, by its name in the file")
     time: TimeSchema = Field(TimeSchema(), description="How times become steps")
     domain: DomainSchema = Field(
@@ -299,10 +365,25 @@ class TableSchema(Section):
     )
     treatments: TreatmentsSchema = Field(TreatmentsSchema(), description="How several treatments are combined")
     queries: QueriesSchema = Field(QueriesSchema(), description="Queries of the test parts")
+    events: EventsSchema | None = Field(None, description="Where the table is a log: a row per event")
+    statics: StaticsSchema = Field(StaticsSchema(), description="How the file of statics is joined")
     error_unit: ErrorUnitSchema | None = Field(
         None, description="By default the outcome's unit; with several outcomes, standard deviations"
     )
 
     def named(self, *roles: Role) -> list[str]:
-        """Return the columns of these roles, in the order of the schema."""
-        return [name for name, column in self.columns.items() if column.role in roles]
+        """Return the columns of these roles, in the order of the schema; a subject of several columns is one."""
+        joint = [JOINT.join(self.subject)] if self.subject and "subject" in roles else []
+        return joint + [name for name, column in self.columns.items() if column.role in roles]
+
+    def in_file(self, name: str) -> str:
+        """Return what the file calls a column."""
+        return (name in self.columns and self.columns[name].column) or name
+
+    @property
+    def file_columns(self) -> set[str]:
+        """Return all columns of files that are read."""
+        log = self.events
+        keys = {*(self.subject or ()), self.statics.on, *((log.code, log.value) if log else ())} - {None}
+        plain = set(self.columns) - set(self.named(*OF_STEPS) if log else ())
+        return {key for key in keys if key} | {self.in_file(name) for name in plain}

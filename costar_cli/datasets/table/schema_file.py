@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from costar_cli.config.nearest import did_you_mean
 from costar_cli.config.toml import STRING_OR_COMMENT, read_toml
 from costar_cli.datasets.registry import RESERVED_NAMES
-from costar_cli.datasets.table.schema import ColumnSchema, TableSchema
+from costar_cli.datasets.table.schema import OF_STEPS, ColumnSchema, TableSchema
 from costar_cli.errors import MOST_DETAILS, UsageError, complaint, cut, key_path
 
 LONGEST_LINE: Final = 200  # of a line that a message repeats
@@ -74,7 +74,10 @@ def _role_problems(tables: Mapping[str, Any]) -> Iterator[str]:
     if not isinstance(columns, Mapping):
         return
     roles = [column.get("role") for column in columns.values() if isinstance(column, Mapping)]
-    for role in ("subject", "time"):
+    joint = tables.get("subject") is not None
+    if joint and "subject" in roles:
+        yield '`subject` and a column of role "subject" both say whose row it is: keep one of them'
+    for role in ("time",) if joint else ("subject", "time"):
         if (count := roles.count(role)) != 1:
             yield f'[columns] needs one column of role "{role}", it has {count or "none"}'
     for role in ("treatment", "outcome"):
@@ -110,6 +113,19 @@ def _schema_problems(schema: TableSchema) -> Iterator[str]:
         yield 'treatments.classes belongs to `mode = "multiclass"`'
     if schema.max_length is not None and schema.max_length < schema.min_length:
         yield f"max_length {schema.max_length} is below min_length {schema.min_length}"
+    yield from _log_problems(schema)
+
+
+def _log_problems(schema: TableSchema) -> Iterator[str]:
+    """Find columns of a log of events that cannot be made, and those that only a log has."""
+    log = schema.events
+    for name, column in schema.columns.items():
+        if column.aggregate and log is None:
+            yield f"{key_path(('columns', name))}: `aggregate` belongs to a log of events: declare [events]"
+        elif log and not log.value and column.role in OF_STEPS and column.aggregated not in ("any", "count"):
+            yield f"{key_path(('columns', name))}: `{column.aggregated}` takes values: name their column, events.value"
+        if log and column.role == "treatment" and column.aggregated in ("sum", "mean"):
+            yield f"{key_path(('columns', name))}: a treatment takes few levels: `any`, `count`, `first` or `last`"
 
 
 def _explain(item: Mapping[str, Any]) -> str:

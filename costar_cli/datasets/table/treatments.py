@@ -125,6 +125,9 @@ def guessed_levels(count: Mapping[str, int]) -> tuple[tuple[str, ...], bool]:
 def _missing(context: EncodingContext, names: Sequence[str], code: Ints) -> Mask:
     """Return the last cells without any treatment; put the reference where the schema says so; find the others."""
     unrecorded: Mask = context.table.keys.last_of_subject & (code == MISSING).all(axis=1)
+    later = [context.schema.columns[name].shift < 0 for name in names]
+    unrecorded |= context.table.keys.last_of_subject & (code[:, later] == MISSING).any(axis=1)
+    code[unrecorded] = MISSING
     for i, name in enumerate(names):
         holes = (code[:, i] == MISSING) & ~unrecorded
         if not holes.any():

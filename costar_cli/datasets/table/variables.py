@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from costar_cli.config.nearest import did_you_mean
-from costar_cli.datasets.table.context import EncodingContext, Mask
+from costar_cli.datasets.table.context import EncodingContext, Mask, Table
 from costar_cli.datasets.table.index import Ints
 from costar_cli.datasets.table.parse import wrong_values
 from costar_cli.datasets.table.schema import ColumnSchema
@@ -36,14 +36,15 @@ class Encoded:
 class _Column:
     """A column as it was read, per cell `[M]`, or per subject `[N]` for a static.
 
-    `train` says which values are of source-train, `place` where one comes from, and `carried` which value fills a
-    hole: the subject's last one, -1 where there is none.
+    `due` says where a value is wanted (a lag or a difference has none at first), `train` which are of source-train,
+    `place` where one comes from, and `carried` which value fills a hole: the subject's last, -1 where there is none.
     """
 
     name: str
     schema: ColumnSchema
     data: pl.Series
     observed: Mask
+    due: Mask
     train: Mask
     place: Callable[[int], str]
     carried: Ints
@@ -62,9 +63,10 @@ def encode_variables(
         column = _column(context, name, role)
         schema, observed, train = column.schema, column.observed, column.train
         missing = schema.missing or (context.schema.missing if role != "outcome" else "error")
-        if missing == "error" and not observed.all():
+        holes = ~observed & column.due
+        if missing == "error" and holes.any():
             fix = 'give them, or declare `missing = "fill"`'
-            context.findings.append(wrong_values(name, ~observed, "missing", column.place, fix))
+            context.findings.append(wrong_values(name, holes, "missing", column.place, fix))
             continue
         made = _categories(context, column) if schema.kind == "categorical" else _numbers(context, column)
         if role == "outcome":
@@ -77,7 +79,7 @@ def encode_variables(
             context.dropped.append(name)
             continue
         columns += made
-        if schema.indicator and (context.known or not observed[train].all()):
+        if schema.indicator and (context.known or holes[train].any()):
             context.learned.masks.append(name)
             mask = Variable(name=f"{name}_observed", kind="binary", standardize=False)
             masks.append(Encoded(mask, observed.astype(np.float32)))
@@ -87,15 +89,47 @@ def encode_variables(
 def _column(context: EncodingContext, name: str, role: str) -> _Column:
     """Return a column, and put what is wrong with a static's place in the files among the findings."""
     table, schema = context.table, context.schema.columns[name]
-    if role != "static":
-        data = table.column(name)
-        observed = data.is_not_null().to_numpy()
-        return _Column(name, schema, data, observed, context.train_cells, table.place, table.carried(observed))
-    data, found = table.static_values(name)
+    static = role == "static"
+    place = partial(table.subject_place, name) if static else table.place
+    data, found, refused = values_of(table, name, schema)
     context.findings += found
+    if refused.any():
+        fix = 'correct them, or choose another transform: `"log1p"` takes zeros'
+        context.findings.append(wrong_values(name, refused, f"without a {schema.transform}", place, fix))
+    if schema.transform:
+        schema = schema.model_copy(update={"kind": "continuous", "unit": unit_of(schema)})
     observed = data.is_not_null().to_numpy()
-    carried = np.where(observed, np.arange(len(observed)), -1).astype(np.int64)
-    return _Column(name, schema, data, observed, context.train, partial(table.subject_place, name), carried)
+    if static:
+        carried = np.where(observed, np.arange(len(observed)), -1).astype(np.int64)
+        return _Column(name, schema, data, observed, ~refused, context.train, place, carried)
+    due = (table.keys.step >= schema.shift + (schema.transform == "difference")) & ~refused
+    return _Column(name, schema, data, observed, due, context.train_cells, place, table.carried(observed))
+
+
+def values_of(table: Table, name: str, schema: ColumnSchema) -> tuple[pl.Series, list[Finding], Mask]:
+    """Return a column as models see it, what is wrong with a static's place, and which values the transform refuses.
+
+    A static has a value per subject `[N]`, all others per cell `[M]` (spec TABLE-10).
+    """
+    data, found = table.static_values(name) if schema.role == "static" else (table.column(name), [])
+    refused = np.zeros(len(data), dtype=bool)
+    if schema.transform is None:
+        return data, found, refused
+    values = data.to_numpy().astype(np.float64)
+    if schema.transform == "difference":
+        made = np.where(table.keys.step > 0, np.diff(values, prepend=np.nan), np.nan)
+    else:
+        argument = values + (schema.transform == "log1p")
+        refused = argument <= 0
+        made = np.log(argument, out=np.full(len(values), np.nan), where=argument > 0)
+    return pl.Series(made).fill_nan(None), found, refused
+
+
+def unit_of(schema: ColumnSchema) -> str:
+    """Return the unit of what models see of a column."""
+    if schema.transform in (None, "difference"):
+        return schema.unit
+    return f"{schema.transform}({schema.unit})" if schema.unit else str(schema.transform)
 
 
 def _constant(encoded: Encoded, train: Mask) -> bool:
@@ -105,7 +139,7 @@ def _constant(encoded: Encoded, train: Mask) -> bool:
 
 def _filled(context: EncodingContext, column: _Column, values: NDArray[Number], rest: float) -> NDArray[Number]:
     """Return values with holes filled, from the subject's past or else with the rest, and note how many were."""
-    holes, known = ~column.observed, column.carried >= 0
+    holes, known = ~column.observed & column.due, column.carried >= 0
     if holes.any():
         count = {"missing": int(holes.sum()), "carried": int((holes & known).sum())}
         count["learned"] = count["missing"] - count["carried"]
