@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 WINDOWS = """
 import builtins, os, signal, sys, types
 
@@ -75,6 +77,7 @@ def test_the_block_stops_what_windows_does_not_have(tmp_path: Path) -> None:
         assert "Error: " in done.stderr
 
 
+@pytest.mark.slow
 def test_verbs_run_without_posix(tmp_path: Path) -> None:
     sizes = "train = 30\nval = 10\ntest = 5\ntarget_train = 8\ntarget_val = 5\ntarget_test = 5\nsteps = 12\n"
     (tmp_path / "small.toml").write_text(f"[simulate.linear]\n{sizes}")

@@ -55,12 +55,15 @@ FIGURES = {
 LONG = (
     "cohort_whatif",
     "default_preset",
+    "evaluate_memory",
+    "ingest_m5",
     "pretrain_step",
     "rollouts",
     "scoring",
     "search",
+    "simulate_mimic",
     "whatif",
-)  # half a minute each
+)  # ten seconds or more each
 
 
 @pytest.mark.parametrize(

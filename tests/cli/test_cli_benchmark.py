@@ -217,6 +217,7 @@ def test_a_killed_benchmark_continues_to_the_same_tables(
     assert timeless(folder) == timeless(done)
 
 
+@pytest.mark.slow
 def test_an_interrupted_benchmark_says_how_to_continue_and_continues_within_a_training_run(
     done: Path, settings: Path, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -293,6 +294,7 @@ def test_the_question_to_ask_next_goes_to_the_best_model_that_beats_the_last_val
     assert question == f"costar whatif {place} --subject ID --plan plan.json --model {model}"
 
 
+@pytest.mark.slow
 def test_models_that_all_lose_warn_once_per_cell_and_training_is_suggested(
     settings: Path, tmp_path: Path, call: Call
 ) -> None:

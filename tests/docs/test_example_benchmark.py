@@ -3,9 +3,12 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.docs.test_examples_run import Script
 
 
+@pytest.mark.slow
 def test_the_benchmark_script_compares_methods_and_makes_nothing_twice(tmp_path: Path, run_script: Script) -> None:
     done = run_script("benchmark.sh", tmp_path / "out", cwd=tmp_path, COSTAR_BENCHMARK_METHODS="ridge,last-value")
     assert done.returncode == 0, done.stderr

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from costar_cli.datasets.icu.semi_synthetic import MIMIC_SCHEMA
 from costar_cli.plans import read_plans
 from tests.docs.test_examples_run import Script
@@ -18,6 +20,7 @@ SMALL = {
 }
 
 
+@pytest.mark.slow
 def test_the_script_goes_from_stays_to_a_what_if_with_truth(
     tmp_path: Path, repository: Path, run_script: Script
 ) -> None:

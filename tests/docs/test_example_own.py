@@ -17,6 +17,7 @@ from tests.docs.test_examples_run import Script
 SMALL = {"COSTAR_PRETRAIN_EPOCHS": "1", "COSTAR_FINETUNE_EPOCHS": "1", "COSTAR_EVALUATE_BOOTSTRAP": "50"}
 
 
+@pytest.mark.slow
 def test_the_script_goes_from_a_table_to_a_what_if(tmp_path: Path, repository: Path, run_script: Script) -> None:
     done = run_script("own-data/run.sh", cwd=tmp_path, **SMALL)
     assert done.returncode == 0, done.stderr

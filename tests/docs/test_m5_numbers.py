@@ -19,6 +19,7 @@ def missing(lines: Iterator[str]) -> list[str]:
     return [line for line in lines if line not in PAGE]
 
 
+@pytest.mark.slow
 def test_price_classes_are_the_measured_ones() -> None:
     assert missing(figures_m5.class_table()) == []
 

@@ -25,6 +25,7 @@ def missing(lines: Iterator[str]) -> list[str]:
     return [line for line in lines if line.rstrip() not in shown]
 
 
+@pytest.mark.slow
 def test_calibration_and_correlations_are_the_measured_ones(cohort: IcuCohort) -> None:
     for table in (mimic_numbers.calibration_table, mimic_numbers.correlation_table, mimic_numbers.lag_table):
         assert missing(table(cohort)) == []

@@ -43,6 +43,7 @@ def shown(outputs: list[dict[str, object]]) -> list[str]:
     return [" ".join(re.sub(r"[─┌┬┐├┼┤└┴┘╞═╪╡│┆]", " ", text).split()) for text in words]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_the_notebook_runs_and_shows_what_it_gives():
     cells = json.loads(NOTEBOOK.read_text("utf-8"))["cells"]

@@ -39,6 +39,7 @@ def test_training_lowers_the_validation_loss_of_every_network(name, tumor_datase
         assert losses[best] == min(losses)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "steps"), [("ct", 5), ("edct with confusion", 9)])
 def test_a_killed_run_continues_to_the_same_weights(name, steps, dataset, models, tmp_path: Path, monkeypatch):
     def run():
@@ -76,6 +77,7 @@ def test_few_shot_starts_from_the_weights_of_the_source(name, dataset, models):
         assert all(torch.equal(value, start.params["decoder." + key][1]) for key, value in params.items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SETTINGS)
 def test_few_shot_adapts_every_network_to_the_target(name, dataset, models):
     trained, adapted = fit(name, dataset, start=models[name], domain="target", members=1, epochs=6)

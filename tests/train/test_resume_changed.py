@@ -43,6 +43,7 @@ def test_more_epochs_continue_to_the_weights_of_a_run_that_was_never_interrupted
     assert any(f"with {epochs + 3} epochs instead of {epochs}" in note for note in notes)
 
 
+@pytest.mark.slow
 def test_a_longer_run_that_is_interrupted_again_loses_no_member(
     tumor_dataset: Dataset, whole, tmp_path: Path, monkeypatch
 ):
@@ -80,6 +81,7 @@ def test_other_settings_are_refused_by_name(changes, line, tumor_dataset: Datase
     assert (tmp_path / "pretrain.h5").read_bytes() == state
 
 
+@pytest.mark.slow
 def test_fresh_starts_over_with_other_settings(tumor_dataset: Dataset, whole, tmp_path: Path, monkeypatch):
     expected = whole(run_pretrain, members=2)
     cut(lambda: run_pretrain(tumor_dataset, tmp_path, learning_rate=0.5), 3, monkeypatch)
@@ -170,6 +172,7 @@ def test_fresh_forgets_the_states_of_all_stages(tumor_dataset: Dataset, tmp_path
     assert not later.exists()
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_other_threads_and_its_file_tells_both(tumor_dataset: Dataset, tmp_path: Path, monkeypatch):
     def run(threads: int):
         return run_pretrain(tumor_dataset, tmp_path, runtime=RuntimeConfig(device="cpu", threads=threads))

@@ -249,6 +249,7 @@ def test_members_that_move_and_members_that_stay_are_one_model_even_where_gnet_k
     np.testing.assert_allclose(windows.score(model), expected, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_members_are_selected_alike_together_and_apart(shifted: Dataset):
     config = CONFIG.model_copy(update={"members": 3})
     for method in ("costar", "gnet", "crn"):
