@@ -73,7 +73,7 @@ def best_plans(
             raise UsageError(problem, where="data=", fix="give a data set, or a frame of pandas or polars")
         require_compatible(data, fitted.schema, model="the model")
         places = places_of(data, subjects, part)
-        panel, start = join_places(data, places), parse_origin(origin, where="origin=")
+        panel, start = join_places(data, places), parse_origin(origin, where="origin=", single=True)
         cohort = Cohort.of(panel, names_of(panel), places, origin=start, where="origin=")
         reports = list(search_cohort(model.method, fitted, data, cohort, request, reporter))
     answers = [answer for report in reports for answer in report.answers]

@@ -100,18 +100,21 @@ class Moments:
 
 
 def step_of(panel: Panel, origin: Origin, *, where: str = "--origin") -> int:
-    """Return the step that an origin is in the series of a panel's first subject; one that is counted may be outside.
+    """Return the step that an origin is in the series of a panel's first subject; it may be beyond the last one.
 
     Raises:
-        UsageError: every step, or a date that is outside the series, or where there are none.
+        UsageError: every step, a date that is outside the series or where there are none, or further back than it goes.
     """
     if origin == "all":
         fix = "give `last`, a step, -K for K steps before the last, or a date, or ask about a cohort"
         raise UsageError("one subject is asked about from one origin", where=where, fix=fix)
+    if isinstance(origin, int) and origin >= 0:
+        return origin
     moments = Moments.of(panel, origin, where=where)
-    if isinstance(origin, Date) and moments.outside_Q[0]:
+    if moments.outside_Q[0]:
         problem = f"origin {origin} is outside the series of subject {panel.names[0]}: {moments.series_of(0)}"
-        raise UsageError(problem, where=where, fix="choose a date in it, or `last`")
+        fix = "choose a date in it" if isinstance(origin, Date) else f"go back {panel.length[0] - 1} steps at most"
+        raise UsageError(problem, where=where, fix=f"{fix}, or `last`")
     return int(moments.origin_Q[0])
 
 
@@ -119,13 +122,16 @@ Begin = Callable[[Origin], Moments]
 """From an origin to the moments at which plans begin."""
 
 
-def parse_origin(text: str | int, *, where: str = "--origin") -> Origin:
+def parse_origin(text: str | int, *, where: str = "--origin", single: bool = False) -> Origin:
     """Return the origin that a text means: `last`, `all`, a step, -K for K steps before the last, or a date.
 
     Raises:
-        UsageError: it means none.
+        UsageError: it means none, or all where a `single` one of each subject is needed.
     """
     word = str(text).strip()
+    if word == "all" and single:
+        fix = "give `last`, a step, -K for K steps before the last, or a date"
+        raise UsageError("a plan is searched from one origin of each subject", where=where, fix=fix)
     if word in ("last", "all"):
         return word  # type: ignore[return-value]
     if re.fullmatch(r"-?\d{1,9}", word):

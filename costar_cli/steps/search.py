@@ -141,10 +141,7 @@ def _cohort(session: Session, asked: Search, dataset: "Dataset") -> "Cohort":
     from costar_cli.cohort import Cohort, choose_subjects, join_places, names_of
     from costar_cli.plans import parse_origin
 
-    origin = parse_origin(asked.origin)
-    if origin == "all":
-        fix = "give `last`, a step, -K for K steps before the last, or a date"
-        raise UsageError("a plan is searched from one origin of each subject", where="--origin", fix=fix)
+    origin = parse_origin(asked.origin, single=True)
     if asked.subject is not None:
         places = [dataset.find_subject(asked.subject)]
     else:

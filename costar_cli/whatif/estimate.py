@@ -80,9 +80,9 @@ def estimate_outcomes(
     location = dataset.find_subject(subject)
     panel = dataset.panel_of(location)
     request = (request() if callable(request) else request).of(panel.names[0])
-    start = request.origin if origin is None else origin
-    if not isinstance(start, int):
-        start = step_of(panel, "last" if start is None else start, where="--plan")
+    start = origin
+    if start is None:
+        start = step_of(panel, "last" if request.origin is None else request.origin, where="--plan")
     of_plans = origin is None and request.origin is not None
     _check(models, request, panel=panel, origin=start, levels=levels, reference=reference, of_plans=of_plans)
     moments_P = Moments.of(panel, start).take([0] * len(request.plans))
