@@ -201,6 +201,18 @@ def test_values_far_outside_training_or_negative_are_told_with_their_row(whole):
     assert any("'age'" in line and "same unit" in line for line in listener.warnings)
 
 
+def test_the_extremes_of_training_written_as_text_are_within_its_range():
+    sizes = {"train": 8, "val": 2, "test": 2, "target_train": 2, "target_val": 2, "target_test": 2}
+    simulated, listener = costar.simulate("tumor", preset="quick", steps=6, **sizes), Listener()
+    train = simulated.panel("source", "train")
+    volumes = train.outcomes[train.observed]
+    for extreme in (volumes.min(), volumes.max()):
+        row = {"subject": "a", "day": 0, "tumour_volume": float(str(extreme)), "patient_type": 1}
+        row |= {"chemotherapy": None, "radiotherapy": None}
+        read_new(pl.DataFrame([row]), simulated, listener, subject="subject", time="day")
+    assert [line for line in listener.warnings if "tumour_volume" in line] == []
+
+
 @pytest.mark.parametrize(
     ("line", "left"),
     [

@@ -282,10 +282,12 @@ def _numbers(context: EncodingContext, name: str) -> tuple[NDArray[np.float64], 
 
 def _beyond(context: EncodingContext, like: Preprocessing) -> Iterator[str]:
     """Yield a line for each column of numbers unlike training's: of another unit, or written wrongly (spec TABLE-8)."""
-    for name, (low, high) in like.learned.ranges.items():
+    for name, limits in like.learned.ranges.items():
         if (column := context.schema.columns.get(name)) is None:
             continue
         values, place = _numbers(context, name)
+        with np.errstate(over="ignore"):  # in the precision of panels, of which the range may be
+            values, (low, high) = values.astype(np.float32), np.array(limits, dtype=np.float32)
         known = values[~np.isnan(values)]
         if not len(known):
             continue
