@@ -208,10 +208,13 @@ class PredictsDistribution(Protocol):
 class DrawsOutcomes(Protocol):
     """A `FittedModel` that draws outcomes from its predictive distribution, jointly for a subject's plans. Optional."""
 
-    def draw_outcomes(self, panel: Panel, queries: Queries, n: int, seed: int) -> NDArray[np.float64]:
+    def draw_outcomes(
+        self, panel: Panel, queries: Queries, n: int, seed: int, *, among: NDArray[np.integer] | None = None
+    ) -> NDArray[np.float64]:
         """Return `[S,Q,H,Y]`, S = n draws in the units of the data.
 
-        In each draw a subject has the same parameters, and the same chance after the origin, under all plans.
+        In each draw a subject has the same parameters, and the same chance after the origin, under all plans. Queries
+        `among` those of further subjects have the chance that they have with all of them.
         """
 
 

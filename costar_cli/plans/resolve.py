@@ -20,6 +20,7 @@ from costar_cli.uncertainty import Estimates, asks_encoded, draws, estimate, lea
 
 COHORT_DRAWS: Final = 200  # of a rule for each of many moments, over which chance averages out
 MOST_QUERIES: Final = 8_192  # estimated at once: their histories and predictions take some hundred MB
+MOST_DRAWN: Final = 200_000  # courses that are drawn at once
 
 Floats = NDArray[np.float64]
 Number = TypeVar("Number", bound=np.generic)
@@ -114,7 +115,7 @@ def estimate_played(model: FittedModel, moments: Moments, played: Played, horizo
     weight_K = np.concatenate([np.bincount(place_S) / len(place_S) for _, place_S in kinds])
     values_KHA = _lasting(np.concatenate([of for of, _ in kinds]), horizon)
     parts = []
-    for begin, end in _parts(np.array([len(of) for of, _ in kinds])):
+    for begin, end in _parts(np.array([len(of) for of, _ in kinds]), MOST_QUERIES):
         own_K = slice(*np.searchsorted(moment_K, [begin, end]))
         at_K = moment_K[own_K]
         found = estimate(model, moments.panel, ask(model, moments.take(at_K), values_KHA[own_K]))
@@ -148,13 +149,17 @@ def draw_played(
             panel, moments.subject_Q, moments.origin_Q, lambda h, _: plan_MHA[:, min(h, last)],
             steps=horizon, n=n, seed=seed,
         )  # fmt: skip
-    drawn, encoded = [], asks_encoded(panel)
-    for q in range(len(moments)):
-        kinds_KHA, place_S = np.unique(values_SQHA[:, q], axis=0, return_inverse=True)
-        queries = ask(model, moments.take(np.full(len(kinds_KHA), q)), _lasting(kinds_KHA, horizon))
+    drawn_SQHY, encoded = np.empty((n, len(moments), horizon, len(model.schema.outcomes))), asks_encoded(panel)
+    kinds = [np.unique(values_SQHA[:, q], axis=0, return_inverse=True) for q in range(len(moments))]
+    count_Q = np.array([len(of) for of, _ in kinds])
+    for begin, end in _parts(count_Q, MOST_DRAWN // n):
+        of_K = np.repeat(np.arange(begin, end), count_Q[begin:end])
+        values_KHA = _lasting(np.concatenate([of for of, _ in kinds[begin:end]]), horizon)
+        queries = ask(model, moments.take(of_K), values_KHA)
         drawn_SKHY = draws(model, panel, queries, n, seed, ask=encoded, among=moments.subject_Q)
-        drawn.append(drawn_SKHY[np.arange(n), place_S.ravel()])
-    return np.stack(drawn, axis=1)
+        for q in range(begin, end):
+            drawn_SQHY[:, q] = drawn_SKHY[np.arange(n), np.searchsorted(of_K, q) + kinds[q][1].ravel()]
+    return drawn_SQHY
 
 
 def _lasting(values: NDArray[Number], horizon: int) -> NDArray[Number]:
@@ -162,11 +167,11 @@ def _lasting(values: NDArray[Number], horizon: int) -> NDArray[Number]:
     return np.pad(values, ((0, 0), (0, horizon - values.shape[1]), (0, 0)), "edge")
 
 
-def _parts(count_Q: NDArray[np.integer]) -> Iterator[tuple[int, int]]:
-    """Yield spans of moments whose courses are estimated at once: as many as there may be, but one at least."""
+def _parts(count_Q: NDArray[np.integer], most: int) -> Iterator[tuple[int, int]]:
+    """Yield spans of moments whose courses are asked about at once: `most` of them, but of one moment at least."""
     begin, total = 0, 0
     for q, count in enumerate(count_Q.tolist()):
-        if q > begin and total + count > MOST_QUERIES:
+        if q > begin and total + count > most:
             yield begin, q
             begin, total = q, 0
         total += count

@@ -40,7 +40,7 @@ def draws(
     if isinstance(model, StackModel):
         return _of_stack(model, panel, asked, n, seed, ask, floor, among)
     if isinstance(model, DrawsOutcomes):
-        return model.draw_outcomes(panel, asked, n, seed)
+        return model.draw_outcomes(panel, asked, n, seed, among=among)
     rng, subjects = np.random.default_rng(seed), np.unique(asked.subject if among is None else among)
     row_Q = np.searchsorted(subjects, asked.subject)
     chance_SQ11, own_SQ11 = (rng.normal(size=(n, len(subjects)))[:, row_Q, None, None] for _ in range(2))

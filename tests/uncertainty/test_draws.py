@@ -62,6 +62,13 @@ def test_the_same_seed_draws_the_same() -> None:
     assert (one != other).any()
 
 
+@pytest.mark.parametrize("parts", ["last-value,mixed", "ridge,msm"])
+def test_a_subject_asked_about_alone_among_others_has_the_chance_that_it_has_with_them(parts: str) -> None:
+    model, (panel, queries) = fitted("stack", parts=parts), two_plans()
+    together, one = draws(model, panel, queries, 50), queries.take(np.array([4, 5]))
+    assert draws(model, panel, one, 50, among=queries.subject) == pytest.approx(together[:, 4:])
+
+
 def test_draws_of_a_stack_are_its_parts_in_proportion_to_their_weights() -> None:
     model, (panel, queries) = fitted("stack", parts="last-value,mixed"), two_plans()
     drawn_SQHY, found = draws(model, panel, queries, N), estimate(model, panel, queries)

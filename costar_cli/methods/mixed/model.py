@@ -212,11 +212,14 @@ class MixedModel(EncodingModel[Histories]):
             found[:, 0, part] = self._distribution(panel, queries.take(part))
         return PredictiveDistribution(mean, parameter, noise)
 
-    def draw_outcomes(self, panel: Panel, queries: Queries, n: int, seed: int) -> Floats:
+    def draw_outcomes(
+        self, panel: Panel, queries: Queries, n: int, seed: int, *, among: NDArray[np.integer] | None = None
+    ) -> Floats:
         """Draw effects from the posterior and noise after the origin, both the same for all of a subject's plans.
 
         Returns `[S,Q,H,Y]`, S = n, in the units of the data (spec MIXED-10). What training leaves open of the means of
-        effects is drawn once for all subjects (spec MIXED-11).
+        effects is drawn once for all subjects (spec MIXED-11). Subjects `among` others have the chance that they have
+        where all are asked about.
 
         Raises:
             UsageError: the plans are longer than the horizon that the model was trained for.
@@ -224,7 +227,7 @@ class MixedModel(EncodingModel[Histories]):
         plan_QHA = queries.plan.astype(np.float64)
         return self.draw_courses(
             panel, queries.subject, queries.origin, lambda h, _: np.tile(plan_QHA[:, h], (n, 1)),
-            steps=queries.horizon, n=n, seed=seed,
+            steps=queries.horizon, n=n, seed=seed, among=among,
         )  # fmt: skip
 
     def draw_courses(
@@ -237,6 +240,7 @@ class MixedModel(EncodingModel[Histories]):
         steps: int,
         n: int,
         seed: int,
+        among: NDArray[np.integer] | None = None,
     ) -> Floats:
         """Draw as `draw_outcomes` does, with treatments that are decided on the way (spec MIXED-10, PLAN-5).
 
@@ -248,6 +252,9 @@ class MixedModel(EncodingModel[Histories]):
         queries = Queries(row_Q.astype(np.int32), origin_Q.astype(np.int16), plan_QHA)
         require_horizon(self.horizon, queries)
         start, known = self._begin(panel, subject_Q, origin_Q)
+        if among is not None:
+            subjects = np.unique(among)
+            row_Q = np.searchsorted(subjects, subject_Q)
         rng, at_M = np.random.default_rng(seed), np.tile(np.arange(len(queries)), n)
         whose_M = row_Q[at_M] + np.repeat(np.arange(n) * len(subjects), len(queries))  # a subject in a draw
         own = []
