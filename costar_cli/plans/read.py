@@ -74,7 +74,9 @@ def parse_plans(
         from costar_cli.plans.table import parse_table  # noqa: PLC0415 - polars takes a while, and JSON needs none
 
         encoding = schema if isinstance(schema, TreatmentEncoding) else schema.treatments
-        return parse_table(data, encoding, horizon=horizon, where=where)
+        start = _start(origin, begin)
+        moments = start if isinstance(start, Moments) else None
+        return parse_table(data, encoding, horizon=horizon, where=where, moments=moments)
     document = parse_json(data, where=where)
     if isinstance(document, list) or (isinstance(document, JsonObject) and set(document) & set(FORMS)):
         document = _single(document)

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from costar_cli.config.nearest import did_you_mean
 from costar_cli.errors import UsageError
 from costar_cli.panel import TreatmentEncoding
+from costar_cli.panel.calendar import Date
 from costar_cli.panel.levels import find_level, known_levels
+from costar_cli.plans.moments import KEEPS_DATES, Moments
 from costar_cli.plans.plan import MOST_PAIRS, PlanRequest, TreatmentPlan
 from costar_cli.plans.untrusted import Problems, shown
 
@@ -21,8 +23,12 @@ SHAPE: Final = "give the columns `plan`, `step` (1, 2, ...), one per treatment, 
 NAMED: Final = 20  # rows with the same problem that are named, at most
 
 
-def parse_table(data: bytes | str, encoding: TreatmentEncoding, *, horizon: int, where: str) -> PlanRequest:
+def parse_table(
+    data: bytes | str, encoding: TreatmentEncoding, *, horizon: int, where: str, moments: Moments | None = None
+) -> PlanRequest:
     """Return the plans of a CSV file; an empty cell is the reference level of its treatment.
+
+    Steps may be dates where the `moments` are known at which plans begin, of subjects that have dates.
 
     Raises:
         UsageError: every problem of the table at once, each with plan, step and name.
@@ -35,7 +41,10 @@ def parse_table(data: bytes | str, encoding: TreatmentEncoding, *, horizon: int,
     problems = Problems()
     _check_columns(frame, encoding, problems)
     problems.raise_any("the table does not match the data set", where=where, fix=SHAPE)
-    table = _Table(_in_order(frame), encoding, problems)
+    trimmed = frame.with_columns(pl.all().str.strip_chars()).with_row_index("row")
+    numbered = trimmed.with_columns(_numbers(trimmed, moments, problems).alias("number"))
+    problems.raise_any("steps of the table cannot be dates", where=where, fix=problems.fix or KEEPS_DATES)
+    table = _Table(_in_order(numbered), encoding, problems)
     values_MA = table.values()
     table.check_steps(horizon)
     if table.n_plans > MOST_PAIRS:
@@ -58,14 +67,54 @@ def _check_columns(frame: pl.DataFrame, encoding: TreatmentEncoding, problems: P
         problems.add("the table has no rows")
 
 
+def _keys(frame: pl.DataFrame) -> list[str]:
+    return [name for name in ("subject", "plan") if name in frame.columns]
+
+
+def _numbers(frame: pl.DataFrame, moments: Moments | None, problems: Problems) -> pl.Series:
+    """Return the number of each row's step in its plan, 1 at the origin; null for neither a number nor a date.
+
+    The dates of a subject that is not among the moments are counted as they come: it is refused, or left out, later.
+    """
+    written = frame["step"]
+    dates = {text: date for text in written.unique(maintain_order=True) if (date := Date.parse(text))}
+    number = written.cast(pl.Int64, strict=False)
+    if not dates:
+        return number
+    counted = frame.select(pl.int_range(1, pl.len() + 1).over(_keys(frame))).to_series().to_numpy().copy()
+    for text, date in dates.items():
+        try:
+            if moments is None:
+                raise ValueError("no subjects with dates are asked about from one origin")
+            ahead_Q, at_M = moments.steps_to(date), (written == text).fill_null(value=False).to_numpy()
+        except ValueError as error:
+            problems.add(f"`step` cannot be the date {date}: {error}")
+            break
+        if "subject" in frame.columns:
+            of_M = frame["subject"].replace_strict(_places(moments), default=-1, return_dtype=pl.Int64).to_numpy()
+            known_M = at_M & (of_M >= 0)
+            counted[known_M] = ahead_Q[of_M[known_M]] + 1
+        elif (ahead_Q == ahead_Q[0]).all():
+            counted[at_M] = ahead_Q[0] + 1
+        else:
+            apart = f"{ahead_Q.min()} to {ahead_Q.max()} steps after the origins of the subjects"
+            fix = "add the column `subject`, give an origin that all have at the same date, or number the steps"
+            problems.add(f"`step` {date} is {apart}", fix=fix)
+            break
+    is_date = written.is_in(list(dates))
+    return frame.select(pl.when(is_date).then(pl.Series(counted)).otherwise(number)).to_series()
+
+
+def _places(moments: Moments) -> dict[str, int]:
+    """Return the moment of each subject by its name."""
+    names = moments.panel.names
+    return {names[row]: q for q, row in enumerate(moments.subject_Q.tolist())}
+
+
 def _in_order(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of each plan together, in the order of the first of each, by step; `first` is that row."""
-    keys = [name for name in ("subject", "plan") if name in frame.columns]
-    trimmed = frame.with_columns(pl.all().str.strip_chars()).with_row_index("row")
-    number = pl.col("step").cast(pl.Int64, strict=False)
-    return trimmed.with_columns(number.alias("number"), pl.col("row").min().over(keys).alias("first")).sort(
-        "first", "number", "row", nulls_last=True
-    )
+    first = pl.col("row").min().over(_keys(frame)).alias("first")
+    return frame.with_columns(first).sort("first", "number", "row", nulls_last=True)
 
 
 class _Table:
@@ -125,7 +174,8 @@ class _Table:
                 self.add(self.frame[name].fill_null("").to_numpy() == "", f"the column `{name}` is empty")
         odd = np.zeros(len(number), dtype=bool)
         odd[self.begins] = np.logical_or.reduceat(number != place, self.begins)
-        self.add(odd, "steps are not 1, 2, 3, ..., each once", fix="number each plan's steps from 1, the origin's")
+        fix = "number each plan's steps from 1, the origin's, or write their dates from the origin's on"
+        self.add(odd, "steps are not 1, 2, 3, ..., each once", fix=fix)
         fix = f"give 1 to {horizon} steps, or train on data of a longer `horizon`"
         self.add(place == horizon + 1, f"the model answers plans of 1 to {horizon} steps", fix=fix)
 

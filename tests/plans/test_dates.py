@@ -49,6 +49,36 @@ def test_plans_by_date_are_those_by_step(origin):
     assert values({"repeat": CHEMO, "until": "2024-03-03"}, origin=origin) == [[1, 0]] * 2
 
 
+def table(text: str, panel: Panel = PANEL, **options: Any) -> PlanRequest:
+    begin = partial(Moments.of, panel)
+    return parse_plans(text, TUMOR, horizon=6, where="plans.csv", begin=begin, **options)
+
+
+def test_the_steps_of_a_table_may_be_dates():
+    text = "plan,step,chemotherapy\np,2024-03-02,\np,2024-03-01,1\nq,1,\np,2024-03-03,1\n"
+    assert [plan.values[:, 0].tolist() for plan in table(text, origin=10).plans] == [[1, 0, 1], [0]]
+
+
+def test_the_dates_of_a_table_are_counted_from_each_subject_s_own_origin():
+    first, second = PANEL.names[:2]
+    text = f"subject,plan,step,chemotherapy\n{first},p,2024-03-10,1\n{second},p,2024-03-02,1\n{second},p,2024-03-03,0\n"
+    request = table(text + "stranger,p,2024-03-02,1\n")
+    assert [len(request.of(name).plans[0]) for name in (first, second, "stranger")] == [1, 2, 1]
+    with pytest.raises(UsageError, match="steps are not 1, 2, 3") as caught:
+        table(text.replace("2024-03-03", "2024-03-04"))
+    assert "write their dates" in caught.value.fix
+
+
+def test_dates_of_a_table_that_mean_nothing_are_refused():
+    text = "plan,step,chemotherapy\np,2024-03-10,1\n"
+    with pytest.raises(UsageError, match="`step` 2024-03-10 is 0 to 19 steps after the origins of the subjects"):
+        table(text)
+    uneven = Calendar(np.tile(np.arange(20) * DAY, (4, 1)), "us", None)
+    for panel in (replace(PANEL, calendar=None), replace(PANEL, calendar=uneven)):
+        with pytest.raises(UsageError, match="`step` cannot be the date 2024-03-10"):
+            table(text, panel)
+
+
 def test_plans_last_until_the_end_of_a_month_as_origins_do():
     assert values({"repeat": CHEMO, "until": "2024-02"}, origin="2024-02-26") == [[1, 0]] * 3
 
