@@ -16,8 +16,9 @@ from costar_cli.evaluate.score import TestPart, score
 from costar_cli.methods.base import EncodesOnce
 from costar_cli.methods.costar import model as costar_model
 from costar_cli.methods.costar.decoding import CostarStates
-from costar_cli.methods.costar.model import CostarModel, distinct_rows, runs
+from costar_cli.methods.costar.model import CostarModel, distinct_rows
 from costar_cli.methods.costar.predictor import OutcomePredictor
+from costar_cli.methods.shared.plan_forks import runs
 from costar_cli.panel import Dataset, Panel, Part, Queries
 from costar_cli.reporting import NullReporter
 
@@ -34,7 +35,7 @@ def reference(model: CostarModel, states: CostarStates, queries: Queries) -> np.
     at = torch.from_numpy(queries.subject.astype(np.int64)), torch.from_numpy(queries.origin.astype(np.int64))
     plan = torch.from_numpy(queries.plan).to(states.z_RNTD)
     with torch.no_grad():
-        scaled = torch.stack([model._head(r)(states.z_RNTD[r][at], plan) for r in range(model.members)])
+        scaled = torch.stack([model._heads[r](states.z_RNTD[r][at], plan) for r in range(model.members)])
     return model.scaler.unscale_outcomes(scaled.numpy())
 
 

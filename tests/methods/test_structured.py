@@ -12,7 +12,7 @@ from costar_cli.methods.mixed.law import carried
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.members import call_members, named_params, stack_members
 from costar_cli.methods.shared.outcome_forms import OutcomeForm, OutcomeScale, choose_forms, usual_size
-from costar_cli.methods.shared.structured import StructuredDecoder
+from costar_cli.methods.shared.structured import Reach, StructuredDecoder
 from costar_cli.panel import Scaler, TreatmentEncoding, Variable
 from tests.methods.linear_worlds import random_dataset
 
@@ -92,6 +92,23 @@ def test_answers_of_one_origin_are_those_of_all_origins_at_once():
 
 
 REACH = ([-2.0, -2.0, -2.0], [2.0, 2.0, 2.0])
+
+
+@pytest.mark.parametrize("covariates", [None, REACH])
+def test_plans_that_begin_alike_are_rolled_out_together_until_they_part(covariates: Reach | None):
+    torch.manual_seed(0)
+    module = StructuredDecoder(5, (RELATIVE, LOCAL), BINARY, carry_overs=2, fading=1, covariates=covariates)
+    history_Q = torch.tensor([2] * 8 + [0] * 8 + [2, 1])  # the second of four is asked about twice, the last never
+    every = torch.cartesian_prod(*[torch.arange(2.0)] * 3)[:, :, None].expand(-1, -1, 2)
+    plan_QHA = torch.cat([every, every[torch.randperm(8)], every[:1], every[:1]])
+    start = [torch.rand(4, 2, module.n_effects), torch.rand(4, 2), torch.rand(4, 2), torch.rand(4, 4)]
+    more = [torch.rand(4, 3), torch.rand(4, 3)] if covariates else []
+    steps: list[int] = []
+    module._step, own = lambda *args: (steps.append(len(args[1])), own(*args))[1], module._step
+    shared = module.roll(*start, plan_QHA, *more, history_Q=history_Q)
+    assert steps[0] < steps[1] < steps[2] == len(history_Q)
+    alone = module.roll(*(values[history_Q] for values in start), plan_QHA, *(values[history_Q] for values in more))
+    torch.testing.assert_close(shared, alone)
 
 
 def test_a_course_that_follows_the_forecast_is_taught_what_is_rolled_out():

@@ -202,10 +202,7 @@ class RolledDecoder(Decoder):
         rows = max(1, elements // (rolled.n_effects * rolled.n_outcomes))
         for histories, plans in zip(torch.split(asked.history_Q, rows), torch.split(asked.plan_Q, rows), strict=True):
             plan_QHA = asked.plan_PHA.index_select(0, plans)
-            at_origin = (values[histories] for values in covariates)
-            yield rolled.roll(
-                theta_UYP[histories], y_UY[histories], unit_UY[histories], exposure_UJ[histories], plan_QHA, *at_origin
-            )
+            yield rolled.roll(theta_UYP, y_UY, unit_UY, exposure_UJ, plan_QHA, *covariates, history_Q=histories)
 
     def exposures(self, heads: Sequence[nn.Module], panel: PanelTensors) -> Tensor:
         """Return what is left of earlier doses at every origin, `[R,N,T,J]`."""

@@ -6,6 +6,7 @@ Each history and each plan goes through the head's first layer once.
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -21,11 +22,12 @@ from costar_cli.methods.costar.inputs import EncoderInputs
 from costar_cli.methods.costar.representation import HistoryEncoder, encode_panel
 from costar_cli.methods.costar.supervised import ENCODER, HEAD
 from costar_cli.methods.shared.members import member_module, submodule
+from costar_cli.methods.shared.plan_forks import runs
 from costar_cli.methods.shared.trained import AnswerJob, SeriesModel, read_fields
 from costar_cli.panel import Panel, Queries
 from costar_cli.panel.tensors import PanelTensors
 
-__all__ = ["CostarModel", "answer_queries", "distinct_rows", "runs"]
+__all__ = ["CostarModel", "answer_queries", "distinct_rows"]
 
 CPU_ELEMENTS = 2**19  # hidden units computed at once on a CPU: fewer cost calls, more overflow the caches (measured)
 Indices = NDArray[np.int64]
@@ -48,15 +50,6 @@ def answer_queries(decoder: Decoder, heads: Sequence[nn.Module], states: CostarS
     return torch.stack(
         [torch.cat(list(decoder.answers(head, states, member, asked, elements))) for member, head in enumerate(heads)]
     )
-
-
-def runs(*columns_Q: NDArray[np.generic]) -> tuple[Indices, Indices]:
-    """Return where each run of equal rows begins, and the run that each row belongs to."""
-    starts = np.zeros(len(columns_Q[0]), dtype=bool)
-    starts[:1] = True
-    for column in columns_Q:
-        starts[1:] |= column[1:] != column[:-1]
-    return np.flatnonzero(starts), np.cumsum(starts) - 1
 
 
 def distinct_rows(rows_QB: NDArray[np.uint8]) -> tuple[Indices, Indices]:
@@ -101,7 +94,7 @@ class CostarModel(SeriesModel[CostarStates]):
 
     def networks(self) -> dict[str, Callable[[], nn.Module]]:
         """Return the encoder, and the head of a fine-tuned model."""
-        heads = {HEAD: lambda: self._decoder().head} if self.horizon else {}
+        heads = {HEAD: lambda: self._make_decoder().head} if self.horizon else {}
         return {ENCODER: self._encoder, **heads}
 
     @property
@@ -115,8 +108,8 @@ class CostarModel(SeriesModel[CostarStates]):
 
     def encode_series(self, panel: Panel) -> CostarStates:
         """Return what is known of every subject's history at every step, on the model's device."""
-        tensors, decoder = self.scaled(panel), self._decoder()
-        exposure_RNTJ = decoder.exposures(self._heads(), tensors)
+        tensors, decoder = self.scaled(panel), self._decoder
+        exposure_RNTJ = decoder.exposures(self._heads, tensors)
         z_RNTD, y_NTY = self._represent(tensors), tensors.y_NTY
         return CostarStates(z_RNTD, y_NTY, tensors.x_NTX, decoder.units(y_NTY), exposure_RNTJ)
 
@@ -126,10 +119,10 @@ class CostarModel(SeriesModel[CostarStates]):
         origin_N[queries.subject] = queries.origin
         if (origin_N[queries.subject] != queries.origin).any():
             return super().encode_asked(panel, queries)
-        tensors, decoder = self.scaled(panel), self._decoder()
+        tensors, decoder = self.scaled(panel), self._decoder
         step_N = _tensor(origin_N, tensors.y_NTY.device)
         at = torch.arange(len(step_N), device=step_N.device), step_N, None
-        exposure_RNTJ, unit_NTY = decoder.exposures(self._heads(), tensors), decoder.units(tensors.y_NTY)
+        exposure_RNTJ, unit_NTY = decoder.exposures(self._heads, tensors), decoder.units(tensors.y_NTY)
         states = CostarStates(
             self._represent(tensors, step_N), tensors.y_NTY[at], tensors.x_NTX[at],
             None if unit_NTY is None else unit_NTY[at], None if exposure_RNTJ is None else exposure_RNTJ[:, *at],
@@ -138,7 +131,7 @@ class CostarModel(SeriesModel[CostarStates]):
 
     def jobs(self, states: CostarStates, queries: Queries, batch_size: int) -> Iterator[Iterable[AnswerJob]]:
         """Yield jobs of `batch_size` queries each."""
-        decoder, heads = self._decoder(), self._heads()
+        decoder, heads = self._decoder, self._heads
         return self.jobs_of_all_members(lambda some: answer_queries(decoder, heads, states, some), queries, batch_size)
 
     def _represent(self, tensors: PanelTensors, step_N: Tensor | None = None) -> Tensor:
@@ -152,12 +145,15 @@ class CostarModel(SeriesModel[CostarStates]):
     def _encoder(self) -> HistoryEncoder:
         return make_encoder(self._inputs.token_dims, self.encoder_config)
 
-    def _decoder(self) -> Decoder:
+    def _make_decoder(self) -> Decoder:
         return make_decoder(self.shape, self.schema.dims, self.horizon, self.encoder_config, self.schema.treatments)
 
-    def _heads(self) -> list[nn.Module]:
-        """Return the heads of all members, each with its parameters."""
-        return [self._head(member) for member in range(self.members)]
+    @cached_property
+    def _decoder(self) -> Decoder:
+        return self._make_decoder()
 
-    def _head(self, member: int) -> nn.Module:
-        return member_module(self._decoder().head, submodule(self.params, HEAD), member)
+    @cached_property
+    def _heads(self) -> list[nn.Module]:
+        """Return the heads of all members, each with its parameters: a search asks for them some times per subject."""
+        params_R = submodule(self.params, HEAD)
+        return [member_module(self._make_decoder().head, params_R, member) for member in range(self.members)]

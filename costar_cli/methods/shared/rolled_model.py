@@ -16,6 +16,7 @@ from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.shared.members import Params, member_module, of_members, with_prefix
 from costar_cli.methods.shared.microbatches import encode_in_microbatches, microbatch_size
 from costar_cli.methods.shared.outcome_forms import FormName, OutcomeForm, OutcomeScale, choose_forms
+from costar_cli.methods.shared.plan_forks import runs
 from costar_cli.methods.shared.rolled import Balance, BalanceKind, RolledNetwork, RolledStage, RolledT
 from costar_cli.methods.shared.stage import NetworkTraining, one_stage
 from costar_cli.methods.shared.structured import Reach, reach_of
@@ -72,33 +73,36 @@ class RolledModel(NetworkModel[Histories], ABC):
     def encode_series(self, panel: Panel) -> Histories:
         """Return every member's effects and exposures at every step of every subject."""
         tensors = self.scaled(panel)
-        known_R = [_encoded(network, tensors) for network in self._networks_R()]
+        known_R = [_encoded(network, tensors) for network in self._networks_R]
         scale: OutcomeScale = OutcomeScale(self.forms).to(tensors.y_NTY)
         return Histories(tensors.y_NTY, scale.units(tensors.y_NTY), tensors.x_NTX, known_R)
 
     def jobs(self, states: Histories, queries: Queries, batch_size: int) -> Iterator[Iterable[AnswerJob]]:
         """Yield jobs of as many queries as one core's caches, or a GPU's memory, hold."""
-        networks = self._networks_R()
+        networks = self._networks_R
         largest = queries.horizon * (networks[0].decoder.n_effects + queries.plan.shape[-1])
         size = microbatch_size(largest, batch_size, states.y_NTY.device, cpu_elements=QUERY_ELEMENTS)
 
         def predict(some: Queries) -> Tensor:
-            subject, origin = (
+            first_U, history_Q = runs(some.subject, some.origin)
+            subject, origin, histories = (
                 torch.from_numpy(values.astype(np.int64)).to(states.y_NTY.device)
-                for values in (some.subject, some.origin)
+                for values in (some.subject[first_U], some.origin[first_U], history_Q)
             )
             plan_QHA = torch.from_numpy(some.plan).to(states.y_NTY)
             start = states.y_NTY[subject, origin], states.unit_NTY[subject, origin]
-            x_QX = states.x_NTX[subject, origin]
+            x_UX = states.x_NTX[subject, origin]
             predicted_R = []
             for network, known in zip(networks, states.known_R, strict=True):
                 theta, exposure, *drift = (values[subject, origin] for values in known)
-                covariates = (x_QX, *drift) if drift else ()
-                predicted_R.append(network.decoder.roll(theta, *start, exposure, plan_QHA, *covariates))
+                covariates = (x_UX, *drift) if drift else ()
+                rolled = network.decoder.roll(theta, *start, exposure, plan_QHA, *covariates, history_Q=histories)
+                predicted_R.append(rolled)
             return torch.stack(predicted_R)
 
         return self.jobs_of_all_members(predict, queries, size)
 
+    @cached_property
     def _networks_R(self) -> list[RolledNetwork]:
         params_R = self.params_of("network")
         return [member_module(self.make(), params_R, member) for member in range(self.members)]

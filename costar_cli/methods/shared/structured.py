@@ -13,7 +13,7 @@ source's. To answer queries, what does not depend on the plan is found once for 
 parameters in the module; then only the rollout is left for each query:
 
     theta_NTYP, exposure_NTJ = decoder.theta(z), decoder.exposures(previous_NTA)
-    predicted_QHY = decoder.roll(theta[n, t], y[n, t], unit[n, t], exposure[n, t], plan_QHA)
+    predicted_QHY = decoder.roll(theta[n, t], y[n, t], unit[n, t], exposure[n, t], plan_QHA, history_Q=...)
 
 Given the ranges of covariates, the decoder forecasts these, too: then `predict_ahead` takes each step from the truth
 before it, `predicted.beside` is added to the error, and `roll` is given where covariates are, and their drift, at the
@@ -33,6 +33,7 @@ from torch import Tensor, nn
 from costar_cli.methods.shared.balancing import sum_of_observed
 from costar_cli.methods.shared.members import Params, call_members
 from costar_cli.methods.shared.outcome_forms import OutcomeForm, OutcomeScale
+from costar_cli.methods.shared.plan_forks import forks
 from costar_cli.methods.shared.windows import Windows
 from costar_cli.panel.tensors import PanelTensors
 
@@ -117,6 +118,10 @@ class _Course:
         """Return what covariates add to the responses of outcomes, `[M,Y]`."""
         links_MY: Tensor = self.law.links(self.x_MX)
         return links_MY
+
+    def fork(self, parent_M: Tensor) -> None:
+        """Go on from the courses that each of some others comes from."""
+        self.x_MX, self.drift_MX = self.x_MX[parent_M], self.drift_MX[parent_M]
 
     def advance(self, known_MK: Tensor) -> None:
         """Take a step, given levels, exposures and doses."""
@@ -243,36 +248,49 @@ class StructuredDecoder(nn.Module):
 
     def roll(
         self,
-        theta_MYP: Tensor,
-        y_MY: Tensor,
-        unit_MY: Tensor,
-        exposure_MJ: Tensor,
-        plan_MHA: Tensor,
-        x_MX: Tensor | None = None,
-        drift_MX: Tensor | None = None,
+        theta_UYP: Tensor,
+        y_UY: Tensor,
+        unit_UY: Tensor,
+        exposure_UJ: Tensor,
+        plan_QHA: Tensor,
+        x_UX: Tensor | None = None,
+        drift_UX: Tensor | None = None,
+        *,
+        history_Q: Tensor | None = None,
     ) -> Tensor:
-        """Return standardised outcomes `[M,H,Y]` under plans, one step after another.
+        """Return standardised outcomes `[Q,H,Y]` under plans, one step after another.
 
         Args:
-            theta_MYP: effects of each origin's state.
-            y_MY: standardised outcomes at the origin.
-            unit_MY: of `scale.units`.
-            exposure_MJ: of `exposures`.
-            plan_MHA: treatments from the origin on.
-            x_MX: standardised covariates at the origin, where they are forecast.
-            drift_MX: of each origin's state, likewise.
+            theta_UYP: effects of each origin's state.
+            y_UY: standardised outcomes at the origin.
+            unit_UY: of `scale.units`.
+            exposure_UJ: of `exposures`.
+            plan_QHA: treatments from the origin on.
+            x_UX: standardised covariates at the origin, where they are forecast.
+            drift_UX: of each origin's state, likewise.
+            history_Q: the origin that each plan begins at; by default each its own. Plans side by side that begin alike
+                are rolled out once until they part.
         """
-        u_MY, decay_J, dose_MHJ = self.scale.in_sd(y_MY), self._decay_J(), self._doses(plan_MHA)
-        bounds, reached, none_MY = self.scale.bounds(u_MY), [], torch.zeros_like(u_MY)
-        course = self._course(x_MX, drift_MX)
-        for step in range(plan_MHA.shape[-2]):
-            exposure_MJ = decay_J * exposure_MJ + dose_MHJ[:, step]
-            faded_MF = self._faded(torch.full_like(u_MY[:, 0], step))
-            links_MY = course.links() if course else none_MY
-            u_MY, known_MK = self._step(theta_MYP, u_MY, unit_MY, exposure_MJ, faded_MF, links_MY, bounds)
+        u, decay_J, dose_QHJ = self.scale.in_sd(y_UY), self._decay_J(), self._doses(plan_QHA)
+        known, exposure, course = [theta_UYP, unit_UY, *self.scale.bounds(u)], exposure_UJ, self._course(x_UX, drift_UX)
+        parts = None if history_Q is None else forks(history_Q, plan_QHA)
+        reached = []
+        for step, dose in enumerate(dose_QHJ.unbind(1)):
+            fork = None if parts is None else next(parts)
+            if fork is not None:
+                dose = dose[fork.query_K]  # noqa: PLW2901 - of those that have not parted
+                if not step or len(fork.parent_K) > len(u):  # otherwise no two plans part here
+                    u, exposure, *known = (values[fork.parent_K] for values in (u, exposure, *known))
+                    if course:
+                        course.fork(fork.parent_K)
+            theta, unit, *bounds = known
+            exposure = decay_J * exposure + dose
+            faded = self._faded(torch.full_like(u[:, 0], step))
+            links = course.links() if course else torch.zeros_like(u)
+            u, read = self._step(theta, u, unit, exposure, faded, links, (bounds[0], bounds[1]))
             if course:
-                course.advance(torch.cat([known_MK, dose_MHJ[:, step]], dim=-1))
-            reached.append(u_MY)
+                course.advance(torch.cat([read, dose], dim=-1))
+            reached.append(u if fork is None else u[fork.course_Q])
         return self.scale.standardised(torch.stack(reached, dim=1))
 
     def _course(self, x_MX: Tensor | None, drift_MX: Tensor | None) -> _Course | None:
