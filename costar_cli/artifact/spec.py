@@ -17,7 +17,7 @@ from costar_cli.errors import complaint
 
 SCHEMA_VERSION: Final = "1.0"
 PANEL_FIELDS: Final = ("covariates", "treatments", "outcomes", "statics", "length", "subject_id")
-OPTIONAL_FIELDS: Final = ("label", "cluster", "outcome_observed", "time")
+OPTIONAL_FIELDS: Final = ("label", "cluster", "outcome_observed", "time", "since")
 QUERY_FIELDS: Final = ("subject", "origin", "plan", "outcomes", "scored")
 TRAINED_ARRAYS: Final = ("params/**", "scaler/covariates", "scaler/outcomes", "scaler/statics")
 TRAINED_META: Final = ("method", "dataset_name", "schema", "config", "members", "history", "fingerprint")

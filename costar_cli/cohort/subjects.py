@@ -122,9 +122,10 @@ def choose_subjects(
     if isinstance(who, str):
         parts = {str(part): part for part in dataset.panels}
         if who == "all" or who in parts:
-            wanted = dataset.panels if who == "all" else [parts[who]]
-            every = [Location(part, row) for part in wanted for row in range(dataset.panels[part].n_subjects)]
-            return _some(every, where)
+            if who == "all":
+                return _some(dataset.everyone, where)
+            part = parts[who]
+            return _some([Location(part, row) for row in range(dataset.panels[part].n_subjects)], where)
         if who in map(str, Part.all()) and not Path(who).exists():
             fix = f"choose from {', '.join(parts)}"
             raise UsageError(f"the data set has no part {who!r}", where=where, fix=fix)

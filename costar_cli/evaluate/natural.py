@@ -72,11 +72,11 @@ class CourseQuestions:
         """Return the windows of at most a thousand subjects, evenly spread; None where no series has a step ahead."""
         rows = np.unique(np.linspace(0, panel.n_subjects - 1, MOST_SUBJECTS).round().astype(np.int64))
         some = panel.take(rows)
-        longest = min(horizon, int(some.length.max(initial=1)) - 1)
+        longest = min(horizon, int((some.length - some.first_origin).max(initial=1)) - 1)
         queries = rolling_origin(some, longest) if longest else None
         if queries is None:
             return None
-        chosen = queries.take(queries.origin % longest == 0)
+        chosen = queries.take((queries.origin - some.first_origin[queries.subject]) % longest == 0)
         asked = replace(chosen, subject=rows[chosen.subject].astype(np.int32), outcomes=None, scored=None)
         return cls(panel, asked, np.full((len(asked), longest, panel.outcomes.shape[2]), np.nan))
 

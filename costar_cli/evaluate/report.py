@@ -113,7 +113,13 @@ class EvaluationReport:
 
     def to_rows(self) -> list[Record]:
         """Return one flat record per row, the same keys in each: for tables and CSV."""
-        return [flat_record(row, self.horizon, ratio=self.ratio_to_limit(row)) for row in self.rows]
+        names = sorted({found.period for row in self.rows for found in row.periods})
+        records = []
+        for row in self.rows:
+            by_period = {found.period: found.mean.average for found in row.periods}
+            flat = flat_record(row, self.horizon, ratio=self.ratio_to_limit(row))
+            records.append(flat | {f"avg_mean {name}": by_period.get(name) for name in names})
+        return records
 
     def to_frame(self, frame: FrameName = "pandas") -> "Frame":
         """Return a row per row of the report and step, and one for the average over steps, whose step is missing."""

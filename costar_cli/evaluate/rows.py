@@ -9,6 +9,7 @@ from costar_cli.evaluate.bootstrap import Interval
 from costar_cli.evaluate.calibrated import BandDetails, Calibrated, LevelScores
 from costar_cli.evaluate.lights import LightScores
 from costar_cli.evaluate.metrics import AVERAGED_STEPS, PerStep, SquaredErrors, average_over_steps
+from costar_cli.evaluate.periods import PeriodScores
 from costar_cli.evaluate.published import PublishedRow
 from costar_cli.evaluate.score import Truth
 from costar_cli.evaluate.setups import SetupName
@@ -63,7 +64,8 @@ class ReportRow:
     each single outcome where there are several. `query_sets` and `scored` say, per step, what was scored.
     `calibration` tells how a calibrated model's bands did by level (`"0.9"`), `bands` the same in detail, and `factual`
     both on factual windows of the same subjects where the row's own questions are counterfactual. `lights` are errors
-    by light, by kind of question, of a model without bands.
+    by light, by kind of question, of a model without bands. `periods` are errors by calendar period of the origin,
+    where the data have dates.
     """
 
     setup: SetupName
@@ -88,6 +90,7 @@ class ReportRow:
     bands: BandDetails | None = None
     factual: Calibrated | None = None
     lights: dict[Truth, dict[str, LightScores]] = field(default_factory=dict)
+    periods: tuple[PeriodScores, ...] = ()
 
     @property
     def stopped_by_budget(self) -> bool | None:

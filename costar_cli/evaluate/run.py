@@ -16,6 +16,7 @@ from costar_cli.evaluate.bootstrap import bootstrap_interval, caution_about_unit
 from costar_cli.evaluate.limit import known_limit, score_limit
 from costar_cli.evaluate.metrics import SquaredErrors
 from costar_cli.evaluate.natural import CourseQuestions, NaturalCourse
+from costar_cli.evaluate.periods import PeriodErrors, Periods
 from costar_cli.evaluate.published import is_published_data, published_row
 from costar_cli.evaluate.report import EvaluationReport
 from costar_cli.evaluate.rows import Basis, Provenance, ReportRow, Unit
@@ -39,6 +40,7 @@ class _Scored:
     errors: Mapping[Truth, SquaredErrors]
     bands: BandTest | None = None
     course: CourseQuestions | None = None
+    periods: PeriodErrors | None = None
 
 
 def run_evaluation(
@@ -73,7 +75,8 @@ def run_evaluation(
     for warning in warnings:
         reporter.warn(warning)
     parts = {job.setup.test: part_to_score(dataset, job.setup.test) for job in jobs}
-    bench = _Bench(dataset, config, _unit(dataset, used), parts)
+    asked = ((part.panel, queries) for part in parts.values() for queries in part.query_sets.values())
+    bench = _Bench(dataset, config, _unit(dataset, used), parts, Periods.of(asked))
     naive = LastValue(horizon=dataset.horizon, schema=dataset.schema, scaler=used[0].model.scaler)
     limits = {part: limit for part in parts if (limit := known_limit(dataset, part))}
     total = sum(parts[part].n_queries for part in [*(job.setup.test for job in jobs), *parts, *limits])
@@ -121,6 +124,7 @@ class _Bench:
     config: EvaluateConfig
     unit: Unit
     parts: dict[Part, TestPart]
+    periods: Periods | None
 
     @property
     def _scale(self) -> dict[str, Any]:
@@ -132,8 +136,9 @@ class _Bench:
         told = test.panel, test.horizon, self._scale["denominator_Y"], calibration_of(model), support_of(model)
         bands = BandTest(model, facts, *told) if facts else None
         course = CourseQuestions.of(test.panel, test.horizon)
-        errors = score(model, test, **self._scale, task=task, bands=bands, course=course)
-        return _Scored(self._clustered(errors, part), bands, course)
+        periods = PeriodErrors(self.periods, test.panel) if self.periods else None
+        errors = score(model, test, **self._scale, task=task, bands=bands, course=course, periods=periods)
+        return _Scored(self._clustered(errors, part), bands, course, periods)
 
     def natural(self, scored: _Scored, label: str, setup: Setup) -> NaturalCourse | None:
         """Return what a model predicts under the treatments given, beside what was observed."""
@@ -161,6 +166,7 @@ class _Bench:
     ) -> list[tuple[ReportRow, SquaredErrors]]:
         """Return a row, with its errors, per kind of truth."""
         config = self.config
+        periods = scored.periods.scores(self.unit.factor) if scored.periods else {}
         rows = []
         for truth, errors in scored.errors.items():
             bands = scored.bands.summary(truth, self.unit.factor) if scored.bands else None
@@ -185,6 +191,7 @@ class _Bench:
                 bands=bands.details if bands else None,
                 factual=scored.bands.summary(WINDOWS, self.unit.factor) if scored.bands else None,
                 lights=lights,
+                periods=periods.get(truth, ()),
             )
             rows.append((row, errors))
         return rows

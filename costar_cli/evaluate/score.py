@@ -16,6 +16,7 @@ from costar_cli.errors import CostarError
 from costar_cli.evaluate.band_test import WINDOWS, Asked, BandTest
 from costar_cli.evaluate.metrics import SquaredErrors
 from costar_cli.evaluate.natural import CourseQuestions
+from costar_cli.evaluate.periods import PeriodErrors
 from costar_cli.methods.base import EncodesOnce
 from costar_cli.panel import Panel, Queries
 from costar_cli.panel.windows import factual_windows
@@ -186,11 +187,12 @@ def score(
     task: Task,
     bands: BandTest | None = None,
     course: CourseQuestions | None = None,
+    periods: PeriodErrors | None = None,
     chunk_bytes: int = _PREDICTION_BYTES,
 ) -> dict[Truth, SquaredErrors]:
     """Return the squared errors of a model on a test part, per kind of truth, and add what its bands do to `bands`.
 
-    `course` is told the mean predictions of its questions.
+    `course` is told the mean predictions of its questions; `periods` takes the errors by calendar period.
 
     A chunk of subjects is encoded once for all its query sets, where the model can do so (`EncodesOnce`). Chunks hold
     at most 2^18 steps and `chunk_bytes` of a set's predictions; errors are formed in double precision, `batch_size`
@@ -235,10 +237,12 @@ def score(
             prediction = ask(model, unanswered)
             for start in range(0, len(chunk), batch_size):
                 batch = slice(start, start + batch_size)
+                answers = prediction[:, batch], chunk.take(batch)
+                how: Any = {"steps_H": asked.steps_H, "denominator_Y": denominator_Y}
                 with _context(f"{model.method}, query set {asked.name}"):
-                    asked.errors.add(
-                        prediction[:, batch], chunk.take(batch), steps_H=asked.steps_H, denominator_Y=denominator_Y
-                    )
+                    asked.errors.add(*answers, **how)
+                    if periods is not None:
+                        periods.add(asked.kind, asked.errors, *answers, **how)
             task.advance(len(chunk))
     return results
 

@@ -1,7 +1,7 @@
 """The data set: panels of two domains and three splits, their queries, and the simulator's truth if there is one."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -53,6 +53,7 @@ class Location(NamedTuple):
 class Dataset:
     """Everything that a `data.h5` holds.
 
+    A subject is in one part, or in several where these are spans of time: no outcome is then to be predicted in two.
     `queries[part]` maps a name (`one_step`, `sequence`, `rolling_origin`) to the query set on that part's panel.
     `truth[part]` holds arrays of the simulator (per-subject parameters and noise), by name, empty for observed data.
     `horizon` is tau, the number of steps that models predict. `parents` are the digests of the files that it was read
@@ -73,14 +74,16 @@ class Dataset:
     def __post_init__(self) -> None:
         if not self.panels:
             raise DataError("the data set has no subjects")
-        ids = np.concatenate([panel.subject_id for panel in self.panels.values()])
-        unique, count = np.unique(ids, return_counts=True)
-        if len(unique) != len(ids):
-            shown = ", ".join(str(i) for i in unique[count > 1][:5])
-            raise DataError(f"subject ids are not unique in the data set: {shown}")
-        named = [str(name) for panel in self.panels.values() if panel.label is not None for name in panel.label]
-        if len(set(named)) != len(named):
-            again = sorted(name for name, uses in Counter(named).items() if uses > 1)
+        if twice := _in_several_parts(list(self.panels.values())):
+            raise DataError(f"subject ids are not unique in the data set: {', '.join(map(str, twice[:5]))}")
+        named = {
+            pair
+            for panel in self.panels.values()
+            if panel.label is not None
+            for pair in zip(panel.label.tolist(), panel.subject_id.tolist(), strict=True)
+        }
+        uses = Counter(name for name, _ in named)
+        if again := sorted(name for name, n in uses.items() if n > 1):
             raise DataError(f"subject labels are not unique in the data set: {', '.join(again[:5])}")
         if lost := (set(self.queries) | set(self.truth)) - set(self.panels):
             raise DataError(f"queries or truth without a panel: {', '.join(sorted(str(part) for part in lost))}")
@@ -94,6 +97,17 @@ class Dataset:
     def known_as(self) -> str:
         """Return the digest by which models know it: its own, of new subjects that of the data they are like."""
         return str(self.config.get(LIKE, self.digest))
+
+    @property
+    def everyone(self) -> list[Location]:
+        """Return where each subject is, part after part: in the last of its parts, which has its whole series."""
+        last = {number: part for part, panel in self.panels.items() for number in panel.subject_id.tolist()}
+        return [
+            Location(part, row)
+            for part, panel in self.panels.items()
+            for row, number in enumerate(panel.subject_id.tolist())
+            if last[number] == part
+        ]
 
     def panel(self, domain: Domain, split: Split) -> Panel:
         """Return one part's panel.
@@ -122,8 +136,8 @@ class Dataset:
     def find_subject(self, subject: int | str) -> Location:
         """Return where a subject is, in whatever domain and split, by what the data call it.
 
-        A label is compared as text, letter by letter: `7` is not `07`, nor is ` 07`. Subjects without labels are called
-        by number.
+        A subject of several parts is found in the last of them. A label is compared as text, letter by letter: `7` is
+        not `07`, nor is ` 07`. Subjects without labels are called by number.
 
         Raises:
             UsageError: no subject is called so; the message names what exists.
@@ -169,6 +183,16 @@ class Dataset:
             return f"choose from {shown}"
         ranges = (f"{part}: {p.subject_id.min()} to {p.subject_id.max()}" for part, p in filled.items())
         return f"choose from {'; '.join(ranges)}"
+
+
+def _in_several_parts(panels: Sequence[Panel]) -> list[int]:
+    """Return the ids of subjects with an outcome that is to be predicted in two parts, or twice in one."""
+    begin = [np.zeros_like(panel.length) if panel.since is None else panel.since for panel in panels]
+    ids, begins = np.concatenate([panel.subject_id for panel in panels]), np.concatenate(begin)
+    order = np.lexsort((begins, ids))
+    ids, begins, ends = ids[order], begins[order], np.concatenate([panel.length for panel in panels])[order]
+    shared = (ids[1:] == ids[:-1]) & (begins[1:] < ends[:-1])
+    return [int(number) for number in np.unique(ids[1:][shared])]
 
 
 def _whole_number(text: str) -> int | None:

@@ -42,11 +42,13 @@ class Panel:
 
     Shapes: `covariates [N,T,X]`, `treatments [N,T,A]` (encoded), `outcomes [N,T,Y]`, `statics [N,V]`,
     `length [N]` (observed steps, 1..T), `subject_id [N]` (unique in the data set). `calendar` says when steps were,
-    where the data have dates. Three arrays may be absent: `label [N]`, what the data call each subject where that is
+    where the data have dates. Four arrays may be absent: `label [N]`, what the data call each subject where that is
     no whole number; `cluster [N]`, the number of the unit that subjects belong to (the item whose yearly series are
     subjects): what is resampled as one; and `outcome_observed [N,T,Y]`, false where an outcome was not observed and
     `outcomes` holds what it was filled with. Filled outcomes are part of histories, but nothing is trained or scored on
-    them. A mask that finds all observed says nothing and becomes None.
+    them. A mask that finds all observed says nothing and becomes None. `since [N]` is the step from which outcomes are
+    this panel's to learn from, select on or score: what a subject had before is history, which another part of the data
+    set learns from (spec TABLE-12).
     """
 
     covariates: Floats
@@ -59,6 +61,7 @@ class Panel:
     cluster: Ints | None = None
     outcome_observed: Bools | None = None
     calendar: Calendar | None = None
+    since: Ints | None = None
 
     def __post_init__(self) -> None:
         n, t, dy = (*self.outcomes.shape, 0, 0, 0)[:3]
@@ -72,6 +75,7 @@ class Panel:
             "label": (n,),
             "cluster": (n,),
             "outcome_observed": (n, t, dy),
+            "since": (n,),
         }
         arrays: dict[str, tuple[NDArray[Any] | None, tuple[int | None, ...]]]
         arrays = {name: (getattr(self, name), shape) for name, shape in shapes.items()}
@@ -80,6 +84,8 @@ class Panel:
         require_shapes("a panel", arrays)
         if n and (self.length.min() < 1 or self.length.max() > t):
             raise DataError(f"lengths must be between 1 and {t}")
+        if self.since is not None and (self.since < 0).any():
+            raise DataError("the step from which outcomes are predicted is negative")
         if self.outcome_observed is not None and (self.outcome_observed | ~self.observed[..., None]).all():
             object.__setattr__(self, "outcome_observed", None)
 
@@ -110,6 +116,18 @@ class Panel:
         steps = np.broadcast_to(self.observed[..., None], self.outcomes.shape)
         return steps if self.outcome_observed is None else steps & self.outcome_observed
 
+    @property
+    def targets(self) -> Bools:
+        """Return the mask `[N,T,Y]` of outcomes to learn from, select on or score: observed, and from `since` on."""
+        if self.since is None:
+            return self.observed_outcomes
+        return self.observed_outcomes & (np.arange(self.n_steps) >= self.since[:, None])[..., None]
+
+    @property
+    def first_origin(self) -> Ints:
+        """Return the step `[N]` before the first outcome to predict."""
+        return np.zeros_like(self.length) if self.since is None else np.maximum(self.since, 1) - 1
+
     def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Self:
         """Return the panel of the given rows, in that order."""
         return replace(
@@ -124,6 +142,7 @@ class Panel:
             cluster=None if self.cluster is None else self.cluster[rows],
             outcome_observed=None if self.outcome_observed is None else self.outcome_observed[rows],
             calendar=self.calendar and self.calendar.take(rows),
+            since=None if self.since is None else self.since[rows],
         )
 
     def until(self, steps: int) -> Self:

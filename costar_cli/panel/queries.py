@@ -86,19 +86,21 @@ def rolling_origin(panel: Panel, horizon: int) -> Queries | None:
     """Return every question of `horizon` steps that the panel itself answers, None where its series are too short.
 
     Each subject is asked at every origin that has `horizon` further observed steps: what came next under the
-    treatments that were given. Answers are factual. A step counts where every outcome was observed.
+    treatments that were given, from the panel's first origin on. Answers are factual. A step counts where every outcome
+    was observed.
 
     Raises:
         DataError: more answers than memory is likely to hold.
     """
-    per_subject = np.maximum(panel.length - horizon, 0)
+    per_subject = np.maximum(panel.length - horizon - panel.first_origin, 0)
     subject = np.repeat(np.arange(panel.n_subjects), per_subject)
     if not len(subject):
         return None
     if len(subject) * horizon > MOST_ANSWERS:
         problem = f"the test subjects have {len(subject):,} origins with {horizon} answers each"
         raise DataError(problem, fix="give fewer test subjects, `max_length`, or `rolling_origin = false` in [queries]")
-    origin = np.arange(len(subject)) - np.repeat(np.cumsum(per_subject) - per_subject, per_subject)
+    before = np.cumsum(per_subject) - per_subject - panel.first_origin
+    origin = np.arange(len(subject)) - np.repeat(before, per_subject)
     step = origin[:, None] + np.arange(horizon)
     observed = np.asarray(panel.observed_outcomes.all(axis=-1))
     return Queries(

@@ -85,4 +85,5 @@ def _cut(panel: Panel, subject_M: Indices, which_M: Indices, steps: int) -> Pane
         length=length_M,
         outcome_observed=None if seen is None else cut(seen),
         calendar=None,
+        since=None if panel.since is None else np.maximum(panel.since[subject_M] - start_M, 0),
     )

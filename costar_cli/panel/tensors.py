@@ -17,7 +17,7 @@ class PanelTensors:
     """A scaled panel on a device.
 
     Shapes: `x_NTX`, `a_NTA`, `y_NTY`, `v_NV`, `length_N`; padded steps hold zeros. `observed_NTY` is 1 where an outcome
-    was observed and 0 where it was filled, None where all were observed: what was filled is no target.
+    is a target and 0 where it was filled or is another part's, None where all are.
     """
 
     x_NTX: Tensor
@@ -43,7 +43,7 @@ class PanelTensors:
             y_NTY=put(np.where(observed, scaled(panel.outcomes, scaler.outcomes), 0)),
             v_NV=put(scaled(panel.statics, scaler.statics)),
             length_N=torch.from_numpy(panel.length).to(device),
-            observed_NTY=None if panel.outcome_observed is None else put(panel.observed_outcomes),
+            observed_NTY=None if panel.outcome_observed is None and panel.since is None else put(panel.targets),
         )
 
     def take(self, rows_K: Tensor) -> Self:

@@ -36,7 +36,7 @@ def factual_windows(panel: Panel, horizon: int, *, most: int = MOST_WINDOWS) -> 
 
     Windows without any observed answer are left out.
     """
-    queries = rolling_origin(panel, min(horizon, int(panel.length.max(initial=1)) - 1))
+    queries = rolling_origin(panel, min(horizon, int((panel.length - panel.first_origin).max(initial=1)) - 1))
     if queries is None or not queries.horizon:
         return None
     step_QH = queries.origin.astype(np.int64)[:, None] + np.arange(queries.horizon) + 1

@@ -1,4 +1,4 @@
-"""What `costar evaluate` prints of calibrated bands, and of the natural course."""
+"""What `costar evaluate` prints of calibrated bands, calendar periods, and the natural course."""
 
 from typing import TYPE_CHECKING
 
@@ -64,6 +64,21 @@ def show_natural_course(out: Output, report: "EvaluationReport") -> None:
     longest = max(map(len, rows))
     out.table(["setup", "model", "outcome", *(f"tau={h + 1}" for h in range(longest - 3))],
               [[*row, *[None] * (longest - len(row))] for row in rows], keys=3)  # fmt: skip
+
+
+def show_periods(out: Output, report: "EvaluationReport") -> None:
+    """Print the errors by calendar period of the origin; nothing without dates."""
+    scored = [row for row in report.rows if row.periods]
+    if not scored:
+        return
+    names = sorted({found.period for row in scored for found in row.periods})
+    unit = report.unit.label or "outcome units"
+    out.text(f"RMSE in {unit} by period of the origin: average over steps, mean over members")
+    rows = []
+    for row in scored:
+        average = {found.period: found.mean.average for found in row.periods}
+        rows.append([row.setup, row.label, *(_number(average.get(name)) for name in names)])
+    out.table(["setup", "model", *names], rows, keys=2)
 
 
 def show_light_scores(out: Output, report: "EvaluationReport") -> None:

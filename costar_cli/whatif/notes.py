@@ -30,7 +30,9 @@ Unseen = dict[str, dict[str, list[Lack]]]
 
 
 def trained_on_subject(model: FittedModel, dataset: Dataset, location: Location) -> bool | None:
-    """Return whether the model was trained on the subject; None when it may have been."""
+    """Return whether the model was trained on the subject; None when it may have been, or on its earlier steps."""
+    if _earlier_steps(dataset, location):
+        return None
     count = _trained_count(model, dataset, location)
     if count is None or 0 < count < dataset.panels[location.part].n_subjects:
         return None
@@ -106,6 +108,17 @@ def notes_on(
     )
 
 
+def _earlier_steps(dataset: Dataset, location: Location) -> str:
+    """Return in words which steps of a subject another part of the data set has, nothing where none."""
+    panel, row = dataset.panels[location.part], np.array([location.row])
+    if panel.since is None or not panel.since[location.row]:
+        return ""
+    dates = panel.dates(row, panel.since[row])
+    return f"steps before {step_word(dataset.schema.step)} {panel.since[location.row]}" + (
+        f", {dates[0]}" if dates is not None and dates[0] else ""
+    )
+
+
 def _trained_count(model: FittedModel, dataset: Dataset, location: Location) -> int | None:
     """Return how many subjects of the part the model was trained on; None when it does not say.
 
@@ -134,6 +147,8 @@ def _on_training(
             yield f"model `{answer.label}` was trained on {some}, possibly including this one"
         elif _selected_on(models[answer.label], dataset, location):
             yield f"model `{answer.label}` was selected on this subject's part: its error may be smaller than on others"
+        elif earlier := _earlier_steps(dataset, location):
+            yield f"the data are split by time: model `{answer.label}` may have learned from this subject's {earlier}"
         elif answer.trained_on_subject is None:
             yield f"whether model `{answer.label}` was trained on this subject is unknown"
 

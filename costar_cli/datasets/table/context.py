@@ -154,8 +154,9 @@ class EncodingContext:
     """What the encoding of all columns shares, and what it finds.
 
     `filled` counts by column all values, those missing, and of these the ones `carried` from the subject's past and
-    `learned` from source-train. `part [N]` is the number of each subject's part in `Part.all()`. With `known`, which an
-    earlier table taught, nothing is learned from this one: its schema says all else.
+    `learned` from source-train. `part [N]` is the number of each subject's part in `Part.all()`, where steps are split
+    by time the last one: `spans` then has, by part, its first own step `[N]` and its steps `[N]`. With `known`, which
+    an earlier table taught, nothing is learned from this one: its schema says all else.
     """
 
     table: Table
@@ -168,25 +169,37 @@ class EncodingContext:
     filled: dict[str, dict[str, int]] = field(default_factory=dict)
     dropped: list[str] = field(default_factory=list)
     outcomes_observed: dict[str, Mask] = field(default_factory=dict)
+    spans: Mapping[int, tuple[Ints, Ints]] | None = None
+
+    def steps_of(self, part: int) -> Ints:
+        """Return how many steps `[N]` of each subject a part has, 0 of those who are not in it."""
+        if self.spans is not None:
+            return self.spans[part][1]
+        return np.where(self.part == part, self.table.keys.length, 0)
+
+    def cells_of(self, part: int) -> Mask:
+        """Return which cells `[M]` a part has."""
+        cells: Mask = self.table.keys.step < self.steps_of(part)[self.table.keys.subject]
+        return cells
 
     @property
     def train(self) -> Mask:
         """Return the subjects `[N]` of source-train, from whom means, categories and levels are learned."""
-        train: Mask = self.part == LEARNED
+        train: Mask = self.steps_of(LEARNED) > 0
         return train
 
     @property
     def train_cells(self) -> Mask:
         """Return the cells `[M]` of source-train."""
-        cells: Mask = self.train[self.table.keys.subject]
-        return cells
+        return self.cells_of(LEARNED)
 
     @property
     def place(self) -> Ints:
         """Return the row `[N]` of each subject in the panel of its part, where subjects keep their order."""
         place = np.zeros(len(self.part), dtype=np.int64)
         for number in range(len(Part.all())):
-            place[self.part == number] = np.arange(int((self.part == number).sum()))
+            row = np.cumsum(self.steps_of(number) > 0) - 1
+            place[self.part == number] = row[self.part == number]
         return place
 
 

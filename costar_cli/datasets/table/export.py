@@ -47,11 +47,14 @@ def export_dataset(
     A simulator's truth and what a data set says of its making are left out.
 
     Raises:
-        MismatchError: a file exists and `overwrite` is false.
+        MismatchError: a file exists and `overwrite` is false; the data set is split by time.
         StorageError: the folder cannot be written.
     """
     from costar_cli.artifact import write_bytes  # noqa: PLC0415 - h5py
 
+    if any(panel.since is not None for panel in dataset.panels.values()):
+        fix = "ingest its own table: a column of splits says of a subject, not of its steps, which part it is in"
+        raise MismatchError("the data set is split by time, which the exported schema cannot say", fix=fix)
     files = export_files(folder, form)
     if not any(len(queries) for sets in dataset.queries.values() for queries in sets.values()):
         del files["queries"]

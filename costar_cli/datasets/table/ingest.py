@@ -11,9 +11,8 @@ from costar_cli.datasets.table.context import EncodingContext
 from costar_cli.datasets.table.index import Ints
 from costar_cli.datasets.table.inputs import TableInputs, read_table
 from costar_cli.datasets.table.known_queries import read_queries
-from costar_cli.datasets.table.parse import MONTHS
 from costar_cli.datasets.table.preprocessing import KEY, to_json
-from costar_cli.datasets.table.schema import TableSchema
+from costar_cli.datasets.table.schema import MONTHS, TableSchema
 from costar_cli.datasets.table.splits import assign_parts
 from costar_cli.datasets.table.treatments import encode_treatments
 from costar_cli.datasets.table.variables import Encoded, encode_variables
@@ -43,8 +42,10 @@ def ingest_table(inputs: TableInputs, schema: TableSchema, reporter: Reporter, *
     with reporter.task("read tables", total=5, unit="stage") as task:
         table = read_table(inputs, schema, reporter)
         task.advance()
-        part = assign_parts(table, schema, schema.split.seed if seed is None else seed, reporter)
-        context = EncodingContext(table.keep(part >= 0), part[part >= 0], schema, reporter)
+        part, spans = assign_parts(table, schema, schema.split.seed if seed is None else seed, reporter)
+        kept = part >= 0
+        context = EncodingContext(table.keep(kept), part[kept], schema, reporter)
+        context.spans = spans and {number: (since[kept], steps[kept]) for number, (since, steps) in spans.items()}
         if not context.train.any():
             raise DataError("no subject is in source/train", fix="models are trained on them: check splits and domains")
         task.advance()
@@ -80,9 +81,10 @@ def _ask(
         asked = rolling_origin(panel, schema.horizon)
         if asked is not None:
             queries.setdefault(part, {})[ROLLING] = asked
-        if short := int((panel.length <= schema.horizon).sum()):
+        steps_N = panel.length - panel.first_origin
+        if short := int((steps_N <= schema.horizon).sum()):
             steps = f"{schema.horizon + 1} steps that a question of {schema.horizon} needs"
-            longest = f"the longest series has {int(panel.length.max())}"
+            longest = f"the longest series has {int(steps_N.max())}"
             problem = f"{short} of {counted(panel.n_subjects, f'{part} subject')} without the {steps}: {longest}"
             (reporter.warn if 2 * short > panel.n_subjects else reporter.note)(problem)
     return queries
@@ -100,8 +102,12 @@ def _check_horizon(panels: Mapping[Part, Panel], horizon: int, *, asks: bool) ->
     Raises:
         DataError: naming the longest horizon that the series allow.
     """
-    longest = {"source/train": int(panels[Part("source", "train")].length.max()) - 1}
-    tests = [int(panel.length.max()) - 1 for part, panel in panels.items() if part.split == "test"]
+    ahead = {part: int((panel.length - panel.first_origin).max()) - 1 for part, panel in panels.items()}
+    train, val = Part("source", "train"), Part("source", "val")
+    longest = {"source/train": ahead[train]}
+    if val in panels and panels[val].since is not None:  # in a short span of time nobody may have a whole horizon
+        longest["source/val"] = ahead[val]
+    tests = [steps for part, steps in ahead.items() if part.split == "test"]
     if asks and tests:
         longest["test"] = max(tests)
     short = [name for name, steps in longest.items() if steps < horizon]
@@ -213,28 +219,33 @@ def _clusters(context: EncodingContext) -> Ints | None:
 def build_panels(context: EncodingContext, by_cell: Arrays, by_subject: Arrays) -> dict[Part, Panel]:
     """Return the panel of each part that has subjects, padded to its longest series."""
     keys, panels = context.table.keys, {}
-    names, place = np.array(keys.subjects.names), context.place
+    names = np.array(keys.subjects.names)
     for number, part in enumerate(Part.all()):
-        members = context.part == number
+        steps = context.steps_of(number)
+        members, cells = steps > 0, context.cells_of(number)
         if not members.any():
             continue
-        cells, length = members[keys.subject], keys.length[members]
+        length, row = steps[members], (np.cumsum(members) - 1)[keys.subject[cells]]
         series = {}
         for name, values in by_cell.items():
             series[name] = np.zeros((len(length), int(length.max()), values.shape[1]), values.dtype)
-            series[name][place[keys.subject[cells]], keys.step[cells]] = values[cells]
+            series[name][row, keys.step[cells]] = values[cells]
+        since = context.spans[number][0][members] if context.spans and part.split != "train" else None
         panels[part] = Panel(
             **series,
             **{name: values[members] for name, values in by_subject.items()},
             length=length,
             subject_id=keys.subjects.ids[members],
             label=names[members] if keys.subjects.labelled else None,
-            calendar=_calendar(context, members, length),
+            calendar=_calendar(context, members, cells, length),
+            since=since,
         )
     return panels
 
 
-def _calendar(context: EncodingContext, members: NDArray[np.bool_], length: Ints) -> Calendar | None:
+def _calendar(
+    context: EncodingContext, members: NDArray[np.bool_], cells: NDArray[np.bool_], length: Ints
+) -> Calendar | None:
     """Return when the steps of some subjects were; None where times are numbers, or of no year from 1 to 9999."""
     keys, times, clock = context.table.keys, context.table.times, context.schema.time
     if clock.parsed.scale == "number" or not len(times):
@@ -247,7 +258,6 @@ def _calendar(context: EncodingContext, members: NDArray[np.bool_], length: Ints
         calendar = Calendar(time_M[keys.first][members][:, None], unit, int(clock.parsed.size))
     else:
         time_NT = np.zeros((len(length), int(length.max())), dtype=np.int64)
-        cells = members[keys.subject]
-        time_NT[context.place[keys.subject[cells]], keys.step[cells]] = time_M[cells]
+        time_NT[(np.cumsum(members) - 1)[keys.subject[cells]], keys.step[cells]] = time_M[cells]
         calendar = Calendar(time_NT, unit, None)
     return calendar if calendar.is_ordered(length) else None

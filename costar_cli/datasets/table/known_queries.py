@@ -55,6 +55,7 @@ def read_queries(
     groups = _groups(table, np.where(gone, -1, context.part[who]))
     origin, found = _origins(table, about, who, gone)
     plan, more = _plans(table, encoding)
+    found += _learned_from(table, context, who, origin, gone)
     raise_errors(_lengths(table, groups, schema.horizon) + found + more, what="the query file")
     outcomes, scored = table.answers()
     place = context.place
@@ -243,6 +244,19 @@ def _origins(table: _QueryTable, about: Table, who: Ints, gone: Mask) -> tuple[I
     problem = f"{queries} whose origin is not a time of the subject's rows"
     fix = "the origin is the time of the last known row, as in the table"
     return origin, [Finding("error", problem, table.place(int(table.first[at])), fix)]
+
+
+def _learned_from(table: _QueryTable, context: EncodingContext, who: Ints, origin: Ints, gone: Mask) -> list[Finding]:
+    """Find queries whose first answer another part learned from, where steps are split by time."""
+    if context.spans is None:
+        return []
+    since_SN = np.stack([context.spans[number][0] for number in range(len(Part.all()))])
+    early = (origin + 1 < since_SN[context.part[who], who]) & (origin >= 0) & ~gone
+    if not early.any():
+        return []
+    problem = f"{counted(int(early.sum()), 'query', 'queries')} about steps that an earlier part has"
+    place = table.place(int(table.first[int(early.argmax())]))
+    return [Finding("error", problem, place, "ask from the last step before the part's own ones on")]
 
 
 def _plans(table: _QueryTable, encoding: TreatmentEncoding) -> tuple[NDArray[np.uint8], list[Finding]]:

@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from costar_cli.datasets.table.files import TableFile, collected
-from costar_cli.datasets.table.schema import Step
+from costar_cli.datasets.table.schema import MONTHS, Step
 from costar_cli.errors import DataError, cut
 from costar_cli.panel.findings import Finding, counted, raise_errors
 
@@ -17,7 +17,6 @@ MOST_VALUES: Final = 1_000_000_000  # 8 GB while they are read
 LARGEST: Final = float(np.finfo(np.float32).max)
 UNREADABLE: Final = np.iinfo(np.int64).min  # of times; of numbers it is NaN
 FORMATS: Final = ("%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S%.f")
-MONTHS: Final = 12
 
 As = Literal["number", "binary", "text", "us", "month"]
 

@@ -3,12 +3,15 @@
 import math
 import re
 from dataclasses import dataclass, replace
+from datetime import date
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import ConfigDict, Field, StringConstraints, model_validator
+import numpy as np
+from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from costar_cli.config.models import Config
 from costar_cli.datasets.registry import RESERVED_NAMES
+from costar_cli.panel.calendar import Date
 from costar_cli.panel.expression import Condition, parse_condition
 from costar_cli.panel.levels import Scalar, label_of
 
@@ -22,6 +25,7 @@ class Step:
     word: str
 
 
+MONTHS: Final = 12
 _DURATION = re.compile(r"([1-9]\d{0,4})\s*(s|min|h|d|w|mo|y)")
 _UNITS: Final[dict[str, tuple[Literal["us", "month"], int, str]]] = {
     "s": ("us", 10**6, "second"),
@@ -55,6 +59,7 @@ def parse_step(step: float | str) -> Step:
 Role = Literal["subject", "time", "covariate", "treatment", "outcome", "static", "domain", "split", "cluster"]
 Kind = Literal["continuous", "count", "binary", "ordinal", "categorical"]
 Line = Annotated[str, StringConstraints(pattern=r"^\S(.*\S)?$", max_length=200)]
+Moment = Annotated[int | float | str, BeforeValidator(lambda value: str(value) if isinstance(value, date) else value)]
 DatasetName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9 _.-]{0,63}$")]
 
 Transform = Literal["log", "log1p", "difference"]
@@ -209,6 +214,22 @@ class TimeSchema(Section):
             raise ValueError("`format` belongs to dates: give `step` as a duration such as `1d`")
         return self
 
+    def moment(self, written: float | str) -> float:
+        """Return a moment as the times of rows are kept: numbers, microseconds since 1970, or months since year 0.
+
+        Raises:
+            ValueError: it is a date where times are numbers, or no date where they are dates.
+        """
+        scale, date = self.parsed.scale, Date.parse(written)
+        if scale == "number" and not isinstance(written, str):
+            return written
+        if scale == "number" or date is None:
+            asked = "a number" if scale == "number" else "a date such as 2024-03-01"
+            raise ValueError(f"{written!r} is not {asked}, as the times of the table are")
+        if scale == "month":
+            return int(date.begin.astype("M8[M]").astype(np.int64)) + 1970 * MONTHS
+        return int(date.begin.astype(np.int64))
+
     @property
     def parsed(self) -> Step:
         """Return the step in numbers, with what results call it."""
@@ -255,7 +276,19 @@ class Fractions(Section):
 
 
 class SplitSchema(Fractions):
-    """How subjects are split, unless a column has the role `split`; the target may have its own shares."""
+    """How subjects are split, unless a column has the role `split`, or steps by their time (spec TABLE-12)."""
+
+    by: Literal["subject", "time"] = Field(
+        "subject",
+        description="What is split: the subjects, or by `time` the steps of each: train before `val_from`, val from "
+        "there on, test from `test_from` on, with all earlier steps as history",
+    )
+    val_from: Moment | None = Field(
+        None, description="Where val begins in time, a date or number; by default after the share `train` of the rows"
+    )
+    test_from: Moment | None = Field(
+        None, description="Where test begins in time; by default after the shares `train` and `val` of the rows"
+    )
 
     seed: int = Field(0, ge=0, lt=2**63, description="Seed of the draw; `--seed` overrides it")
     target: Fractions | None = Field(None, description="Shares in the target domain")
@@ -270,6 +303,11 @@ class SplitSchema(Fractions):
         few = self.few_shot
         if few is not None and (isinstance(few, bool) or (few >= 1 and not float(few).is_integer())):
             raise ValueError("`few_shot` is a share below 1, or a whole number of subjects")
+        dates = [key for key in ("val_from", "test_from") if getattr(self, key) is not None]
+        if self.by == "subject" and dates:
+            raise ValueError(f'{" and ".join(f"`{key}`" for key in dates)}: give `by = "time"`, too')
+        if self.by == "time" and self.target is not None:
+            raise ValueError("`[split.target]`: by time, source and target are split at the same moments")
         return self
 
 

@@ -96,6 +96,7 @@ def _schema_problems(schema: TableSchema) -> Iterator[str]:
         yield '[domain] and a column of role "domain" both say who the target is: keep one of them'
     if schema.named("split") and schema.split.model_fields_set - {"few_shot"}:
         yield '[split] and a column of role "split" both split the subjects: keep one of them'
+    yield from _moment_problems(schema)
     for name in schema.named("domain"):
         column = schema.columns[name]
         source, target = column.domain_values("source"), column.domain_values("target")
@@ -126,6 +127,15 @@ def _log_problems(schema: TableSchema) -> Iterator[str]:
             yield f"{key_path(('columns', name))}: `{column.aggregated}` takes values: name their column, events.value"
         if log and column.role == "treatment" and column.aggregated in ("sum", "mean"):
             yield f"{key_path(('columns', name))}: a treatment takes few levels: `any`, `count`, `first` or `last`"
+
+
+def _moment_problems(schema: TableSchema) -> Iterator[str]:
+    for key in ("val_from", "test_from"):
+        if (moment := getattr(schema.split, key)) is not None:
+            try:
+                schema.time.moment(moment)
+            except ValueError as error:
+                yield f"split.{key}: {error}"
 
 
 def _explain(item: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from costar_cli.datasets.table.context import Table
 from costar_cli.datasets.table.index import Ints
 from costar_cli.datasets.table.parse import Reading
 from costar_cli.datasets.table.schema import Fractions, TableSchema
+from costar_cli.datasets.table.time_split import Spans, time_spans
 from costar_cli.errors import DataError
 from costar_cli.panel.dataset import Domain, Part, Split
 from costar_cli.panel.expression import Column, Condition, Side, Use
@@ -44,8 +45,10 @@ def condition_readings(schema: TableSchema) -> dict[str, Reading]:
     return {name: Reading(name, next(iter(found))) for name, found in uses.items()}
 
 
-def assign_parts(table: Table, schema: TableSchema, seed: int, reporter: Reporter) -> Ints:
+def assign_parts(table: Table, schema: TableSchema, seed: int, reporter: Reporter) -> tuple[Ints, Spans | None]:
     """Return the number of each subject's part in `Part.all()`, -1 for those of neither domain or left out of few-shot.
+
+    Where steps are split by time, that is its last part, and the spans say what each part has of it.
 
     Raises:
         DataError: subjects that change domain or split, or belong to both domains; domains without subjects.
@@ -58,12 +61,15 @@ def assign_parts(table: Table, schema: TableSchema, seed: int, reporter: Reporte
             raise DataError(
                 f"no subject belongs to the {name} domain", fix="check the definition of the target in the schema"
             )
+    if schema.split.by == "time":
+        return time_spans(table, schema, domain, seed, reporter)
     split = _splits(table, schema, domain, seed)
     dropped = int(((split == "") & (domain == "target")).sum())
     if dropped:
         reporter.note(f"{counted(dropped, 'target training subject')} left out (`few_shot`)")
     numbers = {str(part): number for number, part in enumerate(Part.all())}
-    return np.array([numbers.get(f"{d}/{s}", -1) for d, s in zip(domain, split, strict=True)], dtype=np.int64)
+    part = np.array([numbers.get(f"{d}/{s}", -1) for d, s in zip(domain, split, strict=True)], dtype=np.int64)
+    return part, None
 
 
 def has_target(schema: TableSchema) -> bool:

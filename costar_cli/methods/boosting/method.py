@@ -68,7 +68,7 @@ class _Side:
 
     def rows(self, h: int, outcome: int, most: int, seed: int) -> Rows:
         """Return the origins that an observed outcome of step h follows, at most so many, with the plan up to it."""
-        answered_NT = self.panel.observed_outcomes[:, h + 1 :, outcome]
+        answered_NT = self.panel.targets[:, h + 1 :, outcome]
         subject, origin = np.nonzero(answered_NT)
         kept = spread_rows(subject, most, seed)
         subject, origin = subject[kept], origin[kept]

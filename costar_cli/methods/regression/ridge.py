@@ -81,10 +81,9 @@ class RidgeMethod(ReadsModels):
         yield from ()
         start, config = model_to_start_from(task, RidgeModel, "ridge"), task.settings_of(RidgeConfig)
         window = start.window if start else config.window
-        masked = any(task.panels[part].outcome_observed is not None for part in (task.train, task.validation))
-        features = {
-            part: WindowFeatures(task.panels[part], task.scaler, window) for part in (task.train, task.validation)
-        }
+        panels = {part: task.panels[part] for part in (task.train, task.validation)}
+        masked = any(panel.outcome_observed is not None or panel.since is not None for panel in panels.values())
+        features = {part: WindowFeatures(panel, task.scaler, window) for part, panel in panels.items()}
         train, validation = (
             step_moments(task.panels[part], seen, task.horizon, apart=masked) for part, seen in features.items()
         )

@@ -147,7 +147,7 @@ def _apart(panel: Panel, features: WindowFeatures, columns: _Columns) -> list[Bl
     steps, outcomes = range(columns.horizon), range(columns.n_outcomes)
     used = {(h, o): np.r_[0, columns.known(h), columns.answer(h)[o]] for h in steps for o in outcomes}
     sums = {key: np.zeros((len(index), len(index))) for key, index in used.items()}
-    observed_NTY = panel.observed_outcomes
+    observed_NTY = panel.targets
     for subject_M, origin_M, last in _origins(panel, columns.horizon):
         columns_MC = columns.of(panel, features, subject_M, origin_M, last)
         for h in range(last + 1):

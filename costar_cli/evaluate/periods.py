@@ -1,0 +1,97 @@
+"""Errors by calendar period of the origin: rolling-origin evaluation over calendar time (spec SCORE-21)."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.evaluate.metrics import PerStep, SquaredErrors, average_over_steps
+from costar_cli.panel import Panel, Queries
+
+MOST: Final = 12  # periods that a table shows
+UNITS: Final = ("h", "D", "M", "Y")
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodScores:
+    """The RMSE, mean over members, of the questions whose origin is in a period, and how many were scored per step."""
+
+    period: str
+    mean: PerStep
+    scored: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Periods:
+    """What the periods of an evaluation are called: years, months, days or hours, whichever is the finest of few."""
+
+    unit: str
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, asked: Iterable[tuple[Panel, Queries]]) -> Self | None:
+        """Return the periods that origins of queries are in; None without dates, or where there is one alone."""
+        dates, whole = [], 0
+        for panel, queries in asked:
+            dates.append(_dates(panel, queries))
+            written = panel.calendar.written if panel.calendar else None
+            whole = max(whole, {"M": 2, "D": 1}.get(written or "", 0))  # no hours of days, no days of months
+        known = np.concatenate(dates) if dates else np.empty(0, "M8[us]")
+        known = known[~np.isnat(known)]
+        for unit in UNITS[whole:]:
+            names = tuple(_names(np.unique(known.astype(f"M8[{unit}]"))))
+            if len(names) <= MOST:
+                break
+        return cls(unit, names) if len(names) > 1 else None
+
+    def number(self, panel: Panel, queries: Queries) -> NDArray[np.int64]:
+        """Return the period `[Q]` of each query, -1 where the date of its origin is not known."""
+        place = {name: i for i, name in enumerate(self.names)}
+        distinct, which_Q = np.unique(_dates(panel, queries).astype(f"M8[{self.unit}]"), return_inverse=True)
+        return np.array([place.get(name, -1) for name in _names(distinct)], dtype=np.int64)[which_Q]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class PeriodErrors:
+    """Sums of squared errors of a model by kind of question, with a row per period."""
+
+    periods: Periods
+    panel: Panel
+    sums: dict[str, SquaredErrors] = field(default_factory=dict)
+
+    def add(
+        self, kind: str, like: SquaredErrors, prediction_RQHY: NDArray[np.floating], queries: Queries,
+        *, steps_H: NDArray[np.bool_], denominator_Y: NDArray[np.float64],
+    ) -> None:  # fmt: skip
+        """Add a batch of queries about the panel, as `SquaredErrors.add` does to sums `like` these with other rows."""
+        members, _, horizon, outcomes = like.members.shape
+        shape = {"members": members, "subjects": len(self.periods.names), "horizon": horizon, "outcomes": outcomes}
+        sums = self.sums.setdefault(kind, SquaredErrors.zeros(**shape))
+        period_Q = self.periods.number(self.panel, queries)
+        known = np.flatnonzero(period_Q >= 0)
+        some = replace(queries.take(known), subject=period_Q[known].astype(np.int32))
+        sums.add(prediction_RQHY[:, known], some, steps_H=steps_H, denominator_Y=denominator_Y)
+
+    def scores(self, factor: float) -> Mapping[str, tuple[PeriodScores, ...]]:
+        """Return the scores of the periods that have any, by kind of question, `factor` times in the unit of errors."""
+        found: dict[str, list[PeriodScores]] = {}
+        for kind, errors in self.sums.items():
+            for row in np.flatnonzero(errors.count.any(axis=1)).tolist():
+                own = replace(errors, members=errors.members[:, [row]], count=errors.count[[row]])
+                rmse_RH = factor * own.rmse()
+                mean = PerStep.of(rmse_RH.mean(axis=0), float(average_over_steps(rmse_RH).mean()))
+                scored = tuple(int(n) for n in errors.count[row])
+                found.setdefault(kind, []).append(PeriodScores(self.periods.names[row], mean, scored))
+        return {kind: tuple(scores) for kind, scores in found.items()}
+
+
+def _dates(panel: Panel, queries: Queries) -> NDArray[np.datetime64]:
+    if panel.calendar is None:
+        return np.full(len(queries), "NaT", "M8[us]")
+    return panel.calendar.at(queries.subject, queries.origin, panel.length[queries.subject])
+
+
+def _names(dates: NDArray[np.datetime64]) -> list[str]:
+    return [str(date).replace("T", " ") for date in dates]

@@ -1,0 +1,68 @@
+"""Errors by calendar period: each query counts in the period of its origin, and all periods make up the whole."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from costar_cli.evaluate.metrics import SquaredErrors
+from costar_cli.evaluate.periods import PeriodErrors, Periods
+from costar_cli.panel import Panel, Queries
+from costar_cli.panel.calendar import Calendar
+from costar_cli.panel.queries import rolling_origin
+
+DAY = 86_400_000_000
+
+
+def dated(days: int, first: str = "2024-01-20", subjects: int = 3) -> tuple[Panel, Queries]:
+    begin = int(np.datetime64(first, "us").astype(np.int64))
+    rng = np.random.default_rng(0)
+    panel = Panel(
+        covariates=np.zeros((subjects, days, 0), np.float32),
+        treatments=np.zeros((subjects, days, 1), np.float32),
+        outcomes=rng.normal(size=(subjects, days, 1)).astype(np.float32),
+        statics=np.zeros((subjects, 0), np.float32),
+        length=np.full(subjects, days),
+        subject_id=np.arange(subjects),
+        calendar=Calendar(np.full((subjects, 1), begin), "us", DAY),
+    )
+    queries = rolling_origin(panel, 2)
+    assert queries is not None
+    return panel, queries
+
+
+def test_periods_add_up_to_all_and_hold_their_own_queries():
+    panel, queries = dated(60)
+    periods = Periods.of([(panel, queries)])
+    assert periods is not None
+    assert periods.names == ("2024-01", "2024-02", "2024-03")
+    rng = np.random.default_rng(1)
+    predicted = rng.normal(size=(2, len(queries), 2, 1))
+    shape = {"members": 2, "horizon": 2, "outcomes": 1}
+    whole, parts = SquaredErrors.zeros(subjects=3, **shape), PeriodErrors(periods, panel)
+    steps_H, one_Y = np.ones(2, dtype=bool), np.ones(1)
+    whole.add(predicted, queries, steps_H=steps_H, denominator_Y=one_Y)
+    parts.add("factual", whole, predicted, queries, steps_H=steps_H, denominator_Y=one_Y)
+    np.testing.assert_allclose(parts.sums["factual"].members.sum(axis=1), whole.members.sum(axis=1))
+    scores = parts.scores(factor=10)["factual"]
+    february = (queries.origin >= 12) & (queries.origin < 12 + 29)
+    assert scores[1].scored == (int(february.sum()),) * 2
+    assert queries.outcomes is not None
+    error_RQH = (predicted - queries.outcomes)[..., 0][:, february]
+    expected = 10 * np.sqrt((error_RQH**2).mean(axis=1)).mean(axis=0)
+    np.testing.assert_allclose(scores[1].mean.steps, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("days", "named"), [(9, "2024-01-20"), (300, "2024-01"), (1200, "2024")])
+def test_periods_are_the_finest_that_a_table_shows(days: int, named: str):
+    panel, queries = dated(days, subjects=1)
+    periods = Periods.of([(panel, queries)])
+    assert periods is not None
+    assert periods.names[0] == named
+
+
+def test_there_are_no_periods_without_dates_or_in_one_hour():
+    panel, queries = dated(20)
+    assert Periods.of([(replace(panel, calendar=None), queries)]) is None
+    same = queries.take(queries.origin == 3)
+    assert Periods.of([(panel, same)]) is None
