@@ -17,7 +17,7 @@ from costar_cli.errors import complaint
 
 SCHEMA_VERSION: Final = "1.0"
 PANEL_FIELDS: Final = ("covariates", "treatments", "outcomes", "statics", "length", "subject_id")
-OPTIONAL_FIELDS: Final = ("label", "cluster", "outcome_observed", "time", "since")
+OPTIONAL_FIELDS: Final = ("label", "cluster", "outcome_observed", "time", "since", "end")
 QUERY_FIELDS: Final = ("subject", "origin", "plan", "outcomes", "scored")
 TRAINED_ARRAYS: Final = ("params/**", "scaler/covariates", "scaler/outcomes", "scaler/statics")
 TRAINED_META: Final = ("method", "dataset_name", "schema", "config", "members", "history", "fingerprint")
@@ -61,6 +61,7 @@ KINDS: Final[Mapping[str, KindSpec]] = {
             "parts/**",
             *(f"calibration/{field}" for field in ("radius", "units", "plans_radius", "plans_effective")),
             *(f"practice/{field}" for field in ("knots", "intercept", "coef", "spread", "rarest", "course")),
+            *(f"survival/{field}" for field in ("floor", "moments", "knots", "intercept", "coef")),
         ),
         meta=(*TRAINED_META, "init", "domain", "horizon", "trained_on"),
     ),
@@ -120,7 +121,7 @@ META_TYPES: Final[Mapping[type, tuple[str, ...]]] = {  # of meta wherever it sta
     int: ("horizon", "members"),
     list: ("finished", "made_with", "refutations", "stages", "warnings"),
     dict: ("calibration", "config", "encoder", "history", "practice", "report", "schema", "settings",
-           "support", "trained_on", "validation"),
+           "support", "survival", "trained_on", "validation"),
 }  # fmt: skip
 TYPE_OF: Final = {key: kind for kind, keys in META_TYPES.items() for key in keys}
 TYPE_WORDS: Final = {str: "text", int: "a whole number", list: "a list", dict: "an object"}

@@ -55,6 +55,7 @@ def inspect(
     _show_variables(out, content["meta"].get("schema"))
     _show_support(out, content["meta"])
     _show_practice(out, content["meta"].get("practice"))
+    _show_survival(out, content["meta"].get("survival"))
     _show_learnt(out, content["meta"].get("learnt"))
     show_parts(out, content["meta"])
     settings = flatten(content["config"])
@@ -171,6 +172,29 @@ def _show_practice(out: Output, practice: object) -> None:
         out.text("")
         title = "practice: how often held-out subjects were expected to be treated, and were"
         out.table(["treatment", "expected", "observed", "decisions"], cells, title=title)
+
+
+def _show_survival(out: Output, survival: object) -> None:
+    """Print how right the hazards are on held-out subjects, as far as the file, anybody's, says it."""
+    if not isinstance(survival, Mapping):
+        return
+    events, held = survival.get("events"), survival.get("held_out")
+    if isinstance(events, Mapping):
+        whose = f"{survival.get('subjects')} {survival.get('domain')} subjects"
+        counts = ", ".join(f"{plain(str(name))} {count}" for name, count in events.items())
+        out.text("", f"ends of {plain(whose)} in {survival.get('decisions')} steps: {counts}")
+    if isinstance(held, Mapping) and all(
+        isinstance(held.get(name), float) for name in ("log_loss", "constant_log_loss")
+    ):
+        loss, constant = held["log_loss"], held["constant_log_loss"]
+        out.text(f"held-out log loss per step: {loss:.4f}; of hazards that are always the same: {constant:.4f}")
+    rows = survival.get("reliability")
+    rows = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
+    cells = [[row.get("end"), *(_share(row.get(name)) for name in ("expected", "observed"))] for row in rows]
+    cells = [[*cell, row.get("decisions")] for cell, row in zip(cells, rows, strict=True) if cell[1:] != ["0.0 %"] * 2]
+    if cells:
+        title = "hazards: how often series of held-out subjects were expected to end at a step, and did (above 0.0 %)"
+        out.table(["end", "expected", "observed", "steps"], cells, title=title)
 
 
 def _share(value: object) -> str | None:

@@ -46,21 +46,21 @@ def called(reference: str | Callable[..., Any]) -> Callable[..., Any]:
 
 
 class WithSwitch(Config):
-    """Settings with a switch that came later: while it is off it is left out, so that data sets stay what they were."""
+    """Settings with switches that came later: those that are off are left out, and data sets stay what they were."""
 
-    switch: ClassVar[str]
+    switches: ClassVar[tuple[str, ...]]
 
     @model_serializer(mode="wrap")
-    def _without_switch_that_is_off(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_switches_that_are_off(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Return the settings."""
         settings: dict[str, Any] = plain(self)
-        return {name: value for name, value in settings.items() if value or name != self.switch}
+        return {name: value for name, value in settings.items() if value or name not in self.switches}
 
 
 class DropsConfounder(WithSwitch):
     """Settings of a simulator that can leave out of the panel what decided on treatments."""
 
-    switch: ClassVar[str] = "drop_confounder"
+    switches: ClassVar[tuple[str, ...]] = ("drop_confounder",)
     drop_confounder: bool = Field(
         False,
         description="Leave something that sways treatments and outcomes out of the data",

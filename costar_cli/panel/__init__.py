@@ -4,11 +4,12 @@ from costar_cli.panel.dataset import Dataset, Domain, Location, Part, Split
 from costar_cli.panel.panel import Panel
 from costar_cli.panel.queries import Queries
 from costar_cli.panel.scale import Scaler
-from costar_cli.panel.schema import ErrorUnit, PanelSchema, TreatmentEncoding, TreatmentMode, Variable
+from costar_cli.panel.schema import End, ErrorUnit, PanelSchema, TreatmentEncoding, TreatmentMode, Variable
 
 __all__ = [
     "Dataset",
     "Domain",
+    "End",
     "ErrorUnit",
     "Location",
     "Panel",

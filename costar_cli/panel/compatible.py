@@ -68,6 +68,8 @@ def _differences(model: PanelSchema, data: PanelSchema) -> Iterator[str]:
     yield from _of_treatments(model.treatments, data.treatments)
     yield from _of_variables("outcome", model.outcomes, data.outcomes)
     yield from _of_variables("static", model.statics, data.statics)
+    if model.ends and data.ends and model.ends != data.ends:
+        yield _of_lists("ends of series", *([end.name for end in schema.ends] for schema in (model, data)))
     if model.step != data.step:
         yield _line("step", model.step, data.step)
 

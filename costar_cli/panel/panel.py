@@ -42,13 +42,15 @@ class Panel:
 
     Shapes: `covariates [N,T,X]`, `treatments [N,T,A]` (encoded), `outcomes [N,T,Y]`, `statics [N,V]`,
     `length [N]` (observed steps, 1..T), `subject_id [N]` (unique in the data set). `calendar` says when steps were,
-    where the data have dates. Four arrays may be absent: `label [N]`, what the data call each subject where that is
+    where the data have dates. Five arrays may be absent: `label [N]`, what the data call each subject where that is
     no whole number; `cluster [N]`, the number of the unit that subjects belong to (the item whose yearly series are
     subjects): what is resampled as one; and `outcome_observed [N,T,Y]`, false where an outcome was not observed and
     `outcomes` holds what it was filled with. Filled outcomes are part of histories, but nothing is trained or scored on
     them. A mask that finds all observed says nothing and becomes None. `since [N]` is the step from which outcomes are
     this panel's to learn from, select on or score: what a subject had before is history, which another part of the data
-    set learns from (spec TABLE-12).
+    set learns from (spec TABLE-12). `end [N]` says why a series ends: 0 where it goes on or the study ends, else the
+    number, from 1, of one of the schema's `ends`. A terminal event first shows at the last observed step; who was lost
+    to follow-up was lost after it (spec SURV-1).
     """
 
     covariates: Floats
@@ -60,6 +62,7 @@ class Panel:
     label: NDArray[np.str_] | None = None
     cluster: Ints | None = None
     outcome_observed: Bools | None = None
+    end: Ints | None = None
     calendar: Calendar | None = None
     since: Ints | None = None
 
@@ -76,6 +79,7 @@ class Panel:
             "cluster": (n,),
             "outcome_observed": (n, t, dy),
             "since": (n,),
+            "end": (n,),
         }
         arrays: dict[str, tuple[NDArray[Any] | None, tuple[int | None, ...]]]
         arrays = {name: (getattr(self, name), shape) for name, shape in shapes.items()}
@@ -103,6 +107,11 @@ class Panel:
     def names(self) -> list[str]:
         """Return what each subject is called: its label, or its number."""
         return [str(name) for name in (self.subject_id if self.label is None else self.label)]
+
+    @property
+    def ends(self) -> Ints:
+        """Return why each series ends, `[N]`: 0 where nothing is known of an end."""
+        return np.zeros(self.n_subjects, dtype=np.int64) if self.end is None else self.end
 
     @property
     def observed(self) -> Bools:
@@ -141,12 +150,13 @@ class Panel:
             label=None if self.label is None else self.label[rows],
             cluster=None if self.cluster is None else self.cluster[rows],
             outcome_observed=None if self.outcome_observed is None else self.outcome_observed[rows],
+            end=None if self.end is None else self.end[rows],
             calendar=self.calendar and self.calendar.take(rows),
             since=None if self.since is None else self.since[rows],
         )
 
     def until(self, steps: int) -> Self:
-        """Return the panel of the first steps."""
+        """Return the panel of the first steps; series that are cut go on."""
         seen = self.outcome_observed
         return replace(
             self,
@@ -155,6 +165,7 @@ class Panel:
             outcomes=self.outcomes[:, :steps],
             length=np.minimum(self.length, steps),
             outcome_observed=None if seen is None else seen[:, :steps],
+            end=None if self.end is None else np.where(self.length > steps, 0, self.end),
             calendar=self.calendar and self.calendar.until(steps),
         )
 
@@ -173,6 +184,7 @@ def join_panels(panels: Sequence[Panel]) -> Panel:
         return np.concatenate([np.pad(a, ((0, 0), (0, steps - a.shape[1]), (0, 0))) for a in arrays])
 
     labelled = any(panel.label is not None for panel in panels)
+    ended = any(panel.end is not None for panel in panels)
     return Panel(
         covariates=series("covariates"),
         treatments=series("treatments"),
@@ -182,5 +194,6 @@ def join_panels(panels: Sequence[Panel]) -> Panel:
         subject_id=np.concatenate([panel.subject_id for panel in panels]),
         label=np.concatenate([np.array(panel.names) for panel in panels]) if labelled else None,
         outcome_observed=series("observed_outcomes"),
+        end=np.concatenate([panel.ends for panel in panels]) if ended else None,
         calendar=Calendar.joined([panel.calendar for panel in panels]),
     )

@@ -1,10 +1,18 @@
 """What the columns of a panel mean: names, units, kinds, and how treatments are coded."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    model_serializer,
+    model_validator,
+)
 
 from costar_cli.panel.levels import is_on_off
 
@@ -117,6 +125,15 @@ class TreatmentEncoding(BaseModel):
         return np.where(encoded_.any(axis=-1, keepdims=True), values, 0)
 
 
+class End(BaseModel):
+    """Why a series ends before its study does: an event after which nothing follows, or a loss of follow-up."""
+
+    model_config = FROZEN
+
+    name: Name
+    terminal: bool = Field(True, description="Whether the subject has no later outcomes, as after death")
+
+
 class ErrorUnit(BaseModel):
     """The unit in which a data set reports its error: RMSE times `factor`, called `label`."""
 
@@ -138,6 +155,13 @@ class PanelSchema(BaseModel):
     statics: tuple[Variable, ...] = ()
     step: str = Field("step", description="What one time step is, for example `day`")
     error_unit: ErrorUnit = ErrorUnit()
+    ends: tuple[End, ...] = Field((), description="Why series end, by the codes 1, 2, ... of `Panel.end`")
+
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the schema; one without ends is written as before there were any, so that digests stay the same."""
+        fields: dict[str, Any] = plain(self)
+        return {name: value for name, value in fields.items() if name != "ends" or value}
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -147,7 +171,14 @@ class PanelSchema(BaseModel):
         names = [*variables, *self.treatments.names]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"each column needs its own name: {', '.join(twice)}")
+        if len({end.name for end in self.ends}) < len(self.ends):
+            raise ValueError("each end of series needs its own name")
         return self
+
+    @property
+    def terminal(self) -> dict[int, str]:
+        """Return what terminal events are called, by their codes."""
+        return {code: end.name for code, end in enumerate(self.ends, start=1) if end.terminal}
 
     @property
     def dims(self) -> tuple[int, int, int, int]:

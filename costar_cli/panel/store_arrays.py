@@ -34,6 +34,7 @@ OPTIONAL_FIELDS: Layout = {
     "outcome_observed": (np.dtype(np.bool_), 3),
     "time": (np.dtype(np.int64), 2),
     "since": (np.dtype(np.int64), 1),
+    "end": (np.dtype(np.int64), 1),
 }
 QUERY_FIELDS: Layout = {"subject": (np.dtype(np.int32), 1), "origin": (np.dtype(np.int16), 1)}
 ANSWER_FIELDS: Layout = {"outcomes": (np.dtype(np.float32), 3), "scored": (np.dtype(np.bool_), 2)}

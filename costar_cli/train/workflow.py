@@ -32,7 +32,17 @@ from costar_cli.train.log import TrainingLog, no_log
 from costar_cli.train.loop import train_members
 from costar_cli.train.runtime import Runtime
 from costar_cli.train.selection import ValidationWindows
-from costar_cli.uncertainty import LEAST_MEMBERS, OutcomeFacts, calibrate, facts_of, halves, held_out, learn_support
+from costar_cli.uncertainty import (
+    LEAST_MEMBERS,
+    OutcomeFacts,
+    calibrate,
+    facts_of,
+    halves,
+    held_out,
+    learn_support,
+    learn_survival,
+    survival_of,
+)
 
 __all__ = ["Trained", "finetune", "pretrain"]
 
@@ -216,8 +226,9 @@ def _judge(
 ) -> tuple[dict[str, NDArray[np.generic]], dict[str, Any]]:
     """Return what held-out subjects say of the answers of what a fit ends with: arrays and facts of its file.
 
-    They are the calibration of its intervals (spec BAND-3) and the support of plans (spec SUPPORT-6). Facts about
-    outcomes stand in the calibration, or, where there is none, in the support.
+    They are the calibration of its intervals (spec BAND-3), the support of plans (spec SUPPORT-6) and the hazards of
+    ends (spec SURV-2), which in few-shot training are the source's. Facts about outcomes stand in the calibration, or,
+    where there is none, in the support.
     """
     task = run.task
     facts = facts_of(task.start) if task.start else None
@@ -229,10 +240,16 @@ def _judge(
     support = learn_support(model, task.panels[task.train], held, facts, domain=task.domain)
     practice = support.practice if support else None
     calibration = calibrate(model, held, facts, domain=task.domain, apart=apart, practice=practice)
-    arrays = (calibration.to_arrays() if calibration else {}) | (support.to_arrays() if support else {})
+    survival = survival_of(task.start) if task.start else None
+    survival = survival or learn_survival(model, task.panels[task.train], panel, facts, domain=task.domain)
+    arrays: dict[str, NDArray[np.generic]] = {}
+    for found in (calibration, support, survival):
+        arrays |= found.to_arrays() if found else {}
     told = {"calibration": calibration.to_meta()} if calibration else {}
     if support:
         told["practice"] = support.to_meta() | ({} if calibration else {"facts": facts.to_meta()})
+    if survival:
+        told["survival"] = survival.to_meta()
     return arrays, told
 
 

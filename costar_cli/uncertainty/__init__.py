@@ -24,6 +24,7 @@ from costar_cli.uncertainty.estimates import (
 from costar_cli.uncertainty.floor import HeldOut, held_out
 from costar_cli.uncertainty.outcomes import OutcomeFacts
 from costar_cli.uncertainty.support import LIGHTS, Lights, PlanSupport, learn_support, support_of
+from costar_cli.uncertainty.survival import Hazards, Survival, learn_survival, survival_of
 
 __all__ = [
     "CALIBRATED",
@@ -33,10 +34,12 @@ __all__ = [
     "Bands",
     "Calibration",
     "Estimates",
+    "Hazards",
     "HeldOut",
     "Lights",
     "OutcomeFacts",
     "PlanSupport",
+    "Survival",
     "asks_encoded",
     "asks_once",
     "calibrate",
@@ -51,7 +54,9 @@ __all__ = [
     "held_out",
     "interval_kind",
     "learn_support",
+    "learn_survival",
     "least_sd",
     "support_of",
+    "survival_of",
     "tells_differences",
 ]

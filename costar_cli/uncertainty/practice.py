@@ -7,6 +7,7 @@ model learnt from. Along a plan, the outcomes that a model predicts continue the
 over which outcomes are averaged, `K` knots.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final, Self
@@ -133,7 +134,7 @@ class Practice:
         knots_KSY = np.quantile(courses.outcome_QHSY[:, 0], KNOTS, axis=0)
         given_ML = (queries.plan[:, 0] @ dose_table(encoding)) > 0
         columns_MP = np.concatenate([courses.columns(knots_KSY)[:, 0], given_ML], axis=1)
-        regressions = _regressions(columns_MP, given_ML, _owners(encoding), queries.subject)
+        regressions = fit_chain(columns_MP, given_ML, _owners(encoding), queries.subject)
         return cls(encoding, scaler, knots_KSY, *regressions)
 
     def check(self, schema: PanelSchema) -> None:
@@ -184,18 +185,31 @@ class Practice:
         return logit_QHL, given_QHL
 
 
-def _regressions(
-    columns_MP: Floats, given_ML: NDArray[np.bool_], owner_L: NDArray[np.int64], subject_M: NDArray[np.integer]
+def fit_chain(
+    columns_MP: Floats,
+    given_ML: NDArray[np.bool_],
+    owner_L: NDArray[np.int64],
+    subject_M: NDArray[np.integer],
+    *,
+    ridges: Sequence[float] = RIDGES,
 ) -> tuple[Floats, Floats]:
-    """Return `_fit_chain` with the best penalty; fitted once for methods that learn from the same data."""
-    digest = sha256(str(columns_MP.shape).encode())
+    """Return intercepts and coefficients of a chain with the best penalty; fitted once for models of the same data.
+
+    Args:
+        columns_MP: of a history, then the factors themselves.
+        given_ML: the factors; those of one owner exclude each other.
+        owner_L: the treatment that each factor is a level of.
+        subject_M: whose decisions they are.
+        ridges: the penalties.
+    """
+    digest = sha256(str((columns_MP.shape, *ridges)).encode())
     for array in (columns_MP, given_ML, owner_L, subject_M):
         digest.update(np.ascontiguousarray(array).data)
     key = digest.hexdigest()
     if key not in _FITTED:
         if len(_FITTED) == MOST_FITTED:
             del _FITTED[next(iter(_FITTED))]
-        ridge = _best_ridge(columns_MP, given_ML, owner_L, subject_M)
+        ridge = _best_ridge(columns_MP, given_ML, owner_L, subject_M, ridges)
         _FITTED[key] = _fit_chain(columns_MP, given_ML, owner_L, ridge)
     return _FITTED[key]
 
@@ -230,19 +244,23 @@ def _chain_log(logit_ML: Floats, given_ML: NDArray[np.bool_], owner_L: NDArray[n
 
 
 def _best_ridge(
-    columns_MP: Floats, given_ML: NDArray[np.bool_], owner_L: NDArray[np.int64], subject_M: NDArray[np.integer]
+    columns_MP: Floats,
+    given_ML: NDArray[np.bool_],
+    owner_L: NDArray[np.int64],
+    subject_M: NDArray[np.integer],
+    ridges: Sequence[float],
 ) -> float:
     """Return the penalty with which half of the subjects predict the other half best."""
     learnt_M = subject_M % 2 == 0
     if learnt_M.all() or not learnt_M.any():
-        return RIDGES[-1]
+        return ridges[-1]
 
     def score(ridge: float) -> float:
         intercept_L, coef_LP = _fit_chain(columns_MP[learnt_M], given_ML[learnt_M], owner_L, ridge)
         logit_ML = columns_MP[~learnt_M] @ coef_LP.T + intercept_L
         return float(_chain_log(logit_ML, given_ML[~learnt_M], owner_L).sum())
 
-    return max(RIDGES, key=score)
+    return max(ridges, key=score)
 
 
 def _nothing(panel: Panel, queries: Queries) -> Floats:

@@ -255,3 +255,16 @@ def test_a_hidden_confounder_changes_who_is_treated_and_is_kept_as_truth():
     )
     np.testing.assert_allclose(answered.ravel(), one_step.outcomes.ravel(), rtol=1e-6)
     assert not is_published_data("tumor", {**TumorConfig().model_dump(), "drop_confounder": True})
+
+
+def test_ends_are_death_at_the_largest_volume_and_recovery_at_none_and_change_nothing_else() -> None:
+    plain, kept = simulate(target_train=60, steps=60), simulate(target_train=60, steps=60, ends=True)
+    assert "ends" not in plain.config
+    assert "ends" not in plain.schema.model_dump()
+    assert kept.schema.terminal == {1: "death", 2: "recovery"}
+    for part, panel in kept.panels.items():
+        last_N = panel.outcomes[np.arange(panel.n_subjects), panel.length - 1, 0]
+        np.testing.assert_array_equal(panel.ends, np.where(last_N <= 0, 2, np.where(last_N > 1_150, 1, 0)))
+        np.testing.assert_array_equal(panel.outcomes, plain.panels[part].outcomes)
+        assert plain.panels[part].end is None
+    assert (kept.panel("target", "train").ends == 2).sum() > 10

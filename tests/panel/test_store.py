@@ -13,7 +13,7 @@ from costar_cli.artifact.spec import KINDS
 from costar_cli.datasets.tumor.settings import TumorConfig
 from costar_cli.datasets.tumor.simulate import simulate_tumor, tumor_truth
 from costar_cli.errors import ArtifactError, CostarError, DataError, MismatchError
-from costar_cli.panel import Dataset, Panel, Part, Queries
+from costar_cli.panel import Dataset, End, Panel, Part, Queries
 from costar_cli.panel.store import count_dataset, made_from, read_dataset, with_digest, write_dataset
 from costar_cli.reporting import NullReporter
 from tests.property.strategies import datasets
@@ -64,6 +64,19 @@ def test_labels_and_clusters_survive_a_file_and_find_subjects(tmp_path: Path, tu
     assert again.find_subject(f"Müller {first}/A") == (TEST, 0)
     with pytest.raises(CostarError, match="no subject Muller"):
         again.find_subject(f"Muller {first}/A")
+
+
+def test_ends_of_series_are_kept_and_must_be_those_of_the_schema(tumor_dataset: Dataset, tmp_path: Path):
+    ends = (End(name="death"), End(name="lost", terminal=False))
+    panels = {p: replace(panel, end=np.arange(panel.n_subjects) % 3) for p, panel in tumor_dataset.panels.items()}
+    ended = replace(tumor_dataset, schema=tumor_dataset.schema.model_copy(update={"ends": ends}), panels=panels)
+    write_dataset(tmp_path / "data.h5", ended)
+    again = read_dataset(tmp_path / "data.h5")
+    assert again.schema.terminal == {1: "death"}
+    for part, panel in panels.items():
+        np.testing.assert_array_equal(again.panels[part].end, panel.end)
+    with pytest.raises(DataError, match=r"ends for reason 1, the schema names 0"):
+        write_dataset(tmp_path / "other.h5", replace(ended, schema=tumor_dataset.schema))
 
 
 def test_two_subjects_of_one_label_are_refused(tumor_dataset: Dataset):

@@ -10,7 +10,7 @@ from costar_cli.datasets.base import KNOWS_HIDDEN_STATE, DataSource, Export, Inp
 class IcuConfig(WithSwitch):
     """What both ICU data sets share: who is source and who target, which hours count, and the splits by patient."""
 
-    switch: ClassVar[str] = "trust_pickle"
+    switches: ClassVar[tuple[str, ...]] = ("trust_pickle",)
     source_above: float = Field(19.0, ge=0, le=200, description="Source patients are older than this, in years")
     source_to: float = Field(45.0, ge=0, le=200, description="Source patients are at most this old")
     target_above: float = Field(85.0, ge=0, le=200, description="Target patients are older than this")

@@ -1,6 +1,6 @@
 """The tumour growth cohort: its settings, and what the registry tells of it (docs/spec/tumor.md)."""
 
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 
 from pydantic import Field
 
@@ -9,6 +9,8 @@ from costar_cli.datasets.base import DataSource, DropsConfounder, Limit, Possibl
 
 class TumorConfig(DropsConfounder):
     """The tumour growth cohort (docs/spec/tumor.md)."""
+
+    switches: ClassVar[tuple[str, ...]] = (*DropsConfounder.switches, "ends")
 
     gamma: float = Field(10.0, ge=0, le=100, description="Confounding strength of the source domain's policy")
     target_gamma: float = Field(0.0, ge=0, le=100, description="Confounding strength of the target domain's policy")
@@ -25,6 +27,11 @@ class TumorConfig(DropsConfounder):
         False,
         description="Source and target share patients and noise",
         json_schema_extra={"flag": "--paired/--unpaired"},
+    )
+    ends: bool = Field(
+        False,
+        description="Keep why each series ends: death, recovery, or neither",
+        json_schema_extra={"flag": "--ends"},
     )
     seed: int = Field(10, ge=0, lt=2**63, description="Seed of the simulation")
 

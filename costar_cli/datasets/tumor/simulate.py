@@ -12,7 +12,7 @@ from costar_cli.errors import UsageError
 from costar_cli.panel.dataset import Dataset, Part
 from costar_cli.panel.panel import Panel
 from costar_cli.panel.queries import Queries
-from costar_cli.panel.schema import ErrorUnit, PanelSchema, TreatmentEncoding, Variable
+from costar_cli.panel.schema import End, ErrorUnit, PanelSchema, TreatmentEncoding, Variable
 from costar_cli.reporting import Reporter
 from simulators import tumor
 
@@ -31,6 +31,7 @@ TUMOR_SCHEMA = PanelSchema(
     step="day",
     error_unit=ErrorUnit(factor=100 / tumor.MAX_VOLUME_CM3, label="% of V_max"),
 )
+ENDS = (End(name="death"), End(name="recovery"))
 
 
 def simulate_tumor(config: TumorConfig, reporter: Reporter) -> Dataset:
@@ -56,7 +57,7 @@ def simulate_tumor(config: TumorConfig, reporter: Reporter) -> Dataset:
             gamma = config.gamma if part.domain == "source" else config.target_gamma
             growth_N = tumor.known_growth(patients) if config.drop_confounder else None
             factual = tumor.simulate_factual(patients, noise, gamma, steps=config.steps, growth_N=growth_N)
-            panels[part] = _panel(patients, factual, first_id)
+            panels[part] = _panel(patients, factual, first_id, ends=config.ends)
             truth[part] = _truth(patients, noise) | ({} if growth_N is None else {HIDDEN: growth_N})
             if part.split == "test":
                 one_step = tumor.one_step_counterfactuals(patients, noise, factual)
@@ -66,7 +67,8 @@ def simulate_tumor(config: TumorConfig, reporter: Reporter) -> Dataset:
                 queries[part] = {"one_step": _queries(one_step), "sequence": _queries(sequence)}
             first_id += n
             task.advance(n)
-    return Dataset(NAME, TUMOR_SCHEMA, config.horizon, panels, queries, truth, config.model_dump(mode="json"))
+    schema = TUMOR_SCHEMA.model_copy(update={"ends": ENDS}) if config.ends else TUMOR_SCHEMA
+    return Dataset(NAME, schema, config.horizon, panels, queries, truth, config.model_dump(mode="json"))
 
 
 def tumor_truth(
@@ -123,7 +125,7 @@ def _generators(seed: int, part: int) -> list[np.random.Generator]:
     return [np.random.default_rng(child) for child in sequence.spawn(3)]
 
 
-def _panel(patients: tumor.TumorPatients, factual: tumor.TumorFactual, first_id: int) -> Panel:
+def _panel(patients: tumor.TumorPatients, factual: tumor.TumorFactual, first_id: int, *, ends: bool) -> Panel:
     n, steps = len(factual), factual.n_steps
     treatments = _one_hot(factual.treatments).astype(np.float32)
     decided = np.arange(steps) < factual.length[:, None] - 1  # nothing is given on the last observed day
@@ -134,6 +136,7 @@ def _panel(patients: tumor.TumorPatients, factual: tumor.TumorFactual, first_id:
         statics=patients.patient_type.astype(np.float32)[:, None],
         length=factual.length,
         subject_id=np.arange(first_id, first_id + n, dtype=np.int64),
+        end=np.where(factual.died, 1, np.where(factual.recovered, 2, 0)) if ends else None,
     )
 
 

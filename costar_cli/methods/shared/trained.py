@@ -40,7 +40,7 @@ __all__ = [
 StatesT = TypeVar("StatesT")
 ModelT = TypeVar("ModelT", bound=FittedModel)
 PARAMS = "params/"  # prefix of the parameters in an artifact
-ATTACHED = ("calibration/", "practice/")  # prefixes of what was learned of its answers, once it was fitted
+ATTACHED = ("calibration/", "practice/", "survival/")  # prefixes of what was learned of its answers, once it was fitted
 SCALED = ("covariates", "outcomes", "statics")
 NETWORK_SHAPE = ("width", "representation", "hidden", "layers", "heads", "clip_distance", "components")
 SHAPE = (*NETWORK_SHAPE, "decoder", "carry_overs", "fading", "covariates")

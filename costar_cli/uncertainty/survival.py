@@ -1,0 +1,307 @@
+"""Whether a series goes on: hazards of its ends, step by step, given the course so far and the plan (spec SURV-2 to 5).
+
+Fitted beside a model, to the subjects that it learnt from; along a plan, the outcomes that it predicts continue the
+course. `E` counts ends, `P` columns of a regression, `M` decisions, `Z` outcomes that have a logarithm; `K`, `S` and
+`L` are those of practice.py.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, xlogy
+
+from costar_cli.methods.base import FittedModel
+from costar_cli.methods.shared.doses import dose_table
+from costar_cli.panel import Domain, Panel, PanelSchema, Queries, Scaler
+from costar_cli.uncertainty.estimates import reading
+from costar_cli.uncertainty.outcomes import OutcomeFacts
+from costar_cli.uncertainty.practice import CHUNK, DOSES, KNOTS, WINDOWS, Courses, fit_chain
+
+MOST_DECISIONS: Final = 20_000  # without an end that the regressions learn from
+BEFORE_ENDS: Final = (0.1, 0.5, 0.9)  # quantiles of the averages before an end, where effects may bend, too
+RIDGES: Final = (0.3, 3.0, 30.0)
+BINS: Final = 10
+ARRAYS: Final = "survival/"
+FIELDS: Final = ("floor", "moments", "knots", "intercept", "coef")
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class AtRisk:
+    """Steps after which a series may end, as plans of one step, and which end came `[M,E]`.
+
+    `share` is that of the steps without an end that are there.
+    """
+
+    queries: Queries
+    ended_ME: NDArray[np.bool_]
+    share: float = 1.0
+
+    @classmethod
+    def of(cls, panel: Panel, schema: PanelSchema, *, terminal: bool) -> Self:
+        """Return the steps of a panel that may end by a terminal event, or by a loss of follow-up (spec SURV-2).
+
+        What was given at the last step of those who were lost is not known: plans of losses give nothing.
+        """
+        end_N = panel.ends
+        lost_N = np.isin(end_N, [code for code, end in enumerate(schema.ends, start=1) if not end.terminal])
+        last_N = panel.length - (1 if terminal else ~lost_N)
+        step_T, since_N = np.arange(panel.n_steps), 0 if panel.since is None else panel.since[:, None]
+        row_M, step_M = np.nonzero((step_T < last_N[:, None]) & (step_T + 1 >= since_N))
+        final_M = step_M == last_N[row_M] - 1
+        ended_ME = final_M[:, None] & (end_N[row_M, None] == np.arange(1, len(schema.ends) + 1))
+        ended_ME &= [end.terminal == terminal for end in schema.ends]
+        plan = panel.treatments[row_M, step_M][:, None] * terminal
+        return cls(Queries(row_M.astype(np.int32), step_M.astype(np.int16), plan.astype(np.uint8)), ended_ME)
+
+    def thinned(self, most: int) -> "AtRisk":
+        """Return all steps with an end, and of those without at most so many, evenly spread."""
+        ended_M = self.ended_ME.any(axis=1)
+        if (others := int((~ended_M).sum())) <= most:
+            return self
+        spread = np.linspace(0, others - 1, most).round().astype(np.int64)
+        rows = np.union1d(np.flatnonzero(ended_M), np.flatnonzero(~ended_M)[spread])
+        return AtRisk(self.queries.take(rows), self.ended_ME[rows], most / others)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Hazards:
+    """The probability of each end of the schema at each step, given that the series went on until then.
+
+    Outcomes enter standardised, and those that grow by shares by their logarithm, too: `floor_Y` is the least value
+    that has one, 0 of the others, `moments_2Z` mean and sd of the logarithms. `knots_KSY` are those of outcomes, then
+    of logarithms; `coef_EP` those of a history, then of the treatments of the step.
+    """
+
+    schema: PanelSchema
+    scaler: Scaler
+    floor_Y: Floats
+    moments_2Z: Floats
+    knots_KSY: Floats
+    intercept_E: Floats
+    coef_EP: Floats
+
+    @classmethod
+    def fit(cls, panel: Panel, schema: PanelSchema, scaler: Scaler, facts: OutcomeFacts) -> "Hazards | None":
+        """Fit the hazards to the subjects that a model learnt from; None where no step has a next one."""
+        risk = AtRisk.of(panel, schema, terminal=True).thinned(MOST_DECISIONS)
+        if not len(risk.queries):
+            return None
+        floor_Y, ends = np.zeros(len(schema.outcomes)), len(schema.ends)
+        for o in (o for o, least in enumerate(facts.least) if least is not None):
+            seen_M = panel.outcomes[..., o][panel.observed_outcomes[..., o]]
+            floor_Y[o] = seen_M[seen_M > 0].min()
+        logs_MZ = _logs(panel.outcomes[panel.observed], floor_Y)
+        moments_2Z = np.stack([logs_MZ.mean(axis=0), np.maximum(logs_MZ.std(axis=0), 1e-6)])
+        blank = cls(schema, scaler, floor_Y, moments_2Z, np.zeros((0, 0, 0)), np.zeros(ends), np.zeros((ends, 0)))
+        course_MSY = blank._courses(panel, risk.queries, _nothing(panel, risk.queries)).outcome_QHSY[:, 0]
+        ended_M = risk.ended_ME.any(axis=1)
+        before_KSY = np.quantile(course_MSY[ended_M] if ended_M.any() else course_MSY, BEFORE_ENDS, axis=0)
+        blank = replace(blank, knots_KSY=np.concatenate([np.quantile(course_MSY, KNOTS, axis=0), before_KSY]))
+        terminal_E = np.array([end.terminal for end in schema.ends])
+        hazards = blank._fitted(panel, risk, terminal_E)
+        losses = AtRisk.of(panel, schema, terminal=False).thinned(MOST_DECISIONS)
+        return hazards._fitted(panel, losses, ~terminal_E)
+
+    def _fitted(self, panel: Panel, risk: AtRisk, which_E: NDArray[np.bool_]) -> "Hazards":
+        """Return the hazards with those of some ends fitted, in a chain: these exclude each other."""
+        columns_MP = self._columns(panel, risk.queries, _nothing(panel, risk.queries))[:, 0]
+        width = columns_MP.shape[1]
+        intercept_E, coef_EP = self.intercept_E.copy(), np.zeros((len(which_E), width))
+        coef_EP[:, : self.coef_EP.shape[1]] = self.coef_EP
+        if which_E.any():
+            ended_ME, owner_E = risk.ended_ME[:, which_E], np.zeros(int(which_E.sum()), dtype=np.int64)
+            together_MP = np.concatenate([columns_MP, ended_ME], axis=1)
+            fitted = fit_chain(together_MP, ended_ME, owner_E, risk.queries.subject, ridges=RIDGES)
+            intercept_E[which_E] = fitted[0] + np.log(risk.share)  # as if no step had been left out
+            coef_EP[which_E] = fitted[1][:, :width]
+        return replace(self, intercept_E=intercept_E, coef_EP=coef_EP)
+
+    def check(self) -> None:
+        """See that the numbers, which may be anybody's, are those of such columns.
+
+        Raises:
+            ValueError: a shape that does not fit, or a number that is not finite.
+        """
+        covariates, _, outcomes, statics = self.schema.dims
+        ends, factors = len(self.schema.ends), dose_table(self.schema.treatments).shape[1]
+        held = (self.floor_Y, self.moments_2Z, self.knots_KSY, self.intercept_E, self.coef_EP)
+        if not all(np.isfinite(values).all() for values in held):
+            raise ValueError("hazards have numbers that are not finite")
+        both, knots = outcomes + int((self.floor_Y > 0).sum()), len(KNOTS) + len(BEFORE_ENDS)
+        width = (knots + 1) * len(WINDOWS) * both + (len(DOSES) + 2) * factors + 1 + covariates + statics
+        shapes = ((outcomes,), (2, both - outcomes), (knots, len(WINDOWS), both), (ends,), (ends, width))
+        if tuple(values.shape for values in held) != shapes:
+            raise ValueError(f"hazards have the shapes {[values.shape for values in held]}, not {list(shapes)}")
+        if (self.floor_Y < 0).any() or (self.moments_2Z[1] <= 0).any():
+            raise ValueError("hazards have logarithms below 0, or without a spread")
+
+    def along(self, panel: Panel, queries: Queries, predicted_QHY: Floats, *, terminal: bool = True) -> Floats:
+        """Return the probability `[Q,H,E]` that each end comes at each step, given that none came before.
+
+        Args:
+            panel: the series.
+            queries: origins and plans.
+            predicted_QHY: outcomes after each step of the plan, in the units of the data.
+            terminal: terminal ends, else losses of follow-up; those of the other kind have probability 0.
+        """
+        size = max(1, CHUNK // (max(queries.horizon, 1) * max(self.coef_EP.shape[1], 1)))
+        found_QHE = np.zeros((len(queries), queries.horizon, len(self.schema.ends)))
+        which = [e for e, end in enumerate(self.schema.ends) if end.terminal == terminal]
+        for first in range(0, len(queries), size):
+            rows = slice(first, first + size)
+            columns_QHP = self._columns(panel, queries.take(rows), predicted_QHY[rows])
+            goes_on_QH = np.ones(columns_QHP.shape[:2])
+            for e in which:
+                hazard_QH = expit(columns_QHP @ self.coef_EP[e] + self.intercept_E[e])
+                found_QHE[rows, :, e] = hazard_QH * goes_on_QH
+                goes_on_QH *= 1 - hazard_QH
+        return found_QHE
+
+    def _columns(self, panel: Panel, queries: Queries, predicted_QHY: Floats) -> Floats:
+        """Return the columns `[Q,H,P]` of the regressions."""
+        history_QHP = self._courses(panel, queries, predicted_QHY).columns(self.knots_KSY)
+        return np.concatenate([history_QHP, queries.plan @ dose_table(self.schema.treatments)], axis=-1)
+
+    def _courses(self, panel: Panel, queries: Queries, predicted_QHY: Floats) -> Courses:
+        """Return what is known before each step, logarithms as further outcomes."""
+        known = panel.outcomes.astype(np.float64)
+        both_NTY = np.concatenate([known, _logs(known, self.floor_Y)], axis=-1)
+        ahead_QHY = np.concatenate([predicted_QHY, _logs(predicted_QHY, self.floor_Y)], axis=-1)
+        scaler = replace(self.scaler, outcomes=np.concatenate([self.scaler.outcomes, self.moments_2Z], axis=1))
+        seen = replace(panel, outcomes=both_NTY, outcome_observed=None)
+        return Courses.of(seen, queries, ahead_QHY, scaler, self.schema.treatments)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Survival:
+    """The hazards of a model's data, and how right they are on held-out subjects.
+
+    `subjects`, `decisions` and `events` (by end) are what they were fitted to, `domain` says of whom. `held_out` has
+    the mean log loss of a step, that of hazards which are the same at all steps, and the steps; `reliability` the
+    expected and the observed share of steps that end, in tenths of the expected one.
+    """
+
+    hazards: Hazards
+    domain: Domain
+    subjects: int
+    decisions: int
+    events: Mapping[str, int]
+    held_out: Mapping[str, Any]
+    reliability: tuple[Mapping[str, Any], ...]
+
+    def along(self, panel: Panel, queries: Queries, predicted_QHY: Floats) -> tuple[Floats, Floats]:
+        """Return how likely a series is to go on through each step of plans, `[Q,H]`, and each end by then, `[Q,H,E]`.
+
+        At the origin the subject is known to go on (spec SURV-4).
+        """
+        ends_QHE = self.hazards.along(panel, queries, predicted_QHY)
+        survival_QH = np.cumprod(1 - ends_QHE.sum(axis=-1), axis=1)
+        before_QH = np.concatenate([np.ones((len(survival_QH), 1)), survival_QH[:, :-1]], axis=1)
+        return survival_QH, np.cumsum(before_QH[..., None] * ends_QHE, axis=1)
+
+    def to_arrays(self) -> dict[str, NDArray[np.generic]]:
+        """Return the arrays that a model's artifact holds."""
+        held = self.hazards
+        values = (held.floor_Y, held.moments_2Z, held.knots_KSY, held.intercept_E, held.coef_EP)
+        return {ARRAYS + name: array for name, array in zip(FIELDS, values, strict=True)}
+
+    def to_meta(self) -> dict[str, Any]:
+        """Return the facts that it holds beside them."""
+        plain = {name: getattr(self, name) for name in ("domain", "subjects", "decisions")}
+        of = {"events": dict(self.events), "held_out": dict(self.held_out)}
+        return {**plain, **of, "reliability": [dict(row) for row in self.reliability]}
+
+    @classmethod
+    def read(cls, model: FittedModel, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[np.generic]]) -> Self:
+        """Read what `to_meta` and `to_arrays` returned.
+
+        Raises:
+            ValueError: it does not fit the model.
+            KeyError: something is missing.
+            TypeError: something is of another kind.
+        """
+        numbers = (np.asarray(arrays[ARRAYS + name]).astype(np.float64) for name in FIELDS)
+        hazards = Hazards(model.schema, model.scaler, *numbers)
+        hazards.check()
+        if (domain := meta["domain"]) not in ("source", "target"):
+            raise ValueError(f"hazards of an unknown domain, {str(domain)[:40]!r}")
+        rows = tuple(row for row in meta["reliability"] if isinstance(row, Mapping))
+        events = {str(name): int(count) for name, count in dict(meta["events"]).items()}
+        return cls(hazards, domain, int(meta["subjects"]), int(meta["decisions"]), events, dict(meta["held_out"]), rows)
+
+
+def learn_survival(
+    model: FittedModel, train: Panel, held: Panel, facts: OutcomeFacts, *, domain: Domain
+) -> Survival | None:
+    """Fit hazards to a model's training subjects and see how right they are on others; None where series have no ends.
+
+    Args:
+        model: just fitted.
+        train: the subjects that it was fitted to.
+        held: others.
+        facts: of the outcomes.
+        domain: of all these subjects.
+    """
+    schema = model.schema
+    hazards = Hazards.fit(train, schema, model.scaler, facts) if schema.ends else None
+    if hazards is None:
+        return None
+    events = {end.name: int((train.ends == code).sum()) for code, end in enumerate(schema.ends, start=1)}
+    decisions = int((train.length - 1).sum())
+    share_E = np.array([events[end.name] * end.terminal for end in schema.ends]) / decisions
+    told, rows = _held_out(hazards, held, share_E)
+    return Survival(hazards, domain, train.n_subjects, decisions, events, told, tuple(rows))
+
+
+def survival_of(model: FittedModel) -> Survival | None:
+    """Return the hazards that travel with a model, None where it has none.
+
+    Raises:
+        ArtifactError: what its file holds does not fit it.
+    """
+    meta = model.meta.get("survival")
+    if not meta:
+        return None
+    with reading(model, "survival"):
+        return Survival.read(model, meta, getattr(model, "attached", {}))
+
+
+def log_loss(probability_ME: Floats, ended_ME: NDArray[np.bool_]) -> Floats:
+    """Return the logarithmic loss `[M]` of ends that exclude each other, and of none of them (spec SURV-5)."""
+    none_M, tiny = 1 - probability_ME.sum(axis=-1), np.finfo(np.float64).tiny
+    of_ends_M = xlogy(ended_ME, np.maximum(probability_ME, tiny)).sum(axis=-1)
+    return np.asarray(-of_ends_M - xlogy(~ended_ME.any(axis=-1), np.maximum(none_M, tiny)))
+
+
+def _held_out(hazards: Hazards, panel: Panel, share_E: Floats) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the log loss of terminal ends on other subjects, and expected beside observed shares in tenths."""
+    risk = AtRisk.of(panel, hazards.schema, terminal=True)
+    if not len(risk.queries):
+        return {}, []
+    expected_ME = hazards.along(panel, risk.queries, _nothing(panel, risk.queries))[:, 0]
+    constant_ME = np.broadcast_to(np.maximum(share_E, 1e-12), expected_ME.shape)
+    losses = (float(log_loss(p_ME, risk.ended_ME).mean()) for p_ME in (expected_ME, constant_ME))
+    told = dict(zip(("log_loss", "constant_log_loss"), losses, strict=True)) | {"decisions": len(expected_ME)}
+    rows = []
+    for e in (e for e, end in enumerate(hazards.schema.ends) if end.terminal):
+        expected_M, ended_M = expected_ME[:, e], risk.ended_ME[:, e]
+        for part_M in np.array_split(np.argsort(expected_M, kind="stable"), min(BINS, len(expected_M))):
+            shares = {"expected": float(expected_M[part_M].mean()), "observed": float(ended_M[part_M].mean())}
+            rows.append({"end": hazards.schema.ends[e].name, **shares, "decisions": len(part_M)})
+    return told, rows
+
+
+def _logs(values: NDArray[np.floating], floor_Y: Floats) -> Floats:
+    """Return the logarithm `[...,Z]` of outcomes that have one."""
+    has_Y = floor_Y > 0
+    return np.asarray(np.log(np.maximum(values[..., has_Y].astype(np.float64), floor_Y[has_Y])))
+
+
+def _nothing(panel: Panel, queries: Queries) -> Floats:
+    """Return what is predicted after plans of one step, which no hazard reads."""
+    return np.zeros((len(queries), queries.horizon, panel.outcomes.shape[2]))
