@@ -122,7 +122,7 @@ def test_panel_rows_are_taken_in_order(tumor_dataset: Dataset):
     plain = tumor_dataset.panel("source", "val")
     names, items = np.array([f"p{i}" for i in plain.subject_id]), plain.subject_id // 2
     mask = plain.observed[..., None] & (np.arange(plain.n_steps)[:, None] != 2)
-    panel = replace(plain, label=names, cluster=items, outcome_observed=mask)
+    panel = replace(plain, label=names, cluster=items, outcome_observed=mask, since=plain.length - 1, end=items % 3)
     rows = np.array([5, 2, 2])
     assert panel.take(rows).calendar is None
     for field in set(Panel.__slots__) - {"calendar"}:

@@ -203,6 +203,16 @@ class EncodingContext:
         return place
 
 
+def cell_times(table: Table, schema: TableSchema) -> Times:
+    """Return when each cell `[M]` was; steps without a row are where they would have been."""
+    keys, clock = table.keys, schema.time
+    if clock.gaps != "fill":
+        return table.times[keys.row]
+    size = clock.parsed.size if clock.parsed.scale == "number" else int(clock.parsed.size)
+    times: Times = table.times[keys.row[keys.first]][keys.subject] + keys.step * size
+    return times
+
+
 def _gathered(values: pl.Series, rows: Ints) -> pl.Series:
     """Return values by their places, null for place -1."""
     if not len(values):

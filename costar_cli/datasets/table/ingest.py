@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
+from costar_cli.datasets.table.calendar_columns import calendar_columns
 from costar_cli.datasets.table.context import EncodingContext
 from costar_cli.datasets.table.index import Ints
 from costar_cli.datasets.table.inputs import TableInputs, read_table
@@ -160,7 +161,7 @@ def encode_columns(context: EncodingContext) -> tuple[PanelSchema, Arrays, Array
     statics, static_masks = encode_variables(context, "static")
     cluster = _clusters(context)
     encoding, treatments = encode_treatments(context)
-    covariates += masks + outcome_masks
+    covariates += [*masks, *outcome_masks, *calendar_columns(context)]
     statics += static_masks
     units = {encoded.variable.unit for encoded in outcomes}
     try:

@@ -66,7 +66,7 @@ def read_table(
     long_readings, wide_readings, found = _readings(schema, tables, wide)
     subject = Reading(schema.named("subject")[0], "text")
     on = Reading(schema.statics.on, "text") if wide is not None and schema.statics.on else subject
-    time = Reading.of_time(schema.in_file(schema.named("time")[0]), schema.time.parsed, schema.time.format)
+    time = Reading.of_time(schema.in_file(schema.named("time")[0]), schema.time)
     parts = [Reading(part, "text") for part in schema.subject or ()]
     log = EventLog.of(schema, long_readings)
     wanted = [subject, time, *parts, on, *([log.code] if log else []), *long_readings.values()]

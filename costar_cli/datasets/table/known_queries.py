@@ -101,10 +101,10 @@ def _lengths(table: "_QueryTable", groups: Mapping[tuple[Part, str], Ints], hori
 
 def _readings(schema: TableSchema, columns: Collection[str] | None) -> dict[str, Reading]:
     """Return how to read each column, by what it is; of `set`, `query` and `scored` those that are there."""
-    named, time = schema.queries, Reading.of_time("", schema.time.parsed, schema.time.format)
+    named = schema.queries
     readings = {
         "subject": Reading(schema.named("subject")[0], "text"),
-        "origin": Reading(named.origin, time.as_, time.format),
+        "origin": Reading.of_time(named.origin, schema.time),
         "step": Reading(named.step, "number"),
     }
     optional = {"set": Reading(named.set, "text"), "query": Reading(named.query, "text")}

@@ -2,14 +2,16 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Final, Literal
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from costar_cli.datasets.table.files import TableFile, collected
-from costar_cli.datasets.table.schema import MONTHS, Step
+from costar_cli.datasets.table.schema import MONTHS, TimeSchema
 from costar_cli.errors import DataError, cut
 from costar_cli.panel.findings import Finding, counted, raise_errors
 
@@ -28,6 +30,7 @@ class Reading:
     `number` and `binary` give float64, of true and false 1 and 0, `text` gives text, `us` microseconds since 1970 and
     `month` months since year 0 as int64. A missing value is null; one that cannot be read is NaN or `UNREADABLE`.
     Numbers are multiplied with `factor`, and `offset` is added; `shift` is how many steps later a value counts.
+    Times of day without a zone are those of `zone`, where it is given.
     """
 
     column: str
@@ -36,11 +39,12 @@ class Reading:
     factor: float = 1.0
     offset: float = 0.0
     shift: int = 0
+    zone: str = ""
 
     @classmethod
-    def of_time(cls, column: str, step: Step, written: str) -> "Reading":
-        """Return how to read times for a step."""
-        return cls(column, "number" if step.scale == "number" else step.scale, written)
+    def of_time(cls, column: str, clock: TimeSchema) -> "Reading":
+        """Return how to read times."""
+        return cls(column, clock.parsed.scale, clock.format, zone=clock.zone)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,8 +124,9 @@ def unreadable(rows: Rows, reading: Reading) -> list[Finding]:
     ):
         if mask.any():
             cell = rows.cell(reading, int(mask.arg_max() or 0))
-            problem = f"{what}, first {cut(repr(cell), 40)}"
-            findings.append(wrong_values(reading.column, mask, problem, rows.place, _hint(cell) or fix))
+            told, hint = _of_clocks(cell, reading) if reading.as_ == "us" else ("", _hint(cell))
+            problem = f"{told or what}, first {cut(repr(cell), 40)}"
+            findings.append(wrong_values(reading.column, mask, problem, rows.place, hint or fix))
     return findings
 
 
@@ -152,6 +157,24 @@ _FIX: Final[Mapping[As, str]] = {
     "us": "write 2020-01-31 14:00, or give `format` in [time]",
     "month": "write 2020-01-31, or give `format` in [time]",
 }
+
+
+def _of_clocks(cell: object, reading: Reading) -> tuple[str, str]:
+    """Return why a time of day cannot be told from others, and what to do; empty where it is no time at all."""
+    try:
+        text = str(cell).strip()
+        naive = datetime.strptime(text, reading.format) if reading.format else datetime.fromisoformat(text)
+    except ValueError:
+        return "", _hint(cell)
+    if naive.tzinfo is not None or (not reading.zone and reading.format):
+        return "", ""
+    if not reading.zone:
+        return "without a zone, where others have one", "write the zone of each time, or give `zone` in [time]"
+    local = naive.replace(tzinfo=ZoneInfo(reading.zone))
+    if local.astimezone(UTC).astimezone(local.tzinfo).replace(tzinfo=None) != naive:
+        return f"that clocks in {reading.zone} never show", "correct them: clocks were set forward"
+    fix = f"write the offset of each, such as {naive.isoformat(timespec='minutes')}+02:00"
+    return f"that clocks in {reading.zone} show twice", fix
 
 
 def _hint(cell: object) -> str:
@@ -237,17 +260,40 @@ def _as_text(raw: pl.Expr, kind: pl.DataType) -> pl.Expr:
     return raw.cast(pl.String)
 
 
+def _iso_time(raw: pl.Expr, zone: str) -> pl.Expr:
+    """Return ISO times in UTC where they tell a zone, else as they are written; null where only others tell one."""
+    plain = raw.str.replace("T", " ", literal=True)
+    in_utc, offset = plain.str.ends_with("Z"), plain.str.contains(r":\d\d.*[+-]\d\d:?\d\d$")
+    bare = plain.str.strip_suffix("Z")
+    naive = pl.coalesce(bare.str.to_datetime(f, strict=False, time_unit="us") for f in FORMATS)
+    apart = pl.coalesce(_in_utc(plain.str.to_datetime(f"{f}%z", strict=False, time_unit="us")) for f in FORMATS[1:])
+    unclear = (in_utc | offset).any() & raw.is_not_null() if not zone else pl.lit(value=False)
+    untold = pl.when(unclear).then(None).otherwise(_of_zone(naive, zone))
+    return pl.when(offset).then(apart).when(in_utc).then(naive).otherwise(untold)
+
+
+def _in_utc(moment: pl.Expr) -> pl.Expr:
+    return moment.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+
+
+def _of_zone(moment: pl.Expr, zone: str) -> pl.Expr:
+    """Return local times in UTC; null where clocks skip them or show them twice."""
+    if not zone:
+        return moment
+    return _in_utc(moment.dt.replace_time_zone(zone, ambiguous="null", non_existent="null"))
+
+
 def _as_time(raw: pl.Expr, kind: pl.DataType, reading: Reading) -> pl.Expr:
-    if kind == pl.String:
-        if reading.format:
-            moment = raw.str.to_datetime(reading.format, strict=False, time_unit="us")
-        else:
-            plain = raw.str.replace("T", " ", literal=True).str.strip_suffix("Z")
-            moment = pl.coalesce(plain.str.to_datetime(f, strict=False, time_unit="us") for f in FORMATS)
+    if kind == pl.String and not reading.format:
+        moment = _iso_time(raw, reading.zone)
+    elif kind == pl.String and "%z" in reading.format:
+        moment = _in_utc(raw.str.to_datetime(reading.format, strict=False, time_unit="us"))
+    elif kind == pl.String:
+        moment = _of_zone(raw.str.to_datetime(reading.format, strict=False, time_unit="us"), reading.zone)
     elif isinstance(kind, pl.Datetime) and kind.time_zone is not None:
-        moment = raw.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+        moment = _in_utc(raw)
     else:
-        moment = raw
+        moment = _of_zone(raw.cast(pl.Datetime("us"), strict=False), reading.zone)
     moment = moment.cast(pl.Datetime("us"), strict=False)
     number = moment.cast(pl.Int64)
     if reading.as_ == "month":

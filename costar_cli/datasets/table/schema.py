@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Annotated, Final, Literal, Self
+from zoneinfo import available_timezones
 
 import numpy as np
 from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
@@ -26,6 +27,8 @@ class Step:
 
 
 MONTHS: Final = 12
+DAY: Final = 86_400 * 10**6
+CalendarName = Literal["weekday", "month", "hour"]
 _DURATION = re.compile(r"([1-9]\d{0,4})\s*(s|min|h|d|w|mo|y)")
 _UNITS: Final[dict[str, tuple[Literal["us", "month"], int, str]]] = {
     "s": ("us", 10**6, "second"),
@@ -206,12 +209,33 @@ class TimeSchema(Section):
     gaps: Literal["error", "fill", "ignore"] = Field(
         "error", description="`fill`: steps without a row are missing values; `ignore`: each row is the next step"
     )
+    zone: str = Field(
+        "",
+        max_length=60,
+        description="Time zone of times of day without one, for example `Europe/Berlin`; none by default",
+    )
+    calendar: list[CalendarName] = Field(
+        [], description="Covariates of each step's date: `weekday`, `month`, `hour`; none by default"
+    )
 
     @model_validator(mode="after")
     def _readable(self) -> Self:
-        parse_step(self.step)
-        if self.format and not isinstance(self.step, str):
-            raise ValueError("`format` belongs to dates: give `step` as a duration such as `1d`")
+        step, problems = parse_step(self.step), []
+        if step.scale == "number":
+            used = [key for key in ("format", "zone", "calendar") if getattr(self, key)]
+            problems += [f"`{key}` belongs to dates: give `step` as a duration such as `1d`" for key in used]
+        day = step.scale == "us" and step.size % DAY == 0
+        if self.zone and step.scale != "number" and (day or step.scale == "month"):
+            problems.append("`zone` belongs to times of day: days and longer steps are the same in every zone")
+        elif self.zone and available_timezones() and self.zone not in available_timezones():
+            problems.append(f"`zone = {self.zone!r}` is not a time zone such as `Europe/Berlin`")
+        without = ({"hour"} if day or step.scale == "month" else set()) | (
+            {"weekday"} if step.scale == "month" else set()
+        )
+        if unknown := [name for name in self.calendar if name in without]:
+            problems.append(f"`calendar`: steps of `{self.step}` have no {' and no '.join(unknown)}")
+        if problems:
+            raise ValueError("; ".join(problems))
         return self
 
     def moment(self, written: float | str) -> float:

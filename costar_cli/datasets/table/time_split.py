@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.datasets.table.context import Table
+from costar_cli.datasets.table.context import Table, cell_times
 from costar_cli.datasets.table.index import Ints, Times
 from costar_cli.datasets.table.schema import MONTHS, TableSchema
 from costar_cli.panel.dataset import Domain, Part
@@ -28,7 +28,7 @@ def time_spans(
     Raises:
         DataError: moments in the wrong order; parts without a step to predict, naming rows.
     """
-    when_M = _cell_times(table, schema)
+    when_M = cell_times(table, schema)
     moments = _moments(schema, np.sort(when_M[(domain != "")[table.keys.subject]]))
     shown = [moment_text(moment, schema) for moment in moments]
     if moments[0] >= moments[1]:
@@ -65,16 +65,6 @@ def moment_text(moment: float, schema: TableSchema) -> str:
         return str(np.datetime64(int(moment) - 1970 * MONTHS, "M"))
     date = np.datetime64(int(moment), "us")
     return str(date.astype("M8[D]") if date == date.astype("M8[D]") else date.astype("M8[s]")).replace("T", " ")
-
-
-def _cell_times(table: Table, schema: TableSchema) -> Times:
-    """Return when each cell `[M]` was; steps without a row are where they would have been."""
-    keys, clock = table.keys, schema.time
-    if clock.gaps != "fill":
-        return table.times[keys.row]
-    size = clock.parsed.size if clock.parsed.scale == "number" else int(clock.parsed.size)
-    times: Times = table.times[keys.row[keys.first]][keys.subject] + keys.step * size
-    return times
 
 
 def _moments(schema: TableSchema, in_order_M: Times) -> list[float]:
