@@ -102,9 +102,10 @@ def answer_cohort(
         moments_Q = chunk.moments(moment_Q)
         asked = resolve(label, model, moments_Q, every_Q, given=chunk.panel, n=COHORT_DRAWS)
         plans_Q, queries = asked.plans_Q, ask_plans(model, moments_Q, asked.plans_Q)
-        found = asked.estimated(estimate_plans(label, model, moments_Q.panel, queries, plans_Q))
+        common = estimate_plans(label, model, moments_Q.panel, queries, plans_Q)
+        found = asked.estimated(common)
         bands = calibration.bands(found, levels) if calibration else None
-        lights = support.lights(moments_Q.panel, queries, found) if support else None
+        lights = support.lights(moments_Q.panel, queries, common) if support else None
         yield CohortAnswers(
             label, model.schema, kind, chunk, moment_Q, plans_Q, queries, found, tuple(levels), bands, lights,
             {plan.name: plan for plan in every_Q if not isinstance(plan, TreatmentPlan)},

@@ -248,8 +248,8 @@ def _answers(
 def _answer(label: str, asked: Resolved, reference: str | None, *, widen: bool) -> ModelAnswer:
     model, panel, plans = asked.model, asked.moments.panel, asked.plans_Q
     queries, ask = ask_plans(model, asked.moments, plans), asks_once(panel)
-    found, calibration = estimate_plans(label, model, panel, queries, plans, ask=ask), calibration_of(model)
-    found = asked.estimated(found)
+    common, calibration = estimate_plans(label, model, panel, queries, plans, ask=ask), calibration_of(model)
+    found = asked.estimated(common)
     apart = effective = None
     if calibration and widen:
         calibration, effective = widened(label, calibration, found, plans)
@@ -263,7 +263,7 @@ def _answer(label: str, asked: Resolved, reference: str | None, *, widen: bool) 
     return ModelAnswer(
         label=label, method=model.method, trained_on_subject=None, predictions=own, estimates=found,
         calibration=calibration, apart=apart, interval_kind=interval_kind(model),
-        lights=judge_plans(model, panel, queries, found, plans), effective=effective,
+        lights=judge_plans(model, panel, queries, common, plans), effective=effective,
         played=tuple(went and went[0] for went in asked.played_Q),
     )  # fmt: skip
 

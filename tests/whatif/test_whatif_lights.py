@@ -1,6 +1,7 @@
 """Lights of a what-if: what the data do not support is marked, explained in words, and left out where that is asked."""
 
 import csv
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -67,6 +68,19 @@ def test_a_rare_plan_is_red_in_words_and_keeps_its_numbers(tumors: Dataset, ridg
     assert {row["support"] for row in rows_of(report, "watch")} == {"green"}
     assert {row["reason"] for row in rows_of(report, "watch")} == {None}
     assert {row["support"] for row in report.difference_rows() if row["plan"] == "both"} == {"red"}
+
+
+def test_a_rule_has_the_lights_of_the_course_that_it_gives_most_and_chance_makes_it_no_less_precise(
+    tumors: Dataset, subject: str
+) -> None:
+    models, lights = {"mixed": model_of(fit(tumors, "mixed"))}, []
+    coin: object = {"rule": "radiotherapy", "with probability": 0.4, "times": 4}
+    for _ in range(2):
+        request = parse_plans(json.dumps({"plans": {"p": coin}}), tumors.schema.treatments, horizon=6)
+        report = estimate_outcomes(tumors, models, request, subject=subject, origin=12)
+        lights.append([(row["precision"], row["practice"], row["support"]) for row in report.to_rows()])
+        coin = [{"radiotherapy": int(given)} for given in report.plans[0].values[:, 1]]
+    assert lights[0] == lights[1]
 
 
 def test_the_reason_says_whose_practice_it_is_where_the_file_does(
