@@ -12,9 +12,11 @@ def run() -> int:
     with Termination() as termination:
         try:
             from costar_cli.app import main  # noqa: PLC0415 - it takes a second, in which a signal may come
+
+            termination.stop_if_signalled()
         except KeyboardInterrupt:
             return _tell(termination.as_error(""))
-    return main()
+        return main()
 
 
 def _open_what_is_closed() -> None:

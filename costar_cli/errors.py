@@ -1,7 +1,9 @@
 """What costar says when it cannot go on: the problem, the place, the fix, and an exit code that scripts can tell."""
 
+import os
 import signal
 import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from types import FrameType, TracebackType
@@ -166,38 +168,64 @@ class _TerminationInterrupt(KeyboardInterrupt):
 
 
 class Termination:
-    """Lets SIGTERM and SIGHUP end a run as Ctrl-C does, and remembers which came.
+    """Lets Ctrl-C, SIGTERM and SIGHUP end a run in order, and remembers which came.
 
-    Where somebody handles or ignores one already, and outside the main thread, nothing changes.
+    What a handler raises can be lost: in a callback of C code, in a destructor, in somebody's bare `except`. So long
+    work asks `stop_if_signalled` between its steps. A second signal, which may be the first one sent to a process and
+    to its group, counts after `AGAIN_S` seconds, and then ends the process at once.
+
+    Where somebody handles or ignores a signal already, and outside the main thread, nothing changes; within another
+    one it is that one.
     """
+
+    AGAIN_S: ClassVar[float] = 1.0
+    _current: ClassVar["Termination | None"] = None
 
     def __init__(self) -> None:
         self.came: int | None = None
-        self._installed: list[int] = []
+        self._came_at = 0.0
+        self._found: dict[int, Any] = {}
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Termination":
+        if Termination._current is not None:
+            return Termination._current
         if threading.current_thread() is threading.main_thread():
-            self._installed = [number for number in STOPS if signal.getsignal(number) is signal.SIG_DFL]
-        for number in self._installed:
+            Termination._current = self
+            usual = {signal.SIGINT: signal.default_int_handler, **dict.fromkeys(STOPS, signal.SIG_DFL)}
+            self._found = {number: handler for number, handler in usual.items() if signal.getsignal(number) == handler}
+        for number in self._found:
             signal.signal(number, self._handle)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for number in self._installed:
-            signal.signal(number, signal.SIG_DFL)
+        for number, handler in self._found.items():
+            signal.signal(number, handler)
+        if Termination._current is self:
+            Termination._current = None
 
-    def _handle(self, number: int, frame: FrameType | None) -> Any:  # noqa: ANN401, ARG002 - the signature of a handler
-        self.came = number
-        raise _TerminationInterrupt
+    def _handle(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the signature of a handler
+        now = time.monotonic()
+        if self.came is None:
+            self.came, self._came_at = number, now
+            raise _TerminationInterrupt
+        if now - self._came_at >= self.AGAIN_S:
+            os._exit(128 + number)
+
+    @classmethod
+    def stop_if_signalled(cls) -> None:
+        """Raise `KeyboardInterrupt` in the main thread where a signal has come; long work calls this at each step."""
+        asked = cls._current is not None and cls._current.came is not None
+        if asked and threading.current_thread() is threading.main_thread():
+            raise _TerminationInterrupt
 
     def as_error(self, verb: str) -> CostarError:
         """Return the error of a run that a signal ended."""
         fix = "run the same command again; complete files are kept"
         if verb in RESUMABLE:
             fix = "run the same command to continue from the last saved step"
-        if self.came is None:
+        if self.came in {None, signal.SIGINT}:
             return InterruptedRunError("interrupted", fix=fix)
         if self.came == signal.SIGTERM:
             return TerminatedRunError("terminated", fix=fix)

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from costar_cli.errors import Termination
+
 # What drives a terminal, starts a line, turns the order of letters around, or hides text, but tabs and line ends.
 _CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\U000e0000-\U000e007f]"
@@ -34,7 +36,11 @@ class Task(Protocol):
     """A piece of work with a known or unknown number of units."""
 
     def advance(self, units: int = 1, **metrics: float) -> None:
-        """Report `units` more done; `metrics` replace the ones shown (for example `loss=1.2, log_n=32.9`)."""
+        """Report `units` more done; `metrics` replace the ones shown (for example `loss=1.2, log_n=32.9`).
+
+        Raises:
+            KeyboardInterrupt: a signal has come to end the run.
+        """
 
 
 class Reporter(Protocol):
@@ -53,10 +59,11 @@ class Reporter(Protocol):
 
 
 class NullTask:
-    """A task that ignores reports."""
+    """A task that ignores reports, and like all tasks ends here where a signal asked for it."""
 
     def advance(self, units: int = 1, **metrics: float) -> None:
         """Ignore the report."""
+        Termination.stop_if_signalled()
 
 
 class NullReporter:

@@ -1,6 +1,7 @@
 """Parts of a benchmark for arrays of jobs: each makes some cells in a folder of its own, and all are merged."""
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from costar_cli.artifact import read_header, write_bytes
@@ -30,12 +31,14 @@ def merge_shards(folder: Path) -> list[Path]:
     Raises:
         UsageError: there are no parts, parts of two divisions, or not all of them.
         MismatchError: a file differs between parts, or from the one in the folder; nothing is copied then.
-        LockedError: another process works in the benchmark's folder.
+        LockedError: another process works in the benchmark's folder, or still makes a part.
     """
     made = "`costar benchmark ... --shard I/N --folder FOLDER` makes them"
     parts = find_parts(folder, what="a benchmark", fix=made)
     found: dict[Path, tuple[Path, str]] = {}
-    with Workspace(folder).lock():
+    with ExitStack() as held:
+        for place in (folder, *parts):
+            held.enter_context(Workspace(place).lock())
         places = [folder, *parts]
         for path in (path for place in places for path in sorted(place.glob("seed-*/*.h5"))):
             place = next(one for one in reversed(places) if path.is_relative_to(one))

@@ -20,7 +20,7 @@ from costar_cli.benchmark.cells import Bench, BenchReporter, Cell, with_values
 from costar_cli.benchmark.ledger import Cost, Ledger, Status
 from costar_cli.benchmark.report import Outcome
 from costar_cli.config.models import RuntimeConfig
-from costar_cli.errors import CostarError, as_costar_error
+from costar_cli.errors import CostarError, Termination, as_costar_error
 from costar_cli.reporting import NullTask, Task
 from costar_cli.ui.output import Output
 
@@ -81,7 +81,8 @@ class Crew:
         """Let a worker make a cell."""
         worker = next((one for one in self._workers if one.cell is None), None) or self._start()
         worker.cell = cell
-        worker.pipe.send(cell)
+        with suppress(OSError):  # it has died since its last cell, which `ends` hears
+            worker.pipe.send(cell)
 
     def ends(self) -> list[CellEnd]:
         """Wait until workers tell something; return the cells that ended."""
@@ -230,7 +231,7 @@ def _work(pipe: Connection, bench: Bench, make: Maker) -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # the parent's results have stdout to themselves
     threading.Thread(target=_end_with_parent, daemon=True).start()
     bench = replace(bench, reporter=_Told(pipe), held=True)
-    with suppress(EOFError, OSError, KeyboardInterrupt):
+    with suppress(EOFError, OSError, KeyboardInterrupt), Termination():
         while True:
             cell = pipe.recv()
             try:

@@ -63,13 +63,13 @@ class FinishedGroup(NamedTuple):
 class Interrupt:
     """Turns the first SIGINT, SIGTERM or SIGHUP into a request that the loop honours between two steps.
 
-    The second one acts at once. Outside the main thread, where handlers cannot be set, nothing changes. In the end what
-    is no Ctrl-C is handed on to whoever handled it before, who may want to tell it.
+    The second one acts at once. Outside the main thread, where handlers cannot be set, nothing changes. In the end it
+    is handed on to whoever handled it before, who may want to tell it.
     """
 
     def __init__(self) -> None:
         self.requested = False
-        self._stopped_by = signal.SIGINT
+        self._stopped_by = 0
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
@@ -84,7 +84,7 @@ class Interrupt:
     ) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
-        if self._stopped_by != signal.SIGINT and callable(self._previous.get(self._stopped_by)):
+        if callable(self._previous.get(self._stopped_by)):
             signal.raise_signal(self._stopped_by)
 
     def stop_if_requested(self) -> None:
@@ -93,8 +93,7 @@ class Interrupt:
             raise KeyboardInterrupt
 
     def _handle(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the signature of a handler
-        if number != signal.SIGINT:
-            self._stopped_by = signal.Signals(number)
+        self._stopped_by = number
         if self.requested:
             raise KeyboardInterrupt
         self.requested = True

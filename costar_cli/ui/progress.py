@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
+from costar_cli.errors import Termination
 from costar_cli.reporting import NullTask, Task, plain
 from costar_cli.ui.output import Output
 from costar_cli.ui.text import in_words, is_interactive
@@ -42,6 +43,7 @@ class LoggedTask:
 
     def advance(self, units: int = 1, **metrics: float) -> None:
         """Count, and let the log know when it is time."""
+        Termination.stop_if_signalled()
         self.done += units
         self.metrics = metrics or self.metrics
         if self.pace_from is None:
@@ -195,6 +197,7 @@ class _BarTask:
 
     def advance(self, units: int = 1, **metrics: float) -> None:
         """Move the bar."""
+        Termination.stop_if_signalled()
         if metrics:
             self._progress.update(self._row, advance=units, metrics=describe(metrics))
         else:

@@ -25,12 +25,53 @@ import signal
 from costar_cli import app
 app._run = lambda *_: signal.raise_signal({number})
 """
+LOST_WHILE_IMPORTING = """
+import signal, sys
+class Stop:
+    def find_spec(self, name, path=None, target=None):
+        if name == "typer":
+            try:
+                signal.raise_signal({number})
+            except BaseException:
+                pass
+sys.meta_path.insert(0, Stop())
+"""
+LOST_IN_A_VERB = """
+import signal
+from costar_cli import app
+from costar_cli.reporting import NullTask
+class Lost:
+    def __del__(self):
+        signal.raise_signal({number})
+def run(*_):
+    Lost()
+    while True:
+        NullTask().advance()
+app._run = run
+"""
+LOST_TWICE = """
+import signal, time
+from costar_cli import app
+from costar_cli.errors import Termination
+Termination.AGAIN_S = 0
+def run(*_):
+    while True:
+        try:
+            signal.raise_signal({number})
+        except BaseException:
+            pass
+app._run = run
+"""
 RUN = (
     "import runpy, sys\nsys.argv = ['costar', 'doctor', '--json']\nrunpy.run_module('costar_cli', run_name='__main__')"
 )
 
 
-@pytest.mark.parametrize("moment", [WHILE_IMPORTING, IN_A_VERB], ids=["import", "verb"])
+MOMENTS = {"import": WHILE_IMPORTING, "verb": IN_A_VERB}
+MOMENTS |= {"lost in an import": LOST_WHILE_IMPORTING, "lost in a verb": LOST_IN_A_VERB}
+
+
+@pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS)
 @pytest.mark.parametrize(
     ("number", "code", "problem"),
     [
@@ -41,13 +82,44 @@ RUN = (
     ids=["SIGINT", "SIGTERM", "SIGHUP"],
 )
 def test_a_signal_is_told_in_order(tmp_path: Path, moment: str, number: int, code: ExitCode, problem: str) -> None:
-    (tmp_path / "stopped.py").write_text(moment.format(number=int(number)) + RUN)
-    command = [sys.executable, "-m", "stopped"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
+    done = stopped(tmp_path, moment.format(number=int(number)))
     assert done.returncode == code == 128 + number
-    assert done.stderr.startswith(f"error: {problem}\n")
+    assert f"error: {problem}\n" in done.stderr
     document = json.loads(done.stdout)
     assert (document["status"], document["error"]["exit_code"]) == ("interrupted", code)
+
+
+def stopped(tmp_path: Path, moment: str, run: str = RUN) -> subprocess.CompletedProcess[str]:
+    (tmp_path / "stopped.py").write_text(moment + run)
+    command = [sys.executable, "-m", "stopped"]
+    return subprocess.run(
+        command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def test_a_second_signal_ends_a_run_that_loses_every_exception(tmp_path: Path) -> None:
+    done = stopped(tmp_path, LOST_TWICE.format(number=int(signal.SIGTERM)))
+    assert (done.returncode, done.stdout) == (ExitCode.TERMINATED, "")
+
+
+def test_a_verb_whose_first_exception_is_lost_ends_at_its_next_step(tmp_path: Path) -> None:
+    sent = """
+import signal, sys
+from costar_cli.ui.progress import LoggedTask
+usual = LoggedTask.__post_init__
+class Lost:
+    def __del__(self):
+        signal.raise_signal(signal.SIGTERM)
+def begun(task):
+    usual(task)
+    Lost()
+LoggedTask.__post_init__ = begun
+"""
+    run = RUN.replace("'doctor'", "'simulate', 'linear', '--preset', 'quick'")
+    done = stopped(tmp_path, sent, run)
+    assert done.returncode == ExitCode.TERMINATED
+    assert json.loads(done.stdout)["status"] == "interrupted"
+    assert not (tmp_path / "costar-workspace" / "data.h5").exists()
 
 
 def test_closed_streams_lead_nowhere(tmp_path: Path) -> None:

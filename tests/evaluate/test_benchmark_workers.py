@@ -1,6 +1,9 @@
 """Cells side by side: when each begins, what follows from a failure, and which belong to a part."""
 
 from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -8,9 +11,10 @@ from costar_cli.artifact.shards import Shard
 from costar_cli.benchmark import Contender, plan_cells
 from costar_cli.benchmark.cells import Cell
 from costar_cli.benchmark.report import Outcome
-from costar_cli.benchmark.shards import cells_of
-from costar_cli.benchmark.workers import CellEnd, side_by_side
-from costar_cli.errors import CostarError, UsageError
+from costar_cli.benchmark.shards import cells_of, merge_shards
+from costar_cli.benchmark.workers import CONTEXT, CellEnd, Crew, _Worker, side_by_side
+from costar_cli.errors import CostarError, LockedError, UsageError
+from costar_cli.workspace import Workspace
 
 CELLS = plan_cells([10, 11], [Contender(name, name) for name in ("crn", "costar", "ridge")], few_shot=True)
 
@@ -117,3 +121,23 @@ def test_parts_make_every_scored_cell_once_and_have_all_that_they_need(of: int) 
 def test_what_is_no_part_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         Shard.parse(text)
+
+
+def test_a_worker_that_died_before_it_was_given_a_cell_is_heard_of(tmp_path: Path) -> None:
+    crew = Crew(cast("Any", None), cast("Any", None), cast("Any", None), 1)
+    ours, theirs = CONTEXT.Pipe()
+    theirs.close()
+    crew._workers.append(_Worker(SimpleNamespace(join=lambda: None, exitcode=-9), ours))
+    crew.begin(CELLS[0])
+    (end,) = crew.ends()
+    assert (end.cell, end.died) == (CELLS[0], True)
+    assert not crew.busy
+
+
+def test_parts_that_still_run_are_not_merged(tmp_path: Path) -> None:
+    part = tmp_path / "shard-1-of-1"
+    part.mkdir()
+    with Workspace(part).lock(), pytest.raises(LockedError, match="another costar process") as caught:
+        merge_shards(tmp_path)
+    assert caught.value.where == str(part)
+    assert merge_shards(tmp_path) == []
