@@ -173,3 +173,46 @@ def test_a_file_whose_parameters_are_not_those_of_its_settings_is_refused(name: 
         with pytest.raises(ArtifactError, match="incomplete or damaged") as raised:
             model_of(artifact)
         assert first.removeprefix("params/") in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("ridge", "ward"),
+        ("msm", "ward"),
+        ("mixed", "ward"),
+        ("mixed", "tumor"),
+        ("boosting", "tumor"),
+        ("seasonal-naive", "tumor"),
+    ],
+)
+def test_a_file_of_a_closed_form_with_any_array_of_another_shape_is_refused(name: str, data: str) -> None:
+    made = trained(name, data)
+    model_of(Artifact("model", made.arrays, made.meta))
+    for key, values in made.arrays.items():
+        if not key.startswith("params/"):
+            continue
+        for other in (values[..., :-1], values[None], values.astype(np.bool_), None):
+            if (other is None and key.startswith("params/columns.")) or key.endswith(".open"):
+                continue  # files of older versions lack them
+            arrays = {k: v for k, v in {**made.arrays, key: other}.items() if v is not None}
+            with pytest.raises(ArtifactError, match="incomplete or damaged"):
+                model_of(Artifact("model", arrays, made.meta))
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("ridge", {"window": 10**9}),
+        ("ridge", {"horizon": 10**6}),
+        ("msm", {"plan": "other"}),
+        ("mixed", {"laws": [{"outcome": 0}]}),
+        ("mixed", {"laws": []}),
+    ],
+)
+def test_a_file_of_a_closed_form_with_other_facts_than_its_arrays_is_refused(
+    name: str, change: dict[str, object]
+) -> None:
+    made = trained(name, "tumor")
+    with pytest.raises(ArtifactError, match="incomplete or damaged"):
+        model_of(Artifact("model", made.arrays, {**made.meta, **change}))

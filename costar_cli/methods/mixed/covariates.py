@@ -11,7 +11,14 @@ from torch import Tensor
 from costar_cli.methods.mixed.law import Floats, Series
 from costar_cli.methods.mixed.population import inverse_factor
 
-__all__ = ["CovariateEquations", "covariate_columns", "equations_of", "equations_params", "fit_covariates"]
+__all__ = [
+    "CovariateEquations",
+    "covariate_columns",
+    "equations_of",
+    "equations_params",
+    "equations_shapes",
+    "fit_covariates",
+]
 
 PENALTY: Final = 1e-4  # per transition, on columns of variance near one: doses and exposures may be the same column
 
@@ -76,6 +83,12 @@ def equations_params(equations: CovariateEquations) -> dict[str, Tensor]:
     """Return the arrays of the covariates' equations that an artifact stores, with the axis of members."""
     values = {name: value for name, value in vars(equations).items() if value is not None}
     return {f"covariates.{name}": torch.from_numpy(np.array(value))[None] for name, value in values.items()}
+
+
+def equations_shapes(dx: int, columns: int) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each of these arrays, without the axis of members."""
+    shapes = {"weight": (columns, dx), "residual": (dx, dx), "low": (dx,), "high": (dx,), "open": (columns, columns)}
+    return {f"covariates.{name}": shape for name, shape in shapes.items()}
 
 
 def equations_of(params: Mapping[str, Tensor]) -> CovariateEquations | None:

@@ -8,10 +8,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from costar_cli.methods.mixed.law import Design, Floats, carried
+from costar_cli.errors import Termination
+from costar_cli.methods.mixed.law import Design, Floats, GrowthLaw, carried
 from costar_cli.methods.mixed.population import open_factor
 
-__all__ = ["Effects", "effects_of", "effects_params", "log_likelihood", "maximise", "start_values", "usual_effect"]
+__all__ = [
+    "OPEN",
+    "Effects",
+    "effects_of",
+    "effects_params",
+    "effects_shapes",
+    "log_likelihood",
+    "maximise",
+    "start_values",
+    "usual_effect",
+]
 
 ARRAYS: Final = ("mean", "spread", "decay", "hidden", "bias", "output", "reach")
 OPEN: Final = "open"  # an array that files of version 0.3.0 do not have
@@ -310,6 +321,7 @@ def maximise(design: Design, start: Effects, *, iterations: int) -> Effects:
     usual, of_doses = usual_effect(design, start.decay), slice(design.level_NTB.shape[-1], start.n_random)
 
     def objective(vector: Any) -> tuple[float, Any]:  # noqa: ANN401
+        Termination.stop_if_signalled()
         given = torch.from_numpy(vector).requires_grad_()
         effects = space.unpack(given)
         try:
@@ -358,6 +370,17 @@ def effects_params(effects: Effects, outcome: int) -> dict[str, Tensor]:
     values = {name: getattr(effects, name) for name in ARRAYS} | {"noise": np.array(effects.noise)}
     values |= {} if effects.open is None else {OPEN: effects.open}
     return {f"outcome{outcome}.{name}": torch.from_numpy(np.array(value))[None] for name, value in values.items()}
+
+
+def effects_shapes(
+    law: GrowthLaw, dx: int, dy: int, dv: int, *, factors: int, carry_overs: int, hidden: int
+) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each array of an outcome's effects, without the axis of members."""
+    z = 1 + len(law.levels) + carry_overs * factors
+    p = z + (dx + dy - 1 if law.linked else 0)
+    shapes = {"mean": (p,), "spread": (z, z), "noise": (), "decay": (carry_overs, factors), OPEN: (p, p)}
+    shapes |= {"hidden": (hidden, dv), "bias": (hidden,), "output": (z, hidden), "reach": (2, dv)}
+    return {f"outcome{law.outcome}.{name}": shape for name, shape in shapes.items()}
 
 
 def effects_of(params: Mapping[str, Tensor], outcome: int) -> Effects:

@@ -8,12 +8,13 @@ from typing import Any, Final, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
 from costar_cli.artifact import Artifact
 from costar_cli.methods.base import Decide, PredictiveDistribution
-from costar_cli.methods.mixed.covariates import CovariateEquations, covariate_columns, equations_of
+from costar_cli.methods.mixed.covariates import CovariateEquations, covariate_columns, equations_of, equations_shapes
 from costar_cli.methods.mixed.law import Design, Floats, GrowthLaw, Series, carried
-from costar_cli.methods.mixed.likelihood import Effects, effects_of
+from costar_cli.methods.mixed.likelihood import OPEN, Effects, effects_of, effects_shapes
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.trained import AnswerJob, EncodingModel, require_horizon
 from costar_cli.panel import Panel, Queries
@@ -108,10 +109,24 @@ class MixedModel(EncodingModel[Histories]):
 
     @classmethod
     def from_artifact(cls, artifact: Artifact, device: torch.device | str = "cpu", **own: Any) -> Self:  # noqa: ANN401, ARG003
-        """Read a model artifact; the model computes on the CPU, whatever the device of networks."""
+        """Read a model artifact; the model computes on the CPU, whatever the device of networks.
+
+        Raises:
+            ValueError: laws or arrays are not those of the schema's outcomes.
+        """
         model = super().from_artifact(artifact, "cpu", **own)
-        _ = model.laws, model.effects, model.equations  # what a file lacks is said now, not in the middle of an answer
-        return model
+        laws, shapes = model.laws, dict[str, tuple[int, ...]]()
+        if [law.outcome for law in laws] != list(range(len(model.schema.outcomes))):
+            raise ValueError("there is not one law for each outcome, in order")
+        dx, _, dy, dv = model.schema.dims
+        factors, exposures = dose_table(model.schema.treatments).shape[1], 0
+        for law in laws:
+            carry_overs, hidden = (len(model.params[f"outcome{law.outcome}.{n}"][0]) for n in ("decay", "hidden"))
+            shapes |= effects_shapes(law, dx, dy, dv, factors=factors, carry_overs=carry_overs, hidden=hidden)
+            exposures += carry_overs * factors
+        linked = dx > 0 and any(law.linked for law in laws)
+        shapes |= equations_shapes(dx, 1 + dx + dy + factors + exposures) if linked else {}
+        return model.require_arrays(shapes, optional=[name for name in shapes if name.endswith(f".{OPEN}")])
 
     @property
     def stepwise(self) -> bool:
@@ -126,7 +141,7 @@ class MixedModel(EncodingModel[Histories]):
     @cached_property
     def laws(self) -> list[GrowthLaw]:
         """Return the law of each outcome."""
-        return [GrowthLaw(**law) for law in self.meta["laws"]]
+        return TypeAdapter(list[GrowthLaw]).validate_python(self.meta["laws"])
 
     @cached_property
     def effects(self) -> list[Effects]:

@@ -16,6 +16,7 @@ from costar_cli.panel import Panel, Queries, Scaler
 __all__ = ["Floats", "HistoryFeatures", "LinearModel", "ScaledSeries", "unpacked_plan"]
 
 Floats = NDArray[np.float64]
+OPTIONAL = ("columns.mean", "columns.sd")  # files of version 0.3.0 do not have them
 
 
 class HistoryFeatures(Protocol):
@@ -52,8 +53,17 @@ class LinearModel(EncodingModel[HistoryFeatures]):
 
     @classmethod
     def from_artifact(cls, artifact: Artifact, device: torch.device | str = "cpu", **own: Any) -> Self:  # noqa: ANN401, ARG003
-        """Read a model artifact; the model computes on the CPU, whatever the device of networks."""
-        return super().from_artifact(artifact, "cpu", **own)
+        """Read a model artifact; the model computes on the CPU, whatever the device of networks.
+
+        Raises:
+            ValueError: an array is not of the shape that schema, horizon and settings give it.
+        """
+        model = super().from_artifact(artifact, "cpu", **own)
+        return model.require_arrays(model.array_shapes(), optional=OPTIONAL)
+
+    @abstractmethod
+    def array_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shape of each array of the model, without the member axis."""
 
     @abstractmethod
     def encode(self, panel: Panel) -> HistoryFeatures:

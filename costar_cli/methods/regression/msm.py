@@ -6,7 +6,7 @@ the whole recent history (denominator); then one weighted linear regression per 
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from costar_cli.errors import DataError
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.regression.linear import Floats, LinearModel, ScaledSeries, unpacked_plan
-from costar_cli.methods.regression.settings import MsmConfig
+from costar_cli.methods.regression.settings import MsmConfig, PlanForm
 from costar_cli.methods.shared.ipw import clip_to_quantiles, cumulative_weights, describe_weights
 from costar_cli.methods.shared.logistic import LogisticModels, fit_logistic, one_thread
 from costar_cli.methods.shared.streams import Stream
@@ -75,6 +75,24 @@ class LagFeatures:
 @dataclass(frozen=True)
 class MsmModel(LinearModel):
     """A fitted marginal structural model; one member, as nothing in it is random."""
+
+    def array_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shape of each array, without the member axis."""
+        if self.meta["plan"] not in get_args(PlanForm):
+            raise ValueError(f"a plan enters as {self.meta['plan']!r}, not as one of {get_args(PlanForm)}")
+        (dx, _, dy, dv), steps = self.schema.dims, self.horizon
+        doses = sum(len(levels) - 1 for levels in self.schema.treatments.levels)
+        known = doses + (LAG + 1) * (dx + dy) + dv
+        planned = steps if self.meta["plan"] == "dose" else steps * (steps + 1) // 2
+        return {
+            "numerator.intercept": (doses,),
+            "numerator.weight": (doses, doses),
+            "denominator.intercept": (doses,),
+            "denominator.weight": (doses, known),
+            "outcome.intercept": (steps, dy),
+            "outcome.history": (steps, known, dy),
+            "outcome.plan": (planned, doses, dy),
+        }
 
     def encode(self, panel: Panel) -> LagFeatures:
         """Return the features of every history of a panel."""

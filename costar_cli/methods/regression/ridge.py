@@ -16,7 +16,7 @@ from costar_cli.errors import DataError, MismatchError
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.regression.linear import Floats, LinearModel, unpacked_plan
 from costar_cli.methods.regression.ridge_moments import Blocks, StepMoments, WindowFeatures, step_moments
-from costar_cli.methods.regression.settings import RidgeConfig
+from costar_cli.methods.regression.settings import MOST_STEPS, RidgeConfig
 from costar_cli.methods.shared.trained import ReadsModels, model_to_start_from
 from costar_cli.panel import Panel
 
@@ -34,6 +34,16 @@ class RidgeModel(LinearModel):
     def window(self) -> int:
         """Return how many steps of the history the regressions see."""
         return int(self.meta["window"])
+
+    def array_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shape of each array, without the member axis."""
+        if not 1 <= self.window <= MOST_STEPS:
+            raise ValueError(f"a window of {self.window} steps is not 1 to {MOST_STEPS}")
+        (dx, da, dy, dv), steps = self.schema.dims, self.horizon
+        known = self.window * (da + dy + dx + 1) + dv
+        plan = (steps * (steps + 1) // 2, da, dy)
+        columns = dict.fromkeys(("columns.mean", "columns.sd"), (known + steps * da,))
+        return {"intercept": (steps, dy), "history": (steps, known, dy), "plan": plan, **columns}
 
     def encode(self, panel: Panel) -> WindowFeatures:
         """Return the features of every history of a panel."""

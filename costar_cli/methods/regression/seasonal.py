@@ -1,15 +1,16 @@
 """The seasonal naive anchor: the value one season ago, with the season that repeats best (spec LAST-3)."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from costar_cli.artifact import Artifact
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.regression.naive import NaiveModel
-from costar_cli.methods.regression.settings import SeasonalNaiveConfig
+from costar_cli.methods.regression.settings import MOST_SEASON, SeasonalNaiveConfig
 from costar_cli.methods.shared.trained import ReadsModels
 from costar_cli.panel import Panel, Queries, Scaler
 
@@ -26,6 +27,19 @@ class SeasonalNaive(NaiveModel):
     """Predicts the value of the same season, the last time that it was seen."""
 
     method: str = "seasonal-naive"
+
+    @classmethod
+    def from_artifact(cls, artifact: Artifact, device: torch.device | str = "cpu", **own: Any) -> Self:  # noqa: ANN401
+        """Read a model artifact.
+
+        Raises:
+            ValueError: the season is no number of steps.
+        """
+        model = super().from_artifact(artifact, device, **own)
+        season = model.params["season"]
+        if season.dtype != torch.int64 or season.shape != (1,) or not 1 <= model.season <= MOST_SEASON:
+            raise ValueError(f"a season is one number from 1 to {MOST_SEASON:,}, not {season.tolist()}")
+        return model
 
     @property
     def season(self) -> int:

@@ -6,13 +6,17 @@ from pydantic import Field
 
 from costar_cli.config.models import Config
 
-__all__ = ["MsmConfig", "RidgeConfig", "SeasonalNaiveConfig"]
+__all__ = ["MOST_SEASON", "MOST_STEPS", "MsmConfig", "PlanForm", "RidgeConfig", "SeasonalNaiveConfig"]
+
+PlanForm = Literal["dose", "steps"]
+MOST_STEPS = 1_000  # of a window
+MOST_SEASON = 10_000  # steps
 
 
 class MsmConfig(Config):
     """The marginal structural model (spec MSM-1 to 5)."""
 
-    plan: Literal["dose", "steps"] = Field(
+    plan: PlanForm = Field(
         "dose", description="Treatment history in the outcome model: number of treated steps, or one term per step"
     )
     clip: float = Field(0.01, ge=0, lt=0.5, description="Share of the weights truncated at each end")
@@ -25,12 +29,12 @@ class MsmConfig(Config):
 class RidgeConfig(Config):
     """Ridge regression on the recent window, by empirical risk minimisation."""
 
-    window: int = Field(4, ge=1, le=1_000, description="Steps of history used as predictors")
+    window: int = Field(4, ge=1, le=MOST_STEPS, description="Steps of history used as predictors")
 
 
 class SeasonalNaiveConfig(Config):
     """The value one season ago."""
 
     season: int | None = Field(
-        None, ge=1, le=10_000, description="Steps of a season (default: the one that repeats best in source-train)"
+        None, ge=1, le=MOST_SEASON, description="Steps of a season (default: the one that repeats best in source-train)"
     )

@@ -1,7 +1,7 @@
 """What trained models share: how they are stored and read, how they answer queries, and how a fit starts from them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar, cast
@@ -108,6 +108,32 @@ class TrainedModel:
     def members(self) -> int:
         """Return R."""
         return n_members(self.params)
+
+    def require_arrays(
+        self, shapes: Mapping[str, tuple[int, ...]], *, optional: Collection[str] = (), within: tuple[str, ...] = ("",)
+    ) -> Self:
+        """Return the model, once its parameters are seen to be floats of these shapes, each behind the member axis.
+
+        Args:
+            shapes: by name.
+            optional: names that files of older versions lack.
+            within: prefixes of names; others may be there, too.
+
+        Raises:
+            ValueError: naming parameters that are missing, unknown, no numbers, or of another shape.
+        """
+        params, members = self.params, self.members
+        wrong = [] if members else ["there are no members"]
+        wrong += [f"{name} is missing" for name in shapes if name not in params and name not in optional]
+        wrong += [f"{name} is unknown" for name in params if name.startswith(within) and name not in shapes]
+        for name, value in ((name, params[name]) for name in shapes if name in params):
+            shape = (members, *shapes[name])
+            if tuple(value.shape) != shape or not value.is_floating_point():
+                found = f"{value.dtype} {list(value.shape)}".removeprefix("torch.")
+                wrong.append(f"{name} is {found}, not float {list(shape)}")
+        if wrong:
+            raise ValueError("; ".join(first_of(wrong)))
+        return self
 
     @property
     def stepwise(self) -> bool:
@@ -243,22 +269,13 @@ class SeriesModel(EncodingModel[StatesT], ABC):
         """Return the model, once its parameters are seen to be those of such networks; their values are not made.
 
         Raises:
-            ValueError: naming parameters that are missing, unknown, no numbers, or of another shape.
+            ValueError: as `require_arrays`.
         """
-        wrong = []
-        for prefix, make in self.networks().items():
+        networks, shapes = self.networks(), dict[str, tuple[int, ...]]()
+        for prefix, make in networks.items():
             with torch.device("meta"):
-                shapes = {name: (self.members, *value.shape) for name, value in make().named_parameters()}
-            own = submodule(self.params, prefix)
-            wrong += [f"{prefix}{name} is missing" for name in shapes if name not in own]
-            wrong += [f"{prefix}{name} is unknown" for name in own if name not in shapes]
-            for name, shape in shapes.items():
-                if name in own and (tuple(own[name].shape) != shape or not own[name].is_floating_point()):
-                    found = f"{own[name].dtype} {list(own[name].shape)}".removeprefix("torch.")
-                    wrong.append(f"{prefix}{name} is {found}, not float {list(shape)}")
-        if wrong:
-            raise ValueError("; ".join(first_of(wrong)))
-        return self
+                shapes |= {f"{prefix}{name}": tuple(value.shape) for name, value in make().named_parameters()}
+        return self.require_arrays(shapes, within=tuple(networks))
 
     @abstractmethod
     def encode_series(self, panel: Panel) -> StatesT:
