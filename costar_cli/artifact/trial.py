@@ -26,9 +26,7 @@ from costar_cli.errors import ArtifactError, CostarError, UsageError
 UNSAFE: Final = (b"BTHD", b"FRHP", b"TREE", b"HEAP")  # how each B-tree and each heap begins, new and old
 BLOCK_BYTES: Final = 1 << 20
 LOOKED_THROUGH: Final = 1 << 26  # bytes of a file; looking takes some 3 s a GB, the other process half a second
-CODE: Final = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from costar_cli.artifact.trial import main; sys.exit(main())"
-)
+CODE: Final = "import sys; sys.path.insert(0, sys.argv[1]); from {module} import main; sys.exit(main())"
 LIMIT_S: Final = 20.0
 MEMORY_BYTES: Final = 700_000_000  # of addresses; Python with h5py takes 150 MB of these
 
@@ -49,6 +47,11 @@ def tried(arguments: Sequence[str], *, asked: str = "", limit_s: float | None = 
         with suppress(ValueError):
             return f"it ends the process that reads it ({signal.Signals(-done.returncode).name})"
     return said or "it ends the process that reads it" if done.returncode else None
+
+
+def tried_by(module: str, *arguments: str, limit_s: float) -> str | None:
+    """Run a module's `main` on arguments, from `sys.argv[2]` on, and return what `tried` does."""
+    return tried(["-c", CODE.format(module=module), str(Path(__file__).parents[2]), *arguments], limit_s=limit_s)
 
 
 def check_safe(path: Path, kind: str) -> None:
@@ -72,7 +75,7 @@ def check_safe(path: Path, kind: str) -> None:
 def _refusal(path: Path, kind: str, _version: tuple[int, ...]) -> str | None:
     if path.stat().st_size <= LOOKED_THROUGH and not _holds_any(path, UNSAFE):
         return None
-    return tried(["-c", CODE, str(Path(__file__).parents[2]), str(path), kind], limit_s=LIMIT_S)
+    return tried_by(__name__, str(path), kind, limit_s=LIMIT_S)
 
 
 def _holds_any(path: Path, words: Sequence[bytes]) -> bool:
@@ -86,18 +89,19 @@ def _holds_any(path: Path, words: Sequence[bytes]) -> bool:
     return False
 
 
-def _limit_memory() -> None:
+def limit_memory(most_bytes: int) -> None:
+    """Let this process have so many bytes of addresses, and leave no image of its memory when it crashes."""
     with suppress(ImportError, ValueError, OSError):  # Windows has no such limits
         import resource  # noqa: PLC0415
 
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+        resource.setrlimit(resource.RLIMIT_AS, (most_bytes, most_bytes))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def main() -> int:
     """Read what HDF5 reads of a file before the arrays, and tell the error if there is one."""
     path, kind = Path(sys.argv[2]), sys.argv[3]
-    _limit_memory()
+    limit_memory(MEMORY_BYTES)
     try:
         with reading(path, kind=kind), h5py.File(path, "r", locking=False) as file:
             survey(file["/"].id, path, kind)

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from costar_cli.datasets.icu.extract import check_extract_path, read_extract, write_extract
+from costar_cli.datasets.icu.extract import check_extract, check_extract_path, read_extract, write_extract
 from costar_cli.datasets.icu.extract.read import TRUST, HourlyTable
 from costar_cli.datasets.icu.table import IcuTable
 from costar_cli.errors import CostarError, DataError, MismatchError, StorageError, UsageError
@@ -282,6 +282,13 @@ def test_code_that_is_pickled_in_a_file_is_not_run_unless_asked_to(change: Calla
         read_extract(path, reporter, trust_pickle=True)
     assert mark.exists()
     assert reporter.warnings == [TRUST]
+
+
+def test_a_file_that_ends_the_process_that_reads_it_is_refused(written: Path, tmp_path: Path):
+    crafted = tmp_path / "crafted.h5"
+    crafted.write_bytes(written.read_bytes().replace(b"vitals_labs_mean", b"vitals_\xf0abs_mean", 1))
+    with pytest.raises(DataError, match="cannot be read safely"):
+        check_extract(crafted, factual=True)
 
 
 def test_interventions_are_not_needed_for_simulated_outcomes(change: Callable[..., Path]):

@@ -51,8 +51,11 @@ def ingest_mimic(config: MimicFactualConfig, path: Path, reporter: Reporter) -> 
         UsageError: PyTables is missing.
         DataError: the file cannot be used, or has too few patients.
     """
-    from costar_cli.datasets.icu.extract import read_extract  # noqa: PLC0415 - pandas, which simulations do without
+    # pandas, which simulations do without
+    from costar_cli.datasets.icu.extract import check_extract, read_extract  # noqa: PLC0415
 
+    if not config.trust_pickle:
+        check_extract(path, factual=True)
     return factual_dataset(
         read_extract(path, reporter, factual=True, trust_pickle=config.trust_pickle), config, reporter
     )

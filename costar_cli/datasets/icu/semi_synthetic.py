@@ -51,8 +51,11 @@ SOURCE_TRAIN: Final = Part("source", "train")
 
 def simulate_mimic_on(config: MimicConfig, path: Path, reporter: Reporter) -> Dataset:
     """Simulate outcomes and treatments on the stays of a file of MIMIC-Extract; see `simulate_mimic`."""
-    from costar_cli.datasets.icu.extract import read_extract  # noqa: PLC0415 - pandas, which simulations do without
+    # pandas, which simulations do without
+    from costar_cli.datasets.icu.extract import check_extract, read_extract  # noqa: PLC0415
 
+    if not config.trust_pickle:
+        check_extract(path, factual=False)
     return simulate_mimic(config, reporter, read_extract(path, reporter, trust_pickle=config.trust_pickle))
 
 
