@@ -101,7 +101,7 @@ def _left_out(guess: Guess, column: Facts) -> bool:
 def _changes(guess: Guess, column: Facts) -> bool:
     if guess.subject is None or column.name not in guess.sample.columns:
         return False
-    return bool(guess.sample.changing(guess.subject, column.name))
+    return guess.sample.changers(guess.subject)[column.name] > 0
 
 
 def _is_static(guess: Guess, column: Facts) -> bool:
@@ -190,9 +190,10 @@ def _stray_static(sample: Sample, subject: str, column: Facts) -> str:
 
     Columns of 0 and 1 never count: what is given or happens once looks the same.
     """
-    changing = sample.changing(subject, column.name)
-    if column.binary or not 0 < len(changing) <= few(sample.columns[subject].distinct):
+    several = sample.changers(subject)[column.name]
+    if column.binary or not 0 < several <= few(sample.columns[subject].distinct):
         return ""
+    changing = sample.changing(subject, column.name)
     if any(rows - most != 1 or most < 2 for rows, most in changing.values()):
         return ""
     return f"changes within {counted(len(changing), 'subject')}, first {next(iter(changing))}, which a static must not"
@@ -239,10 +240,7 @@ def _unit_in_doubt(guess: Guess, column: Facts) -> str:
     """Return the question whether a column that is steady and called a place or the like is a unit of subjects."""
     if guess.subject is None or not is_site(column.words):
         return ""
-    in_rows = column.name in guess.sample.columns
-    if column.distinct >= guess.facts(guess.subject).distinct:
-        return ""
-    if in_rows and guess.sample.changing(guess.subject, column.name):
+    if column.distinct >= guess.facts(guess.subject).distinct or _changes(guess, column):
         return ""
     other = f" in the place of '{guess.named('cluster')[0]}'" if guess.named("cluster") else ""
     which = f'then `role = "cluster"`{other} keeps its subjects in one split'
@@ -266,7 +264,7 @@ def _treatment_in_doubt(guess: Guess, column: Facts, *, by_name: bool) -> str:
     text = f"guessed {'by its name' if by_name else 'by its values'}: is it given after its row was measured, and is "
     text += f"'{levels[0]}' not given?"
     text += "" if is_told else " It is only the most frequent: `levels` names the reference first."
-    if guess.subject is not None and not guess.sample.changing(guess.subject, column.name):
+    if guess.subject is not None and not _changes(guess, column):
         text += " It never changes within a subject."
     if holes := _holes(guess, column):
         text += f' {counted(holes, "value")} missing: does that mean not given (`missing = "fill"`)?'

@@ -1,7 +1,7 @@
 """What a column of an unknown table looks like: words of its name, values, whether it changes in a subject (polars)."""
 
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
@@ -181,7 +181,14 @@ class Facts:
     def odd(self) -> list[str]:
         """Return the few texts of a column of numbers or dates that are none."""
         read = self.numbers if self.numbers is not None else self.moments
-        return [] if read is None else self.text.filter(read.is_null() & self.text.is_not_null()).to_list()
+        if read is None or read.null_count() == self.text.null_count():
+            return []
+        return self.text.filter(read.is_null() & self.text.is_not_null()).to_list()
+
+    @property
+    def fitting(self) -> pl.Series:
+        """Return the texts, null where they are odd."""
+        return self.text.set(self.text.is_in(self.odd), None) if self.odd else self.text
 
     def _fits(self, read: int) -> bool:
         """Return whether so many values that can be read are all, but for a few slips."""
@@ -224,11 +231,21 @@ class Sample:
     columns: dict[str, Facts]
     unusable: list[str] = field(default_factory=list)
     height: int = 0
+    _changers: dict[str, Mapping[str, int]] = field(default_factory=dict)
+
+    def changers(self, subject: str) -> Mapping[str, int]:
+        """Return in how many subjects each column has several values: all columns at once, as there may be many."""
+        if subject not in self._changers:
+            frame = pl.DataFrame({str(i): column.fitting for i, column in enumerate(self.columns.values())})
+            by_subject = frame.group_by(self.columns[subject].text.alias("subject"))
+            several = by_subject.agg(pl.all().drop_nulls().n_unique() > 1)
+            several = several.filter(pl.col("subject").is_not_null()).drop("subject")
+            self._changers[subject] = dict(zip(self.columns, several.sum().row(0), strict=True))
+        return self._changers[subject]
 
     def changing(self, subject: str, name: str) -> dict[str, tuple[int, int]]:
         """Return the subjects in whom a column has several values, each with its rows and those of the commonest."""
-        column = self.columns[name]
-        value = column.text.set(column.text.is_in(column.odd), None) if column.odd else column.text
+        value = self.columns[name].fitting
         pair = pl.DataFrame({"subject": self.columns[subject].text, "value": value}).drop_nulls()
         rows = pair.group_by("subject", "value", maintain_order=True).len()
         both = pl.len().alias("values"), pl.col("len").sum().alias("rows"), pl.col("len").max().alias("most")
