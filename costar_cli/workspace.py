@@ -117,15 +117,18 @@ class Workspace:
         """See that nothing that is written here leads out of the workspace, which may be somebody else's.
 
         Raises:
-            StorageError: a file or folder of costar's, or an output that lies here, is a link, a pipe or a device.
+            StorageError: a file or folder of costar's, or an output that lies here, is a link, a pipe or a device, or
+                the lock, which is emptied, has text and another name.
         """
         own = [self.root / ".lock", self._signature, self.runs, self.plots]
         own += [output] if output is not None and output.parent.resolve() == self.root.resolve() else []
         for path in chain(own, self.runs.glob("*")):  # the folder has been looked at before its files are
             with suppress(FileNotFoundError):
-                mode = path.lstat().st_mode
-                if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-                    what = "a link, which is not followed there" if stat.S_ISLNK(mode) else "no regular file"
+                found = path.lstat()
+                is_shared = path.name == ".lock" and found.st_nlink > 1 and found.st_size > 0
+                if is_shared or not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
+                    is_link = is_shared or stat.S_ISLNK(found.st_mode)
+                    what = "a link, which is not followed there" if is_link else "no regular file"
                     fix = "remove it, or choose another folder with --workspace"
                     raise StorageError(f"`{path.name}` of the workspace is {what}", where=str(path), fix=fix)
 
@@ -173,8 +176,8 @@ class Workspace:
     def _sign(self) -> None:
         text = f"process {os.getpid()} on {socket.gethostname()}"
         try:
-            with os.fdopen(os.open(self._signature, os.O_WRONLY | os.O_CREAT | NO_LINK, 0o666), "w") as file:
-                file.truncate()
+            self._signature.unlink(missing_ok=True)  # it may be another name of somebody's file
+            with self._signature.open("x", encoding="utf-8") as file:  # which follows no link, either
                 file.write(text)
         except OSError as error:
             raise StorageError(f"the workspace cannot be written: {error.strerror}", where=str(self.root)) from error

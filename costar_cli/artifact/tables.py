@@ -41,7 +41,12 @@ def as_wanted(text: str) -> str:
     if not _SAFE.get():
         return text
     out = io.StringIO(newline="")
-    csv.writer(out, lineterminator="\n").writerows(map(_safe, row) for row in csv.reader(io.StringIO(text, newline="")))
+    before = csv.field_size_limit(max(len(text), csv.field_size_limit()))
+    try:
+        rows = csv.reader(io.StringIO(text, newline=""))
+        csv.writer(out, lineterminator="\n").writerows(map(_safe, row) for row in rows)
+    finally:
+        csv.field_size_limit(before)
     return out.getvalue()
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from costar_cli.artifact.tables import check_table_name, table_file
+from costar_cli.artifact.tables import check_table_name, safe_cells, table_file
 from costar_cli.errors import StorageError, UsageError
 
 TEXT = np.array(["a,b", 'say "ü"', None], dtype=object)
@@ -61,3 +61,10 @@ def test_a_table_that_cannot_be_written_is_one_error(tmp_path):
     assert ".parquet" in caught.value.fix
     with pytest.raises(StorageError):
         write(tmp_path / "missing" / "a.csv")
+
+
+def test_long_cells_are_made_safe_too(tmp_path):
+    long = "=" + "x" * 200_000
+    with safe_cells(True), table_file(tmp_path / "a.csv") as table:
+        table.write({"text": np.array([long], dtype=object)})
+    assert (tmp_path / "a.csv").read_text() == f"text\n'{long}\n"

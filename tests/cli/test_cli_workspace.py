@@ -95,6 +95,20 @@ def test_what_leads_out_of_a_workspace_is_refused_and_written_by_nobody(tmp_path
     assert (elsewhere.read_text() == "mine") if kind == "link" else not elsewhere.exists()
 
 
+def test_files_that_have_another_name_elsewhere_are_not_emptied(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    (tmp_path / "w").mkdir()
+    os.link(mine, tmp_path / "w" / ".lock-holder")
+    with Workspace(tmp_path / "w").lock():
+        assert mine.read_text() == "mine"
+    (tmp_path / "w" / ".lock").unlink()
+    os.link(mine, tmp_path / "w" / ".lock")
+    with pytest.raises(StorageError, match=r"`.lock` of the workspace is a link"), Workspace(tmp_path / "w").lock():
+        pass
+    assert mine.read_text() == "mine"
+
+
 def test_a_workspace_that_is_a_link_itself_and_inputs_that_are_may_be_used(tmp_path: Path) -> None:
     (tmp_path / "large").mkdir()
     (tmp_path / "w").symlink_to(tmp_path / "large")
