@@ -225,14 +225,17 @@ def calibration_table() -> Iterator[str]:
     """Yield how bands keep their levels, and how the run was made."""
     yield from calibration.table(calibrated())
     stored = json.loads((RESULTS / "calibration.json").read_text("utf-8"))["runs"]
-    runs = [run for of_data in stored.values() for run in of_data.values()]
+    every = [run for of_data in stored.values() for run in of_data.values()]
+    runs = [run for run in every if run["preset"] == "quick"]
     minutes, processor = (sum(run[name] for run in runs) / 60 for name in ("seconds", "processor_s"))
     loads, commits = [run["load"] for run in runs], " and ".join(dict.fromkeys(run["commit"] for run in runs))
     yield ""
     yield f"`python -m benchmarks.calibration`: preset `{runs[0]['preset']}`, {runs[0]['members']} members, data seed"
     yield f"{runs[0]['seed']}, commit {commits}; {minutes:.0f} minutes of one thread, {processor:.0f} of them on a core"
-    yield f"(load {min(loads)} to {max(loads)} on two cores);"
-    yield f"some {processor / 2:.0f} minutes where two pieces run at once on quiet cores."
+    yield f"(load {min(loads)} to {max(loads)} on two cores)."
+    for run in (run for run in every if run not in runs):
+        made = f"{run['members']} members, commit {run['commit']}, {run['processor_s'] / 60:.0f} minutes on a core"
+        yield f"Preset `{run['preset']}`: {made}."
 
 
 def calibrated() -> list[Line]:
