@@ -156,7 +156,8 @@ class EncodingContext:
     `filled` counts by column all values, those missing, and of these the ones `carried` from the subject's past and
     `learned` from source-train. `part [N]` is the number of each subject's part in `Part.all()`, where steps are split
     by time the last one: `spans` then has, by part, its first own step `[N]` and its steps `[N]`. With `known`, which
-    an earlier table taught, nothing is learned from this one: its schema says all else.
+    an earlier table taught, nothing is learned from this one: its schema says all else. `final [M]` are the cells in
+    which series ended by an event.
     """
 
     table: Table
@@ -170,6 +171,7 @@ class EncodingContext:
     dropped: list[str] = field(default_factory=list)
     outcomes_observed: dict[str, Mask] = field(default_factory=dict)
     spans: Mapping[int, tuple[Ints, Ints]] | None = None
+    final: Mask | None = None
 
     def steps_of(self, part: int) -> Ints:
         """Return how many steps `[N]` of each subject a part has, 0 of those who are not in it."""

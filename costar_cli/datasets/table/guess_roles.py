@@ -8,6 +8,7 @@ import polars as pl
 from costar_cli.datasets.table.guess_keys import Guess, ordered
 from costar_cli.datasets.table.profile import (
     DOMAIN,
+    EVENT,
     LAST,
     OUTCOME,
     OUTCOME_TOO,
@@ -24,6 +25,7 @@ from costar_cli.datasets.table.profile import (
     is_remedy,
     is_site,
 )
+from costar_cli.datasets.table.schema import ENDS as END_ROLES
 from costar_cli.datasets.table.splits import SPELT
 from costar_cli.datasets.table.treatments import MOST_LEVELS, guessed_levels
 from costar_cli.panel.findings import counted, shown
@@ -77,11 +79,13 @@ def _find_cluster(guess: Guess) -> None:
 
 
 def _left_out(guess: Guess, column: Facts) -> bool:
-    """Leave out what no role fits, and what a row may not know; return whether that was done."""
+    """Leave out what no role fits and what a row may not know, give ends theirs; return whether that was done."""
     event = column.distinct <= MOST_ENDS or column.moments is not None or not _changes(guess, column)
     site = is_site(column.words) and not _changes(guess, column)
     if column.distinct < 2:
         guess.leave_out(column.name, f"never changes ({column.summary})")
+    elif role := _end(guess, column):
+        guess.entries[column.name] = {"role": role}
     elif is_follow_up(column.words) or (is_death(column.words) and event):
         guess.leave_out(column.name, f"tells of {ENDS} ({column.summary}), {LATER}", ask=True)
     elif column.moments is not None:
@@ -95,7 +99,21 @@ def _left_out(guess: Guess, column: Facts) -> bool:
         telling = bool(column.words & (TREATMENT | LAST)) or is_remedy(column.words)
         guess.leave_out(column.name, f"holds {column.distinct:,} different texts{some}", ask=bool(some) or telling)
         guess.doubt(column.name, _unit_in_doubt(guess, column))
-    return column.name in guess.left_out
+    return column.name in guess.left_out or column.name in guess.entries
+
+
+def _end(guess: Guess, column: Facts) -> str:
+    """Return the role of a column that marks the last rows of some subjects, called death, dropout or event."""
+    if guess.subject is None or guess.time is None or not column.binary or not _changes(guess, column):
+        return ""
+    marked = column.text.str.to_lowercase().is_in(["1", "true", "yes"])
+    when = ordered(guess.facts(guess.time))
+    frame = pl.DataFrame({"s": guess.facts(guess.subject).text, "t": when, "marked": marked}).drop_nulls()
+    if not frame.select((~pl.col("marked") | (pl.col("t") == pl.col("t").max().over("s"))).all()).item():
+        return ""
+    if is_death(column.words) or column.words & EVENT:
+        return "event"
+    return "censored" if is_follow_up(column.words) else ""
 
 
 def _changes(guess: Guess, column: Facts) -> bool:
@@ -220,6 +238,9 @@ def role_in_doubt(guess: Guess, column: Facts, role: str) -> str:
         how = "by its name" if column.words & (OUTCOME | OUTCOME_TOO) else "as the numbers that change"
         holes = f', and {counted(column.missing, "value")} missing: correct them, or say `missing = "fill"`'
         return f"guessed {how}: is it to be predicted{holes if column.missing else ''}?"
+    if role in END_ROLES:
+        what = "the subject's series ends by it (`event`)" if role == "event" else "the subject is no longer followed"
+        return f"guessed by its name and its marks, in last rows alone: does a mark mean that {what}?"
     if role == "cluster":
         return "guessed by its name: do subjects that share one resemble each other? Splits keep them together"
     return _other_in_doubt(guess, column, role) if role in ("covariate", "static") else ""

@@ -140,7 +140,7 @@ def read_keys(
     _refuse_long(keys)
     if schema.time.gaps == "fill":
         keys = _without_gaps(keys, reporter)
-    return _without_short(keys, schema.min_length, reporter)
+    return keys.keep(long_enough(keys, schema.min_length, reporter))
 
 
 def usable_rows(rows: Rows, subject: Reading, time: Reading) -> tuple[Rows, list[Finding]]:
@@ -271,13 +271,18 @@ def _without_gaps(keys: Keys, reporter: Reporter) -> Keys:
     return Keys(keys.subjects, subject, step, row, length)
 
 
-def _without_short(keys: Keys, shortest: int, reporter: Reporter) -> Keys:
-    kept = keys.length >= shortest
+def long_enough(keys: Keys, shortest: int, reporter: Reporter) -> NDArray[np.bool_]:
+    """Return which subjects `[N]` have so many steps.
+
+    Raises:
+        DataError: nobody has.
+    """
+    kept: NDArray[np.bool_] = keys.length >= shortest
     if kept.all():
-        return keys
+        return kept
     few = f"{counted(int((~kept).sum()), 'subject')} with fewer than {counted(shortest, 'step')}"
     if not kept.any():
         fix = "lower `min_length`, or give longer series"
         raise_errors([Finding("error", f"only {few}", "the table", fix)], what="the table")
     reporter.note(f"{few} left out (`min_length`)")
-    return keys.keep(kept)
+    return kept

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from costar_cli.datasets.table.calendar_columns import calendar_columns
 from costar_cli.datasets.table.context import EncodingContext
+from costar_cli.datasets.table.ends import ends_of
 from costar_cli.datasets.table.index import Ints
 from costar_cli.datasets.table.inputs import TableInputs, read_table
 from costar_cli.datasets.table.known_queries import read_queries
@@ -156,6 +157,12 @@ def encode_columns(context: EncodingContext) -> tuple[PanelSchema, Arrays, Array
         DataError: all that is wrong with the values; names that two columns would have.
     """
     schema, table = context.schema, context.table
+    ended, found = ends_of(table, schema)
+    context.findings += found
+    if ended:
+        context.final = ended.final
+        marked = [name for name in ended.names if schema.columns[name].role == "event" and not schema.columns[name].at]
+        context.learned.categories.update({name: ended.names[name] for name in marked})
     covariates, masks = encode_variables(context, "covariate")
     outcomes, outcome_masks = encode_variables(context, "outcome")
     statics, static_masks = encode_variables(context, "static")
@@ -172,6 +179,7 @@ def encode_columns(context: EncodingContext) -> tuple[PanelSchema, Arrays, Array
             statics=tuple(encoded.variable for encoded in statics),
             step=schema.time.parsed.word,
             error_unit=_error_unit(schema, len(outcomes), units),
+            ends=ended.ends if ended else (),
         )
     except ValidationError as error:
         problem = complaint(error.errors()[0])
@@ -187,6 +195,7 @@ def encode_columns(context: EncodingContext) -> tuple[PanelSchema, Arrays, Array
         "outcome_observed": observed,
     }
     by_subject: Arrays = {"statics": _stacked(statics, subjects)} | ({} if cluster is None else {"cluster": cluster})
+    by_subject |= {"end": ended.code} if ended else {}
     return panel_schema, by_cell, by_subject
 
 
@@ -232,9 +241,12 @@ def build_panels(context: EncodingContext, by_cell: Arrays, by_subject: Arrays) 
             series[name] = np.zeros((len(length), int(length.max()), values.shape[1]), values.dtype)
             series[name][row, keys.step[cells]] = values[cells]
         since = context.spans[number][0][members] if context.spans and part.split != "train" else None
+        own = {name: values[members] for name, values in by_subject.items()}
+        if "end" in own:  # series that are cut by a split go on
+            own["end"] = np.where(length == keys.length[members], own["end"], 0)
         panels[part] = Panel(
             **series,
-            **{name: values[members] for name, values in by_subject.items()},
+            **own,
             length=length,
             subject_id=keys.subjects.ids[members],
             label=names[members] if keys.subjects.labelled else None,

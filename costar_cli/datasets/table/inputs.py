@@ -12,11 +12,12 @@ import polars as pl
 
 from costar_cli.config.nearest import did_you_mean
 from costar_cli.datasets.table.context import Table
+from costar_cli.datasets.table.ends import place_ends
 from costar_cli.datasets.table.events import EventLog
 from costar_cli.datasets.table.files import TableFile, open_files
-from costar_cli.datasets.table.index import Ints, number_subjects, read_keys, usable_rows
+from costar_cli.datasets.table.index import Ints, long_enough, number_subjects, read_keys, usable_rows
 from costar_cli.datasets.table.parse import As, Reading, Rows, as_read, read_rows, unreadable, unusable, wrong_values
-from costar_cli.datasets.table.schema import JOINT, OF_STEPS, TableSchema
+from costar_cli.datasets.table.schema import ENDS, JOINT, OF_STEPS, TableSchema
 from costar_cli.datasets.table.splits import condition_readings
 from costar_cli.datasets.table.treatments import UNKNOWN, level_codes, unknown_level
 from costar_cli.datasets.table.variables import UNSEEN, category_codes, unseen_category
@@ -91,11 +92,15 @@ def read_table(
     found = [*findings, *unplaced]
     raise_errors([] if rows.height else [*found, *levels], what="the table")
     whole = not unplaced
-    keys = read_keys(rows, subject, time, schema, reporter, findings=found, also=levels, wrong=wrong, whole=whole)
+    timed = any(column.at for column in schema.columns.values())
+    of_any_length = schema.model_copy(update={"min_length": 1}) if timed else schema
+    keys = read_keys(
+        rows, subject, time, of_any_length, reporter, findings=found, also=levels, wrong=wrong, whole=whole
+    )
     nowhere = np.full(len(keys.subjects), -1, dtype=np.int64)
     table = Table(keys, rows.series(time).to_numpy(), rows, long_readings, None, {}, nowhere)
     if wide is None:
-        return table
+        return _with_ends(table, schema, reporter, wrong) if timed else table
     wide_rows = read_rows([wide], [on, *wide_readings.values()], schema.blank)
     key_N, changes = pl.Series(keys.subjects.names, dtype=pl.String), list[Finding]()
     if on != subject:
@@ -104,7 +109,18 @@ def read_table(
     wide_row = _wide_rows(
         wide_rows, on, wide_readings, key_N, reporter, what=what, found=changes, also=levels, wrong=wrong
     )
-    return replace(table, wide=wide_rows, wide_readings=wide_readings, wide_row=wide_row)
+    table = replace(table, wide=wide_rows, wide_readings=wide_readings, wide_row=wide_row)
+    return _with_ends(table, schema, reporter, wrong) if timed else table
+
+
+def _with_ends(table: Table, schema: TableSchema, reporter: Reporter, wrong: list[Finding] | None) -> Table:
+    """Return a table with the cells of ends whose time a column tells, of the subjects that are then long enough."""
+    table, found = place_ends(table, schema)
+    if wrong is None:
+        raise_errors(found, what="the table")
+    else:
+        wrong += found
+    return table.keep(long_enough(table.keys, schema.min_length, reporter))
 
 
 def with_subject(file: TableFile, schema: TableSchema) -> TableFile:
@@ -188,6 +204,7 @@ def _readings(
         called = asked[name].column if name in asked else schema.in_file(name)
         lacking = [table for table in tables if called not in table.columns]
         in_time = name in schema.columns and schema.columns[name].role not in (*PER_SUBJECT, "subject")
+        in_time &= name not in schema.columns or not schema.columns[name].at
         is_key = name not in asked or name in (*on, *subjects)
         if wide is not None and called in wide.columns and not is_key and not in_time:
             if not lacking:
@@ -214,7 +231,9 @@ def reading_of(schema: TableSchema, name: str) -> Reading:
         if column.aggregated in ("any", "count"):
             return Reading(schema.events.code, "text")
         called = schema.events.value or ""
-    if column.role in ("treatment", "domain", "split", "cluster") or column.kind == "categorical":
+    if column.at:
+        return Reading.of_time(column.at, schema.time)
+    if column.role in ("treatment", "domain", "split", "cluster", *ENDS) or column.kind == "categorical":
         return Reading(called, "text", shift=column.shift)
     as_: As = "binary" if column.kind == "binary" else "number"
     return Reading(called, as_, factor=column.factor, offset=column.offset, shift=column.shift)

@@ -203,9 +203,16 @@ def _any_known(table: Table, names: list[str]) -> Mask:
 def _in_order_of(
     wanted: PanelSchema, made: PanelSchema, by_cell: dict[str, Any], by_subject: dict[str, Any]
 ) -> tuple[PanelSchema, dict[str, Any], dict[str, Any]]:
-    """Return what columns became, with covariates and statics in the wanted order where both have the same ones."""
+    """Return what columns became, with covariates and statics in the wanted order where both have the same ones.
+
+    Ends of series get the numbers of the wanted ones, whichever of them the table tells of.
+    """
+    changed: dict[str, Any] = {"ends": wanted.ends}
+    if "end" in by_subject:
+        names = [end.name for end in wanted.ends]
+        number_E = np.array([0, *(names.index(end.name) + 1 for end in made.ends)])
+        by_subject = {**by_subject, "end": number_E[by_subject["end"]]}
     arrays = {"covariates": by_cell, "statics": by_subject}
-    changed = {}
     for role, held in arrays.items():
         variables = getattr(made, role)
         have, want = ([variable.name for variable in getattr(schema, role)] for schema in (made, wanted))

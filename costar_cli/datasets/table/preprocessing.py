@@ -11,7 +11,7 @@ from costar_cli.datasets.base import Possible
 from costar_cli.datasets.registry import all_sources
 from costar_cli.datasets.table.context import EncodingContext, Learned
 from costar_cli.datasets.table.export import free_names
-from costar_cli.datasets.table.schema import ColumnSchema, DomainSchema, QueriesSchema, TableSchema, TimeSchema
+from costar_cli.datasets.table.schema import ENDS, ColumnSchema, DomainSchema, QueriesSchema, TableSchema, TimeSchema
 from costar_cli.datasets.table.splits import condition_readings, has_target
 from costar_cli.datasets.table.variables import OTHER
 from costar_cli.errors import ArtifactError, MismatchError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 KEY: Final = "preprocessing"  # of a data set's config, and of the meta of what was trained on it
 OBSERVED: Final = "_observed"  # ends the name of the 0/1 column beside one that was filled
-OPTIONAL: Final = ("domain", "cluster")  # roles that new subjects need not have
+OPTIONAL: Final = ("domain", "cluster", *ENDS)  # roles that new subjects need not have
 
 
 def to_json(context: EncodingContext, panel: PanelSchema) -> dict[str, Any]:

@@ -37,6 +37,7 @@ OUTCOME_TOO: Final = _words("cd4 hba1c glucose weight score seizure seizures pai
 LAST: Final = _words("outcome outcomes response y endpoint")  # where it is the same in all rows, it is how it ended
 DOMAIN: Final = _words("domain site hospital centre center cohort region country clinic population")
 STATIC: Final = _words("age sex gender race ethnicity birth birthday born height base baseline")
+EVENT: Final = _words("event events")
 SPLIT: Final = _words("split fold partition subset")
 
 _UNIT: Final = SUBJECT | _words("family household litter pair")

@@ -59,7 +59,9 @@ def parse_step(step: float | str) -> Step:
     return Step(scale, count * size, word if count == 1 else f"{count} {word}s")
 
 
-Role = Literal["subject", "time", "covariate", "treatment", "outcome", "static", "domain", "split", "cluster"]
+Role = Literal[
+    "subject", "time", "covariate", "treatment", "outcome", "static", "domain", "split", "cluster", "event", "censored"
+]
 Kind = Literal["continuous", "count", "binary", "ordinal", "categorical"]
 Line = Annotated[str, StringConstraints(pattern=r"^\S(.*\S)?$", max_length=200)]
 Moment = Annotated[int | float | str, BeforeValidator(lambda value: str(value) if isinstance(value, date) else value)]
@@ -68,6 +70,7 @@ DatasetName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9 
 Transform = Literal["log", "log1p", "difference"]
 Aggregate = Literal["any", "count", "sum", "mean", "first", "last"]
 OF_STEPS: Final[tuple[Role, ...]] = ("covariate", "treatment", "outcome")
+ENDS: Final[tuple[Role, ...]] = ("event", "censored")
 JOINT: Final = "/"  # between the parts of a subject's name
 
 _NUMBER: Final = ("column", "factor", "offset", "aggregate")
@@ -84,6 +87,8 @@ KEYS_OF_ROLE: Final[dict[str, tuple[str, ...]]] = {
     "static": _VARIABLE,
     "outcome": ("kind", "unit", "missing", "indicator", "standardize", *_NUMBER),
     "treatment": ("levels", "missing", "column", "shift", "aggregate"),
+    "event": ("categories", "column", "at"),
+    "censored": ("column", "at"),
 }
 
 
@@ -135,7 +140,9 @@ class ColumnSchema(Section):
         None, description="Whether models see (value - mean) / sd; by default all but binary columns"
     )
     categories: list[Scalar] | None = Field(
-        None, min_length=1, description="Categories in order; by default those of source-train, sorted"
+        None,
+        min_length=1,
+        description="Categories in order, or names of events; by default those of source-train, sorted",
     )
     unseen: Literal["error", "other"] = Field(
         "error",
@@ -143,6 +150,11 @@ class ColumnSchema(Section):
     )
     levels: list[Scalar] | None = Field(
         None, min_length=2, description="Levels of a treatment, the reference first; guessed by default"
+    )
+    at: Line | None = Field(
+        None,
+        description="Column with the time of an event or a loss of follow-up, blank where there was none; without it, "
+        "marks stand in the rows at which it happens",
     )
     source: list[Scalar] | Scalar | None = Field(
         None, description="Values of a domain column that make a subject the source's; by default all others"
@@ -440,7 +452,8 @@ class TableSchema(Section):
 
     def in_file(self, name: str) -> str:
         """Return what the file calls a column."""
-        return (name in self.columns and self.columns[name].column) or name
+        column = self.columns.get(name)
+        return (column and (column.at or column.column)) or name
 
     @property
     def file_columns(self) -> set[str]:

@@ -36,8 +36,9 @@ class Encoded:
 class _Column:
     """A column as it was read, per cell `[M]`, or per subject `[N]` for a static.
 
-    `due` says where a value is wanted (a lag or a difference has none at first), `train` which are of source-train,
-    `place` where one comes from, and `carried` which value fills a hole: the subject's last, -1 where there is none.
+    `due` says where a value is wanted (a lag or a difference has none at first, a series that ended none at last),
+    `train` which are of source-train, `place` where one comes from, and `carried` which value fills a hole: the
+    subject's last, -1 where there is none.
     """
 
     name: str
@@ -103,6 +104,7 @@ def _column(context: EncodingContext, name: str, role: str) -> _Column:
         carried = np.where(observed, np.arange(len(observed)), -1).astype(np.int64)
         return _Column(name, schema, data, observed, ~refused, context.train, place, carried)
     due = (table.keys.step >= schema.shift + (schema.transform == "difference")) & ~refused
+    due &= True if context.final is None else ~context.final
     return _Column(name, schema, data, observed, due, context.train_cells, place, table.carried(observed))
 
 

@@ -1,0 +1,132 @@
+"""Ends of series in tables: marks and times, names, what is refused, and new subjects (spec SURV-6)."""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from costar_cli.api.data import read_new_subjects
+from costar_cli.datasets.table.guess import guess_schema
+from costar_cli.panel import Dataset, End
+from tests.datasets.table_worlds import ingest, make_schema, of, problems, save, ward
+
+MARKED = {"died": {"role": "event"}, "dropout": {"role": "censored"}}
+TIMED = {"death": {"role": "event", "at": "death_day"}}
+
+
+def marked() -> pl.DataFrame:
+    """p01 dies on day 3, without a measurement; p02 drops out after day 4; the others stay to the end."""
+    day, who = pl.col("day"), pl.col("patient")
+    dies = (who == "p01") & (day == 3)
+    frame = ward().filter(~((who == "p01") & (day > 3)) & ~((who == "p02") & (day > 4)))
+    blank = [pl.when(~dies).then(pl.col(name)).alias(name) for name in ("pressure", "drug", "heart rate")]
+    lost = ((who == "p02") & (day == 4)).cast(pl.Int64).alias("dropout")
+    return frame.with_columns(dies.cast(pl.Int64).alias("died"), lost, *blank)
+
+
+def timed(when: float | None, frame: pl.DataFrame | None = None) -> pl.DataFrame:
+    """The death day of p01, in all of its rows."""
+    frame = ward().filter(~((pl.col("patient") == "p01") & (pl.col("day") > 3))) if frame is None else frame
+    return frame.with_columns(pl.when(pl.col("patient") == "p01").then(when).alias("death_day"))
+
+
+def end_of(dataset: Dataset, name: str) -> tuple[int, int]:
+    """The number of a subject's end and its observed steps."""
+    panel, row = of(dataset, name)
+    return int(panel.ends[row]), int(panel.length[row])
+
+
+def test_marks_say_why_series_end_and_nothing_need_be_measured_then(tmp_path: Path) -> None:
+    dataset = ingest(marked(), make_schema(MARKED), folder=tmp_path)
+    assert dataset.schema.ends == (End(name="died"), End(name="dropout", terminal=False))
+    assert [end_of(dataset, name) for name in ("p01", "p02", "p03")] == [(1, 4), (2, 5), (0, 6)]
+    panel, row = of(dataset, "p01")
+    assert not panel.observed_outcomes[row, 3].any()
+    assert panel.observed_outcomes[row, :3].all()
+    assert [variable.name for variable in dataset.schema.covariates] == ["heart rate"]  # no column for what was filled
+
+
+def test_events_may_be_named_and_new_subjects_are_read_alike(tmp_path: Path) -> None:
+    names = pl.when(pl.col("died") == 1).then(pl.lit("stroke"))
+    frame = marked().with_columns(
+        names.when((pl.col("patient") == "p04") & (pl.col("day") == 5)).then(pl.lit("fall")).alias("event")
+    )
+    columns = {"event": {"role": "event"}, "dropout": {"role": "censored"}}
+    dataset = ingest(frame, make_schema(columns), folder=tmp_path)
+    assert [end.name for end in dataset.schema.ends] == ["fall", "stroke", "dropout"]
+    assert [end_of(dataset, name)[0] for name in ("p01", "p02", "p04")] == [2, 3, 1]
+    new = frame.filter(pl.col("patient").is_in(["p01", "p02"])).drop("dropout")
+    again = read_new_subjects(save(new, tmp_path / "new.csv"), like=dataset)
+    assert again.schema.ends == dataset.schema.ends
+    assert [end_of(again, name)[0] for name in ("p01", "p02")] == [2, 0]
+
+
+@pytest.mark.parametrize(("when", "step"), [(3, 3), (2.5, 3), (4, 4), (3.2, 4)])
+def test_the_time_of_an_event_is_a_step_of_its_own_where_the_table_has_none(
+    tmp_path: Path, when: float, step: int
+) -> None:
+    dataset = ingest(timed(when), make_schema(TIMED), folder=tmp_path)
+    assert end_of(dataset, "p01") == (1, step + 1)
+    panel, row = of(dataset, "p01")
+    assert panel.observed_outcomes[row, step].any() == (step == 3)
+    assert end_of(dataset, "p02") == (0, 6)
+
+
+def test_times_of_events_may_stand_in_the_statics_file(tmp_path: Path) -> None:
+    statics = save(pl.DataFrame({"patient": ["p01", "p02"], "death_day": [4, None]}), tmp_path / "patients.csv")
+    frame = timed(None).drop("death_day")
+    dataset = ingest(frame, make_schema(TIMED), folder=tmp_path, statics=statics)
+    assert [end_of(dataset, name) for name in ("p01", "p02")] == [(1, 5), (0, 6)]
+
+
+def test_rows_count_as_steps_where_gaps_are_ignored(tmp_path: Path) -> None:
+    dataset = ingest(timed(90), make_schema(TIMED, time={"gaps": "ignore"}), folder=tmp_path)
+    assert end_of(dataset, "p01") == (1, 5)
+
+
+def test_a_series_that_is_cut_goes_on(tmp_path: Path) -> None:
+    for frame, columns in ((timed(4), TIMED), (marked(), MARKED)):
+        dataset = ingest(frame, make_schema(columns, max_length=3), folder=tmp_path)
+        assert end_of(dataset, "p01") == (0, 3)
+
+
+def test_a_visit_and_a_death_are_two_steps(tmp_path: Path) -> None:
+    frame = timed(1, ward().filter((pl.col("patient") != "p01") | (pl.col("day") == 0)))
+    assert end_of(ingest(frame, make_schema(TIMED), folder=tmp_path), "p01") == (1, 2)
+
+
+def test_contradictions_are_told_with_their_rows(tmp_path: Path) -> None:
+    early = timed(-2)
+    assert "1 event before the first visit" in problems(early, make_schema(TIMED), folder=tmp_path)[0]
+    assert "subject p01" in problems(early, make_schema(TIMED), folder=tmp_path)[0]
+    late = problems(timed(1), make_schema(TIMED), folder=tmp_path)[0]
+    assert "2 rows after the end of the subject's series" in late
+    assert "row 3 of ward.csv (subject p01)" in late
+    far = problems(timed(9), make_schema(TIMED), folder=tmp_path)[0]
+    assert "more than a step after the subject's last row" in far
+    assert 'gaps = "fill"' in far
+    twice = marked().with_columns(pl.when(pl.col("patient") == "p01").then(1).otherwise(0).alias("died"))
+    assert "several ends of 1 subject" in problems(twice, make_schema(MARKED), folder=tmp_path)[0]
+    after = marked().with_columns(((pl.col("patient") == "p05") & (pl.col("day") == 2)).cast(pl.Int64).alias("dropout"))
+    told = problems(after, make_schema(MARKED), folder=tmp_path)
+    assert any("3 rows of 1 subject after the end" in line and "subject p05" in line for line in told)
+    both = marked().with_columns(pl.col("died").alias("dropout"))
+    assert "several ends of 1 subject" in problems(both, make_schema(MARKED), folder=tmp_path)[0]
+
+
+def test_marks_in_last_rows_are_guessed_and_asked_about(tmp_path: Path) -> None:
+    text = guess_schema([save(marked(), tmp_path / "ward.csv")]).text
+    assert 'died = { role = "event" }  # CHECK' in text
+    assert 'dropout = { role = "censored" }  # CHECK' in text
+    ahead = marked().with_columns((pl.col("patient") == "p01").cast(pl.Int64).alias("died"))  # known from the start
+    assert '\ndied = { role = "event"' not in guess_schema([save(ahead, tmp_path / "other.csv")]).text
+
+
+def test_no_end_is_nothing_and_all_that_is_marked_counts(tmp_path: Path) -> None:
+    words = marked().with_columns(
+        pl.when(pl.col("died") == 1).then(pl.lit("Yes")).otherwise(pl.lit("no")).alias("died")
+    )
+    dataset = ingest(words, make_schema(MARKED), folder=tmp_path)
+    assert sum(int((panel.ends > 0).sum()) for panel in dataset.panels.values()) == 2
+    assert np.unique(dataset.panel("source", "train").ends).max() <= 2
