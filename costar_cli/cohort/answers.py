@@ -20,7 +20,7 @@ from costar_cli.plans.untrusted import Problems
 from costar_cli.reporting import warnings_of
 from costar_cli.uncertainty import LIGHTS, Bands, Estimates, Lights, calibration_of, interval_kind, support_of
 from costar_cli.whatif.estimate import ask_plans, check_request, estimate_plans, refuse_unseen
-from costar_cli.whatif.notes import lacking, unseen_in_plans
+from costar_cli.whatif.notes import lacking, on_indication, unseen_in_plans
 from costar_cli.whatif.rules import true_of_rule, truth_known
 
 MOST_QUERIES: Final = 8_192  # answered at once: their histories, predictions and lights take some hundred MB
@@ -291,6 +291,7 @@ def doubts(models: Mapping[str, FittedModel], cohort: Cohort, request: PlanReque
         for plan, name, subjects in _stopped(model, cohort, request):
             never = f"which, once started, never stopped in {where}: there are no data on stopping"
             yield f"plan `{plan}` stops {name} of {counted(subjects, 'subject')}, {never}"
+    yield from on_indication(models, as_told(request))
 
 
 def _stopped(model: FittedModel, cohort: Cohort, request: PlanRequest) -> Iterator[tuple[str, str, int]]:

@@ -10,6 +10,7 @@ from costar_cli.pages.data import report_tables
 from costar_cli.pages.page import Item, Page, ReportTable, Section, render
 from costar_cli.pages.whatif import lineage
 from costar_cli.panel import PanelSchema
+from costar_cli.panel.indication import Indication
 from costar_cli.panel.report import DataReport
 from costar_cli.panel.schema import labelled, steps_of
 from costar_cli.panel.support import Support
@@ -220,6 +221,8 @@ def _limits(
         for row, errors in report.losers():
             if id(row) in mine:
                 yield Item(f"{row.setup}: worse than the last value carried forward ({errors})", "warning")
+    for known in Indication.from_meta(meta):
+        yield Item(known.sentence(), "warning")
     if stopped := _list(meta.get("stopped_by_budget")):
         yield Item(f"Training ended at its budget, not by patience, in {', '.join(map(str, stopped))}", "note")
     if not isinstance(meta.get("calibration"), Mapping):

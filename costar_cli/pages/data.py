@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from costar_cli.pages.page import Item, Page, ReportTable, Section, render, svg
 from costar_cli.panel.findings import Finding
+from costar_cli.panel.indication import SEE
 from costar_cli.panel.report import DataReport, LevelUse
-from costar_cli.panel.schema import steps_axis, steps_of
+from costar_cli.panel.schema import labelled, steps_axis, steps_of
 
 if TYPE_CHECKING:
     from costar_cli.uncertainty.overlap import Overlap
@@ -20,7 +21,8 @@ MOST_ROWS = 40
 
 def report_tables(report: DataReport, overlap: "Overlap | None" = None) -> list[ReportTable]:
     """Return the tables that have rows, in the order of a reader's questions."""
-    made = [_parts(report), _missing(report), _treatments(report), _outcomes(report), _shifts(report)]
+    about = (_parts, _missing, _treatments, _indications, _outcomes, _shifts)
+    made = [table(report) for table in about]
     made[3:3] = [_overlap(overlap)] if overlap and overlap.weights else []
     return [table for table in made if table.rows]
 
@@ -79,6 +81,27 @@ def _overlap(overlap: "Overlap") -> ReportTable:
     warned = [f"In {domain}: {words}." for domain, lines in overlap.warnings.items() for words in lines]
     headers = ("domain", "predicted step", "mean weight", "largest weight", "effective sample")
     return ReportTable("Overlap", " ".join([note, *never, *warned]), headers, rows)
+
+
+def _indications(report: DataReport) -> ReportTable:
+    headers = ("treatment", "outcome", "begun by", "outcome before", "estimated effect", "the pattern")
+    rows = tuple(
+        (
+            i.treatment,
+            labelled(i.outcome, i.unit),
+            i.begun,
+            str(i.before),
+            str(i.effect),
+            "yes" if i.is_suspect else "no",
+        )
+        for i in report.indications
+    )
+    note = (
+        "By how much an outcome was higher where a treatment was begun than where it was not, before that, and by how "
+        "much on the next step given the history (linear regression); 99 % intervals, clustered. Where both have the "
+        f"same sign, that is the pattern of confounding by indication, not a proof of it ({SEE})."
+    )
+    return ReportTable("Treatments and the outcome before them", note, headers, rows)
 
 
 def _outcomes(report: DataReport) -> ReportTable:

@@ -11,6 +11,7 @@ from costar_cli.errors import DataError
 from costar_cli.panel.check import check_dataset
 from costar_cli.panel.dataset import Dataset, Domain, Part
 from costar_cli.panel.findings import Finding
+from costar_cli.panel.indication import Indication, indications, suspects
 from costar_cli.panel.panel import Panel
 from costar_cli.panel.schema import PanelSchema
 
@@ -121,6 +122,7 @@ class DataReport:
     treatments: tuple[LevelUse, ...]
     outcomes: tuple[OutcomeSummary, ...]
     shifts: tuple[Shift, ...]
+    indications: tuple[Indication, ...]
     findings: tuple[Finding, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -132,6 +134,9 @@ def describe_dataset(dataset: Dataset) -> DataReport:
     """Return what a data set looks like; all parts of a domain are taken together unless a part is named."""
     domains = {domain: _Pooled.of(dataset, domain) for domain in DOMAINS}
     present = {domain: pooled for domain, pooled in domains.items() if pooled is not None}
+    train = dataset.panels.get(Part("source", "train"))
+    found = () if train is None else tuple(indications(train, dataset.schema))
+    suspicions = [Finding("warning", known.sentence(), "source/train") for known in suspects(found)]
     return DataReport(
         name=dataset.name,
         digest=dataset.digest,
@@ -143,7 +148,8 @@ def describe_dataset(dataset: Dataset) -> DataReport:
         treatments=tuple(_treatments(dataset.schema, present)),
         outcomes=tuple(_outcomes(dataset.schema, present)),
         shifts=tuple(_shifts(dataset.schema, present)),
-        findings=tuple(_findings(dataset)),
+        indications=found,
+        findings=(*_findings(dataset), *suspicions),
     )
 
 

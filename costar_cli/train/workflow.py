@@ -20,6 +20,8 @@ from costar_cli.panel import Dataset, Domain, Panel, Part, Scaler
 from costar_cli.panel.check import check_dataset, outliers
 from costar_cli.panel.compatible import other_data, require_compatible, same_data
 from costar_cli.panel.findings import shown
+from costar_cli.panel.indication import META as INDICATION
+from costar_cli.panel.indication import indications, suspects
 from costar_cli.panel.panel import join_panels
 from costar_cli.panel.stretches import STRETCH, Stretches, is_long
 from costar_cli.panel.support import UNCHECKED, Support, never_together
@@ -209,6 +211,8 @@ def finetune(
     attached, facts = _judge(dataset, run, selected, meta, calibrating, apart=apart) if judged else ({}, {})
     meta |= facts
     meta |= {"support": support.to_meta()} if support else {}
+    doubtful = suspects(indications(dataset.panel(domain, "train"), dataset.schema))
+    meta |= {INDICATION: [known.to_meta() for known in doubtful]} if doubtful else {}
     meta |= {"warnings": warnings} if warnings else {}
     return Trained(model_arrays(selected.fitted.params, scaler) | selected.fitted.arrays | attached, meta, parents)
 

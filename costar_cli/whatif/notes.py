@@ -10,6 +10,7 @@ from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset, Domain, Location, PanelSchema
 from costar_cli.panel.compatible import other_data, same_data
 from costar_cli.panel.findings import shown
+from costar_cli.panel.indication import Indication
 from costar_cli.panel.schema import step_word
 from costar_cli.panel.support import UNCHECKED, Lack, Support, never_together
 from costar_cli.plans import TreatmentPlan
@@ -20,6 +21,7 @@ __all__ = [
     "Unseen",
     "lacking",
     "notes_on",
+    "on_indication",
     "trained_on_subject",
     "unseen_in_plans",
     "validated_on",
@@ -90,6 +92,7 @@ def warnings_on(
         found += warnings_of(f"model `{label}`", model.meta)
     found += _on_unseen(dataset, models, plans)
     found += _on_stopping(dataset, models, plans if ordered is None else ordered, history)
+    found += on_indication(models, plans)
     return tuple(dict.fromkeys(found))
 
 
@@ -117,6 +120,17 @@ def _earlier_steps(dataset: Dataset, location: Location) -> str:
     return f"steps before {step_word(dataset.schema.step)} {panel.since[location.row]}" + (
         f", {dates[0]}" if dates is not None and dates[0] else ""
     )
+
+
+def on_indication(models: Mapping[str, FittedModel], plans: Sequence[TreatmentPlan]) -> Iterator[str]:
+    """Yield where the plans give what was given to others before, with an effect of that sign (spec SUPPORT-9)."""
+    for label, model in models.items():
+        of_whom = f" (training data of model `{label}`)" if len(models) > 1 else ""
+        names = model.schema.treatments.names
+        given = {name for i, name in enumerate(names) if any((plan.values[:, i] != 0).any() for plan in plans)}
+        for known in Indication.from_meta(model.meta):
+            if known.treatment in given:
+                yield f"{known.sentence()}{of_whom}"
 
 
 def _trained_count(model: FittedModel, dataset: Dataset, location: Location) -> int | None:

@@ -111,7 +111,8 @@ def test_a_tumour_data_set_has_a_report_without_missing_values(tumor_dataset: Da
     report = describe_dataset(tumor_dataset)
     assert report.missing == ()
     assert [table.title for table in report_tables(report)] == [
-        "Subjects and lengths", "Treatments", "Outcomes", "Shift from source to target"
+        "Subjects and lengths", "Treatments", "Treatments and the outcome before them", "Outcomes",
+        "Shift from source to target"
     ]  # fmt: skip
     page = report_page(report)
     assert page == report_page(report), "the same data give the same page"
