@@ -17,8 +17,8 @@ from costar_cli.errors import complaint
 
 SCHEMA_VERSION: Final = "1.0"
 PANEL_FIELDS: Final = ("covariates", "treatments", "outcomes", "statics", "length", "subject_id")
-OPTIONAL_FIELDS: Final = ("label", "cluster", "outcome_observed", "time", "since", "end")
-QUERY_FIELDS: Final = ("subject", "origin", "plan", "outcomes", "scored")
+OPTIONAL_FIELDS: Final = ("label", "cluster", "outcome_observed", "time", "since", "end", "doses")
+QUERY_FIELDS: Final = ("subject", "origin", "plan", "doses", "outcomes", "scored")
 TRAINED_ARRAYS: Final = ("params/**", "scaler/covariates", "scaler/outcomes", "scaler/statics")
 TRAINED_META: Final = ("method", "dataset_name", "schema", "config", "members", "history", "fingerprint")
 NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}){0,11}", re.ASCII)
@@ -62,6 +62,7 @@ KINDS: Final[Mapping[str, KindSpec]] = {
             *(f"calibration/{field}" for field in ("radius", "units", "plans_radius", "plans_effective")),
             *(f"practice/{field}" for field in ("knots", "intercept", "coef", "spread", "rarest", "course")),
             *(f"survival/{field}" for field in ("floor", "moments", "knots", "intercept", "coef")),
+            *(f"practice/*/{field}" for field in ("edges", "range", "count")),
         ),
         meta=(*TRAINED_META, "init", "domain", "horizon", "trained_on"),
     ),

@@ -71,12 +71,16 @@ def choose_examples(
     return [_example(model, panel, queries.take(_some(rows, plans))) for rows in picked]
 
 
-def describe_plan(schema: PanelSchema, plan_HA: NDArray[np.integer], origin: int) -> str:
+def describe_plan(schema: PanelSchema, plan_HA: NDArray[np.number], origin: int) -> str:
     """Return a plan in words, for example `chemotherapy on day 31, 33-36; radiotherapy on day 32`."""
     steps: dict[str, list[int]] = {}
-    alone = len(schema.treatments.names) == 1  # then its levels speak for themselves
-    for h, values in enumerate(schema.treatments.decode(plan_HA)):
-        for name, levels, value in zip(schema.treatments.names, schema.treatments.levels, values, strict=True):
+    encoding = schema.treatments
+    alone = len(encoding.all_names) == 1  # then its levels speak for themselves
+    for h, values in enumerate(encoding.decode(plan_HA)):
+        for dose, value in zip(encoding.doses, values[len(encoding.names) :].tolist(), strict=True):
+            if value:
+                steps.setdefault(f"{'' if alone else dose.name + '='}{dose.text(value)}", []).append(origin + h)
+        for name, levels, value in zip(encoding.names, encoding.levels, values[: len(encoding.names)], strict=True):
             if value:
                 level = levels[int(value)]
                 given = name if len(levels) == 2 else level if alone else f"{name}={level}"

@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
-from numpy.typing import NDArray
 
 from costar_cli.figures.style import BLACK, label_text, plan_style
+from costar_cli.panel import Values
 from costar_cli.panel.levels import in_order
+from costar_cli.panel.schema import labelled
 from costar_cli.whatif.report import WhatIfReport
 
 LONGEST_LABEL = 24
@@ -18,7 +19,7 @@ GAP = 0.6  # between treatments, in rows
 class _Series:
     """One line of treatment levels `values [steps,names]`, starting at step `start`."""
 
-    values: NDArray[np.int64]
+    values: Values
     start: int
     colour: str
     marker: str
@@ -26,16 +27,19 @@ class _Series:
 
 @dataclass(frozen=True, slots=True)
 class TreatmentStrip:
-    """A row of axes that shows the treatments `columns`: all binary ones together, one with more levels alone."""
+    """A row of axes that shows the treatments `columns`: binary ones together, others and doses alone."""
 
     series: tuple[_Series, ...]
     columns: tuple[int, ...]
     names: tuple[str, ...]
     levels: tuple[str, ...]
+    is_dose: bool = False
 
     @property
     def n_rows(self) -> float:
         """Return the height in rows of text."""
+        if self.is_dose:
+            return 5.0
         if self.levels:
             return max(4.0, 1.1 * len(self._used) + 1)
         return len(self.names) * (len(self.series) - 1 + GAP) + GAP
@@ -49,7 +53,9 @@ class TreatmentStrip:
         """Draw markers where a treatment is given (binary), or a line of levels over time."""
         axes.spines["left"].set_visible(False)
         axes.tick_params(axis="y", length=0)
-        if self.levels:
+        if self.is_dose:
+            self._draw_doses(axes)
+        elif self.levels:
             self._draw_levels(axes)
         else:
             self._draw_given(axes)
@@ -70,6 +76,14 @@ class TreatmentStrip:
                           color=line.colour, markersize=8 if i == 0 else 5, markeredgewidth=1.2)  # fmt: skip
         axes.set_yticks(centres, [label_text(name, LONGEST_LABEL) for name in self.names])
         axes.set_ylim(centres[-1] + plans / 2 + GAP / 2, -0.5 - GAP / 2)
+
+    def _draw_doses(self, axes: Axes) -> None:
+        for line in self.series:
+            dose = line.values[:, self.columns[0]]
+            axes.plot(line.start + np.arange(len(dose)), dose, linestyle=":", linewidth=0.8,
+                      marker=line.marker, color=line.colour, markersize=4)  # fmt: skip
+        axes.margins(y=0.15)
+        axes.set_ylabel(label_text(self.names[0], LONGEST_LABEL))
 
     def _draw_levels(self, axes: Axes) -> None:
         row = {level: i for i, level in enumerate(self._used)}
@@ -96,4 +110,7 @@ def treatment_strips(report: WhatIfReport, first: int) -> list[TreatmentStrip]:
     strips = [TreatmentStrip(series, binary, tuple(encoding.names[j] for j in binary), ())] if binary else []
     others = [j for j, levels in enumerate(encoding.levels) if len(levels) != 2]
     strips += [TreatmentStrip(series, (j,), (encoding.names[j],), encoding.levels[j]) for j in others]
-    return strips
+    return strips + [
+        TreatmentStrip(series, (j,), (labelled(dose.name, dose.unit),), (), is_dose=True)
+        for j, dose in enumerate(encoding.doses, start=len(encoding.names))
+    ]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from costar_cli.artifact import Artifact
     from costar_cli.config.models import Config
     from costar_cli.methods.base import Estimator, Fit, FitTask, FittedModel
+    from costar_cli.panel import PanelSchema
 
 __all__ = [
     "AUTO",
@@ -88,6 +89,7 @@ class Method:
         stepwise: its models predict each step from the one before, so that rules of treatment can act on outcomes; of
             some methods that depends on their decoder (`methods.base.PredictsStepwise`).
         combines: it is made of other methods, which its setting `parts` names.
+        takes_doses: it answers plans of treatments that are numbers; others refuse data that have some.
     """
 
     name: str
@@ -105,6 +107,7 @@ class Method:
     short_list: int | None = None
     stepwise: bool = False
     combines: bool = False
+    takes_doses: bool = False
 
     @property
     def section(self) -> str:
@@ -168,8 +171,28 @@ class Method:
         return METHODS.choose(text, f"{self.section}.parts", pretrained=start is not None)
 
     def fit(self, task: "FitTask") -> "Fit":
-        """Fit all members, stage by stage; see `Estimator.fit`."""
+        """Fit all members, stage by stage; see `Estimator.fit`.
+
+        Raises:
+            UsageError: the data have doses, which the method does not take.
+        """
+        self.require_doses(task.schema)
         return self.loaded.fit(task)
+
+    def require_doses(self, schema: "PanelSchema") -> None:
+        """See that the method takes the treatments of a data set.
+
+        Raises:
+            UsageError: some are doses, and it takes levels alone.
+        """
+        if schema.treatments.doses and not self.takes_doses:
+            names = ", ".join(dose.name for dose in schema.treatments.doses)
+            raise UsageError(
+                f"{self.label} takes treatments of levels, and {names} is a dose",
+                where=f"--method {self.name}",
+                fix=f"choose one of {', '.join(name for name, method in METHODS.items() if method.takes_doses)}, or "
+                "give the dose `levels` instead of `kind`",
+            )
 
     def load(self, artifact: "Artifact", device: "torch.device | str" = "cpu") -> "FittedModel":
         """Return the fitted model that an artifact of kind `model` holds."""
@@ -217,6 +240,7 @@ _BUILT_IN: Final[Sequence[Method]] = (
         estimator="costar_cli.methods.costar.method:COSTAR",
         pretrained=True,
         short_list=20,
+        takes_doses=True,
     ),
     Method(
         name="msm",
@@ -229,6 +253,7 @@ _BUILT_IN: Final[Sequence[Method]] = (
         order=5,
         suggested=6,
         short_list=5,
+        takes_doses=True,
     ),
     _network("rmsn", "RMSN", "recurrent.rmsn:RMSN", "RmsnConfig", order=6, suggested=4),
     _network("crn", "CRN", "recurrent.crn:CRN", "CrnConfig", order=8, suggested=7),
@@ -248,6 +273,7 @@ _BUILT_IN: Final[Sequence[Method]] = (
         order=4,
         suggested=1,
         short_list=4,
+        takes_doses=True,
     ),
     Method(
         name="boosting",
@@ -261,6 +287,7 @@ _BUILT_IN: Final[Sequence[Method]] = (
         order=15,
         suggested=11,
         short_list=7,
+        takes_doses=True,
     ),
     Method(
         name="mixed",
@@ -273,6 +300,7 @@ _BUILT_IN: Final[Sequence[Method]] = (
         stepwise=True,
         suggested=10,
         short_list=6,
+        takes_doses=True,
     ),
     Method(
         name="stack",
@@ -282,6 +310,7 @@ _BUILT_IN: Final[Sequence[Method]] = (
         learns_from_source=True,
         order=20,
         combines=True,
+        takes_doses=True,
     ),
     Method(
         name="growth",
@@ -293,6 +322,7 @@ _BUILT_IN: Final[Sequence[Method]] = (
         stepwise=True,
         suggested=0,
         short_list=8,
+        takes_doses=True,
     ),
     Method(
         name=LAST_VALUE,
@@ -301,6 +331,7 @@ _BUILT_IN: Final[Sequence[Method]] = (
         closed_form=True,
         order=1,
         short_list=1,
+        takes_doses=True,
     ),
     Method(
         name="mean",
@@ -309,6 +340,7 @@ _BUILT_IN: Final[Sequence[Method]] = (
         closed_form=True,
         order=2,
         short_list=2,
+        takes_doses=True,
     ),
     Method(
         name="seasonal-naive",
@@ -318,6 +350,7 @@ _BUILT_IN: Final[Sequence[Method]] = (
         closed_form=True,
         order=3,
         short_list=3,
+        takes_doses=True,
     ),
 )
 

@@ -80,7 +80,7 @@ def _facts(meta: Mapping[str, Any], schema: PanelSchema, method: str) -> Iterato
     yield "method", method
     yield "predicts", ", ".join(labelled(outcome.name, outcome.unit) for outcome in schema.outcomes)
     yield "predicts up to", steps_of(int(meta.get("horizon") or 1), schema.step)
-    yield "treatments", ", ".join(schema.treatments.names)
+    yield "treatments", ", ".join(schema.treatments.all_names)
     yield "reads", f"{len(schema.covariates)} covariates and {len(schema.statics)} static features, and the past"
     yield "members", meta.get("members")
     yield "starts from", meta.get("init")

@@ -157,7 +157,7 @@ def _treatments(part: Part, panel: Panel, schema: PanelSchema) -> Iterator[Findi
             problem = f"treatment '{name}' never takes the levels {shown(unseen)}"
             yield Finding("note", problem, str(part), "predictions for them are extrapolation")
     treated = np.zeros(panel.n_subjects, dtype=bool)
-    treated[decisions.subject[decisions.values.any(axis=1)]] = True
+    treated[decisions.subject[decisions.given.any(axis=1)]] = True
     if not treated.all() and treated.any():
         problem = f"{int((~treated).sum())} of {panel.n_subjects} subjects never treated"
         yield Finding("note", problem, str(part))

@@ -6,6 +6,7 @@ from costar_cli.errors import MismatchError
 from costar_cli.panel.dataset import Dataset
 from costar_cli.panel.schema import PanelSchema, TreatmentEncoding, Variable
 
+DOSE_FACTS = ("unit", "basis", "scale", "knots", "levels")  # on which the encoded columns depend, or their meaning
 MOST_LISTED = 8  # of two lists that differ; of longer ones, where they differ first
 
 
@@ -99,6 +100,13 @@ def _of_treatments(model: TreatmentEncoding, data: TreatmentEncoding) -> Iterato
     for name, levels in zip(model.names, model.levels, strict=True):
         if name in theirs and levels != theirs[name]:
             yield _of_lists(f"levels of treatment {name}", levels, theirs[name])
+    if [dose.name for dose in model.doses] != [dose.name for dose in data.doses]:
+        yield _of_lists("doses", [dose.name for dose in model.doses], [dose.name for dose in data.doses])
+    else:
+        for ours, other in zip(model.doses, data.doses, strict=True):
+            for key in DOSE_FACTS:
+                if getattr(ours, key) != getattr(other, key):
+                    yield _line(f"{key} of dose {ours.name}", str(getattr(ours, key)), str(getattr(other, key)))
     if model.names == data.names and model.mode == data.mode and model.classes != data.classes:
         yield _of_lists("treatment classes", model.columns, data.columns)
 

@@ -208,9 +208,10 @@ def _queries(mask: NDArray[np.bool_]) -> str:
 
 
 def _unclear_treatments(encoded: NDArray[np.generic], encoding: TreatmentEncoding) -> NDArray[np.bool_]:
-    """Return which steps are neither one class (multiclass) nor zeros and ones (multilabel)."""
-    ones = encoded == 1
-    unclear: NDArray[np.bool_] = (~ones & (encoded != 0)).any(axis=-1)
+    """Return which steps are neither one class (multiclass) nor zeros and ones (multilabel), or have no finite dose."""
+    levels, doses = np.split(encoded, [encoding.level_width], axis=-1)
+    ones = levels == 1
+    unclear: NDArray[np.bool_] = (~ones & (levels != 0)).any(axis=-1) | ~np.isfinite(doses).all(axis=-1)
     if encoding.mode == "multiclass":
         unclear |= ones.sum(axis=-1) != 1
     return unclear

@@ -10,6 +10,14 @@ from costar_cli.errors import DataError
 from costar_cli.panel.panel import Arrays, Panel, require_shapes
 
 MOST_ANSWERS: Final = 200_000_000
+Plans = NDArray[np.uint8] | NDArray[np.float32]
+
+
+def as_plans(encoded: NDArray[np.number | np.bool_]) -> Plans:
+    """Return encoded treatments as plans hold them: uint8 where all are zeros and ones, else, with doses, float32."""
+    if ((encoded == 0) | (encoded == 1)).all():
+        return encoded.astype(np.uint8, copy=False)
+    return encoded.astype(np.float32, copy=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +28,12 @@ class Queries:
     sees the history at `origin` and the plan, nothing else.
 
     Shapes: `subject [Q]` (row of the panel), `origin [Q]`, `plan [Q,H,A]` (encoded; uint8 keeps 500,000 of them
-    small), `outcomes [Q,H,Y]` (unscaled) and `scored [Q,H]`, both or neither.
+    small, float32 holds doses), `outcomes [Q,H,Y]` (unscaled) and `scored [Q,H]`, both or neither.
     """
 
     subject: NDArray[np.int32]
     origin: NDArray[np.int16]
-    plan: NDArray[np.uint8]
+    plan: Plans
     outcomes: NDArray[np.float32] | None = None
     scored: NDArray[np.bool_] | None = None
 
@@ -47,7 +55,7 @@ class Queries:
         cls,
         subject: NDArray[np.integer],
         origin: NDArray[np.integer],
-        plan: NDArray[np.integer | np.bool_],
+        plan: NDArray[np.number | np.bool_],
         outcomes: NDArray[np.floating],
         *,
         factual_start: bool = True,
@@ -58,7 +66,7 @@ class Queries:
         return cls(
             subject.astype(np.int32, copy=False),
             origin.astype(np.int16, copy=False),
-            plan.astype(np.uint8, copy=False),
+            as_plans(plan),
             outcomes.astype(np.float32, copy=False),
             scored,
         )
@@ -106,7 +114,7 @@ def rolling_origin(panel: Panel, horizon: int) -> Queries | None:
     return Queries(
         subject=subject.astype(np.int32),
         origin=origin.astype(np.int16),
-        plan=panel.treatments[subject[:, None], step].astype(np.uint8),
+        plan=as_plans(panel.treatments[subject[:, None], step]),
         outcomes=panel.outcomes[subject[:, None], step + 1],
         scored=observed[subject[:, None], step + 1],
     )

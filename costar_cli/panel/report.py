@@ -313,13 +313,13 @@ def _shifts(schema: PanelSchema, domains: Mapping[Domain, _Pooled]) -> Iterator[
     if len(domains) < 2:
         return
     source, target = domains["source"], domains["target"]
-    given = [schema.treatments.decode(pooled.treatments[pooled.decides]) > 0 for pooled in (source, target)]
+    given = [schema.treatments.decode(pooled.treatments[pooled.decides]) != 0 for pooled in (source, target)]
     observed = [[pooled.outcome(i) for i in range(len(schema.outcomes))] for pooled in (source, target)]
     columns: list[tuple[str, Sequence[str], Sequence[NDArray[Any]], Sequence[NDArray[Any]]]] = [
         ("covariate", [v.name for v in schema.covariates], list(source.covariates.T), list(target.covariates.T)),
         ("outcome", [v.name for v in schema.outcomes], observed[0], observed[1]),
         ("static", [v.name for v in schema.statics], list(source.statics.T), list(target.statics.T)),
-        ("treatment", [f"{name} given" for name in schema.treatments.names], list(given[0].T), list(given[1].T)),
+        ("treatment", [f"{name} given" for name in schema.treatments.all_names], list(given[0].T), list(given[1].T)),
     ]
     shifts = [
         _shift(role, name, ours[i].astype(np.float64), theirs[i].astype(np.float64))

@@ -14,9 +14,11 @@ from pydantic import (
     model_validator,
 )
 
+from costar_cli.panel.dose import Dose
 from costar_cli.panel.levels import is_on_off
 
 FROZEN = ConfigDict(frozen=True, extra="forbid")
+Values = NDArray[np.int64 | np.float64]  # of treatments, as plans give them: integers, floats where there are doses
 
 TreatmentMode = Literal["multiclass", "multilabel"]
 Name = Annotated[str, StringConstraints(pattern=r"^\S(.*\S)?$")]  # one line, no space around it
@@ -42,9 +44,10 @@ def labelled(name: str, unit: str) -> str:
 class TreatmentEncoding(BaseModel):
     """How named treatments become the `da` numbers that models see.
 
-    `names` are what a plan calls them; each takes an integer value 0..len(levels)-1, where 0 is the reference
-    ("not given"). In `multilabel` mode the encoded columns are the values themselves. In `multiclass` mode exactly
-    one column is 1: the one whose row of `classes` equals the values.
+    `names` are what a plan calls those with levels; each takes an integer value 0..len(levels)-1, where 0 is the
+    reference ("not given"). In `multilabel` mode the encoded columns are the values themselves. In `multiclass` mode
+    exactly one column is 1: the one whose row of `classes` equals the values. The columns of `doses`, treatments that
+    are numbers, stand behind these; values are then floats.
     """
 
     model_config = FROZEN
@@ -53,12 +56,19 @@ class TreatmentEncoding(BaseModel):
     names: tuple[Name, ...]
     levels: tuple[tuple[Name, ...], ...]
     classes: tuple[tuple[int, ...], ...] = ()
+    doses: tuple[Dose, ...] = ()
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, serialized: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave doses out where there are none: files without them stay as they were."""
+        fields: dict[str, Any] = serialized(self)
+        return fields if self.doses else {name: value for name, value in fields.items() if name != "doses"}
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if len(self.levels) != len(self.names):
             raise ValueError("one tuple of levels per treatment name")
-        if not self.names or len(set(self.names)) < len(self.names):
+        if not self.all_names or len(set(self.all_names)) < len(self.all_names):
             raise ValueError("treatments need at least one name, each used once")
         if any(len(levels) < 2 or len(set(levels)) < len(levels) for levels in self.levels):
             raise ValueError("a treatment needs two or more levels, each named once")
@@ -76,22 +86,47 @@ class TreatmentEncoding(BaseModel):
         return self
 
     @property
+    def all_names(self) -> tuple[str, ...]:
+        """Return what plans call treatments: those with levels, then the doses."""
+        return (*self.names, *(dose.name for dose in self.doses))
+
+    @property
+    def value_type(self) -> type[np.int64 | np.float64]:
+        """Return the type of plans' values."""
+        return np.float64 if self.doses else np.int64
+
+    @property
+    def level_width(self) -> int:
+        """Return the number of encoded columns of treatments with levels."""
+        return len(self.classes) if self.mode == "multiclass" else len(self.names)
+
+    @property
     def width(self) -> int:
         """Return `da`, the number of encoded columns."""
-        return len(self.classes) if self.mode == "multiclass" else len(self.names)
+        return self.level_width + sum(dose.width for dose in self.doses)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Return a readable name per encoded column."""
+        of_doses = tuple(column for dose in self.doses for column in dose.columns)
         if self.mode == "multilabel":
-            return self.names
-        return tuple(self.describe(row) for row in self.classes)
+            return self.names + of_doses
+        return tuple(self.describe_levels(row) for row in self.classes) + of_doses
 
     def describe(self, values: ArrayLike) -> str:
-        """Return one step's treatment values as text, for example `chemotherapy+radiotherapy` or `dose=2`.
+        """Return one step's treatment values as text, for example `chemotherapy+radiotherapy` or `dose=2.5 mg`.
 
         Where levels are called otherwise than off and on, or the like, the level is named, the reference too.
         """
+        values_ = np.asarray(values)
+        of_levels = self.describe_levels(values_[: len(self.names)]) if self.names else "none"
+        given = [] if of_levels == "none" else [of_levels]
+        of_doses = zip(self.doses, values_[len(self.names) :], strict=True)
+        given += [f"{dose.name}={dose.text(value)}" for dose, value in of_doses if value]
+        return "+".join(given) or "none"
+
+    def describe_levels(self, values: ArrayLike) -> str:
+        """Return the values of treatments with levels as text."""
         given = [
             name if is_on_off(levels) else f"{name}={levels[int(value)]}"
             for name, levels, value in zip(self.names, self.levels, np.asarray(values), strict=True)
@@ -100,11 +135,19 @@ class TreatmentEncoding(BaseModel):
         return "+".join(given) or "none"
 
     def encode(self, values: ArrayLike) -> NDArray[np.float32]:
-        """Encode integer values `[..., names]` to `[..., da]`.
+        """Encode values `[..., names]`, integers but for doses, to `[..., da]`.
 
         Raises:
-            ValueError: a value that is not a level, or a combination of values that has no class.
+            ValueError: a value that is not a level or no dose, or a combination of values that has no class.
         """
+        if not self.doses:
+            return self._encode_levels(values)
+        given = np.asarray(values, dtype=np.float64)
+        n = len(self.names)
+        of_doses = [dose.encode(given[..., n + i]) for i, dose in enumerate(self.doses)]
+        return np.concatenate([self._encode_levels(given[..., :n]), *of_doses], axis=-1, dtype=np.float32)
+
+    def _encode_levels(self, values: ArrayLike) -> NDArray[np.float32]:
         values_ = np.asarray(values, dtype=np.int64)
         if ((values_ < 0) | (values_ >= [len(levels) for levels in self.levels])).any():
             raise ValueError("a treatment value that is not one of its levels")
@@ -116,9 +159,19 @@ class TreatmentEncoding(BaseModel):
         encoded: NDArray[np.float32] = match.astype(np.float32)
         return encoded
 
-    def decode(self, encoded: ArrayLike) -> NDArray[np.int64]:
-        """Return the integer values `[..., names]` of encoded treatments `[..., da]`; all-zero rows give zeros."""
+    def decode(self, encoded: ArrayLike) -> Values:
+        """Return the values `[..., names]` of encoded treatments `[..., da]`, integers but for doses.
+
+        All-zero rows give zeros.
+        """
         encoded_ = np.asarray(encoded)
+        if not self.doses:
+            return self._decode_levels(encoded_)
+        first = self.level_width + np.cumsum([0, *(dose.width for dose in self.doses[:-1])])
+        of_doses = [dose.decode(encoded_[..., i])[..., None] for dose, i in zip(self.doses, first, strict=True)]
+        return np.concatenate([self._decode_levels(encoded_[..., : self.level_width]), *of_doses], axis=-1)
+
+    def _decode_levels(self, encoded_: NDArray[Any]) -> NDArray[np.int64]:
         if self.mode == "multilabel":
             return encoded_.astype(np.int64)
         values = np.asarray(self.classes, dtype=np.int64)[encoded_.argmax(axis=-1)]
@@ -168,7 +221,7 @@ class PanelSchema(BaseModel):
         if not self.outcomes:
             raise ValueError("at least one outcome")
         variables = [v.name for v in (*self.covariates, *self.outcomes, *self.statics)]
-        names = [*variables, *self.treatments.names]
+        names = [*variables, *self.treatments.all_names]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"each column needs its own name: {', '.join(twice)}")
         if len({end.name for end in self.ends}) < len(self.ends):

@@ -3,7 +3,8 @@
 `<domain>/<split>/panel/<field>`, `<domain>/<split>/queries/<name>/<field>` and `<domain>/<split>/truth/<name>`: the
 fields are those of `Panel` and `Queries`, with treatments and plans as small integers. Multiclass treatments
 `[..., da]` become the class number `[...]`, with the largest value of the integer type for steps without a recorded
-treatment (all columns zero). Multilabel treatments become bits, `[..., ceil(da / 8)]`.
+treatment (all columns zero). Multilabel treatments become bits, `[..., ceil(da / 8)]`. The columns of doses stand
+beside them as they are, as `doses [..., columns]`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +17,7 @@ from costar_cli.errors import ArtifactError, DataError
 from costar_cli.panel.calendar import Calendar
 from costar_cli.panel.findings import Finding, counted, panel_problems, query_problems
 from costar_cli.panel.panel import Panel
-from costar_cli.panel.queries import Queries
+from costar_cli.panel.queries import Plans, Queries
 from costar_cli.panel.schema import PanelSchema, TreatmentEncoding
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -37,6 +38,7 @@ OPTIONAL_FIELDS: Layout = {
     "end": (np.dtype(np.int64), 1),
 }
 QUERY_FIELDS: Layout = {"subject": (np.dtype(np.int32), 1), "origin": (np.dtype(np.int16), 1)}
+DOSES = "doses"
 ANSWER_FIELDS: Layout = {"outcomes": (np.dtype(np.float32), 3), "scored": (np.dtype(np.bool_), 2)}
 
 
@@ -48,14 +50,14 @@ def panel_to_arrays(panel: Panel, schema: PanelSchema, group: str) -> dict[str, 
     for name, (kind, _) in OPTIONAL_FIELDS.items():
         if (values := optional[name]) is not None:
             arrays[f"{group}/{name}"] = np.asarray(values, kind)
-    return arrays | {f"{group}/treatments": pack_treatments(panel.treatments, schema.treatments)}
+    return arrays | _packed(panel.treatments, schema.treatments, f"{group}/treatments")
 
 
 def queries_to_arrays(queries: Queries, schema: PanelSchema, group: str) -> dict[str, NDArray[Any]]:
     """Return the arrays of a query set by full name."""
     stored = QUERY_FIELDS | (ANSWER_FIELDS if queries.outcomes is not None else {})
     arrays = {f"{group}/{name}": np.asarray(getattr(queries, name), kind) for name, (kind, _) in stored.items()}
-    return arrays | {f"{group}/plan": pack_treatments(queries.plan, schema.treatments)}
+    return arrays | _packed(queries.plan, schema.treatments, f"{group}/plan")
 
 
 def panel_from_arrays(arrays: Arrays, schema: PanelSchema, group: str, clock: Mapping[str, Any] | None = None) -> Panel:
@@ -66,8 +68,8 @@ def panel_from_arrays(arrays: Arrays, schema: PanelSchema, group: str, clock: Ma
         DataError: an invariant of panels is broken.
     """
     present = {name: layout for name, layout in OPTIONAL_FIELDS.items() if f"{group}/{name}" in arrays}
-    fields = _fields(arrays, group, PANEL_FIELDS | present | {"treatments": _codes(schema.treatments)})
-    fields["treatments"] = unpack_treatments(fields["treatments"], schema.treatments).astype(np.float32)
+    fields = _fields(arrays, group, PANEL_FIELDS | present | _codes(schema.treatments, "treatments"))
+    fields["treatments"] = _unpacked(fields, schema.treatments, "treatments").astype(np.float32, copy=False)
     time_NK = fields.pop("time", None)
     if time_NK is not None and clock is None:
         raise ArtifactError("the data set has times, and does not say of which unit", where=group)
@@ -84,9 +86,9 @@ def queries_from_arrays(arrays: Arrays, panel: Panel, schema: PanelSchema, group
         DataError: an invariant of query sets is broken.
     """
     answered = any(f"{group}/{name}" in arrays for name in ANSWER_FIELDS)
-    expected = QUERY_FIELDS | {"plan": _codes(schema.treatments)} | (ANSWER_FIELDS if answered else {})
+    expected = QUERY_FIELDS | _codes(schema.treatments, "plan") | (ANSWER_FIELDS if answered else {})
     fields = _fields(arrays, group, expected)
-    fields["plan"] = unpack_treatments(fields["plan"], schema.treatments)
+    fields["plan"] = _unpacked(fields, schema.treatments, "plan")
     queries = Queries(**fields)
     _reject(query_problems(queries, panel, schema, group))
     return queries
@@ -109,8 +111,27 @@ def truth_from_arrays(arrays: Arrays, names: Iterable[str], panel: Panel, group:
     return found
 
 
-def _codes(encoding: TreatmentEncoding) -> tuple[np.dtype[Any], int]:
-    return code_dtype(encoding), 3 if encoding.mode == "multilabel" else 2
+def _codes(encoding: TreatmentEncoding, name: str) -> Layout:
+    """Return the arrays that hold treatments: codes of levels and, if there are any, the columns of doses."""
+    codes: Layout = {name: (code_dtype(encoding), 3 if encoding.mode == "multilabel" else 2)}
+    return codes | ({DOSES: (np.dtype(np.float32), 3)} if encoding.doses else {})
+
+
+def _packed(encoded: Plans, encoding: TreatmentEncoding, name: str) -> dict[str, NDArray[Any]]:
+    if not encoding.doses:
+        return {name: pack_treatments(encoded, encoding)}
+    levels, doses = np.split(encoded, [encoding.level_width], axis=-1)
+    return {name: pack_treatments(levels, encoding), f"{name.rpartition('/')[0]}/{DOSES}": doses.astype(np.float32)}
+
+
+def _unpacked(fields: dict[str, NDArray[Any]], encoding: TreatmentEncoding, name: str) -> Plans:
+    levels = unpack_treatments(fields[name], encoding)
+    if not encoding.doses:
+        return levels
+    doses = fields.pop(DOSES)
+    if doses.shape[:-1] != levels.shape[:-1]:
+        raise DataError(f"doses have shape {doses.shape}, other treatments {levels.shape}")
+    return np.concatenate([levels, doses], axis=-1, dtype=np.float32)
 
 
 def _group(arrays: Arrays, group: str) -> dict[str, NDArray[Any]]:
@@ -148,7 +169,7 @@ def _reject(findings: list[Finding]) -> None:
 
 def code_dtype(encoding: TreatmentEncoding) -> np.dtype[np.unsignedinteger]:
     """Return the integer type of the codes: one byte unless there are more than 255 classes."""
-    wide = encoding.mode == "multiclass" and encoding.width > 255
+    wide = encoding.mode == "multiclass" and encoding.level_width > 255
     return np.dtype(np.uint16 if wide else np.uint8)
 
 
@@ -160,8 +181,8 @@ def pack_treatments(encoded: NDArray[np.generic], encoding: TreatmentEncoding) -
     """
     given = encoded != 0
     count = given.sum(axis=-1)
-    if encoded.shape[-1] != encoding.width or not (encoded[given] == 1).all():
-        raise DataError(f"encoded treatments must be zeros and ones in {encoding.width} columns")
+    if encoded.shape[-1] != encoding.level_width or not (encoded[given] == 1).all():
+        raise DataError(f"encoded treatments must be zeros and ones in {encoding.level_width} columns")
     if encoding.mode == "multilabel":
         return np.packbits(given, axis=-1)
     if (count > 1).any():
@@ -176,7 +197,7 @@ def unpack_treatments(codes: NDArray[np.unsignedinteger], encoding: TreatmentEnc
     Raises:
         DataError: codes of the wrong type or width, or of classes that do not exist.
     """
-    dtype, width = code_dtype(encoding), encoding.width
+    dtype, width = code_dtype(encoding), encoding.level_width
     if codes.dtype != dtype:
         raise DataError(f"treatment codes have type {codes.dtype}, expected {dtype}")
     if encoding.mode == "multilabel":

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from costar_cli.panel.findings import shown
 from costar_cli.panel.panel import Panel
-from costar_cli.panel.schema import PanelSchema, TreatmentEncoding
+from costar_cli.panel.schema import PanelSchema, TreatmentEncoding, Values
 
 MOST_KEPT: Final = 4_096  # combinations; of data with more, none is called unseen
 UNCHECKED: Final = f"more than {MOST_KEPT:,} combinations of treatments; other combinations are not checked"
@@ -20,12 +20,14 @@ FEWEST: Final = 20  # steps after a given one that tell whether a treatment stop
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """Treatment values `[M, names]`, subject rows `[M]` and outcomes `[M,Y]` of the steps that have a next one.
+    """Levels `[M, names]`, subject rows `[M]` and outcomes `[M,Y]` of the steps that have a next one.
 
-    They are sorted by subject and step.
+    `given [M, all names]` says which treatments, doses included, were not at their reference. They are sorted by
+    subject and step.
     """
 
     values: NDArray[np.int64]
+    given: NDArray[np.bool_]
     subject: NDArray[np.int64]
     outcomes: NDArray[np.float32]
 
@@ -34,7 +36,8 @@ class Decisions:
         """Return the decisions of a panel."""
         subject, step = np.nonzero(np.arange(panel.n_steps) < panel.length[:, None] - 1)
         values = schema.treatments.decode(panel.treatments[subject, step])
-        return cls(values, subject, panel.outcomes[subject, step])
+        levels = values[:, : len(schema.treatments.names)].astype(np.int64)
+        return cls(levels, values != 0, subject, panel.outcomes[subject, step])
 
 
 class Lack(NamedTuple):
@@ -48,7 +51,7 @@ class Lack(NamedTuple):
 class Support:
     """What a model can have learned of treatments, in steps whose outcome is known.
 
-    `seen` are the combinations of levels that were given, None where there are too many to keep. Per treatment,
+    `seen` are the combinations of levels that were given, None where there are too many to keep. Per treatment or dose,
     `untreated` counts steps at the reference level, `stopped` and `continued` the steps after one at another level that
     went back to the reference and those that did not.
     """
@@ -62,7 +65,7 @@ class Support:
     def of(cls, panel: Panel, schema: PanelSchema) -> Self:
         """Return what the subjects of a panel were given."""
         decisions = Decisions.of(panel, schema)
-        given = decisions.values != 0
+        given = decisions.given
         after = given[:-1] & (decisions.subject[1:] == decisions.subject[:-1])[:, None]
         rows = np.unique(decisions.values, axis=0)
         return cls(
@@ -107,9 +110,10 @@ class Support:
             every = [tuple(reversed(row)) for row in product((0, 1), repeat=len(encoding.names))]
         return self._lacks(every, encoding)
 
-    def unseen_in(self, plan: NDArray[np.int64], encoding: TreatmentEncoding) -> list[Lack]:
+    def unseen_in(self, plan: Values, encoding: TreatmentEncoding) -> list[Lack]:
         """Return what of a plan `[steps, names]` nobody was given, each once."""
-        return self._lacks(dict.fromkeys(tuple(row) for row in plan.tolist()), encoding)
+        levels = plan[:, : len(encoding.names)].astype(np.int64)
+        return self._lacks(dict.fromkeys(tuple(row) for row in levels.tolist()), encoding)
 
     def _lacks(self, rows: Iterable[tuple[int, ...]], encoding: TreatmentEncoding) -> list[Lack]:
         if self.seen is None:
@@ -119,17 +123,15 @@ class Support:
         for row in rows:
             if row not in self.seen:
                 wanted = [(name, level) for name, level in enumerate(row) if level]
-                lacks.append(Lack(encoding.describe(row), len(wanted) > 1 and given.issuperset(wanted)))
+                lacks.append(Lack(encoding.describe_levels(row), len(wanted) > 1 and given.issuperset(wanted)))
         return lacks
 
     def absorbing(self, encoding: TreatmentEncoding) -> list[str]:
         """Return the treatments that, once started, never stop; one that is always given is none of them."""
-        counts = zip(encoding.names, self.untreated, self.stopped, self.continued, strict=True)
+        counts = zip(encoding.all_names, self.untreated, self.stopped, self.continued, strict=True)
         return [name for name, untreated, stopped, on in counts if untreated and not stopped and on >= FEWEST]
 
-    def stops(
-        self, before: NDArray[np.int64], plan: NDArray[np.int64], encoding: TreatmentEncoding
-    ) -> Iterator[tuple[str, int]]:
+    def stops(self, before: Values, plan: Values, encoding: TreatmentEncoding) -> Iterator[tuple[str, int]]:
         """Yield each absorbing treatment that a plan stops, and the step of the plan, from 0, at which it does.
 
         `before [origin,names]` holds the values that were given before the plan, `plan [steps,names]` those of the
@@ -137,7 +139,7 @@ class Support:
         """
         course = np.concatenate([before[-1:], plan]) != 0
         late = len(course) - len(plan)
-        for i, name in enumerate(encoding.names):
+        for i, name in enumerate(encoding.all_names):
             ends = np.flatnonzero(course[:-1, i] & ~course[1:, i])
             if len(ends) and name in self.absorbing(encoding):
                 yield name, int(ends[0]) + 1 - late

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.errors import UsageError
-from costar_cli.panel import Panel, Queries
+from costar_cli.panel import Panel, Queries, as_plans
 from costar_cli.panel.calendar import Date
 from costar_cli.plans.untrusted import shown
 
@@ -71,8 +71,7 @@ class Moments:
 
     def queries(self, plan_QHA: NDArray[np.number]) -> Queries:
         """Return a question about each moment, under its encoded plan."""
-        plan = plan_QHA.astype(np.uint8)
-        return Queries(self.subject_Q.astype(np.int32), self.origin_Q.astype(np.int16), plan)
+        return Queries(self.subject_Q.astype(np.int32), self.origin_Q.astype(np.int16), as_plans(plan_QHA))
 
     def series_of(self, moment: int) -> str:
         """Return the first and the last date of a moment's subject, or its last step, for messages."""

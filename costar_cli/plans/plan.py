@@ -5,10 +5,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from costar_cli.errors import UsageError
+from costar_cli.panel import Values
 from costar_cli.panel.calendar import Date
 from costar_cli.plans.rule import PlanRule, PlanShift
 
@@ -17,10 +15,10 @@ MOST_PAIRS: Final = 1_000_000  # of a subject and a plan, in one request
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TreatmentPlan:
-    """A named sequence of treatments: `values [steps, names]`, integer levels as in `TreatmentEncoding`."""
+    """A named sequence of treatments: `values [steps, names]` as in `TreatmentEncoding`, levels and doses."""
 
     name: str
-    values: NDArray[np.int64]
+    values: Values
 
     def __len__(self) -> int:
         return int(self.values.shape[0])

@@ -9,7 +9,7 @@ import numpy as np
 
 from costar_cli.config.nearest import did_you_mean
 from costar_cli.errors import UsageError
-from costar_cli.panel import PanelSchema, TreatmentEncoding
+from costar_cli.panel import PanelSchema, TreatmentEncoding, Values
 from costar_cli.panel.calendar import Date
 from costar_cli.plans.moments import Begin, Moments, Origin
 from costar_cli.plans.plan import AnyPlan, PlanRequest, TreatmentPlan
@@ -156,7 +156,7 @@ class _Checker(RuleReader):
             return self.rule(name, said, where)
         if isinstance(said, JsonObject) and "shift" in said:
             return self.shift(name, said, where)
-        if isinstance(said, JsonObject) and "at" in said and "at" not in self.encoding.names:
+        if isinstance(said, JsonObject) and "at" in said and "at" not in self.encoding.all_names:
             return self.fixed(name, self.dated(said, where), where)
         if not isinstance(said, list) and not self.is_repetition(said):
             forms = "or an object with `repeat`, `at`, `shift` or `rule`"
@@ -173,7 +173,7 @@ class _Checker(RuleReader):
             fix = f"give 1 to {self.horizon} steps, or train on data of a longer `horizon`"
             self.problems.add(f"{has}; the model answers plans of 1 to {self.horizon}", where, fix=fix)
         rows = [self.step(step, where, i) for i, step in enumerate(steps[:MAX_STEPS_READ], start=1)]
-        values = np.array([row for row in rows if row is not None], dtype=np.int64)
+        values: Values = np.array([row for row in rows if row is not None], dtype=self.encoding.value_type)
         return TreatmentPlan(name, values) if len(values) else None
 
     def dated(self, said: JsonObject, where: str) -> list[object]:
@@ -200,7 +200,7 @@ class _Checker(RuleReader):
         return [steps.get(at, JsonObject()) for at in range(length)]
 
     def is_repetition(self, said: object) -> bool:
-        return isinstance(said, JsonObject) and "repeat" in said and "repeat" not in self.encoding.names
+        return isinstance(said, JsonObject) and "repeat" in said and "repeat" not in self.encoding.all_names
 
     def steps(self, said: list[object], where: str, before: int = 0) -> Iterator[object]:
         """Yield the steps that a list stands for; `before` counts those of the plan before it."""

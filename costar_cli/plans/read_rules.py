@@ -1,9 +1,10 @@
 """Reads rules and shifts of treatment from parsed JSON (spec PLAN-3, PLAN-4)."""
 
+from collections.abc import Collection
 from typing import Final
 
 from costar_cli.panel.expression import parse_rule
-from costar_cli.plans.rule import Choice, PlanRule, PlanShift, condition_problem, readable, shifted_levels
+from costar_cli.plans.rule import Choice, PlanRule, PlanShift, condition_problem, moved_by, readable, shifted_levels
 from costar_cli.plans.steps import StepReader
 from costar_cli.plans.untrusted import JsonObject, shown
 
@@ -26,11 +27,12 @@ class RuleReader(StepReader):
         steps = self.own_steps(said, where)
         if otherwise is None or any(choice is None for choice in choices):
             return None
-        return PlanRule(name, steps, tuple(c for c in choices if c), tuple(otherwise), _in_words(said))
+        doses = [dose.name for dose in self.encoding.doses]
+        return PlanRule(name, steps, tuple(c for c in choices if c), tuple(otherwise), _in_words(said, doses))
 
     def choices(
         self, said: JsonObject, where: str, *, inner: bool = False
-    ) -> tuple[list[Choice | None], list[int] | None]:
+    ) -> tuple[list[Choice | None], list[float] | None]:
         """Return the choices of a rule and of the rules in its `else`, and what is given where none holds."""
         self.check_keys(said, RULE[:3] if inner else RULE, where)
         rules = said["rule"] if isinstance(said["rule"], list) else [said["rule"]]
@@ -76,11 +78,18 @@ class RuleReader(StepReader):
             self.problems.add(f"`shift` must be an object such as {FORMS['shift']}, not {shown(moved)}", where)
             return None
         table: dict[str, tuple[int, ...]] = {}
+        moves: dict[str, tuple[float, bool]] = {}
         nearest = []
         for treatment, amount in moved.items():
-            if treatment not in self.encoding.names:
-                near = self.hint(treatment, self.encoding.names)
+            if treatment not in self.encoding.all_names:
+                near = self.hint(treatment, self.encoding.all_names)
                 self.problems.add(f"no treatment {shown(treatment)}{near}", where, fix=self.known)
+                continue
+            if treatment not in self.encoding.names:
+                try:
+                    moves[treatment] = moved_by(amount)
+                except ValueError as error:
+                    self.problems.add(f"{shown(treatment)} by {shown(amount)}: {error}", where, fix=self.known)
                 continue
             i = self.encoding.names.index(treatment)
             levels = self.encoding.levels[i]
@@ -93,10 +102,10 @@ class RuleReader(StepReader):
             nearest += [] if exact else [treatment]
         words = ", ".join(f"{treatment} by {amount}" for treatment, amount in moved.items())
         words += f" (nearest level of {' and '.join(nearest)})" * bool(nearest)
-        return PlanShift(name, steps, table, f"shifts {words}", self.encoding)
+        return PlanShift(name, steps, table, f"shifts {words}", self.encoding, moves)
 
 
-def _in_words(said: JsonObject) -> str:
+def _in_words(said: JsonObject, doses: Collection[str]) -> str:
     """Return a rule as one line: its texts, and what is given where none holds."""
     rules = said["rule"] if isinstance(said["rule"], list) else [said["rule"]]
     words = []
@@ -108,9 +117,10 @@ def _in_words(said: JsonObject) -> str:
         words.append(str(text) + (f" with probability {chance}" if chance is not None else ""))
     other = said.get("else")
     if isinstance(other, JsonObject) and "rule" in other:
-        words.append(_in_words(other))
+        words.append(_in_words(other, doses))
     elif isinstance(other, JsonObject) and other:
-        words.append(" and ".join(name if level in (1, True) else f"{name} = {level}" for name, level in other.items()))
+        words.append(" and ".join(name if level in (1, True) and name not in doses else f"{name} = {level}"
+                                  for name, level in other.items()))  # fmt: skip
     else:
         words.append("none")
     return "; else ".join(words)

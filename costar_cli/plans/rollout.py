@@ -133,7 +133,7 @@ class _Play:
         self.known = {name: values[self.row_M] for name, values in _columns(moments, schema).items()}
         before, size = _before(moments, schema.treatments, self.window)[self.row_M], (len(self.row_M), len(rule), 0)
         self.usual_QHA = _usual(moments, schema.treatments, len(rule))
-        self.given_MTA = np.concatenate([before, np.zeros((*size[:2], before.shape[2]), dtype=np.int64)], axis=1)
+        self.given_MTA = np.concatenate([before, np.zeros((*size[:2], before.shape[2]), dtype=before.dtype)], axis=1)
         self.chance_HMC = np.random.default_rng([seed, 2]).random((len(rule), len(self.row_M), len(rule.choices)))
 
     @property
@@ -155,7 +155,8 @@ class _Play:
                 self.given_MTA[:, : self.window + h],
                 self.usual_QHA[self.row_M, h],
                 self.chance_HMC[h],
-                self.schema.treatments.names,
+                self.schema.treatments.all_names,
+                len(self.schema.treatments.names),
             )
         )
         self.given_MTA[:, self.window + h] = decided_MA
@@ -246,7 +247,7 @@ def follow(
             )
             kinds, place_M = np.unique(asked, axis=0, return_inverse=True)
             values = kinds[:, 1:].reshape(len(kinds), h + 1, -1)
-            y_MY = predict(kinds[:, 0], values)[place_M.ravel()]
+            y_MY = predict(kinds[:, 0].astype(np.int64), values)[place_M.ravel()]
     return course.played("mean course")
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.config.nearest import did_you_mean
-from costar_cli.panel import PanelSchema, TreatmentEncoding
+from costar_cli.panel import PanelSchema, TreatmentEncoding, Values
 from costar_cli.panel.expression import Column, Condition, Side, Use
 from costar_cli.panel.levels import as_number, known_reference
 
@@ -31,7 +31,7 @@ _SPAN: Final = re.compile(
 )
 
 Floats = NDArray[np.float64]
-Levels = NDArray[np.int64]
+Levels = Values
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -43,6 +43,7 @@ class Course:
         given_MTA: levels of the treatments at the steps before, the last one last.
         usual_MA: levels that the data gave at this step, or the last ones given where these have ended.
         chance_MC: numbers between 0 and 1, one per choice of a rule.
+        names: of the treatments; those behind the first `n_levels` are doses, which conditions add up.
     """
 
     columns: Mapping[str, Floats]
@@ -50,6 +51,7 @@ class Course:
     usual_MA: Levels
     chance_MC: Floats
     names: tuple[str, ...]
+    n_levels: int
 
     def side(self, value: Side, _: Use) -> Any:  # noqa: ANN401
         """Return what a side of a comparison stands for: a number, or one per course."""
@@ -57,15 +59,16 @@ class Course:
             return float(value)
         if value.last is None:
             return self.columns[value.name]
-        window_MT = self.given_MTA[:, -value.last :, self.names.index(value.name)]
-        return (window_MT != 0).sum(axis=1)
+        place = self.names.index(value.name)
+        window_MT = self.given_MTA[:, -value.last :, place]
+        return ((window_MT != 0) if place < self.n_levels else window_MT).sum(axis=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
     """The levels that a rule gives where a condition holds, if chance has it."""
 
-    values: tuple[int, ...]
+    values: tuple[float, ...]
     condition: Condition | None = None
     probability: float = 1.0
 
@@ -77,7 +80,7 @@ class PlanRule:
     name: str
     steps: int
     choices: tuple[Choice, ...]
-    otherwise: tuple[int, ...]
+    otherwise: tuple[float, ...]
     text: str
 
     def __len__(self) -> int:
@@ -103,12 +106,12 @@ class PlanRule:
     def possible(self) -> Levels:
         """Return all that the rule may give, `[k, names]`."""
         likely = [choice.values for choice in self.choices if choice.probability > 0]
-        return np.unique(np.array([*likely, self.otherwise], dtype=np.int64), axis=0)
+        return np.unique(np.array([*likely, self.otherwise]), axis=0)
 
     def decide(self, course: Course) -> Levels:
         """Return the levels `[M, names]` that courses are given at their step."""
         left_M = np.ones(len(course.chance_MC), dtype=bool)
-        given_MA = np.tile(np.array(self.otherwise, dtype=np.int64), (len(left_M), 1))
+        given_MA = np.tile(np.array(self.otherwise, dtype=course.usual_MA.dtype), (len(left_M), 1))
         for number, choice in enumerate(self.choices):
             holds_M = left_M & (course.chance_MC[:, number] < choice.probability)
             if choice.condition is not None:
@@ -122,7 +125,8 @@ class PlanRule:
 class PlanShift:
     """A shift of what would be given anyway, for so many steps, to the nearest level that there is (spec PLAN-3).
 
-    `table` has, by treatment, the level that each level becomes.
+    `table` has, by treatment, the level that each level becomes; `moves`, by dose, a number and whether it is a share:
+    doses are moved exactly, and not below 0 where none ever was.
     """
 
     name: str
@@ -130,6 +134,7 @@ class PlanShift:
     table: Mapping[str, tuple[int, ...]]
     text: str
     encoding: TreatmentEncoding = field(repr=False)
+    moves: Mapping[str, tuple[float, bool]] = field(default_factory=dict)
 
     choices: tuple[Choice, ...] = ()
     has_chance: bool = False
@@ -145,19 +150,24 @@ class PlanShift:
     @property
     def possible(self) -> Levels:
         """Return nothing given: what a shift gives is known once the subject is."""
-        return np.zeros((1, len(self.encoding.names)), dtype=np.int64)
+        return np.zeros((1, len(self.encoding.all_names)), dtype=self.encoding.value_type)
 
     def decide(self, course: Course) -> Levels:
         """Return the shifted levels `[M, names]`; a combination that never occurs stays as it was."""
-        shifted_MA = course.usual_MA.copy()
+        n, shifted_MA = len(self.encoding.names), course.usual_MA.copy()
         for name, levels in self.table.items():
             i = self.encoding.names.index(name)
-            shifted_MA[:, i] = np.array(levels)[shifted_MA[:, i]]
-        if not self.encoding.classes:
-            return shifted_MA
-        classes_KA = np.array(self.encoding.classes)
-        known_M = (shifted_MA[:, None] == classes_KA).all(axis=2).any(axis=1)
-        return np.where(known_M[:, None], shifted_MA, course.usual_MA)
+            shifted_MA[:, i] = np.array(levels)[shifted_MA[:, i].astype(np.int64)]
+        if self.encoding.classes:
+            classes_KA = np.array(self.encoding.classes)
+            known_M = (shifted_MA[:, None, :n] == classes_KA).all(axis=2).any(axis=1)
+            shifted_MA[:, :n] = np.where(known_M[:, None], shifted_MA[:, :n], course.usual_MA[:, :n])
+        for i, dose in enumerate(self.encoding.doses, start=n):
+            if dose.name in self.moves:
+                by, is_share = self.moves[dose.name]
+                moved_M = shifted_MA[:, i] * (1 + by / 100) if is_share else shifted_MA[:, i] + by
+                shifted_MA[:, i] = dose.nearest(moved_M.round(DIGITS))
+        return shifted_MA
 
 
 Rule = PlanRule | PlanShift
@@ -203,6 +213,19 @@ def _span(level: str) -> Span | None:
     return Span(number, number, number)
 
 
+def moved_by(amount: object) -> tuple[float, bool]:
+    """Return the number that a shift says, and whether it is a share, in percent.
+
+    Raises:
+        ValueError: it says none.
+    """
+    text = str(amount).strip()
+    by = as_number(text.removesuffix(SHARE).strip()) if isinstance(amount, int | float | str) else None
+    if by is None or isinstance(amount, bool):
+        raise ValueError("a shift is a number or a share such as '-5 %'")
+    return float(by), text.endswith(SHARE)
+
+
 def shifted_levels(levels: Sequence[str], allowed: Sequence[int], amount: object) -> tuple[tuple[int, ...], bool]:
     """Return the level that each level becomes when its number is moved, and whether all numbers were met.
 
@@ -213,13 +236,10 @@ def shifted_levels(levels: Sequence[str], allowed: Sequence[int], amount: object
         ValueError: levels have no numbers, or the amount is none.
     """
     spans, share = level_spans(levels)
-    text = str(amount).strip()
-    by = as_number(text.removesuffix(SHARE).strip()) if isinstance(amount, int | float | str) else None
-    if by is None or isinstance(amount, bool):
-        raise ValueError("a shift is a number or a share such as '-5 %'")
+    moved, is_share = moved_by(amount)
     if sum(span is not None for span in spans) < 2:
         raise ValueError("its levels are not called by numbers, so that they cannot be shifted")
-    of_dose, moved = text.endswith(SHARE) and not share, float(by)
+    of_dose = is_share and not share
     known = [(i, span) for i in allowed if (span := spans[i]) is not None]
     made, exact = [], True
     for place, own in enumerate(spans):
@@ -235,7 +255,7 @@ def shifted_levels(levels: Sequence[str], allowed: Sequence[int], amount: object
 
 def condition_problem(condition: Condition, schema: PanelSchema | None, encoding: TreatmentEncoding) -> str:
     """Return what a rule's condition reads that no rule can read; empty if there is nothing."""
-    treatments, known = encoding.names, [*_columns(schema), STEP, PLANNED]
+    treatments, known = encoding.all_names, [*_columns(schema), STEP, PLANNED]
     for column in condition.columns:
         if column.last is not None and column.name not in treatments:
             near = did_you_mean(column.name, treatments, lead="; ", quoted=True)
@@ -254,7 +274,7 @@ def readable(schema: PanelSchema | None, encoding: TreatmentEncoding) -> str:
     """Return what rules may read, for a message."""
     columns = _columns(schema)
     shown = [*columns[:MOST_SHOWN], *["..."] * (len(columns) > MOST_SHOWN), STEP, PLANNED]
-    return f"rules read {', '.join(shown)}, and `NAME in last K` of {', '.join(encoding.names)}"
+    return f"rules read {', '.join(shown)}, and `NAME in last K` of {', '.join(encoding.all_names)}"
 
 
 def _columns(schema: PanelSchema | None) -> list[str]:

@@ -1,16 +1,18 @@
 """Reads the steps of plans, and how long they last; what is wrong is collected with plan and step (spec PLAN-1)."""
 
+from decimal import Decimal
 from typing import Final
 
 from costar_cli.config.nearest import did_you_mean
 from costar_cli.panel import PanelSchema, TreatmentEncoding
 from costar_cli.panel.calendar import Date
-from costar_cli.panel.levels import are_doses, find_level, known_levels
+from costar_cli.panel.dose import Dose
+from costar_cli.panel.levels import are_doses, as_number, find_level, known_levels
 from costar_cli.plans.moments import KEEPS_DATES, Moments
 from costar_cli.plans.untrusted import JsonObject, Problems, shown
 
 FEW: Final = 6  # alternatives that fit in one line of a message
-CLASSES = "only doses that occur in the data can be asked about: bin doses before `costar ingest table`"
+CLASSES = 'only levels that occur in the data can be asked about: ingest a dose as `kind = "continuous"`'
 
 
 class StepReader:
@@ -104,31 +106,47 @@ class StepReader:
         """Return which steps a plan is about, for a message, from so many after the origin on."""
         return "" if self.start is None else f", {self.start + first} to {self.start + first + self.horizon - 1}"
 
-    def step(self, step: object, where: str, number: int | None = None) -> list[int] | None:
-        """Return the levels of a step, None where something is wrong with it."""
+    def step(self, step: object, where: str, number: int | None = None) -> list[float] | None:
+        """Return the levels and doses of a step, None where something is wrong with it."""
         if not isinstance(step, JsonObject):
-            problem = f"a step must be an object such as {{}} or {{{shown(self.encoding.names[0])}: 1}}"
+            problem = f"a step must be an object such as {{}} or {{{shown(self.encoding.all_names[0])}: 1}}"
             self.problems.add(f"{problem}, not {shown(step)}", where, number, fix=self.known)
             return None
         for key in step.repeated:
             self.problems.add(f"{shown(key)} is written more than once", where, number)
-        if rules := {"rule", "shift"} & set(step) - set(self.encoding.names):
+        if rules := {"rule", "shift"} & set(step) - set(self.encoding.all_names):
             fix = 'write {"name": {"rule": "treatment if outcome > 30", "times": 6}}, without a list'
             self.problems.add(f"`{min(rules)}` stands alone as the plan, not among its steps", where, number, fix=fix)
             return None
         for key in step:
-            if key not in self.encoding.names:
-                hint = self.hint(key, self.encoding.names)
+            if key not in self.encoding.all_names:
+                hint = self.hint(key, self.encoding.all_names)
                 self.problems.add(f"no treatment {shown(key)}{hint}", where, number, fix=self.known)
         values = [
             self.value(step[name], name, levels, where, number) if name in step else 0
             for name, levels in zip(self.encoding.names, self.encoding.levels, strict=True)
         ]
+        doses = [self.dose(step[dose.name], dose, where, number) if dose.name in step else 0.0
+                 for dose in self.encoding.doses]  # fmt: skip
         known = [value for value in values if value is not None]
-        if len(known) < len(values):
+        amounts = [dose for dose in doses if dose is not None]
+        if len(known) < len(values) or len(amounts) < len(doses):
             return None
         self.check_combination(known, where, number)
-        return known
+        return [*known, *amounts]
+
+    def dose(self, value: object, dose: Dose, where: str, number: int | None) -> float | None:
+        """Return the number that a value of a dose is."""
+        spelt = as_number(value) if isinstance(value, str) else value
+        if spelt is None or isinstance(spelt, bool) or not isinstance(spelt, int | float | Decimal):
+            self.problems.add(
+                f"{shown(dose.name)} cannot be {shown(value)}: it is a number", where, number, fix=self.known
+            )
+            return None
+        if problem := dose.problem(float(spelt)):
+            self.problems.add(f"{shown(dose.name)} cannot be {shown(value)}: {problem}", where, number, fix=self.known)
+            return None
+        return float(spelt)
 
     def value(self, value: object, name: str, levels: tuple[str, ...], where: str, number: int | None) -> int | None:
         """Return the place of the level that a value names."""
@@ -160,4 +178,5 @@ class StepReader:
 def _treatments(encoding: TreatmentEncoding) -> str:
     named = list(zip(encoding.names, encoding.levels, strict=True))
     levels = [f"{name} ({known_levels(levels)})" for name, levels in named[:FEW]] + ["..."] * (len(named) > FEW)
+    levels += [f"{dose.name} (a number; {dose.range} were given)" for dose in encoding.doses]
     return f"treatments of this data set: {', '.join(levels)}"

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from costar_cli.config.nearest import did_you_mean
 from costar_cli.errors import UsageError
-from costar_cli.panel import TreatmentEncoding
+from costar_cli.panel import TreatmentEncoding, Values
 from costar_cli.panel.calendar import Date
-from costar_cli.panel.levels import find_level, known_levels
+from costar_cli.panel.dose import Dose
+from costar_cli.panel.levels import as_number, find_level, known_levels
 from costar_cli.plans.moments import KEEPS_DATES, Moments
 from costar_cli.plans.plan import MOST_PAIRS, PlanRequest, TreatmentPlan
 from costar_cli.plans.untrusted import Problems, shown
@@ -54,15 +55,18 @@ def parse_table(
 
 
 def _check_columns(frame: pl.DataFrame, encoding: TreatmentEncoding, problems: Problems) -> None:
-    known = ("subject", "plan", "step", *encoding.names)
+    known = ("subject", "plan", "step", *encoding.all_names)
     for name in frame.columns:
         if name not in known:
             problems.add(f"unknown column {shown(name)}{did_you_mean(name, known, lead='; ', quoted=True)}")
     for name in ("plan", "step"):
         if name not in frame.columns:
             problems.add(f"there is no column `{name}`")
-    if not set(frame.columns) & set(encoding.names):
-        problems.add(f"there is no column of a treatment: {', '.join(encoding.names)}")
+    if not set(frame.columns) & set(encoding.all_names):
+        problems.add(f"there is no column of a treatment: {', '.join(encoding.all_names)}")
+    for dose in encoding.doses:
+        if dose.name not in frame.columns:
+            problems.add(f"there is no column of the dose {shown(dose.name)}: give one, with 0 where none is given")
     if not frame.height:
         problems.add("the table has no rows")
 
@@ -139,7 +143,28 @@ class _Table:
             who = f", subject {shown(row['subject'])}" if "subject" in row else ""
             self.problems.add(problem, f"plan {shown(row['plan'])}{who}", row["number"], fix=fix)
 
-    def values(self) -> NDArray[np.int64]:
+    def values(self) -> Values:
+        """Return the levels and doses `[rows, names]`."""
+        values_MA = self.all_levels()
+        if not self.encoding.doses:
+            return values_MA
+        return np.concatenate([values_MA, *(self.amounts(dose)[:, None] for dose in self.encoding.doses)], axis=1)
+
+    def amounts(self, dose: Dose) -> NDArray[np.float64]:
+        """Return the numbers of a dose, 0 where a cell is empty."""
+        said = self.frame[dose.name].fill_null("")
+        found = {"": 0.0}
+        for text in said.unique(maintain_order=True).to_list():
+            if text == "":
+                continue
+            number = as_number(text)
+            problem = "it is a number" if number is None else dose.problem(float(number))
+            if problem:
+                self.add((said == text).to_numpy(), f"{shown(dose.name)} cannot be {shown(text)}: {problem}")
+            found[text] = 0.0 if problem or number is None else float(number)
+        return said.replace_strict(found, return_dtype=pl.Float64).to_numpy()
+
+    def all_levels(self) -> NDArray[np.int64]:
         """Return the levels `[rows, names]`."""
         values_MA = np.zeros((self.frame.height, len(self.encoding.names)), dtype=np.int64)
         for i, (name, levels) in enumerate(zip(self.encoding.names, self.encoding.levels, strict=True)):
@@ -179,7 +204,7 @@ class _Table:
         fix = f"give 1 to {horizon} steps, or train on data of a longer `horizon`"
         self.add(place == horizon + 1, f"the model answers plans of 1 to {horizon} steps", fix=fix)
 
-    def request(self, values_MA: NDArray[np.int64]) -> PlanRequest:
+    def request(self, values_MA: Values) -> PlanRequest:
         names = self.frame["plan"].gather(self.begins).to_list()
         plans = [
             TreatmentPlan(name, values_MA[begin:end])

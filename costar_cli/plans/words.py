@@ -15,7 +15,7 @@ def in_words(schema: PanelSchema, values: ArrayLike, origin: int) -> str:
 
     The levels of a single treatment that is never just off or on stand behind its name: `dose: day 30-31 2, then 0`.
     """
-    given, names = [schema.treatments.describe(row) for row in np.asarray(values)], schema.treatments.names
+    given, names = [schema.treatments.describe(row) for row in np.asarray(values)], schema.treatments.all_names
     named = len(names) == 1 and all(what.startswith(f"{names[0]}=") for what in given)
     given = [what.removeprefix(f"{names[0]}=") for what in given] if named else given
     course = spans(given, origin)
@@ -35,6 +35,9 @@ def spans(steps: Sequence[str], origin: int) -> list[str]:
 
 
 def steps_by_name(encoding: TreatmentEncoding, values: ArrayLike) -> list[dict[str, str]]:
-    """Return the treatments `[steps,names]` of a plan by name, with the names of their levels."""
-    named = [zip(encoding.names, encoding.levels, row, strict=True) for row in np.asarray(values).tolist()]
-    return [{name: levels[value] for name, levels, value in step} for step in named]
+    """Return the treatments `[steps,names]` of a plan by name, with the names of their levels, or as numbers."""
+    n, told = len(encoding.names), []
+    for row in np.asarray(values).tolist():
+        step = {name: of[int(value)] for name, of, value in zip(encoding.names, encoding.levels, row[:n], strict=True)}
+        told.append(step | {dose.name: f"{value:.6g}" for dose, value in zip(encoding.doses, row[n:], strict=True)})
+    return told

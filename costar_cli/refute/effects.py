@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from costar_cli.errors import TrainingError
 from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Panel, PanelSchema, Queries
+from costar_cli.panel import Panel, PanelSchema, Plans, Queries, Values, as_plans
 from costar_cli.panel.windows import FactualWindows
 
 Floats = NDArray[np.float64]
@@ -20,8 +20,8 @@ class Contrast:
     """A plan to compare with that of no treatment; `plan` and `reference` are treatments of each step, `[H,A]`."""
 
     name: str
-    plan: NDArray[np.uint8]
-    reference: NDArray[np.uint8]
+    plan: Plans
+    reference: Plans
 
 
 def contrasts(panel: Panel, schema: PanelSchema, horizon: int) -> list[Contrast]:
@@ -38,26 +38,26 @@ def contrasts(panel: Panel, schema: PanelSchema, horizon: int) -> list[Contrast]
     untreated_M = (seen_MK == 0).all(axis=1)
     never = seen_MK[np.argmax(untreated_M if untreated_M.any() else count_M)]
     found = []
-    for arm in _arms(seen_MK, count_M, never):
+    for arm in _arms(seen_MK, count_M, never, len(encoding.names)):
         of_never, given = (np.tile(row, (horizon, 1)) for row in (never, arm))
         once = np.concatenate([given[:1], of_never[1:]])
         plans = [(f"always {encoding.describe(arm)}", given)] + [(f"{encoding.describe(arm)} once", once)] * (
             horizon > 1
         )
-        reference = encoding.encode(of_never).astype(np.uint8)
-        found += [Contrast(name, encoding.encode(plan).astype(np.uint8), reference) for name, plan in plans]
+        reference = as_plans(encoding.encode(of_never))
+        found += [Contrast(name, as_plans(encoding.encode(plan)), reference) for name, plan in plans]
     return found
 
 
-def _arms(seen_MK: Ints, count_M: Ints, never: Ints) -> Iterator[Ints]:
-    """Yield for each treatment the values of a step that give it."""
-    told: set[tuple[int, ...]] = {tuple(never.tolist())}
+def _arms(seen_MK: Values, count_M: Ints, never: Values, n_levels: int) -> Iterator[Values]:
+    """Yield for each treatment the values of a step that give it, of doses the middle one."""
+    told: set[tuple[float, ...]] = {tuple(never.tolist())}
     for k in range(seen_MK.shape[1]):
         rows = np.flatnonzero(seen_MK[:, k] != never[k])
         alone = rows[(np.delete(seen_MK[rows], k, axis=1) == np.delete(never, k)).all(axis=1)]
         rows = alone if len(alone) else rows
         if len(rows):
-            arm = seen_MK[rows[np.argmax(count_M[rows])]]
+            arm = seen_MK[rows[np.argmax(count_M[rows]) if k < n_levels else len(rows) // 2]]
             if tuple(arm.tolist()) not in told:
                 told.add(tuple(arm.tolist()))
                 yield arm
@@ -125,11 +125,11 @@ def _without_future(windows: FactualWindows) -> tuple[Panel, Queries]:
     return changed, replace(queries, subject=np.arange(len(queries), dtype=np.int32))
 
 
-def _predict(model: FittedModel, windows: FactualWindows, plan: NDArray[np.uint8]) -> Floats:
+def _predict(model: FittedModel, windows: FactualWindows, plan: Plans) -> Floats:
     """Return the mean prediction of the members, `[Q,H,Y]`, under one plan `[H,A]` of all or one of each, `[Q,H,A]`."""
     queries = windows.asked
     shape = (len(queries), queries.horizon, plan.shape[-1])
-    asked = replace(queries, plan=np.broadcast_to(plan[..., : queries.horizon, :], shape))
+    asked = replace(queries, plan=as_plans(np.broadcast_to(plan[..., : queries.horizon, :], shape)))
     return np.asarray(_finite(model.rollout(windows.panel, asked)).mean(axis=0))
 
 

@@ -91,7 +91,7 @@ def _with_panels(data: Dataset, changed: Callable[[Panel], Panel]) -> Dataset:
 def _with_covariates(data: Dataset, names: tuple[str, ...], values: Callable[[Panel], NDArray[np.floating]]) -> Dataset:
     """Add covariates; a name that is taken gets a sign at its end."""
     schema = data.schema
-    taken = {v.name for v in (*schema.covariates, *schema.outcomes, *schema.statics)} | set(schema.treatments.names)
+    taken = {v.name for v in (*schema.covariates, *schema.outcomes, *schema.statics)} | set(schema.treatments.all_names)
 
     def added(panel: Panel) -> Panel:
         more_NTX = values(panel) * panel.observed[..., None]

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from costar_cli.errors import UsageError
 from costar_cli.methods.base import FittedModel
-from costar_cli.panel import TreatmentEncoding
+from costar_cli.panel import TreatmentEncoding, Values
 from costar_cli.panel.support import Support
 from costar_cli.plans import TreatmentPlan
 from costar_cli.plans.untrusted import Problems
-from costar_cli.search.constraints import Constraints, Values
+from costar_cli.search.constraints import Constraints
 
 MOST_EXHAUSTIVE: Final = 1_000_000
 MOST_TREATMENTS: Final = 4_096  # of one step, to choose from
@@ -159,6 +159,10 @@ def treatments_of_step(model: FittedModel, *, unsupported: bool) -> Values:
         UsageError: that is too much to choose from.
     """
     encoding, support = model.schema.treatments, Support.from_meta(model.meta)
+    if encoding.doses:
+        doses = ", ".join(dose.name for dose in encoding.doses)
+        fix = "list the plans to choose from with --only-from"
+        raise UsageError(f"{doses} may be any number: there is no end of plans", where="costar search", fix=fix)
     seen = None if support is None else support.seen
     if seen is not None and not unsupported:
         every = sorted(seen)
@@ -189,10 +193,9 @@ def contradiction(constraints: Constraints, values_KA: Values, steps: int, befor
 
 def no_treatment(encoding: TreatmentEncoding, steps: int) -> TreatmentPlan | None:
     """Return the plan that gives nothing at any step; None where that cannot be given."""
-    none_A = (0,) * len(encoding.names)
-    if encoding.classes and none_A not in encoding.classes:
+    if encoding.classes and (0,) * len(encoding.names) not in encoding.classes:
         return None
-    return TreatmentPlan("no treatment", np.zeros((steps, len(none_A)), dtype=np.int64))
+    return TreatmentPlan("no treatment", np.zeros((steps, len(encoding.all_names)), dtype=encoding.value_type))
 
 
 def list_of_plans(plans: tuple[TreatmentPlan, ...], steps: int | None, problems: Problems) -> int | None:

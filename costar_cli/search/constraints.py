@@ -10,15 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.config.nearest import did_you_mean
-from costar_cli.panel import TreatmentEncoding
+from costar_cli.panel import TreatmentEncoding, Values
 from costar_cli.panel.levels import find_level, known_levels
 from costar_cli.plans import TreatmentPlan
 from costar_cli.plans.untrusted import Problems
 
 FEW: Final = 8  # names in a message
 SEPARATORS: Final = re.compile(r"\s*,\s*|\s+and\s+|\s+")
-
-Values = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.config.nearest import did_you_mean
-from costar_cli.panel import PanelSchema
+from costar_cli.panel import PanelSchema, Values
 from costar_cli.plans.untrusted import Problems
-from costar_cli.search.constraints import FEW, Given, Values, given_of
+from costar_cli.search.constraints import FEW, Given, given_of
 from costar_cli.uncertainty import OutcomeFacts
 
 Statistic = Literal["at", "mean", "maximum", "minimum", "above", "below"]

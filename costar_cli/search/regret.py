@@ -11,10 +11,9 @@ from costar_cli.datasets.base import Answer
 from costar_cli.datasets.registry import truth_of
 from costar_cli.errors import UsageError
 from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Dataset, Panel, Part
+from costar_cli.panel import Dataset, Panel, Part, Values, as_plans
 from costar_cli.reporting import NullReporter, Reporter
 from costar_cli.search.candidates import Places, treatments_of_step
-from costar_cli.search.constraints import Values
 from costar_cli.search.objective import Floats, Objective
 from costar_cli.search.request import SearchRequest
 from costar_cli.search.run import best_of
@@ -152,7 +151,7 @@ def _truth(
     plans_PH = candidates.plans_PH
     if not len(row_N) or plans_PH is None:
         return None
-    table_KA, cost_K = model.schema.treatments.encode(values_KA).astype(np.uint8), objective.costs_of(values_KA)
+    table_KA, cost_K = as_plans(model.schema.treatments.encode(values_KA)), objective.costs_of(values_KA)
     treated_P = (values_KA != 0).sum(axis=1)[plans_PH].sum(axis=1)
     ask, cost_P = asks_encoded(panel.take(row_N)), cost_K[plans_PH].sum(axis=1)
     shape = (len(plans_PH), candidates.steps, len(model.schema.outcomes))
@@ -190,7 +189,7 @@ def _origins(
     return rows, np.array([rng.choice(np.flatnonzero(open_NT[row])) for row in rows], dtype=np.int64)
 
 
-def _fixed(values_KA: NDArray[np.int64], plans_PH: Places, count: int) -> dict[str, NDArray[np.int64]]:
+def _fixed(values_KA: Values, plans_PH: Places, count: int) -> dict[str, NDArray[np.int64]]:
     """Return the plans that give the same to everybody at every step: as little and as much as can be given."""
     given_K, steps = (values_KA != 0).sum(axis=1), plans_PH.shape[1]
     least, most = int(given_K.argmin()), int(np.lexsort((values_KA.sum(axis=1), given_K))[-1])
@@ -205,13 +204,13 @@ def _index(places_H: NDArray[np.integer], kinds: int) -> int:
     return int(np.ravel_multi_index(tuple(places_H), (kinds,) * len(places_H)))
 
 
-def _place(values_HA: NDArray[np.int64], values_KA: NDArray[np.int64]) -> int:
+def _place(values_HA: Values, values_KA: Values) -> int:
     """Return the place of a plan among all plans; -1 where it gives what cannot be chosen."""
     same_HK = (values_HA[:, None] == values_KA).all(axis=-1)
     return _index(same_HK.argmax(axis=1), len(values_KA)) if same_HK.any(axis=1).all() else -1
 
 
-def _repeated(before_A: NDArray[np.int64] | None, steps: int) -> NDArray[np.int64]:
+def _repeated(before_A: Values | None, steps: int) -> Values:
     assert before_A is not None  # noqa: S101 - origins have a step before them
     return np.tile(before_A, (steps, 1))
 

@@ -114,7 +114,7 @@ class SearchReport:
             if answer.best.found
             for h, given in enumerate(steps_by_name(self.schema.treatments, answer.best.values_MHA[0]))
         ]
-        names = ("subject", "plan", "step", *self.schema.treatments.names)
+        names = ("subject", "plan", "step", *self.schema.treatments.all_names)
         return {name: [step[name] for step in steps] for name in names}
 
     def plan_document(self) -> bytes:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from costar_cli.errors import UsageError
 from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Panel, Queries
+from costar_cli.panel import Panel, Queries, Values, as_plans
 from costar_cli.reporting import NullReporter, Reporter
 from costar_cli.search.candidates import Places
 from costar_cli.search.objective import Floats
@@ -45,7 +45,7 @@ class Best:
         all_P, treated_P: objective of every plan that was scored, and how many treatments it gives, in no order.
     """
 
-    values_MHA: NDArray[np.int64]
+    values_MHA: Values
     estimate_M: Floats
     limits_M2: Floats
     difference_M: Floats
@@ -113,7 +113,7 @@ def search(
             f"model `{label}` has no limits to choose by", where="--by", fix="leave it out, or use a calibrated model"
         )
     table_KA, cost_K = (
-        encoding.encode(candidates.values_KA).astype(np.uint8),
+        as_plans(encoding.encode(candidates.values_KA)),
         question.objective.costs_of(candidates.values_KA),
     )
     ask = asks_encoded(panel)
@@ -146,8 +146,8 @@ def best_of(subject: SubjectPlans) -> Best:
     return told.best(values_MHA[told.rows_M], light_M[told.rows_M], left_out, every, treated_P)
 
 
-def _asked(subject: SubjectPlans, values_MHA: NDArray[np.int64]) -> Queries:
-    return subject.queries(subject.judge.model.schema.treatments.encode(values_MHA).astype(np.uint8))
+def _asked(subject: SubjectPlans, values_MHA: Values) -> Queries:
+    return subject.queries(as_plans(subject.judge.model.schema.treatments.encode(values_MHA)))
 
 
 def _supported(subject: SubjectPlans, plans_PH: Places, ranked_P: NDArray[np.intp]) -> tuple[NDArray[np.intp], int]:
@@ -170,7 +170,7 @@ def _supported(subject: SubjectPlans, plans_PH: Places, ranked_P: NDArray[np.int
     return np.concatenate(kept), left_out
 
 
-def _keys(subject: SubjectPlans, values_PHA: NDArray[np.int64]) -> Floats:
+def _keys(subject: SubjectPlans, values_PHA: Values) -> Floats:
     """Return what decides between plans `[P]`, a few of them drawn at a time: with the same chance, as the seed is."""
     parts = [values_PHA[first : first + LOOKED_AT] for first in range(0, len(values_PHA), LOOKED_AT)]
     return np.concatenate([_Compared.of(subject, part, _asked(subject, part)).key_M for part in parts] or [np.zeros(0)])
@@ -201,7 +201,7 @@ class _Compared:
     radius_M: Floats
 
     @classmethod
-    def of(cls, subject: SubjectPlans, values_MHA: NDArray[np.int64], queries: Queries) -> "_Compared":
+    def of(cls, subject: SubjectPlans, values_MHA: Values, queries: Queries) -> "_Compared":
         """Estimate and draw the objective of plans."""
         judge, question, objective = subject.judge, subject.question, subject.question.objective
         found = estimate(judge.model, subject.alone, queries, judge.facts, ask=subject.asks)
@@ -260,7 +260,7 @@ class _Compared:
 
     def best(
         self,
-        values_MHA: NDArray[np.int64],
+        values_MHA: Values,
         light_M: NDArray[np.int8],
         left_out: int,
         all_P: Floats,

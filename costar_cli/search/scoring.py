@@ -8,10 +8,9 @@ from numpy.typing import NDArray
 
 from costar_cli.errors import TrainingError
 from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Panel, Queries
+from costar_cli.panel import Panel, Plans, Queries, Values
 from costar_cli.plans import TreatmentPlan
 from costar_cli.search.candidates import Candidates, Places
-from costar_cli.search.constraints import Values
 from costar_cli.search.objective import Floats, Objective
 from costar_cli.uncertainty import Ask, Calibration, OutcomeFacts, PlanSupport, calibration_of, facts_of, support_of
 
@@ -87,7 +86,7 @@ class SubjectPlans:
     row: int
     origin: int
     ask: Ask
-    table_KA: NDArray[np.uint8]
+    table_KA: Plans
     cost_K: Floats
 
     @property
@@ -100,7 +99,7 @@ class SubjectPlans:
         """Predict as the `rollout` of a model or of its part does, on this subject."""
         return self.ask(model, replace(queries, subject=np.full(len(queries), self.row, dtype=np.int32)))
 
-    def queries(self, plan_PHA: NDArray[np.uint8]) -> Queries:
+    def queries(self, plan_PHA: Plans) -> Queries:
         """Return the questions of encoded plans."""
         p = len(plan_PHA)
         return Queries(np.zeros(p, dtype=np.int32), np.full(p, self.origin, dtype=np.int16), plan_PHA)

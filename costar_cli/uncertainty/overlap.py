@@ -92,7 +92,7 @@ def _propensities(dataset: Dataset, domain: Domain, panel: Panel, scaler: Scaler
             along,
             *_course(expected_MA[:, a], given_MA[:, a] == given, values_M),
         )
-        for a, name in enumerate(dataset.schema.treatments.names)
+        for a, name in enumerate(dataset.schema.treatments.all_names)
         for along, values_M in axes.items()
         for given in (False, True)
     ]
@@ -103,7 +103,7 @@ def _cross_fitted(
 ) -> tuple[Floats, NDArray[np.bool_]]:
     """Return how likely each treatment was `[M,names]` by what other subjects show, and if it was given."""
     even_N = np.arange(panel.n_subjects) % 2 == 0
-    expected_MA, given_MA = np.zeros((2, len(queries), len(schema.treatments.names)))
+    expected_MA, given_MA = np.zeros((2, len(queries), len(schema.treatments.all_names)))
     for half_N in (even_N, ~even_N):
         rows_M = half_N[queries.subject]
         practice = Practice.fit(panel.take(~half_N), schema, scaler) or Practice.fit(panel, schema, scaler)

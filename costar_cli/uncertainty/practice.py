@@ -18,12 +18,14 @@ from scipy.special import log_expit
 
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.logistic import fit_logistic
-from costar_cli.panel import Panel, PanelSchema, Queries, Scaler, TreatmentEncoding
+from costar_cli.panel import Panel, PanelSchema, Plans, Queries, Scaler, TreatmentEncoding, as_plans
 
 Floats = NDArray[np.float64]
 
 WINDOWS: Final = (1, 5, 15)  # steps over which outcomes are averaged, up to the last known one
 DOSES: Final = (1, 5)  # the same of treatments, up to the step before
+BINS: Final = (0.2, 0.4, 0.6, 0.8)  # quantiles of a dose, other than none, between which doses count as one factor
+CELLS: Final = 20  # into which the range of a dose is cut, to see where none was given
 KNOTS: Final = (0.1, 0.3, 0.5, 0.7, 0.9)  # quantiles of the averages at which their effect may bend
 MOST_DECISIONS: Final = 20_000  # that the regressions learn from
 ITERATIONS: Final = 200
@@ -90,6 +92,7 @@ class Courses:
         y_NTY = (panel.outcomes - scaler.outcomes[0]) / scaler.outcomes[1] * there_NT1
         after_QHY = (predicted_QHY[:, :-1] - scaler.outcomes[0]) / scaler.outcomes[1]
         given_NTL = (panel.treatments @ table) * there_NT1
+        sign = np.sign if encoding.doses else np.ones_like  # only doses may be negative
         outcomes = _Continued.of(y_NTY, after_QHY, row_Q, origin_Q + 1)
         doses = _Continued.of(given_NTL, queries.plan @ table, row_Q, origin_Q)
         step_QH = origin_Q[:, None] + np.arange(queries.horizon)
@@ -98,7 +101,7 @@ class Courses:
         held = [x_NTX[row_Q, origin_Q], v_NV[row_Q]]  # later covariates are not known
         other = [
             *(doses.mean(step_QH, steps) for steps in DOSES),
-            np.log1p(doses.total(step_QH)),
+            sign(total_QHL := doses.total(step_QH)) * np.log1p(np.abs(total_QHL)),
             np.log1p(step_QH)[..., None],
             *(np.repeat(values[:, None], queries.horizon, axis=1) for values in held),
         ]
@@ -114,6 +117,43 @@ class Courses:
 
 
 @dataclass(frozen=True, slots=True)
+class DoseRecord:
+    """Which doses the training subjects were given: `edges` between bins, ascending, and how many lay in cells.
+
+    `count` are those of the cells of equal width from `low` to `high`.
+    """
+
+    edges: Floats
+    low: float
+    high: float
+    count: Floats
+
+    @classmethod
+    def of(cls, dose_M: Floats) -> Self:
+        """Return the record of doses; none, where it occurs, is a bin of its own."""
+        given_M = dose_M[dose_M != 0]
+        edges = np.quantile(given_M, BINS) if len(given_M) else np.zeros(0)
+        if len(given_M) < len(dose_M):
+            edges = np.concatenate([edges, [0.0, np.nextafter(0.0, 1.0)]])
+        low, high = float(dose_M.min()), float(dose_M.max())
+        count, _ = np.histogram(dose_M, CELLS, (low, high))
+        return cls(np.unique(edges[edges > low]), low, high, count.astype(np.float64))
+
+    def bins(self, dose: Floats) -> NDArray[np.bool_]:
+        """Return in which bin but the first a dose lies, `[...,edges]`."""
+        place = np.searchsorted(self.edges, dose, side="right")
+        return np.asarray(place[..., None] == np.arange(1, len(self.edges) + 1))
+
+    def log_share(self, dose: Floats) -> Floats:
+        """Return the logarithm of the share of doses that lay in the cell of each dose or in the two beside it."""
+        width = (self.high - self.low) / CELLS or 1.0
+        cell = np.clip(np.floor((dose - self.low) / width), -2, CELLS + 1).astype(np.int64)
+        cell = np.where(dose == self.high, CELLS - 1, cell)
+        near = np.convolve(np.pad(self.count, 3), np.ones(3), "same")
+        return np.asarray(np.log((near[cell + 3] + 0.5) / (self.count.sum() + 1)))
+
+
+@dataclass(frozen=True, slots=True)
 class Practice:
     """How the training subjects were treated: `intercept [L]`, `coef [L,P+L]` (a history, then earlier factors)."""
 
@@ -122,6 +162,7 @@ class Practice:
     knots_KSY: Floats
     intercept_L: Floats
     coef_LP: Floats
+    doses: tuple[DoseRecord, ...] = ()
 
     @classmethod
     def fit(cls, panel: Panel, schema: PanelSchema, scaler: Scaler) -> Self | None:
@@ -132,10 +173,12 @@ class Practice:
         encoding = schema.treatments
         courses = Courses.of(panel, queries, _nothing(panel, queries), scaler, encoding)
         knots_KSY = np.quantile(courses.outcome_QHSY[:, 0], KNOTS, axis=0)
-        given_ML = (queries.plan[:, 0] @ dose_table(encoding)) > 0
+        dose_MD = _doses(encoding, queries.plan[:, 0])
+        records = tuple(DoseRecord.of(dose_M) for dose_M in dose_MD.T)
+        given_ML = _given(encoding, records, queries.plan[:, 0])
         columns_MP = np.concatenate([courses.columns(knots_KSY)[:, 0], given_ML], axis=1)
-        regressions = fit_chain(columns_MP, given_ML, _owners(encoding), queries.subject)
-        return cls(encoding, scaler, knots_KSY, *regressions)
+        regressions = fit_chain(columns_MP, given_ML, _owners(encoding, records), queries.subject)
+        return cls(encoding, scaler, knots_KSY, *regressions, records)
 
     def check(self, schema: PanelSchema) -> None:
         """See that the numbers, which may be anybody's, are those of such columns.
@@ -144,12 +187,14 @@ class Practice:
             ValueError: a shape that does not fit, or a number that is not finite.
         """
         covariates, _, outcomes, statics = schema.dims
-        factors = len(_owners(self.encoding))
+        factors, seen = len(self._owner_L), dose_table(self.encoding).shape[1]
         averages = (len(KNOTS) + 1) * len(WINDOWS) * outcomes
-        width = averages + (len(DOSES) + 1) * factors + 1 + covariates + statics + factors
+        width = averages + (len(DOSES) + 1) * seen + 1 + covariates + statics + factors
         shapes = (self.knots_KSY.shape, self.intercept_L.shape, self.coef_LP.shape)
         if shapes != ((len(KNOTS), len(WINDOWS), outcomes), (factors,), (factors, width)):
             raise ValueError(f"regressions of treatments have the shapes {shapes}")
+        if any(record.count.shape != (CELLS,) or not np.isfinite(record.count).all() for record in self.doses):
+            raise ValueError(f"a dose's range has {CELLS} cells")
         if not all(np.isfinite(values).all() for values in (self.knots_KSY, self.intercept_L, self.coef_LP)):
             raise ValueError("regressions of treatments have numbers that are not finite")
 
@@ -168,19 +213,27 @@ class Practice:
             queries: decisions, as `decisions_of` returns them.
         """
         logit_ML, given_ML = (values[:, 0] for values in self._logits(panel, queries, _nothing(panel, queries)))
-        owner_L = _owners(self.encoding)
+        owner_L = self._owner_L
         none_ML = np.asarray(log_expit(np.negative(logit_ML)))
-        names = range(len(self.encoding.names))
+        names = range(len(self.encoding.all_names))
         likely = [-np.expm1(none_ML[:, owner_L == name].sum(axis=1)) for name in names]
         return np.stack(likely, axis=1), np.stack([given_ML[:, owner_L == name].any(axis=1) for name in names], axis=1)
 
     def _log_probability(self, panel: Panel, queries: Queries, predicted_QHY: Floats) -> Floats:
-        return _chain_log(*self._logits(panel, queries, predicted_QHY), _owners(self.encoding))
+        log_QH = _chain_log(*self._logits(panel, queries, predicted_QHY), self._owner_L)
+        dose_QHD = _doses(self.encoding, queries.plan)
+        for record, dose_QH in zip(self.doses, np.moveaxis(dose_QHD, -1, 0), strict=True):
+            log_QH = np.minimum(log_QH, record.log_share(dose_QH))
+        return log_QH
+
+    @property
+    def _owner_L(self) -> NDArray[np.int64]:
+        return _owners(self.encoding, self.doses)
 
     def _logits(self, panel: Panel, queries: Queries, predicted_QHY: Floats) -> tuple[Floats, NDArray[np.bool_]]:
         """Return the logit `[Q,H,L]` of each factor, given earlier ones, and whether the plan gives it."""
         history_QHP = Courses.of(panel, queries, predicted_QHY, self.scaler, self.encoding).columns(self.knots_KSY)
-        given_QHL = (queries.plan @ dose_table(self.encoding)) > 0
+        given_QHL = _given(self.encoding, self.doses, queries.plan)
         logit_QHL = np.concatenate([history_QHP, given_QHL], axis=-1) @ self.coef_LP.T + self.intercept_L
         return logit_QHL, given_QHL
 
@@ -238,6 +291,8 @@ def _fit_chain(
 
 def _chain_log(logit_ML: Floats, given_ML: NDArray[np.bool_], owner_L: NDArray[np.int64]) -> Floats:
     """Return the logarithm `[...]` of the probability of what was given, of logits `[...,L]`."""
+    if not len(owner_L):
+        return np.zeros(logit_ML.shape[:-1])
     open_ML = np.stack([_open(given_ML, owner_L, i) for i in range(len(owner_L))], axis=-1)
     log_ML = log_expit(np.where(given_ML, logit_ML, -logit_ML))
     return np.asarray(np.where(open_ML, log_ML, 0.0).sum(axis=-1))
@@ -279,13 +334,27 @@ def decisions_of(panel: Panel, *, most: int) -> Queries | None:
     if len(row_M) > most:
         some = np.linspace(0, len(row_M) - 1, most).round().astype(np.int64)
         row_M, step_M = row_M[some], step_M[some]
-    plan = panel.treatments[row_M, step_M].astype(np.uint8)[:, None]
+    plan = as_plans(panel.treatments[row_M, step_M][:, None])
     return Queries(row_M.astype(np.int32), step_M.astype(np.int16), plan)
 
 
-def _owners(encoding: TreatmentEncoding) -> NDArray[np.int64]:
-    """Return the treatment `[L]` that each factor is a level of."""
-    return np.repeat(np.arange(len(encoding.names)), [len(levels) - 1 for levels in encoding.levels])
+def _doses(encoding: TreatmentEncoding, plan: Plans) -> Floats:
+    """Return the doses `[...,D]` of encoded treatments."""
+    return encoding.decode(plan)[..., len(encoding.names) :].astype(np.float64)
+
+
+def _given(encoding: TreatmentEncoding, records: Sequence[DoseRecord], plan: Plans) -> NDArray[np.bool_]:
+    """Return which factors encoded treatments give, `[...,L]`: levels, then bins of doses, but the first of each."""
+    levels = (plan[..., : encoding.level_width] @ dose_table(encoding)[: encoding.level_width]) > 0
+    levels = levels[..., : levels.shape[-1] - sum(dose.width for dose in encoding.doses)]
+    dose_D = np.moveaxis(_doses(encoding, plan), -1, 0)
+    return np.concatenate([levels, *(record.bins(dose) for record, dose in zip(records, dose_D, strict=True))], axis=-1)
+
+
+def _owners(encoding: TreatmentEncoding, records: Sequence[DoseRecord] = ()) -> NDArray[np.int64]:
+    """Return the treatment `[L]` that each factor is a level or a bin of."""
+    factors = [len(levels) - 1 for levels in encoding.levels] + [len(record.edges) for record in records]
+    return np.repeat(np.arange(len(factors)), factors)
 
 
 def _open(given_ML: NDArray[np.bool_], owner_L: NDArray[np.int64], factor: int) -> NDArray[np.bool_]:

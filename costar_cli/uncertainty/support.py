@@ -18,7 +18,7 @@ from costar_cli.uncertainty.calibration import has_spread
 from costar_cli.uncertainty.estimates import Estimates, reading
 from costar_cli.uncertainty.floor import HeldOut
 from costar_cli.uncertainty.outcomes import OutcomeFacts
-from costar_cli.uncertainty.practice import Practice, decisions_of
+from costar_cli.uncertainty.practice import DoseRecord, Practice, decisions_of
 
 LIGHTS: Final = ("green", "amber", "red")
 USUAL: Final = (0.95, 0.99)  # shares of held-out windows that are within the limit to amber, and to red
@@ -127,6 +127,9 @@ class PlanSupport:
             "rarest": limits.rarest_LH,
             "course": limits.course_LH,
         }
+        for i, record in enumerate(practice.doses):
+            named |= {f"dose_{i}/edges": record.edges, f"dose_{i}/count": record.count}
+            named[f"dose_{i}/range"] = np.array([record.low, record.high])
         return {ARRAYS + name: values for name, values in named.items()}
 
     def to_meta(self) -> dict[str, Any]:
@@ -152,7 +155,12 @@ class PlanSupport:
         knots, intercept, coef, spread, rarest, course = (
             np.asarray(arrays[ARRAYS + name]).astype(np.float64) for name in named
         )
-        practice = Practice(model.schema.treatments, model.scaler, knots, intercept, coef)
+        of_doses = (
+            [np.asarray(arrays[f"{ARRAYS}dose_{i}/{key}"]).astype(np.float64) for key in ("edges", "range", "count")]
+            for i in range(len(model.schema.treatments.doses))
+        )
+        records = tuple(DoseRecord(edges, float(ends[0]), float(ends[1]), count) for edges, ends, count in of_doses)
+        practice = Practice(model.schema.treatments, model.scaler, knots, intercept, coef, records)
         practice.check(model.schema)
         horizon, outcomes = model.horizon, len(model.schema.outcomes)
         if spread.shape != (2, horizon, outcomes) or {rarest.shape, course.shape} != {(2, horizon)}:
@@ -229,7 +237,7 @@ def _reliability(practice: Practice, panel: Panel) -> list[dict[str, Any]]:
         return []
     rows = []
     expected_MA, given_MA = practice.expected(panel, queries)
-    for name, expected_M, given_M in zip(practice.encoding.names, expected_MA.T, given_MA.T, strict=True):
+    for name, expected_M, given_M in zip(practice.encoding.all_names, expected_MA.T, given_MA.T, strict=True):
         edges = np.unique(np.quantile(expected_M, np.linspace(0, 1, BINS + 1)[1:-1]))
         bin_M = np.searchsorted(edges, expected_M, side="right")
         rows += [

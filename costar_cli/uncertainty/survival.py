@@ -15,7 +15,7 @@ from scipy.special import expit, xlogy
 
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.shared.doses import dose_table
-from costar_cli.panel import Domain, Panel, PanelSchema, Queries, Scaler
+from costar_cli.panel import Domain, Panel, PanelSchema, Queries, Scaler, as_plans
 from costar_cli.uncertainty.estimates import reading
 from costar_cli.uncertainty.outcomes import OutcomeFacts
 from costar_cli.uncertainty.practice import CHUNK, DOSES, KNOTS, WINDOWS, Courses, fit_chain
@@ -56,7 +56,7 @@ class AtRisk:
         ended_ME = final_M[:, None] & (end_N[row_M, None] == np.arange(1, len(schema.ends) + 1))
         ended_ME &= [end.terminal == terminal for end in schema.ends]
         plan = panel.treatments[row_M, step_M][:, None] * terminal
-        return cls(Queries(row_M.astype(np.int32), step_M.astype(np.int16), plan.astype(np.uint8)), ended_ME)
+        return cls(Queries(row_M.astype(np.int32), step_M.astype(np.int16), as_plans(plan)), ended_ME)
 
     def thinned(self, most: int) -> "AtRisk":
         """Return all steps with an end, and of those without at most so many, evenly spread."""

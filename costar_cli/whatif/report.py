@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.frames import FrameName, frame_name, make_frame
-from costar_cli.panel import PanelSchema, Part
+from costar_cli.panel import PanelSchema, Part, Values
 from costar_cli.panel.schema import step_word
 from costar_cli.plans import SEED, Played, Rule, TreatmentPlan
 from costar_cli.plans.words import in_words, steps_by_name
@@ -62,7 +62,7 @@ class SubjectHistory:
     length: int
     origin: int
     outcomes: Floats
-    treatments: NDArray[np.int64]
+    treatments: Values
     dates: tuple[str | None, ...] = ()
 
     def when(self, step: int) -> str:
@@ -301,7 +301,7 @@ class WhatIfReport:
     def _true_difference(self, plan: int, steps: int) -> Floats | None:
         return None if self.truth is None else self.truth[plan][:steps] - self.truth[self._reference][:steps]
 
-    def _treatments(self, values: NDArray[np.int64]) -> list[dict[str, str]]:
+    def _treatments(self, values: Values) -> list[dict[str, str]]:
         return steps_by_name(self.schema.treatments, values)
 
     def _given(self, model: ModelAnswer, plan: int) -> list[str]:

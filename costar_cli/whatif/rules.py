@@ -9,7 +9,7 @@ from costar_cli.datasets.base import Answer
 from costar_cli.datasets.registry import noisy_of, truth_of
 from costar_cli.errors import UsageError
 from costar_cli.methods.base import DrawsCourses, FittedModel
-from costar_cli.panel import Dataset, Location, Part
+from costar_cli.panel import Dataset, Location, Part, Values
 from costar_cli.plans import DRAWS, SEED, AnyPlan, Moments, PlanRule, Rule, TreatmentPlan, follow, way_of
 
 Floats = NDArray[np.float64]
@@ -69,7 +69,7 @@ def true_of_rule(
     answer = truth_known(dataset, part)
     happened, row_N = noisy_of(dataset.name) or answer, np.array([place.row for place in places_N])
 
-    def ask(by: Answer, moment_M: NDArray[np.integer], values_MHA: NDArray[np.int64]) -> Floats:
+    def ask(by: Answer, moment_M: NDArray[np.integer], values_MHA: Values) -> Floats:
         found = by(dataset, part, row_N[subject_Q[moment_M]], origin_Q[moment_M], values_MHA)
         y_MHY: Floats = np.asarray(found, dtype=np.float64).reshape(*values_MHA.shape[:2], width)
         if np.isnan(y_MHY).any():
@@ -83,7 +83,7 @@ def true_of_rule(
             )
         return y_MHY
 
-    def last_of(moment_M: NDArray[np.integer], values_MHA: NDArray[np.int64]) -> Floats:
+    def last_of(moment_M: NDArray[np.integer], values_MHA: Values) -> Floats:
         return ask(happened, moment_M, values_MHA)[:, -1]
 
     n = DRAWS if rule.has_chance else 1

@@ -110,7 +110,9 @@ class _Told:
     def _precision(self, number: int, plan: TreatmentPlan, h: int, k: int, light: str) -> str:
         new = (plan.values[: h + 1] != 0).any(axis=0) & ~self.before
         if new.any():
-            names = " or ".join(name for name, is_new in zip(self.schema.treatments.names, new, strict=True) if is_new)
+            names = " or ".join(
+                name for name, is_new in zip(self.schema.treatments.all_names, new, strict=True) if is_new
+            )
             respond = "the data cannot tell how it would respond"
             return f"subject {self.subject} never received {names} before, and {respond}"
         sd = f"{self.found.sd_QHY[number, h, k]:.3g} {self.schema.outcomes[k].unit}".strip()

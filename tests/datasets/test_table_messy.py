@@ -85,7 +85,7 @@ CASES: list[tuple[str, Edit, dict[str, Any], str, str, str]] = [
      "treatment 'drug' never changes in source-train: it is always 'low'", "omit it"),
     ("a dose", lambda f: f.with_columns(drug=pl.int_range(pl.len()) / 7), {"columns": {"drug": {"role": "treatment"}}},
      "",
-     "treatment 'drug' has", "bin doses first"),
+     "treatment 'drug' has", "declare a dose as"),
     ("negative count", put("heart rate", 7, "-1"), {"columns": {"heart rate": {"role": "covariate", "kind": "count"}}},
      P02, "1 value negative or fractional", "continuous"),
     ("no binary", put("heart rate", 7, "2"), {"columns": {"heart rate": {"role": "covariate", "kind": "binary"}}},

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from costar_cli.artifact import write_artifact
-from costar_cli.datasets.tumor.simulate import TUMOR_SCHEMA
 from costar_cli.errors import DataError, UsageError
 from costar_cli.methods import load_model
-from costar_cli.methods.regression.msm import LagFeatures, binary_treatments
+from costar_cli.methods.regression.msm import LagFeatures
 from costar_cli.methods.regression.settings import MsmConfig
+from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.ipw import clip_to_quantiles, cumulative_weights, effective_share
 from costar_cli.methods.shared.logistic import LogisticModels, fit_logistic
 from costar_cli.panel import Dataset, Panel, Part, Queries, Scaler
@@ -37,22 +37,12 @@ def test_tumour_msm_has_the_66_coefficients_of_the_specification(tumor_dataset):
     assert trained.meta["stages"] == []
 
 
-def test_classes_of_two_binary_treatments_are_two_columns():
-    encoded = np.eye(4)[[0, 1, 2, 3]]
-    assert binary_treatments(TUMOR_SCHEMA.treatments, encoded).tolist() == [[0, 0], [1, 0], [0, 1], [1, 1]]
-
-
-def test_a_treatment_of_many_levels_has_a_column_for_each_but_the_reference():
-    encoding = random_dataset((0, 5, 1, 0), one_hot=True, n=3).schema.treatments
-    np.testing.assert_array_equal(binary_treatments(encoding, np.eye(5)), np.eye(5)[:, 1:])
-
-
 def test_features_at_an_origin_are_doses_before_it_two_steps_of_each_series_and_statics(tumor_dataset):
     panel = tumor_dataset.panel("source", "train")
     scaler = Scaler.fit(panel, tumor_dataset.schema)
     features = LagFeatures(panel, scaler, tumor_dataset.schema)
     row, origin = np.array([3]), np.array([7])
-    given = binary_treatments(tumor_dataset.schema.treatments, panel.treatments)[3]
+    given = panel.treatments[3] @ dose_table(tumor_dataset.schema.treatments)
     y = (panel.outcomes[3, :, 0] - scaler.outcomes[0]) / scaler.outcomes[1]
     v = (panel.statics[3] - scaler.statics[0]) / scaler.statics[1]
     np.testing.assert_allclose(features.at(row, origin)[0], [*given[:7].sum(axis=0), y[6], y[7], *v])

@@ -122,7 +122,7 @@ def test_a_dose_that_the_data_lack_is_refused_with_the_doses_and_what_to_do():
     with pytest.raises(UsageError) as caught:
         plan_of(3, DOSES)
     assert caught.value.problem == "plan 'plan', step 1: 'dose' cannot be 3; it takes '0', '2', '4'"
-    assert "bin doses before" in str(caught.value.fix)
+    assert 'kind = "continuous"' in str(caught.value.fix)
 
 
 def test_tables_and_query_files_read_levels_by_the_same_rule(tmp_path: Path):
@@ -150,7 +150,7 @@ def test_an_unknown_dose_of_a_table_advises_classes(tmp_path: Path):
     frame = ward().with_columns(pl.col("drug").replace({"none": "0", "low": "2", "high": "3"}))
     schema = make_schema({"drug": {"role": "treatment", "levels": [0, 2, 4]}})
     found = problems(frame, schema, folder=tmp_path)
-    assert any("that are not levels: '3'" in line and "bin doses into a few classes" in line for line in found)
+    assert any("that are not levels: '3'" in line and 'kind = "continuous"' in line for line in found)
 
 
 def test_step_words_name_the_level_where_on_and_off_would_not_do():

@@ -12,6 +12,7 @@ from costar_cli.datasets.table.index import Ints, Keys, Times
 from costar_cli.datasets.table.parse import Reading, Rows
 from costar_cli.datasets.table.schema import TableSchema
 from costar_cli.panel.dataset import Part
+from costar_cli.panel.dose import Dose
 from costar_cli.panel.findings import Finding, counted
 from costar_cli.reporting import Reporter
 
@@ -140,13 +141,15 @@ class Learned:
     """What encoding learns from source-train, beside levels and classes of treatments and what never changes.
 
     `fills` has what stands for a missing value where a subject has none so far, `ranges` the least and greatest value,
-    both of columns of numbers; `categories` those of a column; `masks` the columns that have a 0/1 column beside them.
+    both of columns of numbers; `categories` those of a column; `masks` the columns that have a 0/1 column beside them;
+    `doses` the treatments that are numbers, where an earlier table taught them.
     """
 
     fills: dict[str, float] = field(default_factory=dict)
     ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
     categories: dict[str, tuple[str, ...]] = field(default_factory=dict)
     masks: list[str] = field(default_factory=list)
+    doses: dict[str, Dose] = field(default_factory=dict)
 
 
 @dataclass(eq=False)

@@ -9,6 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from costar_cli.config.choices import FormatName
+from costar_cli.datasets.table.doses import dose_column
 from costar_cli.datasets.table.schema_file import toml_row, toml_value
 from costar_cli.errors import MismatchError, StorageError
 from costar_cli.panel.dataset import Dataset, Part
@@ -24,7 +25,7 @@ Names = Mapping[str, str]  # of the columns beside the variables, by what they a
 def free_names(schema: PanelSchema) -> Names:
     """Return the plain words, with underscores behind them where a variable has the name."""
     variables = (*schema.covariates, *schema.outcomes, *schema.statics)
-    taken = {variable.name for variable in variables} | set(schema.treatments.names)
+    taken = {variable.name for variable in variables} | set(schema.treatments.all_names)
 
     def free(word: str) -> str:
         while word in taken:
@@ -163,6 +164,8 @@ def _treatments(encoded: NDArray[Any], treatments: TreatmentEncoding) -> dict[st
         else:
             series = pl.Series(levels, dtype=pl.String).gather(values[:, i])
         columns[name] = pl.select(pl.when(recorded).then(series).otherwise(None)).to_series()
+    for i, dose in enumerate(treatments.doses, start=len(treatments.names)):
+        columns[dose.name] = pl.Series(values[:, i], dtype=pl.Float64)
     return columns
 
 
@@ -188,6 +191,8 @@ def _schema_lines(dataset: Dataset, names: Names) -> Iterator[str]:
         yield toml_row(variable.name, {**_column("outcome", variable), **how})
     for name, levels in zip(schema.treatments.names, schema.treatments.levels, strict=True):
         yield toml_row(name, {"role": "treatment", "levels": list(levels)})
+    for dose in schema.treatments.doses:
+        yield toml_row(dose.name, dose_column(dose))
     for role, variables in (("covariate", schema.covariates), ("static", schema.statics)):
         for variable in variables:
             yield toml_row(variable.name, _column(role, variable))

@@ -165,7 +165,7 @@ def _refuse(
 def _unknown_texts(rows: Rows, reading: Reading, schema: TableSchema) -> list[Finding]:
     """Return that a column has other values than the levels or categories that the schema lists, if it does."""
     column = schema.columns.get(reading.column)
-    if column is None:
+    if column is None or column.is_dose:
         return []
     levels, categories = column.labels("levels"), column.labels("categories")
     texts = rows.series(reading)
@@ -233,6 +233,8 @@ def reading_of(schema: TableSchema, name: str) -> Reading:
         called = schema.events.value or ""
     if column.at:
         return Reading.of_time(column.at, schema.time)
+    if column.is_dose:
+        return Reading(called, "number", factor=column.factor, offset=column.offset, shift=column.shift)
     if column.role in ("treatment", "domain", "split", "cluster", *ENDS) or column.kind == "categorical":
         return Reading(called, "text", shift=column.shift)
     as_: As = "binary" if column.kind == "binary" else "number"

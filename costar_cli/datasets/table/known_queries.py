@@ -20,7 +20,7 @@ from costar_cli.datasets.table.treatments import class_numbers, level_codes, unk
 from costar_cli.errors import DataError
 from costar_cli.panel.dataset import Part
 from costar_cli.panel.findings import Finding, counted, raise_errors, shown
-from costar_cli.panel.queries import Queries
+from costar_cli.panel.queries import Plans, Queries, as_plans
 from costar_cli.panel.schema import TreatmentEncoding
 from costar_cli.reporting import Reporter
 
@@ -113,9 +113,9 @@ def _readings(schema: TableSchema, columns: Collection[str] | None) -> dict[str,
     plain = schema.model_copy(update={"events": None})
     for role in ROLES:
         own = {f"{role} {name}": reading_of(plain, name) for name in schema.named(role)}
-        readings |= {
-            key: replace(reading, as_="number" if role == "outcome" else "text") for key, reading in own.items()
-        }
+        for key, reading in own.items():
+            number = role == "outcome" or key.removeprefix("treatment ") in schema.doses
+            readings[key] = replace(reading, as_="number" if number else "text")
     return readings
 
 
@@ -259,7 +259,7 @@ def _learned_from(table: _QueryTable, context: EncodingContext, who: Ints, origi
     return [Finding("error", problem, place, "ask from the last step before the part's own ones on")]
 
 
-def _plans(table: _QueryTable, encoding: TreatmentEncoding) -> tuple[NDArray[np.uint8], list[Finding]]:
+def _plans(table: _QueryTable, encoding: TreatmentEncoding) -> tuple[Plans, list[Finding]]:
     """Return the encoded treatments of each row, and what is no level or combination of the data set."""
     code = np.zeros((len(table.order), len(encoding.names)), dtype=np.int64)
     findings = []
@@ -270,12 +270,22 @@ def _plans(table: _QueryTable, encoding: TreatmentEncoding) -> tuple[NDArray[np.
         if unknown.any():
             texts = table.rows.series(reading).gather(table.order)
             findings.append(unknown_level(name, texts, levels, unknown, table.row_name))
+    columns = []
+    for dose in encoding.doses:
+        values = table.rows.numbers(table.readings[f"treatment {dose.name}"])[table.order]
+        problems = [dose.problem(value) for value in values.tolist()]
+        odd = np.array(list(map(bool, problems)), dtype=bool)
+        if odd.any():
+            first = int(odd.argmax())
+            what = f"that cannot be: {values[first]:g}"
+            findings.append(wrong_values(dose.name, odd, what, table.row_name, problems[first], one="dose"))
+        columns.append(dose.encode(np.where(odd, 0.0, values)))
     if findings or encoding.mode == "multilabel":
-        return np.maximum(code, 0).astype(np.uint8), findings
+        return as_plans(np.concatenate([np.maximum(code, 0), *columns], axis=1)), findings
     number = class_numbers(code, encoding)
     if (number < 0).any():
         at = int((number < 0).argmax())
         problem = f"a combination of treatments that the table does not have: {encoding.describe(code[at])}"
         findings.append(Finding("error", problem, table.place(at), "list it under `classes` in [treatments]"))
-    plan: NDArray[np.uint8] = np.eye(encoding.width, dtype=np.uint8)[np.maximum(number, 0)]
-    return plan, findings
+    classes = np.eye(encoding.level_width, dtype=np.uint8)[np.maximum(number, 0)]
+    return as_plans(np.concatenate([classes, *columns], axis=1)), findings

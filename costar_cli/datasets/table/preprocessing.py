@@ -10,6 +10,7 @@ import numpy as np
 from costar_cli.datasets.base import Possible
 from costar_cli.datasets.registry import all_sources
 from costar_cli.datasets.table.context import EncodingContext, Learned
+from costar_cli.datasets.table.doses import dose_column
 from costar_cli.datasets.table.export import free_names
 from costar_cli.datasets.table.schema import ENDS, ColumnSchema, DomainSchema, QueriesSchema, TableSchema, TimeSchema
 from costar_cli.datasets.table.splits import condition_readings, has_target
@@ -129,7 +130,8 @@ class Preprocessing:
             except (ValueError, TypeError, KeyError, AttributeError):
                 problem = "what it says of how its table was read is not as costar wrote it"
                 raise ArtifactError(problem, where="preprocessing", fix="ingest the table and train again") from None
-            learned = Learned(fills=fills, ranges=ranges)
+            doses = {dose.name: dose for dose in known["panel"].treatments.doses}
+            learned = Learned(fills=fills, ranges=ranges, doses=doses)
             return cls(schema=schema, stored=kept, learned=learned, name=name, **known)
         if insist and name not in {source.dataset for source in all_sources()}:
             raise MismatchError(
@@ -137,7 +139,8 @@ class Preprocessing:
                 where="--like",
                 fix="ingest that table and train again (`--overwrite`), or give the data set if it is of this version",
             )
-        return cls(schema=None, stored=None, learned=Learned(), name=name, **known)
+        doses = {dose.name: dose for dose in known["panel"].treatments.doses}
+        return cls(schema=None, stored=None, learned=Learned(doses=doses), name=name, **known)
 
     @property
     def possible(self) -> Mapping[str, Possible]:
@@ -161,7 +164,7 @@ class Preprocessing:
             for variable, mean in zip(variables, np.asarray(moments)[0], strict=True)
             if variable.standardize
         }
-        return replace(self, learned=Learned(fills=fills))
+        return replace(self, learned=replace(self.learned, fills=fills))
 
     def schema_for(
         self,
@@ -205,6 +208,8 @@ class Preprocessing:
         made |= dict(self._columns("outcome", panel.outcomes, columns))
         for name, levels in zip(panel.treatments.names, panel.treatments.levels, strict=True):
             made[name] = ColumnSchema(role="treatment", levels=list(levels))
+        for dose in panel.treatments.doses:
+            made[dose.name] = ColumnSchema(**dose_column(dose))
         made |= dict(self._columns("covariate", panel.covariates, columns))
         made |= dict(self._columns("static", panel.statics, columns))
         encoding = panel.treatments

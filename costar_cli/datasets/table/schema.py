@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Annotated, Final, Literal, Self
@@ -13,8 +14,9 @@ from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints, mode
 from costar_cli.config.models import Config
 from costar_cli.datasets.registry import RESERVED_NAMES
 from costar_cli.panel.calendar import Date
+from costar_cli.panel.dose import Basis
 from costar_cli.panel.expression import Condition, parse_condition
-from costar_cli.panel.levels import Scalar, label_of
+from costar_cli.panel.levels import Scalar, are_doses, label_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,10 @@ KEYS_OF_ROLE: Final[dict[str, tuple[str, ...]]] = {
     "covariate": (*_VARIABLE, "shift"),
     "static": _VARIABLE,
     "outcome": ("kind", "unit", "missing", "indicator", "standardize", *_NUMBER),
-    "treatment": ("levels", "missing", "column", "shift", "aggregate"),
+    "treatment": (
+        *("levels", "missing", "column", "shift", "aggregate"),
+        *("kind", "unit", "basis", "range", "factor", "offset"),
+    ),
     "event": ("categories", "column", "at"),
     "censored": ("column", "at"),
 }
@@ -103,16 +108,29 @@ class ColumnSchema(Section):
 
     role: Role = Field(description="What the column is")
     kind: Kind | None = Field(
-        None, description="Of covariates, statics, outcomes; `continuous` by default; `categorical` becomes 0/1 columns"
+        None,
+        description="Of covariates, statics, outcomes; `continuous` by default; `categorical` becomes 0/1 columns. A "
+        "treatment that is `continuous` or `ordinal` is a dose, a number; without a kind it has named levels",
     )
-    unit: str = Field("", max_length=60, description="Unit of a covariate, static or outcome")
+    unit: str = Field("", max_length=60, description="Unit of a covariate, static, outcome or dose")
+    basis: Basis = Field(
+        "identity",
+        description="How a dose acts: by its size, by its logarithm `log1p`, or along natural cubic `splines`",
+    )
+    range: list[float | int] | None = Field(
+        None,
+        min_length=2,
+        max_length=2,
+        description="Least and greatest dose that there may be; "
+        "by default from 0 to ten times what is usual in source-train",
+    )
     column: Line | None = Field(
         None, description="Column of the file from which it is read; by default the one of its own name"
     )
     aggregate: Aggregate | None = Field(
         None,
         description="What the events of a step become (see `events`): whether there was any, their number, or the sum, "
-        "mean, first or last of their values; `any` of treatments and `last` of others by default",
+        "mean, first or last of their values; by default `any` of treatments, `sum` of doses and `last` of others",
     )
     factor: float = Field(1.0, description="Factor that brings the file's numbers to `unit`")
     offset: float = Field(0.0, description="What is added after that")
@@ -149,7 +167,7 @@ class ColumnSchema(Section):
         description="How a category that is not in `categories` is treated: refused, or given to a column `other`",
     )
     levels: list[Scalar] | None = Field(
-        None, min_length=2, description="Levels of a treatment, the reference first; guessed by default"
+        None, min_length=2, description="Levels of a treatment, the reference first, or doses; guessed by default"
     )
     at: Line | None = Field(
         None,
@@ -171,6 +189,8 @@ class ColumnSchema(Section):
             problems.append(f"{', '.join(f'`{key}`' for key in wrong)}: a {self.role} column takes {takes}")
         if self.role == "outcome" and self.kind == "categorical":
             problems.append("an outcome is a number, not categorical")
+        if self.role == "treatment":
+            problems += self._dose_problems()
         categorical = {"categories"} if self.categories is not None else set()
         categorical |= {"unseen"} if self.unseen != "error" else set()
         if self.role in ("covariate", "static") and categorical and self.kind != "categorical":
@@ -195,7 +215,27 @@ class ColumnSchema(Section):
     @property
     def aggregated(self) -> Aggregate:
         """Return what the events of a step become."""
-        return self.aggregate or ("any" if self.role == "treatment" else "last")
+        of_treatments: Aggregate = "sum" if self.is_dose else "any"
+        return self.aggregate or (of_treatments if self.role == "treatment" else "last")
+
+    @property
+    def is_dose(self) -> bool:
+        """Return whether the column is a treatment that is a number."""
+        return self.role == "treatment" and self.kind is not None
+
+    def _dose_problems(self) -> Iterator[str]:
+        if self.kind not in (None, "continuous", "ordinal"):
+            yield "a treatment is `continuous` or `ordinal`, a dose, or has no kind but named levels"
+        if self.kind is None and (
+            alone := sorted(self.model_fields_set & {"basis", "range", "unit", "factor", "offset"})
+        ):
+            yield f'`{alone[0]}` belongs to a dose: `kind = "continuous"` or "ordinal"'
+        if self.kind == "continuous" and self.levels is not None:
+            yield '`levels` belong to named levels, or to `kind = "ordinal"`'
+        if self.kind == "ordinal" and not are_doses(self.labels("levels") or ()):
+            yield 'the `levels` of `kind = "ordinal"` are numbers'
+        if self.range is not None and not self.range[0] < self.range[1]:
+            yield "`range` is a least and a greater dose"
 
     def labels(self, key: Literal["levels", "categories"]) -> tuple[str, ...] | None:
         """Return the names that the column's values are compared with."""
@@ -462,3 +502,13 @@ class TableSchema(Section):
         keys = {*(self.subject or ()), self.statics.on, *((log.code, log.value) if log else ())} - {None}
         plain = set(self.columns) - set(self.named(*OF_STEPS) if log else ())
         return {key for key in keys if key} | {self.in_file(name) for name in plain}
+
+    @property
+    def leveled(self) -> list[str]:
+        """Return the treatments with named levels."""
+        return [name for name in self.named("treatment") if not self.columns[name].is_dose]
+
+    @property
+    def doses(self) -> list[str]:
+        """Return the treatments that are numbers."""
+        return [name for name in self.named("treatment") if self.columns[name].is_dose]

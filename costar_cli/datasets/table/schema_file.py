@@ -106,7 +106,7 @@ def _schema_problems(schema: TableSchema) -> Iterator[str]:
             yield f"{key_path(('columns', name))}: `target` is missing: say which values are the target's"
         elif both := sorted(set(source or ()) & set(target)):
             yield f"{key_path(('columns', name))}: {both[0]!r} is both source and target"
-    treatments = schema.named("treatment")
+    treatments = schema.leveled
     for i, row in enumerate(schema.treatments.classes or ()):
         if len(row) != len(treatments):
             yield f"treatments.classes[{i}]: one level per treatment: {', '.join(treatments)}"

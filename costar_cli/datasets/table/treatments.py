@@ -10,9 +10,11 @@ from pydantic import ValidationError
 
 from costar_cli.config.nearest import did_you_mean
 from costar_cli.datasets.table.context import EncodingContext, Mask
+from costar_cli.datasets.table.doses import learn_doses, read_doses
 from costar_cli.datasets.table.index import Ints
 from costar_cli.datasets.table.parse import wrong_values
 from costar_cli.errors import DataError, complaint
+from costar_cli.panel.dose import Dose
 from costar_cli.panel.findings import Finding, counted, raise_errors, shown
 from costar_cli.panel.levels import are_doses, as_number, find_level, known_levels, known_reference
 from costar_cli.panel.schema import TreatmentEncoding
@@ -29,28 +31,33 @@ def encode_treatments(context: EncodingContext) -> tuple[TreatmentEncoding, NDAr
     Raises:
         DataError: levels or combinations that are unknown, missing treatments; all at once.
     """
-    names = context.schema.named("treatment")
+    names, (dosed, dose_MD) = context.schema.leveled, read_doses(context)
     texts = [context.table.column(name) for name in names]
     levels = [_levels(context, name, text) for name, text in zip(names, texts, strict=True)]
     if () in levels:  # nothing to look values up in
         raise_errors(context.findings, what="the table")
-    code = np.stack([level_codes(t, known) for t, known in zip(texts, levels, strict=True)], axis=-1)
-    unrecorded = _missing(context, names, code)
+    codes = [level_codes(t, known) for t, known in zip(texts, levels, strict=True)]
+    code = np.stack(codes, axis=-1) if codes else np.zeros((len(dose_MD), 0), dtype=np.int64)
+    unrecorded = _unrecorded(context, [*names, *dosed], np.concatenate([code == MISSING, np.isnan(dose_MD)], axis=1))
+    code[unrecorded], dose_MD[unrecorded] = MISSING, np.nan
+    _check_missing(context, names, code, unrecorded)
+    doses = learn_doses(context, dosed, dose_MD, unrecorded)
     for i, name in enumerate(names):
         unknown = code[:, i] == UNKNOWN
         if unknown.any():
             context.findings.append(unknown_level(name, texts[i], levels[i], unknown, context.table.place))
     raise_errors(context.findings, what="the table")
     given = ~unrecorded
-    encoding = _encoding(context, names, levels, code[given & context.train_cells])
+    encoding = _encoding(context, names, levels, code[given & context.train_cells], doses)
+    columns = [dose.encode(dose_M) for dose, dose_M in zip(doses, dose_MD.T, strict=True)]
     if encoding.mode == "multilabel":
-        return encoding, np.maximum(code, 0).astype(np.float32)
+        return encoding, np.concatenate([np.maximum(code, 0), *columns], axis=1, dtype=np.float32)
     number = class_numbers(code, encoding)
     if (classless := given & (number < 0)).any():
         raise_errors([_classless(context, encoding, code, classless)], what="the table")
-    encoded = np.zeros((len(code), encoding.width), dtype=np.float32)
+    encoded = np.zeros((len(code), encoding.level_width), dtype=np.float32)
     encoded[np.flatnonzero(given), number[given]] = 1
-    return encoding, encoded
+    return encoding, np.concatenate([encoded, *columns], axis=1, dtype=np.float32)
 
 
 def class_numbers(code: Ints, encoding: TreatmentEncoding) -> Ints:
@@ -81,7 +88,7 @@ def _levels(context: EncodingContext, name: str, texts: pl.Series) -> tuple[str,
     seen = texts.filter(pl.Series(context.train_cells)).drop_nulls().value_counts(name="rows")
     if seen.height > MOST_LEVELS:
         problem = f"treatment '{name}' has {seen.height:,} different values in source-train, more than {MOST_LEVELS}"
-        fix = "treatments take few levels: bin doses first"
+        fix = 'declare a dose as `kind = "continuous"`, or bin it: other treatments take few levels'
         context.findings.append(Finding("error", problem, "", fix))
         return ()
     count = _by_number({str(text): int(rows) for text, rows in seen.rows()})
@@ -122,12 +129,15 @@ def guessed_levels(count: Mapping[str, int]) -> tuple[tuple[str, ...], bool]:
     return (reference, *(label for label in labels if label != reference)), told is not None
 
 
-def _missing(context: EncodingContext, names: Sequence[str], code: Ints) -> Mask:
-    """Return the last cells without any treatment; put the reference where the schema says so; find the others."""
-    unrecorded: Mask = context.table.keys.last_of_subject & (code == MISSING).all(axis=1)
+def _unrecorded(context: EncodingContext, names: Sequence[str], missing_MN: Mask) -> Mask:
+    """Return the last cells without any treatment, or without one that stands in the row after it."""
     later = [context.schema.columns[name].shift < 0 for name in names]
-    unrecorded |= context.table.keys.last_of_subject & (code[:, later] == MISSING).any(axis=1)
-    code[unrecorded] = MISSING
+    none: Mask = np.asarray(missing_MN.all(axis=1) | missing_MN[:, later].any(axis=1))
+    return none & context.table.keys.last_of_subject
+
+
+def _check_missing(context: EncodingContext, names: Sequence[str], code: Ints, unrecorded: Mask) -> None:
+    """Put the reference where the schema says so; find other missing levels but in last cells without treatment."""
     for i, name in enumerate(names):
         holes = (code[:, i] == MISSING) & ~unrecorded
         if not holes.any():
@@ -139,7 +149,6 @@ def _missing(context: EncodingContext, names: Sequence[str], code: Ints) -> Mask
             continue
         fix = 'give them, or declare `missing = "fill"` if that means not given; a subject\'s last row may have none'
         context.findings.append(wrong_values(name, holes, "missing", context.table.place, fix, one="treatment"))
-    return unrecorded
 
 
 def unknown_level(
@@ -148,7 +157,7 @@ def unknown_level(
     """Say that some values `[M]` of a treatment are no levels, and where the first of them is."""
     odd = texts.filter(pl.Series(unknown)).unique().sort().to_list()
     if are_doses([*levels, *map(str, odd)]):
-        fix = f"known are {shown(levels, 12)}: bin doses into a few classes, or list them all in `levels`"
+        fix = f'known are {shown(levels, 12)}: declare a dose as `kind = "continuous"`, or list them all in `levels`'
     else:
         near = did_you_mean(str(odd[0]), levels, quoted=True)
         fix = near or f"it takes {known_levels(levels)}; others belong in `levels`"
@@ -157,7 +166,11 @@ def unknown_level(
 
 
 def _encoding(
-    context: EncodingContext, names: Sequence[str], levels: Sequence[tuple[str, ...]], learned: Ints
+    context: EncodingContext,
+    names: Sequence[str],
+    levels: Sequence[tuple[str, ...]],
+    learned: Ints,
+    doses: Sequence[Dose],
 ) -> TreatmentEncoding:
     """Return the encoding that the schema asks for, with the combinations of source-train where it lists none."""
     wanted = context.schema.treatments
@@ -177,7 +190,9 @@ def _encoding(
             problem = f"{len(classes)} combinations of treatments in source-train, more than {MOST_CLASSES}"
             raise DataError(problem, fix="give fewer treatments or levels")
     try:
-        return TreatmentEncoding(mode=mode, names=tuple(names), levels=tuple(levels), classes=classes)
+        return TreatmentEncoding(
+            mode=mode, names=tuple(names), levels=tuple(levels), classes=classes, doses=tuple(doses)
+        )
     except ValidationError as error:
         raise DataError(
             complaint(error.errors()[0]), where="treatments", fix="correct `levels` and `classes`"

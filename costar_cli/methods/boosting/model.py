@@ -16,7 +16,7 @@ from costar_cli.methods.boosting.trees import Forest, Reached
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.outcome_forms import OutcomeForm
 from costar_cli.methods.shared.trained import AnswerJob, EncodingModel
-from costar_cli.panel import Panel, Queries
+from costar_cli.panel import Panel, Plans, Queries
 
 __all__ = ["BoostingModel", "forest_params"]
 
@@ -167,9 +167,9 @@ class BoostingModel(EncodingModel[Histories]):
         return np.asarray((result_QHY - self.scaler.outcomes[0]) / self.scaler.outcomes[1])
 
 
-def _distinct(plan_QHA: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], NDArray[np.intp]]:
+def _distinct(plan_QHA: Plans) -> tuple[Plans, NDArray[np.intp]]:
     """Return the plans that differ, and which of them each query has."""
     rows = np.ascontiguousarray(plan_QHA).reshape(len(plan_QHA), -1)
-    as_bytes = rows.view(np.dtype((np.void, rows.shape[1])))[:, 0]
+    as_bytes = rows.view(np.dtype((np.void, rows.shape[1] * rows.itemsize)))[:, 0]
     _, first, plan_Q = np.unique(as_bytes, return_index=True, return_inverse=True)
     return plan_QHA[first], plan_Q

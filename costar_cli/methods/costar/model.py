@@ -41,7 +41,7 @@ def answer_queries(decoder: Decoder, heads: Sequence[nn.Module], states: CostarS
     """
     n_queries, z_RNTD = len(queries), states.z_RNTD
     first_U, history_Q = runs(queries.subject, queries.origin)
-    first_P, plan_Q = distinct_rows(queries.plan.reshape(n_queries, -1))
+    first_P, plan_Q = distinct_rows(queries.plan.reshape(n_queries, -1).view(np.uint8))
     subject_U, origin_U = (_tensor(a[first_U], z_RNTD.device) for a in (queries.subject, queries.origin))
     plan_PHA = torch.from_numpy(queries.plan[first_P]).to(z_RNTD)
     at = _tensor(history_Q, z_RNTD.device), _tensor(plan_Q, z_RNTD.device)

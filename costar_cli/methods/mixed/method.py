@@ -155,7 +155,7 @@ class _Fit:
     def doubts(self, laws: Sequence[GrowthLaw], found: Sequence[tuple[Effects, int]]) -> Iterator[str]:
         """Yield what may make the estimates wrong; `found` is what `maximise` returned for each law."""
         inside_NT1 = (np.arange(1, self.learnt.dose_NTL.shape[1]) < self.learnt.length_N[:, None])[..., None]
-        given_L = (self.learnt.dose_NTL[:, :-1] * inside_NT1).sum(axis=(0, 1)) > 0
+        given_L = np.asarray((self.learnt.dose_NTL[:, :-1] * inside_NT1).any(axis=(0, 1)))
         if never := [
             name for name, given in zip(dose_names(self.schema.treatments), given_L, strict=True) if not given
         ]:

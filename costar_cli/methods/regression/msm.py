@@ -6,6 +6,7 @@ the whole recent history (denominator); then one weighted linear regression per 
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, get_args
 
 import numpy as np
@@ -16,28 +17,20 @@ from costar_cli.errors import DataError
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.regression.linear import Floats, LinearModel, ScaledSeries, unpacked_plan
 from costar_cli.methods.regression.settings import MsmConfig, PlanForm
+from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.ipw import clip_to_quantiles, cumulative_weights, describe_weights
-from costar_cli.methods.shared.logistic import LogisticModels, fit_logistic, one_thread
+from costar_cli.methods.shared.logistic import one_thread
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.methods.shared.trained import ReadsModels
+from costar_cli.methods.shared.treatment_models import TreatmentModels
 from costar_cli.panel import Panel, PanelSchema, Part, Scaler, TreatmentEncoding
 from costar_cli.panel.panel import join_panels
 
-__all__ = ["MSM", "MsmMethod", "MsmModel", "binary_treatments", "low_confidence", "overlap_weights"]
+__all__ = ["MSM", "MsmMethod", "MsmModel", "low_confidence", "overlap_weights"]
 
 LAG = 1  # steps before the origin whose covariates and outcomes count too
 CHUNK_ROWS = 65_536  # decisions whose probabilities are computed at once
 LEAST_SHARE, LARGEST_WEIGHT = 0.2, 1_000.0  # beyond either of them, overlap is called low
-
-
-def binary_treatments(encoding: TreatmentEncoding, encoded: NDArray[np.generic]) -> Floats:
-    """Return one binary column per level other than the reference, `[...,L]`, of encoded treatments `[...,da]`.
-
-    Two treatments that are on or off give two columns, whether they are encoded as such or as four classes.
-    """
-    values = encoding.decode(encoded)
-    columns = [values[..., i] == level for i, levels in enumerate(encoding.levels) for level in range(1, len(levels))]
-    return np.stack(columns, axis=-1).astype(np.float64)
 
 
 class LagFeatures:
@@ -48,7 +41,7 @@ class LagFeatures:
 
     def __init__(self, panel: Panel, scaler: Scaler, schema: PanelSchema) -> None:
         self.series = ScaledSeries.of(panel, scaler)
-        self.given_NTL = binary_treatments(schema.treatments, panel.treatments) * panel.observed[..., None]
+        self.given_NTL = panel.treatments.astype(np.float64) @ dose_table(schema.treatments) * panel.observed[..., None]
         before = np.zeros((panel.n_subjects, 1, self.given_NTL.shape[2]))
         self._dose_NTL = np.concatenate([before, self.given_NTL.cumsum(axis=1)], axis=1)
 
@@ -99,8 +92,8 @@ class MsmModel(LinearModel):
         return LagFeatures(panel, self.scaler, self.schema)
 
     def treatments(self, encoded: NDArray[np.generic]) -> Floats:
-        """Return the binary treatments `[...,L]`."""
-        return binary_treatments(self.schema.treatments, encoded)
+        """Return the factors `[...,L]`: levels other than the reference, and doses."""
+        return np.asarray(encoded.astype(np.float64) @ dose_table(self.schema.treatments))
 
     def weights(self) -> tuple[Floats, Floats, Floats]:
         """Return the regressions' weights; with `plan = "dose"` it does not matter when a plan treats."""
@@ -129,16 +122,16 @@ class MsmMethod(ReadsModels):
         parts = dict.fromkeys([Part("source", "train"), task.train])
         panel = join_panels([task.panels[part] for part in parts])
         features = LagFeatures(panel, task.scaler, task.schema)
-        decisions = _Decisions(features, panel, config, task.config.seed)
+        decisions = _Decisions(features, panel, config, task.config.seed, task.schema.treatments)
         numerator, denominator = decisions.fit_treatments()
         log_ratio_NT = decisions.log_ratios(numerator, denominator)
         steps = [decisions.fit_outcomes(log_ratio_NT, h) for h in range(task.horizon)]
         outcome = {name: [step[name] for step, _ in steps] for name in ("intercept", "history", "plan")}
         arrays = {
-            "numerator.intercept": numerator.intercept_L,
-            "numerator.weight": numerator.coef_LP,
-            "denominator.intercept": denominator.intercept_L,
-            "denominator.weight": denominator.coef_LP,
+            "numerator.intercept": numerator.given.intercept_L,
+            "numerator.weight": numerator.given.coef_LP,
+            "denominator.intercept": denominator.given.intercept_L,
+            "denominator.weight": denominator.given.coef_LP,
             "outcome.intercept": np.stack(outcome["intercept"]),
             "outcome.history": np.stack(outcome["history"]),
             "outcome.plan": np.concatenate(outcome["plan"]),
@@ -184,7 +177,7 @@ def overlap_weights(
         The description of each step's weights, as far as series are long enough, and what the model would warn of.
     """
     config = MsmConfig(most_numbers=most_numbers)
-    decisions = _Decisions(LagFeatures(panel, scaler, schema), panel, config, 0)
+    decisions = _Decisions(LagFeatures(panel, scaler, schema), panel, config, 0, schema.treatments)
     if not decisions.decided_NT.any():
         return [], []
     numerator, denominator = decisions.fit_treatments()
@@ -204,27 +197,28 @@ def overlap_weights(
 class _Decisions:
     """Every treatment decision of the training subjects that has a step before it, and the regressions on them."""
 
-    def __init__(self, features: LagFeatures, panel: Panel, config: MsmConfig, seed: int) -> None:
-        self.features, self.config, self._seed = features, config, seed
+    def __init__(
+        self, features: LagFeatures, panel: Panel, config: MsmConfig, seed: int, encoding: TreatmentEncoding
+    ) -> None:
+        self.features, self.config, self._seed, self._encoding = features, config, seed, encoding
         self.observed_NTY = panel.outcome_observed  # None where no outcome was filled
         step_T = np.arange(features.given_NTL.shape[1])
         self.decided_NT = (step_T >= LAG) & (step_T < panel.length[:, None] - 1)
 
-    def fit_treatments(self) -> tuple[LogisticModels, LogisticModels]:
+    def fit_treatments(self) -> tuple[TreatmentModels, TreatmentModels]:
         """Return the models of the numerator, which knows the doses, and of the denominator, which knows all."""
         subject_M, step_M = self.rows(0)
-        known_MP, given_ML = self.features.at(subject_M, step_M), self.features.given_NTL[subject_M, step_M] > 0
-        doses_ML = known_MP[:, : given_ML.shape[1]]
-        most = self.config.iterations
-        return fit_logistic(doses_ML, given_ML, iterations=most), fit_logistic(known_MP, given_ML, iterations=most)
+        known_MP, given_ML = self.features.at(subject_M, step_M), self.features.given_NTL[subject_M, step_M]
+        fit = partial(TreatmentModels.fit, encoding=self._encoding, iterations=self.config.iterations)
+        return fit(known_MP[:, : given_ML.shape[1]], given_ML), fit(known_MP, given_ML)
 
-    def log_ratios(self, numerator: LogisticModels, denominator: LogisticModels) -> Floats:
+    def log_ratios(self, numerator: TreatmentModels, denominator: TreatmentModels) -> Floats:
         """Return the logarithm `[N,T]` of each decision's stabilised weight; 0 where there was no decision."""
         log_ratio_NT = np.zeros(self.decided_NT.shape)
         subject, step = np.nonzero(self.decided_NT)
         for first in range(0, len(subject), CHUNK_ROWS):
             at = subject[first : first + CHUNK_ROWS], step[first : first + CHUNK_ROWS]
-            known_MP, given_ML = self.features.at(*at), self.features.given_NTL[at] > 0
+            known_MP, given_ML = self.features.at(*at), self.features.given_NTL[at]
             above_M = numerator.log_likelihood(known_MP[:, : given_ML.shape[1]], given_ML)
             log_ratio_NT[at] = above_M - denominator.log_likelihood(known_MP, given_ML)
         return log_ratio_NT

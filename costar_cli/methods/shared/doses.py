@@ -1,4 +1,4 @@
-"""Doses: treatments decoded into factors that are given or not, whatever their encoding (spec MIXED-1)."""
+"""Factors: levels that are given or not, whatever their encoding, and the columns of doses (spec MIXED-1)."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,20 +9,23 @@ __all__ = ["dose_names", "dose_table"]
 
 
 def dose_table(encoding: TreatmentEncoding) -> NDArray[np.float64]:
-    """Return the doses `[da,L]` of each encoded column: one factor per level of a treatment but the reference.
+    """Return the factors `[da,L]` of each encoded column: one per level of a treatment but the reference.
 
-    Treatments that are encoded as classes are decoded: two that are on or off are two factors, not four classes.
+    Treatments that are encoded as classes are decoded: two that are on or off are two factors, not four classes. The
+    columns of doses, last, are factors as they are.
     """
-    unit = np.eye(encoding.width)
-    values = encoding.decode(unit)
+    table = np.eye(encoding.width)
+    values = encoding.decode(table)
     factors = [values[:, i] == level for i, levels in enumerate(encoding.levels) for level in range(1, len(levels))]
-    return np.stack(factors, axis=-1).astype(np.float64)
+    of_levels = np.stack(factors, axis=-1).astype(np.float64) if factors else np.zeros((len(table), 0))
+    return np.concatenate([of_levels, table[:, encoding.level_width :]], axis=1)
 
 
 def dose_names(encoding: TreatmentEncoding) -> list[str]:
-    """Return what each factor is called: the treatment, with the level where it has more than two."""
-    return [
+    """Return what each factor is called: the treatment, with the level where it has more than two, or the dose."""
+    of_levels = [
         name if len(levels) == 2 else f"{name}={level}"
         for name, levels in zip(encoding.names, encoding.levels, strict=True)
         for level in levels[1:]
     ]
+    return [*of_levels, *(column for dose in encoding.doses for column in dose.columns)]

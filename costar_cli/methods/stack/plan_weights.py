@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.ipw import effective_share
-from costar_cli.methods.shared.logistic import LogisticModels, fit_logistic
+from costar_cli.methods.shared.treatment_models import TreatmentModels
 from costar_cli.panel import Panel, Scaler, TreatmentEncoding
 from costar_cli.panel.windows import FactualWindows
 
@@ -129,14 +129,14 @@ def plan_weights(
     asked = _Histories.of(windows.panel, scaler, encoding, np.ones((windows.panel.n_subjects, domain_NV.shape[1])))
     log_QH = np.zeros((len(queries), queries.horizon))
     modelled_H = np.ones(queries.horizon, dtype=bool)
-    when_given = _fit(learnt, train.length, 0)
+    when_given = _fit(learnt, train.length, 0, encoding)
     for h in range(1, queries.horizon):
-        before = _fit(learnt, train.length, h)
+        before = _fit(learnt, train.length, h, encoding)
         if before is None or when_given is None:
             modelled_H[h:] = False
             break
         modelled_H[h:] &= before.converged and when_given.converged
-        given_QL = asked.given_NTL[row_Q, origin_Q + h] > 0
+        given_QL = asked.given_NTL[row_Q, origin_Q + h]
         expected_Q = before.log_likelihood(_known(asked, row_Q, origin_Q, h), given_QL)
         log_QH[:, h:] += (expected_Q - when_given.log_likelihood(asked.at(row_Q, origin_Q + h), given_QL))[:, None]
     return PlanWeights.of(log_QH, modelled_H.tolist())
@@ -153,7 +153,9 @@ def tempered(log_Q: Floats) -> tuple[Floats, float]:
     return np.asarray(weight_Q / weight_Q.mean()), power
 
 
-def _fit(histories: _Histories, length_N: NDArray[np.integer], ahead: int) -> LogisticModels | None:
+def _fit(
+    histories: _Histories, length_N: NDArray[np.integer], ahead: int, encoding: TreatmentEncoding
+) -> TreatmentModels | None:
     """Return models of the treatments `ahead` steps after a history, None where no series is so long."""
     steps = histories.given_NTL.shape[1]
     row_M, step_M = np.nonzero(np.arange(steps) + ahead < length_N[:, None] - 1)
@@ -162,8 +164,8 @@ def _fit(histories: _Histories, length_N: NDArray[np.integer], ahead: int) -> Lo
     if len(row_M) > MOST_DECISIONS:
         some = np.linspace(0, len(row_M) - 1, MOST_DECISIONS).round().astype(np.int64)
         row_M, step_M = row_M[some], step_M[some]
-    given_ML = histories.given_NTL[row_M, step_M + ahead] > 0
-    return fit_logistic(_known(histories, row_M, step_M, ahead), given_ML, iterations=ITERATIONS)
+    given_ML = histories.given_NTL[row_M, step_M + ahead]
+    return TreatmentModels.fit(_known(histories, row_M, step_M, ahead), given_ML, encoding, iterations=ITERATIONS)
 
 
 def _known(histories: _Histories, row_M: NDArray[np.integer], step_M: NDArray[np.integer], ahead: int) -> Floats:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from costar_cli.methods.shared.trained import AnswerJob, NetworkModel
-from costar_cli.panel import Panel, Queries
+from costar_cli.panel import Panel, Plans, Queries
 from costar_cli.panel.tensors import PanelTensors
 
 __all__ = ["MOST_PLANS", "TransformerModel", "Walk", "origin_batches"]
@@ -161,7 +161,7 @@ class TransformerModel(NetworkModel[Sequence[MemberStates]]):
 
 
 def _predict(
-    begin: Callable[[Tensor, int], Walk], batch: OriginBatch, plan_QHA: NDArray[np.uint8], like: Tensor, first: int
+    begin: Callable[[Tensor, int], Walk], batch: OriginBatch, plan_QHA: Plans, like: Tensor, first: int
 ) -> Tensor:
     """Return scaled outcomes `[M,G,H,Y]`: each step takes the outcomes of the step before for true."""
     plans = torch.from_numpy(plan_QHA[batch.row_MG]).to(like).unbind(2)

@@ -1,0 +1,98 @@
+"""Doses of somebody's own table: learned from source-train, bad rows named, read back, new subjects alike."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from costar_cli.datasets.table import TableInputs, ingest_table
+from costar_cli.datasets.table.export import export_dataset
+from costar_cli.datasets.table.schema_file import read_schema
+from costar_cli.errors import UsageError
+from costar_cli.panel import Part
+from costar_cli.reporting import NullReporter
+from tests.datasets.table_worlds import ingest, make_schema, problems, ward
+
+MG: dict[str, Any] = {"role": "treatment", "kind": "continuous", "unit": "mg"}
+
+
+def dosed(**changed: Any) -> pl.DataFrame:
+    frame = ward().drop("drug")
+    dose = np.random.default_rng(3).gamma(2, 1.5, frame.height).round(2)
+    return frame.with_columns(drug=changed.pop("drug", pl.Series(dose, dtype=pl.Float64)), **changed)
+
+
+def test_range_and_scale_of_a_dose_are_those_of_source_train(tmp_path: Path) -> None:
+    data = ingest(dosed(), make_schema({"drug": MG}), folder=tmp_path)
+    dose = data.schema.treatments.doses[0]
+    train = data.panels[Part("source", "train")]
+    given = data.schema.treatments.decode(train.treatments[train.observed])[:, 0]
+    assert (dose.low, dose.high, dose.unit) == (given.min(), given.max(), "mg")
+    assert dose.scale in 2.0 ** np.arange(-4, 5)
+
+
+def test_a_dose_stands_beside_named_levels(tmp_path: Path) -> None:
+    frame = dosed().with_columns(arm=ward()["drug"])
+    arm = {"role": "treatment", "levels": ["none", "low", "high"]}
+    encoding = ingest(frame, make_schema({"drug": MG, "arm": arm}), folder=tmp_path).schema.treatments
+    assert encoding.all_names == ("arm", "drug")
+    assert encoding.width == len(encoding.classes) + 1
+
+
+@pytest.mark.parametrize("kind", [MG, {**MG, "basis": "splines"}, {**MG, "range": [-9, 99], "basis": "identity"}])
+def test_an_export_is_read_back_as_it_was(tmp_path: Path, kind: dict[str, Any]) -> None:
+    data = ingest(dosed(), make_schema({"drug": kind}, domain={}), folder=tmp_path)
+    export_dataset(data, tmp_path / "out", "csv")
+    out = tmp_path / "out"
+    inputs = TableInputs((out / "table.csv",), queries=out / "queries.csv")
+    again = ingest_table(inputs, read_schema(out / "schema.toml"), NullReporter())
+    assert again.schema.treatments == data.schema.treatments
+    for part, panel in data.panels.items():
+        assert np.allclose(again.panels[part].treatments[panel.observed], panel.treatments[panel.observed])
+        for one, other in zip(again.queries.get(part, {}).values(), data.queries.get(part, {}).values(), strict=True):
+            assert np.allclose(one.plan, other.plan)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("-1.5", "1 dose negative: '-1.5'"),
+        ("4000", "10 times what is usual: '4000'"),
+        ("two", "1 value not numeric, first 'two'"),
+        ("", "1 dose missing"),
+    ],
+)
+def test_a_dose_that_cannot_be_is_an_error_that_names_its_row(tmp_path: Path, value: str, said: str) -> None:
+    texts = dosed()["drug"].cast(pl.String).to_list()
+    texts[4] = value
+    (told,) = problems(dosed(drug=pl.Series(texts)), make_schema({"drug": MG}), folder=tmp_path)
+    assert said in told
+    assert "first in row 5 of ward.csv" in told
+
+
+def test_a_dose_that_never_changes_is_an_error(tmp_path: Path) -> None:
+    told = "\n".join(problems(dosed(drug=pl.lit(2.0)), make_schema({"drug": MG}), folder=tmp_path))
+    assert "dose 'drug' cannot be learned from source-train: it is always 2" in told
+
+
+def test_ordinal_doses_take_their_levels_alone(tmp_path: Path) -> None:
+    frame = dosed(drug=pl.Series(np.resize([0.0, 5, 10, 20], ward().height)))
+    ordinal = {"role": "treatment", "kind": "ordinal"}
+    dose = ingest(frame, make_schema({"drug": ordinal}), folder=tmp_path).schema.treatments.doses[0]
+    assert dose.levels == (0, 5, 10, 20)
+    assert dose.problem(7)
+    assert not dose.problem(10)
+    told = "\n".join(problems(frame, make_schema({"drug": {**ordinal, "levels": [0, 5, 10]}}), folder=tmp_path))
+    assert "not a level: '20'" in told
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"kind": "binary"}, {"unit": "mg"}, {"kind": "continuous", "levels": [0, 1]},
+     {"kind": "ordinal", "levels": ["a", "b"]}, {"kind": "continuous", "range": [3, 1]}],
+)  # fmt: skip
+def test_a_schema_of_a_dose_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="drug"):
+        make_schema({"drug": {"role": "treatment", **wrong}})
