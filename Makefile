@@ -3,6 +3,7 @@
 # make test-slow   the tests that take minutes
 # make campaign    half an hour of kills, damaged files, full disks, races, odd texts and numbers
 # make test-lowest the fast tests with the lowest versions that pyproject.toml allows, in .venv-lowest
+# make bench-guard whether costar is still as much faster than plain implementations as stored ratios say
 # make audit       known vulnerabilities of the versions in constraints.txt
 # make clean       remove what these made
 
@@ -12,7 +13,7 @@ BIN := .venv/bin
 JOBS ?= 2
 
 .DELETE_ON_ERROR:
-.PHONY: demo test lint test-slow campaign test-lowest audit clean
+.PHONY: demo test lint test-slow campaign test-lowest bench-guard audit clean
 
 demo: .venv/.installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh
@@ -37,6 +38,9 @@ test-lowest: .venv/bin/uv
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-lowest
 	$(BIN)/uv pip install --quiet --python .venv-lowest/bin/python --resolution lowest-direct -e '.[test]'
 	.venv-lowest/bin/python -m pytest -n $(JOBS) --dist loadfile -o filterwarnings=default  # old versions warn of new ones
+
+bench-guard: .venv/.installed-test
+	$(BIN)/python -m benchmarks.guard
 
 audit: .venv/bin/uv
 	$(BIN)/uv tool run pip-audit --disable-pip --no-deps --requirement constraints.txt

@@ -1,12 +1,15 @@
-"""Write docs/cli.md from the app itself; `--check` says whether it is up to date.
+"""Write docs/cli.md and the help pages of tests/cli/help.txt from the app; `--check` says whether they are up to date.
 
 python docs/cli_reference.py [--check]
 """
 
 import inspect
+import os
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,7 @@ from costar_cli.settings.keys import Key, all_keys
 from costar_cli.settings.presets import PRESETS
 
 TARGET = Path(__file__).with_name("cli.md")
+HELP = Path(__file__).parents[1] / "tests" / "cli" / "help.txt"
 
 INTRODUCTION = """\
 # Command line
@@ -155,14 +159,31 @@ anything of `[finetune.encoder]`: then all of it counts, and nothing of the othe
 
 def main() -> int:
     """Write the reference, or compare it."""
-    text = "\n".join(render()) + "\n"
+    texts = {TARGET: "\n".join(render()) + "\n"} | ({HELP: help_pages()} if draws_help_as_stored() else {})
     if "--check" not in sys.argv[1:]:
-        TARGET.write_text(text, "utf-8")
+        for path, text in texts.items():
+            path.write_text(text, "utf-8")
         return 0
-    if TARGET.is_file() and TARGET.read_text("utf-8") == text:
-        return 0
-    sys.stderr.write(f"{TARGET} is not up to date: run `python docs/cli_reference.py`\n")
-    return 1
+    old = [path for path, text in texts.items() if not path.is_file() or path.read_text("utf-8") != text]
+    for path in old:
+        sys.stderr.write(f"{path} is not up to date: run `python docs/cli_reference.py`\n")
+    return int(bool(old))
+
+
+def draws_help_as_stored() -> bool:
+    """Return whether help is drawn by the versions of constraints.txt: others may break lines elsewhere."""
+    pinned = (TARGET.parents[1] / "constraints.txt").read_text("utf-8").splitlines()
+    return all(f"{name}=={version(name)}" in pinned for name in ("rich", "typer"))
+
+
+def help_pages() -> str:
+    """Return the help of every command as a terminal of 80 columns shows it."""
+    words = [[], ["simulate"], ["ingest"], *(path.split()[1:] for path, _ in commands())]
+    code = f"from costar_cli.app import main\nfor words in {words!r}: assert main([*words, '--help']) == 0"
+    plain = {key: value for key, value in os.environ.items() if not key.startswith(("COSTAR", "FORCE", "GITHUB"))}
+    environment = {**plain, "COLUMNS": "80", "PYTHONIOENCODING": "utf-8", "TERM": "dumb"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True)  # noqa: S603
+    return "\n".join(line.rstrip() for line in done.stdout.decode().splitlines()).strip("\n") + "\n"
 
 
 def render() -> Iterator[str]:

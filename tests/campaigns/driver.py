@@ -14,6 +14,8 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
+import psutil
+
 import costar_cli
 
 LONGEST_S, MOST_MB = 20.0, 1_000.0
@@ -73,7 +75,7 @@ class Campaign:
 
 
 def in_child(work: Callable[[], int], *, stop: tuple[float, int] | None = None, file_bytes: int = 0) -> Ended:
-    """Run work in a forked process with limits; `stop` is a delay in seconds and the signal that is then sent."""
+    """Run work in a forked process with limits; `stop` is after how much CPU time which signal is sent."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         pid = os.fork()
         if pid == 0:
@@ -90,13 +92,21 @@ def in_child(work: Callable[[], int], *, stop: tuple[float, int] | None = None, 
                     __import__("sys").stdout.flush()
                 os._exit(code)
         if stop:
-            time.sleep(stop[0])
-            with suppress(ProcessLookupError):
-                os.kill(pid, stop[1])
+            _send(pid, *stop)
         _, status, usage = os.wait4(pid, 0)
-        seconds = usage.ru_utime + usage.ru_stime  # on a busy machine the clock tells of others
+        seconds = usage.ru_utime + usage.ru_stime
         texts = [file.seek(0) or file.read().decode("utf-8", "replace") for file in (out, err)]
     return Ended(os.waitstatus_to_exitcode(status), seconds, usage.ru_maxrss / 1024, *texts)
+
+
+def _send(pid: int, after_s: float, number: int) -> None:
+    """Send a signal once a child has taken so much CPU time; on a busy machine the clock tells of others."""
+    child = psutil.Process(pid)
+    while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        if sum(child.cpu_times()[:2]) >= after_s:
+            os.kill(pid, number)
+            return
+        time.sleep(0.004)
 
 
 def warm() -> None:

@@ -41,6 +41,14 @@ def test_help_takes_less_than_half_a_second(tmp_path: Path) -> None:
     assert min(spent) < 0.5
 
 
+def test_no_line_of_help_is_wider_than_80_columns_and_none_is_cut(repository: Path) -> None:
+    """What each page says is in help.txt, which `python docs/cli_reference.py --check` compares."""
+    text = (repository / "tests" / "cli" / "help.txt").read_text("utf-8")
+    assert max(map(len, text.splitlines())) <= 80
+    assert "…" not in text
+    assert text.count("Usage: costar") == len(HELPS) + 1
+
+
 def test_help_lists_the_verbs_in_the_order_of_use(call: Call) -> None:
     text = call("--help").out
     listed = re.findall(r"^│ (\w+) ", text, re.MULTILINE)
