@@ -1,4 +1,4 @@
-"""Whether costar is still as much faster than plain implementations as it was: ratios hold on other machines, times do not.
+"""Whether costar is still as much faster than plain implementations as it was: ratios hold elsewhere, times do not.
 
     python -m benchmarks.guard [--share 0.7]
 

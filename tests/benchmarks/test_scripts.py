@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks import all as all_benchmarks
+from benchmarks import guard
 from benchmarks.machine import ROOT, machine_slug
-from benchmarks.measure import run_child
+from benchmarks.measure import Child, run_child
 
 DOCUMENT = {"benchmark", "command", "date", "commit", "dirty", "machine", "versions", "load_average", "load", "busy",
             "options", "figures", "details"}  # fmt: skip
@@ -162,3 +163,19 @@ def test_one_command_makes_the_pretraining_table(tmp_path: Path) -> None:
     }
     assert stored["commit"]
     assert (tmp_path / "p.csv").read_text().count("\n") == 5
+
+
+@pytest.mark.parametrize(("now", "code"), [(100.0, 0), (60.0, 1)])
+def test_the_guard_fails_where_a_ratio_is_clearly_below_the_stored_one(
+    now: float, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    figure, before = ({"figures": {"ratio_to_loop": {"value": value}}, "busy": False} for value in (now, 110.0))
+    monkeypatch.setattr(guard, "GUARDED", {"simulate": "ratio_to_loop"})
+    monkeypatch.setattr(guard, "stored", lambda _: before)
+    monkeypatch.setattr(guard, "run_child", lambda *_: Child(1.0, 1.0, json.dumps(figure)))
+    assert guard.main([]) == code
+    assert capsys.readouterr().out.endswith("SLOWER\n" if code else "as fast\n")
+
+
+def test_every_ratio_that_is_guarded_is_stored() -> None:
+    assert all(guard.stored(name)["figures"][key]["value"] > 1 for name, key in guard.GUARDED.items())
