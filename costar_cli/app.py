@@ -37,6 +37,7 @@ from costar_cli.errors import (
     UsageError,
     as_costar_error,
 )
+from costar_cli.reporting import launched
 from costar_cli.ui.output import Output
 
 PROGRAM = "costar"
@@ -97,6 +98,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
     # Before torch is loaded: threads that wait must sleep, or a second process on the machine slows both many times.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    if launched("RANK"):
+        sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - to the end of the process
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show is no reason to stop

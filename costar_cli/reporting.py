@@ -1,5 +1,6 @@
 """How workflows tell what they are doing, without knowing who listens."""
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +19,14 @@ ROUNDING = 1e-6  # relative; errors of predictions in float32 that are closer th
 def plain(text: object) -> str:
     r"""Return text whose control characters are spelt out (`\x1b`), so that what files say cannot drive a terminal."""
     return _CONTROL.sub(lambda found: found.group().encode("unicode_escape").decode("ascii"), str(text))
+
+
+def launched(name: str, default: int = 0) -> int:
+    """Return a number that `torchrun` has set for its processes; elsewhere these names mean something else.
+
+    `RANK` is 0 for the process that writes and speaks, and for one that trains alone.
+    """
+    return int(os.environ.get(name, default)) if "TORCHELASTIC_RUN_ID" in os.environ else default
 
 
 def is_worse(error: float, rival: float) -> bool:

@@ -12,6 +12,7 @@ import typer
 from costar_cli.config.choices import PresetName
 from costar_cli.config.nearest import nearest
 from costar_cli.errors import ArtifactError, CostarError, MismatchError, StorageError
+from costar_cli.reporting import launched
 from costar_cli.steps.outputs import check_places
 from costar_cli.ui.output import Output
 from costar_cli.ui.progress import OutputReporter
@@ -73,7 +74,8 @@ def open_session(
     """
     out = open_output(ctx, json=json, quiet=quiet, workspace=workspace)
     settings = open_settings(out, flags, preset=preset, config=config, dataset=_dataset_name(data))
-    session = Session(out, Workspace(workspace), settings, OutputReporter(out).watch(), repeated_flags(ctx))
+    place = Workspace(workspace, held=bool(launched("RANK")))
+    session = Session(out, place, settings, OutputReporter(out).watch(), repeated_flags(ctx))
     if config is not None:
         session.inputs.append(Input("configuration", config))
     return session

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from costar_cli.errors import ArtifactError
-from costar_cli.reporting import warnings_of
+from costar_cli.reporting import launched, warnings_of
 from costar_cli.steps.hints import next_command, other_than
 from costar_cli.steps.outputs import check_places
 from costar_cli.steps.session import BuildStep, Session
@@ -77,7 +77,7 @@ def make_trained(
             if log is not None:
                 session.out.note("nothing was trained, so that nothing is logged; --fresh trains again")
             return artifact, "up_to_date"
-        with _opened(log, step, overwrite=overwrite or fresh) as to:
+        with _opened(None if launched("RANK") else log, step, overwrite=overwrite or fresh) as to:
             trained = train(to)
         if log is not None:
             session.out.wrote("log", log, kind=log.suffix[1:] or "tensorboard")
@@ -93,10 +93,12 @@ def _opened(log: Path | None, step: BuildStep, *, overwrite: bool) -> "AbstractC
 
 
 def _store(session: Session, step: BuildStep, trained: "Trained", *, overwrite: bool) -> "Artifact":
-    """Write what was trained, and forget the run's state."""
-    from costar_cli.artifact import read_header, write_artifact
+    """Write what was trained, and forget the run's state; of several processes that trained it, the first one does."""
+    from costar_cli.artifact import Artifact, read_header, write_artifact
     from costar_cli.train import forget_runs
 
+    if launched("RANK"):
+        return Artifact(step.kind, {}, trained.meta)
     try:
         before = read_header(step.path) if step.path.exists() else None
     except ArtifactError:

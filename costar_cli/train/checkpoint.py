@@ -17,8 +17,9 @@ from costar_cli.artifact import Artifact, read_artifact, read_header, write_arti
 from costar_cli.artifact.lineage import Making, making_differences, makings_of
 from costar_cli.errors import STOPS, ArtifactError, MismatchError
 from costar_cli.methods.base import Stage
+from costar_cli.methods.shared import processes
 from costar_cli.methods.shared.members import Params
-from costar_cli.reporting import Reporter
+from costar_cli.reporting import Reporter, launched
 from costar_cli.train.group import GroupState, MemberRecord
 from costar_cli.train.identity import RunIdentity
 
@@ -89,8 +90,13 @@ class Interrupt:
 
     def stop_if_requested(self) -> None:
         """Raise `KeyboardInterrupt` when a signal has come."""
-        if self.requested:
+        if self.agreed:
             raise KeyboardInterrupt
+
+    @property
+    def agreed(self) -> bool:
+        """Return whether a signal has come to any of the processes that train together."""
+        return processes.anywhere(self.requested)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the signature of a handler
         self._stopped_by = number
@@ -193,6 +199,8 @@ class Checkpoint:
         return None
 
     def _write(self, state: GroupState | None) -> None:
+        if launched("RANK"):  # the first process writes for all
+            return
         arrays: Arrays = {}
         for index, group in enumerate(self._finished):
             arrays |= {f"finished/{index}/{name}": value.numpy() for name, value in group.kept.items()}
@@ -307,7 +315,7 @@ def forget_runs(path: Path, *, unless: str | None = None) -> bool:
         path: file of the first stage.
         unless: keep them if they are of the run with this fingerprint.
     """
-    if unless is not None and _is_of_run(path, unless):
+    if launched("RANK") or (unless is not None and _is_of_run(path, unless)):
         return False
     found = [file for file in (path, *path.parent.glob(f"{path.stem}.*{path.suffix}")) if file.exists()]
     for file in found:

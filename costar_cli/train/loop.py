@@ -11,6 +11,7 @@ from torch import Tensor
 
 from costar_cli.errors import TrainingError
 from costar_cli.methods.base import Stage
+from costar_cli.methods.shared import processes
 from costar_cli.methods.shared.members import Params
 from costar_cli.methods.shared.stage import Pace
 from costar_cli.methods.shared.streams import Stream
@@ -78,6 +79,7 @@ def train_members(
         TrainingError: a loss or gradient is not finite.
         KeyboardInterrupt: the run was interrupted; its state is saved.
     """
+    processes.wait()  # the state of an interrupted run is read by all before the first one replaces it
     finished = checkpoint.finished_groups()
     groups = _groups(members, runtime.group_size(members), finished, checkpoint.pending_groups())
     pace = _pace(stage)
@@ -149,11 +151,11 @@ def train_group(
             state.loss_sum_R += loss_R
             state.step += 1
             task.advance(1, **_metrics_so_far(stage, state))
-            checkpoint.save_if_due(state, interrupted=interrupt.requested)
+            checkpoint.save_if_due(state, interrupted=interrupt.agreed)
         finish_epoch(stage, state, runtime, selection.judge)
         log(stage, state.members, state.records, time.monotonic() - begun_s)
         task.advance(0, **_metrics_of_epoch(stage, state))
-        checkpoint.save_if_due(state, interrupted=interrupt.requested)
+        checkpoint.save_if_due(state, interrupted=interrupt.agreed)
     task.advance(pace.steps - pace.before(state.epoch))
 
 
@@ -203,7 +205,9 @@ def score_start(stage: Stage, state: GroupState, runtime: Runtime, judge: Judge 
     """Make the weights that members start from a candidate: they are kept until an epoch is better."""
     with torch.no_grad():
         weights_R = stage.weights(state.learned, state.state)
-    score_R = validate(stage, state, runtime) if judge is None else judge(weights_R, state.members)
+    score_R = processes.first_says(
+        validate(stage, state, runtime) if judge is None else judge(weights_R, state.members)
+    )
     _require_finite_scores(stage, state, score_R)
     for record, score in zip(state.records, score_R, strict=True):
         record.start_score = score
@@ -212,10 +216,11 @@ def score_start(stage: Stage, state: GroupState, runtime: Runtime, judge: Judge 
 def finish_epoch(stage: Stage, state: GroupState, runtime: Runtime, judge: Judge | None = None) -> None:
     """Validate, record, keep weights, and begin the next epoch."""
     train_R = (state.loss_sum_R / state.step).tolist()
-    validation_R = validate(stage, state, runtime)
+    validation_R = processes.first_says(validate(stage, state, runtime))
     with torch.no_grad():
         weights_R = stage.weights(state.learned, state.state)
     score_R: Sequence[float | None] = [None] * len(train_R) if judge is None else judge(weights_R, state.members)
+    score_R = processes.first_says(score_R)
     _require_finite_scores(stage, state, validation_R)
     _require_finite_scores(stage, state, score_R)
     for row, record in enumerate(state.records):

@@ -11,6 +11,7 @@ import torch
 from costar_cli.artifact.lineage import Making, making_here
 from costar_cli.config.models import RuntimeConfig
 from costar_cli.errors import DeviceError
+from costar_cli.methods.shared import processes
 from costar_cli.methods.shared.microbatches import keep_microbatches
 
 __all__ = ["Runtime", "keep_freed_memory"]
@@ -73,6 +74,7 @@ class Runtime:
         keep_microbatches(config.max_memory or psutil.virtual_memory().total / GB / 2)
         torch.set_float32_matmul_precision("high" if config.precision == "tf32" else "highest")
         dtype = torch.float64 if config.precision == "float64" else torch.float32
+        device = processes.join(device)
         return cls(device=device, dtype=dtype, precision=config.precision, group=config.group)
 
     def making(self) -> Making:

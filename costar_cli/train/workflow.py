@@ -14,6 +14,7 @@ from costar_cli.errors import MismatchError, TrainingError
 from costar_cli.methods.base import FitTask, FittedModel
 from costar_cli.methods.costar.pretraining import PretrainStage
 from costar_cli.methods.registry import METHODS, REFERENCE, Method
+from costar_cli.methods.shared import processes
 from costar_cli.methods.shared.outcome_forms import choose_forms
 from costar_cli.methods.shared.trained import model_arrays
 from costar_cli.panel import Dataset, Domain, Panel, Part, Scaler
@@ -110,6 +111,7 @@ def pretrain(
     stage = PretrainStage(dataset.schema.dims, config, train, validation, forms)
     if fresh:
         forget_runs(checkpoint)
+        processes.wait()
     run = Checkpoint(checkpoint, identity, reporter=reporter, stage=stage, making=runtime.making())
     with _naming_outliers(dataset):
         trained = train_members(stage, config.members, runtime, run, reporter, log=log.of_part() if log else no_log)
@@ -191,6 +193,7 @@ def finetune(
     )  # fmt: skip
     if fresh:
         forget_runs(checkpoint)
+        processes.wait()
     windows = ValidationWindows.of(selecting, dataset.horizon, scaler)
     run = FitRun(method, task, windows, checkpoint, identity, runtime, reporter, log=log)
     with _naming_outliers(dataset):

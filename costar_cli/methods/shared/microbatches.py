@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from costar_cli.methods.shared import processes
 from costar_cli.methods.shared.dropout import MaskSource
 from costar_cli.methods.shared.members import Params
 
@@ -80,10 +81,12 @@ def microbatch_size(
         cpu_elements: elements of that array at once on a CPU: what the caches hold, measured for each family.
         gpu_elements: the same on a GPU: what its memory holds.
         least: microbatches at least on a CPU, where there are that many samples: cores need work.
+
+    Several processes have as many each.
     """
-    if device.type != "cpu":
-        return max(1, min(gpu_elements // largest, samples))
-    return max(1, min(cpu_elements // largest, -(-samples // least)))
+    at_most = cpu_elements if device.type == "cpu" else gpu_elements
+    least = (least if device.type == "cpu" else 1) * processes.count()
+    return max(1, min(at_most // largest, -(-samples // least)))
 
 
 def split_with_masks(
@@ -121,10 +124,11 @@ def map_microbatches(
 
     On a CPU with several threads they run side by side, each thread with its own copy of the module (`functional_call`
     puts parameters into a module while it runs); elsewhere one after another. A microbatch may be called twice, for the
-    backward pass, and must then return the same.
+    backward pass, and must then return the same. Several processes run some each.
     """
-    n_workers, microbatches = torch.get_num_threads(), list(microbatches)
-    if device.type != "cpu" or (n_workers == 1 and len(microbatches) <= _KEPT[0]):
+    n_workers, microbatches = torch.get_num_threads() if device.type == "cpu" else 1, list(microbatches)
+    alone = processes.count() == 1
+    if alone and (device.type != "cpu" or (n_workers == 1 and len(microbatches) <= _KEPT[0])):
         return [microbatch(module, params) for microbatch in microbatches]
     names, values = list(params), list(params.values())
     per_microbatch, *outputs = _Microbatches.apply(module, microbatches, names, n_workers, *values)  # type: ignore[no-untyped-call]
@@ -144,12 +148,18 @@ def start_microbatches(
             return microbatch(_own_copy(module), fixed)
 
     fixed = {name: value.detach() for name, value in params.items()}
-    n_workers = torch.get_num_threads()
+    n_workers, own, like = torch.get_num_threads(), _own(list(microbatches)), next(iter(params.values()))
     if device.type != "cpu" or n_workers == 1:
-        results = [run(microbatch) for microbatch in microbatches]
-        return lambda: results
-    futures = [_workers(n_workers).submit(run, microbatch) for microbatch in microbatches]
-    return lambda: [future.result() for future in futures]
+        results = [run(microbatch) for microbatch in own]
+        return lambda: processes.gathered(results, like)
+    futures = [_workers(n_workers).submit(run, microbatch) for microbatch in own]
+    return lambda: processes.gathered([future.result() for future in futures], like)
+
+
+def _own(microbatches: list[Item]) -> list[Item]:
+    """Return those that this process runs: all where it is the only one."""
+    share = processes.share(len(microbatches))
+    return microbatches[share.start : share.stop]
 
 
 class _Microbatches(torch.autograd.Function):
@@ -163,6 +173,8 @@ class _Microbatches(torch.autograd.Function):
         *values: Tensor,
     ) -> tuple[int | Tensor, ...]:
         needs_grad, kept = any(ctx.needs_input_grad), _KEPT[0]
+        ctx.first, ctx.like = processes.share(len(microbatches)).start, values
+        microbatches = _own(microbatches)
 
         def run(microbatch: Microbatch, *, keep: bool = True) -> tuple[list[Tensor], tuple[Tensor, ...]]:
             with torch.set_grad_enabled(needs_grad and keep):
@@ -173,8 +185,9 @@ class _Microbatches(torch.autograd.Function):
             return run(microbatches[index], keep=index < kept)
 
         results = list(_workers(n_workers).map(first_run, range(len(microbatches))))
-        ctx.n_workers, ctx.n_outputs = n_workers, len(results[0][1])
-        outputs = [output.detach() for _, outputs in results for output in outputs]
+        every = processes.gathered([outputs for _, outputs in results], values[0])
+        ctx.n_workers, ctx.n_outputs = n_workers, len(every[0])
+        outputs = [output.detach() for outputs in every for output in outputs]
         if needs_grad:
             again = [partial(run, microbatch) for microbatch in microbatches[kept:]]
             ctx.graphs = [partial(_as_is, result) for result in results[:kept]] + again
@@ -188,19 +201,20 @@ class _Microbatches(torch.autograd.Function):
         def run(index: int) -> tuple[Tensor, ...]:
             leaves, outputs = ctx.graphs[index]()
             ctx.graphs[index] = None
-            given = grads[index * ctx.n_outputs : (index + 1) * ctx.n_outputs]
-            used = [(o, g) for o, g in zip(outputs, given, strict=True) if g is not None]
+            place = ctx.first + index
+            given = grads[place * ctx.n_outputs : (place + 1) * ctx.n_outputs]
+            used = [(o, g.to(o.dtype)) for o, g in zip(outputs, given, strict=True) if g is not None]
             outputs_used, grads_used = zip(*used, strict=True)
             slopes: tuple[Tensor, ...] = torch.autograd.grad(
                 outputs_used, leaves, grads_used, allow_unused=True, materialize_grads=True
             )
             return slopes
 
-        first, *rest = _workers(ctx.n_workers).map(run, range(len(ctx.graphs)))
-        total = [value.clone() for value in first]
-        for some_grads in rest:
+        slopes = _workers(ctx.n_workers).map(run, range(len(ctx.graphs)))
+        total = [value.clone() for value in next(slopes, map(torch.zeros_like, ctx.like))]
+        for some_grads in slopes:
             torch._foreach_add_(total, list(some_grads))
-        return None, None, None, None, *total
+        return None, None, None, None, *processes.summed(total)
 
 
 def _as_is(value: Item) -> Item:
