@@ -43,8 +43,9 @@ def plot_natural(report: EvaluationReport, path: Path) -> Path:
             Line2D([], [], color=plan_style(i)[0], label=label_lines(name, 26)) for i, name in enumerate(labels)
         ]
         drawn.legend(handles=handles, loc="outside right center")
-        about = f"band: {100 * report.level:g} % interval of what was observed, over subjects"
-        caption(drawn, f"Mean predictions under the treatments that were given; {about}")
+        bands = any(step.observed_lower is not None for course in report.natural for step in course.steps)
+        about = f"; band: {100 * report.level:g} % interval of what was observed, over subjects" if bands else ""
+        caption(drawn, f"Mean predictions under the treatments that were given{about}")
         return save(drawn, path)
 
 

@@ -35,6 +35,7 @@ HEIGHT_INCH: Final = 2.8
 LINE_INCH: Final = 0.19  # of the legend
 SHADE: Final = 0.25  # of the colour in a band; opaque, as mixtures turn brown
 HISTORY: Final = 12  # steps before the origin
+HEADROOM: Final = 0.12  # of the height, for the word `origin`
 MOST_POINTS: Final = 20_000  # of plans that are drawn
 LONGEST: Final = 100  # letters of a plan in words
 
@@ -71,6 +72,7 @@ def _draw_courses(axes: Axes, report: SearchReport, outcome: int, shown: list[in
     """Draw an outcome's history and its courses under the plans; the band is that of the best."""
     answer, best, variable = report.answers[0], report.answers[0].best, report.schema.outcomes[outcome]
     first, drawn = max(0, answer.origin - HISTORY), list[Line2D]()
+    axes.margins(y=HEADROOM)
     if report.panel is not None:
         y_T = report.panel.outcomes[0, : answer.origin + 1, outcome].astype(np.float64)
         known_T = np.where(report.panel.observed_outcomes[0, : answer.origin + 1, outcome], y_T, np.nan)

@@ -199,7 +199,7 @@ class _Table:
                 self.add(self.frame[name].fill_null("").to_numpy() == "", f"the column `{name}` is empty")
         odd = np.zeros(len(number), dtype=bool)
         odd[self.begins] = np.logical_or.reduceat(number != place, self.begins)
-        fix = "number each plan's steps from 1, the origin's, or write their dates from the origin's on"
+        fix = "number each plan's steps from 1, the origin's, or write their dates, the first that of the origin"
         self.add(odd, "steps are not 1, 2, 3, ..., each once", fix=fix)
         fix = f"give 1 to {horizon} steps, or train on data of a longer `horizon`"
         self.add(place == horizon + 1, f"the model answers plans of 1 to {horizon} steps", fix=fix)

@@ -182,7 +182,8 @@ def notes_on(report: SearchReport) -> Iterator[str]:
         were = "was" if left == 1 else "were"
         yield f"all {open_:,} {steps} that the constraints leave were considered; {left:,} {were} pruned"
     if not question.unsupported and (more := [answer.best.left_out for answer in report.answers]) and max(more):
-        some = f"{more[0]:,} plans" if len(more) == 1 else f"plans of {sum(1 for n in more if n):,} subjects"
+        who = sum(1 for count in more if count)
+        some = f"{more[0]:,} plans" if len(more) == 1 else f"plans of {who:,} subject{'s' * (who > 1)}"
         yield f"{some} with a better estimate are left out, since the data do not support them (--unsupported)"
     if any((answer.best.light_M < 0).any() for answer in report.answers):
         yield f"`{report.label}` cannot say whether the data support a plan: fit it again with this version of costar"

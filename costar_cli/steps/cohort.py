@@ -260,8 +260,8 @@ def _show(session: Session, result: Mapping[str, Any]) -> None:
     out, cohort = session.out, result["cohort"]
     parts = ", ".join(f"{count:,} of {part}" for part, count in cohort["parts"].items())
     moments = "" if cohort["moments"] == cohort["subjects"] else f", {cohort['moments']:,} origins"
-    plans = counted(result["plans"], "plan")
-    out.text(f"{counted(cohort['subjects'], 'subject')} ({parts}){moments}, {plans}: {result['answers']:,} answers")
+    plans, n = counted(result["plans"], "plan"), result["answers"]
+    out.text(f"{counted(cohort['subjects'], 'subject')} ({parts}){moments}, {plans}: {n:,} answer{'s' * (n != 1)}")
     for label, facts in result["models"].items():
         rows = facts["plans"][:MOST_SHOWN]
         decimals = decimals_of(row["mean"][-1] for row in rows)
