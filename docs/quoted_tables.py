@@ -11,7 +11,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 PAGES = (
     ROOT / "README.md",
     *(ROOT / "docs" / f"{page}.md" for page in ("reproduction", "uncertainty", "support", "sensitivity", "search")),
+    *(ROOT / "docs" / "gallery" / f"{table}.md" for table in ("shelves", "fluids", "glucose")),
 )
 BLOCK = re.compile(r"(<!-- from benchmarks/results: (?P<name>[a-z ]+) -->\n).*?(\n<!-- end -->)", re.DOTALL)
 SETUPS = ("zero-shot", "few-shot", "supervised")
@@ -470,6 +471,23 @@ def _listed(words: Sequence[str]) -> str:
     return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
+def gallery_table(name: str) -> Iterator[str]:
+    """Yield the errors and effects of the models of one table of the gallery, beside the truth."""
+    lines = [row for row in rows("", "gallery.csv") if row["table"] == name]
+    yield "| set-up | model | RMSE over the horizon | effect on the next step |"
+    yield "|---|---|---:|---:|"
+    for setup in dict.fromkeys(row["setup"] for row in lines):
+        own = [row for row in lines if row["setup"] == setup]
+        for row in own:
+            called = row["model"] if row["kind"] == "practice" else METHODS.label(row["model"])
+            yield f"| {setup} | {called} | {row['rmse']} | {row['effect']} |"
+        yield f"| {setup} | truth | | {own[0]['truth']} |"
+    counts = [f"{setup} on {row['subjects']} subjects, {row['origins']} origins" for setup, row in
+              {row["setup"]: row for row in lines}.items()]  # fmt: skip
+    yield ""
+    yield f"`python -m benchmarks.gallery`; {'; '.join(counts)}. Lower errors are better."
+
+
 TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "study": study_table,
     "quick": quick_table,
@@ -479,6 +497,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "ablations": ablation_table,
     "pretraining": pretraining_table,
     "observed": observed_table,
+    **{f"gallery {name}": partial(gallery_table, name) for name in ("shelves", "fluids", "glucose")},
     "wins": wins_table,
     "default": default_table,
     "preset": preset_sentence,

@@ -1,9 +1,9 @@
 """Write tables of other shapes: shelves.csv with stores.csv, and the log of events log.csv. Invented, nobody's data.
 
-python make_shapes.py [FOLDER]
+python make_shapes.py [FOLDER [TIMES]]
 
-A promotion multiplies the sales of its week by 1.5 and those of the week after by 0.9; a bag of fluid raises the next
-hour's pressure by 4 mmHg.
+TIMES makes tables of so many times the subjects. A promotion multiplies the sales of its week by 1.5 and those of the
+week after by 0.9; a bag of fluid raises the next hour's pressure by 4 mmHg.
 """
 
 import csv
@@ -19,10 +19,10 @@ STORES, BRANDS, WEEKS = 24, ("oat", "rye"), 16
 PATIENTS = 40
 
 
-def shelves(rng: np.random.Generator) -> tuple[list[list[object]], list[list[object]]]:
+def shelves(rng: np.random.Generator, times: int = 1) -> tuple[list[list[object]], list[list[object]]]:
     """Return weekly rows of shelves, each with the promotion of that week, and a row per store."""
     rows, stores = [], []
-    for store in range(1, STORES + 1):
+    for store in range(1, times * STORES + 1):
         area = int(rng.integers(200, 1_200))
         stores.append([store, area])
         for brand in BRANDS:
@@ -37,10 +37,10 @@ def shelves(rng: np.random.Generator) -> tuple[list[list[object]], list[list[obj
     return rows, stores
 
 
-def log(rng: np.random.Generator) -> list[list[object]]:
+def log(rng: np.random.Generator, times: int = 1) -> list[list[object]]:
     """Return a row per event: pressure about hourly, bags of fluid where it was low, lactate now and then."""
     rows: list[list[object]] = []
-    for patient in range(1, PATIENTS + 1):
+    for patient in range(1, times * PATIENTS + 1):
         start = datetime(2024, 3, 1, 6) + timedelta(hours=int(rng.integers(200)))
         usual = rng.normal(72, 6)
         pressure = usual
@@ -69,11 +69,12 @@ def write(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -
 def main() -> None:
     """Write the files."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent
+    times = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     of_shelves, of_log = (np.random.default_rng(seed) for seed in np.random.SeedSequence(SEED).spawn(2))
-    weekly, stores = shelves(of_shelves)
+    weekly, stores = shelves(of_shelves, times)
     write(folder / "shelves.csv", ("store", "brand", "week", "promotion", "cents", "sold"), weekly)
     write(folder / "stores.csv", ("store", "square_metres"), stores)
-    write(folder / "log.csv", ("patient", "when", "item", "amount"), log(of_log))
+    write(folder / "log.csv", ("patient", "when", "item", "amount"), log(of_log, times))
 
 
 if __name__ == "__main__":
