@@ -6,6 +6,8 @@ At step t the covariates x_t and the outcome y_t are observed, then a treatment 
     y_{t+1} = d.x_t + theta a_t + rho y_t + outcome_sd * noise
     P(a_t = 1) = sigmoid(bias + confounding (c.x_t + c_y y_t))
 
+With doses, a_t = 1 is a dose in place of one, lognormal about a size that grows with the same need.
+
 The covariates sway both treatment and outcome (confounding), and earlier treatment sways the covariates, so they also
 mediate: adjusting for the history is right, ignoring the covariates is wrong, and conditioning on later ones is too.
 Under any plan the expected outcomes are linear in the state at the origin (spec LINEAR-1 to 4).
@@ -22,6 +24,8 @@ __all__ = ["LinearGaussian", "LinearGaussianPanel", "simulate_linear_gaussian"]
 
 Floats = NDArray[np.float64]
 
+DOSE_GROWTH: Final = 0.4  # of the logarithm of doses, from no need to a great one
+DOSE_SD: Final = 0.4  # of the logarithm of doses, given the need
 BURN_IN: Final = 50  # steps before step 0: by then the start at zero is forgotten
 
 
@@ -31,7 +35,7 @@ def _array(*rows: object) -> Floats:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LinearGaussian:
-    """The law of the panel: dx covariates, one binary treatment, one outcome.
+    """The law of the panel: dx covariates, one treatment, binary or a dose, one outcome.
 
     Raises:
         ValueError: shapes that disagree, a system that explodes, or noise that is not positive.
@@ -46,6 +50,7 @@ class LinearGaussian:
     policy_outcome_weight: float = 0.3  # c_y
     policy_bias: float = 0.0
     confounding: float = 1.0  # 0 treats whatever the history
+    doses: bool = False  # what is given has a size
     state_sd: float = 0.5
     outcome_sd: float = 0.5
 
@@ -66,8 +71,15 @@ class LinearGaussian:
 
     def probability(self, covariates: Floats, outcome: Floats) -> Floats:
         """Return the probability of treatment `[...]` after covariates `[...,dx]` and outcome `[...]`."""
-        need = covariates @ self.policy_weights + self.policy_outcome_weight * outcome
-        return np.asarray(expit(self.policy_bias + self.confounding * need))
+        return np.asarray(expit(self.policy_bias + self.confounding * self._need(covariates, outcome)))
+
+    def dose(self, covariates: Floats, outcome: Floats, noise: Floats) -> Floats:
+        """Return the size `[...]` of a dose that is given, of standard normal noise, to three decimals."""
+        grown = DOSE_GROWTH * np.tanh(self.confounding * self._need(covariates, outcome))
+        return np.asarray(np.exp(grown + DOSE_SD * noise).round(3))
+
+    def _need(self, covariates: Floats, outcome: Floats) -> Floats:
+        return np.asarray(covariates @ self.policy_weights + self.policy_outcome_weight * outcome)
 
     def step(self, covariates: Floats, outcome: Floats, treatment: ArrayLike) -> tuple[Floats, Floats]:
         """Return the expected next covariates and outcome."""
@@ -109,11 +121,14 @@ class LinearGaussian:
 
 @dataclass(frozen=True, slots=True)
 class LinearGaussianPanel:
-    """N subjects over T steps: `covariates [N,T,dx]` and `outcomes [N,T]`, then `treatments [N,T]` of the same step."""
+    """N subjects over T steps: `covariates [N,T,dx]` and `outcomes [N,T]`, then `treatments [N,T]` of the same step.
+
+    Treatments are true or false, or doses.
+    """
 
     law: LinearGaussian
     covariates: Floats
-    treatments: NDArray[np.bool_]
+    treatments: NDArray[np.bool_] | Floats
     outcomes: Floats
 
     def __len__(self) -> int:
@@ -156,13 +171,15 @@ def simulate_linear_gaussian(
         n: number of subjects.
         steps: T.
         rng: generator with a seed sequence, as `np.random.default_rng` makes.
-        plan: treatments `[T]` or `[N,T]` to follow from step 0 on; without one, the policy treats.
+        plan: treatments or doses `[T]` or `[N,T]` to follow from step 0 on; without one, the policy treats.
     """
     state_rng, outcome_rng, treatment_rng = rng.spawn(3)
     shape = (n, BURN_IN + steps)
     covariates_NTD = law.state_sd * state_rng.standard_normal((*shape, law.n_covariates))
     outcomes_NT = law.outcome_sd * outcome_rng.standard_normal(shape)
-    uniform_NT, treatments_NT = treatment_rng.random(shape), np.zeros(shape, dtype=np.bool_)
+    uniform_NT = treatment_rng.random(shape)
+    treatments_NT: NDArray[np.bool_] | Floats = np.zeros(shape, dtype=np.float64 if law.doses else np.bool_)
+    size_NT = rng.spawn(1)[0].standard_normal(shape) if law.doses else None
     if plan is not None:
         treatments_NT[:, BURN_IN:] = plan
     for t in range(BURN_IN + steps):
@@ -171,5 +188,8 @@ def simulate_linear_gaussian(
             covariates_NTD[:, t] += x
             outcomes_NT[:, t] += y
         if plan is None or t < BURN_IN:
-            treatments_NT[:, t] = uniform_NT[:, t] < law.probability(covariates_NTD[:, t], outcomes_NT[:, t])
+            now = covariates_NTD[:, t], outcomes_NT[:, t]
+            treatments_NT[:, t] = uniform_NT[:, t] < law.probability(*now)
+            if size_NT is not None:
+                treatments_NT[:, t] *= law.dose(*now, size_NT[:, t])
     return LinearGaussianPanel(law, covariates_NTD[:, BURN_IN:], treatments_NT[:, BURN_IN:], outcomes_NT[:, BURN_IN:])

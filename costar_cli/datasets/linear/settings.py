@@ -1,6 +1,6 @@
 """The linear-Gaussian panel: its settings, and what the registry tells of it (docs/spec/linear.md)."""
 
-from typing import Final
+from typing import ClassVar, Final
 
 from pydantic import Field
 
@@ -10,9 +10,15 @@ from costar_cli.datasets.base import DataSource, DropsConfounder, Limit
 class LinearGaussianConfig(DropsConfounder):
     """A linear system under time-varying confounding, whose effects are known in closed form."""
 
+    switches: ClassVar[tuple[str, ...]] = (*DropsConfounder.switches, "doses")
     gamma: float = Field(1.0, ge=0, le=10, description="Confounding strength of the source domain's policy")
     target_gamma: float = Field(0.0, ge=0, le=10, description="Confounding strength of the target domain's policy")
     treatment_effect: float = Field(-1.0, ge=-10, le=10, description="Direct effect on the next outcome")
+    doses: bool = Field(
+        False,
+        description="Give doses that grow with the need for them, instead of a treatment that is on or off",
+        json_schema_extra={"flag": "--doses"},
+    )
     train: int = Field(1_000, ge=1, le=1_000_000, description="Source subjects for training")
     val: int = Field(300, ge=1, le=1_000_000, description="Source subjects for validation")
     test: int = Field(300, ge=1, le=1_000_000, description="Source subjects for testing")

@@ -14,6 +14,7 @@ from costar_cli.datasets.base import HIDDEN
 from costar_cli.datasets.linear.settings import LinearGaussianConfig
 from costar_cli.errors import UsageError
 from costar_cli.panel.dataset import Dataset, Part
+from costar_cli.panel.dose import Dose
 from costar_cli.panel.panel import Panel
 from costar_cli.panel.queries import Queries
 from costar_cli.panel.schema import PanelSchema, TreatmentEncoding, Variable
@@ -23,6 +24,7 @@ from simulators.linear_gaussian import LinearGaussian, LinearGaussianPanel, simu
 NAME = "linear-gaussian"
 MOST_ANSWERS = 200_000_000  # query steps
 
+LARGEST_DOSE = 3.0  # of the plans that are asked about
 LINEAR_GAUSSIAN_SCHEMA = PanelSchema(
     covariates=tuple(Variable(name=f"state_{i}") for i in (1, 2)),
     treatments=TreatmentEncoding(mode="multilabel", names=("treatment",), levels=(("off", "on"),)),
@@ -33,8 +35,9 @@ LINEAR_GAUSSIAN_SCHEMA = PanelSchema(
 def simulate_linear(config: LinearGaussianConfig, reporter: Reporter) -> Dataset:
     """Simulate the source and the target, which differ in confounding alone, with queries on both test parts.
 
-    `one_step` asks for both treatments, `sequence` for plans that never treat, always treat, or toss a coin. The truth
-    of each part is the probability of treatment at every step, which is what weighting methods estimate.
+    `one_step` asks for both treatments, `sequence` for plans that never treat, always treat, or toss a coin; with doses
+    these plans give 0, 1, or what is drawn from 0 to 3. The truth of each part is the probability of treatment at
+    every step, which is what weighting methods estimate.
 
     Raises:
         UsageError: sizes that would make more answers than memory holds.
@@ -44,24 +47,26 @@ def simulate_linear(config: LinearGaussianConfig, reporter: Reporter) -> Dataset
     panels: dict[Part, Panel] = {}
     queries: dict[Part, dict[str, Queries]] = {}
     truth: dict[Part, dict[str, NDArray[np.generic]]] = {}
-    first_id = 0
+    first_id, encoding = 0, LINEAR_GAUSSIAN_SCHEMA.treatments
     with reporter.task("simulate a linear system", total=sum(sizes), unit="subject") as task:
         for i, (part, n) in enumerate(zip(Part.all(), sizes, strict=True)):
             panel_seed, queries_seed = np.random.SeedSequence(config.seed, spawn_key=(i,)).spawn(2)
             law = _law(config, part)
             simulated = simulate_linear_gaussian(law, n, config.steps, np.random.default_rng(panel_seed))
-            whole = _panel(simulated, first_id)
+            if config.doses and part == Part("source", "train"):
+                encoding = _doses(simulated)
+            whole = _panel(simulated, first_id, encoding)
             panels[part] = replace(whole, covariates=whole.covariates[..., int(config.drop_confounder) :])
             probability_NT = law.probability(simulated.covariates, simulated.outcomes)
             truth[part] = {"treatment_probability": probability_NT.astype(np.float32)}
             truth[part] |= {HIDDEN: whole.covariates[..., 0]} if config.drop_confounder else {}
             if part.split == "test":
-                queries[part] = _query_sets(whole, law, config, np.random.default_rng(queries_seed))
+                queries[part] = _query_sets(whole, law, config, encoding, np.random.default_rng(queries_seed))
             first_id += n
             task.advance(n)
     document = config.model_dump(mode="json")
     known = LINEAR_GAUSSIAN_SCHEMA.covariates[int(config.drop_confounder) :]
-    schema = LINEAR_GAUSSIAN_SCHEMA.model_copy(update={"covariates": known})
+    schema = LINEAR_GAUSSIAN_SCHEMA.model_copy(update={"covariates": known, "treatments": encoding})
     return Dataset(NAME, schema, config.horizon, panels, queries, truth, document)
 
 
@@ -70,7 +75,7 @@ def linear_gaussian_truth(
 ) -> NDArray[np.float64]:
     """Return the expected outcomes `[H]` after each step of plans, given the states at their origins (an `Answer`).
 
-    A plan holds treatments 0 and 1. A state that is left out of the panel is read from the truth.
+    A plan holds treatments 0 and 1, or doses. A state that is left out of the panel is read from the truth.
     """
     plan = np.asarray(plan_values)[..., 0]
     asked = AskedPlans.of(dataset, part, row, origin, plan, plan_axes=1).within_series()
@@ -97,14 +102,14 @@ def linear_gaussian_outcomes(
     at = asked.row_Q[:, None], np.where(known_QH, step_QH, 0)
     moved_QH = law.expected_outcomes(
         np.zeros((len(asked.row_Q), law.n_covariates)), np.zeros(len(asked.row_Q)),
-        asked.plan_QH - np.where(known_QH, panel.treatments[*at, 0], 0.0),
+        asked.plan_QH - np.where(known_QH, dataset.schema.treatments.decode(panel.treatments[*at])[..., 0], 0.0),
     )  # fmt: skip
     return asked.shaped(np.where(known_QH, panel.outcomes[at[0], at[1] + 1, 0] + moved_QH, np.nan))
 
 
 def _law(config: LinearGaussianConfig, part: Part) -> LinearGaussian:
     strength = config.gamma if part.domain == "source" else config.target_gamma
-    return LinearGaussian(confounding=strength, treatment_effect=config.treatment_effect)
+    return LinearGaussian(confounding=strength, treatment_effect=config.treatment_effect, doses=config.doses)
 
 
 def _check_size(config: LinearGaussianConfig) -> None:
@@ -118,9 +123,15 @@ def _check_size(config: LinearGaussianConfig) -> None:
         )
 
 
-def _panel(simulated: LinearGaussianPanel, first_id: int) -> Panel:
+def _doses(simulated: LinearGaussianPanel) -> TreatmentEncoding:
+    """Return the encoding of doses, as source-train was given them."""
+    dose = Dose.learn("treatment", simulated.treatments[:, :-1].ravel().astype(np.float64))
+    return TreatmentEncoding(mode="multilabel", names=(), levels=(), doses=(dose,))
+
+
+def _panel(simulated: LinearGaussianPanel, first_id: int, encoding: TreatmentEncoding) -> Panel:
     n, steps = simulated.outcomes.shape
-    treatments = simulated.treatments[..., None].astype(np.float32)
+    treatments = encoding.encode(simulated.treatments[..., None])
     treatments[:, -1] = 0  # nothing is given on the last observed step
     return Panel(
         covariates=simulated.covariates.astype(np.float32),
@@ -133,7 +144,11 @@ def _panel(simulated: LinearGaussianPanel, first_id: int) -> Panel:
 
 
 def _query_sets(
-    panel: Panel, law: LinearGaussian, config: LinearGaussianConfig, rng: np.random.Generator
+    panel: Panel,
+    law: LinearGaussian,
+    config: LinearGaussianConfig,
+    encoding: TreatmentEncoding,
+    rng: np.random.Generator,
 ) -> dict[str, Queries]:
     """Return both query sets, from the same random origins of every subject."""
     n, steps = panel.n_subjects, panel.n_steps
@@ -141,11 +156,12 @@ def _query_sets(
     origin_NO = np.sort(rng.permuted(np.tile(np.arange(steps - 1), (n, 1)), axis=1)[:, :n_origins], axis=1)
     subject_M, origin_M = np.repeat(np.arange(n), n_origins), origin_NO.ravel()
     fixed = np.repeat([0, 1], config.horizon).reshape(2, config.horizon)
-    random = rng.integers(2, size=(len(subject_M), config.random_plans, config.horizon))
+    size = (len(subject_M), config.random_plans, config.horizon)
+    random = rng.uniform(0, LARGEST_DOSE, size).round(3) if law.doses else rng.integers(2, size=size)
     plans_MPH = np.concatenate([np.broadcast_to(fixed, (len(subject_M), *fixed.shape)), random], axis=1)
     one_step_MP1 = np.broadcast_to(fixed[:, :1], (len(subject_M), 2, 1))
     return {
-        name: _queries(panel, law, subject_M, origin_M, plans)
+        name: _queries(panel, law, encoding, subject_M, origin_M, plans)
         for name, plans in (("one_step", one_step_MP1), ("sequence", plans_MPH))
     }
 
@@ -153,15 +169,18 @@ def _query_sets(
 def _queries(
     panel: Panel,
     law: LinearGaussian,
+    encoding: TreatmentEncoding,
     subject_M: NDArray[np.int64],
     origin_M: NDArray[np.int64],
-    plans_MPH: NDArray[np.int64],
+    plans_MPH: NDArray[np.int64 | np.float64],
 ) -> Queries:
     n_plans = plans_MPH.shape[1]
     subject_Q, origin_Q = np.repeat(subject_M, n_plans), np.repeat(origin_M, n_plans)
     plan_QH = plans_MPH.reshape(len(subject_Q), -1)
     outcomes_QH = _expected(law, panel, subject_Q, origin_Q, plan_QH)
-    return Queries.answered(subject_Q, origin_Q, plan_QH[..., None], outcomes_QH[..., None], factual_start=False)
+    return Queries.answered(
+        subject_Q, origin_Q, encoding.encode(plan_QH[..., None]), outcomes_QH[..., None], factual_start=False
+    )
 
 
 def _expected(
@@ -169,7 +188,7 @@ def _expected(
     panel: Panel,
     subject_Q: NDArray[np.int64],
     origin_Q: NDArray[np.int64],
-    plan_QH: NDArray[np.int64],
+    plan_QH: NDArray[np.int64 | np.float64],
 ) -> NDArray[np.float64]:
     """Return the expected outcomes `[Q,H]` from the state at the origins, as it is stored."""
     covariates_QX = panel.covariates[subject_Q, origin_Q].astype(np.float64)

@@ -74,14 +74,16 @@ class MsmModel(LinearModel):
         if self.meta["plan"] not in get_args(PlanForm):
             raise ValueError(f"a plan enters as {self.meta['plan']!r}, not as one of {get_args(PlanForm)}")
         (dx, _, dy, dv), steps = self.schema.dims, self.horizon
-        doses = sum(len(levels) - 1 for levels in self.schema.treatments.levels)
+        encoding = self.schema.treatments
+        doses = dose_table(encoding).shape[1]
+        given = doses - sum(dose.width - 1 for dose in encoding.doses)  # a model each, of a dose whether there is any
         known = doses + (LAG + 1) * (dx + dy) + dv
         planned = steps if self.meta["plan"] == "dose" else steps * (steps + 1) // 2
         return {
-            "numerator.intercept": (doses,),
-            "numerator.weight": (doses, doses),
-            "denominator.intercept": (doses,),
-            "denominator.weight": (doses, known),
+            "numerator.intercept": (given,),
+            "numerator.weight": (given, doses),
+            "denominator.intercept": (given,),
+            "denominator.weight": (given, known),
             "outcome.intercept": (steps, dy),
             "outcome.history": (steps, known, dy),
             "outcome.plan": (planned, doses, dy),
