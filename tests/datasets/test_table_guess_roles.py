@@ -144,7 +144,7 @@ def test_a_static_called_a_treatment_is_told_what_to_do(tmp_path: Path):
         'is this static a drug or an intervention? Say `role = "treatment"` if plans are to vary it; '
         "keep `static` if it only describes the subject"
     )
-    assert "Put its values into at most 50 classes and say" in told["dose_mg"]
+    assert 'Say `role = "treatment", kind = "continuous"` if plans are to vary it' in told["dose_mg"]
     assert "Copy it into each row of the table and say" in told["trt"]
 
 
@@ -155,3 +155,25 @@ def test_values_of_columns_that_are_left_out_stand_in_parentheses(tmp_path: Path
     assert "left out since it tells of follow-up, death or dropout (0, 1), which may not be known yet" in text
     assert "left out since it never changes within a subject (f, m): it may tell of follow-up" in text
     assert "left out since it never changes (same)" in text
+
+
+def test_numbers_called_a_dose_are_one_and_marks_of_last_rows_are_ends(tmp_path: Path):
+    frame = ward().drop("arm", strict=False)
+    last = pl.int_range(pl.len()) == pl.len() - 1
+    odd = pl.col("patient").rank("dense") % 2 == 1
+    ends = {
+        "died": pl.when(last.over("patient") & odd).then(pl.lit("yes")).otherwise(pl.lit("no")),
+        "left_study": pl.when(last.over("patient") & ~odd).then(pl.lit("yes")).otherwise(pl.lit("no")),
+    }
+    treatments = [name for name, role in guessed_roles(guess_schema([save(frame, tmp_path / "a.csv")]).text).items()
+                  if role.startswith("treatment")]  # fmt: skip
+    frame = frame.drop(treatments).with_columns(dose_mg=pl.int_range(pl.len()) * 37 % 101 / 7, **ends)
+    text = guess_schema([save(frame, tmp_path / "ward.csv")]).text
+    roles = guessed_roles(text)
+    assert {name: roles[name] for name in ("dose_mg", *ends)} == {
+        "dose_mg": "treatment?",
+        "died": "event?",
+        "left_study": "censored?",
+    }
+    assert 'dose_mg = { role = "treatment", kind = "continuous" }' in text
+    assert parse_schema(tomllib.loads(text)).columns["died"].role == "event"

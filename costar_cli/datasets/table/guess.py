@@ -122,7 +122,7 @@ def _facts_on(guess: Guess, column: Facts, role: str) -> str:
         lengths = guess.sample.lengths(column.name)
         rows = f"{lengths[0]} rows each" if lengths[0] == lengths[-1] else f"{lengths[0]} to {lengths[-1]} rows"
         return f"{column.distinct:,} subjects of {rows}"
-    if role == "treatment":
+    if role == "treatment" and "kind" not in guess.entries[column.name]:
         return f"{column.summary}; levels = [...] names them, the reference first"
     if role == "cluster":
         return f"{column.distinct:,} clusters"

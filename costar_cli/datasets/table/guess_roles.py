@@ -104,9 +104,10 @@ def _left_out(guess: Guess, column: Facts) -> bool:
 
 def _end(guess: Guess, column: Facts) -> str:
     """Return the role of a column that marks the last rows of some subjects, called death, dropout or event."""
-    if guess.subject is None or guess.time is None or not column.binary or not _changes(guess, column):
+    marks = {value.lower() for value in column.values}
+    if guess.subject is None or guess.time is None or not (column.binary or marks <= {"no", "yes"}):
         return ""
-    marked = column.text.str.to_lowercase().is_in(["1", "true", "yes"])
+    marked = column.text.str.to_lowercase().is_in(["1", "1.0", "true", "yes"])
     when = ordered(guess.facts(guess.time))
     frame = pl.DataFrame({"s": guess.facts(guess.subject).text, "t": when, "marked": marked}).drop_nulls()
     if not frame.select((~pl.col("marked") | (pl.col("t") == pl.col("t").max().over("s"))).all()).item():
@@ -165,13 +166,19 @@ def _kind(column: Facts, *, codes: bool = False) -> dict[str, object]:
 
 
 def _treatments(changing: list[Facts], steady: list[Facts]) -> list[Facts]:
-    """Return the treatments: by name, those that change first; by values where no name says one."""
+    """Return the treatments: by name, those that change first, those of few levels before doses; else by values."""
     named = [c for c in (*changing, *steady) if c.words & TREATMENT or (is_remedy(c.words) and c in changing)]
     levels = [c for c in named if c.distinct <= MOST_LEVELS]
     if named:
-        return [c for c in levels if c in changing] or levels
+        return [c for c in levels if c in changing] or levels or [c for c in named if c in changing and _is_dose(c)]
     few = [c for c in changing if c.distinct <= MOST_LEVELS and not c.words & OUTCOME]
     return [c for c in few if c.binary] or [c for c in few if c.numbers is None][:1]
+
+
+def _is_dose(column: Facts) -> bool:
+    """Return whether a treatment is a number of too many values for levels, and not negative."""
+    least = None if column.numbers is None else column.numbers.min()
+    return column.distinct > MOST_LEVELS and isinstance(least, float) and least >= 0
 
 
 def _find_changing(guess: Guess, changing: list[Facts], treatments: list[Facts]) -> None:
@@ -183,7 +190,7 @@ def _find_changing(guess: Guess, changing: list[Facts], treatments: list[Facts])
         rest.remove(column)
     outcome = _outcome(guess, rest)
     for column in treatments:
-        guess.entries[column.name] = {"role": "treatment"}
+        guess.entries[column.name] = {"role": "treatment", **({"kind": "continuous"} if _is_dose(column) else {})}
     for column in rest:
         guess.entries[column.name] = (
             {"role": "outcome"} if column is outcome else {"role": "covariate", **_kind(column)}
@@ -274,12 +281,18 @@ def _as_treatment(guess: Guess, column: Facts, role: str) -> str:
     keep = f"keep `{role}` if it only describes the subject" + (" at that time" if role == "covariate" else "")
     if column.name not in guess.sample.columns:
         return f"Copy it into each row of the table and {what}; {keep}"
+    if _is_dose(column):
+        return f'Say `role = "treatment", kind = "continuous"` if plans are to vary it; {keep}'
     if column.distinct > MOST_LEVELS:
         return f"Put its values into at most {MOST_LEVELS} classes and {what}; {keep}"
     return f"{what[0].upper()}{what[1:]}; {keep}"
 
 
 def _treatment_in_doubt(guess: Guess, column: Facts, *, by_name: bool) -> str:
+    if _is_dose(column):
+        lacking = f' {counted(column.missing, "value")} missing: does that mean 0 (`missing = "fill"`)?'
+        asked = "guessed by its name: is it a dose that is given after its row was measured, 0 where none is?"
+        return f"{asked}{lacking if _holes(guess, column) else ''}"
     counts = {str(text): int(rows) for text, rows in column.known.value_counts().rows()}
     levels, is_told = guessed_levels(counts)
     text = f"guessed {'by its name' if by_name else 'by its values'}: is it given after its row was measured, and is "

@@ -50,8 +50,10 @@ _FOLLOW_UP: Final = _words(
     "futime fu followup endtime tstop tte survtime survival surv dropout withdrawal withdrawn censor censored "
     "censoring ltfu los discharge discharged deathtime eventtime"
 )
-_FOLLOW_UP_TOGETHER: Final = tuple(map(_words, ("follow up", "end time", "stop time", "event time", "to event",
-                                                "drop out", "length stay", "lost to", "last visit")))  # fmt: skip
+_FOLLOW_UP_TOGETHER: Final = (
+    *map(_words, ("follow up", "end time", "stop time", "event time", "to event", "drop out", "length stay")),
+    *map(_words, ("lost to", "last visit", "left study", "left trial")),
+)
 _FOLLOW_UP_ALONE: Final = _words("status event events stop end vital final type date flag indicator")
 _DEATH: Final = _words(
     "death deaths died dead deceased mortality expire expired dod survived survivor alive fatal fatality"
