@@ -14,7 +14,7 @@ from costar_cli.reporting import NullReporter, Reporter
 from costar_cli.search.candidates import Places
 from costar_cli.search.objective import Floats
 from costar_cli.search.scoring import Judge, SearchQuestion, SubjectPlans
-from costar_cli.uncertainty import Estimates, asks_encoded, draws, estimate, tells_differences
+from costar_cli.uncertainty import Estimates, asks_encoded, draws, estimate, once, tells_differences
 
 LOOKED_AT: Final = 128  # plans whose support is looked at together, the best first, and twice as many each time
 CAUTIOUS: Final = 4_096  # plans whose limits are looked at where these decide
@@ -204,12 +204,13 @@ class _Compared:
     def of(cls, subject: SubjectPlans, values_MHA: Values, queries: Queries) -> "_Compared":
         """Estimate and draw the objective of plans."""
         judge, question, objective = subject.judge, subject.question, subject.question.objective
-        found = estimate(judge.model, subject.alone, queries, judge.facts, ask=subject.asks)
+        ask = once(subject.asks)
+        found = estimate(judge.model, subject.alone, queries, judge.facts, ask=ask)
         cost_M = objective.costs_of(values_MHA.reshape(-1, values_MHA.shape[2]))
         cost_M = cost_M.reshape(values_MHA.shape[:2]).sum(axis=1)
         loss_M, drawn_SM = objective.loss(judge.clip(found.mean_QHY), cost_M), None
         if tells_differences(judge.model):
-            y_SMHY = draws(judge.model, subject.alone, queries, question.draws, ask=subject.asks)
+            y_SMHY = draws(judge.model, subject.alone, queries, question.draws, ask=ask)
             drawn_SM = objective.loss(judge.clip(y_SMHY), cost_M)
             loss_M = loss_M if objective.linear else drawn_SM.mean(axis=0)
         radius_M = np.full(len(loss_M), np.nan)

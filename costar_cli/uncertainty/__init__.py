@@ -20,6 +20,7 @@ from costar_cli.uncertainty.estimates import (
     estimate,
     facts_of,
     least_sd,
+    once,
 )
 from costar_cli.uncertainty.floor import HeldOut, held_out
 from costar_cli.uncertainty.outcomes import OutcomeFacts
@@ -56,6 +57,7 @@ __all__ = [
     "learn_support",
     "learn_survival",
     "least_sd",
+    "once",
     "support_of",
     "survival_of",
     "tells_differences",

@@ -164,14 +164,19 @@ def asks(panel: Panel) -> Ask:
 
 def asks_once(panel: Panel) -> Ask:
     """Return what predicts as `asks` does, but each model once: all its queries are the same."""
+    return once(asks(panel))
+
+
+def once(ask: Ask) -> Ask:
+    """Return what predicts as `ask` does, but asks each model once: all its queries are the same."""
     told: dict[int, NDArray[np.float32]] = {}
 
-    def ask(model: FittedModel, queries: Queries) -> NDArray[np.float32]:
+    def ask_once(model: FittedModel, queries: Queries) -> NDArray[np.float32]:
         if id(model) not in told:
-            told[id(model)] = model.rollout(panel, queries)
+            told[id(model)] = ask(model, queries)
         return told[id(model)]
 
-    return ask
+    return ask_once
 
 
 def asks_encoded(panel: Panel) -> Ask:

@@ -19,7 +19,7 @@ from costar_cli.methods.costar.predictor import (
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.members import Dims, Params, call_members
 from costar_cli.methods.shared.outcome_forms import OutcomeForm, OutcomeScale
-from costar_cli.methods.shared.structured import Predicted, Reach, StructuredDecoder, predict_ahead
+from costar_cli.methods.shared.structured import Predicted, Rates, Reach, StructuredDecoder, predict_ahead
 from costar_cli.methods.shared.windows import Windows
 from costar_cli.panel import TreatmentEncoding
 from costar_cli.panel.tensors import PanelTensors
@@ -134,18 +134,22 @@ class Decoder:
         number: Tensor = call_members(self.head, params_R, z_RBTD.flatten(1, 2), ahead.treatment.flatten(1, 2), *given)
         return Predicted(number if start is None else start[0] + start[1] * number)
 
-    def answers(
-        self, head: nn.Module, states: CostarStates, member: int, asked: Asked, elements: int
-    ) -> Iterator[Tensor]:
-        """Yield standardised outcomes `[q,H,Y]` of queries, in order.
+    def answers(self, heads: Sequence[nn.Module], states: CostarStates, asked: Asked, elements: int) -> Tensor:
+        """Return standardised outcomes `[R,Q,H,Y]` of queries.
 
         Args:
-            head: with the member's parameters.
+            heads: of the members, each with its parameters.
             states: of the panel.
-            member: its row in the states.
             asked: the queries.
             elements: how many numbers to compute at once.
         """
+        parts_R = [self._of_member(head, states, member, asked, elements) for member, head in enumerate(heads)]
+        return torch.stack([torch.cat(list(parts)) for parts in parts_R])
+
+    def _of_member(
+        self, head: nn.Module, states: CostarStates, member: int, asked: Asked, elements: int
+    ) -> Iterator[Tensor]:
+        """Yield the outcomes `[q,H,Y]` of a member, in order."""
         published, at = cast("OutcomePredictor", head), (asked.subject_U, asked.origin_U)
         rows = max(1, elements // (asked.plan_PHA.shape[1] * published.hidden))
         start = self._start(states.y_NTY[at], None if states.unit_NTY is None else states.unit_NTY[at])
@@ -189,20 +193,22 @@ class RolledDecoder(Decoder):
         outcomes, beside = predict_ahead(head, params_R, z_RBTD, series, ahead)
         return Predicted(outcomes.flatten(1, 2), None if beside is None else beside.flatten(1, 2))
 
-    def answers(
-        self, head: nn.Module, states: CostarStates, member: int, asked: Asked, elements: int
-    ) -> Iterator[Tensor]:
-        """Yield standardised outcomes `[q,H,Y]` of queries, in order."""
-        rolled, at = cast("StructuredDecoder", head), (asked.subject_U, asked.origin_U)
+    def answers(self, heads: Sequence[nn.Module], states: CostarStates, asked: Asked, elements: int) -> Tensor:
+        """Return standardised outcomes `[R,Q,H,Y]` of queries, of all members together."""
+        rolled_R, at = cast("Sequence[StructuredDecoder]", heads), (asked.subject_U, asked.origin_U)
         assert states.unit_NTY is not None  # noqa: S101 - this decoder's states have both
         assert states.exposure_RNTJ is not None  # noqa: S101
-        theta_UYP, y_UY, unit_UY = rolled.theta(states.z_RNTD[member][at]), states.y_NTY[at], states.unit_NTY[at]
-        exposure_UJ, law = states.exposure_RNTJ[member][at], rolled.covariates
-        covariates = () if law is None else (states.x_NTX[at], law.drift(states.z_RNTD[member][at]))
-        rows = max(1, elements // (rolled.n_effects * rolled.n_outcomes))
+        one, z_RUD, rates = rolled_R[0], states.z_RNTD[:, *at], Rates.of_members(rolled_R)
+        theta_RUYP = torch.stack([head.theta(z_UD) for head, z_UD in zip(rolled_R, z_RUD, strict=True)])
+        start = theta_RUYP, states.y_NTY[at], states.unit_NTY[at], states.exposure_RNTJ[:, *at]
+        drift_R = [head.covariates.drift(z_UD) for head, z_UD in zip(rolled_R, z_RUD, strict=True) if head.covariates]
+        covariates = (states.x_NTX[at].expand(len(heads), -1, -1), torch.stack(drift_R)) if drift_R else ()
+        rows = max(1, elements // (len(heads) * one.n_effects * one.n_outcomes))
+        rolled = []
         for histories, plans in zip(torch.split(asked.history_Q, rows), torch.split(asked.plan_Q, rows), strict=True):
             plan_QHA = asked.plan_PHA.index_select(0, plans)
-            yield rolled.roll(theta_UYP, y_UY, unit_UY, exposure_UJ, plan_QHA, *covariates, history_Q=histories)
+            rolled.append(one.roll(*start, plan_QHA, *covariates, history_Q=histories, rates=rates))
+        return torch.cat(rolled, dim=1)
 
     def exposures(self, heads: Sequence[nn.Module], panel: PanelTensors) -> Tensor:
         """Return what is left of earlier doses at every origin, `[R,N,T,J]`."""

@@ -47,9 +47,7 @@ def answer_queries(decoder: Decoder, heads: Sequence[nn.Module], states: CostarS
     at = _tensor(history_Q, z_RNTD.device), _tensor(plan_Q, z_RNTD.device)
     asked = Asked(subject_U, origin_U, plan_PHA, *at)
     elements = CPU_ELEMENTS if z_RNTD.device.type == "cpu" else sys.maxsize
-    return torch.stack(
-        [torch.cat(list(decoder.answers(head, states, member, asked, elements))) for member, head in enumerate(heads)]
-    )
+    return decoder.answers(heads, states, asked, elements)
 
 
 def distinct_rows(rows_QB: NDArray[np.uint8]) -> tuple[Indices, Indices]:

@@ -19,7 +19,7 @@ from costar_cli.methods.shared.outcome_forms import FormName, OutcomeForm, Outco
 from costar_cli.methods.shared.plan_forks import runs
 from costar_cli.methods.shared.rolled import Balance, BalanceKind, RolledNetwork, RolledStage, RolledT
 from costar_cli.methods.shared.stage import NetworkTraining, one_stage
-from costar_cli.methods.shared.structured import Reach, reach_of
+from costar_cli.methods.shared.structured import Rates, Reach, reach_of
 from costar_cli.methods.shared.trained import AnswerJob, NetworkModel
 from costar_cli.methods.shared.windows import SubjectRows, Windows
 from costar_cli.panel import Panel, Queries
@@ -79,8 +79,9 @@ class RolledModel(NetworkModel[Histories], ABC):
 
     def jobs(self, states: Histories, queries: Queries, batch_size: int) -> Iterator[Iterable[AnswerJob]]:
         """Yield jobs of as many queries as one core's caches, or a GPU's memory, hold."""
-        networks = self._networks_R
-        largest = queries.horizon * (networks[0].decoder.n_effects + queries.plan.shape[-1])
+        networks, known = self._networks_R, [*zip(*states.known_R, strict=True)]
+        one, rates = networks[0].decoder, Rates.of_members([network.decoder for network in networks])
+        largest = queries.horizon * (len(networks) * one.n_effects + queries.plan.shape[-1])
         size = microbatch_size(largest, batch_size, states.y_NTY.device, cpu_elements=QUERY_ELEMENTS)
 
         def predict(some: Queries) -> Tensor:
@@ -92,13 +93,9 @@ class RolledModel(NetworkModel[Histories], ABC):
             plan_QHA = torch.from_numpy(some.plan).to(states.y_NTY)
             start = states.y_NTY[subject, origin], states.unit_NTY[subject, origin]
             x_UX = states.x_NTX[subject, origin]
-            predicted_R = []
-            for network, known in zip(networks, states.known_R, strict=True):
-                theta, exposure, *drift = (values[subject, origin] for values in known)
-                covariates = (x_UX, *drift) if drift else ()
-                rolled = network.decoder.roll(theta, *start, exposure, plan_QHA, *covariates, history_Q=histories)
-                predicted_R.append(rolled)
-            return torch.stack(predicted_R)
+            theta, exposure, *drift = (torch.stack([x[subject, origin] for x in of_R]) for of_R in known)
+            covariates = (x_UX.expand(len(networks), -1, -1), *drift) if drift else ()
+            return one.roll(theta, *start, exposure, plan_QHA, *covariates, history_Q=histories, rates=rates)
 
         return self.jobs_of_all_members(predict, queries, size)
 

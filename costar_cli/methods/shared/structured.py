@@ -40,6 +40,7 @@ from costar_cli.panel.tensors import PanelTensors
 __all__ = [
     "CovariateLaw",
     "Predicted",
+    "Rates",
     "Reach",
     "StructuredDecoder",
     "predict_ahead",
@@ -108,24 +109,42 @@ class CovariateLaw(nn.Module):
         return self.bounded(x_MX + drift_MX + self.change(torch.cat([x_MX, known_MK], dim=-1)))
 
 
+class Rates(NamedTuple):
+    """What every step of a rollout needs of a decoder, or of those of R members, which then lead all of it.
+
+    `decay_1J` and `fading_1F` are what is left after a step; `links_XY` and `change_KX` the weights of `CovariateLaw`,
+    empty where no covariates are forecast.
+    """
+
+    decay_1J: Tensor
+    fading_1F: Tensor
+    links_XY: Tensor
+    change_KX: Tensor
+
+    @classmethod
+    def of_members(cls, decoders: "Sequence[StructuredDecoder]") -> "Rates":
+        """Return the rates of R members."""
+        return cls(*map(torch.stack, zip(*(decoder.rates() for decoder in decoders), strict=True)))
+
+
 class _Course:
     """Covariates during a rollout, from where they stand at the origins on, and what they add to responses."""
 
-    def __init__(self, law: CovariateLaw, x_MX: Tensor, drift_MX: Tensor) -> None:
-        self.law, self.x_MX, self.drift_MX = law, law.bounded(x_MX), drift_MX
+    def __init__(self, law: CovariateLaw, rates: Rates, x_MX: Tensor, drift_MX: Tensor) -> None:
+        self.law, self.rates, self.x_MX, self.drift_MX = law, rates, law.bounded(x_MX), drift_MX
 
     def links(self) -> Tensor:
         """Return what covariates add to the responses of outcomes, `[M,Y]`."""
-        links_MY: Tensor = self.law.links(self.x_MX)
-        return links_MY
+        return self.x_MX @ self.rates.links_XY
 
     def fork(self, parent_M: Tensor) -> None:
         """Go on from the courses that each of some others comes from."""
-        self.x_MX, self.drift_MX = self.x_MX[parent_M], self.drift_MX[parent_M]
+        self.x_MX, self.drift_MX = (values.index_select(-2, parent_M) for values in (self.x_MX, self.drift_MX))
 
     def advance(self, known_MK: Tensor) -> None:
         """Take a step, given levels, exposures and doses."""
-        self.x_MX = self.law.after(self.x_MX, self.drift_MX, known_MK)
+        change_MX = torch.cat([self.x_MX, known_MK], dim=-1) @ self.rates.change_KX
+        self.x_MX = self.law.bounded(self.x_MX + self.drift_MX + change_MX)
 
 
 class StructuredDecoder(nn.Module):
@@ -257,8 +276,11 @@ class StructuredDecoder(nn.Module):
         drift_UX: Tensor | None = None,
         *,
         history_Q: Tensor | None = None,
+        rates: Rates | None = None,
     ) -> Tensor:
         """Return standardised outcomes `[Q,H,Y]` under plans, one step after another.
+
+        With the rates of R members everything but plans may lead with these, and the outcomes do.
 
         Args:
             theta_UYP: effects of each origin's state.
@@ -270,36 +292,46 @@ class StructuredDecoder(nn.Module):
             drift_UX: of each origin's state, likewise.
             history_Q: the origin that each plan begins at; by default each its own. Plans side by side that begin alike
                 are rolled out once until they part.
+            rates: of members; the decoder's own by default.
         """
-        u, decay_J, dose_QHJ = self.scale.in_sd(y_UY), self._decay_J(), self._doses(plan_QHA)
-        known, exposure, course = [theta_UYP, unit_UY, *self.scale.bounds(u)], exposure_UJ, self._course(x_UX, drift_UX)
+        rates, dose_QHJ, members = rates or self.rates(), self._doses(plan_QHA), theta_UYP.shape[:-3]
+        u, unit = (values.expand(*members, *values.shape[-2:]) for values in (self.scale.in_sd(y_UY), unit_UY))
+        known, exposure = [unit, *self.scale.bounds(u)], exposure_UJ
+        theta, course = theta_UYP, self._course(rates, x_UX, drift_UX)
         parts = None if history_Q is None else forks(history_Q, plan_QHA)
         reached = []
         for step, dose in enumerate(dose_QHJ.unbind(1)):
             fork = None if parts is None else next(parts)
             if fork is not None:
                 dose = dose[fork.query_K]  # noqa: PLW2901 - of those that have not parted
-                if not step or len(fork.parent_K) > len(u):  # otherwise no two plans part here
-                    u, exposure, *known = (values[fork.parent_K] for values in (u, exposure, *known))
+                if not step or len(fork.parent_K) > u.shape[-2]:  # otherwise no two plans part here
+                    theta = theta.index_select(-3, fork.parent_K)
+                    u, exposure, *known = (x.index_select(-2, fork.parent_K) for x in (u, exposure, *known))
                     if course:
                         course.fork(fork.parent_K)
-            theta, unit, *bounds = known
-            exposure = decay_J * exposure + dose
-            faded = self._faded(torch.full_like(u[:, 0], step))
+            exposure = rates.decay_1J * exposure + dose
+            faded = (rates.fading_1F**step).expand(*u.shape[:-1], -1)
             links = course.links() if course else torch.zeros_like(u)
-            u, read = self._step(theta, u, unit, exposure, faded, links, (bounds[0], bounds[1]))
+            u, read = self._step(theta, u, known[0], exposure, faded, links, (known[1], known[2]))
             if course:
-                course.advance(torch.cat([read, dose], dim=-1))
-            reached.append(u if fork is None else u[fork.course_Q])
-        return self.scale.standardised(torch.stack(reached, dim=1))
+                course.advance(torch.cat([read, dose.expand(*members, *dose.shape)], dim=-1))
+            reached.append(u if fork is None else u.index_select(-2, fork.course_Q))
+        return self.scale.standardised(torch.stack(reached, dim=-2))
 
-    def _course(self, x_MX: Tensor | None, drift_MX: Tensor | None) -> _Course | None:
+    def rates(self) -> Rates:
+        """Return what every step of a rollout needs."""
+        none, law = self.decay_CL.new_zeros(0), self.covariates
+        fading = none if self.fading is None else torch.sigmoid(self.fading)
+        weights = (none, none) if law is None else (law.links.weight.T, law.change.weight.T)
+        return Rates(self._decay_J()[None], fading[None], *weights)
+
+    def _course(self, rates: Rates, x_MX: Tensor | None, drift_MX: Tensor | None) -> _Course | None:
         """Return the course of covariates, where they are forecast."""
         if self.covariates is None:
             return None
         if x_MX is None or drift_MX is None:
             raise TypeError("a decoder that forecasts covariates is told where they stand and drift")
-        return _Course(self.covariates, x_MX, drift_MX)
+        return _Course(self.covariates, rates, x_MX, drift_MX)
 
     def _step(
         self,
