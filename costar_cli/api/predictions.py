@@ -108,7 +108,7 @@ def _question(model: "Model", asked: Asked) -> tuple[Cohort, PlanRequest]:
         check_table(names, names, request, where="plans=")
     start: Origin = "last" if request.origin is None else request.origin
     start = start if origin is None else origin
-    cohort = Cohort.of(panel, names, places, origin=start, where="origin=")
+    cohort = Cohort.of(panel, names, places, origin=start, where="origin=", terminal=fitted.schema.terminal)
     if asked.truth and not isinstance(asked.data, Dataset):
         fix = "leave it out, or give the simulated data set"
         raise UsageError("the truth is known of simulated data sets alone", where="truth=", fix=fix)

@@ -74,7 +74,7 @@ def best_plans(
         require_compatible(data, fitted.schema, model="the model")
         places = places_of(data, subjects, part)
         panel, start = join_places(data, places), parse_origin(origin, where="origin=", single=True)
-        cohort = Cohort.of(panel, names_of(panel), places, origin=start, where="origin=")
+        cohort = Cohort.of(panel, names_of(panel), places, origin=start, where="origin=", terminal=data.schema.terminal)
         reports = list(search_cohort(model.method, fitted, data, cohort, request, reporter))
     answers = [answer for report in reports for answer in report.answers]
     columns = {name: values for name, values in reports[0].columns(answers).items() if name not in ("domain", "split")}

@@ -18,7 +18,17 @@ from costar_cli.panel.support import Support
 from costar_cli.plans import COHORT_DRAWS, AnyPlan, Moments, PlanRequest, Rule, TreatmentPlan, resolve
 from costar_cli.plans.untrusted import Problems
 from costar_cli.reporting import warnings_of
-from costar_cli.uncertainty import LIGHTS, Bands, Estimates, Lights, calibration_of, interval_kind, support_of
+from costar_cli.uncertainty import (
+    LIGHTS,
+    Bands,
+    Estimates,
+    GoesOn,
+    Lights,
+    calibration_of,
+    goes_on,
+    interval_kind,
+    support_of,
+)
 from costar_cli.whatif.estimate import ask_plans, check_request, estimate_plans, refuse_unseen
 from costar_cli.whatif.notes import lacking, on_indication, unseen_in_plans
 from costar_cli.whatif.rules import true_of_rule, truth_known
@@ -46,6 +56,7 @@ class CohortAnswers:
         bands: the limits, None where the model has none.
         lights: whether the data support the answers, None where the model does not know.
         rules: the rules among the plans, by name.
+        goes_on: how likely series are to go on, None where the model knows of no end.
     """
 
     label: str
@@ -60,6 +71,7 @@ class CohortAnswers:
     bands: Bands | None
     lights: Lights | None
     rules: Mapping[str, Rule] = field(default_factory=dict)
+    goes_on: GoesOn | None = None
 
     def __len__(self) -> int:
         return len(self.moment_Q)
@@ -109,6 +121,7 @@ def answer_cohort(
         yield CohortAnswers(
             label, model.schema, kind, chunk, moment_Q, plans_Q, queries, found, tuple(levels), bands, lights,
             {plan.name: plan for plan in every_Q if not isinstance(plan, TreatmentPlan)},
+            goes_on(model, moments_Q.panel, queries, common.mean_QHY),
         )  # fmt: skip
 
 
@@ -154,7 +167,8 @@ def tidy_columns(
     They are `subject`, `label`, for subjects of a data set `domain` and `split`, then `origin`, `plan`, `step` (from
     1), `time` (origin + step), of data with dates its `date`, `outcome`, `unit`, `estimate`, `lower`, `upper`, `level`,
     `interval_kind`, the lights `precision`, `practice` and `support`, and `truth` where it is given; limits at further
-    levels are called `lower_0.5`. With `abstain`, answers that the data do not support have no numbers.
+    levels are called `lower_0.5`. Models that know of ends add `survival`, of several `ended_NAME`, too. With
+    `abstain`, answers that the data do not support have no numbers.
     """
     cohort, found = answers.cohort, answers.estimates
     q, h, y = np.nonzero(answers.own_QHY)
@@ -185,6 +199,8 @@ def tidy_columns(
             columns["level"] = np.where(np.isnan(limits[0]), np.nan, level)
             columns["interval_kind"] = _objects([answers.interval_kind] * len(q))
     columns |= _marks(answers.lights, q, h, y)
+    if answers.goes_on:
+        columns |= {name: values_QH[q, h] for name, values_QH in answers.goes_on.columns.items()}
     if abstain:
         red = columns["support"] == LIGHTS[2]
         shown = ("estimate", "lower", "upper", "level")

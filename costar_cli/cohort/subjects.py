@@ -4,7 +4,7 @@
 """
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
@@ -56,9 +56,10 @@ class Cohort:
         origin: Origin = "last",
         skip: bool = False,
         where: str = "--origin",
+        terminal: Collection[int] = (),
         reporter: Reporter | None = None,
     ) -> Self:
-        """Return a cohort of all subjects of a panel that have the origin.
+        """Return a cohort of all subjects of a panel that have the origin, and whose series has not ended there.
 
         Args:
             panel: the subjects.
@@ -67,7 +68,8 @@ class Cohort:
             origin: a step from 0, or back from the last one if negative; a date; `last`, or `all` steps.
             skip: leave out subjects that are too short for the origin, with a warning.
             where: what error messages call the place where the origin was given.
-            reporter: told of them.
+            terminal: the ends of series after which nothing follows, of the schema.
+            reporter: told of them, and of those whose series has ended.
 
         Raises:
             UsageError: subjects without the origin, named; no subject left; a date where there are none.
@@ -82,6 +84,15 @@ class Cohort:
                 raise UsageError(f"no subject has the origin {origin}", where=where, fix=fix)
             _refuse_or_skip(problem, short, skip=skip, where=where, reporter=reporter, fix=fix)
         inside = moments.take(~outside_N)
+        over_M = np.isin(panel.ends, list(terminal))[inside.subject_Q]
+        over_M &= inside.origin_Q == panel.length[inside.subject_Q] - 1
+        if over_M.any():
+            who = counted(len(np.unique(inside.subject_Q[over_M])), "subject")
+            if over_M.all():
+                fix = f"choose an earlier origin, such as `{'' if where.endswith('=') else '--origin '}-1`"
+                raise UsageError(f"the series of {who} has ended at the origin", where=where, fix=fix)
+            (reporter or NullReporter()).note(f"{who} not asked about where the series has ended: nothing can follow")
+            inside = inside.take(~over_M)
         return cls(panel, names, places, inside.subject_Q.astype(np.int64), inside.origin_Q.astype(np.int64))
 
     def take(self, moments: slice | NDArray[np.int64]) -> Self:

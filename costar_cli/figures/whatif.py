@@ -28,11 +28,14 @@ from costar_cli.figures.style import (
     write_figure,
 )
 from costar_cli.figures.whatif_lights import LightStrip, draw_estimate, light_handles, light_strips, red_steps
+from costar_cli.figures.whatif_survival import SurvivalStrip, survival_strips
 from costar_cli.figures.whatif_treatments import TreatmentStrip, treatment_strips
 from costar_cli.panel.schema import labelled, step_axis
 from costar_cli.whatif.report import Band, ModelAnswer, WhatIfReport
 
 __all__ = ["draw_whatif", "plot_whatif"]
+
+Strip = TreatmentStrip | LightStrip | SurvivalStrip
 
 PANEL_WIDTH_INCH, PANEL_HEIGHT_INCH, ROW_HEIGHT_INCH = 7.2, 2.9, 0.2
 LONGEST_NAME = 32
@@ -62,7 +65,7 @@ def draw_whatif(report: WhatIfReport) -> Figure:
     """Draw the models side by side on the same scale, at most four to a line."""
     first = _first_shown(report)
     strips = treatment_strips(report, first)
-    below_plots: list[TreatmentStrip | LightStrip] = [*strips, *light_strips(report, report.models[0])]
+    below_plots = [*strips, *_strips_of(report, report.models[0])]
     heights = [PANEL_HEIGHT_INCH] * len(report.schema.outcomes)
     heights += [ROW_HEIGHT_INCH * strip.n_rows for strip in below_plots]
     columns = min(len(report.models), MODELS_PER_LINE)
@@ -79,7 +82,7 @@ def draw_whatif(report: WhatIfReport) -> Figure:
                 len(heights), columns, sharex=True, sharey="row", squeeze=False, height_ratios=heights
             )
             for column, model in enumerate(models):
-                mine: list[TreatmentStrip | LightStrip] = [*strips, *light_strips(report, model)]
+                mine = [*strips, *_strips_of(report, model)]
                 _draw_model(grid[:, column], report, model, mine, limits, first=column == 0)
             for axes in grid[:, len(models) :].ravel():
                 axes.set_visible(False)
@@ -90,6 +93,11 @@ def draw_whatif(report: WhatIfReport) -> Figure:
             title="\n".join(doubts) or None, title_fontsize=LEGEND_POINTS,
         )  # fmt: skip
     return drawn
+
+
+def _strips_of(report: WhatIfReport, model: ModelAnswer) -> list[Strip]:
+    """Return the rows of axes below the treatments: survival, then lights."""
+    return [*survival_strips(report, model), *light_strips(report, model)]
 
 
 def _warning_lines(report: WhatIfReport, width_inch: float) -> list[str]:
@@ -159,7 +167,7 @@ def _draw_model(
     column: NDArray[np.object_],
     report: WhatIfReport,
     model: ModelAnswer,
-    strips: Sequence[TreatmentStrip | LightStrip],
+    strips: Sequence[Strip],
     limits: Sequence[tuple[float, float]],
     *,
     first: bool,
@@ -245,7 +253,7 @@ def _label(
     column: NDArray[np.object_],
     report: WhatIfReport,
     model: ModelAnswer,
-    strips: Sequence[TreatmentStrip | LightStrip],
+    strips: Sequence[Strip],
     *,
     first: bool,
 ) -> None:

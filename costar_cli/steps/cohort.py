@@ -114,7 +114,16 @@ def run_cohort(session: Session, question: CohortQuestion, data: Path, models: S
         places = with_plans(dataset, places, request, skip=skip, reporter=reporter)
         panel = join_places(dataset, places)
     said = f"`origin` in {place}" if asked is None and request.origin is not None else "--origin"
-    cohort = Cohort.of(panel, names_of(panel), places, origin=origin, skip=skip, where=said, reporter=reporter)
+    cohort = Cohort.of(
+        panel,
+        names_of(panel),
+        places,
+        origin=origin,
+        skip=skip,
+        where=said,
+        terminal=dataset.schema.terminal,
+        reporter=reporter,
+    )
     check_questions(dataset, loaded, request, question.levels, unsupported=question.unsupported)
     for warning in (*warnings_about(dataset, loaded, cohort, request), *_losses(dataset, loaded, places)):
         session.out.warn(warning)

@@ -162,7 +162,7 @@ def _show(session: Session, report: "WhatIfReport") -> None:
 
 
 def _show_model(out: Output, report: "WhatIfReport", model: "ModelAnswer") -> None:
-    from costar_cli.whatif.tables import answer_table
+    from costar_cli.whatif.tables import answer_table, survival_table
 
     for outcome in report.schema.outcomes:
         unit = f" ({outcome.unit})" if outcome.unit else ""
@@ -172,6 +172,9 @@ def _show_model(out: Output, report: "WhatIfReport", model: "ModelAnswer") -> No
         if len(report.plans) > 1:
             title = f"difference from `{report.reference}`"
             out.table(*answer_table(report, model, outcome.name, differences=True), title=title, keys=1, together=pair)
+    if model.goes_on:
+        title = f"no {' or '.join(model.goes_on.names)} so far, by {model.heading}"
+        out.table(*survival_table(report, model), title=title, keys=1)
 
 
 def _write(

@@ -147,7 +147,15 @@ def _cohort(session: Session, asked: Search, dataset: "Dataset") -> "Cohort":
     else:
         places = choose_subjects(dataset, asked.subjects or "all", skip=asked.skip_unknown, reporter=session.reporter)
     panel, skip = join_places(dataset, places), asked.skip_unknown
-    return Cohort.of(panel, names_of(panel), places, origin=origin, skip=skip, reporter=session.reporter)
+    return Cohort.of(
+        panel,
+        names_of(panel),
+        places,
+        origin=origin,
+        skip=skip,
+        terminal=dataset.schema.terminal,
+        reporter=session.reporter,
+    )
 
 
 def _written(session: Session, asked: Search, reports: "Iterator[SearchReport]") -> "SearchReport":

@@ -25,7 +25,7 @@ from costar_cli.uncertainty.estimates import (
 from costar_cli.uncertainty.floor import HeldOut, held_out
 from costar_cli.uncertainty.outcomes import OutcomeFacts
 from costar_cli.uncertainty.support import LIGHTS, Lights, PlanSupport, learn_support, support_of
-from costar_cli.uncertainty.survival import Hazards, Survival, learn_survival, survival_of
+from costar_cli.uncertainty.survival import GoesOn, Hazards, Survival, goes_on, learn_survival, survival_of
 
 __all__ = [
     "CALIBRATED",
@@ -35,6 +35,7 @@ __all__ = [
     "Bands",
     "Calibration",
     "Estimates",
+    "GoesOn",
     "Hazards",
     "HeldOut",
     "Lights",
@@ -50,6 +51,7 @@ __all__ = [
     "draws_are_members",
     "estimate",
     "facts_of",
+    "goes_on",
     "halves",
     "has_spread",
     "held_out",

@@ -18,10 +18,11 @@ from costar_cli.methods.shared.doses import dose_table
 from costar_cli.panel import Domain, Panel, PanelSchema, Queries, Scaler, as_plans
 from costar_cli.uncertainty.estimates import reading
 from costar_cli.uncertainty.outcomes import OutcomeFacts
-from costar_cli.uncertainty.practice import CHUNK, DOSES, KNOTS, WINDOWS, Courses, fit_chain
+from costar_cli.uncertainty.practice import CHUNK, DOSES, KNOTS, Courses, fit_chain
 
 MOST_DECISIONS: Final = 20_000  # without an end that the regressions learn from
-BEFORE_ENDS: Final = (0.1, 0.5, 0.9)  # quantiles of the averages before an end, where effects may bend, too
+BEFORE_ENDS: Final = (0.1, 0.5, 0.9)  # quantiles of levels before an end, where their effects may bend, too
+USUAL: Final = (0.005, 0.995)  # quantiles of the changes of logarithms
 RIDGES: Final = (0.3, 3.0, 30.0)
 BINS: Final = 10
 ARRAYS: Final = "survival/"
@@ -73,14 +74,15 @@ class Hazards:
     """The probability of each end of the schema at each step, given that the series went on until then.
 
     Outcomes enter standardised, and those that grow by shares by their logarithm, too: `floor_Y` is the least value
-    that has one, 0 of the others, `moments_2Z` mean and sd of the logarithms. `knots_KSY` are those of outcomes, then
-    of logarithms; `coef_EP` those of a history, then of the treatments of the step.
+    that has one, 0 of the others, `moments_4Z` mean and sd of the logarithms, and how far they usually change in a
+    step, down and up. `knots_KSY` are those of outcomes, then of logarithms; `coef_EP` those of a history, then of the
+    treatments of the step.
     """
 
     schema: PanelSchema
     scaler: Scaler
     floor_Y: Floats
-    moments_2Z: Floats
+    moments_4Z: Floats
     knots_KSY: Floats
     intercept_E: Floats
     coef_EP: Floats
@@ -95,9 +97,14 @@ class Hazards:
         for o in (o for o, least in enumerate(facts.least) if least is not None):
             seen_M = panel.outcomes[..., o][panel.observed_outcomes[..., o]]
             floor_Y[o] = seen_M[seen_M > 0].min()
-        logs_MZ = _logs(panel.outcomes[panel.observed], floor_Y)
-        moments_2Z = np.stack([logs_MZ.mean(axis=0), np.maximum(logs_MZ.std(axis=0), 1e-6)])
-        blank = cls(schema, scaler, floor_Y, moments_2Z, np.zeros((0, 0, 0)), np.zeros(ends), np.zeros((ends, 0)))
+        logs_NTZ = _logs(panel.outcomes, floor_Y)
+        logs_MZ, changes_NTZ = logs_NTZ[panel.observed], np.diff(logs_NTZ, axis=1)
+        grows_NT = panel.observed[:, 1:] & (panel.outcomes[:, 1:, floor_Y > 0] > 0).all(axis=-1)
+        usual_2Z = np.quantile(
+            changes_NTZ[grows_NT] if grows_NT.any() else np.zeros((1, logs_MZ.shape[1])), USUAL, axis=0
+        )
+        moments_4Z = np.stack([logs_MZ.mean(axis=0), np.maximum(logs_MZ.std(axis=0), 1e-6), *usual_2Z])
+        blank = cls(schema, scaler, floor_Y, moments_4Z, np.zeros((0, 0, 0)), np.zeros(ends), np.zeros((ends, 0)))
         course_MSY = blank._courses(panel, risk.queries, _nothing(panel, risk.queries)).outcome_QHSY[:, 0]
         ended_M = risk.ended_ME.any(axis=1)
         before_KSY = np.quantile(course_MSY[ended_M] if ended_M.any() else course_MSY, BEFORE_ENDS, axis=0)
@@ -129,15 +136,15 @@ class Hazards:
         """
         covariates, _, outcomes, statics = self.schema.dims
         ends, factors = len(self.schema.ends), dose_table(self.schema.treatments).shape[1]
-        held = (self.floor_Y, self.moments_2Z, self.knots_KSY, self.intercept_E, self.coef_EP)
+        held = (self.floor_Y, self.moments_4Z, self.knots_KSY, self.intercept_E, self.coef_EP)
         if not all(np.isfinite(values).all() for values in held):
             raise ValueError("hazards have numbers that are not finite")
         both, knots = outcomes + int((self.floor_Y > 0).sum()), len(KNOTS) + len(BEFORE_ENDS)
-        width = (knots + 1) * len(WINDOWS) * both + (len(DOSES) + 2) * factors + 1 + covariates + statics
-        shapes = ((outcomes,), (2, both - outcomes), (knots, len(WINDOWS), both), (ends,), (ends, width))
+        width = (knots + 1) * both + (len(DOSES) + 2) * factors + 1 + covariates + statics
+        shapes = ((outcomes,), (4, both - outcomes), (knots, 1, both), (ends,), (ends, width))
         if tuple(values.shape for values in held) != shapes:
             raise ValueError(f"hazards have the shapes {[values.shape for values in held]}, not {list(shapes)}")
-        if (self.floor_Y < 0).any() or (self.moments_2Z[1] <= 0).any():
+        if (self.floor_Y < 0).any() or (self.moments_4Z[1] <= 0).any():
             raise ValueError("hazards have logarithms below 0, or without a spread")
 
     def along(self, panel: Panel, queries: Queries, predicted_QHY: Floats, *, terminal: bool = True) -> Floats:
@@ -162,6 +169,14 @@ class Hazards:
                 goes_on_QH *= 1 - hazard_QH
         return found_QHE
 
+    def _logs_ahead(self, predicted_QHY: Floats, before_QZ: Floats) -> Floats:
+        """Return logarithms of predictions `[Q,H,Z]` that change from step to step as those of series that go on do."""
+        logs_QHZ, (low_Z, high_Z) = _logs(predicted_QHY, self.floor_Y), self.moments_4Z[2:]
+        for h in range(logs_QHZ.shape[1]):
+            logs_QHZ[:, h] = np.clip(logs_QHZ[:, h], before_QZ + low_Z, before_QZ + high_Z)
+            before_QZ = logs_QHZ[:, h]
+        return logs_QHZ
+
     def _columns(self, panel: Panel, queries: Queries, predicted_QHY: Floats) -> Floats:
         """Return the columns `[Q,H,P]` of the regressions."""
         history_QHP = self._courses(panel, queries, predicted_QHY).columns(self.knots_KSY)
@@ -171,10 +186,12 @@ class Hazards:
         """Return what is known before each step, logarithms as further outcomes."""
         known = panel.outcomes.astype(np.float64)
         both_NTY = np.concatenate([known, _logs(known, self.floor_Y)], axis=-1)
-        ahead_QHY = np.concatenate([predicted_QHY, _logs(predicted_QHY, self.floor_Y)], axis=-1)
-        scaler = replace(self.scaler, outcomes=np.concatenate([self.scaler.outcomes, self.moments_2Z], axis=1))
+        before_QZ = both_NTY[queries.subject, queries.origin, known.shape[2] :]
+        ahead_QHY = np.concatenate([predicted_QHY, self._logs_ahead(predicted_QHY, before_QZ)], axis=-1)
+        scaler = replace(self.scaler, outcomes=np.concatenate([self.scaler.outcomes, self.moments_4Z[:2]], axis=1))
         seen = replace(panel, outcomes=both_NTY, outcome_observed=None)
-        return Courses.of(seen, queries, ahead_QHY, scaler, self.schema.treatments)
+        courses = Courses.of(seen, queries, ahead_QHY, scaler, self.schema.treatments)
+        return replace(courses, outcome_QHSY=courses.outcome_QHSY[:, :, :1])  # of means, only that of the last step
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -207,7 +224,7 @@ class Survival:
     def to_arrays(self) -> dict[str, NDArray[np.generic]]:
         """Return the arrays that a model's artifact holds."""
         held = self.hazards
-        values = (held.floor_Y, held.moments_2Z, held.knots_KSY, held.intercept_E, held.coef_EP)
+        values = (held.floor_Y, held.moments_4Z, held.knots_KSY, held.intercept_E, held.coef_EP)
         return {ARRAYS + name: array for name, array in zip(FIELDS, values, strict=True)}
 
     def to_meta(self) -> dict[str, Any]:
@@ -233,6 +250,40 @@ class Survival:
         rows = tuple(row for row in meta["reliability"] if isinstance(row, Mapping))
         events = {str(name): int(count) for name, count in dict(meta["events"]).items()}
         return cls(hazards, domain, int(meta["subjects"]), int(meta["decisions"]), events, dict(meta["held_out"]), rows)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class GoesOn:
+    """How likely series are to go on through each step of plans, `[Q,H]`, and to have had each end by then, `[Q,H,E]`.
+
+    `events` counts the training subjects that had each terminal end.
+    """
+
+    survival_QH: Floats
+    ended_QHE: Floats
+    events: Mapping[str, int]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return what the terminal ends are called."""
+        return tuple(self.events)
+
+    @property
+    def columns(self) -> dict[str, Floats]:
+        """Return what tables of answers have, `[Q,H]` by name: ends on their own where there are several."""
+        several = {f"ended_{name}": self.ended_QHE[..., e] for e, name in enumerate(self.names) if len(self.names) > 1}
+        return {"survival": self.survival_QH} | several
+
+
+def goes_on(model: FittedModel, panel: Panel, queries: Queries, predicted_QHY: Floats) -> GoesOn | None:
+    """Return how likely the series of queries are to go on, None where a model knows of no terminal end."""
+    found = survival_of(model)
+    terminal = [e for e, end in enumerate(model.schema.ends) if end.terminal]
+    if found is None or not terminal:
+        return None
+    survival_QH, ended_QHE = found.along(panel, queries, predicted_QHY)
+    names = (model.schema.ends[e].name for e in terminal)
+    return GoesOn(survival_QH, ended_QHE[..., terminal], {name: found.events.get(name, 0) for name in names})
 
 
 def learn_survival(

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from costar_cli.config.nearest import did_you_mean
 from costar_cli.errors import TrainingError
 from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Dataset, Location, Panel, Queries, TreatmentEncoding
+from costar_cli.panel import Dataset, Location, Panel, PanelSchema, Queries, TreatmentEncoding
 from costar_cli.panel.compatible import require_compatible, same_data
+from costar_cli.panel.schema import step_word
 from costar_cli.plans import AnyPlan, Moments, PlanRequest, Resolved, TreatmentPlan, resolve, step_of
 from costar_cli.plans.untrusted import Problems
 from costar_cli.reporting import NullReporter, Reporter
@@ -23,6 +24,7 @@ from costar_cli.uncertainty import (
     differences,
     draws,
     estimate,
+    goes_on,
     interval_kind,
     tells_differences,
 )
@@ -84,7 +86,10 @@ def estimate_outcomes(
     if start is None:
         start = step_of(panel, "last" if request.origin is None else request.origin, where="--plan")
     of_plans = origin is None and request.origin is not None
-    _check(models, request, panel=panel, origin=start, levels=levels, reference=reference, of_plans=of_plans)
+    ended = ended_at(panel, start, dataset.schema)
+    _check(
+        models, request, panel=panel, origin=start, levels=levels, reference=reference, of_plans=of_plans, ended=ended
+    )
     moments_P = Moments.of(panel, start).take([0] * len(request.plans))
     asked = {label: resolve(label, model, moments_P, request.plans) for label, model in models.items()}
     first = next(iter(asked.values()))
@@ -127,6 +132,7 @@ def _check(
     levels: Sequence[float],
     reference: str | None,
     of_plans: bool,
+    ended: str,
 ) -> None:
     problems = Problems()
     if not models:
@@ -136,6 +142,8 @@ def _check(
         problem = f"origin {origin} is outside the series of subject {panel.names[0]}: choose 0 to {last}"
         fix = "it is the `origin` of the plans: `--origin last`, or `origin=` in Python, overrides it"
         problems.add(problem, fix=fix if of_plans else "")
+    if ended:
+        problems.add(ended, fix=f"ask from an earlier origin, such as `--origin {origin - 1}`" if origin else "")
     check_request(models, request, levels, problems)
     names = [plan.name for plan in request.plans]
     if len(names) > MOST_REPORTED:
@@ -149,6 +157,16 @@ def _check(
     of_level = any(line.startswith("level ") for line in problems.lines)
     where = "--level" if of_level and len(problems.lines) == 1 else f"subject {panel.names[0]}"
     problems.raise_any("the request does not fit", where=where, fix=problems.fix)
+
+
+def ended_at(panel: Panel, origin: int, schema: PanelSchema) -> str:
+    """Return in words that the first subject's series ended with the origin, by a terminal event; else nothing."""
+    event = schema.terminal.get(int(panel.ends[0]))
+    if event is None or origin != panel.length[0] - 1:
+        return ""
+    dates = panel.dates(np.array([0]), np.array([origin]))
+    when = f"{step_word(schema.step)} {origin}" + (f" ({dates[0]})" if dates is not None and dates[0] else "")
+    return f"the series of subject {panel.names[0]} ended on {when}: {event}"
 
 
 def check_request(
@@ -264,6 +282,7 @@ def _answer(label: str, asked: Resolved, reference: str | None, *, widen: bool) 
         label=label, method=model.method, trained_on_subject=None, predictions=own, estimates=found,
         calibration=calibration, apart=apart, interval_kind=interval_kind(model),
         lights=judge_plans(model, panel, queries, common, plans), effective=effective,
+        goes_on=goes_on(model, panel, queries, common.mean_QHY),
         played=tuple(went and went[0] for went in asked.played_Q),
     )  # fmt: skip
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from operator import or_
+from typing import Final
 
 import numpy as np
 
@@ -27,6 +28,8 @@ __all__ = [
     "validated_on",
     "warnings_on",
 ]
+
+FEWEST_EVENTS: Final = 20  # of training subjects, below which the probability of an end is hardly known
 
 Unseen = dict[str, dict[str, list[Lack]]]
 
@@ -104,6 +107,7 @@ def notes_on(
         *_on_training(report, dataset, models, location),
         *_on_validation(dataset, models, location),
         *_on_unobserved(report),
+        *_on_ends(report),
         *_on_unchecked(models),
         *notes_on_bands(report),
         *_on_lights(report),
@@ -226,6 +230,19 @@ def _on_stopping(
                 when = f"at {unit} {history.origin + step}"
                 never = f"which, once started, never stopped in the training data of model `{label}`"
                 yield f"plan `{plan.name}` stops {name} {when}, {never}: there are no data on stopping"
+
+
+def _on_ends(report: WhatIfReport) -> Iterator[str]:
+    """Say what estimates mean where series may end, and which ends are hardly known."""
+    for answer in report.models:
+        if answer.goes_on is None:
+            continue
+        yield (
+            f"outcomes by model `{answer.label}` are those of a subject whose series goes on; how likely that is "
+            "stands beside them (`survival`), from hazards at the predicted course: no band is shown for it"
+        )
+        if few := [f"{name} ({count})" for name, count in answer.goes_on.events.items() if count < FEWEST_EVENTS]:
+            yield f"few training subjects of model `{answer.label}` ended by {', '.join(few)}: that is a guess"
 
 
 def notes_on_bands(report: WhatIfReport) -> Iterator[str]:

@@ -16,7 +16,7 @@ from costar_cli.panel import PanelSchema, Part, Values
 from costar_cli.panel.schema import step_word
 from costar_cli.plans import SEED, Played, Rule, TreatmentPlan
 from costar_cli.plans.words import in_words, steps_by_name
-from costar_cli.uncertainty import CALIBRATED, LIGHTS, Calibration, Estimates
+from costar_cli.uncertainty import CALIBRATED, LIGHTS, Calibration, Estimates, GoesOn
 from costar_cli.whatif.support import PlanLights
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ class ModelAnswer:
     belongs to, None where no digest is known. `unsupported` names, by plan, what no training subject was given.
     `effective` counts at each step the calibration subjects that weights leave, None where no policy's were asked for.
     `played` has, by plan, how a rule went, None of plans that are no rules.
+    `goes_on` says how likely the series is to go on under each plan, None where the model knows of no end.
     `lights` say of each plan whether the data support its answers, None where the model does not know.
     """
 
@@ -99,6 +100,7 @@ class ModelAnswer:
     lights: tuple[PlanLights, ...] | None = None
     played: tuple[Played | None, ...] = ()
     effective: tuple[float, ...] | None = None
+    goes_on: GoesOn | None = None
 
     @property
     def heading(self) -> str:
@@ -142,9 +144,14 @@ class WhatIfReport:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Return the columns of rows: those of `COLUMNS`, of data with dates `date`, and limits at further levels."""
+        """Return the columns of rows: those of `COLUMNS`, `date` and survival where they are known, further limits."""
         dated = COLUMNS[:DATE] + ("date",) * bool(self.history.dates) + COLUMNS[DATE:]
-        return (*dated, *self.further)
+        return (*dated, *self.ends, *self.further)
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        """Return the columns of survival: `survival`, and where there are several terminal ends `ended_death`."""
+        return tuple(dict.fromkeys(name for m in self.models if m.goes_on for name in m.goes_on.columns))
 
     @property
     def further(self) -> tuple[str, ...]:
@@ -200,7 +207,7 @@ class WhatIfReport:
         """Return the rows of `to_rows` or `difference_rows` as a frame of pandas or polars."""
         rows = self.difference_rows() if differences else self.to_rows()
         columns: dict[str, object] = {name: [row[name] for row in rows] for name in self.columns}
-        numbers = (*NUMBERS, *self.further)
+        numbers = (*NUMBERS, *self.ends, *self.further)
         columns |= {name: np.array([row[name] for row in rows], dtype=np.float64) for name in numbers}  # None is NaN
         return make_frame(columns, frame_name(None, frame))
 
@@ -261,6 +268,7 @@ class WhatIfReport:
                 "calibration": _facts(model.calibration),
                 "effective_subjects": list(model.effective) if model.effective else None,
                 "like_practice": self._like_practice(model),
+                **({"survival": self._survival(model)} if model.goes_on else {}),
                 "rules": {
                     played.rule.name: {
                         "played_on": played.how,
@@ -281,6 +289,14 @@ class WhatIfReport:
             return None
         return {plan.name: lights.like_practice for plan, lights in zip(self.plans, model.lights, strict=True)}
 
+    def _survival(self, model: ModelAnswer) -> dict[str, dict[str, list[float]]]:
+        """Return, by plan, how likely the series is to go on through each step, and each of several ends."""
+        columns = model.goes_on.columns if model.goes_on else {}
+        return {
+            plan.name: {name: values_QH[i, : len(plan)].tolist() for name, values_QH in columns.items()}
+            for i, plan in enumerate(self.plans)
+        }
+
     def _marks(self, model: ModelAnswer, plan: int, h: int, k: int, *, apart: bool) -> dict[str, str | None]:
         """Return the lights of an answer and their reason; of a difference those of the worse supported of the two."""
         if model.lights is None:
@@ -293,6 +309,12 @@ class WhatIfReport:
             "support": worst.support[h][k],
             "reason": worst.reasons[h][k] or None,
         }
+
+    def _ends(self, model: ModelAnswer, plan: int, h: int, *, apart: bool) -> dict[str, float | None]:
+        """Return the survival of a step, or how far it is from that of the reference plan."""
+        found = model.goes_on.columns if model.goes_on else {}
+        minus = {name: values_QH[self._reference, h] if apart else 0.0 for name, values_QH in found.items()}
+        return {name: float(found[name][plan, h] - minus[name]) if name in found else None for name in self.ends}
 
     @property
     def _reference(self) -> int:
@@ -365,6 +387,7 @@ class WhatIfReport:
                     "error": None if estimate is None or true is None else estimate - true,
                     "observed": _at(observed, h, k),
                     **marks,
+                    **self._ends(model, plan, h, apart=reference is not None),
                     **dict(zip(self.further, (limit for pair in limits[1:] for limit in pair), strict=True)),
                 }
 

@@ -34,7 +34,7 @@ def write_csv(path: Path, report: WhatIfReport) -> None:
     who: Row = dict(zip(SUBJECT_COLUMNS, values, strict=True))
     rows = [who | row for row in (*report.to_rows(), *report.difference_rows())]
     if path.suffix.lower() in TABLE_FORMATS[1:]:
-        numbers = {*NUMBERS, *report.further}
+        numbers = {*NUMBERS, *report.ends, *report.further}
         with table_file(path) as table:
             table.write({name: _column([row[name] for row in rows], name in numbers) for name in rows[0]})
         return

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from costar_cli.panel.schema import step_axis, step_word
-from costar_cli.uncertainty import LIGHTS
+from costar_cli.uncertainty import LIGHTS, GoesOn
 from costar_cli.whatif.report import ModelAnswer, WhatIfReport
 
-__all__ = ["answer_table", "decimals_of", "estimate_text", "light_reasons", "number_text"]
+__all__ = ["answer_table", "decimals_of", "estimate_text", "light_reasons", "number_text", "survival_table"]
 
 
 def answer_table(
@@ -35,6 +35,23 @@ def answer_table(
         for step, cells in sorted(by_step.items())
     ]
     return headers, lines
+
+
+def survival_table(report: WhatIfReport, model: ModelAnswer) -> tuple[list[str], list[list[object]]]:
+    """Return how likely the series is to go on, a column per plan and a row per step; of several ends, each by then."""
+    found, history = model.goes_on, report.history
+    assert found is not None  # noqa: S101 - the table is made where it is known
+    lines: list[list[object]] = []
+    for h in range(max(map(len, report.plans))):
+        cells = [_survival_text(found, i, h) if h < len(plan) else None for i, plan in enumerate(report.plans)]
+        lines.append([history.when(history.origin + h + 1), *cells])
+    return [step_axis(report.schema.step), *(plan.name for plan in report.plans)], lines
+
+
+def _survival_text(found: GoesOn, plan: int, h: int) -> str:
+    several = zip(found.names, found.ended_QHE[plan, h], strict=True) if len(found.names) > 1 else ()
+    ends = ", ".join(f"{name} {100 * share:.1f} %" for name, share in several)
+    return f"{100 * found.survival_QH[plan, h]:.1f} %" + (f" ({ends})" if ends else "")
 
 
 def decimals_of(values: Iterable[object]) -> int:

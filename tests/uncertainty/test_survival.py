@@ -9,9 +9,9 @@ from scipy.special import expit
 
 from costar_cli.config.models import FinetuneConfig
 from costar_cli.datasets.tumor.settings import TumorConfig
-from costar_cli.datasets.tumor.simulate import simulate_tumor
+from costar_cli.datasets.tumor.simulate import simulate_tumor, tumor_truth
 from costar_cli.errors import ArtifactError
-from costar_cli.panel import Dataset, End, Panel, PanelSchema, Queries, Scaler, TreatmentEncoding, Variable
+from costar_cli.panel import Dataset, End, Panel, PanelSchema, Part, Queries, Scaler, TreatmentEncoding, Variable
 from costar_cli.panel.panel import join_panels
 from costar_cli.reporting import NullReporter
 from costar_cli.uncertainty import Hazards, OutcomeFacts, survival_of
@@ -164,3 +164,24 @@ def test_hazards_of_recovery_beat_constant_ones_on_held_out_subjects(tumours: Da
     assert survival is not None
     assert survival.held_out["log_loss"] < 0.9 * survival.held_out["constant_log_loss"]
     assert survival.events["recovery"] == (tumours.panel("source", "train").end == 2).sum()
+
+
+@pytest.mark.slow
+def test_survival_under_plans_agrees_with_the_simulator() -> None:
+    sizes = {"train": 600, "val": 200, "test": 300, "target_train": 10, "target_val": 10, "target_test": 10}
+    tumours = simulate_tumor(TumorConfig(gamma=2, ends=True, **sizes), NullReporter())
+    model = model_of(fit_method(tumours, "mixed", None, FinetuneConfig()))
+    survival, part = survival_of(model), Part("source", "test")
+    assert survival is not None
+    panel = tumours.panels[part]
+    for origin, tolerance in ((20, 0.02), (40, 0.08)):
+        rows = np.flatnonzero(panel.length > origin + 1)
+        for given in ([0, 0], [1, 0], [1, 1]):
+            plans = np.tile(np.array(given), (len(rows), 6, 1))
+            encoded = tumours.schema.treatments.encode(plans).astype(np.uint8)
+            asked = Queries(rows.astype(np.int32), np.full(len(rows), origin, np.int16), encoded)
+            predicted = model.rollout(panel, asked).mean(axis=0, dtype=np.float64)
+            survival_QH, ends_QHE = survival.along(panel, asked, predicted)
+            np.testing.assert_allclose(survival_QH, 1 - ends_QHE.sum(axis=-1), atol=1e-9)
+            gone = (tumor_truth(tumours, part, rows, np.full(len(rows), origin), plans) <= 0).mean(axis=0)
+            np.testing.assert_allclose(ends_QHE[..., 1].mean(axis=0), gone, atol=tolerance)
