@@ -15,6 +15,7 @@ from costar_cli.panel import Dataset, PanelSchema, Queries
 from costar_cli.panel.compatible import other_data, require_compatible
 from costar_cli.panel.findings import counted
 from costar_cli.panel.support import Support
+from costar_cli.panel.visits import elapsed, elapsed_dose, visit_dates
 from costar_cli.plans import COHORT_DRAWS, AnyPlan, Moments, PlanRequest, Rule, TreatmentPlan, resolve
 from costar_cli.plans.untrusted import Problems
 from costar_cli.reporting import warnings_of
@@ -159,6 +160,17 @@ def count_questions(cohort: Cohort, request: PlanRequest, shard: Shard = WHOLE) 
     return sum(sum(map(len, plans_M)) for _, plans_M in _chunks(cohort, request, shard))
 
 
+def _dates(answers: CohortAnswers, q: NDArray[np.integer], h: NDArray[np.integer]) -> NDArray[np.object_] | None:
+    """Return when answers are, as text: of visits at any time, as far apart as plans say; None without dates."""
+    panel, at_M = answers.cohort.panel, answers.moment_Q
+    subject, origin = answers.cohort.subject_M[at_M], answers.cohort.origin_M[at_M]
+    dose, gap_QH = elapsed_dose(answers.schema.treatments), elapsed(answers.schema.treatments, answers.queries.plan)
+    if dose is None or gap_QH is None:
+        return panel.dates(subject[q], origin[q] + h + 1)
+    found = visit_dates(panel, dose, subject, origin, gap_QH)
+    return None if found is None else found[q, h]
+
+
 def tidy_columns(
     answers: CohortAnswers, *, truth_QHY: NDArray[np.float64] | None = None, abstain: bool = False
 ) -> Columns:
@@ -183,7 +195,7 @@ def tidy_columns(
         "plan": _objects([plan.name for plan in answers.plans_Q])[q],
         "step": h + 1,
         "time": origin + h + 1,
-        **({"date": dates} if (dates := cohort.panel.dates(subject, origin + h + 1)) is not None else {}),
+        **({"date": dates} if (dates := _dates(answers, q, h)) is not None else {}),
         "outcome": _objects([outcome.name for outcome in outcomes])[y],
         "unit": _objects([outcome.unit for outcome in outcomes])[y],
         "estimate": found.mean_QHY[q, h, y],

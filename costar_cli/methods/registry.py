@@ -187,11 +187,12 @@ class Method:
         """
         if schema.treatments.doses and not self.takes_doses:
             names = ", ".join(dose.name for dose in schema.treatments.doses)
+            uneven = all(dose.elapsed is not None for dose in schema.treatments.doses)
+            other = "ingest with even steps (`gaps`)" if uneven else "give the dose `levels` instead of `kind`"
             raise UsageError(
                 f"{self.label} takes treatments of levels, and {names} is a dose",
                 where=f"--method {self.name}",
-                fix=f"choose one of {', '.join(name for name, method in METHODS.items() if method.takes_doses)}, or "
-                "give the dose `levels` instead of `kind`",
+                fix=f"choose one of {', '.join(n for n, method in METHODS.items() if method.takes_doses)}, or {other}",
             )
 
     def load(self, artifact: "Artifact", device: "torch.device | str" = "cpu") -> "FittedModel":

@@ -1,11 +1,19 @@
 """Doses: treatments that are numbers, and the columns that stand for them (spec PANEL-16)."""
 
 from collections.abc import Sequence
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    model_serializer,
+    model_validator,
+)
 
 Basis = Literal["identity", "log1p", "splines"]
 Floats = NDArray[np.float64]
@@ -20,7 +28,8 @@ class Dose(BaseModel):
     """A treatment that is a number, of which 0 means that none is given.
 
     `low` and `high` are what source-train was given, `levels` the doses that there are where these are few and ordered.
-    The first of the encoded columns grows with the dose and tells it.
+    The first of the encoded columns grows with the dose and tells it. Where steps are uneven, `elapsed` makes of it the
+    time until the next one, in their unit, and is how long that usually is.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -33,6 +42,14 @@ class Dose(BaseModel):
     scale: float = Field(1.0, gt=0, allow_inf_nan=False, description="What columns are divided by: a power of two")
     knots: tuple[float, ...] = Field((), description="Of natural cubic splines, in the dose's unit, ascending")
     levels: tuple[float, ...] = Field((), description="All doses that there are, ascending; empty where any may be")
+    elapsed: float | None = Field(None, gt=0, allow_inf_nan=False, description="Usual time until the next step")
+    microseconds: int | None = Field(None, gt=0, description="Of a unit of that time, where the data have dates")
+
+    @model_serializer(mode="wrap")
+    def _without_time(self, serialized: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = serialized(self)
+        optional = ("elapsed", "microseconds")
+        return {name: value for name, value in fields.items() if name not in optional or value is not None}
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -121,6 +138,8 @@ class Dose(BaseModel):
             return "a dose is a finite number"
         if self.levels and value not in (0.0, *self.levels):
             return f"it takes {', '.join(f'{level:g}' for level in self.levels)}"
+        if self.elapsed is not None and value <= 0:
+            return "the next step is later"
         if value < 0 <= self.low:
             return "a dose is not negative"
         if abs(value) > ABSURD * max(abs(self.low), abs(self.high)):

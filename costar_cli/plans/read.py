@@ -11,11 +11,13 @@ from costar_cli.config.nearest import did_you_mean
 from costar_cli.errors import UsageError
 from costar_cli.panel import PanelSchema, TreatmentEncoding, Values
 from costar_cli.panel.calendar import Date
+from costar_cli.panel.visits import elapsed_dose
 from costar_cli.plans.moments import Begin, Moments, Origin
 from costar_cli.plans.plan import AnyPlan, PlanRequest, TreatmentPlan
 from costar_cli.plans.read_rules import FORMS, RuleReader
 from costar_cli.plans.steps import FEW
 from costar_cli.plans.untrusted import MAX_BYTES, MAX_SHOWN, JsonObject, Problems, parse_json, read_bounded, shown
+from costar_cli.plans.visits import VisitReader
 
 MAX_STEPS_READ: Final = 1_000
 MAX_TABLE_BYTES: Final = 400_000_000
@@ -172,7 +174,11 @@ class _Checker(RuleReader):
             has = f"has {count} steps" if steps else "has no steps"
             fix = f"give 1 to {self.horizon} steps, or train on data of a longer `horizon`"
             self.problems.add(f"{has}; the model answers plans of 1 to {self.horizon}", where, fix=fix)
-        rows = [self.step(step, where, i) for i, step in enumerate(steps[:MAX_STEPS_READ], start=1)]
+        dose, some = elapsed_dose(self.encoding), steps[:MAX_STEPS_READ]
+        if dose is not None:
+            visits = VisitReader(dose, self.moments, self.problems, where)
+            some = [visits.step(step, i) for i, step in enumerate(some, start=1)]
+        rows = [self.step(step, where, i) for i, step in enumerate(some, start=1)]
         values: Values = np.array([row for row in rows if row is not None], dtype=self.encoding.value_type)
         return TreatmentPlan(name, values) if len(values) else None
 

@@ -126,7 +126,7 @@ class StepReader:
             self.value(step[name], name, levels, where, number) if name in step else 0
             for name, levels in zip(self.encoding.names, self.encoding.levels, strict=True)
         ]
-        doses = [self.dose(step[dose.name], dose, where, number) if dose.name in step else 0.0
+        doses = [self.dose(step[dose.name], dose, where, number) if dose.name in step else dose.elapsed or 0.0
                  for dose in self.encoding.doses]  # fmt: skip
         known = [value for value in values if value is not None]
         amounts = [dose for dose in doses if dose is not None]

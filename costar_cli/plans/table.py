@@ -151,9 +151,13 @@ class _Table:
         return np.concatenate([values_MA, *(self.amounts(dose)[:, None] for dose in self.encoding.doses)], axis=1)
 
     def amounts(self, dose: Dose) -> NDArray[np.float64]:
-        """Return the numbers of a dose, 0 where a cell is empty."""
-        said = self.frame[dose.name].fill_null("")
-        found = {"": 0.0}
+        """Return the numbers of a dose, 0 where a cell is empty, or the usual time until the next step."""
+        said = (
+            self.frame[dose.name].fill_null("")
+            if dose.name in self.frame.columns
+            else pl.Series([""] * self.frame.height)
+        )
+        found = {"": dose.elapsed or 0.0}
         for text in said.unique(maintain_order=True).to_list():
             if text == "":
                 continue

@@ -13,6 +13,7 @@ from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset, Location, Panel, PanelSchema, Queries, TreatmentEncoding
 from costar_cli.panel.compatible import require_compatible, same_data
 from costar_cli.panel.schema import step_word
+from costar_cli.panel.visits import elapsed_dose, visit_dates
 from costar_cli.plans import AnyPlan, Moments, PlanRequest, Resolved, TreatmentPlan, resolve, step_of
 from costar_cli.plans.untrusted import Problems
 from costar_cli.reporting import NullReporter, Reporter
@@ -98,7 +99,7 @@ def estimate_outcomes(
     if not unsupported:
         refuse_unseen(unseen)
     told = reporter or NullReporter()
-    history = _history(panel, location, start, dataset.schema.treatments, max(map(len, plans)))
+    history = _history(panel, location, start, dataset.schema.treatments, plans)
     warnings = warnings_on(dataset, models, possible, history, ordered=plans)
     for warning in warnings:
         told.warn(warning)
@@ -288,10 +289,19 @@ def _answer(label: str, asked: Resolved, reference: str | None, *, widen: bool) 
 
 
 def _history(
-    panel: Panel, location: Location, origin: int, encoding: TreatmentEncoding, horizon: int
+    panel: Panel, location: Location, origin: int, encoding: TreatmentEncoding, plans: Sequence[TreatmentPlan]
 ) -> SubjectHistory:
-    step_T = np.arange(origin + horizon + 1)
+    longest = max(plans, key=len)
+    step_T = np.arange(origin + len(longest) + 1)
     dates = panel.dates(np.zeros_like(step_T), step_T)
+    if dates is not None and (dose := elapsed_dose(encoding)):
+        place = encoding.all_names.index(dose.name)
+        gaps = [plan.values[:, place] for plan in plans]
+        same = all(np.array_equal(gap, longest.values[: len(gap), place]) for gap in gaps)
+        ahead = visit_dates(
+            panel, dose, np.zeros(1, int), np.array([origin]), longest.values[None, :, place].astype(np.float64)
+        )
+        dates[origin + 1 :] = ahead[0] if same and ahead is not None else None
     return SubjectHistory(
         subject=int(panel.subject_id[0]),
         name=panel.names[0],

@@ -75,12 +75,12 @@ def test_roles_are_guessed_by_name_and_by_values(form: str, tmp_path: Path):
         (["2024-01-01 00:00", "2024-01-01 06:00", "2024-01-01 12:00", "2024-01-01 18:00"], "6h", "error"),
         (["2024-01-01", "2024-02-01", "2024-03-01", "2024-04-01"], "1mo", "error"),
         (["2020-07-01", "2021-07-01", "2022-07-01", "2024-07-01"], "1y", "fill"),
-        (["2024-01-01 08:13", "2024-01-01 09:58", "2024-01-02 07:20", "2024-01-03 11:00"], "21h", "ignore"),
+        (["2024-01-01 08:13", "2024-01-01 09:58", "2024-01-02 07:20", "2024-01-03 11:00"], "1h", "elapsed"),
         (["0", "2", "4", "6"], 2, "error"),
         (["0", "0.5", "1", "2"], 0.5, "fill"),
         (["0.1", "0.2", "0.3", "0.4"], 0.1, "error"),
-        (["0", "0.22", "3.1", "4.7"], 1, "ignore"),
-        (["0", "1", "30", "90"], 1, "ignore"),
+        (["0", "0.22", "3.1", "4.7"], 1, "elapsed"),
+        (["0", "1", "30", "90"], 1, "elapsed"),
         (["20240131", "20240207", "20240214", "20240221"], "1w", "error"),
         (["31.01.2024", "01.02.2024", "02.02.2024", "03.02.2024"], "1d", "error"),
         (["1/31/2024 14:00", "1/31/2024 15:00", "1/31/2024 16:00", "1/31/2024 17:00"], "1h", "error"),
@@ -110,7 +110,7 @@ def test_uneven_times_are_asked_about_and_rows_counted(tmp_path: Path):
     guess = guess_schema([save(frame, tmp_path / "ward.csv")])
     assert "times are unevenly spaced (0.22 to 2.88, half of them up to 1.6 apart)" in time_line(guess.text)
     schema = parse_schema(tomllib.loads(guess.text))
-    assert (schema.time.step, schema.time.unit, schema.time.gaps) == (1, "row", "ignore")
+    assert (schema.time.step, schema.time.unit, schema.time.gaps) == (1, "", "elapsed")
 
 
 def visits(frame: pl.DataFrame, apart: list[int]) -> pl.DataFrame:
@@ -120,21 +120,19 @@ def visits(frame: pl.DataFrame, apart: list[int]) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize(
-    ("apart", "step", "far"),
+    ("apart", "far"),
     [
-        ([31, 33, 32, 31, 33], "32d", "31 to 33 d, half of them up to 32 apart"),
-        ([6, 8, 9, 6, 8], "8d", "6 to 9 d, half of them up to 8 apart"),
+        ([31, 33, 32, 31, 33], "31 to 33 d, half of them up to 32 apart"),
+        ([6, 8, 9, 6, 8], "6 to 9 d, half of them up to 8 apart"),
     ],
 )
-def test_the_step_of_uneven_dates_is_the_median_distance_and_its_remark_says_that_rows_are_steps(
-    apart: list[int], step: str, far: str, tmp_path: Path
-):
+def test_uneven_dates_are_visits_at_any_time_and_the_unit_of_time_is_said(apart: list[int], far: str, tmp_path: Path):
     guess = guess_schema([save(visits(ward(), apart), tmp_path / "ward.csv")])
     schema = parse_schema(tomllib.loads(guess.text))
-    assert (schema.time.step, schema.time.unit, schema.time.gaps) == (step, "row", "ignore")
-    assert f'step = "{step}"  # the median distance; it says that times are dates, and each row' in guess.text
+    assert (schema.time.step, schema.time.unit, schema.time.gaps) == ("1d", "", "elapsed")
+    assert 'step = "1d"  # the unit of time: each row is the next step, whenever it is' in guess.text
     assert far in time_line(guess.text)
-    assert ingest(tmp_path / "ward.csv", schema).schema.step == "row"
+    assert ingest(tmp_path / "ward.csv", schema).schema.step == "visit"
 
 
 def example_of_a_target(text: str) -> str:

@@ -10,7 +10,7 @@ from costar_cli.datasets.tumor.settings import TumorConfig
 from costar_cli.datasets.tumor.simulate import simulate_tumor
 from costar_cli.methods.base import PredictsDistribution
 from costar_cli.methods.mixed.law import Basis, Design, GrowthLaw, Series, carried
-from costar_cli.methods.mixed.likelihood import columns, log_likelihood, maximise, start_values, usual_effect
+from costar_cli.methods.mixed.likelihood import log_likelihood, maximise, start_values, usual_effect
 from costar_cli.methods.mixed.model import MixedModel
 from costar_cli.methods.shared.doses import dose_names, dose_table
 from costar_cli.panel import Panel, Part, Queries, Scaler, TreatmentEncoding, Variable
@@ -43,7 +43,7 @@ def test_the_marginal_likelihood_is_the_density_of_all_responses_of_a_subject():
     law = GrowthLaw.of(series, 0, relative=True, basis="both", linked=False)
     design = law.design(series, np.zeros(1), np.ones(1))
     effects = replace(start_values(design, carry_overs=2, hidden=3), decay=np.array([[0.4, 0.7], [0.8, 0.95]]))
-    expected, phi_NTP = 0.0, columns(design, effects.decay)
+    expected, phi_NTP = 0.0, design.columns(effects.decay)
     for phi_TP, response_T, counted_T, v_V in zip(
         phi_NTP, design.response_NT, design.counted_NT > 0, design.v_NV, strict=True
     ):

@@ -8,10 +8,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from costar_cli.datasets.table.context import EncodingContext, Mask
+from costar_cli.datasets.table.context import EncodingContext, Mask, cell_times
 from costar_cli.datasets.table.parse import wrong_values
+from costar_cli.errors import DataError
 from costar_cli.panel.dose import ABSURD, Dose
 from costar_cli.panel.findings import Finding, counted, shown
+from costar_cli.panel.visits import ELAPSED
 
 USUAL: Final = 0.95  # quantile of the size of doses given; beyond `ABSURD` times it, one is a slip
 MOST_LEVELS: Final = 50
@@ -92,6 +94,30 @@ def _impossible(
     if levels and strange.any():
         odd_ones = shown(f"{value:g}" for value in np.unique(values[strange]))
         yield wrong(strange, f"that is not a level: {odd_ones}", fix="correct the rows, or list all `levels`")
+
+
+def elapsed_time(context: EncodingContext) -> Floats:
+    """Return how long it is from each cell `[M]` to the subject's next one, in steps; 0 at its last."""
+    when_M = cell_times(context.table, context.schema).astype(np.float64)
+    gap_M = np.append(np.diff(when_M), 0.0) / context.schema.time.parsed.size
+    return np.where(context.table.keys.last_of_subject, 0.0, gap_M)
+
+
+def learn_elapsed(context: EncodingContext, gap_M: Floats) -> Dose:
+    """Return the time until the next step as source-train has it, or as it is known.
+
+    Raises:
+        DataError: it never changes.
+    """
+    if context.known is not None and ELAPSED in context.known.doses:
+        return context.known.doses[ELAPSED]
+    train = gap_M[context.train_cells & (gap_M > 0)]
+    if len(np.unique(train)) < 2:
+        raise DataError("all steps are of one length", where="time.gaps", fix='choose `gaps = "error"`')
+    dose = Dose.learn(ELAPSED, train, unit=context.schema.time.parsed.word)
+    step = context.schema.time.parsed
+    size = int(step.size) if step.scale == "us" else None
+    return dose.model_copy(update={"elapsed": float(np.median(train)), "microseconds": size})
 
 
 def dose_column(dose: Dose) -> Mapping[str, Any]:

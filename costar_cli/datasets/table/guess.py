@@ -105,7 +105,7 @@ def _time_lines(guess: Guess) -> Iterator[str]:
         yield f"unit = {toml_value(spacing.unit)}  # what results call a step"
     if guess.time is not None and (formats := guess.facts(guess.time).date_formats) and formats[0]:
         yield f"format = {toml_value(formats[0])}"
-    remarks = {"fill": "a step without a row is a missing value", "ignore": "each row is the next step"}
+    remarks = {"fill": "a step without a row is a missing value", "elapsed": "visits at any time"}
     if spacing.gaps in remarks:
         yield f"gaps = {toml_value(spacing.gaps)}  # {remarks[spacing.gaps]}"
 

@@ -85,7 +85,7 @@ def _regular(apart: pl.Series, size: float, step: float | str, time: Facts) -> S
     if gaps:
         doubts.append(
             f"{counted(lacking, 'step')} without a row, which `gaps` makes missing values: say what a treatment and an "
-            'outcome are there (`missing = "fill"`), or choose `gaps = "ignore"`'
+            'outcome are there (`missing = "fill"`), or choose `gaps = "elapsed"`'
         )
     return Spacing(step, "fill" if gaps else "error", doubt="; ".join(doubts))
 
@@ -96,14 +96,16 @@ def _irregular(apart: pl.Series, time: Facts) -> Spacing:
     if time.moments is None:
         step: int | str = 1
         far = f"{low:g} to {high:g}, half of them up to {middle:g}"
-        remark = "not used: each row is the next step"
+        remark = "the unit of time: each row is the next step, whenever it is"
     else:
         unit, size = next(((word, us) for word, us in UNITS_US[1:] if middle >= us), UNITS_US[-1])
-        step = f"{max(1, round(middle / size))}{unit}"
-        remark = "the median distance; it says that times are dates, and each row is the next step"
+        step = f"1{unit}"
+        remark = "the unit of time: each row is the next step, whenever it is"
         far = f"{low / size:.3g} to {high / size:.3g} {unit}, half of them up to {middle / size:.3g}"
-    doubt = f"times are unevenly spaced ({far} apart): each row counts as the next step, unless you bin them"
-    return Spacing(step, "ignore", "row", doubt, remark)
+    doubt = (
+        f"times are unevenly spaced ({far} apart): models are told how long it is to the next row, unless you bin them"
+    )
+    return Spacing(step, "elapsed", "", doubt, remark)
 
 
 def _apart(subject: pl.Series, number: pl.Series) -> pl.Series:

@@ -12,12 +12,15 @@ from numpy.typing import NDArray
 from costar_cli.datasets.table.parse import UNREADABLE, Reading, Rows, unreadable, wrong_values
 from costar_cli.datasets.table.schema import TableSchema
 from costar_cli.panel.findings import Finding, counted, raise_errors
+from costar_cli.panel.schema import steps_axis
 from costar_cli.reporting import Reporter
 
 LONGEST: Final = 32_767  # steps: origins are 16-bit
 LONGEST_LABEL: Final = 200
 MOST_ROWS: Final = 500_000_000  # of a table whose gaps are filled
 WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")
+SECOND: Final = 10**6  # microseconds
+UNEVEN: Final = 1.5  # times as far apart
 TOLERANCE: Final = 1e-6  # of a step
 
 Ints = NDArray[np.int64]
@@ -134,6 +137,8 @@ def read_keys(
         raise_errors([*found, *also] if found else [], what="the table")
     else:
         wrong += found
+    if schema.time.gaps == "ignore":
+        _tell_uneven(when, first, schema, reporter)
     keys = Keys(subjects, code, step, order, np.bincount(code, minlength=len(subjects)).astype(np.int64))
     if schema.max_length is not None:
         keys = _shortened(keys, schema.max_length, reporter)
@@ -207,18 +212,23 @@ def _steps(
     Where something is, each row is the next step.
     """
     position = np.arange(len(order)) - start
-    if schema.time.gaps == "ignore":
-        return position, []
-    ahead: NDArray[np.float64] = (when - when[start]) / schema.time.parsed.size
-    step = np.rint(ahead).astype(np.int64)
-    column = schema.named("time")[0]
+    clock, column = schema.time, schema.named("time")[0]
 
     def place(at: int) -> str:
         return rows.place(int(order[at]))
 
+    if clock.gaps in ("ignore", "elapsed"):
+        close = ~first & (np.diff(when, prepend=0) < SECOND) & (clock.parsed.scale == "us")
+        if clock.gaps == "ignore" or not close.any():
+            return position, []
+        what, fix = "within a second of another row of its subject", "keep one row per visit"
+        return position, [wrong_values(column, close, what, place, fix, one="row")]
+    ahead: NDArray[np.float64] = (when - when[start]) / clock.parsed.size
+    step = np.rint(ahead).astype(np.int64)
+
     off = np.abs(ahead - step) > TOLERANCE
     if off.any():
-        fix = 'correct `step` in [time], or count rows as steps with `gaps = "ignore"`'
+        fix = 'correct `step` in [time], or choose `gaps = "elapsed"` for visits at any time'
         return position, [
             wrong_values(column, off, "not a whole number of steps after the first", place, fix, one="time")
         ]
@@ -228,10 +238,19 @@ def _steps(
         what = "in the same step as another row"
         return position, [wrong_values(column, jump == 0, what, place, "keep one row per step", one="row")]
     if schema.time.gaps == "error" and (jump > 1).any():
-        fix = 'add the rows, correct `step` in [time], or choose `gaps = "fill"` or "ignore" there'
+        fix = 'add the rows, correct `step` in [time], or choose `gaps = "fill"` or "elapsed" there'
         gap = wrong_values(column, jump > 1, "between rows of a subject", place, fix, one="gap")
         return position, [replace(gap, where=gap.where.replace("first in", "first before", 1))]
     return step, []
+
+
+def _tell_uneven(when: Times, first: NDArray[np.bool_], schema: TableSchema, reporter: Reporter) -> None:
+    """Warn that rows which are not equally far apart count as steps that are."""
+    apart = (np.diff(when, prepend=0) / schema.time.parsed.size)[~first]
+    if len(apart) and apart.max() > UNEVEN * apart.min():
+        unit = schema.time.parsed.word
+        far = f"rows are {apart.min():.3g} to {apart.max():.3g} {steps_axis(unit)} apart, and each counts as one step"
+        reporter.warn(f'{far} (`gaps = "ignore"`): effects are per row, not per time; `gaps = "elapsed"` tells models')
 
 
 def _shortened(keys: Keys, longest: int, reporter: Reporter) -> Keys:

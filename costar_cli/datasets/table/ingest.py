@@ -177,7 +177,7 @@ def encode_columns(context: EncodingContext) -> tuple[PanelSchema, Arrays, Array
             treatments=encoding,
             outcomes=tuple(encoded.variable for encoded in outcomes),
             statics=tuple(encoded.variable for encoded in statics),
-            step=schema.time.parsed.word,
+            step="visit" if schema.time.gaps == "elapsed" else schema.time.parsed.word,
             error_unit=_error_unit(schema, len(outcomes), units),
             ends=ended.ends if ended else (),
         )
@@ -267,7 +267,7 @@ def _calendar(
     if clock.parsed.scale == "month":
         time_M -= 1970 * MONTHS
     unit: Unit = "M" if clock.parsed.scale == "month" else "us"
-    if clock.gaps != "ignore":
+    if clock.gaps not in ("ignore", "elapsed"):
         calendar = Calendar(time_M[keys.first][members][:, None], unit, int(clock.parsed.size))
     else:
         time_NT = np.zeros((len(length), int(length.max())), dtype=np.int64)

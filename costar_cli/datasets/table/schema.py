@@ -258,8 +258,10 @@ class TimeSchema(Section):
     )
     unit: str = Field("", max_length=60, description="Name of a step in results; by default that of the unit in `step`")
     format: str = Field("", max_length=60, description="How dates are written, for example `%d.%m.%Y`; ISO by default")
-    gaps: Literal["error", "fill", "ignore"] = Field(
-        "error", description="`fill`: steps without a row are missing values; `ignore`: each row is the next step"
+    gaps: Literal["error", "fill", "ignore", "elapsed"] = Field(
+        "error",
+        description="`fill`: steps without a row are missing values; `ignore`: each row is the next step, as if all "
+        "were as long; `elapsed`: each row is the next step, and models are told how long it is until then",
     )
     zone: str = Field(
         "",
@@ -281,6 +283,8 @@ class TimeSchema(Section):
             problems.append("`zone` belongs to times of day: days and longer steps are the same in every zone")
         elif self.zone and available_timezones() and self.zone not in available_timezones():
             problems.append(f"`zone = {self.zone!r}` is not a time zone such as `Europe/Berlin`")
+        if self.gaps == "elapsed" and step.scale == "month":
+            problems.append('`gaps = "elapsed"` needs steps of one length: give `step` in days, for example `30d`')
         without = ({"hour"} if day or step.scale == "month" else set()) | (
             {"weekday"} if step.scale == "month" else set()
         )

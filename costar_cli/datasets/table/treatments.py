@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from costar_cli.config.nearest import did_you_mean
 from costar_cli.datasets.table.context import EncodingContext, Mask
-from costar_cli.datasets.table.doses import learn_doses, read_doses
+from costar_cli.datasets.table.doses import elapsed_time, learn_doses, learn_elapsed, read_doses
 from costar_cli.datasets.table.index import Ints
 from costar_cli.datasets.table.parse import wrong_values
 from costar_cli.errors import DataError, complaint
@@ -48,6 +48,10 @@ def encode_treatments(context: EncodingContext) -> tuple[TreatmentEncoding, NDAr
             context.findings.append(unknown_level(name, texts[i], levels[i], unknown, context.table.place))
     raise_errors(context.findings, what="the table")
     given = ~unrecorded
+    if context.schema.time.gaps == "elapsed":
+        gap_M = elapsed_time(context)
+        doses.append(learn_elapsed(context, gap_M))
+        dose_MD = np.column_stack([dose_MD, gap_M])
     encoding = _encoding(context, names, levels, code[given & context.train_cells], doses)
     columns = [dose.encode(dose_M) for dose, dose_M in zip(doses, dose_MD.T, strict=True)]
     if encoding.mode == "multilabel":

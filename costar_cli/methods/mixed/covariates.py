@@ -37,6 +37,13 @@ class CovariateEquations:
     high: Floats
     open: Floats | None = None
 
+    def over(self, gap_Q: Floats | None) -> Floats:
+        """Return the weights `[X,G]` of a step, or those `[Q,X,G]` of gaps of some lengths."""
+        if gap_Q is None:
+            return self.weight.T
+        first, by_log = np.split(self.weight.T, 2, axis=1)
+        return np.asarray(first + by_log * np.log(gap_Q)[:, None, None])
+
     def drawn(self, rng: np.random.Generator, n: int) -> Floats:
         """Return n draws `[S,G,X]` of the weights that the training subjects leave open (spec MIXED-11)."""
         if self.open is None:
@@ -46,9 +53,13 @@ class CovariateEquations:
         return np.asarray(self.weight + self.open @ standard_SGX @ (axes_XX * np.sqrt(size_X.clip(min=0))).T)
 
 
-def covariate_columns(x: Floats, scaled_y: Floats, dose: Floats, exposure: Floats) -> Floats:
-    """Return the columns `[...,G]`: one, covariates, outcomes, and each factor's dose and exposures."""
-    return np.concatenate([np.ones((*x.shape[:-1], 1)), x, scaled_y, dose, exposure], axis=-1)
+def covariate_columns(x: Floats, scaled_y: Floats, dose: Floats, exposure: Floats, gap: Floats | None = None) -> Floats:
+    """Return the columns `[...,G]`: one, covariates, outcomes, and each factor's dose and exposures.
+
+    Where steps are uneven, all of them stand again behind these, times the logarithm of the gap.
+    """
+    columns = np.concatenate([np.ones((*x.shape[:-1], 1)), x, scaled_y, dose, exposure], axis=-1)
+    return columns if gap is None else np.concatenate([columns, columns * np.log(gap)[..., None]], axis=-1)
 
 
 def fit_covariates(series: Series, scaled_NTY: Floats, exposure_NTE: Floats, bounds: Series) -> CovariateEquations:
@@ -61,7 +72,8 @@ def fit_covariates(series: Series, scaled_NTY: Floats, exposure_NTE: Floats, bou
         bounds: the source's training subjects.
     """
     inside_NT = np.arange(1, series.x_NTX.shape[1]) < series.length_N[:, None]
-    all_NTG = covariate_columns(series.x_NTX, scaled_NTY, series.dose_NTL, exposure_NTE)
+    gap_NT = None if series.gap_NT is None else np.where(series.gap_NT > 0, series.gap_NT, 1.0)
+    all_NTG = covariate_columns(series.x_NTX, scaled_NTY, series.dose_NTL, exposure_NTE, gap_NT)
     known_MG = all_NTG[:, :-1][inside_NT]
     change_MX = (series.x_NTX[:, 1:] - series.x_NTX[:, :-1])[inside_NT]
     gram_GG = known_MG.T @ known_MG / len(known_MG)

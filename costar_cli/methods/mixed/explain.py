@@ -11,6 +11,7 @@ from costar_cli.methods.shared.doses import dose_names
 from costar_cli.methods.shared.outcome_forms import LEVEL_UNIT
 from costar_cli.panel import PanelSchema
 from costar_cli.panel.schema import step_word
+from costar_cli.panel.visits import elapsed_dose
 
 __all__ = ["explain"]
 
@@ -27,11 +28,11 @@ def explain(
 
     `subjects` is the range of 90 % of the subjects, from what their statics say and from the spread beyond that.
     """
-    rows = []
+    rows, dose = [], elapsed_dose(schema.treatments)
     for law, found in zip(laws, effects, strict=True):
         outcome = schema.outcomes[law.outcome]
-        words = _Words(law, found, series, outcome.unit, step_word(schema.step))
-        rows += [{"outcome": outcome.name, **row} for row in words.rows(dose_names(schema.treatments))]
+        words = _Words(law, found, series, outcome.unit, step_word(dose.unit if dose else schema.step))
+        rows += [{"outcome": outcome.name, **row} for row in words.rows(dose_names(schema.treatments, timeless=True))]
     return rows
 
 

@@ -1,7 +1,7 @@
 """The law of one outcome: what grows in a step, and the columns on which growth depends (spec MIXED-1 to 4)."""
 
-from dataclasses import dataclass, replace
-from typing import Final, Literal, Self, get_args
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.outcome_forms import LEVEL_UNIT, usual_size
 from costar_cli.panel import Panel, Scaler, TreatmentEncoding
+from costar_cli.panel.visits import elapsed
 
 __all__ = [
     "Basis",
@@ -17,12 +18,15 @@ __all__ = [
     "GrowthLaw",
     "Series",
     "carried",
+    "lasting",
 ]
 
 Floats = NDArray[np.float64]
 Basis = Literal["log", "raw", "both"]
 
 SHIFT: Final = 1e-8  # of an sd, added to positive outcomes; a larger one ruins the intervals of small outcomes
+NEAR: Final = 1e-6  # between two rates, below which they are told apart by this much
+LEAST_LEFT: Final = 0.05  # of a level after a step
 LARGEST: Final = 5.0  # change per step, in units of the scale; larger ones are left out and never predicted
 
 
@@ -31,7 +35,8 @@ class Series:
     """A panel in double precision: outcomes `[N,T,Y]` in their units, the rest standardised, doses `[N,T,L]`.
 
     `usual_NTY` is the mean size that an outcome of the subject had up to a step, in its units; `seen_NTY` says which
-    outcomes were observed, not filled.
+    outcomes were observed, not filled. `gap_NT` is how long it is, in units of a step, until the next one; None where
+    that is one everywhere.
     """
 
     y_NTY: Floats
@@ -41,6 +46,7 @@ class Series:
     dose_NTL: Floats
     length_N: NDArray[np.int64]
     seen_NTY: NDArray[np.bool_]
+    gap_NT: Floats | None = None
 
     @classmethod
     def of(cls, panel: Panel, scaler: Scaler, encoding: TreatmentEncoding) -> Self:
@@ -52,9 +58,10 @@ class Series:
             usual_size(np.where(there_NT1, y_NTY, 0.0), there_NT1.cumsum(axis=1), scaler.outcomes[1]),
             np.where(there_NT1, (panel.covariates - scaler.covariates[0]) / scaler.covariates[1], 0.0),
             (panel.statics - scaler.statics[0]) / scaler.statics[1],
-            panel.treatments.astype(np.float64) @ dose_table(encoding),
+            panel.treatments.astype(np.float64) @ dose_table(encoding, timeless=True),
             panel.length,
             panel.observed_outcomes,
+            elapsed(encoding, panel.treatments),
         )
 
     def take(self, rows_M: NDArray[np.int64]) -> "Series":
@@ -67,18 +74,26 @@ class Series:
             self.dose_NTL[rows_M],
             self.length_N[rows_M],
             self.seen_NTY[rows_M],
+            None if self.gap_NT is None else self.gap_NT[rows_M],
         )
 
 
-def carried(dose_NTL: Floats, decay_CL: Floats) -> Floats:
-    """Return the exposures `[N,T,CL]` after each step's dose: `e_t = decay * e_(t-1) + dose_t`."""
+def carried(dose_NTL: Floats, decay_CL: Floats, gap_NT: Floats | None = None) -> Floats:
+    """Return the exposures `[N,T,CL]` after each step's dose: `e_t = decay^gap * e_(t-1) + dose_t`."""
     n, steps, _ = dose_NTL.shape
     exposure_NTJ = np.zeros((n, steps, decay_CL.size))
     decay_J, carried_NJ = decay_CL.reshape(-1), np.zeros((n, decay_CL.size))
     for step in range(steps):
-        carried_NJ = decay_J * carried_NJ + np.tile(dose_NTL[:, step], (1, len(decay_CL)))
+        left_NJ = decay_J if gap_NT is None or not step else decay_J ** gap_NT[:, step - 1, None]
+        carried_NJ = left_NJ * carried_NJ + np.tile(dose_NTL[:, step], (1, len(decay_CL)))
         exposure_NTJ[:, step] = carried_NJ
     return exposure_NTJ
+
+
+def lasting(gap: Floats, decay: Floats | float, reversion: float) -> Floats:
+    """Return how much acts over a gap what acts by 1 in a step, and decays, on a level that reverts (spec MIXED-12)."""
+    apart = np.where(np.abs(reversion - decay) < NEAR, reversion - NEAR, decay)
+    return np.asarray((reversion**gap - apart**gap) / (reversion - apart))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +102,8 @@ class Design:
 
     Shapes: `level_NTB` (a column of ones and the levels), `link_NTF` (covariates and other outcomes, standardised),
     `dose_NTL`, `response_NT`, `counted_NT` (1 or 0), `log_scale_NT` (what turns densities of responses into those of
-    outcomes). There are T - 1 transitions.
+    outcomes). There are T - 1 transitions. Where steps are uneven, `gap_NT` has their lengths, in which everything but
+    `dose_NTL` is integrated, divided by the sd of noise of one step (spec MIXED-12).
     """
 
     level_NTB: Floats
@@ -97,11 +113,32 @@ class Design:
     response_NT: Floats
     counted_NT: Floats
     log_scale_NT: Floats
+    gap_NT: Floats | None = None
+    reversion: float = 1.0
 
     @property
     def n(self) -> int:
         """Return how many transitions count."""
         return int(self.counted_NT.sum())
+
+    def acting(self, exposure_NTJ: Floats, decay_CL: Floats) -> Floats:
+        """Return what exposures `[N,T,CL]` come to until the next step."""
+        if self.gap_NT is None:
+            return exposure_NTJ
+        gap_NT1 = self.gap_NT[..., None]
+        noise_NT1 = np.sqrt(lasting(gap_NT1, 1.0, self.reversion**2))
+        return exposure_NTJ * lasting(gap_NT1, decay_CL.reshape(-1), self.reversion) / noise_NT1
+
+    def columns(self, decay_CL: Floats) -> Floats:
+        """Return the columns `[N,T,P]` of the transitions."""
+        exposure_NTJ = self.acting(carried(self.dose_NTL, decay_CL, self.gap_NT), decay_CL)
+        return np.concatenate([self.level_NTB, exposure_NTJ, self.link_NTF], axis=-1)
+
+    def take(self, rows: slice) -> "Design":
+        """Return some subjects."""
+        held = ((field.name, getattr(self, field.name)) for field in fields(self))
+        taken: dict[str, Any] = {name: x[rows] if isinstance(x, np.ndarray) else x for name, x in held}
+        return Design(**taken)
 
 
 @dataclass(frozen=True)
@@ -117,6 +154,7 @@ class GrowthLaw:
         low, high: bounds of what is predicted, unless a series already is beyond them; `high` of a relative law is the
             largest value of source-train, at which series end.
         local: amounts and levels are in units of the subject's usual size (`Series.usual_NTY`), not of one sd.
+        reversion: what is left, after a step, of a difference in the level; where steps are uneven (spec MIXED-12).
     """
 
     outcome: int
@@ -128,6 +166,7 @@ class GrowthLaw:
     low: float
     high: float
     local: bool = False
+    reversion: float = 1.0
 
     @classmethod
     def of(cls, series: Series, outcome: int, *, relative: bool, basis: Basis, linked: bool) -> Self:
@@ -188,9 +227,23 @@ class GrowthLaw:
         }
         return [columns[name]() for name in self.levels]
 
-    def next(self, y: Floats, growth: Floats, usual: Floats, low: Floats, high: Floats) -> Floats:
-        """Return y after a step, within bounds."""
-        return np.clip(y + self.scale(y, usual) * np.clip(growth, *self.limits), low, high)
+    def next(
+        self, y: Floats, growth: Floats, usual: Floats, low: Floats, high: Floats, gap: Floats | None = None
+    ) -> Floats:
+        """Return y after a step, or after a gap of some length, within bounds."""
+        if gap is None:
+            return np.clip(y + self.scale(y, usual) * np.clip(growth, *self.limits), low, high)
+        change = gap * np.clip(growth / gap, *self.limits)
+        if self.relative:
+            change = (1 + change / gap) ** gap - 1
+        return np.clip(y + self.scale(y, usual) * change, low, high)
+
+    def reverting(self, mean_P: Floats) -> float:
+        """Return what is left, after a step, of a difference in the level, under some means of effects."""
+        effect = dict(zip(self.levels, mean_P[1:], strict=False))
+        raw = self.mean / self.sd if self.relative else 1.0
+        left = 1 + effect.get("log", 0.0) / LEVEL_UNIT + effect.get("raw", 0.0) * raw
+        return float(np.clip(left, LEAST_LEFT, 1.0))
 
     def links(self, y_NTY: Floats, x_NTX: Floats, mean_Y: Floats, sd_Y: Floats) -> Floats:
         """Return the columns `[...,F]` of covariates and of the other outcomes, none where they do not act."""
@@ -210,7 +263,7 @@ class GrowthLaw:
         """
         y_NT = series.y_NTY[..., self.outcome]
         now_NT, then_NT = y_NT[:, :-1], y_NT[:, 1:]
-        inside_NT = np.arange(1, y_NT.shape[1]) < series.length_N[:, None]
+        inside_NT = there_NT = np.arange(1, y_NT.shape[1]) < series.length_N[:, None]
         if not filled_too:
             seen_NT = series.seen_NTY[..., self.outcome]
             inside_NT = inside_NT & seen_NT[:, :-1] & seen_NT[:, 1:]
@@ -218,11 +271,14 @@ class GrowthLaw:
         usual_NT = series.usual_NTY[:, :-1, self.outcome]
         scale_NT = self.scale(now_NT, usual_NT)
         response_NT = (then_NT - now_NT) / scale_NT
-        counted_NT = inside_NT & (np.abs(response_NT) < LARGEST)
+        gap_NT = None if series.gap_NT is None else np.where(there_NT, series.gap_NT[:, :-1], 1.0)
+        if gap_NT is not None and self.relative:
+            response_NT = gap_NT * (np.maximum(1 + response_NT, 0.0) ** (1 / gap_NT) - 1)
+        counted_NT = inside_NT & (np.abs(response_NT if gap_NT is None else response_NT / gap_NT) < LARGEST)
         if self.relative:
             counted_NT &= (now_NT > 10 * self.shift) & (then_NT > 0) & (then_NT < self.high)
         links_NTF = self.links(series.y_NTY[:, :-1], series.x_NTX[:, :-1], mean_Y, sd_Y)
-        return Design(
+        design = Design(
             np.stack([np.ones_like(now_NT), *self.level(now_NT, usual_NT)], axis=-1),
             np.where(inside_NT[..., None], links_NTF, 0.0),
             series.dose_NTL[:, :-1],
@@ -230,4 +286,19 @@ class GrowthLaw:
             np.where(counted_NT, response_NT, 0.0),
             counted_NT.astype(np.float64),
             np.where(counted_NT, np.log(scale_NT), 0.0),
+        )
+        return design if gap_NT is None else self._integrated(design, gap_NT)
+
+    def _integrated(self, design: Design, gap_NT: Floats) -> Design:
+        """Return a design whose columns are integrated over the gaps, in units of their noise (spec MIXED-12)."""
+        noise_NT = np.sqrt(lasting(gap_NT, 1.0, self.reversion**2))
+        weight_NT1 = (lasting(gap_NT, 1.0, self.reversion) / noise_NT)[..., None]
+        return replace(
+            design,
+            level_NTB=design.level_NTB * weight_NT1,
+            link_NTF=design.link_NTF * weight_NT1,
+            response_NT=design.response_NT / noise_NT,
+            log_scale_NT=design.log_scale_NT + design.counted_NT * np.log(noise_NT),
+            gap_NT=gap_NT,
+            reversion=self.reversion,
         )

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from costar_cli.errors import Termination
-from costar_cli.methods.mixed.law import Design, Floats, GrowthLaw, carried
+from costar_cli.methods.mixed.law import NEAR, Design, Floats, GrowthLaw, lasting
 from costar_cli.methods.mixed.population import open_factor
 
 __all__ = [
@@ -89,17 +89,12 @@ def effects_from(read: Callable[[str], Any]) -> Effects:
     )  # fmt: skip
 
 
-def columns(design: Design, decay_CL: Floats) -> Floats:
-    """Return the columns `[N,T,P]` of the transitions."""
-    return np.concatenate([design.level_NTB, carried(design.dose_NTL, decay_CL), design.link_NTF], axis=-1)
-
-
 def start_values(design: Design, *, carry_overs: int, hidden: int) -> Effects:
     """Return pooled least squares, and effects that spread as far as half of the residual allows (spec MIXED-6)."""
     factors, n_statics = design.dose_NTL.shape[-1], design.v_NV.shape[1]
     decay_CL = np.array([START_DECAY, 0.9])[:carry_overs, None].repeat(factors, axis=1)
     counted_NT = design.counted_NT > 0
-    phi_MP, response_M = columns(design, decay_CL)[counted_NT], design.response_NT[counted_NT]
+    phi_MP, response_M = design.columns(decay_CL)[counted_NT], design.response_NT[counted_NT]
     gram_PP = _gram(phi_MP)
     mean_P = np.linalg.solve(gram_PP, phi_MP.T @ response_M / len(response_M))
     residual = max(float(np.var(response_M - phi_MP @ mean_P)), LEAST_NOISE * float(np.var(response_M)), 1e-12)
@@ -131,7 +126,7 @@ def usual_effect(design: Design, decay_CL: Floats) -> float:
     from scipy.optimize import minimize_scalar  # noqa: PLC0415  # half a second to import, needed here alone
 
     counted_NT = design.counted_NT > 0
-    phi_MP, response_M = columns(design, decay_CL)[counted_NT], design.response_NT[counted_NT]
+    phi_MP, response_M = design.columns(decay_CL)[counted_NT], design.response_NT[counted_NT]
     place_P, first = np.arange(phi_MP.shape[1]), design.level_NTB.shape[-1]
     is_dose_P = (place_P >= first) & (place_P < first + decay_CL.size)
     other_MF = phi_MP[:, ~is_dose_P]
@@ -188,7 +183,7 @@ class _Space:
     def of(cls, design: Design, effects: Effects) -> "_Space":
         """Return the coordinates at some effects."""
         counted_NT = design.counted_NT > 0
-        gram_PP = _gram(columns(design, effects.decay)[counted_NT])
+        gram_PP = _gram(design.columns(effects.decay)[counted_NT])
         response_M, z = design.response_NT[counted_NT], effects.n_random
         unit = 2 * effects.noise
         of_mean, of_random = (unit * np.linalg.inv(np.linalg.cholesky(gram)).T for gram in (gram_PP, gram_PP[:z, :z]))
@@ -254,6 +249,8 @@ class _Tensors:
     response_NT: Tensor
     counted_NT: Tensor
     lag_TT: Tensor
+    gap_NT: Tensor | None
+    reversion: float
 
     @classmethod
     def of(cls, design: Design) -> "_Tensors":
@@ -270,14 +267,29 @@ class _Tensors:
             _tensor(design.response_NT[rows, :last]),
             _tensor(design.counted_NT[rows, :last]),
             (step_T[None, :] - step_T[:, None]).double(),
+            None if design.gap_NT is None else _tensor(design.gap_NT[rows, :last]),
+            design.reversion,
         )
 
     def exposures(self, decay_CL: Tensor) -> Tensor:
         """Return `[N,T,CL]`, each the doses so far times the decay to the power of their lag."""
         decay_J = decay_CL.reshape(-1)
+        if self.gap_NT is not None:
+            return self._acting(decay_J, self.gap_NT[..., None])
         power_JTT = torch.where(self.lag_TT >= 0, decay_J[:, None, None] ** self.lag_TT.clamp(min=0), 0.0)
         dose_JNT = self.dose_LNT.repeat(len(decay_CL), 1, 1)
         return (dose_JNT @ power_JTT).permute(1, 2, 0)
+
+    def _acting(self, decay_J: Tensor, gap_NT1: Tensor) -> Tensor:
+        """Return exposures integrated over gaps, as `Design.acting` does."""
+        dose_TNJ = self.dose_LNT.permute(2, 1, 0).repeat(1, 1, len(decay_J) // len(self.dose_LNT))
+        left_NTJ, exposures = decay_J**gap_NT1, [dose_TNJ[0]]
+        for step in range(1, len(dose_TNJ)):
+            exposures.append(left_NTJ[:, step - 1] * exposures[-1] + dose_TNJ[step])
+        apart_J = torch.where((self.reversion - decay_J).abs() < NEAR, self.reversion - NEAR, decay_J)
+        lasting_NTJ = (self.reversion**gap_NT1 - apart_J**gap_NT1) / (self.reversion - apart_J)
+        noise_NT1 = torch.from_numpy(np.sqrt(lasting(gap_NT1.numpy(), 1.0, self.reversion**2)))
+        return torch.stack(exposures, dim=1) * lasting_NTJ / noise_NT1
 
     def log_likelihood(self, effects: dict[str, Tensor]) -> Tensor:
         """Return the logarithm of the density of all responses, the random effects integrated out (spec MIXED-5)."""

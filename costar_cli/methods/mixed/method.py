@@ -27,6 +27,7 @@ __all__ = ["MIXED"]
 
 CHOOSING_SUBJECTS: Final = 200  # on which laws are compared: four to eight fits, of which one counts
 CHOOSING_ITERATIONS: Final = 80
+REVERSIONS: Final = 3  # fits after which the reversion in a gap is the one that is estimated
 
 
 class MixedMethod(ReadsModels):
@@ -55,15 +56,14 @@ class MixedMethod(ReadsModels):
             if start
             else [fit.choose(o, source_panel.subject_id) for o in range(len(task.schema.outcomes))]
         )
-        laws = [law for law, _ in begun]
-        found = [fit.maximise(law, first) for law, first in begun]
+        laws, found = zip(*(fit.integrated(law, first) for law, first in begun), strict=True)
         effects = [effect for effect, _ in found]
         params: dict[str, torch.Tensor] = {}
         for law, effect in zip(laws, effects, strict=True):
             params |= effects_params(effect, law.outcome)
         params |= fit.covariates(laws, effects)
         meta: dict[str, Any] = {
-            "laws": [asdict(law) for law in laws],
+            "laws": [{k: v for k, v in asdict(law).items() if k != "reversion" or v != 1} for law in laws],
             "converged": [effect.converged for effect in effects],
             "iterations": [effect.iterations for effect in effects],
             "log_likelihood": [effect.log_likelihood for effect in effects],
@@ -123,6 +123,14 @@ class _Fit:
         assert best is not None  # noqa: S101 - there is a law at least
         return best[1:]
 
+    def integrated(self, law: GrowthLaw, start: Effects | None) -> tuple[GrowthLaw, tuple[Effects, int]]:
+        """Return a law, and what subjects say of it; where steps are uneven, in gaps in which its level reverts."""
+        found = self.maximise(law, start)
+        for _ in range(0 if self.learnt.gap_NT is None else REVERSIONS):
+            law = replace(law, reversion=law.reverting(found[0].means(self.learnt.v_NV).mean(axis=0)))
+            found = self.maximise(law, found[0])
+        return law, found
+
     def maximise(self, law: GrowthLaw, start: Effects | None) -> tuple[Effects, int]:
         """Return what the subjects say of an outcome, and how many of them have more than one transition that counts.
 
@@ -146,7 +154,7 @@ class _Fit:
         """Return the covariates' equations, where covariates act on an outcome."""
         if not any(law.linked for law in laws) or not self.learnt.x_NTX.shape[-1]:
             return {}
-        exposures: list[Floats] = [carried(self.learnt.dose_NTL, found.decay) for found in effects]
+        exposures: list[Floats] = [carried(self.learnt.dose_NTL, found.decay, self.learnt.gap_NT) for found in effects]
         scaled_NTY = (self.learnt.y_NTY - self.mean_Y) / self.sd_Y
         return equations_params(
             fit_covariates(self.learnt, scaled_NTY, np.concatenate(exposures, axis=-1), self.source)
@@ -157,7 +165,9 @@ class _Fit:
         inside_NT1 = (np.arange(1, self.learnt.dose_NTL.shape[1]) < self.learnt.length_N[:, None])[..., None]
         given_L = np.asarray((self.learnt.dose_NTL[:, :-1] * inside_NT1).any(axis=(0, 1)))
         if never := [
-            name for name, given in zip(dose_names(self.schema.treatments), given_L, strict=True) if not given
+            name
+            for name, given in zip(dose_names(self.schema.treatments, timeless=True), given_L, strict=True)
+            if not given
         ]:
             yield (
                 f"no training subject was given {shown(never)} before an observed step: effects that are not "

@@ -13,11 +13,12 @@ from pydantic import TypeAdapter
 from costar_cli.artifact import Artifact
 from costar_cli.methods.base import Decide, PredictiveDistribution
 from costar_cli.methods.mixed.covariates import CovariateEquations, covariate_columns, equations_of, equations_shapes
-from costar_cli.methods.mixed.law import Design, Floats, GrowthLaw, Series, carried
+from costar_cli.methods.mixed.law import Design, Floats, GrowthLaw, Series, carried, lasting
 from costar_cli.methods.mixed.likelihood import OPEN, Effects, effects_of, effects_shapes
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.trained import AnswerJob, EncodingModel, require_horizon
 from costar_cli.panel import Panel, Queries
+from costar_cli.panel.visits import elapsed
 
 __all__ = ["Histories", "MixedModel"]
 
@@ -45,13 +46,14 @@ class Histories:
 class _Posterior:
     """Prefix sums of one outcome's transitions, and what they say of a subject's effects (spec MIXED-8).
 
-    `exposure_NTJ` is what is left of earlier doses before each step's own.
+    `exposure_NTJ` is what is left of earlier doses before each step's own, `acting_NTJ` what doses come to in it.
     """
 
     effects: Effects
     design: Design
     prior_NP: Floats
     exposure_NTJ: Floats
+    acting_NTJ: Floats
     spread_NTZ1: Floats  # sums of spread' phi (r - phi' prior)
     gram_NTZZ: Floats  # sums of spread' phi phi' spread
 
@@ -93,7 +95,7 @@ class _Known:
         learnt, design = self.posterior.effects, self.posterior.design
         places = np.stack([self.row_Q, self.step_Q])
         (row_U, step_U), first_U, of_Q = np.unique(places, axis=1, return_index=True, return_inverse=True)
-        parts = (design.level_NTB[row_U], self.posterior.exposure_NTJ[row_U, 1:], design.link_NTF[row_U])
+        parts = (design.level_NTB[row_U], self.posterior.acting_NTJ[row_U], design.link_NTF[row_U])
         phi_UTP = np.concatenate(parts, axis=-1)
         phi_UTP *= (design.counted_NT[row_U] * (np.arange(phi_UTP.shape[1]) < step_U[:, None]))[..., None]
         z, factor_UZZ = learnt.n_random, self.factor_QZZ[first_U]
@@ -119,13 +121,15 @@ class MixedModel(EncodingModel[Histories]):
         if [law.outcome for law in laws] != list(range(len(model.schema.outcomes))):
             raise ValueError("there is not one law for each outcome, in order")
         dx, _, dy, dv = model.schema.dims
-        factors, exposures = dose_table(model.schema.treatments).shape[1], 0
+        encoding = model.schema.treatments
+        factors, exposures = dose_table(encoding, timeless=True).shape[1], 0
         for law in laws:
             carry_overs, hidden = (len(model.params[f"outcome{law.outcome}.{n}"][0]) for n in ("decay", "hidden"))
             shapes |= effects_shapes(law, dx, dy, dv, factors=factors, carry_overs=carry_overs, hidden=hidden)
             exposures += carry_overs * factors
         linked = dx > 0 and any(law.linked for law in laws)
-        shapes |= equations_shapes(dx, 1 + dx + dy + factors + exposures) if linked else {}
+        uneven = any(dose.elapsed is not None for dose in encoding.doses)  # columns stand twice (spec MIXED-12)
+        shapes |= equations_shapes(dx, (1 + dx + dy + factors + exposures) * (1 + uneven)) if linked else {}
         return model.require_arrays(shapes, optional=[name for name in shapes if name.endswith(f".{OPEN}")])
 
     @property
@@ -182,7 +186,8 @@ class MixedModel(EncodingModel[Histories]):
         """Return the scaled outcomes `[1,Q,H,Y]` under the expected effects."""
         at_Q = queries.subject.astype(np.int64) * states.steps + queries.origin
         start = _State(states.y_YM, states.usual_YM, states.x_XM, states.exposure).take(at_Q)
-        steps = self._steps(start, self._doses(queries), [np.take(values, at_Q, axis=1) for values in states.effects])
+        effects = [np.take(values, at_Q, axis=1) for values in states.effects]
+        steps = self._steps(start, self._given(queries), effects)
         return self._scaled([step.after.y_YQ for step in steps])[None]
 
     def _scaled(self, y_HYQ: list[Floats]) -> Floats:
@@ -204,10 +209,13 @@ class MixedModel(EncodingModel[Histories]):
         )
         return start, [_Known.at(found, row_Q, step_Q) for found in sums]
 
-    def _doses(self, queries: Queries) -> Floats:
-        """Return the plans' doses `[H,L,Q]`."""
-        table = dose_table(self.schema.treatments).astype(np.float32)
-        return (queries.plan.astype(np.float32) @ table).astype(np.float64).transpose(1, 2, 0)
+    def _given(self, queries: Queries) -> "Iterator[_Given]":
+        """Yield what plans give at each step."""
+        table = dose_table(self.schema.treatments, timeless=True).astype(np.float32)
+        gap_QH = elapsed(self.schema.treatments, queries.plan)
+        for h in range(queries.horizon):
+            dose_QL = queries.plan[:, h].astype(np.float32) @ table
+            yield _Given(dose_QL.astype(np.float64).T, None if gap_QH is None else gap_QH[:, h])
 
     def predict_distribution(self, panel: Panel, queries: Queries) -> PredictiveDistribution:
         """Predict mean and standard deviation, by the derivatives of the rollout (spec MIXED-9).
@@ -284,10 +292,15 @@ class MixedModel(EncodingModel[Histories]):
             effects_PM[: found.factor_QZZ.shape[1]] += np.einsum("mzi,mi->zm", found.factor_QZZ[at_M], standard_MZ)
             own.append(effects_PM)
         shock_HSM = self._shocks(rng, (steps, n * len(subjects)))[..., whose_M]
-        begin, table = start.take(at_M), dose_table(self.schema.treatments).astype(np.float64)
+        begin, table = start.take(at_M), dose_table(self.schema.treatments, timeless=True).astype(np.float64)
         states = [begin]
-        dose_HLM = ((decide(h, self._told(states[-1])) @ table).T for h in range(steps))  # each once the last is known
-        for step in self._steps(begin, dose_HLM, own, shock_HSM, weight_SGX):
+
+        def given(h: int) -> _Given:
+            plan_MA = decide(h, self._told(states[-1]))
+            return _Given((plan_MA @ table).T, elapsed(self.schema.treatments, plan_MA))
+
+        each = (given(h) for h in range(steps))  # once the last state is known
+        for step in self._steps(begin, each, own, shock_HSM, weight_SGX):
             states.append(step.after)  # noqa: PERF401 - `decide` reads it before the next step
         return np.stack([state.y_YQ.T for state in states[1:]], axis=1).reshape(n, len(queries), steps, -1)
 
@@ -338,16 +351,24 @@ class MixedModel(EncodingModel[Histories]):
 
     def _sums(self, series: Series, law: GrowthLaw, effects: Effects) -> _Posterior:
         design = law.design(series, *self._moments, filled_too=True)
-        exposure_NTJ = carried(design.dose_NTL, effects.decay)
-        random_NTZ = np.concatenate([design.level_NTB, exposure_NTJ], axis=-1) * design.counted_NT[..., None]
+        exposure_NTJ = carried(design.dose_NTL, effects.decay, design.gap_NT)
+        acting_NTJ = design.acting(exposure_NTJ, effects.decay)
+        random_NTZ = np.concatenate([design.level_NTB, acting_NTJ], axis=-1) * design.counted_NT[..., None]
         prior_NP, z = effects.means(series.v_NV), effects.n_random
         expected_NT = np.einsum("ntz,nz->nt", random_NTZ, prior_NP[:, :z])
         expected_NT += (design.link_NTF @ effects.mean[z:]) * design.counted_NT
         turned_NTZ = random_NTZ @ effects.spread
         summed_NTZ = (turned_NTZ * (design.response_NT - expected_NT)[..., None]).cumsum(axis=1)
         gram_NTZZ = (turned_NTZ[..., None] * turned_NTZ[..., None, :]).cumsum(axis=1)
+        if design.gap_NT is not None:  # a rollout's first step decays them once more
+            exposure_NTJ = exposure_NTJ * effects.decay.reshape(-1) ** (design.gap_NT[..., None] - 1)
         before = [(0, 0), (1, 0), (0, 0)]
-        earlier = (np.pad(exposure_NTJ, before), np.pad(summed_NTZ, before), np.pad(gram_NTZZ, [*before, (0, 0)]))
+        earlier = (
+            np.pad(exposure_NTJ, before),
+            acting_NTJ,
+            np.pad(summed_NTZ, before),
+            np.pad(gram_NTZZ, [*before, (0, 0)]),
+        )
         return _Posterior(effects, design, prior_NP, *earlier)
 
     def _encode(self, series: Series) -> Histories:
@@ -366,7 +387,7 @@ class MixedModel(EncodingModel[Histories]):
     def _steps(
         self,
         state: "_State",
-        dose_HLQ: Iterable[Floats],
+        given: "Iterable[_Given]",
         effects: list[Floats],
         shock_HSQ: Floats | None = None,
         weight_SGX: Floats | None = None,
@@ -379,29 +400,32 @@ class MixedModel(EncodingModel[Histories]):
         reached_YQ = state.y_YQ  # a series that already is beyond the bounds may stay there
         lows = [np.minimum(law.low, reached_YQ[law.outcome]) for law in self.laws]
         highs = [np.maximum(law.high, reached_YQ[law.outcome]) for law in self.laws]
-        for h, dose_LQ in enumerate(dose_HLQ):
+        for h, (dose_LQ, gap_Q) in enumerate((step.dose_LQ, step.gap_Q) for step in given):
             exposures = [
                 learnt.decay.reshape(-1, 1) * carried_JQ + np.tile(dose_LQ, (len(learnt.decay), 1))
                 for learnt, carried_JQ in zip(self.effects, state.exposure, strict=True)
             ]
             columns, growths, y_YQ = [], [], np.empty_like(state.y_YQ)
-            for law, exposure_JQ, effects_PQ in zip(self.laws, exposures, effects, strict=True):
+            for law, learnt, exposure_JQ, effects_PQ in zip(self.laws, self.effects, exposures, effects, strict=True):
                 y_Q, usual_Q = state.y_YQ[law.outcome], state.usual_YQ[law.outcome]
+                span = _Span.of(law, learnt, gap_Q)
                 phi = [*law.level(y_Q, usual_Q), *exposure_JQ]
                 if law.linked:
                     phi += list(law.links(state.y_YQ.T, state.x_XQ.T, mean_Y, sd_Y).T)
                 growth_Q = effects_PQ[0].copy()
+                if gap_Q is not None:
+                    phi, growth_Q = span.over(phi, len(law.levels)), span.level_Q * growth_Q
                 for column_Q, effect_Q in zip(phi, effects_PQ[1:], strict=True):
                     growth_Q += column_Q * effect_Q
                 if shock_HSQ is not None:
-                    growth_Q += shock_HSQ[h, law.outcome]
-                y_YQ[law.outcome] = law.next(y_Q, growth_Q, usual_Q, lows[law.outcome], highs[law.outcome])
+                    growth_Q += shock_HSQ[h, law.outcome] if gap_Q is None else span.noise_Q * shock_HSQ[h, law.outcome]
+                y_YQ[law.outcome] = law.next(y_Q, growth_Q, usual_Q, lows[law.outcome], highs[law.outcome], gap_Q)
                 columns.append(phi)
                 growths.append(growth_Q)
             x_XQ = state.x_XQ
             if self.equations is not None:
                 scaled_QY = (state.y_YQ.T - mean_Y) / sd_Y
-                known_QG = covariate_columns(x_XQ.T, scaled_QY, dose_LQ.T, np.concatenate(exposures).T)
+                known_QG = covariate_columns(x_XQ.T, scaled_QY, dose_LQ.T, np.concatenate(exposures).T, gap_Q)
                 weight = self.equations.weight[None] if weight_SGX is None else weight_SGX
                 x_XQ = (
                     x_XQ
@@ -410,8 +434,11 @@ class MixedModel(EncodingModel[Histories]):
                 if shock_HSQ is not None:
                     x_XQ += shock_HSQ[h, len(self.laws) :]
                 x_XQ = np.clip(x_XQ, self.equations.low[:, None], self.equations.high[:, None])
+            if gap_Q is not None:
+                pairs = zip(self.effects, exposures, strict=True)
+                exposures = [learnt.decay.reshape(-1, 1) ** (gap_Q - 1) * left_JQ for learnt, left_JQ in pairs]
             after = _State(y_YQ, state.usual_YQ, x_XQ, exposures)
-            yield _Step(state, after, columns, growths)
+            yield _Step(state, after, columns, growths, gap_Q)
             state = after
 
     def _distribution(self, panel: Panel, queries: Queries) -> Floats:
@@ -423,18 +450,18 @@ class MixedModel(EncodingModel[Histories]):
         by_effect_QSZ, covariance_QSS = np.zeros((q, n_state, first_Y[-1])), np.zeros((q, n_state, n_state))
         parameter, noise = (np.empty((q, queries.horizon, len(self.laws))) for _ in range(2))
         y_HYQ = []
-        for h, step in enumerate(self._steps(start, self._doses(queries), effects)):
+        for h, step in enumerate(self._steps(start, self._given(queries), effects)):
             y_HYQ.append(step.after.y_YQ)
             slope_QSS = self._slopes(step, effects, n_state)
             by_effect_QSZ = slope_QSS @ by_effect_QSZ
             covariance_QSS = slope_QSS @ covariance_QSS @ slope_QSS.swapaxes(1, 2)
             for law, learnt, columns, factor_QZZ in zip(self.laws, self.effects, step.columns, factors, strict=True):
                 o = law.outcome
-                scale_Q = law.scale(step.before.y_YQ[o], step.before.usual_YQ[o])
-                random_QZ = np.stack([np.ones(q), *columns[: learnt.n_random - 1]], axis=1)
+                span, scale_Q = _Span.of(law, learnt, step.gap_Q), self._gain(law, step)
+                random_QZ = np.stack([np.ones(q) * span.level_Q, *columns[: learnt.n_random - 1]], axis=1)
                 own = slice(first_Y[o], first_Y[o + 1])
                 by_effect_QSZ[:, o, own] += scale_Q[:, None] * (random_QZ[:, None] @ factor_QZZ)[:, 0]
-                covariance_QSS[:, o, o] += (scale_Q * learnt.noise) ** 2
+                covariance_QSS[:, o, o] += (scale_Q * learnt.noise * span.noise_Q) ** 2
             if self.equations is not None:
                 covariance_QSS[:, len(self.laws) :, len(self.laws) :] += self.equations.residual
             n = len(self.laws)
@@ -442,19 +469,30 @@ class MixedModel(EncodingModel[Histories]):
             noise[:, h] = np.sqrt(np.diagonal(covariance_QSS, axis1=1, axis2=2)[:, :n].clip(min=0))
         return np.stack([self.scaler.unscale_outcomes(self._scaled(y_HYQ)), parameter, noise])
 
+    @staticmethod
+    def _gain(law: GrowthLaw, step: "_Step") -> Floats:
+        """Return the derivative `[Q]` of an outcome after a step by its growth."""
+        scale_Q = law.scale(step.before.y_YQ[law.outcome], step.before.usual_YQ[law.outcome])
+        if step.gap_Q is None or not law.relative:
+            return scale_Q
+        growth_Q = np.clip(step.growth[law.outcome] / step.gap_Q, -1 + law.shift, law.limits[1])
+        return np.asarray(scale_Q * (1 + growth_Q) ** (step.gap_Q - 1))
+
     def _slopes(self, step: "_Step", effects: list[Floats], n_state: int) -> Floats:
         """Return the derivatives `[Q,S,S]` of the state after a step, outcomes then covariates, by that before it."""
         q, n = step.before.y_YQ.shape[1], len(self.laws)
         slope_QSS, sd_Y = np.zeros((q, n_state, n_state)), self._moments[1]
         for law, learnt, effects_PQ, growth_Q in zip(self.laws, self.effects, effects, step.growth, strict=True):
             o, y_Q, usual_Q = law.outcome, step.before.y_YQ[law.outcome], step.before.usual_YQ[law.outcome]
-            scale_Q, (low, high) = law.scale(y_Q, usual_Q), law.limits
-            moves_Q = (growth_Q > low) & (growth_Q < high)
+            scale_Q, (low, high), span = self._gain(law, step), law.limits, _Span.of(law, learnt, step.gap_Q)
+            gap_Q = 1.0 if step.gap_Q is None else step.gap_Q
+            moves_Q = span.level_Q * ((growth_Q > low * gap_Q) & (growth_Q < high * gap_Q))
             slopes = law.slope(y_Q, usual_Q)
             of_levels_Q = sum((slope * e for slope, e in zip(slopes, effects_PQ[1:], strict=False)), np.zeros(q))
             own_Q = 1 + scale_Q * of_levels_Q * moves_Q
             if law.relative:
-                own_Q = np.maximum(own_Q + np.clip(growth_Q, low, high), 0)
+                grown_Q = (1 + np.clip(growth_Q / gap_Q, low, high)) ** gap_Q - 1
+                own_Q = np.maximum(own_Q + grown_Q, 0)
             slope_QSS[:, o, o] = own_Q
             if law.linked:
                 others = [*range(n, n_state), *(other for other in range(n) if other != o)]
@@ -462,10 +500,10 @@ class MixedModel(EncodingModel[Histories]):
                 for other, unit, effect_Q in zip(others, units, effects_PQ[learnt.n_random :], strict=True):
                     slope_QSS[:, o, other] = scale_Q * effect_Q / unit * moves_Q
         if self.equations is not None:
-            weight_XG = self.equations.weight.T
+            weight_XG = self.equations.over(step.gap_Q)
             x = n_state - n
-            slope_QSS[:, n:, n:] = np.eye(x) + weight_XG[:, 1 : 1 + x]
-            slope_QSS[:, n:, :n] = weight_XG[:, 1 + x : 1 + x + n] / sd_Y
+            slope_QSS[:, n:, n:] = np.eye(x) + weight_XG[..., 1 : 1 + x]
+            slope_QSS[:, n:, :n] = weight_XG[..., 1 + x : 1 + x + n] / sd_Y
         return slope_QSS
 
 
@@ -490,10 +528,45 @@ class _State:
 
 
 @dataclass(frozen=True, slots=True)
+class _Given:
+    """What plans give at a step: doses `[L,Q]`, and how long it is `[Q]`, None where all steps are of one length."""
+
+    dose_LQ: Floats
+    gap_Q: Floats | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """What a step's columns are multiplied with: by how much they act until it ends (spec MIXED-12)."""
+
+    level_Q: Floats | float
+    dose_JQ: Floats | float
+    noise_Q: Floats | float
+
+    @classmethod
+    def of(cls, law: GrowthLaw, learnt: Effects, gap_Q: Floats | None) -> Self:
+        """Return it for steps of some lengths; of one everywhere where there are none."""
+        if gap_Q is None:
+            return cls(1.0, 1.0, 1.0)
+        return cls(
+            lasting(gap_Q, 1.0, law.reversion),
+            lasting(gap_Q, learnt.decay.reshape(-1, 1), law.reversion),
+            np.sqrt(lasting(gap_Q, 1.0, law.reversion**2)),
+        )
+
+    def over(self, phi: list[Floats], levels: int) -> list[Floats]:
+        """Return columns, the first so many of which are levels, integrated until the step ends."""
+        doses = np.broadcast_to(self.dose_JQ, (np.shape(self.dose_JQ)[0], len(phi[0])))
+        weights = [*[self.level_Q] * levels, *doses, *[self.level_Q] * (len(phi) - levels - len(doses))]
+        return [weight * column_Q for weight, column_Q in zip(weights, phi, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
 class _Step:
-    """A step of a rollout: where it began and ended, with the columns and the growth of each outcome."""
+    """A step of a rollout: where it began and ended, how long it was, with the columns and growth of each outcome."""
 
     before: _State
     after: _State
     columns: list[list[Floats]]
     growth: list[Floats]
+    gap_Q: Floats | None

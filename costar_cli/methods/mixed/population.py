@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from costar_cli.methods.mixed.law import Design, Floats, carried
+from costar_cli.methods.mixed.law import Design, Floats
 
 SUBJECTS: Final = 512  # whose columns are held at once
 LEAST: Final = 1e-9  # of the largest information, after scaling: directions about which less is known stay as they are
@@ -25,8 +25,7 @@ def open_factor(design: Design, spread_ZZ: Floats, variance: float, decay_CL: Fl
     information_PP[doses, doses] = 1 / usual**2
     for first in range(0, len(design.counted_NT), SUBJECTS):
         rows = slice(first, first + SUBJECTS)
-        parts = (design.level_NTB[rows], carried(design.dose_NTL[rows], decay_CL), design.link_NTF[rows])
-        phi_NTP = np.concatenate(parts, axis=-1) * design.counted_NT[rows, :, None]
+        phi_NTP = design.take(rows).columns(decay_CL) * design.counted_NT[rows, :, None]
         turned_NTZ = phi_NTP[..., :z] @ spread_ZZ
         inner_NZZ = np.eye(z) + turned_NTZ.swapaxes(1, 2) @ turned_NTZ / variance
         explained_NZP = np.linalg.solve(np.linalg.cholesky(inner_NZZ), turned_NTZ.swapaxes(1, 2) @ phi_NTP)

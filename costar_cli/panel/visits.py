@@ -1,0 +1,45 @@
+"""Visits at any time: how long each step is, and when the steps of plans are (spec PANEL-17)."""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costar_cli.panel.dose import Dose
+from costar_cli.panel.panel import Panel
+from costar_cli.panel.schema import TreatmentEncoding
+
+ELAPSED: Final = "elapsed"  # what plans call the time until the next visit
+
+
+def elapsed(encoding: TreatmentEncoding, treatments: NDArray[np.number]) -> NDArray[np.float64] | None:
+    """Return how long each step of encoded treatments `[...,A]` is, in units of a step; None where all are one.
+
+    Where none is told, in padding, it is 1.
+    """
+    column = encoding.level_width
+    for dose in encoding.doses:
+        if dose.elapsed is not None:
+            gap = dose.decode(treatments[..., column])
+            return np.where(gap > 0, gap, 1.0)
+        column += dose.width
+    return None
+
+
+def elapsed_dose(encoding: TreatmentEncoding) -> Dose | None:
+    """Return the dose that is the time until the next step, None where all steps are of one length."""
+    return next((dose for dose in encoding.doses if dose.elapsed is not None), None)
+
+
+def visit_dates(
+    panel: Panel, dose: Dose, subject_Q: NDArray[np.integer], origin_Q: NDArray[np.integer], gap_QH: NDArray[np.float64]
+) -> NDArray[np.object_] | None:
+    """Return when the visits `[Q,H]` of plans are, as text, that many units apart; None without dates."""
+    if panel.calendar is None or dose.microseconds is None:
+        return None
+    begin_Q = panel.calendar.at(subject_Q, origin_Q, panel.length[subject_Q])
+    ahead_QH = np.rint(np.cumsum(gap_QH, axis=1) * dose.microseconds).astype("m8[us]")
+    date_QH = begin_Q[:, None] + ahead_QH
+    whole = not (ahead_QH.astype(np.int64) % 86_400_000_000).any() and panel.calendar.written == "D"
+    texts = np.datetime_as_string(date_QH.astype("M8[m]"), unit="D" if whole else "m").astype(object)
+    return np.array([None if text == "NaT" else text.replace("T", " ") for text in texts.ravel()]).reshape(texts.shape)

@@ -1,0 +1,145 @@
+"""Visits at any time: what is learned of time is that of the world, whenever it is looked at."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from costar_cli.config.models import FinetuneConfig
+from costar_cli.errors import UsageError
+from costar_cli.methods import METHODS
+from costar_cli.methods.base import FittedModel
+from costar_cli.methods.mixed.law import lasting
+from costar_cli.methods.mixed.model import MixedModel
+from costar_cli.methods.mixed.settings import MixedConfig
+from costar_cli.panel import Dataset, Part
+from costar_cli.panel.visits import elapsed
+from costar_cli.panel.windows import FactualWindows, factual_windows
+from tests.datasets.table_worlds import ingest, make_schema
+from tests.fits import fit_method, model_of
+
+HALF_LIFE, LEFT, EFFECT, NOISE = 4.0, 0.9, -0.9, 0.4  # days; of a level after a day; per day; sd per day
+
+
+def visited(share: float = 0.3, subjects: int = 50, days: int = 40, seed: int = 0) -> pl.DataFrame:
+    """A level, below 0, that reverts day by day, seen and treated on a random share of the days."""
+    rng, decay, rows = np.random.default_rng(seed), 0.5 ** (1 / HALF_LIFE), []
+    for i in range(subjects):
+        level, drug, drift = rng.normal(20, 4), 0.0, 2 + rng.normal(scale=0.3)
+        for day in range(days):
+            if day == 0 or rng.random() < share:
+                given = rng.random() < 1 / (1 + np.exp((18 - level) / 3))
+                rows.append((f"s{i:03d}", day, level - 60, "yes" if given else "no"))
+                drug += given
+            level = LEFT * level + drift + EFFECT * drug + rng.normal(scale=NOISE)
+            drug *= decay
+    return pl.DataFrame(rows, schema=["patient", "day", "pressure", "drug"], orient="row")
+
+
+def dataset_of(frame: pl.DataFrame, gaps: str, folder: Path) -> Dataset:
+    schema = make_schema(
+        {"drug": {"role": "treatment"}}, ("site", "heart rate", "age", "sex"), time={"gaps": gaps}, horizon=3
+    )
+    return ingest(frame, schema, folder=folder)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    return dataset_of(visited(), "elapsed", tmp_path_factory.mktemp("visits"))
+
+
+@pytest.fixture(scope="module")
+def mixed(data: Dataset) -> MixedModel:
+    model = model_of(fit_method(data, "mixed", MixedConfig(iterations=20), FinetuneConfig(members=1)))
+    assert isinstance(model, MixedModel)
+    return model
+
+
+def rmse(model: FittedModel, windows: FactualWindows) -> float:
+    assert windows.queries.outcomes is not None
+    return float(np.sqrt(((model.rollout(windows.panel, windows.asked)[0] - windows.queries.outcomes) ** 2).mean()))
+
+
+def test_gaps_are_a_column_of_plans_and_of_the_past(data: Dataset):
+    panel = data.panels[Part("source", "test")]
+    gap_NT = elapsed(data.schema.treatments, panel.treatments)
+    assert gap_NT is not None
+    frame = visited().filter(pl.col("patient") == panel.names[0])
+    apart = frame["day"].diff().drop_nulls().to_numpy()
+    np.testing.assert_allclose(gap_NT[0, : len(apart)], apart)
+    asked = data.queries[Part("source", "test")]["rolling_origin"]
+    first = asked.subject == 0
+    of_plan = elapsed(data.schema.treatments, asked.plan[first])
+    assert of_plan is not None
+    np.testing.assert_allclose(of_plan[0], apart[:3])
+
+
+@pytest.mark.slow
+def test_the_half_life_drift_effect_and_noise_of_the_world_are_found(tmp_path: Path):
+    many = dataset_of(visited(subjects=300, days=60), "elapsed", tmp_path)
+    model = model_of(fit_method(many, "mixed", None, FinetuneConfig(members=1)))
+    assert isinstance(model, MixedModel)
+    [law], [learnt] = model.laws, model.effects
+    half_life = np.log(0.5) / np.log(learnt.decay[0, 0])
+    assert half_life == pytest.approx(HALF_LIFE, rel=0.12)
+    assert law.reversion == pytest.approx(LEFT, abs=0.01)
+    assert law.sd * learnt.means(np.zeros((1, 0)))[0, 2] == pytest.approx(EFFECT, rel=0.06)
+    assert law.sd * learnt.noise == pytest.approx(NOISE, rel=0.06)
+
+
+@pytest.mark.slow
+def test_it_beats_counting_visits_as_even_steps(tmp_path: Path):
+    errors = []
+    for gaps in ("elapsed", "ignore"):
+        data = dataset_of(visited(subjects=200), gaps, tmp_path)
+        windows = factual_windows(data.panels[Part("source", "test")], 3)
+        assert windows is not None
+        errors.append(rmse(model_of(fit_method(data, "mixed", None, FinetuneConfig(members=1))), windows))
+    assert errors[0] < 0.75 * errors[1]
+
+
+@pytest.mark.parametrize("decay", [0.3, 0.9, 0.9 + 1e-9, 1.0])
+def test_a_gap_of_whole_steps_is_as_many_steps(decay: float):
+    gap = np.arange(1.0, 9.0)
+    steps = [sum(0.9 ** (n - 1 - j) * decay**j for j in range(n)) for n in range(1, 9)]
+    np.testing.assert_allclose(lasting(gap, decay, 0.9), steps, rtol=1e-5)
+
+
+def test_an_answer_after_a_gap_is_that_after_its_parts(mixed: MixedModel, data: Dataset):
+    """A linear law rolled over two visits, the second without a treatment, ends where one over both gaps ends."""
+    windows = factual_windows(data.panels[Part("source", "test")], 1, most=20)
+    assert windows is not None
+    encoding = data.schema.treatments
+    values = encoding.decode(windows.asked.plan)
+    values[..., -1] = 6.0
+    whole = replace(windows.asked, plan=encoding.encode(values))
+    parts = np.concatenate([values, np.zeros_like(values)], axis=1)
+    parts[:, 0, -1], parts[:, 1, -1] = 2.5, 3.5
+    halves = replace(windows.asked, plan=encoding.encode(parts))
+    at_once, in_parts = mixed.rollout(windows.panel, whole)[0], mixed.rollout(windows.panel, halves)[0]
+    np.testing.assert_allclose(in_parts[:, 1], at_once[:, 0], atol=0.15)  # reversions of subjects differ a little
+
+
+def test_distribution_and_draws_agree_with_the_rollout_over_gaps(mixed: MixedModel, data: Dataset):
+    windows = factual_windows(data.panels[Part("source", "test")], 3, most=30)
+    assert windows is not None
+    found = mixed.predict_distribution(windows.panel, windows.asked)
+    drawn = mixed.draw_outcomes(windows.panel, windows.asked, 400, seed=0)
+    np.testing.assert_allclose(found.mean, mixed.rollout(windows.panel, windows.asked), rtol=1e-5)
+    np.testing.assert_allclose(drawn.mean(axis=0), found.mean[0], atol=0.5)
+    sd = found.sd[0]
+    np.testing.assert_allclose(drawn.std(axis=0), sd, rtol=0.25)
+    assert windows.queries.outcomes is not None
+    inside = np.abs(windows.queries.outcomes - found.mean[0]) < 1.645 * sd
+    assert 0.75 < inside.mean() < 1.0
+
+
+def test_other_methods_take_the_gap_or_say_that_they_do_not(data: Dataset):
+    windows = factual_windows(data.panels[Part("source", "test")], 3)
+    assert windows is not None
+    naive = rmse(model_of(fit_method(data, "last-value", None, FinetuneConfig(members=1))), windows)
+    assert rmse(model_of(fit_method(data, "ridge", None, FinetuneConfig(members=1))), windows) < 0.8 * naive
+    with pytest.raises(UsageError, match="elapsed is a dose"):
+        METHODS["crn"].require_doses(data.schema)
