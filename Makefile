@@ -32,7 +32,7 @@ test-slow: .venv/.installed-test
 	$(BIN)/python -m pytest -m slow
 
 campaign: .venv/.installed-test
-	$(BIN)/python -m tests.campaigns 290
+	$(BIN)/python -m tests.campaigns 250
 
 test-lowest: .venv/bin/uv
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-lowest
@@ -43,7 +43,7 @@ bench-guard: .venv/.installed-test
 	$(BIN)/python -m benchmarks.guard
 
 audit: .venv/bin/uv
-	$(BIN)/uv tool run pip-audit --disable-pip --no-deps --requirement constraints.txt
+	$(BIN)/uv tool run pip-audit --strict --disable-pip --no-deps --requirement constraints.txt
 
 clean:
 	rm -rf .venv .venv-lowest demo-workspace build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

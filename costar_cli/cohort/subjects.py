@@ -199,11 +199,18 @@ def check_table(
 
 
 def subjects_of_plans(plans: bytes) -> tuple[str, ...]:
-    """Return the subjects that a table of plans names, each once; none where it has no column of them."""
+    """Return the subjects that a table of plans names, each once; none where it has no column of them.
+
+    Raises:
+        UsageError: it is no CSV file.
+    """
     rows = csv.DictReader(TextIOWrapper(BytesIO(plans), encoding="utf-8-sig", errors="replace", newline=""))
-    if "subject" not in (rows.fieldnames or ()):
-        return ()
-    return tuple(dict.fromkeys(name for row in rows if (name := row["subject"])))
+    try:
+        if "subject" not in (rows.fieldnames or ()):
+            return ()
+        return tuple(dict.fromkeys(name for row in rows if (name := row["subject"])))
+    except csv.Error as error:
+        raise UsageError(f"the table of plans is no CSV file: {error}", where="--plan") from error
 
 
 def join_places(dataset: Dataset, places: Sequence[Location]) -> Panel:
@@ -244,9 +251,13 @@ def read_subjects(path: Path, *, flag: str) -> list[str]:
         raise UsageError(f"`{path}` is no text file", where=flag, fix=fix) from error
     if "\0" in data.decode("utf-8-sig"):
         raise UsageError(f"`{path}` is no text file", where=flag, fix=fix)
-    header = next(csv.reader(lines[:1]), [])
+    try:
+        header = next(csv.reader(lines[:1]), [])
+        listed = [row["subject"] for row in csv.DictReader(lines)] if "subject" in header else []
+    except csv.Error as error:
+        raise UsageError(f"`{path}` is no CSV file: {error}", where=flag, fix=fix) from error
     if "subject" in header:
-        names = [row["subject"] for row in csv.DictReader(lines)]
+        names = listed
     elif len(header) > 1 or path.suffix.lower() == ".csv":
         raise UsageError(f"`{path}` has no column `subject`", where=flag, fix=fix)
     else:

@@ -8,7 +8,9 @@ from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter, ValidationError
 
+from costar_cli.errors import ArtifactError, complaints
 from costar_cli.panel.findings import shown
 from costar_cli.panel.panel import Panel
 from costar_cli.panel.schema import PanelSchema, TreatmentEncoding, Values
@@ -77,12 +79,19 @@ class Support:
 
     @classmethod
     def from_meta(cls, meta: Mapping[str, Any]) -> Self | None:
-        """Return the support that an artifact's meta records, None where it records none."""
-        stored = meta.get("support")
-        if stored is None:
+        """Return the support that an artifact's meta records, None where it records none.
+
+        Raises:
+            ArtifactError: it is not what costar records.
+        """
+        if (stored := meta.get("support")) is None:
             return None
-        seen = None if stored["seen"] is None else frozenset(tuple(row) for row in stored["seen"])
-        return cls(seen, tuple(stored["untreated"]), tuple(stored["stopped"]), tuple(stored["continued"]))
+        try:
+            return TypeAdapter(cls).validate_python(stored)
+        except ValidationError as error:
+            problem = "what the training subjects were given is not as costar wrote it"
+            fix = "restore an intact copy, or retrain it with `costar finetune`"
+            raise ArtifactError(problem, where="support", fix=fix, details=complaints(error.errors())) from error
 
     def to_meta(self) -> dict[str, Any]:
         """Return the support as JSON, numbers of levels for their names."""

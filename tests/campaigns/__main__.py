@@ -7,7 +7,7 @@ from shutil import rmtree
 
 from tests.campaigns.driver import Campaign
 
-NAMES = ("mutations", "kills", "disks", "races", "text", "numbers")
+NAMES = ("mutations", "kills", "disks", "races", "text", "numbers", "sealed")
 
 
 def main(seconds: float, seed: int, names: list[str]) -> int:

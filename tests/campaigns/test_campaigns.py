@@ -10,7 +10,7 @@ pytest.importorskip("resource")
 SECONDS = "2"
 
 
-VERBS = pytest.param(["kills", "disks", "races", "numbers"], marks=pytest.mark.slow)
+VERBS = pytest.param(["kills", "disks", "races", "numbers", "sealed"], marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize("names", [["mutations", "text"], VERBS], ids=["files", "verbs"])

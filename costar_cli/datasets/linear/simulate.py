@@ -8,11 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from pydantic import ValidationError
 
 from costar_cli.datasets.asked_plans import AskedPlans, simulated_truth
 from costar_cli.datasets.base import HIDDEN
 from costar_cli.datasets.linear.settings import LinearGaussianConfig
-from costar_cli.errors import UsageError
+from costar_cli.errors import DataError, UsageError, complaints
 from costar_cli.panel.dataset import Dataset, Part
 from costar_cli.panel.dose import Dose
 from costar_cli.panel.panel import Panel
@@ -79,7 +80,7 @@ def linear_gaussian_truth(
     """
     plan = np.asarray(plan_values)[..., 0]
     asked = AskedPlans.of(dataset, part, row, origin, plan, plan_axes=1).within_series()
-    law = _law(LinearGaussianConfig.model_validate(dict(dataset.config)), part)
+    law = _law_of(dataset, part)
     whole = dataset.panels[part]
     if law.n_covariates > whole.covariates.shape[2]:
         hidden_NT = simulated_truth(dataset, part, (HIDDEN,))[HIDDEN]
@@ -96,7 +97,7 @@ def linear_gaussian_outcomes(
     """
     plan = np.asarray(plan_values)[..., 0]
     asked = AskedPlans.of(dataset, part, row, origin, plan, plan_axes=1).within_series()
-    law, panel = _law(LinearGaussianConfig.model_validate(dict(dataset.config)), part), dataset.panels[part]
+    law, panel = _law_of(dataset, part), dataset.panels[part]
     step_QH = asked.origin_Q[:, None] + np.arange(asked.horizon)
     known_QH = step_QH + 1 < panel.length[asked.row_Q][:, None]
     at = asked.row_Q[:, None], np.where(known_QH, step_QH, 0)
@@ -105,6 +106,19 @@ def linear_gaussian_outcomes(
         asked.plan_QH - np.where(known_QH, dataset.schema.treatments.decode(panel.treatments[*at])[..., 0], 0.0),
     )  # fmt: skip
     return asked.shaped(np.where(known_QH, panel.outcomes[at[0], at[1] + 1, 0] + moved_QH, np.nan))
+
+
+def _law_of(dataset: Dataset, part: Part) -> LinearGaussian:
+    """Return the law of a part.
+
+    Raises:
+        DataError: the settings are not what costar writes.
+    """
+    try:
+        return _law(LinearGaussianConfig.model_validate(dict(dataset.config)), part)
+    except ValidationError as error:
+        problem, fix = "the settings of the data set are not as costar wrote them", "simulate the data again"
+        raise DataError(problem, where=dataset.name, fix=fix, details=complaints(error.errors())) from error
 
 
 def _law(config: LinearGaussianConfig, part: Part) -> LinearGaussian:
