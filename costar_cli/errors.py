@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -185,25 +186,35 @@ class Termination:
         self.came: int | None = None
         self._came_at = 0.0
         self._found: dict[int, Any] = {}
+        self._tell_lost = sys.unraisablehook
 
     def __enter__(self) -> "Termination":
         if Termination._current is not None:
             return Termination._current
-        if threading.current_thread() is threading.main_thread():
-            Termination._current = self
-            usual = {signal.SIGINT: signal.default_int_handler, **dict.fromkeys(STOPS, signal.SIG_DFL)}
-            self._found = {number: handler for number, handler in usual.items() if signal.getsignal(number) == handler}
+        if threading.current_thread() is not threading.main_thread():
+            return self
+        Termination._current = self
+        usual = {signal.SIGINT: signal.default_int_handler, **dict.fromkeys(STOPS, signal.SIG_DFL)}
+        self._found = {number: handler for number, handler in usual.items() if signal.getsignal(number) == handler}
         for number in self._found:
             signal.signal(number, self._handle)
+        self._tell_lost, sys.unraisablehook = sys.unraisablehook, self._lost
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if Termination._current is not self:
+            return
         for number, handler in self._found.items():
             signal.signal(number, handler)
-        if Termination._current is self:
-            Termination._current = None
+        sys.unraisablehook = self._tell_lost
+        Termination._current = None
+
+    def _lost(self, told: Any) -> None:  # noqa: ANN401 - Python has no name for what it hands over
+        """Be silent about what a handler raised in vain: `stop_if_signalled` raises it again."""
+        if told.exc_type is not _TerminationInterrupt:
+            self._tell_lost(told)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the signature of a handler
         now = time.monotonic()

@@ -84,7 +84,7 @@ MOMENTS |= {"lost in an import": LOST_WHILE_IMPORTING, "lost in a verb": LOST_IN
 def test_a_signal_is_told_in_order(tmp_path: Path, moment: str, number: int, code: ExitCode, problem: str) -> None:
     done = stopped(tmp_path, moment.format(number=int(number)))
     assert done.returncode == code == 128 + number
-    assert f"error: {problem}\n" in done.stderr
+    assert done.stderr.startswith(f"error: {problem}\n")
     document = json.loads(done.stdout)
     assert (document["status"], document["error"]["exit_code"]) == ("interrupted", code)
 

@@ -57,6 +57,7 @@ def test_unknown_subjects_are_named_at_once_and_can_be_left_out(dataset, reporte
         (b"\x89HDF\r\n\x1a\n\xff", "is no text file"),
         (b"1\0\n2\n", "is no text file"),
         (b"patient,plan\n1,a\n", "has no column `subject`"),
+        (b"subject\n" + b"x" * 200_000, "is no CSV file: field larger than"),
     ],
 )
 def test_a_file_that_names_no_subjects_is_refused(dataset, tmp_path, content, problem):

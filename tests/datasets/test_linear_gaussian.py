@@ -1,5 +1,6 @@
 """The linear-Gaussian data set: what it holds, and that its answers are the simulator's closed form."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from costar_cli.datasets.linear.settings import LinearGaussianConfig
 from costar_cli.datasets.linear.simulate import linear_gaussian_outcomes, linear_gaussian_truth, simulate_linear
-from costar_cli.errors import UsageError
+from costar_cli.errors import DataError, UsageError
 from costar_cli.evaluate.limit import known_limit
 from costar_cli.panel import Part
 from costar_cli.panel.check import check_dataset
@@ -104,6 +105,14 @@ def test_questions_outside_the_panel_are_refused():
         linear_gaussian_truth(data, TEST, 0, 14, [[1]])
     with pytest.raises(UsageError, match="counterfactual answers"):
         simulate_linear(LinearGaussianConfig(test=1_000_000, origins=100, steps=200), NullReporter())
+
+
+def test_settings_that_costar_does_not_write_are_an_error_of_the_data():
+    data = simulated()
+    odd = replace(data, config={**data.config, "gamma": "x"})
+    with pytest.raises(DataError, match="not as costar wrote them") as caught:
+        linear_gaussian_truth(odd, TEST, 0, 0, [[1]])
+    assert "gamma" in caught.value.details[0]
 
 
 def test_a_changed_seed_changes_the_noise():

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from costar_cli.errors import ArtifactError
 from costar_cli.panel import Panel, PanelSchema, TreatmentEncoding, Variable
 from costar_cli.panel.support import MOST_KEPT, Lack, Support, never_together
 
@@ -127,3 +128,11 @@ def test_a_plan_that_stops_what_never_stops_is_found_with_its_step(before, plan,
     support = Support.of(absorbing_panel(), BINARY)
     given = np.array(before, dtype=int).reshape(-1, 2)
     assert list(support.stops(given, np.array(plan), BINARY.treatments)) == found
+
+
+@pytest.mark.parametrize("odd", [{}, "x", {"untreated": [None]}, {"seen": [["a"]]}])
+def test_support_that_costar_does_not_write_is_an_error_of_the_file(odd):
+    sound = Support.of(absorbing_panel(), BINARY).to_meta()
+    assert Support.from_meta({"support": json.loads(json.dumps(sound))}) == Support.of(absorbing_panel(), BINARY)
+    with pytest.raises(ArtifactError, match="not as costar wrote it"):
+        Support.from_meta({"support": {**sound, **odd} if isinstance(odd, dict) and odd else odd})
