@@ -123,7 +123,13 @@ each model, query, scored step and outcome, so that other scores can be formed e
 `model`, `queries` (the query set), `kind` (`counterfactual`, or `factual` where the truth was observed), the columns of
 [a cohort's answers](cohorts.md), where `plan` has the treatments of all steps, then `truth` and `members_sd`, the
 standard deviation between the members. Limits are at `--level`. They are made when they are asked for, not kept with
-the evaluation.
+the evaluation, which holds scores alone. xarray makes a cube of them, and a NetCDF file of that:
+
+```python
+rows = pandas.read_parquet("rows.parquet")
+keys = ["model", "queries", "domain", "subject", "origin", "step", "outcome"]
+xarray.Dataset.from_dataframe(rows.set_index(keys)[["estimate", "lower", "upper", "truth"]]).to_netcdf("rows.nc")
+```
 """
 
 SETTINGS = """\

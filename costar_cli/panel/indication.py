@@ -61,7 +61,7 @@ class Indication:
         """Return both numbers and what the pattern is."""
         side, unit = "higher" if self.before.sign > 0 else "lower", f" {self.unit}" if self.unit else ""
         return (
-            f"{self.treatment} was begun where {self.outcome} was {side} before by {self.before}{unit}, and its "
+            f"{self.treatment} was begun where {self.outcome} was {side} before, {self.before}{unit}, and its "
             f"estimated effect on the next step has the same sign, {self.effect}{unit}: this pattern is what "
             f"confounding by indication looks like, and these data cannot tell it from an effect (see {SEE})"
         )
@@ -91,7 +91,7 @@ class Indication:
 def indications(panel: Panel, schema: PanelSchema) -> list[Indication]:
     """Return what each treatment has to do with each outcome before and after it, where enough subjects tell."""
     outcomes = len(schema.outcomes)
-    width = 3 * outcomes + 2 * len(schema.treatments.names) + len(schema.covariates) + len(schema.statics) + 2
+    width = 3 * outcomes + 2 * len(schema.treatments.all_names) + len(schema.covariates) + len(schema.statics) + 2
     most = max(FEWEST, MOST_NUMBERS // (width * max(panel.n_steps, 1)))
     if panel.n_subjects > most:
         panel = panel.take(np.linspace(0, panel.n_subjects - 1, most).astype(np.int64))
@@ -100,7 +100,7 @@ def indications(panel: Panel, schema: PanelSchema) -> list[Indication]:
 
 
 def _indications(facts: "_Facts", schema: PanelSchema) -> Iterator[Indication]:
-    for k, treatment in enumerate(schema.treatments.names):
+    for k, treatment in enumerate(schema.treatments.all_names):
         for y, variable in enumerate(schema.outcomes):
             risk = ~facts.ever_MK[:, k] & facts.known_MY[:, y]
             starts = facts.given_MK[risk, k]

@@ -169,7 +169,8 @@ def check_described(
     if export is not None:
         from costar_cli.datasets.table.export import export_files
 
-        read_kind("dataset", file)
+        scores = "an evaluation holds scores alone: `costar evaluate --predictions FILE` writes what they are of"
+        read_kind("dataset", file, fix=scores if kind == "evaluation" else "")
         if export.exists() and not export.is_dir():
             raise StorageError(f"`{export}` is no folder", where="--export", fix="choose another name")
         tables = [("--export", path) for path in export_files(export, form).values()]

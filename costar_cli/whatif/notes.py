@@ -130,7 +130,7 @@ def on_indication(models: Mapping[str, FittedModel], plans: Sequence[TreatmentPl
     """Yield where the plans give what was given to others before, with an effect of that sign (spec SUPPORT-9)."""
     for label, model in models.items():
         of_whom = f" (training data of model `{label}`)" if len(models) > 1 else ""
-        names = model.schema.treatments.names
+        names = model.schema.treatments.all_names
         given = {name for i, name in enumerate(names) if any((plan.values[:, i] != 0).any() for plan in plans)}
         for known in Indication.from_meta(model.meta):
             if known.treatment in given:

@@ -173,8 +173,10 @@ def log_schema(**columns: Any) -> TableSchema:
         "bags": {"role": "covariate", "column": "fluid", "aggregate": "count"},
     }  # fmt: skip
     return parse_schema({
-        "name": "log", "horizon": 1, "columns": base | columns, "time": {"step": "1h"}, "constant": "keep",
-        "events": {"code": "item", "value": "amount"}, "split": {"train": 0.5, "val": 0.25, "test": 0.25, "seed": SEED},
+        "name": "log", "horizon": 1, "time": {"step": "1h"}, "constant": "keep",
+        "columns": {key: column for key, column in (base | columns).items() if column},
+        "events": {"code": "item", "value": "amount"},
+        "split": {"train": 0.5, "val": 0.25, "test": 0.25, "seed": SEED},
     })  # fmt: skip
 
 
@@ -194,6 +196,17 @@ def test_a_log_of_events_becomes_a_row_per_step(tmp_path: Path):
     assert panel.calendar is not None
 
 
+def test_doses_of_a_log_are_summed_by_step_and_are_zero_where_none_was_given(tmp_path: Path):
+    path = tmp_path / "log.csv"
+    rows = [f"{who},2024-01-01 0{hour}:00,pulse,{60 + hour}" for who in "abcd" for hour in range(4)]
+    rows += [f"{who},2024-01-01 01:{m}0,drug,{m}" for who in "abcd" for m in (1, 2)]
+    path.write_text("\n".join(["subject,when,item,amount", *rows, "a,2024-01-01 02:00,drug,4"]))
+    columns = {"volume": None, "bags": None, "drug": {"role": "treatment", "kind": "continuous", "unit": "mg"}}
+    dataset = ingest_table(TableInputs([path]), log_schema(**columns), Listener())
+    panel, row = of(dataset, "a")
+    assert dataset.schema.treatments.decode(panel.treatments[row, :4])[:, 0] == pytest.approx([0, 3, 4, 0], abs=1e-4)
+
+
 def test_what_is_wrong_with_a_log_names_its_rows(tmp_path: Path):
     path = tmp_path / "log.csv"
     path.write_text(LOG.replace(",80", ",high"))
@@ -205,7 +218,7 @@ def test_what_is_wrong_with_a_log_names_its_rows(tmp_path: Path):
     with pytest.raises(DataError, match="has no event 'pluse'") as caught:
         ingest_table(TableInputs([path]), log_schema(pulse={"role": "outcome", "column": "pluse"}), Listener())
     assert "pulse" in str(caught.value.fix)
-    with pytest.raises(UsageError, match="a treatment takes few levels"):
+    with pytest.raises(UsageError, match="a sum is a dose"):
         log_schema(drug={"role": "treatment", "aggregate": "sum"})
     with pytest.raises(UsageError, match=r"declare \[events\]"):
         shelf_schema({"store": {"role": "subject"}, "sold": {"role": "outcome", "aggregate": "sum"}})

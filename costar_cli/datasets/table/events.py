@@ -57,7 +57,7 @@ class EventLog:
         for name in schema.named(*OF_STEPS):
             column, raw = schema.columns[name], readings[name]
             as_: As = "binary" if column.kind == "binary" else "number"
-            as_ = "text" if column.role == "treatment" or column.kind == "categorical" else as_
+            as_ = "text" if name in schema.leveled or column.kind == "categorical" else as_
             made = Reading(name, as_, shift=column.shift)
             columns[name] = _Column(schema.in_file(name), column.aggregated, replace(raw, shift=0), made)
         return cls(schema, Reading(schema.events.code, "text"), columns)

@@ -213,7 +213,10 @@ def _readings(
             in_wide[name] = asked[name]
         elif lacking:
             unit = schema.columns[name].unit if name in schema.columns else ""
-            findings.append(no_column(called, lacking[0], wide if not in_time else None, unit=unit))
+            lost = no_column(called, lacking[0], wide if not in_time else None, unit=unit)
+            if wide is None and schema.statics.on and not in_time:
+                lost = replace(lost, fix=f"give `--statics`, which the schema joins by '{schema.statics.on}'")
+            findings.append(lost)
     if wide is not None and not in_wide and not findings:
         others = [name for name in wide.columns if name not in schema.columns]
         problem = f"no column of {wide.name} is used" + (f": it has {shown(others, 8)}" if others else "")

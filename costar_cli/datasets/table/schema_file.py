@@ -125,8 +125,11 @@ def _log_problems(schema: TableSchema) -> Iterator[str]:
             yield f"{key_path(('columns', name))}: `aggregate` belongs to a log of events: declare [events]"
         elif log and not log.value and column.role in OF_STEPS and column.aggregated not in ("any", "count"):
             yield f"{key_path(('columns', name))}: `{column.aggregated}` takes values: name their column, events.value"
-        if log and column.role == "treatment" and column.aggregated in ("sum", "mean"):
-            yield f"{key_path(('columns', name))}: a treatment takes few levels: `any`, `count`, `first` or `last`"
+        if log and name in schema.leveled and column.aggregated in ("sum", "mean"):
+            yield (
+                f"{key_path(('columns', name))}: named levels are `any`, `count`, `first` or `last`; a sum is a dose: "
+                '`kind = "continuous"`'
+            )
 
 
 def _moment_problems(schema: TableSchema) -> Iterator[str]:
