@@ -45,6 +45,14 @@ def whatif(
         str | None,
         typer.Option("--by", help="Groups of averages: a static, or an outcome at the origin (`NAME:3`: in thirds)"),
     ] = None,
+    sweep: Annotated[
+        str | None,
+        typer.Option(
+            "--sweep",
+            metavar="'DOSE FIRST:LAST:STEP'",
+            help="Doses to compare in place of plans, for a dose-response curve",
+        ),
+    ] = None,
     origin: Annotated[
         str | None,
         typer.Option(
@@ -102,7 +110,9 @@ def whatif(
 
     flags: Flags = {RuntimeConfig: {"device": device, "threads": threads}}
     session = open_session(ctx, flags, workspace=workspace, json=json, quiet=quiet, config=config)
-    plan, who = _required(plan, subject, subjects)
+    if sweep is not None and (plan is not None or subjects is not None or len(subject or ()) != 1 or average or by):
+        raise UsageError("--sweep is about one subject, in place of plans", where="--sweep", fix="give --subject alone")
+    plan, who = (plan, tuple(subject or ())) if sweep is not None else _required(plan, subject, subjects)
     asked: dict[str, Any] = {
         "plan": plan, "origin": origin, "reference": reference, "levels": tuple(level or [0.9]), "truth": truth,
         "unsupported": unsupported, "sensitivity": sensitivity, "abstain": abstain, "widen": widen, "csv": csv,
@@ -116,7 +126,7 @@ def whatif(
         elif shard is not None:
             raise UsageError("a question about one subject has no parts", where="--shard", fix="leave it out")
         else:
-            run_whatif(session, Question(**asked, subject=who[0]), *files)
+            run_whatif(session, Question(**asked, sweep=sweep, subject=who[0]), *files)
 
 
 def _required(plan: Path | None, subject: list[str] | None, subjects: str | None) -> tuple[Path, str | tuple[str, ...]]:

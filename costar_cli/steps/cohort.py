@@ -90,7 +90,7 @@ def run_cohort(session: Session, question: CohortQuestion, data: Path, models: S
     from costar_cli.plans import COHORT_DRAWS, Moments, TreatmentPlan, parse_origin, parse_plans, read_plan_file
     from costar_cli.whatif.rules import rule_notes
 
-    document = read_plan_file(question.plan)
+    document = read_plan_file(question.plan_file)
     dataset = session.load_dataset(data, queries=False, truth=question.truth)
     from_plans = not question.who
     who = subjects_of_plans(document) if from_plans else question.who

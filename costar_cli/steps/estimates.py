@@ -1,7 +1,7 @@
 """The body of `costar whatif`: a question in, estimates out."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from costar_cli.steps.model import load_models, name_models
 from costar_cli.steps.outputs import Files, check_outputs
 from costar_cli.steps.sensitivity import sensitivity_plot, show_sensitivity
 from costar_cli.steps.session import Session
+from costar_cli.steps.sweep import draw_sweep, show_sweep
 from costar_cli.ui.output import Output
 from costar_cli.workspace import Workspace
 
@@ -29,7 +30,7 @@ PLOT_FORMATS = (".png", ".svg", ".pdf")
 class Question:
     """What is asked, and which files shall hold the answer."""
 
-    plan: Path
+    plan: Path | None
     subject: str
     origin: int | str | None
     reference: str | None
@@ -44,6 +45,12 @@ class Question:
     abstain: bool = False
     widen: bool = False
     report: Path | None = None
+    sweep: str | None = None
+
+    @property
+    def plan_file(self) -> Path:
+        """Return the file of plans, standard input where none is named."""
+        return self.plan or Path("-")
 
     def check(self, read: Files = ()) -> None:
         """See, before any work, that the answer can be written, and to nothing that is `read`.
@@ -62,7 +69,7 @@ class Question:
             ("--report", self.report),
             ("--out", self.out),
         )
-        check_outputs(files, read=[*read, ("plan", self.plan)], overwrite=self.overwrite)
+        check_outputs(files, read=[*read, *([("plan", self.plan)] if self.plan else [])], overwrite=self.overwrite)
 
 
 def check_plot(path: Path | None) -> None:
@@ -81,9 +88,12 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
     session.read("dataset", data)
     from costar_cli.api.estimates import ask
     from costar_cli.plans import Moments, parse_origin, parse_plans, read_plan_file, step_of
+    from costar_cli.plans.sweep import Sweep
 
-    document = read_plan_file(question.plan)
+    document = b"" if question.sweep else read_plan_file(question.plan_file)
     dataset = session.load_dataset(data, queries=False, truth=question.truth)
+    sweep = Sweep.parse(question.sweep, dataset.schema.treatments) if question.sweep else None
+    document = sweep.document() if sweep else document
     location = dataset.find_subject(question.subject)
     domain, panel = location.part.domain, dataset.panel_of(location)
     origin = None if question.origin is None else step_of(panel, parse_origin(question.origin))
@@ -92,7 +102,7 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
     headers = {name: session.read("model", path, role=name) for name, path in named.items()}
     loaded = load_models(session, headers, named)
     horizon = min(model.horizon for model in loaded.values())
-    place = "standard input" if str(question.plan) == "-" else str(question.plan)
+    place = "standard input" if str(question.plan) == "-" else str(question.plan or "--sweep")
     report = ask(
         dataset,
         loaded,
@@ -117,10 +127,13 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
     if question.sensitivity and report.rules:
         problem = f"--sensitivity is about plans, and {', '.join(map(repr, report.rules))} depend on the course"
         raise UsageError(problem, where="--sensitivity", fix="leave rules and shifts out, or write their steps")
-    _show(session, report)
+    if sweep:
+        show_sweep(session.out, report, sweep)
+    else:
+        _show(session, report)
     digests = {"dataset": dataset.digest} | {f"model/{name}": model.digest for name, model in loaded.items()}
-    _write(session, question, report, digests, document)
-    more = {}
+    _write(session, question, report, digests, document, partial(draw_sweep, dataset, report, sweep) if sweep else None)
+    more: dict[str, object] = {} if sweep is None else {"sweep": sweep.to_json()}
     if question.sensitivity:
         more["sensitivity"] = show_sensitivity(session, dataset, loaded, report, question.plot)
     session.out.done(report.to_json() | more)
@@ -178,7 +191,12 @@ def _show_model(out: Output, report: "WhatIfReport", model: "ModelAnswer") -> No
 
 
 def _write(
-    session: Session, question: Question, report: "WhatIfReport", parents: Mapping[str, str], document: bytes
+    session: Session,
+    question: Question,
+    report: "WhatIfReport",
+    parents: Mapping[str, str],
+    document: bytes,
+    draw: Callable[[Path], object] | None = None,
 ) -> None:
     from costar_cli.artifact import fingerprint
     from costar_cli.whatif import write_csv, write_estimates
@@ -189,7 +207,7 @@ def _write(
     if question.plot is not None:
         from costar_cli.figures.whatif import plot_whatif
 
-        plot_whatif(report, question.plot)
+        (draw or partial(plot_whatif, report))(question.plot)
         session.out.wrote("plot", question.plot)
     if question.report is not None:
         from costar_cli.artifact import write_bytes

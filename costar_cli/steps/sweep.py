@@ -1,0 +1,47 @@
+"""The dose-response curve of `costar whatif --sweep`: a table, and a figure."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from costar_cli.ui.output import Output
+
+if TYPE_CHECKING:
+    from costar_cli.panel import Dataset
+    from costar_cli.plans.sweep import Sweep
+    from costar_cli.whatif import WhatIfReport
+
+__all__ = ["draw_sweep", "show_sweep"]
+
+
+def show_sweep(out: Output, report: "WhatIfReport", sweep: "Sweep") -> None:
+    """Print the answers under each dose, a row per dose and a column per step."""
+    from costar_cli.panel.schema import labelled
+    from costar_cli.whatif.tables import decimals_of, estimate_text
+
+    rows = report.to_rows()
+    out.text(f"subject {report.history.name} ({report.history.part}); {sweep.dose.range} were given")
+    for model in report.models:
+        for outcome in report.schema.outcomes:
+            mine = [row for row in rows if (row["model"], row["outcome"]) == (model.label, outcome.name)]
+            decimals, times = decimals_of(row["estimate"] for row in mine), list(dict.fromkeys(r["time"] for r in mine))
+            table = [
+                [f"{dose:g}", *(estimate_text(row, decimals) for row in mine if row["plan"] == plan.name)]
+                for dose, plan in zip(sweep.values.tolist(), report.plans, strict=True)
+            ]
+            title = f"{labelled(outcome.name, outcome.unit)}, by {model.heading}, by {report.schema.step}"
+            out.table([labelled(sweep.dose.name, sweep.dose.unit), *map(str, times)], table, title=title, keys=1)
+    for note in report.notes:
+        out.note(note)
+
+
+def draw_sweep(dataset: "Dataset", report: "WhatIfReport", sweep: "Sweep", path: Path) -> None:
+    """Draw the dose-response curve beside all doses of the data set, and save it."""
+    import numpy as np
+
+    from costar_cli.figures.sweep import plot_sweep
+
+    encoding = dataset.schema.treatments
+    place = encoding.all_names.index(sweep.dose.name)
+    decided = [(panel, np.arange(panel.n_steps) < panel.length[:, None] - 1) for panel in dataset.panels.values()]
+    given = [encoding.decode(panel.treatments[inside])[:, place] for panel, inside in decided]
+    plot_sweep(report, sweep, np.concatenate(given), path)

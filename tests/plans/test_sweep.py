@@ -1,0 +1,71 @@
+"""Sweeps of a dose: plans from a text, the table, the figure, and what cannot be swept."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from costar_cli.errors import UsageError
+from costar_cli.figures.sweep import plot_sweep
+from costar_cli.methods.base import FittedModel
+from costar_cli.panel import Dataset, Part
+from costar_cli.plans import parse_plans
+from costar_cli.plans.sweep import Sweep
+from costar_cli.whatif import estimate_outcomes
+from tests.dose_worlds import HORIZON, linear_doses
+from tests.methods.linear_worlds import fit, model_of
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    return linear_doses(60)
+
+
+@pytest.fixture(scope="module")
+def ridge(data: Dataset) -> FittedModel:
+    return model_of(fit(data, "ridge"))
+
+
+def test_a_sweep_is_a_constant_plan_per_dose(data: Dataset) -> None:
+    sweep = Sweep.parse("dose 0:3:1.5", data.schema.treatments)
+    plans = parse_plans(sweep.document(), data.schema, horizon=HORIZON).plans
+    assert [plan.name for plan in plans] == ["dose=0", "dose=1.5", "dose=3"]
+    assert [np.asarray(plan.values).ravel().tolist() for plan in plans] == [[v] * HORIZON for v in (0, 1.5, 3)]
+    assert Sweep.parse("dose 5,0,2", data.schema.treatments).values.tolist() == [0, 2, 5]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("dos 0:3:1", "no dose 'dos'; did you mean 'dose'"),
+        ("dose 0:3", "are no doses"),
+        ("dose a,b", "are no doses"),
+        ("dose 0:3:0", "not 2 to 101 doses"),
+        ("dose 0:3:0.001", "not 2 to 101 doses"),
+        ("dose -1:3:1", "not negative"),
+        ("dose 0:1000:100", "10 times what was ever given"),
+    ],
+)
+def test_a_sweep_that_cannot_be_is_refused(data: Dataset, text: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        Sweep.parse(text, data.schema.treatments)
+
+
+def test_the_curve_is_drawn_with_its_band_and_the_doses_that_were_given(
+    data: Dataset, ridge: FittedModel, tmp_path: Path
+) -> None:
+    sweep = Sweep.parse("dose 0:6:1", data.schema.treatments)
+    panel = data.panels[Part("source", "test")]
+    report = estimate_outcomes(
+        data,
+        {"ridge": ridge},
+        parse_plans(sweep.document(), data.schema, horizon=HORIZON),
+        subject=panel.names[0],
+        origin=5,
+    )
+    given = data.schema.treatments.decode(panel.treatments[panel.observed])[:, 0]
+    drawn = plot_sweep(report, sweep, given, tmp_path / "sweep.svg").read_text()
+    assert "dose (mg)" in drawn
+    assert "doses that were given" in drawn
+    assert json.dumps(sweep.to_json())
