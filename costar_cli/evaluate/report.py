@@ -13,6 +13,7 @@ from costar_cli.evaluate.bootstrap import INTERVAL_KIND
 from costar_cli.evaluate.flat import Record, flat_record, tidy_records
 from costar_cli.evaluate.metrics import AVERAGED_STEPS, PerStep, SquaredErrors
 from costar_cli.evaluate.natural import NaturalCourse
+from costar_cli.evaluate.probabilities import ProbabilityScore
 from costar_cli.evaluate.rows import ReportRow, Unit, json_values, ratios
 from costar_cli.evaluate.score import Truth
 from costar_cli.evaluate.setups import SetupName
@@ -38,6 +39,7 @@ class EvaluationReport:
     step: str = "step"
     errors: tuple[SquaredErrors | None, ...] = field(default=(), compare=False, repr=False)
     natural: tuple[NaturalCourse, ...] = ()
+    probabilities: tuple[ProbabilityScore, ...] = ()
 
     @property
     def few_units(self) -> list[str]:
@@ -164,6 +166,11 @@ class EvaluationReport:
                 for row in self.rows
             ],
             "natural_course": [json_values(asdict(course)) for course in self.natural],
+            **(
+                {"probabilities": [json_values(asdict(score)) for score in self.probabilities]}
+                if self.probabilities
+                else {}
+            ),
         }
 
     def _worse_than_last_value(self, row: ReportRow) -> bool | None:
@@ -184,6 +191,7 @@ class EvaluationReport:
             warnings=tuple(document["warnings"]),
             rows=TypeAdapter(tuple[ReportRow, ...]).validate_python(document["rows"]),
             natural=TypeAdapter(tuple[NaturalCourse, ...]).validate_python(document.get("natural_course", ())),
+            probabilities=TypeAdapter(tuple[ProbabilityScore, ...]).validate_python(document.get("probabilities", ())),
         )
 
 

@@ -17,6 +17,7 @@ from costar_cli.evaluate.limit import known_limit, score_limit
 from costar_cli.evaluate.metrics import SquaredErrors
 from costar_cli.evaluate.natural import CourseQuestions, NaturalCourse
 from costar_cli.evaluate.periods import PeriodErrors, Periods
+from costar_cli.evaluate.probabilities import ProbabilityScore, score_binary, score_ends
 from costar_cli.evaluate.published import is_published_data, published_row
 from costar_cli.evaluate.report import EvaluationReport
 from costar_cli.evaluate.rows import Basis, Provenance, ReportRow, Unit
@@ -28,7 +29,7 @@ from costar_cli.methods.regression.naive import LastValue
 from costar_cli.panel import Dataset, Part, Queries
 from costar_cli.panel.compatible import other_data, require_compatible, same_data
 from costar_cli.reporting import WORSE_THAN_LAST_VALUE, NullReporter, Reporter, Task, warnings_of
-from costar_cli.uncertainty import calibration_of, facts_of, support_of
+from costar_cli.uncertainty import calibration_of, facts_of, support_of, survival_of
 
 __all__ = ["run_evaluation"]
 
@@ -82,6 +83,7 @@ def run_evaluation(
     total = sum(parts[part].n_queries for part in [*(job.setup.test for job in jobs), *parts, *limits])
     rows: list[tuple[ReportRow, SquaredErrors | None]] = []
     courses: list[NaturalCourse | None] = []
+    probabilities: list[ProbabilityScore] = []
     with reporter.task("Scoring", total=total, unit="query") as task:
         naive_scores = {part: bench.score(naive, part, task) for part in parts}
         limit_scores = {part: bench.score_limit(limit, part, task, reporter) for part, limit in limits.items()}
@@ -92,6 +94,7 @@ def run_evaluation(
                 provenance = _provenance(candidate, dataset)
                 rows += bench.rows(scored, setup, candidate.label, provenance)
                 courses.append(bench.natural(scored, candidate.label, setup))
+                probabilities += bench.probabilities(candidate.model, scored, candidate.label, setup)
             if naive.method not in {candidate.model.method for candidate in candidates}:
                 rows += bench.rows(naive_scores[setup.test], setup, METHODS.label(naive.method), None)
             if setup.test in limits:
@@ -109,6 +112,7 @@ def run_evaluation(
         step=dataset.schema.step,
         errors=tuple(errors for _, errors in rows),
         natural=tuple(course for course in courses if course),
+        probabilities=tuple(probabilities),
     )
     said = [*report.few_units, *_losses(report)]
     for warning in said:
@@ -146,6 +150,14 @@ class _Bench:
             return None
         named = {"setup": setup.name, "label": label, "test": str(setup.test)}
         return scored.course.summary(self.dataset.schema.outcomes, level=self.config.level, **named)  # type: ignore[arg-type]
+
+    def probabilities(self, model: FittedModel, scored: _Scored, label: str, setup: Setup) -> list[ProbabilityScore]:
+        """Return the scores of ends of series and of binary outcomes, where there are any."""
+        named: Any = {"setup": setup.name, "label": label, "test": str(setup.test)}
+        part, schema = self.parts[setup.test], self.dataset.schema
+        survival = survival_of(model) if schema.ends == model.schema.ends else None
+        ends = score_ends(model, survival, part.panel, part.horizon, **named) if survival else ()
+        return [*ends, *(score_binary(scored.course, schema, **named) if scored.course else ())]
 
     def score_limit(self, limit: Limit, part: Part, task: Task, reporter: Reporter) -> _Scored:
         """Return what the simulator itself would have done."""

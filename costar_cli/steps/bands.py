@@ -123,3 +123,37 @@ def _percent(share: float | None) -> str | None:
 
 def _number(value: float | None) -> str | None:
     return None if value is None else f"{value:.3f}"
+
+
+RARE = 0.00005  # predicted and observed shares below it are not shown: they would be 0.00 %
+
+
+def show_probabilities(out: Output, report: "EvaluationReport") -> None:
+    """Print scores of probabilities, of ends of series and of binary outcomes, by step since the origin."""
+    if not report.probabilities:
+        return
+    rows: list[list[object]] = []
+    for score in report.probabilities:
+        for step in score.steps:
+            if max(step.predicted, step.observed) < RARE:
+                continue
+            shares = (f"{100 * share:.2f} %" for share in (step.predicted, step.observed))
+            losses = (f"{loss:.4f}" for loss in (step.log_loss, step.constant_log_loss, step.brier))
+            auroc = None if step.auroc is None else f"{step.auroc:.3f}"
+            rows.append([score.setup, score.label, score.of, step.step, *shares, *losses, auroc, step.answers])
+    headers = [
+        "set-up",
+        "method",
+        "of",
+        "step",
+        "predicted",
+        "observed",
+        "log loss",
+        "of a constant",
+        "Brier",
+        "AUROC",
+        "answers",
+    ]
+    out.table(
+        headers, rows, title="probabilities: ends of series at each step that they went on until, and binary outcomes"
+    )

@@ -175,10 +175,11 @@ def _show(session: Session, report: "WhatIfReport") -> None:
 
 
 def _show_model(out: Output, report: "WhatIfReport", model: "ModelAnswer") -> None:
-    from costar_cli.whatif.tables import answer_table, survival_table
+    from costar_cli.whatif.tables import answer_table, is_probability, survival_table
 
     for outcome in report.schema.outcomes:
         unit = f" ({outcome.unit})" if outcome.unit else ""
+        unit = " (%)" if is_probability(report, outcome.name) else unit
         pair = 1 if report.truth is None else 2  # an estimate and its truth
         title = f"{outcome.name}{unit}, by {model.heading}"
         out.table(*answer_table(report, model, outcome.name), title=title, keys=1, together=pair)

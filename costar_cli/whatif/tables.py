@@ -8,7 +8,15 @@ from costar_cli.panel.schema import step_axis, step_word
 from costar_cli.uncertainty import LIGHTS, GoesOn
 from costar_cli.whatif.report import ModelAnswer, WhatIfReport
 
-__all__ = ["answer_table", "decimals_of", "estimate_text", "light_reasons", "number_text", "survival_table"]
+__all__ = [
+    "answer_table",
+    "decimals_of",
+    "estimate_text",
+    "is_probability",
+    "light_reasons",
+    "number_text",
+    "survival_table",
+]
 
 
 def answer_table(
@@ -17,6 +25,11 @@ def answer_table(
     """Return a column per plan and a row per step; under `--truth` the truth stands beside each estimate."""
     rows = report.difference_rows() if differences else report.to_rows()
     mine = [row for row in rows if (row["model"], row["outcome"]) == (model.label, outcome)]
+    if is_probability(report, outcome):
+        mine = [
+            {name: 100 * x if _in_percent(name) and isinstance(x, float) else x for name, x in row.items()}
+            for row in mine
+        ]
     plans = list(dict.fromkeys(str(row["plan"]) for row in mine))
     decimals = decimals_of(row["estimate"] for row in mine)
     by_step: dict[int, dict[str, list[object]]] = {}
@@ -35,6 +48,15 @@ def answer_table(
         for step, cells in sorted(by_step.items())
     ]
     return headers, lines
+
+
+def is_probability(report: WhatIfReport, outcome: str) -> bool:
+    """Return whether an outcome is 0 or 1, so that tables show percentages."""
+    return any((known.name, known.kind) == (outcome, "binary") for known in report.schema.outcomes)
+
+
+def _in_percent(column: str) -> bool:
+    return column.partition("_")[0] in ("estimate", "lower", "upper", "truth", "observed")
 
 
 def survival_table(report: WhatIfReport, model: ModelAnswer) -> tuple[list[str], list[list[object]]]:

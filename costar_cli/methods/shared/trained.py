@@ -211,6 +211,9 @@ class EncodingModel(TrainedModel, ABC, Generic[StatesT]):
             for together in self.jobs(states, queries, batch_size):
                 for count in on_cores(fill, together, device=torch.device(self.device)):
                     task.advance(count)
+        binary = [o for o, outcome in enumerate(self.schema.outcomes) if outcome.kind == "binary"]
+        if binary:  # predictions of these are probabilities (spec SURV-8)
+            result[..., binary] = result[..., binary].clip(0, 1)
         return result
 
     def rollout(
