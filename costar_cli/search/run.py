@@ -116,7 +116,7 @@ def search(
         as_plans(encoding.encode(candidates.values_KA)),
         question.objective.costs_of(candidates.values_KA),
     )
-    ask = asks_encoded(panel)
+    ask = asks_encoded(panel.until(int(origin_N.max(initial=0)) + 1))
     with (reporter or NullReporter()).task("search", total=panel.n_subjects, unit="subject") as task:
         for row, origin in enumerate(origin_N.tolist()):
             alone = panel.take(np.array([row])).until(origin + 1)
