@@ -74,20 +74,26 @@ def how_sure(report: SearchReport) -> Iterator[str]:
     if best.found and best.difference_M[0] == 0 and np.array_equal(best.values_MHA[0], best.values_MHA[-1]):
         yield f"no plan is estimated to be better than {report.reference}"
     if best.found > 1:
-        spread = f" (sd {sd:.{decimals}f})" if isfinite(sd) else ""
-        yield f"the best is estimated to be better than the second by {margin:.{decimals}f}{spread}"
+        spread = f" (sd {margin_text(sd, decimals)})" if isfinite(sd) else ""
+        yield f"the best is estimated to be better than the second by {margin_text(margin, decimals)}{spread}"
     if isfinite(best.regret):
         others = best.alike - 1
         told = (
             f"{others} other{'s' * (others > 1)} cannot be told from it" if others else "all others can be told from it"
         )
-        loses = f"choosing it loses {best.regret:.{decimals}f} on average, by {report.question.draws:,} joint draws"
-        yield f"of the {best.found} best plans, {told}; {loses}"
+        loses = f"choosing it loses {margin_text(best.regret, decimals)} on average"
+        yield f"of the {best.found} best plans, {told}; {loses}, by {report.question.draws:,} joint draws"
         hidden_P = best.probability_P[SHOWN:]
         if hidden_P.max(initial=0) >= NOTABLE:
             likely = SHOWN + int(hidden_P.argmax())
             words = in_words(report.schema, best.values_MHA[likely], report.answers[0].origin)
             yield f"not among the first {SHOWN}, but best with {100 * best.probability_P[likely]:.0f} %: {words}"
+
+
+def margin_text(value: float, decimals: int) -> str:
+    """Return a number with so many decimals, or what is not 0 with as many as show it."""
+    text = f"{value:.{decimals}f}"
+    return text if value == 0 or float(text) else f"{value:.1g}"
 
 
 def _line(row: Row, reference: str, decimals: int) -> list[object]:

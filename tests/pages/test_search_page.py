@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costar_cli.pages.search import search_page
+from costar_cli.pages.search import margin_text, search_page
 from costar_cli.panel import Part, Variable
 from costar_cli.plans.untrusted import Problems
 from costar_cli.search import Candidates, Constraints, Objective, SearchQuestion, SearchReport, SubjectAnswer, search
@@ -83,3 +83,7 @@ def test_texts_of_files_are_shown_as_they_are_whatever_is_in_them(report: Search
         question=replace(report.question, objective=objective), answers=[replace(answer, name=EVIL)],
     )  # fmt: skip
     assert_inert(read_alone(search_page(evil, {EVIL: EVIL})))
+
+
+def test_a_margin_that_is_not_zero_is_not_shown_as_zero() -> None:
+    assert [margin_text(value, 3) for value in (0.25, 0.0004, 0.0, -3e-7)] == ["0.250", "0.0004", "0.000", "-3e-07"]
