@@ -116,3 +116,21 @@ def test_the_table_in_the_page_is_the_examples(repository: Path) -> None:
     page = (repository / "docs" / "data-own.md").read_text("utf-8")
     table = (repository / "examples" / "own-data" / "small.csv").read_text("utf-8")
     assert "```text\n" + "".join(table.splitlines(keepends=True)[:4]) + "```" in page
+
+
+def test_the_visits_are_what_their_script_makes_and_plans_ask_at_dates(tmp_path: Path, repository: Path) -> None:
+    from costar_cli.datasets.table import TableInputs, ingest_table
+    from costar_cli.datasets.table.schema_file import read_schema
+    from costar_cli.panel import Part
+    from costar_cli.plans.read import read_plans
+    from costar_cli.reporting import NullReporter
+
+    folder = repository / "examples" / "own-data"
+    command = [sys.executable, folder / "make_visits.py", tmp_path / "again.csv"]
+    subprocess.run(command, env=environment(), check=True)
+    assert (tmp_path / "again.csv").read_bytes() == (folder / "visits.csv").read_bytes()
+    dataset = ingest_table(TableInputs([folder / "visits.csv"]), read_schema(folder / "visits.toml"), NullReporter())
+    assert [variable.name for variable in dataset.schema.covariates] == ["month, sine", "month, cosine"]
+    assert dataset.panels[Part("source", "test")].since is not None
+    plans = read_plans(folder / "plan-visits.json", dataset.schema, horizon=dataset.horizon).plans
+    assert [plan.values[:, -1].tolist() for plan in plans] == [[7, 14]] * 3
