@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from costar_cli.pages.page import Item, Page, ReportTable, Section, render, svg
 from costar_cli.panel.findings import Finding
 from costar_cli.panel.indication import SEE
-from costar_cli.panel.report import DataReport, LevelUse
+from costar_cli.panel.report import DataReport, LevelUse, OutcomeSummary
 from costar_cli.panel.schema import labelled, steps_axis, steps_of
 
 if TYPE_CHECKING:
@@ -17,13 +17,14 @@ __all__ = ["report_page", "report_tables"]
 
 LARGE = 0.25  # standardised differences beyond are usually thought to matter
 MOST_ROWS = 40
+MOMENTS = ("mean", "sd", "minimum", "5 %", "25 %", "median", "75 %", "95 %", "maximum")
 
 
 def report_tables(report: DataReport, overlap: "Overlap | None" = None) -> list[ReportTable]:
     """Return the tables that have rows, in the order of a reader's questions."""
-    about = (_parts, _missing, _treatments, _indications, _outcomes, _shifts)
+    about = (_parts, _missing, _treatments, _doses, _indications, _outcomes, _shifts)
     made = [table(report) for table in about]
-    made[3:3] = [_overlap(overlap)] if overlap and overlap.weights else []
+    made[4:4] = [_overlap(overlap)] if overlap and overlap.weights else []
     return [table for table in made if table.rows]
 
 
@@ -104,13 +105,18 @@ def _indications(report: DataReport) -> ReportTable:
     return ReportTable("Treatments and the outcome before them", note, headers, rows)
 
 
+def _doses(report: DataReport) -> ReportTable:
+    note = "Treatments that are numbers, at the decisions that give one: a share of all."
+    return ReportTable("Doses", note, ("dose", "unit", "domain", "given", *MOMENTS), _moments(report.doses))
+
+
+def _moments(summaries: Sequence[OutcomeSummary]) -> tuple[tuple[object, ...], ...]:
+    return tuple((o.outcome, o.unit, o.domain, _percent(o.observed), o.mean, o.sd, *o.quantiles) for o in summaries)
+
+
 def _outcomes(report: DataReport) -> ReportTable:
-    moments = ("mean", "sd", "minimum", "5 %", "25 %", "median", "75 %", "95 %", "maximum")
-    rows = tuple(
-        (o.outcome, o.unit, o.domain, _percent(o.observed), o.mean, o.sd, *o.quantiles) for o in report.outcomes
-    )
     note = "Over the steps where the outcome was observed; other steps are used neither for training nor for scoring."
-    return ReportTable("Outcomes", note, ("outcome", "unit", "domain", "observed", *moments), rows)
+    return ReportTable("Outcomes", note, ("outcome", "unit", "domain", "observed", *MOMENTS), _moments(report.outcomes))
 
 
 def _shifts(report: DataReport) -> ReportTable:

@@ -73,10 +73,10 @@ class CourseOfOutcome:
 
 @dataclass(frozen=True, slots=True)
 class OutcomeSummary:
-    """An outcome in a domain: moments, quantiles at 0, 5, 25, 50, 75, 95 and 100 %, histogram, course over time.
+    """An outcome in a domain, or a dose where one is given, with its histogram and its course over time.
 
-    All of it is about the steps where the outcome was observed, a share `observed` of all. The two domains share the
-    `edges` of their histograms.
+    Quantiles are those at 0, 5, 25, 50, 75, 95 and 100 %. All of it is about the steps where the outcome was observed,
+    or a dose given, a share `observed` of all. The two domains share the `edges` of their histograms.
     """
 
     outcome: str
@@ -121,6 +121,7 @@ class DataReport:
     missing: tuple[MissingValues, ...]
     treatments: tuple[LevelUse, ...]
     outcomes: tuple[OutcomeSummary, ...]
+    doses: tuple[OutcomeSummary, ...]
     shifts: tuple[Shift, ...]
     indications: tuple[Indication, ...]
     findings: tuple[Finding, ...]
@@ -147,6 +148,7 @@ def describe_dataset(dataset: Dataset) -> DataReport:
         missing=tuple(_missing(dataset)),
         treatments=tuple(_treatments(dataset.schema, present)),
         outcomes=tuple(_outcomes(dataset.schema, present)),
+        doses=tuple(_doses(dataset.schema, present)),
         shifts=tuple(_shifts(dataset.schema, present)),
         indications=found,
         findings=(*_findings(dataset), *suspicions),
@@ -272,23 +274,43 @@ def _where_enough(values: Floats, count: NDArray[np.int64]) -> tuple[float | Non
 
 def _outcomes(schema: PanelSchema, domains: Mapping[Domain, _Pooled]) -> Iterator[OutcomeSummary]:
     for i, variable in enumerate(schema.outcomes):
-        known = {domain: pooled.outcome(i) for domain, pooled in domains.items() if pooled.outcome_observed[:, i].any()}
-        edges = _edges(np.concatenate(list(known.values()))) if known else np.zeros(0)
-        for domain, values in known.items():
-            observed = domains[domain].outcome_observed[:, i]
-            inside = np.clip(values, edges[0], edges[-1])  # the outermost bins also hold the tails
-            yield OutcomeSummary(
-                outcome=variable.name,
-                unit=variable.unit,
-                domain=domain,
-                observed=float(observed.mean()),
-                mean=float(values.mean()),
-                sd=float(values.std()),
-                quantiles=tuple(float(q) for q in np.quantile(values, QUANTILES)),
-                edges=tuple(edges.tolist()),
-                counts=tuple(np.histogram(inside, edges)[0].tolist()),
-                course=_course(values, domains[domain].step[observed]),
-            )
+        seen = {domain: pooled.outcome_observed[:, i] for domain, pooled in domains.items()}
+        known = {domain: (domains[domain].outcome(i), of, domains[domain].step[of]) for domain, of in seen.items()}
+        yield from _summaries(variable.name, variable.unit, known)
+
+
+def _doses(schema: PanelSchema, domains: Mapping[Domain, _Pooled]) -> Iterator[OutcomeSummary]:
+    """Yield what doses are like where one is given, of the steps that have a next one."""
+    encoding = schema.treatments
+    for i, dose in enumerate(encoding.doses, start=len(encoding.names)):
+        known = {}
+        for domain, pooled in domains.items():
+            values = encoding.decode(pooled.treatments[pooled.decides])[:, i].astype(np.float64)
+            given = values != 0
+            known[domain] = values[given], given, pooled.step[pooled.decides][given]
+        yield from _summaries(dose.name, dose.unit, known)
+
+
+def _summaries(
+    name: str, unit: str, known: Mapping[Domain, tuple[Floats, NDArray[np.bool_], NDArray[np.int64]]]
+) -> Iterator[OutcomeSummary]:
+    """Yield the summary of each domain, of its values, where they were observed, and their steps."""
+    some = {domain: of for domain, of in known.items() if len(of[0])}
+    edges = _edges(np.concatenate([values for values, _, _ in some.values()])) if some else np.zeros(0)
+    for domain, (values, observed, step) in some.items():
+        inside = np.clip(values, edges[0], edges[-1])  # the outermost bins also hold the tails
+        yield OutcomeSummary(
+            outcome=name,
+            unit=unit,
+            domain=domain,
+            observed=float(observed.mean()),
+            mean=float(values.mean()),
+            sd=float(values.std()),
+            quantiles=tuple(float(q) for q in np.quantile(values, QUANTILES)),
+            edges=tuple(edges.tolist()),
+            counts=tuple(np.histogram(inside, edges)[0].tolist()),
+            course=_course(values, step),
+        )
 
 
 def _edges(values: Floats) -> Floats:

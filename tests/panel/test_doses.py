@@ -10,9 +10,12 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from costar_cli.errors import ArtifactError, MismatchError
+from costar_cli.figures.data_report.charts import figures
+from costar_cli.pages.data import report_tables
 from costar_cli.panel import Part, TreatmentEncoding
 from costar_cli.panel.compatible import require_compatible
 from costar_cli.panel.dose import Basis, Dose
+from costar_cli.panel.report import describe_dataset
 from costar_cli.panel.store import read_dataset, write_dataset
 from tests.dose_worlds import linear_doses
 
@@ -104,3 +107,15 @@ def test_models_of_another_scale_of_the_dose_are_refused() -> None:
 def test_a_dose_that_makes_no_sense_is_refused(change: dict[str, object], said: str) -> None:
     with pytest.raises(ValidationError, match=said):
         Dose.model_validate(Dose.learn("dose", GIVEN).model_dump() | change)
+
+
+def test_the_data_report_tells_what_doses_are_like() -> None:
+    data = linear_doses(60)
+    report = describe_dataset(data)
+    (summary,) = report.doses
+    train = data.panels[Part("source", "train")]
+    assert (summary.outcome, summary.unit) == ("dose", "mg")
+    assert 0.6 < summary.observed < 0.9
+    assert sum(summary.counts) > 0.6 * train.n_subjects * (train.n_steps - 1)
+    assert "Doses" in [table.title for table in report_tables(report)]
+    assert "doses" in [name for name, _, _ in figures(report)]

@@ -138,13 +138,13 @@ def _draw_levels(axes: Axes, uses: Sequence[LevelUse]) -> None:
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
 
 
-def draw_outcomes(report: DataReport) -> Figure:
-    """Draw the distribution of each outcome, and its median and quartiles over time, by domain."""
-    names = list(dict.fromkeys(summary.outcome for summary in report.outcomes))[:MOST_OUTCOMES]
+def draw_outcomes(every: Sequence[OutcomeSummary], step: str, observed: str = "all observed steps") -> Figure:
+    """Draw the distribution of each outcome or dose, and its median and quartiles over time, by domain."""
+    names = list(dict.fromkeys(summary.outcome for summary in every))[:MOST_OUTCOMES]
     with figure(WIDTH_IN, 0.5 + 2.2 * len(names)) as drawn:
         grid = drawn.subplots(len(names), 2, squeeze=False)
         for (left, right), name in zip(grid, names, strict=True):
-            summaries = [summary for summary in report.outcomes if summary.outcome == name]
+            summaries = [summary for summary in every if summary.outcome == name]
             label = _named(labelled(name, summaries[0].unit))
             for summary in summaries:
                 _draw_outcome(left, right, summary)
@@ -155,9 +155,9 @@ def draw_outcomes(report: DataReport) -> Figure:
             left.set_ylabel("share of steps")
             left.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
             right.set_ylabel(label)
-            right.set_xlabel(_named(step_axis(report.step)))
+            right.set_xlabel(_named(step_axis(step)))
             right.xaxis.set_major_locator(MaxNLocator(integer=True))
-        grid[0, 0].set_title("all observed steps; the outer bars include the tails")
+        grid[0, 0].set_title(f"{observed}; the outer bars include the tails")
         grid[0, 1].set_title("median and quartiles over time")
         grid[0, 0].legend()
     return drawn
@@ -210,7 +210,9 @@ def figures(report: DataReport, overlap: "Overlap | None" = None) -> Iterator[tu
     if overlap and overlap.propensities:
         names = {one.outcome: labelled(one.outcome, one.unit) for one in report.outcomes}
         yield "overlap", "Overlap", draw_overlap(overlap, names)
-    yield "outcomes", "Outcomes", draw_outcomes(report)
+    if report.doses:
+        yield "doses", "Doses", draw_outcomes(report.doses, report.step, "steps with a dose")
+    yield "outcomes", "Outcomes", draw_outcomes(report.outcomes, report.step)
     if any(shift.difference is not None for shift in report.shifts):
         yield "shifts", "Shift from source to target", draw_shifts(report)
 
