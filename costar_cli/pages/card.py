@@ -221,8 +221,8 @@ def _limits(
         for row, errors in report.losers():
             if id(row) in mine:
                 yield Item(f"{row.setup}: worse than the last value carried forward ({errors})", "warning")
-    for known in Indication.from_meta(meta):
-        yield Item(known.sentence(), "warning")
+    suspicions = [known.sentence() for known in Indication.from_meta(meta)]
+    yield from (Item(suspicion, "warning") for suspicion in suspicions)
     if stopped := _list(meta.get("stopped_by_budget")):
         yield Item(f"Training ended at its budget, not by patience, in {', '.join(map(str, stopped))}", "note")
     if not isinstance(meta.get("calibration"), Mapping):
@@ -232,7 +232,7 @@ def _limits(
     if meta.get("unlabelled_target_subjects"):
         yield Item("Its encoder learned from histories of the target, also where it is called zero-shot", "note")
     for finding in data.findings if data else ():
-        if finding.severity != "note":
+        if finding.severity != "note" and finding.problem not in suspicions:
             yield Item(f"Data: {finding.problem}", "warning")
     yield Item("It cannot know of confounders that are not in the data", "note")
 
