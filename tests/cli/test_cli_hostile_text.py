@@ -9,6 +9,7 @@ import pytest
 
 from costar_cli.config.toml import read_toml
 from costar_cli.datasets.table.files import open_files
+from costar_cli.datasets.table.guess import guess_schema
 from costar_cli.datasets.table.schema_file import read_schema
 from costar_cli.errors import DataError, UsageError
 from costar_cli.settings.sources import from_file
@@ -67,3 +68,13 @@ def test_the_last_dates_of_python_are_read(tmp_path):
     ends = pl.DataFrame({"when": [date.min, None, date.max]})
     ends.write_parquet(tmp_path / "a.parquet")
     open_files([tmp_path / "a.parquet"])
+
+
+def test_a_schema_of_a_thousand_columns_and_dates_in_the_year_0_is_guessed_in_seconds(tmp_path):
+    names = [f"x{i}" for i in range(1_000)]
+    rows = [f"p{i // 4},0000-01-0{i % 4 + 1},{i % 2}," + ",".join(str(i * 7 % 11) for _ in names) for i in range(20)]
+    (tmp_path / "t.csv").write_text("\n".join([f"id,day,drug,{','.join(names)}", *rows]))
+    start = time.process_time()
+    text = guess_schema([tmp_path / "t.csv"]).text
+    assert time.process_time() - start < 4
+    assert text.count('role = "covariate"') > 900
