@@ -23,7 +23,7 @@ from costar_cli.uncertainty.practice import CHUNK, DOSES, KNOTS, Courses, fit_ch
 MOST_DECISIONS: Final = 20_000  # without an end that the regressions learn from
 BEFORE_ENDS: Final = (0.1, 0.5, 0.9)  # quantiles of levels before an end, where their effects may bend, too
 USUAL: Final = (0.005, 0.995)  # quantiles of the changes of logarithms
-RIDGES: Final = (0.3, 3.0, 30.0)
+RIDGES: Final = (0.3, 3.0, 30.0, 300.0)
 BINS: Final = 10
 ARRAYS: Final = "survival/"
 FIELDS: Final = ("floor", "moments", "knots", "intercept", "coef")
@@ -256,12 +256,14 @@ class Survival:
 class GoesOn:
     """How likely series are to go on through each step of plans, `[Q,H]`, and to have had each end by then, `[Q,H,E]`.
 
-    `events` counts the training subjects that had each terminal end.
+    `events` counts the training subjects that had each terminal end, `tells` says whether hazards do better on held-out
+    subjects than constant ones.
     """
 
     survival_QH: Floats
     ended_QHE: Floats
     events: Mapping[str, int]
+    tells: bool
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -283,7 +285,9 @@ def goes_on(model: FittedModel, panel: Panel, queries: Queries, predicted_QHY: F
         return None
     survival_QH, ended_QHE = found.along(panel, queries, predicted_QHY)
     names = (model.schema.ends[e].name for e in terminal)
-    return GoesOn(survival_QH, ended_QHE[..., terminal], {name: found.events.get(name, 0) for name in names})
+    events, held = {name: found.events.get(name, 0) for name in names}, found.held_out
+    tells = not held or float(held["log_loss"]) < float(held["constant_log_loss"])
+    return GoesOn(survival_QH, ended_QHE[..., terminal], events, tells)
 
 
 def learn_survival(

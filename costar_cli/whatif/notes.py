@@ -243,6 +243,11 @@ def _on_ends(report: WhatIfReport) -> Iterator[str]:
         )
         if few := [f"{name} ({count})" for name, count in answer.goes_on.events.items() if count < FEWEST_EVENTS]:
             yield f"few training subjects of model `{answer.label}` ended by {', '.join(few)}: that is a guess"
+        if not answer.goes_on.tells:
+            yield (
+                f"hazards of model `{answer.label}` did no better on held-out subjects than the same hazard for all: "
+                "do not choose a plan by its survival"
+            )
 
 
 def notes_on_bands(report: WhatIfReport) -> Iterator[str]:

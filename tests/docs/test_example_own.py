@@ -30,6 +30,16 @@ def test_the_script_goes_from_a_table_to_a_what_if(tmp_path: Path, repository: P
     assert {"data.h5", "new.h5", "new.csv", "report.html", "model-target.h5", "whatif.png"} <= made
 
 
+@pytest.mark.slow
+def test_the_script_of_deaths_ends_with_survival_under_plans(tmp_path: Path, run_script: Script) -> None:
+    done = run_script("own-data/deaths.sh", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "ends of 689 source subjects in 8262 steps: death 137, dropout 142" in done.stdout
+    none, drug = re.findall(r"^  10 +([\d.]+) % +([\d.]+) %$", done.stdout, re.MULTILINE)[-1]
+    assert float(none) > float(drug)  # the drug is toxic within the plan
+    assert float(none) - float(drug) < 20
+
+
 def test_the_page_goes_from_a_table_of_new_subjects_to_an_answer(
     tmp_path: Path, repository: Path, script_path: str
 ) -> None:
