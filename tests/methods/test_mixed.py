@@ -9,6 +9,7 @@ from scipy.stats import multivariate_normal
 from costar_cli.datasets.tumor.settings import TumorConfig
 from costar_cli.datasets.tumor.simulate import simulate_tumor
 from costar_cli.methods.base import PredictsDistribution
+from costar_cli.methods.mixed import likelihood
 from costar_cli.methods.mixed.law import Basis, Design, GrowthLaw, Series, carried
 from costar_cli.methods.mixed.likelihood import log_likelihood, maximise, start_values, usual_effect
 from costar_cli.methods.mixed.model import MixedModel
@@ -267,6 +268,21 @@ def test_the_optimiser_ends_higher_than_it_starts():
     design = GrowthLaw.of(series, 0, relative=True, basis="log", linked=False).design(series, np.zeros(1), np.ones(1))
     start = start_values(design, carry_overs=1, hidden=4)
     assert maximise(design, start, iterations=200).log_likelihood > log_likelihood(design, start) + 10
+
+
+def test_very_many_subjects_are_added_up_in_parts_to_the_same_effects(monkeypatch: pytest.MonkeyPatch):
+    panel = grown(60, 12, relative=True, seed=5)
+    series = Series.of(panel, Scaler.fit(panel, SCHEMA), SCHEMA.treatments)
+    design = GrowthLaw.of(series, 0, relative=True, basis="log", linked=False).design(series, np.zeros(1), np.ones(1))
+    start = start_values(design, carry_overs=1, hidden=0)
+    whole, before = maximise(design, start, iterations=150), log_likelihood(design, start)
+    sizes = {"MANY": 50, "AT_ONCE": 7, "FIRST": 20}
+    for name, size in sizes.items():
+        monkeypatch.setattr(likelihood, name, size)
+    assert log_likelihood(design, start) == pytest.approx(before, rel=1e-12)
+    found = maximise(design, start, iterations=150)
+    assert found.log_likelihood == pytest.approx(whole.log_likelihood, abs=0.01)
+    np.testing.assert_allclose(found.mean, whole.mean, atol=5e-3)
 
 
 def doses_at_random(effects_L: np.ndarray, *, often: int) -> Design:

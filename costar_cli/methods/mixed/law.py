@@ -134,7 +134,7 @@ class Design:
         exposure_NTJ = self.acting(carried(self.dose_NTL, decay_CL, self.gap_NT), decay_CL)
         return np.concatenate([self.level_NTB, exposure_NTJ, self.link_NTF], axis=-1)
 
-    def take(self, rows: slice) -> "Design":
+    def take(self, rows: slice | NDArray[np.int64]) -> "Design":
         """Return some subjects."""
         held = ((field.name, getattr(self, field.name)) for field in fields(self))
         taken: dict[str, Any] = {name: x[rows] if isinstance(x, np.ndarray) else x for name, x in held}

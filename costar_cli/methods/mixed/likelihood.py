@@ -1,6 +1,6 @@
 """The exact marginal likelihood of growth with random effects, and its maximum (spec MIXED-5 to 6)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -32,6 +32,9 @@ HISTORY: Final = 30  # of L-BFGS
 ENOUGH: Final = 1e-5  # change of the log-likelihood in an iteration, below which it is done
 SLOW: Final = 50, 0.1  # iterations that together add less than this: half a unit is one sd of one parameter
 PER_WEIGHT: Final = 10  # training subjects for each weight to or from a hidden unit
+# Subjects beyond which the likelihood is summed over so many at a time: memory stays, and less of it is waited for.
+MANY, AT_ONCE = 16_384, 2_048
+FIRST = 4_096  # of so many: the optimiser starts from what these say, since its steps with all are dear
 FLAT: Final = 1e-4  # gradient per transition at which an optimiser that cannot go on is done
 LEAST_NOISE: Final = 1e-6  # of the response's variance: responses without any noise have no likelihood
 MOST_RATIO: Final = 12.0  # logarithm, of the variance of effects of doses to that of noise
@@ -312,12 +315,39 @@ class _Tensors:
         return log_density
 
 
+def _parts(design: Design) -> list[_Tensors]:
+    """Return the design of some subjects after others, of few subjects the whole."""
+    if len(design.v_NV) <= MANY:
+        return [_Tensors.of(design)]
+    every = (design.take(slice(first, first + AT_ONCE)) for first in range(0, len(design.v_NV), AT_ONCE))
+    return [_Tensors.of(some) for some in every if some.n]
+
+
+def _summed(parts: Sequence[_Tensors], effects: dict[str, Tensor]) -> Tensor:
+    """Return the logarithm of the density over all parts, of several without keeping what their gradients need.
+
+    That is a linear function of the effects, of the same value and gradient.
+    """
+    if len(parts) == 1:
+        return parts[0].log_likelihood(effects)
+    at = {name: value.detach().requires_grad_() for name, value in effects.items()}
+    total, slopes = torch.zeros((), dtype=torch.float64), [torch.zeros_like(value) for value in at.values()]
+    for part in parts:
+        found = part.log_likelihood(at)
+        if torch.is_grad_enabled():
+            slopes_of = torch.autograd.grad(found, [*at.values()], allow_unused=True, materialize_grads=True)
+            torch._foreach_add_(slopes, slopes_of)
+        total += found.detach()
+    apart = zip(slopes, effects.values(), at.values(), strict=True)
+    return total + torch.stack([(slope * (now - then.detach())).sum() for slope, now, then in apart]).sum()
+
+
 def log_likelihood(design: Design, effects: Effects) -> float:
     """Return the logarithm of the density of the outcomes of a design, in their units."""
     values = {name: torch.from_numpy(np.asarray(getattr(effects, name))) for name in ARRAYS}
     values["variance"] = torch.tensor(effects.noise**2, dtype=torch.float64)
     with torch.no_grad():
-        return float(_Tensors.of(design).log_likelihood(values)) - float(design.log_scale_NT.sum())
+        return float(_summed(_parts(design), values)) - float(design.log_scale_NT.sum())
 
 
 def maximise(design: Design, start: Effects, *, iterations: int) -> Effects:
@@ -329,7 +359,10 @@ def maximise(design: Design, start: Effects, *, iterations: int) -> Effects:
     """
     from scipy.optimize import minimize  # noqa: PLC0415  # half a second to import, needed here alone
 
-    space, tensors, n = _Space.of(design, start), _Tensors.of(design), max(design.n, 1)
+    if len(design.v_NV) > MANY:
+        some = design.take(np.linspace(0, len(design.v_NV) - 1, FIRST).round().astype(np.int64))
+        start = maximise(some, start, iterations=iterations) if some.n else start
+    space, parts, n = _Space.of(design, start), _parts(design), max(design.n, 1)
     usual, of_doses = usual_effect(design, start.decay), slice(design.level_NTB.shape[-1], start.n_random)
 
     def objective(vector: Any) -> tuple[float, Any]:  # noqa: ANN401
@@ -337,7 +370,7 @@ def maximise(design: Design, start: Effects, *, iterations: int) -> Effects:
         given = torch.from_numpy(vector).requires_grad_()
         effects = space.unpack(given)
         try:
-            likelihood = tensors.log_likelihood(effects)
+            likelihood = _summed(parts, effects)
         except RuntimeError:  # a step so long that nothing is left of the precision
             return np.inf, np.zeros_like(vector)
         output = torch.linalg.solve(space.of_random_ZZ, effects["output"])
