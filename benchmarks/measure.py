@@ -54,9 +54,10 @@ import json, resource, subprocess, sys, time
 start = time.perf_counter()
 code = subprocess.call(sys.argv[2:])
 elapsed = time.perf_counter() - start
-peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+peak = used.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 with open(sys.argv[1], "w") as file:
-    json.dump({"elapsed_s": elapsed, "peak_bytes": peak}, file)
+    json.dump({"elapsed_s": elapsed, "peak_bytes": peak, "cpu_s": used.ru_utime + used.ru_stime}, file)
 sys.exit(code)
 """
 
@@ -83,6 +84,7 @@ class Child(NamedTuple):
     elapsed_s: float
     peak_mb: float
     stdout: str
+    cpu_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,7 @@ def run_child(*arguments: str, python: bool = True) -> Child:
         if done.returncode:
             raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr[-2000:]}")
         measured = json.loads(report.read_text())
-    return Child(measured["elapsed_s"], measured["peak_bytes"] / MEGABYTE, done.stdout)
+    return Child(measured["elapsed_s"], measured["peak_bytes"] / MEGABYTE, done.stdout, measured["cpu_s"])
 
 
 def peak_gflops(size: int = 2048, inner: int | None = None, *, device: str = "cpu", repeats: int = 12) -> float:
