@@ -1,11 +1,10 @@
 """100,000 tumour patients from simulation to the answers of all of them: time and memory of each step.
 
-    python -m benchmarks.large [--json] [--out FILE] [--quick] [--folder FOLDER] [--measured FILE.jsonl]
+    python -m benchmarks.large [--json] [--out FILE] [--quick] [--folder FOLDER]
 
 The real commands with `--preset quick`, each in a process of its own: `simulate`, `mixed`, COSTAR's pretraining and
 fine-tuning, `evaluate`, and `whatif` about every training patient under three plans of six days, by `mixed` and by
-COSTAR. The goals are those of all steps together, on two cores. `--measured` takes what the same steps took when they
-were run one by one instead: lines with `name`, `elapsed_s`, `cpu_s` and `peak_mb`.
+COSTAR. The goals are those of all steps together, on two cores.
 """
 
 import argparse
@@ -70,10 +69,6 @@ def figures(taken: Iterator[tuple[str, Child]]) -> Iterator[tuple[str, Figure]]:
 
 
 def measure(options: argparse.Namespace) -> Measured:
-    if options.measured is not None:
-        lines = {line["name"]: line for line in map(json.loads, options.measured.read_text().splitlines())}
-        taken = ((n, Child(*(lines[n][of] for of in ("elapsed_s", "peak_mb")), "", lines[n]["cpu_s"])) for n in WORDS)
-        return Measured(dict(figures(taken)), {"measured": "one by one, on a machine that other work shared"})
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
@@ -87,7 +82,6 @@ def measure(options: argparse.Namespace) -> Measured:
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--folder", type=Path, help="where the files are kept: steps that are done are not done again")
-    parser.add_argument("--measured", type=Path, help="what the steps took, run one by one")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
