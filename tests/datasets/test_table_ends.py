@@ -130,3 +130,8 @@ def test_no_end_is_nothing_and_all_that_is_marked_counts(tmp_path: Path) -> None
     dataset = ingest(words, make_schema(MARKED), folder=tmp_path)
     assert sum(int((panel.ends > 0).sum()) for panel in dataset.panels.values()) == 2
     assert np.unique(dataset.panel("source", "train").ends).max() <= 2
+
+
+def test_times_of_ends_need_steps_of_one_length(tmp_path: Path) -> None:
+    told = problems(timed(4), make_schema(TIMED, time={"gaps": "elapsed"}), folder=tmp_path)
+    assert "visits are at any time" in told[0]

@@ -37,6 +37,11 @@ def place_ends(table: Table, schema: TableSchema) -> tuple[Table, list[Finding]]
     findings: list[Finding] = []
     length = table.keys.length.copy()
     for name in (name for name in schema.named(*ENDS) if schema.columns[name].at):
+        if schema.time.gaps == "elapsed":
+            problem = f"column '{name}': `at` needs steps of one length, and visits are at any time"
+            fix = "add a row at that time for each end, and mark it, in place of `at`"
+            findings.append(Finding("error", problem, "[time]", fix))
+            continue
         at, early, changes = _steps(table, schema, name)
         findings += changes
         later = (at >= 0) & (table.keys.length - 1 > at)
