@@ -190,7 +190,7 @@ class Method:
             uneven = all(dose.elapsed is not None for dose in schema.treatments.doses)
             other = "ingest with even steps (`gaps`)" if uneven else "give the dose `levels` instead of `kind`"
             raise UsageError(
-                f"{self.label} takes treatments of levels, and {names} is a dose",
+                f"{self.label} takes treatments with named levels alone, and this data set has doses: {names}",
                 where=f"--method {self.name}",
                 fix=f"choose one of {', '.join(n for n, method in METHODS.items() if method.takes_doses)}, or {other}",
             )

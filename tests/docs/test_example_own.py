@@ -40,6 +40,14 @@ def test_the_script_of_deaths_ends_with_survival_under_plans(tmp_path: Path, run
     assert float(none) - float(drug) < 20
 
 
+@pytest.mark.slow
+def test_the_script_of_doses_draws_a_curve(tmp_path: Path, run_script: Script) -> None:
+    done = run_script("own-data/doses.sh", cwd=tmp_path, PYTHON=sys.executable)
+    assert done.returncode == 0, done.stderr
+    assert "insulin (IU)" in done.stdout
+    assert (tmp_path / "doses-workspace" / "curve.png").stat().st_size > 10_000
+
+
 def test_the_page_goes_from_a_table_of_new_subjects_to_an_answer(
     tmp_path: Path, repository: Path, script_path: str
 ) -> None:
