@@ -9,6 +9,7 @@ import errno
 import io
 import os
 import secrets
+import shutil
 import signal
 import threading
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ OPEN_FILES_ARE_BUSY = os.name == "nt"  # Windows neither moves nor removes a fil
 BINARY = getattr(os, "O_BINARY", 0)  # Windows would write other line ends
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 FOLDER = getattr(os, "O_DIRECTORY", 0)
+PIECES = ".dir"  # ending of a folder that exists only as long as the `.tmp` file of the same name
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,16 @@ class TempFile:
 
     fd: int
     path: Path
+
+    @contextmanager
+    def pieces(self) -> Iterator[Path]:
+        """Yield a folder beside the file for what it is made of; it is removed before the file takes its place."""
+        folder = self.path.with_suffix(PIECES)
+        folder.mkdir(mode=0o700)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
@@ -97,10 +109,14 @@ def storage_error(error: OSError, path: Path) -> StorageError:
 
 def _remove_abandoned(folder: Path, stem: str) -> None:
     with suppress(OSError):  # a folder that may be written but not listed
-        for path in folder.iterdir():
-            if path.name.startswith(stem) and path.name.endswith(".tmp") and len(path.name) == len(stem) + 12:
+        ours = [path for path in folder.iterdir() if path.name.startswith(stem) and len(path.name) == len(stem) + 12]
+        for path in ours:
+            if path.suffix == ".tmp":
                 with suppress(OSError):
                     _remove_unless_locked(path)
+        for path in ours:
+            if path.suffix == PIECES and not path.with_suffix(".tmp").exists():
+                shutil.rmtree(path, ignore_errors=True)
 
 
 @contextmanager

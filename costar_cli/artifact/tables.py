@@ -4,7 +4,6 @@ import csv
 import io
 import os
 import re
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -129,9 +128,9 @@ def table_file(path: Path, metadata: Mapping[str, str] | None = None) -> Iterato
         with (
             replacing(path) as file,
             os.fdopen(os.dup(file.fd), "wb") as out,
-            tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name[:100]}.") as pieces,
+            file.pieces() as pieces,
         ):
-            table = TableFile(out, path.suffix.lower(), Path(pieces), metadata or {})
+            table = TableFile(out, path.suffix.lower(), pieces, metadata or {})
             yield table
             table.finish()
     except Exception as error:  # polars has errors of its own for a full disk

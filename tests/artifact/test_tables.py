@@ -2,6 +2,8 @@
 
 import csv
 import json
+import subprocess
+import sys
 
 import numpy as np
 import polars as pl
@@ -53,6 +55,33 @@ def test_an_interrupted_table_leaves_the_old_one(tmp_path, name):
         interrupted(tmp_path / name)
     assert (tmp_path / name).read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from costar_cli.artifact.tables import table_file
+with table_file(Path(sys.argv[1])) as table:
+    table.write({"n": [1]})
+    print(*sorted(os.listdir(Path(sys.argv[1]).parent)), flush=True)
+    os._exit(9)
+"""
+
+
+def test_what_a_killed_table_left_the_next_one_removes_but_not_the_pieces_of_a_living_one(tmp_path):
+    path = tmp_path / "a.parquet"
+    killed = subprocess.run([sys.executable, "-c", KILLED, path], capture_output=True, text=True, check=False)
+    left = killed.stdout.split()
+    assert killed.returncode == 9
+    assert {path.name for path in tmp_path.iterdir()} == set(left)
+    assert len(left) == 2
+    with table_file(path) as living:
+        living.write(columns(0))
+        assert not {path.name for path in tmp_path.iterdir()} & set(left)
+        write(path)
+        living.write(columns(3))
+    assert len(pl.read_parquet(path)) == 6
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_table_that_cannot_be_written_is_one_error(tmp_path):
