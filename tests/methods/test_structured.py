@@ -12,7 +12,7 @@ from costar_cli.methods.mixed.law import carried
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.members import call_members, named_params, stack_members
 from costar_cli.methods.shared.outcome_forms import OutcomeForm, OutcomeScale, choose_forms, usual_size
-from costar_cli.methods.shared.structured import Reach, StructuredDecoder
+from costar_cli.methods.shared.structured import Rates, Reach, StructuredDecoder
 from costar_cli.panel import Scaler, TreatmentEncoding, Variable
 from tests.methods.linear_worlds import random_dataset
 
@@ -109,6 +109,26 @@ def test_plans_that_begin_alike_are_rolled_out_together_until_they_part(covariat
     assert steps[0] < steps[1] < steps[2] == len(history_Q)
     alone = module.roll(*(values[history_Q] for values in start), plan_QHA, *(values[history_Q] for values in more))
     torch.testing.assert_close(shared, alone)
+
+
+@pytest.mark.parametrize("covariates", [None, REACH])
+def test_members_rolled_out_together_are_each_alone(covariates: Reach | None):
+    torch.manual_seed(0)
+    forms, more = (RELATIVE, LOCAL), {"carry_overs": 2, "fading": 2, "covariates": covariates}
+    members = [StructuredDecoder(5, forms, BINARY, **more) for _ in range(2)]
+    for member in members:
+        for values in member.parameters():
+            values.data = torch.randn_like(values) / 2
+    y, unit, plan = torch.rand(3, 2), torch.rand(3, 2), torch.randint(2, (3, 4, 2)).float()
+    theta, exposure = torch.randn(2, 3, 2, members[0].n_effects) / 4, torch.rand(2, 3, 4)
+    own = [torch.rand(2, 3, 3), torch.rand(2, 3, 3)] if covariates else []
+    together = members[0].roll(theta, y, unit, exposure, plan, *own, rates=Rates.of_members(members))
+    assert not torch.allclose(*together)
+    for r, member in enumerate(members):
+        alone = member.roll(theta[r], y, unit, exposure[r], plan, *(values[r] for values in own))
+        torch.testing.assert_close(together[r], alone)
+        other = members[1 - r].roll(theta[r], y, unit, exposure[r], plan, *(values[r] for values in own))
+        assert not torch.allclose(together[r], other)
 
 
 def test_a_course_that_follows_the_forecast_is_taught_what_is_rolled_out():
