@@ -86,20 +86,26 @@ def _numbers(frame: pl.DataFrame, moments: Moments | None, problems: Problems) -
     if not dates:
         return number
     counted = frame.select(pl.int_range(1, pl.len() + 1).over(_keys(frame))).to_series().to_numpy().copy()
-    for text, date in dates.items():
+    codes = {text: code for code, text in enumerate(dates)}
+    code_M = written.replace_strict(codes, default=-1, return_dtype=pl.Int64).to_numpy()
+    by_code = np.argsort(code_M, kind="stable")
+    rows_of = np.split(by_code, np.searchsorted(code_M[by_code], np.arange(len(dates))))[1:]
+    of_M = None
+    if moments is not None and "subject" in frame.columns:
+        of_M = frame["subject"].replace_strict(_places(moments), default=-1, return_dtype=pl.Int64).to_numpy()
+    for date, rows in zip(dates.values(), rows_of, strict=True):
         try:
             if moments is None:
                 raise ValueError("no subjects with dates are asked about from one origin")
-            ahead_Q, at_M = moments.steps_to(date), (written == text).fill_null(value=False).to_numpy()
+            ahead_Q = moments.steps_to(date)
         except ValueError as error:
             problems.add(f"`step` cannot be the date {date}: {error}")
             break
-        if "subject" in frame.columns:
-            of_M = frame["subject"].replace_strict(_places(moments), default=-1, return_dtype=pl.Int64).to_numpy()
-            known_M = at_M & (of_M >= 0)
-            counted[known_M] = ahead_Q[of_M[known_M]] + 1
+        if of_M is not None:
+            known = rows[of_M[rows] >= 0]
+            counted[known] = ahead_Q[of_M[known]] + 1
         elif (ahead_Q == ahead_Q[0]).all():
-            counted[at_M] = ahead_Q[0] + 1
+            counted[rows] = ahead_Q[0] + 1
         else:
             apart = f"{ahead_Q.min()} to {ahead_Q.max()} steps after the origins of the subjects"
             fix = "add the column `subject`, give an origin that all have at the same date, or number the steps"

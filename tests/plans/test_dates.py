@@ -15,10 +15,12 @@ from costar_cli.errors import UsageError
 from costar_cli.panel import Panel, Part
 from costar_cli.panel.calendar import Calendar, Date
 from costar_cli.plans import Moments, PlanRequest, parse_plans
+from costar_cli.plans import table as plan_tables
 from costar_cli.whatif import estimate_outcomes
 from tests.whatif.whatif_worlds import TUMOR, LinearModel, make_dataset
 
 CHEMO, DAY = {"chemotherapy": 1}, 86_400_000_000
+PLACES = plan_tables._places
 PARTS = Part("source", "train"), Part("target", "test")
 
 
@@ -67,6 +69,21 @@ def test_the_dates_of_a_table_are_counted_from_each_subject_s_own_origin():
     with pytest.raises(UsageError, match="steps are not 1, 2, 3") as caught:
         table(text.replace("2024-03-03", "2024-03-04"))
     assert "write their dates" in caught.value.fix
+
+
+def test_a_table_of_many_dates_looks_its_subjects_up_once(monkeypatch):
+    first = ["2024-02-20", "2024-02-21", "2024-03-01", "2024-02-29"]
+    panel, looked = dated(PANEL, *first), []
+    monkeypatch.setattr(plan_tables, "_places", lambda moments: looked.append(moments) or PLACES(moments))
+    rows = [
+        f"{name},p,{np.datetime64(day) + step},{chemo}"
+        for name, day in zip(panel.names, first, strict=True)
+        for step, chemo in enumerate((1, 0, 0, 1, 1))
+    ]
+    shuffled = "\n".join(np.random.default_rng(0).permutation([*rows, "stranger,p,2024-03-02,1"]))
+    request = table(f"subject,plan,step,chemotherapy\n{shuffled}\n", panel, origin=0)
+    assert all(request.of(name).plans[0].values[:, 0].tolist() == [1, 0, 0, 1, 1] for name in panel.names)
+    assert len(looked) == 1
 
 
 def test_dates_of_a_table_that_mean_nothing_are_refused():
