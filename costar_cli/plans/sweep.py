@@ -58,7 +58,7 @@ class Sweep:
 
     def document(self) -> bytes:
         """Return the plans as a file of plans."""
-        plans = {f"{self.dose.name}={value:g}": {"repeat": {self.dose.name: value}, "until": "end"}
+        plans = {f"{self.dose.name}={value!r}".removesuffix(".0"): {"repeat": {self.dose.name: value}, "until": "end"}
                  for value in self.values.tolist()}  # fmt: skip
         return json.dumps({"plans": plans}).encode()
 

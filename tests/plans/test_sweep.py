@@ -35,6 +35,12 @@ def test_a_sweep_is_a_constant_plan_per_dose(data: Dataset) -> None:
     assert Sweep.parse("dose 5,0,2", data.schema.treatments).values.tolist() == [0, 2, 5]
 
 
+def test_doses_that_agree_in_six_digits_have_plans_of_their_own(data: Dataset) -> None:
+    sweep = Sweep.parse("dose 2,2.0000001,2.0000002", data.schema.treatments)
+    plans = parse_plans(sweep.document(), data.schema, horizon=HORIZON).plans
+    assert [plan.name for plan in plans] == ["dose=2", "dose=2.0000001", "dose=2.0000002"]
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
