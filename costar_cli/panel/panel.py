@@ -176,7 +176,7 @@ class Panel:
 
 
 def join_panels(panels: Sequence[Panel]) -> Panel:
-    """Return the subjects of several panels as one, padded to the longest; clusters are left out."""
+    """Return the subjects of several panels as one, padded to the longest; clusters and `since` are left out."""
     steps = max(panel.n_steps for panel in panels)
 
     def series(name: str) -> NDArray[Any]:

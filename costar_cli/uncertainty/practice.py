@@ -324,11 +324,12 @@ def _nothing(panel: Panel, queries: Queries) -> Floats:
 
 
 def decisions_of(panel: Panel, *, most: int) -> Queries | None:
-    """Return the treatments given at steps that have a next one, as plans of one step; None where there is none.
+    """Return the treatments before outcomes from `since` on, as plans of one step; None where there is none.
 
     Of more than `most`, some are taken, evenly spread.
     """
-    row_M, step_M = np.nonzero(np.arange(panel.n_steps) < panel.length[:, None] - 1)
+    step_T = np.arange(panel.n_steps)
+    row_M, step_M = np.nonzero((step_T < panel.length[:, None] - 1) & (step_T >= panel.first_origin[:, None]))
     if not len(row_M):
         return None
     if len(row_M) > most:

@@ -131,6 +131,14 @@ def test_long_horizons_are_answered_in_parts(random_world: tuple[Panel, Practice
     assert peak < 5e6
 
 
+def test_decisions_before_a_part_of_time_begins_are_history(random_world: tuple[Panel, Practice]) -> None:
+    panel = replace(random_world[0], since=np.full(60, 4))
+    queries = decisions_of(panel, most=10_000)
+    assert queries is not None
+    assert sorted(set(queries.origin.tolist())) == list(range(3, panel.length.max() - 1))
+    assert decisions_of(replace(panel, since=panel.length), most=10_000) is None
+
+
 def test_numbers_that_do_not_fit_are_refused(random_world: tuple[Panel, Practice]) -> None:
     _, practice = random_world
     practice.check(SCHEMA)
