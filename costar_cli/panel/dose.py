@@ -15,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+Finite = Annotated[float, Field(allow_inf_nan=False)]
 Basis = Literal["identity", "log1p", "splines"]
 Floats = NDArray[np.float64]
 
@@ -36,12 +37,12 @@ class Dose(BaseModel):
 
     name: Annotated[str, StringConstraints(pattern=r"^\S(.*\S)?$")]
     unit: str = ""
-    low: float = Field(description="Least dose of source-train", allow_inf_nan=False)
-    high: float = Field(description="Greatest dose of source-train", allow_inf_nan=False)
+    low: Finite = Field(description="Least dose of source-train")
+    high: Finite = Field(description="Greatest dose of source-train")
     basis: Basis = "identity"
     scale: float = Field(1.0, gt=0, allow_inf_nan=False, description="What columns are divided by: a power of two")
-    knots: tuple[float, ...] = Field((), description="Of natural cubic splines, in the dose's unit, ascending")
-    levels: tuple[float, ...] = Field((), description="All doses that there are, ascending; empty where any may be")
+    knots: tuple[Finite, ...] = Field((), description="Of natural cubic splines, in the dose's unit, ascending")
+    levels: tuple[Finite, ...] = Field((), description="All doses that there are, ascending; empty where any may be")
     elapsed: float | None = Field(None, gt=0, allow_inf_nan=False, description="Usual time until the next step")
     microseconds: int | None = Field(None, gt=0, description="Of a unit of that time, where the data have dates")
 

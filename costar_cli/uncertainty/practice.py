@@ -139,6 +139,19 @@ class DoseRecord:
         count, _ = np.histogram(dose_M, CELLS, (low, high))
         return cls(np.unique(edges[edges > low]), low, high, count.astype(np.float64))
 
+    def check(self) -> None:
+        """See that the numbers, which may be anybody's, are a record.
+
+        Raises:
+            ValueError: they are not finite, not in order, or not those of cells.
+        """
+        if self.count.shape != (CELLS,) or not (np.isfinite(self.count) & (self.count >= 0)).all():
+            raise ValueError(f"a dose's range has {CELLS} cells, with a number of doses in each")
+        if not (self.low <= self.high and np.isfinite(self.high - self.low)):
+            raise ValueError("a dose's range is not finite or not in order")
+        if self.edges.ndim != 1 or not np.isfinite(self.edges).all() or (np.diff(self.edges) <= 0).any():
+            raise ValueError("the bins of a dose are not finite or not in order")
+
     def bins(self, dose: Floats) -> NDArray[np.bool_]:
         """Return in which bin but the first a dose lies, `[...,edges]`."""
         place = np.searchsorted(self.edges, dose, side="right")
@@ -193,8 +206,8 @@ class Practice:
         shapes = (self.knots_KSY.shape, self.intercept_L.shape, self.coef_LP.shape)
         if shapes != ((len(KNOTS), len(WINDOWS), outcomes), (factors,), (factors, width)):
             raise ValueError(f"regressions of treatments have the shapes {shapes}")
-        if any(record.count.shape != (CELLS,) or not np.isfinite(record.count).all() for record in self.doses):
-            raise ValueError(f"a dose's range has {CELLS} cells")
+        for record in self.doses:
+            record.check()
         if not all(np.isfinite(values).all() for values in (self.knots_KSY, self.intercept_L, self.coef_LP)):
             raise ValueError("regressions of treatments have numbers that are not finite")
 

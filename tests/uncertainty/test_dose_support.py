@@ -1,6 +1,10 @@
 """The practice light of doses: gaps, what lies beyond the range, and what is rare after such a course."""
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from costar_cli.panel import Part, Queries, Scaler, as_plans
@@ -21,6 +25,19 @@ def test_none_is_a_bin_of_its_own_where_it_occurs() -> None:
     bins = record.bins(np.array([0.0, 1.0, 9.0])).argmax(axis=1), record.bins(np.array([0.0, 1.0, 9.0])).any(axis=1)
     assert bins[1].tolist() == [False, True, True]
     assert bins[0][1] < bins[0][2]
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [({"low": np.nan}, "range"), ({"high": np.inf}, "range"), ({"low": 9.5}, "range"),
+     ({"edges": np.array([3.0, 2.0, 5.0])}, "bins"), ({"edges": np.array([1.0, np.nan])}, "bins"),
+     ({"count": -np.ones(20)}, "cells"), ({"count": np.ones(19)}, "cells")],
+)  # fmt: skip
+def test_records_that_nobody_wrote_are_refused(damage: dict[str, Any], said: str) -> None:
+    record = DoseRecord.of(np.linspace(1, 9, 900))
+    record.check()
+    with pytest.raises(ValueError, match=said):
+        replace(record, **damage).check()
 
 
 def test_a_dose_is_rarer_after_a_course_that_calls_for_another() -> None:
