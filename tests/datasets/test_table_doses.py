@@ -42,8 +42,14 @@ def test_a_dose_stands_beside_named_levels(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [MG, {**MG, "basis": "splines"}, {**MG, "range": [-9, 99], "basis": "identity"}])
-def test_an_export_is_read_back_as_it_was(tmp_path: Path, kind: dict[str, Any]) -> None:
-    data = ingest(dosed(), make_schema({"drug": kind}, domain={}), folder=tmp_path)
+@pytest.mark.parametrize("armed", [False, True])
+def test_an_export_is_read_back_as_it_was(tmp_path: Path, kind: dict[str, Any], armed: bool) -> None:
+    frame, columns = dosed(), {"drug": kind}
+    if armed:  # and what is given after the last visit is not known
+        known = pl.col("day") < pl.col("day").max()
+        frame = frame.with_columns(arm=ward()["drug"]).with_columns(pl.when(known).then(pl.col("arm", "drug")))
+        columns["arm"] = {"role": "treatment", "levels": ["none", "low", "high"]}
+    data = ingest(frame, make_schema(columns, domain={}), folder=tmp_path)
     export_dataset(data, tmp_path / "out", "csv")
     out = tmp_path / "out"
     inputs = TableInputs((out / "table.csv",), queries=out / "queries.csv")

@@ -163,10 +163,10 @@ def _treatments(encoded: NDArray[Any], treatments: TreatmentEncoding) -> dict[st
             series = pl.Series(values[:, i], dtype=pl.Int8)
         else:
             series = pl.Series(levels, dtype=pl.String).gather(values[:, i])
-        columns[name] = pl.select(pl.when(recorded).then(series).otherwise(None)).to_series()
+        columns[name] = series
     for i, dose in enumerate(treatments.doses, start=len(treatments.names)):
         columns[dose.name] = pl.Series(values[:, i], dtype=pl.Float64)
-    return columns
+    return {name: pl.select(pl.when(recorded).then(said)).to_series() for name, said in columns.items()}
 
 
 def _schema_lines(dataset: Dataset, names: Names) -> Iterator[str]:
