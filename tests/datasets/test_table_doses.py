@@ -43,7 +43,7 @@ def test_a_dose_stands_beside_named_levels(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [MG, {**MG, "basis": "splines"}, {**MG, "range": [-9, 99], "basis": "identity"}])
 @pytest.mark.parametrize("armed", [False, True])
-def test_an_export_is_read_back_as_it_was(tmp_path: Path, kind: dict[str, Any], armed: bool) -> None:
+def test_an_export_is_read_back_as_it_was(tmp_path: Path, kind: dict[str, Any], *, armed: bool) -> None:
     frame, columns = dosed(), {"drug": kind}
     if armed:  # and what is given after the last visit is not known
         known = pl.col("day") < pl.col("day").max()

@@ -7,7 +7,10 @@ import polars as pl
 import pytest
 
 from costar_cli.api.data import read_new_subjects
+from costar_cli.datasets.table.export import export_dataset
 from costar_cli.datasets.table.guess import guess_schema
+from costar_cli.datasets.table.schema_file import read_schema
+from costar_cli.errors import MismatchError
 from costar_cli.panel import Dataset, End
 from tests.datasets.table_worlds import ingest, make_schema, of, problems, save, ward
 
@@ -135,3 +138,25 @@ def test_no_end_is_nothing_and_all_that_is_marked_counts(tmp_path: Path) -> None
 def test_times_of_ends_need_steps_of_one_length(tmp_path: Path) -> None:
     told = problems(timed(4), make_schema(TIMED, time={"gaps": "elapsed"}), folder=tmp_path)
     assert "visits are at any time" in told[0]
+
+
+@pytest.mark.parametrize("event", ["died", "age"])  # which is a covariate, too
+def test_an_export_keeps_why_series_end(tmp_path: Path, event: str) -> None:
+    frame = marked().with_columns(died=pl.when(pl.col("died") == 1).then(pl.lit(event)))
+    dataset = ingest(frame, make_schema(MARKED), folder=tmp_path)
+    out = tmp_path / "out"
+    export_dataset(dataset, out, "csv")
+    again = ingest(out / "table.csv", read_schema(out / "schema.toml"), queries=out / "queries.csv")
+    assert again.schema.ends == dataset.schema.ends
+    for name in ("p01", "p02", "p03"):
+        assert end_of(again, name) == end_of(dataset, name)
+    panel, row = of(again, "p01")
+    assert not panel.observed_outcomes[row, 3].any()
+
+
+def test_visits_at_any_time_are_not_exported_as_even_steps(tmp_path: Path) -> None:
+    uneven = ward().with_columns(pl.col("day") + pl.col("day").cast(pl.Float64) ** 2 / 7)
+    dataset = ingest(uneven, make_schema(time={"gaps": "elapsed"}), folder=tmp_path)
+    with pytest.raises(MismatchError, match="visits are at any time"):
+        export_dataset(dataset, tmp_path / "out", "csv")
+    assert not (tmp_path / "out").exists()

@@ -102,9 +102,14 @@ def test_models_of_another_scale_of_the_dose_are_refused() -> None:
 
 @pytest.mark.parametrize(
     ("change", "said"),
-    [({"low": 3.0, "high": 3.0}, "range"), ({"knots": (1.0, 2.0, 3.0)}, "splines"), ({"levels": (2.0, 1.0)}, "ascend"),
-     ({"levels": (0.0, np.inf)}, "finite"), ({"basis": "splines", "knots": (1.0, 2.0, np.inf)}, "finite"),
-     ({"high": np.inf}, "finite")],
+    [
+        ({"low": 3.0, "high": 3.0}, "range"),
+        ({"knots": (1.0, 2.0, 3.0)}, "splines"),
+        ({"levels": (2.0, 1.0)}, "ascend"),
+        ({"levels": (0.0, np.inf)}, "finite"),
+        ({"basis": "splines", "knots": (1.0, 2.0, np.inf)}, "finite"),
+        ({"high": np.inf}, "finite"),
+    ],
 )
 def test_a_dose_that_makes_no_sense_is_refused(change: dict[str, object], said: str) -> None:
     with pytest.raises(ValidationError, match=said):

@@ -1,6 +1,6 @@
 """A data set as tables that `costar ingest table` reads back: the long table, its schema, the queries (polars)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from costar_cli.panel.levels import is_switch
 from costar_cli.panel.panel import Panel
 from costar_cli.panel.queries import Queries
 from costar_cli.panel.schema import PanelSchema, TreatmentEncoding, Variable
+from costar_cli.panel.visits import elapsed_dose
 
 KEYS: Final = ("subject", "time", "domain", "split", "cluster", "set", "query", "origin", "step", "scored")
 Names = Mapping[str, str]  # of the columns beside the variables, by what they are
@@ -24,15 +25,27 @@ Names = Mapping[str, str]  # of the columns beside the variables, by what they a
 
 def free_names(schema: PanelSchema) -> Names:
     """Return the plain words, with underscores behind them where a variable has the name."""
+    taken = _variables(schema)
+    return {word: _free(word, taken) for word in KEYS}
+
+
+def _variables(schema: PanelSchema) -> set[str]:
     variables = (*schema.covariates, *schema.outcomes, *schema.statics)
-    taken = {variable.name for variable in variables} | set(schema.treatments.all_names)
+    return {variable.name for variable in variables} | set(schema.treatments.all_names)
 
-    def free(word: str) -> str:
-        while word in taken:
-            word += "_"
-        return word
 
-    return {word: free(word) for word in KEYS}
+def _ends(schema: PanelSchema, names: Names) -> list[str]:
+    """Return the columns that mark why series end, one for each end, in their order."""
+    taken, columns = _variables(schema) | set(names.values()), list[str]()
+    for end in schema.ends:
+        columns.append(_free(end.name, taken | set(columns)))
+    return columns
+
+
+def _free(word: str, taken: Collection[str]) -> str:
+    while word in taken:
+        word += "_"
+    return word
 
 
 def export_files(folder: Path, form: FormatName) -> dict[str, Path]:
@@ -48,7 +61,7 @@ def export_dataset(
     A simulator's truth and what a data set says of its making are left out.
 
     Raises:
-        MismatchError: a file exists and `overwrite` is false; the data set is split by time.
+        MismatchError: a file exists and `overwrite` is false; the data set is split by time, or has visits at any time.
         StorageError: the folder cannot be written.
     """
     from costar_cli.artifact import write_bytes  # noqa: PLC0415 - h5py
@@ -56,6 +69,9 @@ def export_dataset(
     if any(panel.since is not None for panel in dataset.panels.values()):
         fix = "ingest its own table: a column of splits says of a subject, not of its steps, which part it is in"
         raise MismatchError("the data set is split by time, which the exported schema cannot say", fix=fix)
+    if elapsed_dose(dataset.schema.treatments) is not None:
+        fix = "ingest its own table: exported queries and times count steps of one length"
+        raise MismatchError("visits are at any time, which the exported tables cannot say", fix=fix)
     files = export_files(folder, form)
     if not any(len(queries) for sets in dataset.queries.values() for queries in sets.values()):
         del files["queries"]
@@ -77,7 +93,7 @@ def dataset_to_frame(dataset: Dataset, names: Names | None = None) -> pl.DataFra
     """Return all parts as one long table: who, when, which part; outcomes, treatments, covariates, statics on each row.
 
     Outcomes that were filled are null. A binary treatment is 0 or 1 unless its levels are numbers themselves, any other
-    its level's name; null where none was recorded.
+    its level's name; null where none was recorded. Each end has a column, with its name in the last rows of series.
     """
     names = names or free_names(dataset.schema)
     labelled = any(panel.label is not None for panel in dataset.panels.values())
@@ -130,6 +146,10 @@ def _panel_frame(part: Part, panel: Panel, schema: PanelSchema, names: Names, *,
     columns |= _treatments(panel.treatments[row, step], schema.treatments)
     columns |= {v.name: pl.Series(panel.covariates[row, step, i]) for i, v in enumerate(schema.covariates)}
     columns |= {v.name: pl.Series(panel.statics[row, i]) for i, v in enumerate(schema.statics)}
+    last = step == panel.length[row] - 1
+    for code, (column, end) in enumerate(zip(_ends(schema, names), schema.ends, strict=True), start=1):
+        here = pl.Series(last & (panel.ends[row] == code))
+        columns[column] = pl.select(pl.when(here).then(pl.lit(end.name))).to_series()
     return pl.DataFrame(columns)
 
 
@@ -196,6 +216,8 @@ def _schema_lines(dataset: Dataset, names: Names) -> Iterator[str]:
     for role, variables in (("covariate", schema.covariates), ("static", schema.statics)):
         for variable in variables:
             yield toml_row(variable.name, _column(role, variable))
+    for column, end in zip(_ends(schema, names), schema.ends, strict=True):
+        yield toml_row(column, {"role": "event" if end.terminal else "censored"})
     yield "\n[time]"
     yield toml_row("unit", schema.step)
     yield "\n[treatments]"
