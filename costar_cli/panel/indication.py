@@ -9,6 +9,7 @@ from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import FiniteFloat, TypeAdapter
 
 from costar_cli.errors import ArtifactError
 from costar_cli.panel.panel import Panel
@@ -28,9 +29,9 @@ Ints = NDArray[np.int64]
 class Difference:
     """A regression coefficient with its 99 % interval, clustered by subject, in the unit of the outcome."""
 
-    estimate: float
-    lower: float
-    upper: float
+    estimate: FiniteFloat
+    lower: FiniteFloat
+    upper: FiniteFloat
 
     @property
     def sign(self) -> int:
@@ -70,20 +71,16 @@ class Indication:
         """Return it as plain data."""
         return asdict(self)
 
-    @classmethod
-    def from_meta(cls, meta: Mapping[str, Any]) -> tuple[Self, ...]:
+    @staticmethod
+    def from_meta(meta: Mapping[str, Any]) -> tuple["Indication", ...]:
         """Return what the meta of a model records.
 
         Raises:
             ArtifactError: it is damaged.
         """
         try:
-            kept = [dict(found) for found in meta.get(META, ())]
-            return tuple(
-                cls(**{**found, "before": Difference(**found["before"]), "effect": Difference(**found["effect"])})
-                for found in kept
-            )
-        except (TypeError, KeyError, ValueError) as error:
+            return TypeAdapter(tuple[Indication, ...]).validate_python(meta.get(META, ()))
+        except ValueError as error:
             problem = "what it says of who was treated is not as costar wrote it"
             raise ArtifactError(problem, where=META, fix="make the model again with `costar finetune`") from error
 

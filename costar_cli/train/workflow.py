@@ -247,7 +247,8 @@ def _judge(
     support = learn_support(model, task.panels[task.train], held, facts, domain=task.domain)
     practice = support.practice if support else None
     calibration = calibrate(model, held, facts, domain=task.domain, apart=apart, practice=practice)
-    survival = survival_of(task.start) if task.start else None
+    same_ends = task.start is not None and task.start.schema.ends == dataset.schema.ends
+    survival = survival_of(task.start) if task.start and same_ends else None
     survival = survival or learn_survival(model, task.panels[task.train], panel, facts, domain=task.domain)
     arrays: dict[str, NDArray[np.generic]] = {}
     for found in (calibration, support, survival):

@@ -25,6 +25,7 @@ BEFORE_ENDS: Final = (0.1, 0.5, 0.9)  # quantiles of levels before an end, where
 USUAL: Final = (0.005, 0.995)  # quantiles of the changes of logarithms
 RIDGES: Final = (0.3, 3.0, 30.0, 300.0)
 BINS: Final = 10
+LOSSES: Final = ("log_loss", "constant_log_loss")  # per step, of the hazards and of those that are always the same
 ARRAYS: Final = "survival/"
 FIELDS: Final = ("floor", "moments", "knots", "intercept", "coef")
 
@@ -249,7 +250,10 @@ class Survival:
             raise ValueError(f"hazards of an unknown domain, {str(domain)[:40]!r}")
         rows = tuple(row for row in meta["reliability"] if isinstance(row, Mapping))
         events = {str(name): int(count) for name, count in dict(meta["events"]).items()}
-        return cls(hazards, domain, int(meta["subjects"]), int(meta["decisions"]), events, dict(meta["held_out"]), rows)
+        held = dict(meta["held_out"])
+        if held and not np.isfinite([float(held[name]) for name in LOSSES]).all():
+            raise ValueError("log losses that are not finite")
+        return cls(hazards, domain, int(meta["subjects"]), int(meta["decisions"]), events, held, rows)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -286,7 +290,7 @@ def goes_on(model: FittedModel, panel: Panel, queries: Queries, predicted_QHY: F
     survival_QH, ended_QHE = found.along(panel, queries, predicted_QHY)
     names = (model.schema.ends[e].name for e in terminal)
     events, held = {name: found.events.get(name, 0) for name in names}, found.held_out
-    tells = not held or float(held["log_loss"]) < float(held["constant_log_loss"])
+    tells = not held or float(held[LOSSES[0]]) < float(held[LOSSES[1]])
     return GoesOn(survival_QH, ended_QHE[..., terminal], events, tells)
 
 
@@ -341,7 +345,7 @@ def _held_out(hazards: Hazards, panel: Panel, share_E: Floats) -> tuple[dict[str
     expected_ME = hazards.along(panel, risk.queries, _nothing(panel, risk.queries))[:, 0]
     constant_ME = np.broadcast_to(np.maximum(share_E, 1e-12), expected_ME.shape)
     losses = (float(log_loss(p_ME, risk.ended_ME).mean()) for p_ME in (expected_ME, constant_ME))
-    told = dict(zip(("log_loss", "constant_log_loss"), losses, strict=True)) | {"decisions": len(expected_ME)}
+    told = dict(zip(LOSSES, losses, strict=True)) | {"decisions": len(expected_ME)}
     rows = []
     for e in (e for e, end in enumerate(hazards.schema.ends) if end.terminal):
         expected_M, ended_M = expected_ME[:, e], risk.ended_ME[:, e]

@@ -101,6 +101,8 @@ def test_what_a_model_keeps_comes_back_and_damage_is_an_error():
     said = found(world(effect=0.0, hidden=0.4))
     assert Indication.from_meta({META: [said.to_meta()]}) == (said,)
     assert Indication.from_meta({}) == ()
-    for damaged in (3, [{}], [{**said.to_meta(), "before": 1}]):
+    endless = {**said.to_meta()["before"], "upper": float("inf")}
+    changes = ({"before": 1}, {"before": endless}, {"treatment": 3}, {"begun": "many"})
+    for damaged in (3, [{}], *([said.to_meta() | change] for change in changes)):
         with pytest.raises(ArtifactError, match="who was treated"):
             Indication.from_meta({META: damaged})

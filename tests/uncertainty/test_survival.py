@@ -159,6 +159,28 @@ def test_damaged_hazards_are_refused(tumours: Dataset, damage: str) -> None:
         survival_of(model_of(replace(trained, arrays=arrays)))
 
 
+@pytest.mark.parametrize("held", [{}, {"log_loss": 0.1}, {"log_loss": "low", "constant_log_loss": 1.0}, 3])
+def test_what_held_out_subjects_say_is_checked(tumours: Dataset, held: object) -> None:
+    trained = fit_method(tumours, "mean", None, FinetuneConfig())
+    model = model_of(
+        replace(trained, meta={**trained.meta, "survival": {**trained.meta["survival"], "held_out": held}})
+    )
+    if held == {}:  # there were none
+        assert survival_of(model) is not None
+        return
+    with pytest.raises(ArtifactError, match="survival is damaged"):
+        survival_of(model)
+
+
+def test_few_shot_on_data_that_keep_no_ends_has_no_hazards(tumours: Dataset) -> None:
+    source = model_of(fit_method(tumours, "mean", None, FinetuneConfig()))
+    panels = {part: replace(panel, end=None) for part, panel in tumours.panels.items()}
+    endless = replace(tumours, schema=tumours.schema.model_copy(update={"ends": ()}), panels=panels)
+    for data, kept in ((tumours, True), (endless, False)):
+        model = model_of(fit_method(data, "mean", None, FinetuneConfig(), domain="target", start=source))
+        assert (survival_of(model) is not None) == kept
+
+
 def test_hazards_of_recovery_beat_constant_ones_on_held_out_subjects(tumours: Dataset) -> None:
     survival = survival_of(model_of(fit_method(tumours, "mean", None, FinetuneConfig())))
     assert survival is not None
