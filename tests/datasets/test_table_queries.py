@@ -10,6 +10,7 @@ import pytest
 
 from costar_cli.datasets.table.known_queries import SET_NAME
 from costar_cli.panel import Part, store
+from costar_cli.panel.visits import elapsed
 from tests.datasets.table_worlds import Listener, ingest, make_schema, problems, save, ward
 
 TEST = Part("source", "test")
@@ -74,6 +75,17 @@ def test_origins_are_times_of_the_table(tested: list[str], tmp_path: Path):
     schema = make_schema(time={"step": "1d"}, split={"train": 0.6, "val": 0.2, "test": 0.2})
     dataset = ingest(frame, schema, folder=tmp_path, queries=save(asked, tmp_path / "q.csv"))
     assert dataset.queries[TEST]["known"].origin.tolist() == [2] * (2 * len(tested))
+
+
+def test_visits_at_any_time_are_as_far_apart_as_usual_where_queries_say_nothing(tested: list[str], tmp_path: Path):
+    schema = make_schema(split={"train": 0.6, "val": 0.2, "test": 0.2}, time={"gaps": "elapsed"})
+    frame = ward().filter((pl.col("patient") != "p07") | (pl.col("day") != 1))
+    for said, gap in (({}, 1.0), ({"elapsed": pl.lit(2.5)}, 2.5)):
+        path = save(questions(tested, **said), tmp_path / "queries.csv")
+        dataset = ingest(frame, schema, folder=tmp_path, queries=path)
+        asked = elapsed(dataset.schema.treatments, dataset.queries[TEST]["known"].plan)
+        assert asked is not None
+        assert np.unique(asked).tolist() == [gap]
 
 
 def test_other_names_for_the_columns(tested: list[str], tmp_path: Path):

@@ -22,6 +22,7 @@ from costar_cli.panel.dataset import Part
 from costar_cli.panel.findings import Finding, counted, raise_errors, shown
 from costar_cli.panel.queries import Plans, Queries, as_plans
 from costar_cli.panel.schema import TreatmentEncoding
+from costar_cli.panel.visits import ELAPSED
 from costar_cli.reporting import Reporter
 
 ROLES: Final[tuple[Role, ...]] = ("treatment", "outcome")
@@ -109,6 +110,8 @@ def _readings(schema: TableSchema, columns: Collection[str] | None) -> dict[str,
     }
     optional = {"set": Reading(named.set, "text"), "query": Reading(named.query, "text")}
     optional |= {"scored": Reading(named.scored, "binary")}
+    if schema.time.gaps == "elapsed":
+        optional[f"treatment {ELAPSED}"] = Reading(ELAPSED, "number")
     readings |= {key: reading for key, reading in optional.items() if columns is None or reading.column in columns}
     plain = schema.model_copy(update={"events": None})
     for role in ROLES:
@@ -272,7 +275,8 @@ def _plans(table: _QueryTable, encoding: TreatmentEncoding) -> tuple[Plans, list
             findings.append(unknown_level(name, texts, levels, unknown, table.row_name))
     columns = []
     for dose in encoding.doses:
-        values = table.rows.numbers(table.readings[f"treatment {dose.name}"])[table.order]
+        said = table.readings.get(f"treatment {dose.name}")  # visits without a time are as far apart as usual
+        values = np.full(len(table.order), dose.elapsed) if said is None else table.rows.numbers(said)[table.order]
         problems = [dose.problem(value) for value in values.tolist()]
         odd = np.array(list(map(bool, problems)), dtype=bool)
         if odd.any():
