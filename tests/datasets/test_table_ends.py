@@ -1,5 +1,6 @@
 """Ends of series in tables: marks and times, names, what is refused, and new subjects (spec SURV-6)."""
 
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from costar_cli.datasets.table.export import export_dataset
 from costar_cli.datasets.table.guess import guess_schema
 from costar_cli.datasets.table.schema_file import read_schema
 from costar_cli.errors import MismatchError
-from costar_cli.panel import Dataset, End
+from costar_cli.panel import Dataset, End, Part
 from tests.datasets.table_worlds import ingest, make_schema, of, problems, save, ward
 
 MARKED = {"died": {"role": "event"}, "dropout": {"role": "censored"}}
@@ -135,9 +136,39 @@ def test_no_end_is_nothing_and_all_that_is_marked_counts(tmp_path: Path) -> None
     assert np.unique(dataset.panel("source", "train").ends).max() <= 2
 
 
-def test_times_of_ends_need_steps_of_one_length(tmp_path: Path) -> None:
-    told = problems(timed(4), make_schema(TIMED, time={"gaps": "elapsed"}), folder=tmp_path)
-    assert "visits are at any time" in told[0]
+@pytest.mark.parametrize(("frame", "columns", "said"), [
+    (timed(4), TIMED, "column 'death': hazards of an event"),
+    (marked(), {"died": {"role": "event"}}, "column 'died': hazards of an event"),
+    (timed(4), {"left": {"role": "censored", "at": "death_day"}}, "column 'left': `at` needs steps of one length"),
+])  # fmt: skip
+def test_visits_at_any_time_have_no_events_and_no_times_of_ends(
+    tmp_path: Path, frame: pl.DataFrame, columns: dict[str, object], said: str
+) -> None:
+    uneven = frame.filter((pl.col("day") != 1) | (pl.col("patient") != "p07"))
+    told = problems(uneven, make_schema(columns, time={"gaps": "elapsed"}), folder=tmp_path)
+    assert [said in line for line in told] == [True]
+
+
+def test_a_time_of_an_end_that_nobody_lives_to_see_is_refused_before_steps_are_made(tmp_path: Path) -> None:
+    told = problems(timed(3e9), make_schema(TIMED, time={"gaps": "fill"}), folder=tmp_path)
+    assert "column 'death': 1 event more than 32,767 steps after the subject's first row" in told[0]
+    assert "subject p01" in told[0]
+
+
+@pytest.mark.parametrize("gaps", ["error", "ignore"])
+def test_an_end_without_a_row_has_a_time_of_its_own_in_splits_and_dates(tmp_path: Path, gaps: str) -> None:
+    day = pl.lit(datetime(2024, 3, 1)) + pl.duration(days="day")
+    later = 100 * (pl.col("patient") == "p30")  # the file's last rows are long after the death
+    frame = timed(4).with_columns(day=day + pl.duration(days=later), death_day=pl.lit("2024-03-05"))
+    frame = frame.with_columns(death_day=pl.when(pl.col("patient") == "p01").then("death_day"))
+    split = {"by": "time", "val_from": "2024-03-04", "test_from": "2024-03-06"}
+    schema = make_schema(TIMED, time={"step": "1d", "gaps": gaps}, split=split)
+    dataset = ingest(frame, schema, folder=tmp_path)
+    panel = dataset.panels[Part("source", "val")]
+    row = panel.names.index("p01")
+    assert (int(panel.ends[row]), int(panel.length[row])) == (1, 5)
+    assert panel.dates(np.array([row]), np.array([4])) == ["2024-03-05"]
+    assert "p01" not in dataset.panels[Part("source", "test")].names
 
 
 @pytest.mark.parametrize("event", ["died", "age"])  # which is a covariate, too

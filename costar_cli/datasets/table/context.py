@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from costar_cli.datasets.table.index import Ints, Keys, Times
 from costar_cli.datasets.table.parse import Reading, Rows
-from costar_cli.datasets.table.schema import TableSchema
+from costar_cli.datasets.table.schema import ENDS, TableSchema
 from costar_cli.panel.dataset import Part
 from costar_cli.panel.dose import Dose
 from costar_cli.panel.findings import Finding, counted
@@ -209,10 +209,18 @@ class EncodingContext:
 
 
 def cell_times(table: Table, schema: TableSchema) -> Times:
-    """Return when each cell `[M]` was; steps without a row are where they would have been."""
+    """Return when each cell `[M]` was; steps without a row are where they would have been, or their end's own time."""
     keys, clock = table.keys, schema.time
-    if clock.gaps != "fill":
+    bare = keys.row < 0
+    if clock.gaps != "fill" and not bare.any():
         return table.times[keys.row]
+    if clock.gaps == "ignore":  # each cell without a row is the end of its subject, which has one alone
+        when: Times = table.times[keys.row]
+        for name in (name for name in schema.named(*ENDS) if schema.columns[name].at):
+            values, _ = table.subject_values(name)
+            theirs = bare & values.is_not_null().to_numpy()[keys.subject]
+            when = np.where(theirs, values.fill_null(0).to_numpy()[keys.subject], when)
+        return when
     size = clock.parsed.size if clock.parsed.scale == "number" else int(clock.parsed.size)
     times: Times = table.times[keys.row[keys.first]][keys.subject] + keys.step * size
     return times

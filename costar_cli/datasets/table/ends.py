@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from costar_cli.datasets.table.context import Table
-from costar_cli.datasets.table.index import TOLERANCE, Ints, Keys
+from costar_cli.datasets.table.index import LONGEST, TOLERANCE, Ints, Keys, refuse_long
 from costar_cli.datasets.table.schema import ENDS, TableSchema
 from costar_cli.panel.findings import Finding, counted
 from costar_cli.panel.schema import End
@@ -34,14 +34,10 @@ class Ends:
 
 def place_ends(table: Table, schema: TableSchema) -> tuple[Table, list[Finding]]:
     """Return a table with a cell for each end whose time a column tells, and what is wrong with these times."""
-    findings: list[Finding] = []
+    if findings := _of_visits(schema):
+        return table, findings
     length = table.keys.length.copy()
     for name in (name for name in schema.named(*ENDS) if schema.columns[name].at):
-        if schema.time.gaps == "elapsed":
-            problem = f"column '{name}': `at` needs steps of one length, and visits are at any time"
-            fix = "add a row at that time for each end, and mark it, in place of `at`"
-            findings.append(Finding("error", problem, "[time]", fix))
-            continue
         at, early, changes = _steps(table, schema, name)
         findings += changes
         later = (at >= 0) & (table.keys.length - 1 > at)
@@ -53,11 +49,17 @@ def place_ends(table: Table, schema: TableSchema) -> tuple[Table, list[Finding]]
             what = f"column '{name}': {counted(int(rows.sum()), 'row')} after the end of the subject's series"
             place = f"first in {table.place(int(rows.argmax()))}"
             findings.append(Finding("error", what, place, "correct the times, or leave the rows out"))
-        if distant.any():
+        if (far := at >= LONGEST).any():
+            what = f"more than {LONGEST:,} steps after the subject's first row"
+            findings.append(_wrong(table, name, far, what, "correct the times, or give `max_length`"))
+        elif distant.any():
             fix = 'correct the times, or choose `gaps = "fill"` or "ignore" in [time]'
             findings.append(_wrong(table, name, distant, "more than a step after the subject's last row", fix))
         length = np.where(~later & ~distant, np.maximum(length, at + 1), length)
-    return table if findings else replace(table, keys=_longer(table.keys, length)), findings
+    if findings:
+        return table, findings
+    refuse_long(table.keys.subjects, length)
+    return replace(table, keys=_longer(table.keys, length)), []
 
 
 def ends_of(table: Table, schema: TableSchema) -> tuple[Ends | None, list[Finding]]:
@@ -67,7 +69,7 @@ def ends_of(table: Table, schema: TableSchema) -> tuple[Ends | None, list[Findin
         return None, []
     keys, ends, found = table.keys, list[End](), list[tuple[int, int, str, int]]()
     by_column: dict[str, tuple[str, ...]] = {}
-    findings: list[Finding] = []
+    findings = _of_visits(schema)
     for name in columns:
         column = schema.columns[name]
         names, code_M = _said(table, schema, name)
@@ -88,6 +90,21 @@ def ends_of(table: Table, schema: TableSchema) -> tuple[Ends | None, list[Findin
         code[subject] = number
         final[cell] = ends[number - 1].terminal
     return Ends(by_column, tuple(ends), code, final), findings
+
+
+def _of_visits(schema: TableSchema) -> list[Finding]:
+    """Find columns that visits at any time cannot have: the time until an event would tell hazards that it comes."""
+    findings = []
+    for name in schema.named(*ENDS) if schema.time.gaps == "elapsed" else []:
+        column = schema.columns[name]
+        if column.role == "event":
+            problem = f"column '{name}': hazards of an event are per step of one length, and visits are at any time"
+            fix = 'choose `gaps = "fill"` with longer steps in [time], or leave the column out'
+            findings.append(Finding("error", problem, "[time]", fix))
+        elif column.at:
+            problem = f"column '{name}': `at` needs steps of one length, and visits are at any time"
+            findings.append(Finding("error", problem, "[time]", "mark the last row of each who was lost instead"))
+    return findings
 
 
 def _contradictions(table: Table, found: Sequence[tuple[int, int, str, int]]) -> list[Finding]:

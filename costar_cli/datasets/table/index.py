@@ -142,7 +142,7 @@ def read_keys(
     keys = Keys(subjects, code, step, order, np.bincount(code, minlength=len(subjects)).astype(np.int64))
     if schema.max_length is not None:
         keys = _shortened(keys, schema.max_length, reporter)
-    _refuse_long(keys)
+    refuse_long(keys.subjects, keys.step[np.cumsum(keys.length) - 1] + 1)
     if schema.time.gaps == "fill":
         keys = _without_gaps(keys, reporter)
     return keys.keep(long_enough(keys, schema.min_length, reporter))
@@ -263,15 +263,18 @@ def _shortened(keys: Keys, longest: int, reporter: Reporter) -> Keys:
     return replace(keys, subject=keys.subject[kept], step=keys.step[kept], row=keys.row[kept], length=length)
 
 
-def _refuse_long(keys: Keys) -> None:
-    """Stop where a subject has more steps than an origin can count, filled ones included."""
-    last = keys.step[np.cumsum(keys.length) - 1]
-    if (last >= LONGEST).any():
-        name = keys.subjects.names[int(last.argmax())]
-        problem = f"a series of {int(last.max()) + 1:,} steps, more than {LONGEST:,}"
+def refuse_long(subjects: Subjects, length: Ints) -> None:
+    """Stop where a subject has more steps `[N]` than an origin can count, filled ones included.
+
+    Raises:
+        DataError: naming the subject, or that all together are too many.
+    """
+    if (length > LONGEST).any():
+        name = subjects.names[int(length.argmax())]
+        problem = f"a series of {int(length.max()):,} steps, more than {LONGEST:,}"
         fix = "give `max_length`, or longer steps in [time]"
         raise_errors([Finding("error", problem, f"subject {name}", fix)], what="the table")
-    if int((last + 1).sum()) > MOST_ROWS:
+    if int(length.sum()) > MOST_ROWS:
         problem = f"the steps of all subjects are more than {MOST_ROWS:,}"
         raise_errors([Finding("error", problem, "", "give longer steps in [time]")], what="the table")
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from costar_cli.datasets.table.calendar_columns import calendar_columns
-from costar_cli.datasets.table.context import EncodingContext
+from costar_cli.datasets.table.context import EncodingContext, cell_times
 from costar_cli.datasets.table.ends import ends_of
 from costar_cli.datasets.table.index import Ints
 from costar_cli.datasets.table.inputs import TableInputs, read_table
@@ -260,10 +260,10 @@ def _calendar(
     context: EncodingContext, members: NDArray[np.bool_], cells: NDArray[np.bool_], length: Ints
 ) -> Calendar | None:
     """Return when the steps of some subjects were; None where times are numbers, or of no year from 1 to 9999."""
-    keys, times, clock = context.table.keys, context.table.times, context.schema.time
-    if clock.parsed.scale == "number" or not len(times):
+    keys, clock = context.table.keys, context.schema.time
+    if clock.parsed.scale == "number" or not len(context.table.times):
         return None
-    time_M = times[keys.row].astype(np.int64)  # of filled steps, which have no row, it is not looked at
+    time_M = cell_times(context.table, context.schema).astype(np.int64)
     if clock.parsed.scale == "month":
         time_M -= 1970 * MONTHS
     unit: Unit = "M" if clock.parsed.scale == "month" else "us"
