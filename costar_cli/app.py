@@ -41,6 +41,7 @@ from costar_cli.reporting import launched
 from costar_cli.ui.output import Output
 
 PROGRAM = "costar"
+TOGETHER = ("pretrain", "finetune")  # the verbs that `torchrun` may start in several processes
 VERBS = (pretrain, finetune, evaluate, whatif, search, benchmark, merge, inspect, verify, settings, doctor)
 
 
@@ -109,6 +110,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     verb = _verb(args)
     with Termination() as termination:
         try:
+            _refuse_several(verb)
             return _run(args, out)
         except (KeyboardInterrupt, typer.Abort):
             return _fail(out, termination.as_error(verb), verb)
@@ -118,6 +120,17 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _fail(out, as_costar_error(error), verb)
         finally:
             out.close()
+
+
+def _refuse_several(verb: str) -> None:
+    """See that several processes do not do the same, and write the same files.
+
+    Raises:
+        UsageError: they would.
+    """
+    if verb and verb not in TOGETHER and (several := launched("WORLD_SIZE", 1)) > 1:
+        fix = "run it without `torchrun`, which is for `costar pretrain` and `costar finetune`"
+        raise UsageError(f"{several} processes were started to do the same", where=f"`{PROGRAM} {verb}`", fix=fix)
 
 
 def _run(args: list[str], out: Output) -> int:

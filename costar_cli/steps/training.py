@@ -66,6 +66,8 @@ def make_trained(
     log: Path | None = None,
 ) -> tuple["Artifact", str]:
     """Train and store an encoder or a model, or see that it is up to date; return it and which of the two."""
+    from costar_cli.methods.shared import processes
+
     if log is not None:
         from costar_cli.train import check_log, log_file
 
@@ -77,7 +79,7 @@ def make_trained(
             if log is not None:
                 session.out.note("nothing was trained, so that nothing is logged; --fresh trains again")
             return artifact, "up_to_date"
-        with _opened(None if launched("RANK") else log, step, overwrite=overwrite or fresh) as to:
+        with processes.together(), _opened(None if launched("RANK") else log, step, overwrite=overwrite or fresh) as to:
             trained = train(to)
         if log is not None:
             session.out.wrote("log", log, kind=log.suffix[1:] or "tensorboard")

@@ -19,7 +19,7 @@ from costar_cli.errors import STOPS, ArtifactError, MismatchError
 from costar_cli.methods.base import Stage
 from costar_cli.methods.shared import processes
 from costar_cli.methods.shared.members import Params
-from costar_cli.reporting import Reporter, launched
+from costar_cli.reporting import Reporter
 from costar_cli.train.group import GroupState, MemberRecord
 from costar_cli.train.identity import RunIdentity
 
@@ -199,7 +199,7 @@ class Checkpoint:
         return None
 
     def _write(self, state: GroupState | None) -> None:
-        if launched("RANK"):  # the first process writes for all
+        if processes.rank():  # the first process writes for all
             return
         arrays: Arrays = {}
         for index, group in enumerate(self._finished):
@@ -315,7 +315,7 @@ def forget_runs(path: Path, *, unless: str | None = None) -> bool:
         path: file of the first stage.
         unless: keep them if they are of the run with this fingerprint.
     """
-    if launched("RANK") or (unless is not None and _is_of_run(path, unless)):
+    if processes.rank() or (unless is not None and _is_of_run(path, unless)):
         return False
     found = [file for file in (path, *path.parent.glob(f"{path.stem}.*{path.suffix}")) if file.exists()]
     for file in found:

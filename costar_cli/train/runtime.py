@@ -71,7 +71,7 @@ class Runtime:
         keep_freed_memory()
         if config.threads is not None:
             torch.set_num_threads(config.threads)
-        keep_microbatches(config.max_memory or psutil.virtual_memory().total / GB / 2)
+        keep_microbatches((config.max_memory or psutil.virtual_memory().total / GB / 2) / processes.here())
         torch.set_float32_matmul_precision("high" if config.precision == "tf32" else "highest")
         dtype = torch.float64 if config.precision == "float64" else torch.float32
         device = processes.join(device)

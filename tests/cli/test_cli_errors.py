@@ -57,6 +57,16 @@ def test_a_missing_input_is_one_document_under_json_for_every_verb(verb: str, ca
     assert run.document["result"] is None
 
 
+def test_several_processes_do_not_simulate_the_same(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"TORCHELASTIC_RUN_ID": "x", "WORLD_SIZE": "2", "RANK": "0"}.items():
+        monkeypatch.setenv(name, value)
+    run = call("simulate", "linear", "--preset", "quick")
+    assert run.code == ExitCode.USAGE
+    assert "2 processes were started to do the same" in run.err
+    assert not any(Path.cwd().iterdir())
+    assert call("pretrain").code == ExitCode.ARTIFACT  # may be started so, and has no data
+
+
 def test_settings_that_are_not_valid_are_one_document_under_json(call: Call) -> None:
     run = call("simulate", "tumor", "--gamma", "-1", "--train", "0", "--json")
     assert run.code == ExitCode.USAGE

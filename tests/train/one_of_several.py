@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from costar_cli.methods.shared import processes
 from costar_cli.panel.store import read_dataset
 from costar_cli.reporting import launched
 from costar_cli.train import Runtime, loop
@@ -34,4 +35,5 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    with processes.together():
+        main(Path(sys.argv[1]))

@@ -12,11 +12,12 @@ import pytest
 import torch
 
 from costar_cli.methods.base import Stage
+from costar_cli.methods.shared import processes
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.panel import Dataset
 from costar_cli.panel.store import write_dataset
 from costar_cli.reporting import NullReporter
-from costar_cli.train import Runtime
+from costar_cli.train import Runtime, runtime
 from costar_cli.train.group import GroupState
 from tests.train.worlds import CPU, EXACT, close, pretrain_stage, run_pretrain, supervised_stage
 
@@ -73,6 +74,22 @@ def test_a_run_of_two_processes_stops_in_both_and_goes_on_in_one(
     monkeypatch.setattr(NullReporter, "note", lambda self, message: notes.append(message))
     close(whole(run_pretrain, runtime=EXACT, members=2).arrays, run_pretrain(tumor_dataset, together, EXACT).arrays)
     assert any("continuing at epoch 2" in note for note in notes)
+
+
+def test_processes_of_somebody_else_compute_alone_and_those_that_train_together_share_the_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in {"TORCHELASTIC_RUN_ID": "x", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2", "RANK": "3"}.items():
+        monkeypatch.setenv(name, value)
+    found: list[float] = []
+    monkeypatch.setattr(runtime, "keep_microbatches", found.append)
+    Runtime.resolve(CPU.model_copy(update={"max_memory": 8.0}))  # would wait for the others if it joined them
+    assert (processes.count(), processes.rank(), list(processes.share(2))) == (1, 0, [0, 1])
+    monkeypatch.setattr(processes, "join", lambda device: device)
+    with processes.together():
+        Runtime.resolve(CPU.model_copy(update={"max_memory": 8.0}))
+        assert (processes.count(), processes.rank(), list(processes.share(4))) == (4, 3, [3])
+    assert (processes.count(), found) == (1, [8.0, 4.0])
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ among it, is that of one process. The first process alone writes and speaks.
 
 import atexit
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 import torch
@@ -14,14 +15,44 @@ from torch import Tensor, distributed
 
 from costar_cli.reporting import launched
 
-__all__ = ["anywhere", "count", "first_says", "gathered", "join", "share", "summed", "wait"]
+__all__ = ["anywhere", "count", "first_says", "gathered", "here", "join", "rank", "share", "summed", "together", "wait"]
 
 Number = TypeVar("Number", float, float | None)
 
 
+_TOGETHER = [False]
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """Have what trains in this context share its work with the other processes of `torchrun`.
+
+    The training verbs do. Elsewhere the processes are somebody else's program, and each computes by itself.
+    """
+    before, _TOGETHER[0] = _TOGETHER[0], True
+    try:
+        yield
+    finally:
+        _TOGETHER[0] = before
+
+
+def _launched(name: str, alone: int) -> int:
+    return launched(name, alone) if _TOGETHER[0] else alone
+
+
 def count() -> int:
     """Return how many processes train together."""
-    return launched("WORLD_SIZE", 1)
+    return _launched("WORLD_SIZE", 1)
+
+
+def here() -> int:
+    """Return how many of them are on this machine."""
+    return _launched("LOCAL_WORLD_SIZE", 1)
+
+
+def rank() -> int:
+    """Return which of them this is: 0 for the first, and for one that trains alone."""
+    return _launched("RANK", 0)
 
 
 def join(device: torch.device) -> torch.device:
@@ -45,8 +76,8 @@ def wait() -> None:
 
 def share(number: int) -> range:
     """Return which of so many microbatches this process computes."""
-    rank, processes = launched("RANK"), count()
-    return range(rank * number // processes, (rank + 1) * number // processes)
+    processes = count()
+    return range(rank() * number // processes, (rank() + 1) * number // processes)
 
 
 def gathered(own: Sequence[tuple[Tensor, ...]], like: Tensor) -> list[tuple[Tensor, ...]]:
