@@ -99,7 +99,7 @@ def _of_visits(schema: TableSchema) -> list[Finding]:
         column = schema.columns[name]
         if column.role == "event":
             problem = f"column '{name}': hazards of an event are per step of one length, and visits are at any time"
-            fix = 'choose `gaps = "fill"` with longer steps in [time], or leave the column out'
+            fix = 'choose `gaps = "ignore"` in [time], where each visit is a step, or leave the column out'
             findings.append(Finding("error", problem, "[time]", fix))
         elif column.at:
             problem = f"column '{name}': `at` needs steps of one length, and visits are at any time"
