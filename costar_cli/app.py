@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, cast
 
 import typer
@@ -99,8 +99,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
     # Before torch is loaded: threads that wait must sleep, or a second process on the machine slows both many times.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    if launched("RANK"):
-        sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - to the end of the process
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show is no reason to stop
@@ -110,8 +108,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     verb = _verb(args)
     with Termination() as termination:
         try:
-            _refuse_several(verb)
-            return _run(args, out)
+            with _first_alone_speaks(out):
+                _refuse_several(verb)
+                return _run(args, out)
         except (KeyboardInterrupt, typer.Abort):
             return _fail(out, termination.as_error(verb), verb)
         except typer.TyperException as error:
@@ -120,6 +119,21 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _fail(out, as_costar_error(error), verb)
         finally:
             out.close()
+
+
+@contextlib.contextmanager
+def _first_alone_speaks(out: Output) -> Iterator[None]:
+    """Let only the first of several processes say how it goes; why another one failed is said after this."""
+    if not launched("RANK"):
+        yield
+        return
+    with (
+        open(os.devnull, "w", encoding="utf-8") as nothing,
+        contextlib.redirect_stdout(nothing),
+        contextlib.redirect_stderr(nothing),
+        contextlib.closing(out),
+    ):
+        yield
 
 
 def _refuse_several(verb: str) -> None:
@@ -143,9 +157,14 @@ def _run(args: list[str], out: Output) -> int:
 
 def _fail(out: Output, error: CostarError, verb: str) -> int:
     """Report the error; if even that cannot be written, the exit code still says it."""
+    stopped = isinstance(error, InterruptedRunError | TerminatedRunError)
+    if rank := launched("RANK"):
+        if stopped:  # as the first one is, which says so
+            return int(error.exit_code)
+        out.json = False  # the document is the first process's
+        sys.stderr.write(f"process {rank}: ")
     if out.debug:
         traceback.print_exc()
-    stopped = isinstance(error, InterruptedRunError | TerminatedRunError)
     try:
         out.fail(error, verb=verb, status="interrupted" if stopped else "failed")
     except OSError as failure:

@@ -67,6 +67,19 @@ def test_several_processes_do_not_simulate_the_same(call: Call, monkeypatch: pyt
     assert call("pretrain").code == ExitCode.ARTIFACT  # may be started so, and has no data
 
 
+def test_an_error_of_another_process_than_the_first_is_told_and_nothing_else(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"TORCHELASTIC_RUN_ID": "x", "WORLD_SIZE": "2", "RANK": "1"}.items():
+        monkeypatch.setenv(name, value)
+    run = call("pretrain", "--json")
+    assert (run.code, run.out) == (ExitCode.ARTIFACT, "")
+    assert run.err.startswith("process 1: error: no dataset found")
+    assert run.err.count("error") == 1
+    assert "process 1: Traceback" in call("--debug", "pretrain").err
+    assert call("pretrain", "--help").out == ""
+
+
 def test_settings_that_are_not_valid_are_one_document_under_json(call: Call) -> None:
     run = call("simulate", "tumor", "--gamma", "-1", "--train", "0", "--json")
     assert run.code == ExitCode.USAGE
