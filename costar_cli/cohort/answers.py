@@ -15,7 +15,7 @@ from costar_cli.panel import Dataset, PanelSchema, Queries
 from costar_cli.panel.compatible import other_data, require_compatible
 from costar_cli.panel.findings import counted
 from costar_cli.panel.support import Support
-from costar_cli.panel.visits import elapsed, elapsed_dose, visit_dates
+from costar_cli.panel.visits import elapsed_dose, visit_dates
 from costar_cli.plans import COHORT_DRAWS, AnyPlan, Moments, PlanRequest, Rule, TreatmentPlan, resolve
 from costar_cli.plans.untrusted import Problems
 from costar_cli.reporting import warnings_of
@@ -164,9 +164,15 @@ def _dates(answers: CohortAnswers, q: NDArray[np.integer], h: NDArray[np.integer
     """Return when answers are, as text: of visits at any time, as far apart as plans say; None without dates."""
     panel, at_M = answers.cohort.panel, answers.moment_Q
     subject, origin = answers.cohort.subject_M[at_M], answers.cohort.origin_M[at_M]
-    dose, gap_QH = elapsed_dose(answers.schema.treatments), elapsed(answers.schema.treatments, answers.queries.plan)
-    if dose is None or gap_QH is None:
+    dose = elapsed_dose(answers.schema.treatments)
+    if dose is None:
         return panel.dates(subject[q], origin[q] + h + 1)
+    place, gap_QH = (
+        answers.schema.treatments.all_names.index(dose.name),
+        np.ones((len(answers), answers.queries.horizon)),
+    )
+    for gap_H, plan in zip(gap_QH, answers.plans_Q, strict=True):  # encoded plans have rounded ones
+        gap_H[: len(plan)] = plan.values[:, place]
     found = visit_dates(panel, dose, subject, origin, gap_QH)
     return None if found is None else found[q, h]
 

@@ -96,6 +96,12 @@ class TreatmentEncoding(BaseModel):
         return np.float64 if self.doses else np.int64
 
     @property
+    def idle(self) -> Values:
+        """Return the values `[names]` of a step without treatment: 0, and how long it usually is until the next one."""
+        values = [0] * len(self.names) + [dose.elapsed or 0 for dose in self.doses]
+        return np.array(values, dtype=self.value_type)
+
+    @property
     def level_width(self) -> int:
         """Return the number of encoded columns of treatments with levels."""
         return len(self.classes) if self.mode == "multiclass" else len(self.names)

@@ -10,6 +10,7 @@ from costar_cli.panel.panel import Panel
 from costar_cli.panel.schema import TreatmentEncoding
 
 ELAPSED: Final = "elapsed"  # what plans call the time until the next visit
+AFTER, AT = "after", "at"  # what they say in its place
 
 
 def elapsed(encoding: TreatmentEncoding, treatments: NDArray[np.number]) -> NDArray[np.float64] | None:

@@ -94,11 +94,14 @@ def _before(moments: Moments, encoding: TreatmentEncoding, steps: int) -> Levels
 
 
 def _usual(moments: Moments, encoding: TreatmentEncoding, steps: int) -> Levels:
-    """Return the levels `[Q,H,names]` that the data have from the origins on, the last ones where they end."""
+    """Return the levels `[Q,H,names]` that the data have from the origins on, the last ones where they end.
+
+    Where a series has one step alone nothing was given.
+    """
     panel, row_Q1 = moments.panel, moments.subject_Q[:, None]
     last_Q = np.minimum(moments.origin_Q[:, None] + np.arange(steps), panel.length[row_Q1] - 2)
     given = encoding.decode(panel.treatments[row_Q1, np.maximum(last_Q, 0)])
-    return np.where(last_Q[..., None] >= 0, given, 0)
+    return np.where(last_Q[..., None] >= 0, given, encoding.idle)
 
 
 def _columns(moments: Moments, schema: PanelSchema) -> dict[str, Floats]:

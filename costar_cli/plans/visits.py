@@ -7,10 +7,10 @@ import numpy as np
 
 from costar_cli.panel.calendar import Date
 from costar_cli.panel.dose import Dose
+from costar_cli.panel.visits import AFTER, AT
 from costar_cli.plans.moments import KEEPS_DATES, Moments
 from costar_cli.plans.untrusted import JsonObject, Problems, shown
 
-AFTER, AT = "after", "at"
 FORMS: Final = 'write {"after": 14}, {"after": "14 days"} or {"at": "2024-03-01"}'
 _DURATION: Final = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)\s*(s|seconds?|min|minutes?|h|hours?|d|days?|w|weeks?)")
 _UNITS: Final = {"s": 10**6, "m": 60 * 10**6, "h": 3_600 * 10**6, "d": 86_400 * 10**6, "w": 7 * 86_400 * 10**6}

@@ -7,12 +7,14 @@ import numpy as np
 import polars as pl
 import pytest
 
+from costar_cli.cohort import Cohort, answer_cohort, join_columns, tidy_columns
 from costar_cli.errors import UsageError
 from costar_cli.panel import Dataset, Panel, Part
 from costar_cli.panel.visits import elapsed_dose, visit_dates
-from costar_cli.plans import Moments, TreatmentPlan
+from costar_cli.plans import Moments, TreatmentPlan, follow
 from costar_cli.plans.read import parse_plans
 from tests.datasets.table_worlds import ingest, make_schema, problems, ward
+from tests.whatif.whatif_worlds import LinearModel
 
 
 @pytest.fixture(scope="module")
@@ -83,3 +85,32 @@ def test_visits_within_a_second_are_refused(tmp_path: Path):
     [line] = problems(frame, make_schema(time={"step": "1d", "gaps": "elapsed"}), folder=tmp_path)
     assert "150 rows within a second of another row of its subject" in line
     assert "row 2 of ward.csv" in line
+
+
+def test_dates_of_cohorts_are_those_of_the_plan_to_the_minute(data: Dataset):
+    panel = data.panels[Part("source", "test")].take(np.arange(1))
+    moments = Moments.of(panel, 5)
+    text = json.dumps({"plans": {"p": [{"at": "2024-02-10 11:00"}]}})  # 28.4583333 days: six digits are too few
+    request = parse_plans(text, data.schema, horizon=3, begin=lambda origin: moments)
+    cohort = Cohort.of(panel, panel.names, origin=5)
+    [date] = join_columns([tidy_columns(a) for a in answer_cohort("m", LinearModel(data.schema), cohort, request)])[
+        "date"
+    ]
+    assert date == "2024-02-10 11:00"
+
+
+def test_a_shift_comes_after_the_usual_gap_where_none_was_seen(data: Dataset):
+    panel = data.panels[Part("source", "test")].take(np.arange(1)).until(1)
+    text = json.dumps({"plans": {"p": {"shift": {"elapsed": "+50 %"}, "times": 2}}})
+    [shift] = parse_plans(text, data.schema, horizon=3).plans
+    assert not isinstance(shift, TreatmentPlan)
+    went = follow(shift, Moments.of(panel, 0), data.schema, lambda rows, _: np.zeros((len(rows), 1)))
+    assert went.values_SQHA[0, 0, :, -1].tolist() == [3, 3]
+
+
+@pytest.mark.parametrize("name", ["after", "at"])
+def test_no_treatment_is_called_like_what_says_when_visits_are(name: str):
+    called = {name: {"role": "treatment"}}
+    with pytest.raises(UsageError, match="when a visit is"):
+        make_schema(called, ("drug",), time={"gaps": "elapsed"})
+    assert make_schema(called, ("drug",)).named("treatment") == [name]

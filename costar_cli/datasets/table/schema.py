@@ -17,6 +17,7 @@ from costar_cli.panel.calendar import Date
 from costar_cli.panel.dose import Basis
 from costar_cli.panel.expression import Condition, parse_condition
 from costar_cli.panel.levels import Scalar, are_doses, label_of
+from costar_cli.panel.visits import AFTER, AT
 
 
 @dataclass(frozen=True, slots=True)
@@ -488,6 +489,14 @@ class TableSchema(Section):
     error_unit: ErrorUnitSchema | None = Field(
         None, description="By default the outcome's unit; with several outcomes, standard deviations"
     )
+
+    @model_validator(mode="after")
+    def _visits(self) -> Self:
+        taken = [name for name in self.named("treatment") if name in (AFTER, AT)]
+        if self.time.gaps == "elapsed" and taken:
+            said = f'`[columns.{taken[0]}]`: with `gaps = "elapsed"` plans say by `{taken[0]}` when a visit is'
+            raise ValueError(f'{said}: call the treatment something else, with `column = "{taken[0]}"`')
+        return self
 
     def named(self, *roles: Role) -> list[str]:
         """Return the columns of these roles, in the order of the schema; a subject of several columns is one."""
