@@ -28,22 +28,24 @@ def contrasts(panel: Panel, schema: PanelSchema, horizon: int) -> list[Contrast]
     """Return each treatment given always, and once at first, against never.
 
     Only what some subject was given at a step is asked about: of each treatment the commonest way to give it, alone
-    where that occurs; never is no treatment or, where all are treated, what is commonest.
+    where that occurs; never is no treatment or, where all are treated, what is commonest. The time until the next step
+    is no treatment: it is the usual one.
     """
     encoding = schema.treatments
     decided_NT = np.arange(panel.n_steps) < panel.length[:, None] - 1
-    seen_MK, count_M = np.unique(encoding.decode(panel.treatments[decided_NT]), axis=0, return_counts=True)
+    idle_K, given_MK = encoding.idle, encoding.decode(panel.treatments[decided_NT])
+    given_MK = np.where(idle_K != 0, idle_K, given_MK)
+    seen_MK, count_M = np.unique(given_MK, axis=0, return_counts=True)
     if not len(seen_MK):
         return []
-    untreated_M = (seen_MK == 0).all(axis=1)
+    untreated_M = (seen_MK == idle_K).all(axis=1)
     never = seen_MK[np.argmax(untreated_M if untreated_M.any() else count_M)]
     found = []
     for arm in _arms(seen_MK, count_M, never, len(encoding.names)):
         of_never, given = (np.tile(row, (horizon, 1)) for row in (never, arm))
         once = np.concatenate([given[:1], of_never[1:]])
-        plans = [(f"always {encoding.describe(arm)}", given)] + [(f"{encoding.describe(arm)} once", once)] * (
-            horizon > 1
-        )
+        what = encoding.describe(np.where(idle_K != 0, 0, arm))
+        plans = [(f"always {what}", given)] + [(f"{what} once", once)] * (horizon > 1)
         reference = as_plans(encoding.encode(of_never))
         found += [Contrast(name, as_plans(encoding.encode(plan)), reference) for name, plan in plans]
     return found

@@ -83,6 +83,7 @@ def _propensities(dataset: Dataset, domain: Domain, panel: Panel, scaler: Scaler
     level_MY = panel.outcomes[queries.subject, queries.origin].astype(np.float64)
     axes = {outcome.name: level_MY[:, o] for o, outcome in enumerate(dataset.schema.outcomes)}
     axes[dataset.schema.step] = queries.origin.astype(np.float64)
+    treatments = dataset.schema.treatments
     return [
         ArmPropensity(
             domain,
@@ -92,7 +93,8 @@ def _propensities(dataset: Dataset, domain: Domain, panel: Panel, scaler: Scaler
             along,
             *_course(expected_MA[:, a], given_MA[:, a] == given, values_M),
         )
-        for a, name in enumerate(dataset.schema.treatments.all_names)
+        for a, name in enumerate(treatments.all_names)
+        if not treatments.idle[a]  # the time until the next step is no treatment
         for along, values_M in axes.items()
         for given in (False, True)
     ]

@@ -108,7 +108,7 @@ class _Told:
                 yield self._course(number, h, LIGHTS[worst])
 
     def _precision(self, number: int, plan: TreatmentPlan, h: int, k: int, light: str) -> str:
-        new = (plan.values[: h + 1] != 0).any(axis=0) & ~self.before
+        new = (plan.values[: h + 1] != 0).any(axis=0) & ~self.before & (self.schema.treatments.idle == 0)
         if new.any():
             names = " or ".join(
                 name for name, is_new in zip(self.schema.treatments.all_names, new, strict=True) if is_new

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -17,6 +19,10 @@ from costar_cli.methods.mixed.settings import MixedConfig
 from costar_cli.panel import Dataset, Part
 from costar_cli.panel.visits import elapsed
 from costar_cli.panel.windows import FactualWindows, factual_windows
+from costar_cli.plans import TreatmentPlan
+from costar_cli.refute.effects import contrasts
+from costar_cli.uncertainty.overlap import describe_overlap
+from costar_cli.whatif.support import _Told
 from tests.datasets.table_worlds import ingest, make_schema
 from tests.fits import fit_method, model_of
 
@@ -141,5 +147,24 @@ def test_other_methods_take_the_gap_or_say_that_they_do_not(data: Dataset):
     assert windows is not None
     naive = rmse(model_of(fit_method(data, "last-value", None, FinetuneConfig(members=1))), windows)
     assert rmse(model_of(fit_method(data, "ridge", None, FinetuneConfig(members=1))), windows) < 0.8 * naive
-    with pytest.raises(UsageError, match="elapsed is a dose"):
+    with pytest.raises(UsageError, match="has doses: elapsed"):
         METHODS["crn"].require_doses(data.schema)
+
+
+def test_the_gap_is_no_treatment_to_contrast_or_to_give(data: Dataset):
+    asked = contrasts(data.panels[Part("source", "train")], data.schema, 3)
+    assert [contrast.name for contrast in asked] == ["always drug", "drug once"]
+    usual = data.schema.treatments.idle[-1]
+    for contrast in asked:
+        for plan in (contrast.plan, contrast.reference):
+            np.testing.assert_allclose(data.schema.treatments.decode(plan)[:, -1], usual)
+    assert {arm.treatment for arm in describe_overlap(data).propensities} == {"drug"}
+
+
+def test_nobody_is_told_that_a_gap_was_never_received_before(data: Dataset):
+    unknown: Any = SimpleNamespace(sd_QHY=np.ones((1, 1, 1)))
+    told = _Told(data.schema, "s1", np.zeros(2, bool), unknown, unknown)
+    for drug, said in ((1.0, "never received drug before"), (0.0, "the prediction's sd")):
+        reason = told._precision(0, TreatmentPlan("p", np.array([[drug, 6.0]])), 0, 0, "red")
+        assert said in reason
+        assert "elapsed" not in reason
