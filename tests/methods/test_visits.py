@@ -13,7 +13,7 @@ from costar_cli.config.models import FinetuneConfig
 from costar_cli.errors import UsageError
 from costar_cli.methods import METHODS
 from costar_cli.methods.base import FittedModel
-from costar_cli.methods.mixed.law import lasting
+from costar_cli.methods.mixed.law import GrowthLaw, Series, lasting
 from costar_cli.methods.mixed.model import MixedModel
 from costar_cli.methods.mixed.settings import MixedConfig
 from costar_cli.panel import Dataset, Part
@@ -111,6 +111,41 @@ def test_a_gap_of_whole_steps_is_as_many_steps(decay: float):
     gap = np.arange(1.0, 9.0)
     steps = [sum(0.9 ** (n - 1 - j) * decay**j for j in range(n)) for n in range(1, 9)]
     np.testing.assert_allclose(lasting(gap, decay, 0.9), steps, rtol=1e-5)
+
+
+LAW = GrowthLaw(0, relative=True, basis="log", linked=False, mean=10.0, sd=3.0, low=0.0, high=100.0)
+
+
+def after(growth: np.ndarray, gap: float) -> np.ndarray:
+    """Where a level of 10 stands after gaps of one length, by the law of growth by shares."""
+    ten = np.full_like(growth, 10.0)
+    return LAW.next(ten, growth, ten, 0 * ten, 10 * ten, np.full_like(growth, gap))
+
+
+def test_chance_in_short_gaps_leaves_a_level_near_where_it_was():
+    noise = np.random.default_rng(0).normal(scale=0.3, size=10_000)
+    level = after(noise * np.sqrt(1 / 7), 1 / 7)
+    assert level.min() > 0
+    assert np.log(level / 10).std() == pytest.approx(0.3 * np.sqrt(1 / 7), rel=0.05)
+
+
+def test_a_rise_in_a_short_gap_counts_as_a_fall_does():
+    y_NTY = np.array([[10.0, 11.0], [10.0, 9.0]])[..., None]
+    none, seen, gap_NT = np.zeros((2, 2, 0)), np.ones((2, 2, 1), bool), np.full((2, 2), 0.04)
+    series = Series(y_NTY, y_NTY, none, np.zeros((2, 0)), none, np.array([2, 2]), seen, gap_NT)
+    design = LAW.design(series, np.zeros(1), np.ones(1))
+    assert design.counted_NT.tolist() == [[1], [1]]
+    np.testing.assert_allclose(design.response_NT[:, 0], [0.5, -0.5], rtol=1e-6)  # 0.1 over the noise of 0.04 steps
+
+
+@pytest.mark.parametrize("gap", [0.04, 0.5, 1.0, 3.0])
+def test_the_gain_is_the_slope_of_the_next_level_by_growth(gap: float):
+    growth, small = np.array([-0.02, 0.0, 0.03]), 1e-6
+    ten = np.full((1, 3), 10.0)
+    before: Any = SimpleNamespace(y_YQ=ten, usual_YQ=ten)
+    step: Any = SimpleNamespace(before=before, growth=[growth], gap_Q=np.full(3, gap))
+    slope = (after(growth + small, gap) - after(growth - small, gap)) / (2 * small)
+    np.testing.assert_allclose(MixedModel._gain(LAW, step), slope, rtol=1e-5)
 
 
 def test_an_answer_after_a_gap_is_that_after_its_parts(mixed: MixedModel, data: Dataset):

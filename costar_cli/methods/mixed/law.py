@@ -18,6 +18,7 @@ __all__ = [
     "GrowthLaw",
     "Series",
     "carried",
+    "compounding",
     "lasting",
 ]
 
@@ -94,6 +95,11 @@ def lasting(gap: Floats, decay: Floats | float, reversion: float) -> Floats:
     """Return how much acts over a gap what acts by 1 in a step, and decays, on a level that reverts (spec MIXED-12)."""
     apart = np.where(np.abs(reversion - decay) < NEAR, reversion - NEAR, decay)
     return np.asarray((reversion**gap - apart**gap) / (reversion - apart))
+
+
+def compounding(gap: Floats) -> Floats:
+    """Return over how many steps growth compounds in a gap: a shorter one than a step is one (spec MIXED-12)."""
+    return np.maximum(gap, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,9 +239,10 @@ class GrowthLaw:
         """Return y after a step, or after a gap of some length, within bounds."""
         if gap is None:
             return np.clip(y + self.scale(y, usual) * np.clip(growth, *self.limits), low, high)
-        change = gap * np.clip(growth / gap, *self.limits)
+        steps = compounding(gap)
+        change = steps * np.clip(growth / steps, *self.limits)
         if self.relative:
-            change = (1 + change / gap) ** gap - 1
+            change = (1 + change / steps) ** steps - 1
         return np.clip(y + self.scale(y, usual) * change, low, high)
 
     def reverting(self, mean_P: Floats) -> float:
@@ -272,9 +279,10 @@ class GrowthLaw:
         scale_NT = self.scale(now_NT, usual_NT)
         response_NT = (then_NT - now_NT) / scale_NT
         gap_NT = None if series.gap_NT is None else np.where(there_NT, series.gap_NT[:, :-1], 1.0)
+        steps_NT = np.ones_like(now_NT) if gap_NT is None else compounding(gap_NT)
         if gap_NT is not None and self.relative:
-            response_NT = gap_NT * (np.maximum(1 + response_NT, 0.0) ** (1 / gap_NT) - 1)
-        counted_NT = inside_NT & (np.abs(response_NT if gap_NT is None else response_NT / gap_NT) < LARGEST)
+            response_NT = steps_NT * (np.maximum(1 + response_NT, 0.0) ** (1 / steps_NT) - 1)
+        counted_NT = inside_NT & (np.abs(response_NT / steps_NT) < LARGEST)
         if self.relative:
             counted_NT &= (now_NT > 10 * self.shift) & (then_NT > 0) & (then_NT < self.high)
         links_NTF = self.links(series.y_NTY[:, :-1], series.x_NTX[:, :-1], mean_Y, sd_Y)

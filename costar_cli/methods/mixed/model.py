@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from costar_cli.artifact import Artifact
 from costar_cli.methods.base import Decide, PredictiveDistribution
 from costar_cli.methods.mixed.covariates import CovariateEquations, covariate_columns, equations_of, equations_shapes
-from costar_cli.methods.mixed.law import Design, Floats, GrowthLaw, Series, carried, lasting
+from costar_cli.methods.mixed.law import Design, Floats, GrowthLaw, Series, carried, compounding, lasting
 from costar_cli.methods.mixed.likelihood import OPEN, Effects, effects_of, effects_shapes
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.trained import AnswerJob, EncodingModel, require_horizon
@@ -475,8 +475,9 @@ class MixedModel(EncodingModel[Histories]):
         scale_Q = law.scale(step.before.y_YQ[law.outcome], step.before.usual_YQ[law.outcome])
         if step.gap_Q is None or not law.relative:
             return scale_Q
-        growth_Q = np.clip(step.growth[law.outcome] / step.gap_Q, -1 + law.shift, law.limits[1])
-        return np.asarray(scale_Q * (1 + growth_Q) ** (step.gap_Q - 1))
+        steps_Q = compounding(step.gap_Q)
+        growth_Q = np.clip(step.growth[law.outcome] / steps_Q, -1 + law.shift, law.limits[1])
+        return np.asarray(scale_Q * (1 + growth_Q) ** (steps_Q - 1))
 
     def _slopes(self, step: "_Step", effects: list[Floats], n_state: int) -> Floats:
         """Return the derivatives `[Q,S,S]` of the state after a step, outcomes then covariates, by that before it."""
@@ -485,13 +486,13 @@ class MixedModel(EncodingModel[Histories]):
         for law, learnt, effects_PQ, growth_Q in zip(self.laws, self.effects, effects, step.growth, strict=True):
             o, y_Q, usual_Q = law.outcome, step.before.y_YQ[law.outcome], step.before.usual_YQ[law.outcome]
             scale_Q, (low, high), span = self._gain(law, step), law.limits, _Span.of(law, learnt, step.gap_Q)
-            gap_Q = 1.0 if step.gap_Q is None else step.gap_Q
-            moves_Q = span.level_Q * ((growth_Q > low * gap_Q) & (growth_Q < high * gap_Q))
+            steps_Q = np.ones(q) if step.gap_Q is None else compounding(step.gap_Q)
+            moves_Q = span.level_Q * ((growth_Q > low * steps_Q) & (growth_Q < high * steps_Q))
             slopes = law.slope(y_Q, usual_Q)
             of_levels_Q = sum((slope * e for slope, e in zip(slopes, effects_PQ[1:], strict=False)), np.zeros(q))
             own_Q = 1 + scale_Q * of_levels_Q * moves_Q
             if law.relative:
-                grown_Q = (1 + np.clip(growth_Q / gap_Q, low, high)) ** gap_Q - 1
+                grown_Q = (1 + np.clip(growth_Q / steps_Q, low, high)) ** steps_Q - 1
                 own_Q = np.maximum(own_Q + grown_Q, 0)
             slope_QSS[:, o, o] = own_Q
             if law.linked:
