@@ -90,6 +90,8 @@ class Method:
             some methods that depends on their decoder (`methods.base.PredictsStepwise`).
         combines: it is made of other methods, which its setting `parts` names.
         takes_doses: it answers plans of treatments that are numbers; others refuse data that have some.
+        takes_gaps: a longer gap between visits is more time to it, or nothing at all; to others that take doses it is a
+            covariate, of which `finetune` warns.
     """
 
     name: str
@@ -108,6 +110,7 @@ class Method:
     stepwise: bool = False
     combines: bool = False
     takes_doses: bool = False
+    takes_gaps: bool = False
 
     @property
     def section(self) -> str:
@@ -194,6 +197,15 @@ class Method:
                 where=f"--method {self.name}",
                 fix=f"choose one of {', '.join(n for n, method in METHODS.items() if method.takes_doses)}, or {other}",
             )
+
+    def doubts(self, schema: "PanelSchema") -> list[str]:
+        """Return what of a data set the method cannot use as it is meant."""
+        uneven = any(dose.elapsed is not None for dose in schema.treatments.doses)
+        if not uneven or self.takes_gaps or not self.takes_doses:
+            return []
+        over = next(name for name, method in METHODS.items() if method.takes_gaps and method.stepwise)
+        what = f"to {self.label} the time between visits is a covariate: effects are per visit, not per unit of time"
+        return [f"{what}; --method {over} integrates over it"]
 
     def load(self, artifact: "Artifact", device: "torch.device | str" = "cpu") -> "FittedModel":
         """Return the fitted model that an artifact of kind `model` holds."""
@@ -302,6 +314,7 @@ _BUILT_IN: Final[Sequence[Method]] = (
         suggested=10,
         short_list=6,
         takes_doses=True,
+        takes_gaps=True,
     ),
     Method(
         name="stack",
@@ -312,6 +325,7 @@ _BUILT_IN: Final[Sequence[Method]] = (
         order=20,
         combines=True,
         takes_doses=True,
+        takes_gaps=True,
     ),
     Method(
         name="growth",
@@ -333,6 +347,7 @@ _BUILT_IN: Final[Sequence[Method]] = (
         order=1,
         short_list=1,
         takes_doses=True,
+        takes_gaps=True,
     ),
     Method(
         name="mean",
@@ -342,6 +357,7 @@ _BUILT_IN: Final[Sequence[Method]] = (
         order=2,
         short_list=2,
         takes_doses=True,
+        takes_gaps=True,
     ),
     Method(
         name="seasonal-naive",
@@ -352,6 +368,7 @@ _BUILT_IN: Final[Sequence[Method]] = (
         order=3,
         short_list=3,
         takes_doses=True,
+        takes_gaps=True,
     ),
 )
 

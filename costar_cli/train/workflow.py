@@ -202,7 +202,7 @@ def finetune(
         support = Support.from_meta(start.meta)  # these weights have learned nothing of the target's treatments
     if selected.kept_source_members:
         reporter.note(_kept_note(selected.kept_source_members, members))
-    warnings = _warn(dataset, start, selected, reporter)
+    warnings = _warn(dataset, run.method, start, selected, reporter)
     parents = {"dataset": dataset.digest}
     if start is not None:
         parents["model" if run.few_shot else "encoder"] = start.digest
@@ -286,7 +286,9 @@ def _fit_meta(dataset: Dataset, run: FitRun, selected: Selected) -> dict[str, An
     }
 
 
-def _warn(dataset: Dataset, start: FittedModel | None, selected: Selected, reporter: Reporter) -> list[str]:
+def _warn(
+    dataset: Dataset, method: Method, start: FittedModel | None, selected: Selected, reporter: Reporter
+) -> list[str]:
     """Say what makes a model doubtful: what it started from, its fit, and how it does on validation.
 
     Returns:
@@ -294,7 +296,8 @@ def _warn(dataset: Dataset, start: FittedModel | None, selected: Selected, repor
     """
     inherited = warnings_of("what it started from", start.meta) if start else []
     loses = selected.validation.warning if selected.validation else None
-    warnings = [*inherited, *selected.fitted.warnings, *([loses] if loses else [])]
+    doubts = [doubt for doubt in method.doubts(dataset.schema) if not any(doubt in one for one in inherited)]
+    warnings = [*inherited, *doubts, *selected.fitted.warnings, *([loses] if loses else [])]
     for warning in warnings:
         reporter.warn(warning)
     other = other_data("what it started from", start.parents, dataset) if start else None

@@ -21,6 +21,7 @@ from costar_cli.panel.visits import elapsed
 from costar_cli.panel.windows import FactualWindows, factual_windows
 from costar_cli.plans import TreatmentPlan
 from costar_cli.refute.effects import contrasts
+from costar_cli.reporting import NullReporter
 from costar_cli.uncertainty.overlap import describe_overlap
 from costar_cli.whatif.support import _Told
 from tests.datasets.table_worlds import ingest, make_schema
@@ -184,6 +185,20 @@ def test_other_methods_take_the_gap_or_say_that_they_do_not(data: Dataset):
     assert rmse(model_of(fit_method(data, "ridge", None, FinetuneConfig(members=1))), windows) < 0.8 * naive
     with pytest.raises(UsageError, match="has doses: elapsed"):
         METHODS["crn"].require_doses(data.schema)
+
+
+@pytest.mark.parametrize(("method", "warns"), [("growth", True), ("costar", True), ("mixed", False), ("mean", False)])
+def test_methods_that_do_not_integrate_over_gaps_say_so(data: Dataset, method: str, *, warns: bool):
+    assert bool(METHODS[method].doubts(data.schema)) is warns
+
+
+def test_a_fit_warns_that_gaps_are_a_covariate(data: Dataset):
+    reporter = NullReporter()
+    trained = fit_method(data, "ridge", None, FinetuneConfig(members=1), reporter=reporter)
+    [said] = [warning for warning in reporter.warnings if "covariate" in warning]
+    assert "Ridge regression" in said
+    assert "--method mixed" in said
+    assert said in trained.meta["warnings"]
 
 
 def test_the_gap_is_no_treatment_to_contrast_or_to_give(data: Dataset):
