@@ -56,6 +56,11 @@ class Played:
         kinds_KHA, place_S = self.kinds(moment)
         return TreatmentPlan(self.rule.name, kinds_KHA[np.bincount(place_S).argmax()])
 
+    def most_share(self, moment: int) -> float:
+        """Return the share of the draws that took that course."""
+        _, place_S = self.kinds(moment)
+        return float(np.bincount(place_S).max() / len(place_S))
+
     def kinds(self, moment: int) -> tuple[Levels, NDArray[np.intp]]:
         """Return the distinct courses of treatment of a moment `[K,H,names]`, and which one each draw took."""
         kinds_KHA, place_S = np.unique(self.values_SQHA[:, moment], axis=0, return_inverse=True)

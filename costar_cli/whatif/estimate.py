@@ -120,7 +120,7 @@ def estimate_outcomes(
         warnings=warnings,
         abstain=abstain,
     )
-    own = rule_notes(models, request.plans, dataset, truth=truth)
+    own = rule_notes(models, request.plans, dataset, truth=truth, answers=answers)
     return replace(report, notes=(*own, *notes_on(report, dataset, models, location)))
 
 

@@ -11,6 +11,7 @@ from costar_cli.errors import UsageError
 from costar_cli.methods.base import DrawsCourses, FittedModel
 from costar_cli.panel import Dataset, Location, Part, Values
 from costar_cli.plans import DRAWS, SEED, AnyPlan, Moments, PlanRule, Rule, TreatmentPlan, follow, way_of
+from costar_cli.whatif.report import ModelAnswer
 
 Floats = NDArray[np.float64]
 
@@ -30,14 +31,29 @@ def possible_plans(plans: Sequence[AnyPlan], resolved: Sequence[TreatmentPlan]) 
 
 
 def rule_notes(
-    models: Mapping[str, FittedModel], plans: Sequence[AnyPlan], dataset: Dataset, *, truth: bool, n: int = DRAWS
+    models: Mapping[str, FittedModel],
+    plans: Sequence[AnyPlan],
+    dataset: Dataset,
+    *,
+    truth: bool,
+    n: int = DRAWS,
+    answers: Sequence[ModelAnswer] = (),
 ) -> Iterator[str]:
-    """Yield what rules are played on, what they read that is not simulated, and what their truth is."""
+    """Yield what rules are played on, whose lights they have, what they read that is not simulated, and their truth.
+
+    `answers` are those about one subject; of many subjects, each has its own.
+    """
+    share = {(of.label, went.rule.name): went.most_share(0) for of in answers for went in of.played if went}
     rules = [plan for plan in plans if not isinstance(plan, TreatmentPlan)]
     for rule in rules:
         for label, model in models.items():
             if (way := way_of(rule, model, label)) != "fixed":
                 yield f"rule `{rule.name}` was played on {HOW[way].format(n=n, label=label, seed=SEED)}"
+                common = "its most common course of treatment" if answers else "each subject's most common course"
+                took = share.get((label, rule.name))
+                if model.meta.get("practice") and took != 1 and (way != "mean course" or rule.has_chance):
+                    few = "however few draws took it" if took is None else f"which {100 * took:.3g} % of draws took"
+                    yield f"lights of rule `{rule.name}` by model `{label}` are those of {common}, {few}"
         read = ", ".join(rule.reads([covariate.name for covariate in dataset.schema.covariates]))
         drawn = [label for label, model in models.items() if isinstance(model, DrawsCourses) and model.draws_covariates]
         if read and drawn:

@@ -90,7 +90,10 @@ def test_a_cohort_is_told_once_what_its_rules_are_and_were_played_on(made: Path,
     assert said.count("rule `coin` was played on 200 draws of chance") == 1
     run = call("whatif", "-w", made, "--model", made / "model-mixed.h5", *words, "--unsupported", "--json")
     assert all(note in said for note in run.document["result"]["notes"])
-    assert len(run.document["result"]["notes"]) == 4
+    assert len(run.document["result"]["notes"]) == 6
+    assert (
+        said.count("lights of rule `coin` by model `model-mixed` are those of each subject's most common course") == 1
+    )
 
 
 def test_averages_of_rules_and_their_truth(made: Path, call: Call) -> None:

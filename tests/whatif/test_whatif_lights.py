@@ -78,9 +78,14 @@ def test_a_rule_has_the_lights_of_the_course_that_it_gives_most_and_chance_makes
     for _ in range(2):
         request = parse_plans(json.dumps({"plans": {"p": coin}}), tumors.schema.treatments, horizon=6)
         report = estimate_outcomes(tumors, models, request, subject=subject, origin=12)
+        if not lights:
+            _, place_S = report.models[0].played[0].kinds(0)
+            common = f"its most common course of treatment, which {100 * np.bincount(place_S).max() / 1_000:.3g} %"
+            assert any(f"lights of rule `p` by model `mixed` are those of {common}" in note for note in report.notes)
         lights.append([(row["precision"], row["practice"], row["support"]) for row in report.to_rows()])
         coin = [{"radiotherapy": int(given)} for given in report.plans[0].values[:, 1]]
     assert lights[0] == lights[1]
+    assert not any("lights of rule" in note for note in report.notes)
 
 
 def test_the_reason_says_whose_practice_it_is_where_the_file_does(
