@@ -26,7 +26,6 @@ from costar_cli.uncertainty import (
     GoesOn,
     Lights,
     calibration_of,
-    goes_on,
     interval_kind,
     support_of,
 )
@@ -122,7 +121,7 @@ def answer_cohort(
         yield CohortAnswers(
             label, model.schema, kind, chunk, moment_Q, plans_Q, queries, found, tuple(levels), bands, lights,
             {plan.name: plan for plan in every_Q if not isinstance(plan, TreatmentPlan)},
-            goes_on(model, moments_Q.panel, queries, common.mean_QHY),
+            asked.going_on(queries, common),
         )  # fmt: skip
 
 

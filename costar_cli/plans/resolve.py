@@ -11,18 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.methods.base import DrawsCourses, FittedModel
-from costar_cli.panel import Panel
+from costar_cli.panel import Panel, Queries
 from costar_cli.plans.moments import Moments
 from costar_cli.plans.plan import AnyPlan, TreatmentPlan
 from costar_cli.plans.rollout import DRAWS, SEED, Played, ask, play
-from costar_cli.plans.rule import PlanRule
-from costar_cli.uncertainty import Estimates, asks_encoded, draws, estimate, least_sd
+from costar_cli.plans.rule import Levels, PlanRule
+from costar_cli.uncertainty import Estimates, GoesOn, asks_encoded, draws, estimate, goes_on, least_sd
 
 COHORT_DRAWS: Final = 200  # of a rule for each of many moments, over which chance averages out
 MOST_QUERIES: Final = 8_192  # estimated at once: their histories and predictions take some hundred MB
 MOST_DRAWN: Final = 200_000  # courses that are drawn at once
 
 Floats = NDArray[np.float64]
+Kinds = tuple[Levels, NDArray[np.intp]]
+"""The courses of a moment, and which one each draw took."""
 Number = TypeVar("Number", bound=np.generic)
 
 
@@ -58,6 +60,28 @@ class Resolved:
             of = estimate_played(self.model, self.moments.take(at), played, self.horizon)
             found_Q = found_Q.with_rows(at, of)
         return found_Q
+
+    def going_on(self, queries: Queries, found_Q: Estimates) -> GoesOn | None:
+        """Return how likely series are to go on, None where the model knows of no end (spec SURV-4).
+
+        `queries` and `found_Q` ask about `plans_Q` and answer that.
+        """
+        model, panel = self.model, self.moments.panel
+        of_Q = goes_on(model, panel, queries, found_Q.mean_QHY)
+        for at, played in self.undecided() if of_Q else ():
+            kinds = [played.kinds(place) for place in range(len(at))]
+            moved_KHY = _moved_courses(played, kinds)
+            for asked in _asked(model, self.moments.take(at), kinds, self.horizon):
+                if moved_KHY is None:
+                    mean_KHY = estimate(model, panel, asked.queries).mean_QHY
+                else:
+                    mean_KHY = found_Q.mean_QHY[at[asked.moment_K]]
+                    mean_KHY[:, : len(played.rule)] += moved_KHY[asked.own_K]
+                of_K, rows = goes_on(model, panel, asked.queries, mean_KHY), at[asked.moment_K[asked.first_Q]]
+                if of_Q and of_K:
+                    of_Q.survival_QH[rows] = asked.mean(of_K.survival_QH)
+                    of_Q.ended_QHE[rows] = asked.mean(of_K.ended_QHE)
+        return of_Q
 
     def drawn(self, drawn_SQHY: Floats, *, seed: int = SEED) -> Floats:
         """Return joint draws of all questions, given those under `plans_Q`."""
@@ -111,16 +135,8 @@ def estimate_played(model: FittedModel, moments: Moments, played: Played, horizo
     if played.outcomes_SQHY is not None:  # what is not drawn is that of the most common course
         common = [np.bincount(place_S).argmax() for _, place_S in kinds]
         kinds = [(of[k : k + 1], np.zeros(1, dtype=np.intp)) for (of, _), k in zip(kinds, common, strict=True)]
-    moment_K = np.repeat(np.arange(len(kinds)), [len(of) for of, _ in kinds])
-    weight_K = np.concatenate([np.bincount(place_S) / len(place_S) for _, place_S in kinds])
-    values_KHA = _lasting(np.concatenate([of for of, _ in kinds]), horizon)
-    parts = []
-    for begin, end in _parts(np.array([len(of) for of, _ in kinds]), MOST_QUERIES):
-        own_K = slice(*np.searchsorted(moment_K, [begin, end]))
-        at_K = moment_K[own_K]
-        found = estimate(model, moments.panel, ask(model, moments.take(at_K), values_KHA[own_K]))
-        parts.append(_mixture(found, weight_K[own_K], np.flatnonzero(np.diff(at_K, prepend=-1))))
-    mixed = Estimates.joined(parts)
+    courses = _asked(model, moments, kinds, horizon)
+    mixed = Estimates.joined([_mixture(estimate(model, moments.panel, asked.queries), asked) for asked in courses])
     if played.outcomes_SQHY is None or played.usual_QHY is None or played.usual_variance_QHY is None:
         return mixed
     own, drawn = slice(len(played.rule)), played.outcomes_SQHY
@@ -130,6 +146,47 @@ def estimate_played(model: FittedModel, moments: Moments, played: Played, horizo
     sd_QHY = np.maximum(sd_QHY, least_sd(model))
     members_RQHY[:, :, own] = mean_QHY[:, own]
     return replace(mixed, mean_QHY=mean_QHY, sd_QHY=sd_QHY, members_RQHY=members_RQHY)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Asked:
+    """Some courses of rules: whose, `moment_K`, with their shares, `own_K` among all, the first of each moment."""
+
+    queries: Queries
+    own_K: slice
+    moment_K: NDArray[np.integer]
+    weight_K: Floats
+    first_Q: NDArray[np.integer]
+
+    def mean(self, values_K: NDArray[np.floating]) -> Floats:
+        """Return the mean over each moment's courses."""
+        weight_K = self.weight_K.reshape(-1, *[1] * (values_K.ndim - 1))
+        return np.asarray(np.add.reduceat(weight_K * values_K, self.first_Q, axis=0))
+
+
+def _asked(model: FittedModel, moments: Moments, kinds: Sequence[Kinds], horizon: int) -> Iterator[_Asked]:
+    """Yield questions about the courses of moments, whole moments at a time."""
+    count_Q = np.array([len(of) for of, _ in kinds])
+    moment_K = np.repeat(np.arange(len(kinds)), count_Q)
+    weight_K = np.concatenate([np.bincount(place_S) / len(place_S) for _, place_S in kinds])
+    values_KHA = _lasting(np.concatenate([of for of, _ in kinds]), horizon)
+    for begin, end in _parts(count_Q, MOST_QUERIES):
+        own_K = slice(*np.searchsorted(moment_K, [begin, end]))
+        at_K = moment_K[own_K]
+        queries = ask(model, moments.take(at_K), values_KHA[own_K])
+        yield _Asked(queries, own_K, at_K, weight_K[own_K], np.flatnonzero(np.diff(at_K, prepend=-1)))
+
+
+def _moved_courses(played: Played, kinds: Sequence[Kinds]) -> Floats | None:
+    """Return how far the draws of each course `[K,H,Y]` are from those of the most common one, None without draws."""
+    if played.outcomes_SQHY is None or played.usual_QHY is None:
+        return None
+    moved = []
+    for q, (_, place_S) in enumerate(kinds):
+        order_S, count_K = place_S.argsort(kind="stable"), np.bincount(place_S)
+        total_KHY = np.add.reduceat(played.outcomes_SQHY[order_S, q], count_K.cumsum() - count_K, axis=0)
+        moved.append(total_KHY / count_K[:, None, None] - played.usual_QHY[q])
+    return np.concatenate(moved)
 
 
 def draw_played(
@@ -185,18 +242,13 @@ def _moved(sd_QHY: Floats, rule_QHY: Floats, usual_QHY: Floats) -> Floats:
     return np.asarray(np.sqrt(variance_QHY + share_QHY * more_QHY))
 
 
-def _mixture(found: Estimates, weight_K: Floats, first_Q: NDArray[np.integer]) -> Estimates:
-    """Return the moments of mixtures of neighbouring queries; how far these are apart is chance, not ignorance."""
-    if len(first_Q) == len(weight_K):
+def _mixture(found: Estimates, asked: _Asked) -> Estimates:
+    """Return the moments of mixtures of courses; how far these are apart is chance, not ignorance."""
+    if len(asked.first_Q) == len(asked.weight_K):
         return found
-    w_K11 = weight_K[:, None, None]
-
-    def mean(values_KHY: NDArray[np.floating]) -> Floats:
-        return np.asarray(np.add.reduceat(w_K11 * values_KHY, first_Q, axis=0))
-
-    mean_QHY = mean(found.mean_QHY)
-    variance_QHY = mean(found.sd_QHY**2 + found.mean_QHY**2) - mean_QHY**2
-    share_QHY = mean(found.share_QHY * found.sd_QHY**2) / variance_QHY
-    members_RQHY = np.stack([mean(member_KHY) for member_KHY in found.members_RQHY])
-    level_QY, unit_QY = found.level_QY[first_Q], found.unit_QY[first_Q]
+    mean_QHY = asked.mean(found.mean_QHY)
+    variance_QHY = asked.mean(found.sd_QHY**2 + found.mean_QHY**2) - mean_QHY**2
+    share_QHY = asked.mean(found.share_QHY * found.sd_QHY**2) / variance_QHY
+    members_RQHY = np.stack([asked.mean(member_KHY) for member_KHY in found.members_RQHY])
+    level_QY, unit_QY = found.level_QY[asked.first_Q], found.unit_QY[asked.first_Q]
     return Estimates(mean_QHY, np.sqrt(variance_QHY), share_QHY, level_QY, unit_QY, members_RQHY)

@@ -25,7 +25,6 @@ from costar_cli.uncertainty import (
     differences,
     draws,
     estimate,
-    goes_on,
     interval_kind,
     tells_differences,
 )
@@ -283,7 +282,7 @@ def _answer(label: str, asked: Resolved, reference: str | None, *, widen: bool) 
         label=label, method=model.method, trained_on_subject=None, predictions=own, estimates=found,
         calibration=calibration, apart=apart, interval_kind=interval_kind(model),
         lights=judge_plans(model, panel, queries, common, plans), effective=effective,
-        goes_on=goes_on(model, panel, queries, common.mean_QHY),
+        goes_on=asked.going_on(queries, common),
         played=tuple(went and went[0] for went in asked.played_Q),
     )  # fmt: skip
 

@@ -1,5 +1,6 @@
 """Survival beside estimates: in rows, documents, tables, notes and figures; the dead are not asked about (SURV-4)."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +15,11 @@ from costar_cli.errors import UsageError
 from costar_cli.figures.whatif import plot_whatif
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset
-from costar_cli.plans import parse_plans
+from costar_cli.plans import Moments, Played, Resolved, parse_plans
 from costar_cli.reporting import NullReporter
+from costar_cli.uncertainty import estimate, goes_on
 from costar_cli.whatif import WhatIfReport, estimate_outcomes, write_csv
+from costar_cli.whatif.estimate import ask_plans
 from costar_cli.whatif.tables import survival_table
 from tests.fits import fit_method, model_of
 
@@ -30,11 +33,13 @@ def ends() -> tuple[Dataset, FittedModel]:
     return tumours, model_of(fit_method(tumours, "mean", None, FinetuneConfig()))
 
 
-def ask(ends: tuple[Dataset, FittedModel], *, over: bool = False, origin: int | None = None) -> WhatIfReport:
+def ask(
+    ends: tuple[Dataset, FittedModel], *, over: bool = False, origin: int | None = None, text: str | bytes = PLANS
+) -> WhatIfReport:
     tumours, model = ends
     panel = tumours.panel("source", "test")
     who = int(panel.subject_id[(panel.ends == 2) if over else (panel.ends == 0)][0])
-    plans = parse_plans(PLANS, tumours.schema, horizon=6)
+    plans = parse_plans(text, tumours.schema, horizon=6)
     return estimate_outcomes(tumours, {"mean": model}, plans, subject=who, origin=origin)
 
 
@@ -89,3 +94,73 @@ def test_cohorts_leave_ended_series_out_and_have_survival(ends: tuple[Dataset, F
     over = panel.take(panel.ends == 2)
     with pytest.raises(UsageError, match="has ended at the origin"):
         Cohort.of(over, over.names, terminal=terminal)
+
+
+EVERY = {f"{i}{j}": [{"chemotherapy": i}, {"chemotherapy": j}] for i in (0, 1) for j in (0, 1)}
+COIN = {"rule": "chemotherapy", "with probability": 0.3, "times": 2}
+
+
+def values_of(report: WhatIfReport) -> dict[str, np.ndarray]:
+    found = report.models[0].goes_on
+    assert found is not None
+    both = np.concatenate([found.survival_QH[..., None], found.ended_QHE], axis=-1)
+    return {plan.name: both[q, :2] for q, plan in enumerate(report.plans)}
+
+
+def test_survival_under_a_rule_of_chance_is_the_mean_over_the_courses_that_it_gave(
+    ends: tuple[Dataset, FittedModel],
+) -> None:
+    report = ask(ends, text=json.dumps({"plans": EVERY | {"coin": COIN}}))
+    values, played = values_of(report), report.models[0].played[-1]
+    assert played is not None
+    kinds_KHA, place_S = played.kinds(0)
+    names = ["".join(map(str, course_H)) for course_H in kinds_KHA[:, :, 0].tolist()]
+    expected = sum(values[name] * share for name, share in zip(names, np.bincount(place_S) / 1_000, strict=True))
+    np.testing.assert_allclose(values["coin"], expected)
+    assert np.abs(values["coin"] - values["00"]).max() > 1e-4, "the course that most draws took is not all of it"
+
+
+def test_cohorts_have_the_survival_of_a_rule_that_each_subject_has_alone(ends: tuple[Dataset, FittedModel]) -> None:
+    tumours, model = ends
+    panel = tumours.panel("source", "test")
+    text = json.dumps({"plans": {"00": EVERY["00"], "coin": COIN, "11": EVERY["11"]}})
+    cohort = Cohort.of(panel, panel.names, terminal=tumours.schema.terminal)
+    plans = parse_plans(text, tumours.schema, horizon=6)
+    (answers,) = answer_cohort("mean", model, cohort, plans)
+    assert answers.goes_on is not None
+    together = np.split(answers.goes_on.survival_QH, len(cohort))
+    alone = values_of(ask(ends, text=text))
+    np.testing.assert_allclose(together[0][0, :2], alone["00"][:, 0])
+    np.testing.assert_allclose(together[0][1, :2], alone["coin"][:, 0], atol=0.01)  # of 200 and of 1,000 draws
+    never_Q, coin_Q, always_Q = np.stack(together, axis=1)[..., 1]
+    low_Q, high_Q = np.minimum(never_Q, always_Q), np.maximum(never_Q, always_Q)
+    assert ((coin_Q > low_Q) & (coin_Q < high_Q)).all()
+
+
+def test_survival_under_a_rule_on_drawn_outcomes_is_along_the_draws_that_took_each_course(
+    ends: tuple[Dataset, FittedModel],
+) -> None:
+    tumours, model = ends
+    panel = tumours.panel("source", "test")
+    plans = parse_plans(json.dumps({"plans": EVERY | {"rule": COIN}}), tumours.schema, horizon=6).plans
+    moments = Moments.of(panel, "last").take(np.flatnonzero(panel.ends == 0)[[0, 0]])
+    queries = ask_plans(model, moments, plans[:2])  # of chemotherapy never, and at the second step
+    found = estimate(model, panel, queries)
+    place_S, volume_SHY = np.array([0, 1, 0]), np.array([[[4.0], [2.0]], [[9.0], [9.0]], [[6.0], [6.0]]])
+    usual_HY, never_HY = np.array([[3.0], [3.0]]), volume_SHY[[0, 2]].mean(axis=0)
+    values_SQHA = np.stack([plan.values for plan in plans[:2]])[place_S][:, None]
+    rows = moments.take([0])
+    played = Played(plans[-1], values_SQHA, volume_SHY[:, None], "drawn", usual_HY[None], usual_HY[None])
+    of = Resolved(model, rows, plans[:1], ((played, 0),)).going_on(queries.take([0]), found.take([0]))
+    along = goes_on(model, panel, queries, found.mean_QHY[[0, 0]] + np.stack([never_HY, volume_SHY[1]]) - usual_HY)
+    plain = goes_on(model, panel, queries, found.mean_QHY)
+    assert of is not None
+    assert along is not None
+    assert plain is not None
+    np.testing.assert_allclose(of.survival_QH, np.array([[2, 1]]) / 3 @ along.survival_QH)
+    np.testing.assert_allclose(of.ended_QHE[0], (2 * along.ended_QHE[0] + along.ended_QHE[1]) / 3)
+    assert np.abs(of.survival_QH - plain.survival_QH).min(axis=0)[1] > 1e-4
+    alike = Played(plans[-1], values_SQHA[[0, 2]], volume_SHY[[0, 2], None], "drawn", never_HY[None], usual_HY[None])
+    same = Resolved(model, rows, plans[:1], ((alike, 0),)).going_on(queries.take([0]), found.take([0]))
+    assert same is not None
+    np.testing.assert_allclose(same.survival_QH, plain.survival_QH[:1])
