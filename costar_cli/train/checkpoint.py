@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from costar_cli.artifact import Artifact, read_artifact, read_header, write_artifact
 from costar_cli.artifact.lineage import Making, making_differences, makings_of
-from costar_cli.errors import STOPS, ArtifactError, MismatchError
+from costar_cli.errors import STOPS, ArtifactError, MismatchError, Termination
 from costar_cli.methods.base import Stage
 from costar_cli.methods.shared import processes
 from costar_cli.methods.shared.members import Params
@@ -64,13 +64,15 @@ class FinishedGroup(NamedTuple):
 class Interrupt:
     """Turns the first SIGINT, SIGTERM or SIGHUP into a request that the loop honours between two steps.
 
-    The second one acts at once. Outside the main thread, where handlers cannot be set, nothing changes. In the end it
-    is handed on to whoever handled it before, who may want to tell it.
+    A second one acts at once, unless it comes so soon that it may be the first one (`Termination`). Outside the main
+    thread, where handlers cannot be set, nothing changes. In the end the first is handed on to whoever handled it
+    before, who may want to tell it.
     """
 
     def __init__(self) -> None:
         self.requested = False
         self._stopped_by = 0
+        self._came_at = 0.0
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
@@ -99,10 +101,11 @@ class Interrupt:
         return processes.anywhere(self.requested)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the signature of a handler
-        self._stopped_by = number
-        if self.requested:
+        now = time.monotonic()
+        if not self.requested:
+            self.requested, self._stopped_by, self._came_at = True, number, now
+        elif now - self._came_at >= Termination.AGAIN_S:
             raise KeyboardInterrupt
-        self.requested = True
 
 
 class Checkpoint:

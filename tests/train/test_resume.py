@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from costar_cli.errors import Termination
 from costar_cli.panel import Dataset
 from costar_cli.reporting import NullReporter
 from costar_cli.train import RunIdentity, Runtime, loop
-from costar_cli.train.checkpoint import Checkpoint
+from costar_cli.train.checkpoint import Checkpoint, Interrupt
 from costar_cli.train.group import GroupState
 from costar_cli.train.loop import train_members
 from tests.fits import KilledError, die_at_step
@@ -54,6 +55,23 @@ def test_interrupt_saves_between_steps_and_the_run_continues(
     monkeypatch.undo()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert same(expected.arrays, run_pretrain(tumor_dataset, tmp_path / "cut").arrays)
+
+
+def test_a_signal_that_is_sent_to_the_process_and_its_group_counts_once(monkeypatch):
+    heard = []
+    previous = signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
+    try:
+        with Interrupt() as interrupt:
+            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(signal.SIGINT)
+            assert interrupt.requested
+            monkeypatch.setattr(Termination, "AGAIN_S", 0.0)
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+            assert heard == []
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+    assert heard == [signal.SIGTERM]
 
 
 def test_an_unreadable_state_is_not_continued_and_that_is_said(tumor_dataset: Dataset, tmp_path: Path):
