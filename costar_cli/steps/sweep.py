@@ -14,21 +14,19 @@ __all__ = ["draw_sweep", "show_sweep"]
 
 
 def show_sweep(out: Output, report: "WhatIfReport", sweep: "Sweep") -> None:
-    """Print the answers under each dose, a row per dose and a column per step."""
+    """Print the answers under each dose, a row per dose and a column per step; with `--truth` that below each."""
     from costar_cli.panel.schema import labelled
-    from costar_cli.whatif.tables import decimals_of, estimate_text
+    from costar_cli.whatif.tables import answer_table, is_probability
 
-    rows = report.to_rows()
     out.text(f"subject {report.history.name} ({report.history.part}); {sweep.dose.range} were given")
     for model in report.models:
         for outcome in report.schema.outcomes:
-            mine = [row for row in rows if (row["model"], row["outcome"]) == (model.label, outcome.name)]
-            decimals, times = decimals_of(row["estimate"] for row in mine), list(dict.fromkeys(r["time"] for r in mine))
-            table = [
-                [f"{dose:g}", *(estimate_text(row, decimals) for row in mine if row["plan"] == plan.name)]
-                for dose, plan in zip(sweep.values.tolist(), report.plans, strict=True)
-            ]
-            title = f"{labelled(outcome.name, outcome.unit)}, by {model.heading}, by {report.schema.step}"
+            (_, *heads), by_step = answer_table(report, model, outcome.name)
+            times, *answers = zip(*by_step, strict=True)
+            doses = [head.removeprefix(f"{sweep.dose.name}=") for head in heads]
+            table = [[dose, *answer] for dose, answer in zip(doses, answers, strict=True)]
+            unit = "%" if is_probability(report, outcome.name) else outcome.unit
+            title = f"{labelled(outcome.name, unit)}, by {model.heading}, by {report.schema.step}"
             out.table([labelled(sweep.dose.name, sweep.dose.unit), *map(str, times)], table, title=title, keys=1)
     for note in report.notes:
         out.note(note)

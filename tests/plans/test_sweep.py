@@ -1,6 +1,7 @@
 """Sweeps of a dose: plans from a text, the table, the figure, and what cannot be swept."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,8 @@ from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset, Part
 from costar_cli.plans import parse_plans
 from costar_cli.plans.sweep import Sweep
+from costar_cli.steps.sweep import show_sweep
+from costar_cli.ui.output import Output
 from costar_cli.whatif import estimate_outcomes
 from tests.dose_worlds import HORIZON, linear_doses
 from tests.methods.linear_worlds import fit, model_of
@@ -75,3 +78,15 @@ def test_the_curve_is_drawn_with_its_band_and_the_doses_that_were_given(
     assert "dose (mg)" in drawn
     assert "doses that were given" in drawn
     assert json.dumps(sweep.to_json())
+
+
+def test_the_table_has_a_row_per_dose_and_the_truth_below_each(
+    data: Dataset, ridge: FittedModel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep = Sweep.parse("dose 2,2.0000001", data.schema.treatments)
+    plans = parse_plans(sweep.document(), data.schema, horizon=HORIZON)
+    subject = data.panels[Part("source", "test")].names[0]
+    report = estimate_outcomes(data, {"ridge": ridge}, plans, subject=subject, origin=5)
+    show_sweep(Output(), replace(report, truth=(np.full((HORIZON, 1), 7.5), np.full((HORIZON, 1), 8.5))), sweep)
+    firsts = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert [first for first in firsts if first in {"2", "2.0000001", "truth"}] == ["2", "truth", "2.0000001", "truth"]
