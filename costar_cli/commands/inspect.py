@@ -120,11 +120,11 @@ def _show_variables(out: Output, schema: object) -> None:
         names, levels = treatments.get("names") or (), treatments.get("levels") or ()
         for name, labels in zip(names, levels, strict=False):
             rows.append(["treatments", name, _levels(labels), treatments.get("mode")])
+            many |= {str(name): labels} if len(labels) > MOST_LEVELS else {}
         for dose in treatments.get("doses") or ():
             if isinstance(dose, Mapping):
                 given = f"{dose.get('low')} to {dose.get('high')} {dose.get('unit') or ''}".rstrip()
                 rows.append(["treatments", dose.get("name"), given, f"dose, {dose.get('basis')}"])
-            many |= {str(name): labels} if len(labels) > MOST_LEVELS else {}
     if rows:
         out.text("")
         out.table(["role", "variable", "unit or levels", "kind"], rows, title="variables")

@@ -100,7 +100,7 @@ def _indications(report: DataReport) -> ReportTable:
     note = (
         "By how much an outcome was higher where a treatment was begun than where it was not, before that, and by how "
         "much on the next step given the history (linear regression); 99 % intervals, clustered. Where both have the "
-        f"same sign, that is the pattern of confounding by indication, not a proof of it ({SEE})."
+        f"same sign, that is the pattern of confounding by indication, not a proof of it (see {SEE})."
     )
     return ReportTable("Treatments and the outcome before them", note, headers, rows)
 

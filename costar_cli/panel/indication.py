@@ -19,7 +19,7 @@ LEVEL: Final = 0.99
 FEWEST: Final = 20  # subjects that begin a treatment, and that do not, which tell who does
 MOST_NUMBERS: Final = 10_000_000  # of a regression; of larger data some subjects are taken
 META: Final = "indication"  # of a model's meta, where there is the pattern
-SEE: Final = "docs/sensitivity.md"
+SEE: Final = "`costar whatif --sensitivity`"
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -41,7 +41,7 @@ CASES = [
     (changed(extra={"rol": "covariate"}), "columns.extra.rol: no such key, did you mean `role`?"),
     (changed(extra="covariate"), 'columns.extra: expected a table such as { role = "covariate" }'),
     (changed(drug={"role": "treatment", "unit": "mg"}),
-     "columns.drug: `unit`: a treatment column takes `levels`, `missing`"),
+     "columns.drug: `unit` belongs to a dose: `kind = \"continuous\"` or \"ordinal\""),
     (changed(**{"heart rate": {"role": "subject"}}), 'one column of role "subject", it has 2'),
     (changed(**{"heart rate": {"role": "covariate", "categories": ["a"]}}),
      'columns."heart rate": `categories` belongs to'),

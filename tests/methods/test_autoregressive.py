@@ -198,7 +198,7 @@ def test_answers_come_from_prefixes_that_are_encoded_once(source: Trained, tumor
     states = model.encode(panel)
     at = torch.from_numpy(queries.subject.astype(np.int64)), torch.from_numpy(queries.origin.astype(np.int64))
     for r in range(2):
-        expected = in_order(model._head(r), states.z_RNTD[r][at], torch.from_numpy(queries.plan).to(states.z_RNTD))
+        expected = in_order(model._heads[r], states.z_RNTD[r][at], torch.from_numpy(queries.plan).to(states.z_RNTD))
         scaled = model.scaler.unscale_outcomes(expected.numpy())
         np.testing.assert_allclose(model.answer(states, queries)[r], scaled, rtol=1e-4, atol=1e-4)
 

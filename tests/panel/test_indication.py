@@ -50,7 +50,11 @@ def test_no_effect_and_strong_selection_by_what_is_hidden_is_said():
     said = found(world(effect=0.0, hidden=0.4))
     assert said.before.upper < 0 > said.effect.upper
     assert said.is_suspect
-    for words in ("pressor was begun where pressure was lower before, -", "the same sign", "docs/sensitivity.md"):
+    for words in (
+        "pressor was begun where pressure was lower before, -",
+        "the same sign",
+        "costar whatif --sensitivity",
+    ):
         assert words in said.sentence()
 
 

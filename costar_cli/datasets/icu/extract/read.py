@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.artifact.trial import limit_memory, tried_by
 from costar_cli.datasets.icu.extract.store import (
     CARE,
     DIASTOLIC,
@@ -164,6 +163,8 @@ def check_extract(path: Path, *, factual: bool) -> None:
     Raises:
         DataError: that process ended, or took too much memory or time.
     """
+    from costar_cli.artifact.trial import tried_by  # noqa: PLC0415 - brings h5py
+
     if not path.is_file():
         return  # as `read_extract` says
     limit_s = LEAST_S + path.stat().st_size / BYTES_PER_S
@@ -173,6 +174,8 @@ def check_extract(path: Path, *, factual: bool) -> None:
 
 def main() -> int:
     """Read a file; what costar finds wrong with it is told by whoever reads it next, what libraries find at once."""
+    from costar_cli.artifact.trial import limit_memory  # noqa: PLC0415 - brings h5py
+
     path, factual = Path(sys.argv[2]), sys.argv[3] == "factual"
     limit_memory(LEAST_BYTES + 2 * path.stat().st_size)
     try:
