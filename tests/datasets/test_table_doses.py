@@ -9,9 +9,13 @@ import pytest
 
 from costar_cli.datasets.table import TableInputs, ingest_table
 from costar_cli.datasets.table.export import export_dataset
+from costar_cli.datasets.table.files import frame_as_file
+from costar_cli.datasets.table.new_subjects import ingest_new
+from costar_cli.datasets.table.preprocessing import Preprocessing
 from costar_cli.datasets.table.schema_file import read_schema
-from costar_cli.errors import UsageError
+from costar_cli.errors import DataError, UsageError
 from costar_cli.panel import Part
+from costar_cli.panel.store import made_from
 from costar_cli.reporting import NullReporter
 from tests.datasets.table_worlds import ingest, make_schema, problems, ward
 
@@ -76,6 +80,18 @@ def test_a_dose_that_cannot_be_is_an_error_that_names_its_row(tmp_path: Path, va
     (told,) = problems(dosed(drug=pl.Series(texts)), make_schema({"drug": MG}), folder=tmp_path)
     assert said in told
     assert "first in row 5 of ward.csv" in told
+
+
+def test_wrong_doses_of_new_subjects_are_told_once_without_advice_on_the_schema(tmp_path: Path) -> None:
+    data = ingest(dosed(), make_schema({"drug": MG}), folder=tmp_path)
+    texts = dosed()["drug"].cast(pl.String).to_list()
+    texts[1:4] = "lots", "-1", "4000"
+    inputs = TableInputs([frame_as_file(dosed(drug=pl.Series(texts)), "new.csv")])
+    with pytest.raises(DataError) as caught:
+        ingest_new(inputs, Preprocessing.of_dataset(made_from(data, config={})), NullReporter())
+    lots, negative, far = (line for line in caught.value.details or () if "drug" in line)
+    assert ("lots" in lots, "-1" in negative, "4000" in far) == (True, True, True)
+    assert negative.endswith("(correct the rows)")
 
 
 def test_a_dose_that_never_changes_is_an_error(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def learn_doses(context: EncodingContext, names: Sequence[str], dose_MD: Floats,
     learned = []
     for i, name in enumerate(names):
         column, values = context.schema.columns[name], dose_MD[:, i]
-        holes = np.isnan(values) & ~unrecorded
+        holes = context.table.column(name).is_null().to_numpy() & ~unrecorded  # what cannot be read is told elsewhere
         if holes.any() and column.missing != "fill":
             fix = 'give them, or declare `missing = "fill"` if that means 0; a subject\'s last row may have none'
             context.findings.append(wrong_values(name, holes, "missing", context.table.place, fix, one="dose"))
@@ -85,7 +85,7 @@ def _impossible(
         high = ABSURD * max(abs(known.low), abs(known.high))
         low = -high if known.low < 0 else 0.0
     above = f"above {high:g}" + ("" if column.range else f", {ABSURD} times what is usual")
-    fix = "correct the rows, or say which doses there may be, as `range = [0, 100]`"
+    fix = "correct the rows, or declare what doses there may be by `range = [0,100]`"
     for odd, what in ((values < low, "negative" if low == 0 else f"below {low:g}"), (values > high, above)):
         if odd.any():
             yield wrong(odd, f"{what}: {shown(f'{value:g}' for value in np.unique(values[odd]))}", fix=fix)
