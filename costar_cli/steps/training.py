@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from costar_cli.errors import ArtifactError
+from costar_cli.errors import ArtifactError, Termination
 from costar_cli.reporting import launched, warnings_of
 from costar_cli.steps.hints import next_command, other_than
 from costar_cli.steps.outputs import check_places
@@ -101,6 +101,7 @@ def _store(session: Session, step: BuildStep, trained: "Trained", *, overwrite: 
 
     if launched("RANK"):
         return Artifact(step.kind, {}, trained.meta)
+    Termination.stop_if_signalled()
     try:
         before = read_header(step.path) if step.path.exists() else None
     except ArtifactError:

@@ -14,7 +14,7 @@ from torch.nn import functional
 from costar_cli.artifact import Artifact
 from costar_cli.artifact.lineage import Making
 from costar_cli.config.choices import SelectionName
-from costar_cli.errors import UsageError
+from costar_cli.errors import Termination, UsageError
 from costar_cli.methods.base import FitTask, Fitted, FittedModel, FittedPart, LastStage, Stage
 from costar_cli.methods.registry import METHODS, Method
 from costar_cli.methods.shared.members import Params
@@ -111,6 +111,7 @@ class FitRun:
 
     def fit_part(self, method: str, start: FittedModel | None) -> FittedPart:
         """Fit another method as a part of this one, as it is fitted alone; its stages are stages of this run."""
+        Termination.stop_if_signalled()
         part, before = METHODS[method], self.first_stage + self.begun
         settings = self.task.part_settings.get(method, part.default_settings())
         members = 1 if part.closed_form else self.task.members

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.errors import DataError
+from costar_cli.errors import DataError, Termination
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.boosting.features import Histories, plan_columns
 from costar_cli.methods.boosting.grow import Rows, grow
@@ -85,6 +85,7 @@ class _Side:
 
 def _forest(task: FitTask, config: BoostingConfig, sides: Sequence[_Side], h: int, outcome: int) -> Forest:
     """Return the trees of one step and outcome."""
+    Termination.stop_if_signalled()
     seed = task.config.seed
     train, validation = (side.rows(h, outcome, config.rows, seed) for side in sides)
     if not len(train.answer_M):

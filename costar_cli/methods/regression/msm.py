@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from costar_cli.errors import DataError
+from costar_cli.errors import DataError, Termination
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.regression.linear import Floats, LinearModel, ScaledSeries, unpacked_plan
 from costar_cli.methods.regression.settings import MsmConfig, PlanForm
@@ -227,6 +227,7 @@ class _Decisions:
 
     def fit_outcomes(self, log_ratio_NT: Floats, h: int) -> tuple[dict[str, Floats], dict[str, float]]:
         """Return the weighted regression of the outcome h + 1 steps ahead, and what its weights were like."""
+        Termination.stop_if_signalled()
         answered_NT = None if self.observed_NTY is None else np.asarray(self.observed_NTY.any(axis=2))
         subject_M, origin_M = self.rows(h, answered_NT)
         observed_MY = None if self.observed_NTY is None else self.observed_NTY[subject_M, origin_M + h + 1]

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from costar_cli.errors import DataError, MismatchError
+from costar_cli.errors import DataError, MismatchError, Termination
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.regression.linear import Floats, LinearModel, unpacked_plan
 from costar_cli.methods.regression.ridge_moments import Blocks, StepMoments, WindowFeatures, step_moments
@@ -151,6 +151,7 @@ class _Prior:
 
 def _fit_step(train: Blocks, validation: Blocks, prior: _Prior | None, h: int) -> _Fitted:
     """Return one step's regression for every block of outcomes, all with the penalty of the smallest error together."""
+    Termination.stop_if_signalled()
     if any(block is None for block in train):
         raise DataError(
             f"no training subject has the {h + 2} observed steps that predicted step {h + 1} needs",

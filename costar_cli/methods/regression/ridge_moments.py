@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from costar_cli.errors import Termination
 from costar_cli.methods.regression.linear import Floats, ScaledSeries
 from costar_cli.panel import Panel, Scaler
 
@@ -166,4 +167,5 @@ def _origins(panel: Panel, horizon: int) -> Iterator[tuple[NDArray[np.intp], NDA
     for last in range(horizon):
         subject, origin = np.nonzero(ahead_NT == last)
         for first in range(0, len(subject), CHUNK_ROWS):
+            Termination.stop_if_signalled()
             yield subject[first : first + CHUNK_ROWS], origin[first : first + CHUNK_ROWS], last

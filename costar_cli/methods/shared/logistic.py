@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import log_expit
 
+from costar_cli.errors import Termination
 from costar_cli.methods.shared.microbatches import on_cores
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def fit_logistic(
     with warnings.catch_warnings(record=True) as caught, one_thread("blas"):
         warnings.simplefilter("always", ConvergenceWarning)
         for label, model in on_cores(fit, np.flatnonzero(fitted_L).tolist(), device=torch.device("cpu")):
+            Termination.stop_if_signalled()
             coef_LP[label] = axes_PK @ model.coef_[0]
             intercept_L[label] = model.intercept_[0] - mean_P @ coef_LP[label]
     converged = not any(issubclass(warning.category, ConvergenceWarning) for warning in caught)
