@@ -104,9 +104,10 @@ class CovariateLaw(nn.Module):
         """Return covariates within their bounds."""
         return torch.minimum(torch.maximum(x_MX, self.low_X), self.high_X)
 
-    def after(self, x_MX: Tensor, drift_MX: Tensor, known_MK: Tensor) -> Tensor:
-        """Return covariates after a step, given levels, exposures and doses."""
-        return self.bounded(x_MX + drift_MX + self.change(torch.cat([x_MX, known_MK], dim=-1)))
+    def after(self, x_MX: Tensor, drift_MX: Tensor, known_MK: Tensor, change_KX: Tensor | None = None) -> Tensor:
+        """Return covariates after a step, given levels, exposures and doses, by weights that are its own by default."""
+        change_KX = self.change.weight.T if change_KX is None else change_KX
+        return self.bounded(x_MX + drift_MX + torch.cat([x_MX, known_MK], dim=-1) @ change_KX)
 
 
 class Rates(NamedTuple):
@@ -128,7 +129,7 @@ class Rates(NamedTuple):
 
 
 class _Course:
-    """Covariates during a rollout, from where they stand at the origins on, and what they add to responses."""
+    """Covariates from where they stand on, a rollout's at its origins, and what they add to responses."""
 
     def __init__(self, law: CovariateLaw, rates: Rates, x_MX: Tensor, drift_MX: Tensor) -> None:
         self.law, self.rates, self.x_MX, self.drift_MX = law, rates, law.bounded(x_MX), drift_MX
@@ -143,8 +144,7 @@ class _Course:
 
     def advance(self, known_MK: Tensor) -> None:
         """Take a step, given levels, exposures and doses."""
-        change_MX = torch.cat([self.x_MX, known_MK], dim=-1) @ self.rates.change_KX
-        self.x_MX = self.law.bounded(self.x_MX + self.drift_MX + change_MX)
+        self.x_MX = self.law.after(self.x_MX, self.drift_MX, known_MK, self.rates.change_KX)
 
 
 class StructuredDecoder(nn.Module):
@@ -231,21 +231,23 @@ class StructuredDecoder(nn.Module):
         plan_NTHA: Tensor,
         x_NTHX: Tensor,
     ) -> Tensor:
-        steps, u_NTHY, x_NTHX = y_NTHY.shape[2], self.scale.in_sd(y_NTHY), law.bounded(x_NTHX)
+        rates, steps, u_NTHY = self.rates(), y_NTHY.shape[2], self.scale.in_sd(y_NTHY)
+        course = _Course(law, rates, x_NTHX, law.drift(z_NTD)[:, :, None])
+        faded_HF = rates.fading_1F ** torch.arange(steps, device=u_NTHY.device)[:, None]
         before_NTJ = nn.functional.pad(self.exposures(previous_NTA), (0, 0, 0, steps - 1))
         dose_NTHJ = self._doses(plan_NTHA)
-        exposure_NTHJ = self._decay_J() * before_NTJ.unfold(1, steps, 1).movedim(-1, 2) + dose_NTHJ
+        exposure_NTHJ = rates.decay_1J * before_NTJ.unfold(1, steps, 1).movedim(-1, 2) + dose_NTHJ
         after_NTHY, known_NTHK = self._step(
             self.theta(z_NTD)[:, :, None],
             u_NTHY,
             unit_NTY[:, :, None].expand_as(u_NTHY),
             exposure_NTHJ,
-            self._faded(torch.arange(steps, device=u_NTHY.device)).expand(*u_NTHY.shape[:-1], -1),
-            law.links(x_NTHX),
+            faded_HF.expand(*u_NTHY.shape[:-1], -1),
+            course.links(),
             self.scale.bounds(u_NTHY),
         )
-        next_NTHX = law.after(x_NTHX, law.drift(z_NTD)[:, :, None], torch.cat([known_NTHK, dose_NTHJ], dim=-1))
-        return torch.cat([self.scale.standardised(after_NTHY), next_NTHX], dim=-1)
+        course.advance(torch.cat([known_NTHK, dose_NTHJ], dim=-1))
+        return torch.cat([self.scale.standardised(after_NTHY), course.x_MX], dim=-1)
 
     def theta(self, z_MD: Tensor) -> Tensor:
         """Return the effects `[...,Y,P]` of states."""
@@ -348,13 +350,6 @@ class StructuredDecoder(nn.Module):
         columns_MP = torch.cat([torch.ones_like(u_MY[..., :1]), known_MK, faded_MF], dim=-1)
         response_MY = (theta_MYP * columns_MP[..., None, :]).sum(dim=-1) + links_MY
         return self.scale.after(u_MY, response_MY, unit_MY, bounds), known_MK
-
-    def _faded(self, step_M: Tensor) -> Tensor:
-        """Return what is left `[M,F]` of what fades from the origin on, so many steps after it."""
-        if self.fading is None:
-            return step_M.new_zeros(*step_M.shape, 0, dtype=self.decay_CL.dtype)
-        faded_MF: Tensor = torch.sigmoid(self.fading) ** step_M[..., None]
-        return faded_MF
 
     def penalty(
         self, predicted_MHY: Tensor, true_MHY: Tensor, y_MY: Tensor, unit_MY: Tensor, observed_MHY: Tensor | None = None
