@@ -19,7 +19,9 @@ Given the ranges of covariates, the decoder forecasts these, too: then `predict_
 before it, `predicted.beside` is added to the error, and `roll` is given where covariates are, and their drift, at the
 origin.
 
-Letters: `L` dose factors, `C` carry-overs of each, `J = C L` exposures, `P` effects per outcome, `M` rows.
+Letters: `L` dose factors, `C` carry-overs of each, `J = C L` exposures, `P` effects per outcome, `M` rows, `I` inputs
+of a step (levels and exposures; doses, too, where covariates follow), `G = X + I` columns of the covariates' law, `K`
+courses (`plan_forks`).
 """
 
 from collections.abc import Sequence
@@ -104,23 +106,23 @@ class CovariateLaw(nn.Module):
         """Return covariates within their bounds."""
         return torch.minimum(torch.maximum(x_MX, self.low_X), self.high_X)
 
-    def after(self, x_MX: Tensor, drift_MX: Tensor, known_MK: Tensor, change_KX: Tensor | None = None) -> Tensor:
+    def after(self, x_MX: Tensor, drift_MX: Tensor, known_MI: Tensor, change_GX: Tensor | None = None) -> Tensor:
         """Return covariates after a step, given levels, exposures and doses, by weights that are its own by default."""
-        change_KX = self.change.weight.T if change_KX is None else change_KX
-        return self.bounded(x_MX + drift_MX + torch.cat([x_MX, known_MK], dim=-1) @ change_KX)
+        change_GX = self.change.weight.T if change_GX is None else change_GX
+        return self.bounded(x_MX + drift_MX + torch.cat([x_MX, known_MI], dim=-1) @ change_GX)
 
 
 class Rates(NamedTuple):
     """What every step of a rollout needs of a decoder, or of those of R members, which then lead all of it.
 
-    `decay_1J` and `fading_1F` are what is left after a step; `links_XY` and `change_KX` the weights of `CovariateLaw`,
+    `decay_1J` and `fading_1F` are what is left after a step; `links_XY` and `change_GX` the weights of `CovariateLaw`,
     empty where no covariates are forecast.
     """
 
     decay_1J: Tensor
     fading_1F: Tensor
     links_XY: Tensor
-    change_KX: Tensor
+    change_GX: Tensor
 
     @classmethod
     def of_members(cls, decoders: "Sequence[StructuredDecoder]") -> "Rates":
@@ -142,9 +144,9 @@ class _Course:
         """Go on from the courses that each of some others comes from."""
         self.x_MX, self.drift_MX = (values.index_select(-2, parent_M) for values in (self.x_MX, self.drift_MX))
 
-    def advance(self, known_MK: Tensor) -> None:
+    def advance(self, known_MI: Tensor) -> None:
         """Take a step, given levels, exposures and doses."""
-        self.x_MX = self.law.after(self.x_MX, self.drift_MX, known_MK, self.rates.change_KX)
+        self.x_MX = self.law.after(self.x_MX, self.drift_MX, known_MI, self.rates.change_GX)
 
 
 class StructuredDecoder(nn.Module):
@@ -237,7 +239,7 @@ class StructuredDecoder(nn.Module):
         before_NTJ = nn.functional.pad(self.exposures(previous_NTA), (0, 0, 0, steps - 1))
         dose_NTHJ = self._doses(plan_NTHA)
         exposure_NTHJ = rates.decay_1J * before_NTJ.unfold(1, steps, 1).movedim(-1, 2) + dose_NTHJ
-        after_NTHY, known_NTHK = self._step(
+        after_NTHY, known_NTHI = self._step(
             self.theta(z_NTD)[:, :, None],
             u_NTHY,
             unit_NTY[:, :, None].expand_as(u_NTHY),
@@ -246,7 +248,7 @@ class StructuredDecoder(nn.Module):
             course.links(),
             self.scale.bounds(u_NTHY),
         )
-        course.advance(torch.cat([known_NTHK, dose_NTHJ], dim=-1))
+        course.advance(torch.cat([known_NTHI, dose_NTHJ], dim=-1))
         return torch.cat([self.scale.standardised(after_NTHY), course.x_MX], dim=-1)
 
     def theta(self, z_MD: Tensor) -> Tensor:
@@ -346,10 +348,10 @@ class StructuredDecoder(nn.Module):
         bounds: tuple[Tensor, Tensor],
     ) -> tuple[Tensor, Tensor]:
         """Return u after a step; and levels and exposures, side by side, which made it."""
-        known_MK = torch.cat([self.scale.level(u_MY, unit_MY), exposure_MJ], dim=-1)
-        columns_MP = torch.cat([torch.ones_like(u_MY[..., :1]), known_MK, faded_MF], dim=-1)
+        known_MI = torch.cat([self.scale.level(u_MY, unit_MY), exposure_MJ], dim=-1)
+        columns_MP = torch.cat([torch.ones_like(u_MY[..., :1]), known_MI, faded_MF], dim=-1)
         response_MY = (theta_MYP * columns_MP[..., None, :]).sum(dim=-1) + links_MY
-        return self.scale.after(u_MY, response_MY, unit_MY, bounds), known_MK
+        return self.scale.after(u_MY, response_MY, unit_MY, bounds), known_MI
 
     def penalty(
         self, predicted_MHY: Tensor, true_MHY: Tensor, y_MY: Tensor, unit_MY: Tensor, observed_MHY: Tensor | None = None
