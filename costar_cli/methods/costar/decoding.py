@@ -202,7 +202,7 @@ class RolledDecoder(Decoder):
         theta_RUYP = torch.stack([head.theta(z_UD) for head, z_UD in zip(rolled_R, z_RUD, strict=True)])
         start = theta_RUYP, states.y_NTY[at], states.unit_NTY[at], states.exposure_RNTJ[:, *at]
         drift_R = [head.covariates.drift(z_UD) for head, z_UD in zip(rolled_R, z_RUD, strict=True) if head.covariates]
-        covariates = (states.x_NTX[at].expand(len(heads), -1, -1), torch.stack(drift_R)) if drift_R else ()
+        covariates = (states.x_NTX[at], torch.stack(drift_R)) if drift_R else ()
         rows = max(1, elements // (len(heads) * one.n_effects * one.n_outcomes))
         rolled = []
         for histories, plans in zip(torch.split(asked.history_Q, rows), torch.split(asked.plan_Q, rows), strict=True):

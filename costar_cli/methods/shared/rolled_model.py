@@ -92,9 +92,8 @@ class RolledModel(NetworkModel[Histories], ABC):
             )
             plan_QHA = torch.from_numpy(some.plan).to(states.y_NTY)
             start = states.y_NTY[subject, origin], states.unit_NTY[subject, origin]
-            x_UX = states.x_NTX[subject, origin]
             theta, exposure, *drift = (torch.stack([x[subject, origin] for x in of_R]) for of_R in known)
-            covariates = (x_UX.expand(len(networks), -1, -1), *drift) if drift else ()
+            covariates = (states.x_NTX[subject, origin], *drift) if drift else ()
             return one.roll(theta, *start, exposure, plan_QHA, *covariates, history_Q=histories, rates=rates)
 
         return self.jobs_of_all_members(predict, queries, size)

@@ -335,7 +335,7 @@ class StructuredDecoder(nn.Module):
             return None
         if x_MX is None or drift_MX is None:
             raise TypeError("a decoder that forecasts covariates is told where they stand and drift")
-        return _Course(self.covariates, rates, x_MX, drift_MX)
+        return _Course(self.covariates, rates, x_MX.expand_as(drift_MX), drift_MX)
 
     def _step(
         self,
