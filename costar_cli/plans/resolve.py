@@ -71,7 +71,7 @@ class Resolved:
         for at, played in self.undecided() if of_Q else ():
             kinds = [played.kinds(place) for place in range(len(at))]
             moved_KHY = _moved_courses(played, kinds)
-            for asked in _asked(model, self.moments.take(at), kinds, self.horizon):
+            for asked in _asked(model, self.moments.take(at), kinds, self.horizon, MOST_QUERIES):
                 if moved_KHY is None:
                     mean_KHY = estimate(model, panel, asked.queries).mean_QHY
                 else:
@@ -135,7 +135,7 @@ def estimate_played(model: FittedModel, moments: Moments, played: Played, horizo
     if played.outcomes_SQHY is not None:  # what is not drawn is that of the most common course
         common = [np.bincount(place_S).argmax() for _, place_S in kinds]
         kinds = [(of[k : k + 1], np.zeros(1, dtype=np.intp)) for (of, _), k in zip(kinds, common, strict=True)]
-    courses = _asked(model, moments, kinds, horizon)
+    courses = _asked(model, moments, kinds, horizon, MOST_QUERIES)
     mixed = Estimates.joined([_mixture(estimate(model, moments.panel, asked.queries), asked) for asked in courses])
     if played.outcomes_SQHY is None or played.usual_QHY is None or played.usual_variance_QHY is None:
         return mixed
@@ -164,16 +164,16 @@ class _Asked:
         return np.asarray(np.add.reduceat(weight_K * values_K, self.first_Q, axis=0))
 
 
-def _asked(model: FittedModel, moments: Moments, kinds: Sequence[Kinds], horizon: int) -> Iterator[_Asked]:
-    """Yield questions about the courses of moments, whole moments at a time."""
+def _asked(model: FittedModel, moments: Moments, kinds: Sequence[Kinds], horizon: int, most: int) -> Iterator[_Asked]:
+    """Yield questions about the courses of moments, whole moments at a time: `most` courses, but a moment at least."""
     count_Q = np.array([len(of) for of, _ in kinds])
     moment_K = np.repeat(np.arange(len(kinds)), count_Q)
     weight_K = np.concatenate([np.bincount(place_S) / len(place_S) for _, place_S in kinds])
-    values_KHA = _lasting(np.concatenate([of for of, _ in kinds]), horizon)
-    for begin, end in _parts(count_Q, MOST_QUERIES):
+    for begin, end in _parts(count_Q, most):
         own_K = slice(*np.searchsorted(moment_K, [begin, end]))
         at_K = moment_K[own_K]
-        queries = ask(model, moments.take(at_K), values_KHA[own_K])
+        values_KHA = _lasting(np.concatenate([of for of, _ in kinds[begin:end]]), horizon)
+        queries = ask(model, moments.take(at_K), values_KHA)
         yield _Asked(queries, own_K, at_K, weight_K[own_K], np.flatnonzero(np.diff(at_K, prepend=-1)))
 
 
@@ -207,15 +207,13 @@ def draw_played(
             steps=horizon, n=n, seed=seed,
         )  # fmt: skip
     drawn_SQHY, encoded = np.empty((n, len(moments), horizon, len(model.schema.outcomes))), asks_encoded(panel)
-    kinds = [np.unique(values_SQHA[:, q], axis=0, return_inverse=True) for q in range(len(moments))]
-    count_Q = np.array([len(of) for of, _ in kinds])
-    for begin, end in _parts(count_Q, MOST_DRAWN // n):
-        of_K = np.repeat(np.arange(begin, end), count_Q[begin:end])
-        values_KHA = _lasting(np.concatenate([of for of, _ in kinds[begin:end]]), horizon)
-        queries = ask(model, moments.take(of_K), values_KHA)
-        drawn_SKHY = draws(model, panel, queries, n, seed, ask=encoded, among=moments.subject_Q)
-        for q in range(begin, end):
-            drawn_SQHY[:, q] = drawn_SKHY[np.arange(n), np.searchsorted(of_K, q) + kinds[q][1].ravel()]
+    repeated = replace(played, values_SQHA=values_SQHA)
+    kinds = [repeated.kinds(q) for q in range(len(moments))]
+    for asked in _asked(model, moments, kinds, horizon, MOST_DRAWN // n):
+        drawn_SKHY = draws(model, panel, asked.queries, n, seed, ask=encoded, among=moments.subject_Q)
+        for first in asked.first_Q:
+            q = asked.moment_K[first]
+            drawn_SQHY[:, q] = drawn_SKHY[np.arange(n), first + kinds[q][1]]
     return drawn_SQHY
 
 
@@ -225,7 +223,7 @@ def _lasting(values: NDArray[Number], horizon: int) -> NDArray[Number]:
 
 
 def _parts(count_Q: NDArray[np.integer], most: int) -> Iterator[tuple[int, int]]:
-    """Yield spans of moments whose courses are asked about at once: `most` of them, but of one moment at least."""
+    """Yield spans of moments whose courses are asked about at once."""
     begin, total = 0, 0
     for q, count in enumerate(count_Q.tolist()):
         if q > begin and total + count > most:
