@@ -158,11 +158,7 @@ class _Table:
 
     def amounts(self, dose: Dose) -> NDArray[np.float64]:
         """Return the numbers of a dose, 0 where a cell is empty, or the usual time until the next step."""
-        said = (
-            self.frame[dose.name].fill_null("")
-            if dose.name in self.frame.columns
-            else pl.Series([""] * self.frame.height)
-        )
+        said = self.frame[dose.name].fill_null("")
         found = {"": dose.elapsed or 0.0}
         for text in said.unique(maintain_order=True).to_list():
             if text == "":
