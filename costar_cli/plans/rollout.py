@@ -163,8 +163,7 @@ class _Play:
                 self.given_MTA[:, : self.window + h],
                 self.usual_QHA[self.row_M, h],
                 self.chance_HMC[h],
-                self.schema.treatments.all_names,
-                len(self.schema.treatments.names),
+                self.schema.treatments,
             )
         )
         self.given_MTA[:, self.window + h] = decided_MA

@@ -43,15 +43,14 @@ class Course:
         given_MTA: levels of the treatments at the steps before, the last one last.
         usual_MA: levels that the data gave at this step, or the last ones given where these have ended.
         chance_MC: numbers between 0 and 1, one per choice of a rule.
-        names: of the treatments; those behind the first `n_levels` are doses, which conditions add up.
+        encoding: of the treatments; conditions count steps with a level, and add doses up.
     """
 
     columns: Mapping[str, Floats]
     given_MTA: Levels
     usual_MA: Levels
     chance_MC: Floats
-    names: tuple[str, ...]
-    n_levels: int
+    encoding: TreatmentEncoding
 
     def side(self, value: Side, _: Use) -> Any:  # noqa: ANN401
         """Return what a side of a comparison stands for: a number, or one per course."""
@@ -59,9 +58,9 @@ class Course:
             return float(value)
         if value.last is None:
             return self.columns[value.name]
-        place = self.names.index(value.name)
+        place = self.encoding.all_names.index(value.name)
         window_MT = self.given_MTA[:, -value.last :, place]
-        return ((window_MT != 0) if place < self.n_levels else window_MT).sum(axis=1)
+        return ((window_MT != 0) if place < len(self.encoding.names) else window_MT).sum(axis=1)
 
 
 @dataclass(frozen=True, slots=True)
