@@ -25,11 +25,12 @@ class SurvivalStrip:
     def draw(self, axes: Axes) -> None:
         """Draw the lines, from the least value of any model or a little below 100 %."""
         found = [answer.goes_on.survival_QH for answer in self.report.models if answer.goes_on]
-        for i, plan in enumerate(self.report.plans if self.model.goes_on else ()):
-            colour, marker = plan_style(i)
-            times = self.report.history.origin + np.arange(len(plan) + 1)
-            survival = self.model.goes_on.survival_QH[i, : len(plan)] if self.model.goes_on else np.ones(len(plan))
-            axes.plot(times, [1.0, *survival], color=colour, marker=marker, markersize=3)
+        if self.model.goes_on:
+            for i, plan in enumerate(self.report.plans):
+                colour, marker = plan_style(i)
+                times = self.report.history.origin + np.arange(len(plan) + 1)
+                survival = self.model.goes_on.survival_QH[i, : len(plan)]
+                axes.plot(times, [1.0, *survival], color=colour, marker=marker, markersize=3)
         least = min(0.98, *(float(survival_QH.min()) for survival_QH in found))
         axes.set_ylim(least - 0.08 * (1 - least), 1 + 0.08 * (1 - least))
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0 if least < 0.96 else 1))

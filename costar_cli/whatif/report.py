@@ -268,7 +268,7 @@ class WhatIfReport:
                 "calibration": _facts(model.calibration),
                 "effective_subjects": list(model.effective) if model.effective else None,
                 "like_practice": self._like_practice(model),
-                **({"survival": self._survival(model)} if model.goes_on else {}),
+                **({"survival": self._survival(model.goes_on)} if model.goes_on else {}),
                 "rules": {
                     played.rule.name: {
                         "played_on": played.how,
@@ -289,11 +289,10 @@ class WhatIfReport:
             return None
         return {plan.name: lights.like_practice for plan, lights in zip(self.plans, model.lights, strict=True)}
 
-    def _survival(self, model: ModelAnswer) -> dict[str, dict[str, list[float]]]:
+    def _survival(self, goes_on: GoesOn) -> dict[str, dict[str, list[float]]]:
         """Return, by plan, how likely the series is to go on through each step, and each of several ends."""
-        columns = model.goes_on.columns if model.goes_on else {}
         return {
-            plan.name: {name: values_QH[i, : len(plan)].tolist() for name, values_QH in columns.items()}
+            plan.name: {name: values_QH[i, : len(plan)].tolist() for name, values_QH in goes_on.columns.items()}
             for i, plan in enumerate(self.plans)
         }
 
