@@ -132,10 +132,9 @@ def choose_subjects(
     """
     if isinstance(who, str):
         parts = {str(part): part for part in dataset.panels}
-        if who == "all" or who in parts:
-            if who == "all":
-                return _some(dataset.everyone, where)
-            part = parts[who]
+        if who == "all":
+            return _some(dataset.everyone, where)
+        if (part := parts.get(who)) is not None:
             return _some([Location(part, row) for row in range(dataset.panels[part].n_subjects)], where)
         if who in map(str, Part.all()) and not Path(who).exists():
             fix = f"choose from {', '.join(parts)}"
@@ -253,15 +252,11 @@ def read_subjects(path: Path, *, flag: str) -> list[str]:
         raise UsageError(f"`{path}` is no text file", where=flag, fix=fix)
     try:
         header = next(csv.reader(lines[:1]), [])
-        listed = [row["subject"] for row in csv.DictReader(lines)] if "subject" in header else []
+        names = [row["subject"] for row in csv.DictReader(lines)] if "subject" in header else lines
     except csv.Error as error:
         raise UsageError(f"`{path}` is no CSV file: {error}", where=flag, fix=fix) from error
-    if "subject" in header:
-        names = listed
-    elif len(header) > 1 or path.suffix.lower() == ".csv":
+    if "subject" not in header and (len(header) > 1 or path.suffix.lower() == ".csv"):
         raise UsageError(f"`{path}` has no column `subject`", where=flag, fix=fix)
-    else:
-        names = lines
     if not (found := [name for name in names if name and name.strip()]):
         raise UsageError(f"`{path}` names no subject", where=flag, fix=fix)
     return found
