@@ -60,7 +60,7 @@ def survival_windows(panel: Panel, horizon: int) -> Queries | None:
     first_N = panel.first_origin
     step_T = np.arange(panel.n_steps)
     begins_NT = (step_T >= first_N[:, None]) & ((step_T - first_N[:, None]) % horizon == 0)
-    row_Q, origin_Q = np.nonzero(begins_NT & (step_T < panel.length[:, None] - 1))
+    row_Q, origin_Q = np.nonzero(begins_NT & panel.decided)
     if not len(row_Q):
         return None
     step_QH = np.minimum(origin_Q[:, None] + np.arange(horizon), panel.length[row_Q, None] - 2)

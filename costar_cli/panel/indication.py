@@ -126,7 +126,7 @@ class _Facts:
 
     @classmethod
     def of(cls, panel: Panel, schema: PanelSchema) -> Self:
-        n, t = np.nonzero(np.arange(panel.n_steps) < panel.length[:, None] - 1)
+        n, t = np.nonzero(panel.decided)
         given_NTK = schema.treatments.decode(panel.treatments) != 0
         earlier_NTK = np.zeros_like(given_NTK)
         earlier_NTK[:, 1:] = np.logical_or.accumulate(given_NTK, axis=1)[:, :-1]

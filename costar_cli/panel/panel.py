@@ -120,6 +120,12 @@ class Panel:
         return mask
 
     @property
+    def decided(self) -> Bools:
+        """Return the mask `[N,T]` of steps that have a next one, which shows what was given."""
+        mask: Bools = np.arange(self.n_steps) < self.length[:, None] - 1
+        return mask
+
+    @property
     def observed_outcomes(self) -> Bools:
         """Return the mask `[N,T,Y]` of outcomes that were observed, not filled."""
         steps = np.broadcast_to(self.observed[..., None], self.outcomes.shape)

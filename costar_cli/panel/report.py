@@ -175,7 +175,7 @@ class _Pooled:
             return None
         masks = [panel.observed for panel in panels]
         pairs = list(zip(panels, masks, strict=True))
-        decides = [(np.arange(panel.n_steps) < panel.length[:, None] - 1)[mask] for panel, mask in pairs]
+        decides = [panel.decided[mask] for panel, mask in pairs]
         return cls(
             np.concatenate([panel.covariates[mask] for panel, mask in pairs]),
             np.concatenate([panel.outcomes[mask] for panel, mask in pairs]),

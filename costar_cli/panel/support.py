@@ -36,7 +36,7 @@ class Decisions:
     @classmethod
     def of(cls, panel: Panel, schema: PanelSchema) -> Self:
         """Return the decisions of a panel."""
-        subject, step = np.nonzero(np.arange(panel.n_steps) < panel.length[:, None] - 1)
+        subject, step = np.nonzero(panel.decided)
         values = schema.treatments.decode(panel.treatments[subject, step])
         levels = values[:, : len(schema.treatments.names)].astype(np.int64)
         return cls(levels, values != 0, subject, panel.outcomes[subject, step])

@@ -32,7 +32,7 @@ def contrasts(panel: Panel, schema: PanelSchema, horizon: int) -> list[Contrast]
     is no treatment: it is the usual one.
     """
     encoding = schema.treatments
-    decided_NT = np.arange(panel.n_steps) < panel.length[:, None] - 1
+    decided_NT = panel.decided
     idle_K, given_MK = encoding.idle, encoding.decode(panel.treatments[decided_NT])
     given_MK = np.where(idle_K != 0, idle_K, given_MK)
     seen_MK, count_M = np.unique(given_MK, axis=0, return_counts=True)

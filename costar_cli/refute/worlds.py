@@ -71,7 +71,7 @@ def future_treatments(data: Dataset, rng: Rng) -> Dataset:
     """
 
     def later(panel: Panel) -> NDArray[np.floating]:
-        given_MA = panel.treatments[np.arange(panel.n_steps) < panel.length[:, None] - 1]
+        given_MA = panel.treatments[panel.decided]
         if not len(given_MA):
             return panel.treatments
         later_NTA = given_MA[rng.integers(len(given_MA), size=panel.outcomes.shape[:2])]

@@ -40,6 +40,5 @@ def draw_sweep(dataset: "Dataset", report: "WhatIfReport", sweep: "Sweep", path:
 
     encoding = dataset.schema.treatments
     place = encoding.all_names.index(sweep.dose.name)
-    decided = [(panel, np.arange(panel.n_steps) < panel.length[:, None] - 1) for panel in dataset.panels.values()]
-    given = [encoding.decode(panel.treatments[inside])[:, place] for panel, inside in decided]
+    given = [encoding.decode(panel.treatments[panel.decided])[:, place] for panel in dataset.panels.values()]
     plot_sweep(report, sweep, np.concatenate(given), path)

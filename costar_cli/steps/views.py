@@ -245,7 +245,7 @@ def _representations(name: str, model: "FittedModel", dataset: "Dataset", path: 
     part, whole = next(iter(dataset.panels.items()))
     panel = whole.take(np.arange(min(whole.n_subjects, 200)))
     encoding, outcome = dataset.schema.treatments, dataset.schema.outcomes[0]
-    at = np.arange(panel.n_steps) < panel.length[:, None] - 1
+    at = panel.decided
     given = [encoding.describe(values) for values in encoding.decode(panel.treatments[at])]
     label = f"{outcome.name} ({outcome.unit})" if outcome.unit else outcome.name
     member = ", member 1" if model.members > 1 else ""

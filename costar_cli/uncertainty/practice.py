@@ -341,8 +341,7 @@ def decisions_of(panel: Panel, *, most: int) -> Queries | None:
 
     Of more than `most`, some are taken, evenly spread.
     """
-    step_T = np.arange(panel.n_steps)
-    row_M, step_M = np.nonzero((step_T < panel.length[:, None] - 1) & (step_T >= panel.first_origin[:, None]))
+    row_M, step_M = np.nonzero(panel.decided & (np.arange(panel.n_steps) >= panel.first_origin[:, None]))
     if not len(row_M):
         return None
     if len(row_M) > most:
