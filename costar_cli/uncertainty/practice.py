@@ -184,7 +184,7 @@ class Practice:
         if queries is None:
             return None
         encoding = schema.treatments
-        courses = Courses.of(panel, queries, _nothing(panel, queries), scaler, encoding)
+        courses = Courses.of(panel, queries, nothing_ahead(panel, queries), scaler, encoding)
         knots_KSY = np.quantile(courses.outcome_QHSY[:, 0], KNOTS, axis=0)
         dose_MD = _doses(encoding, queries.plan[:, 0])
         records = tuple(DoseRecord.of(dose_M) for dose_M in dose_MD.T)
@@ -225,7 +225,7 @@ class Practice:
             panel: the series.
             queries: decisions, as `decisions_of` returns them.
         """
-        logit_ML, given_ML = (values[:, 0] for values in self._logits(panel, queries, _nothing(panel, queries)))
+        logit_ML, given_ML = (values[:, 0] for values in self._logits(panel, queries, nothing_ahead(panel, queries)))
         owner_L = self._owner_L
         none_ML = np.asarray(log_expit(np.negative(logit_ML)))
         names = range(len(self.encoding.all_names))
@@ -331,8 +331,8 @@ def _best_ridge(
     return max(ridges, key=score)
 
 
-def _nothing(panel: Panel, queries: Queries) -> Floats:
-    """Return what is predicted after plans of one step, which no probability reads."""
+def nothing_ahead(panel: Panel, queries: Queries) -> Floats:
+    """Return what is predicted after plans of one step, which no regression reads."""
     return np.zeros((len(queries), queries.horizon, panel.outcomes.shape[2]))
 
 

@@ -18,7 +18,7 @@ from costar_cli.methods.shared.doses import dose_table
 from costar_cli.panel import Domain, Panel, PanelSchema, Queries, Scaler, as_plans
 from costar_cli.uncertainty.estimates import reading
 from costar_cli.uncertainty.outcomes import OutcomeFacts
-from costar_cli.uncertainty.practice import CHUNK, DOSES, KNOTS, Courses, fit_chain
+from costar_cli.uncertainty.practice import CHUNK, DOSES, KNOTS, Courses, fit_chain, nothing_ahead
 
 MOST_DECISIONS: Final = 20_000  # without an end that the regressions learn from
 BEFORE_ENDS: Final = (0.1, 0.5, 0.9)  # quantiles of levels before an end, where their effects may bend, too
@@ -52,8 +52,8 @@ class AtRisk:
         end_N = panel.ends
         lost_N = np.isin(end_N, [code for code, end in enumerate(schema.ends, start=1) if not end.terminal])
         last_N = panel.length - (1 if terminal else ~lost_N)
-        step_T, since_N = np.arange(panel.n_steps), 0 if panel.since is None else panel.since[:, None]
-        row_M, step_M = np.nonzero((step_T < last_N[:, None]) & (step_T + 1 >= since_N))
+        step_T = np.arange(panel.n_steps)
+        row_M, step_M = np.nonzero((step_T < last_N[:, None]) & (step_T >= panel.first_origin[:, None]))
         final_M = step_M == last_N[row_M] - 1
         ended_ME = final_M[:, None] & (end_N[row_M, None] == np.arange(1, len(schema.ends) + 1))
         ended_ME &= [end.terminal == terminal for end in schema.ends]
@@ -106,18 +106,22 @@ class Hazards:
         )
         moments_4Z = np.stack([logs_MZ.mean(axis=0), np.maximum(logs_MZ.std(axis=0), 1e-6), *usual_2Z])
         blank = cls(schema, scaler, floor_Y, moments_4Z, np.zeros((0, 0, 0)), np.zeros(ends), np.zeros((ends, 0)))
-        course_MSY = blank._courses(panel, risk.queries, _nothing(panel, risk.queries)).outcome_QHSY[:, 0]
+        courses = blank._courses(panel, risk.queries, nothing_ahead(panel, risk.queries))
+        course_MSY = courses.outcome_QHSY[:, 0]
         ended_M = risk.ended_ME.any(axis=1)
         before_KSY = np.quantile(course_MSY[ended_M] if ended_M.any() else course_MSY, BEFORE_ENDS, axis=0)
         blank = replace(blank, knots_KSY=np.concatenate([np.quantile(course_MSY, KNOTS, axis=0), before_KSY]))
         terminal_E = np.array([end.terminal for end in schema.ends])
-        hazards = blank._fitted(panel, risk, terminal_E)
+        hazards = blank._fitted(courses, risk, terminal_E)
+        if terminal_E.all():
+            return hazards
         losses = AtRisk.of(panel, schema, terminal=False).thinned(MOST_DECISIONS)
-        return hazards._fitted(panel, losses, ~terminal_E)
+        courses = blank._courses(panel, losses.queries, nothing_ahead(panel, losses.queries))
+        return hazards._fitted(courses, losses, ~terminal_E)
 
-    def _fitted(self, panel: Panel, risk: AtRisk, which_E: NDArray[np.bool_]) -> "Hazards":
+    def _fitted(self, courses: Courses, risk: AtRisk, which_E: NDArray[np.bool_]) -> "Hazards":
         """Return the hazards with those of some ends fitted, in a chain: these exclude each other."""
-        columns_MP = self._columns(panel, risk.queries, _nothing(panel, risk.queries))[:, 0]
+        columns_MP = self._columns(courses, risk.queries)[:, 0]
         width = columns_MP.shape[1]
         intercept_E, coef_EP = self.intercept_E.copy(), np.zeros((len(which_E), width))
         coef_EP[:, : self.coef_EP.shape[1]] = self.coef_EP
@@ -162,7 +166,8 @@ class Hazards:
         which = [e for e, end in enumerate(self.schema.ends) if end.terminal == terminal]
         for first in range(0, len(queries), size):
             rows = slice(first, first + size)
-            columns_QHP = self._columns(panel, queries.take(rows), predicted_QHY[rows])
+            asked = queries.take(rows)
+            columns_QHP = self._columns(self._courses(panel, asked, predicted_QHY[rows]), asked)
             goes_on_QH = np.ones(columns_QHP.shape[:2])
             for e in which:
                 hazard_QH = expit(columns_QHP @ self.coef_EP[e] + self.intercept_E[e])
@@ -178,10 +183,11 @@ class Hazards:
             before_QZ = logs_QHZ[:, h]
         return logs_QHZ
 
-    def _columns(self, panel: Panel, queries: Queries, predicted_QHY: Floats) -> Floats:
-        """Return the columns `[Q,H,P]` of the regressions."""
-        history_QHP = self._courses(panel, queries, predicted_QHY).columns(self.knots_KSY)
-        return np.concatenate([history_QHP, queries.plan @ dose_table(self.schema.treatments)], axis=-1)
+    def _columns(self, courses: Courses, queries: Queries) -> Floats:
+        """Return the columns `[Q,H,P]` of the regressions, of queries and what is known before their steps."""
+        return np.concatenate(
+            [courses.columns(self.knots_KSY), queries.plan @ dose_table(self.schema.treatments)], axis=-1
+        )
 
     def _courses(self, panel: Panel, queries: Queries, predicted_QHY: Floats) -> Courses:
         """Return what is known before each step, logarithms as further outcomes."""
@@ -342,7 +348,7 @@ def _held_out(hazards: Hazards, panel: Panel, share_E: Floats) -> tuple[dict[str
     risk = AtRisk.of(panel, hazards.schema, terminal=True)
     if not len(risk.queries):
         return {}, []
-    expected_ME = hazards.along(panel, risk.queries, _nothing(panel, risk.queries))[:, 0]
+    expected_ME = hazards.along(panel, risk.queries, nothing_ahead(panel, risk.queries))[:, 0]
     constant_ME = np.broadcast_to(np.maximum(share_E, 1e-12), expected_ME.shape)
     losses = (float(log_loss(p_ME, risk.ended_ME).mean()) for p_ME in (expected_ME, constant_ME))
     told = dict(zip(LOSSES, losses, strict=True)) | {"decisions": len(expected_ME)}
@@ -359,8 +365,3 @@ def _logs(values: NDArray[np.floating], floor_Y: Floats) -> Floats:
     """Return the logarithm `[...,Z]` of outcomes that have one."""
     has_Y = floor_Y > 0
     return np.asarray(np.log(np.maximum(values[..., has_Y].astype(np.float64), floor_Y[has_Y])))
-
-
-def _nothing(panel: Panel, queries: Queries) -> Floats:
-    """Return what is predicted after plans of one step, which no hazard reads."""
-    return np.zeros((len(queries), queries.horizon, panel.outcomes.shape[2]))
