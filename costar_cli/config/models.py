@@ -6,9 +6,17 @@ Methods and data sets have settings of their own beside their code. Defaults are
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from costar_cli.config.choices import (
     ArchitectureName,
@@ -43,6 +51,7 @@ __all__ = [
     "TrainingConfig",
     "Warmup",
     "WeightDecay",
+    "WithAdditions",
     "heads_divide_width",
     "settings_problems",
 ]
@@ -55,6 +64,18 @@ class Config(BaseModel):
     """The base of every configuration: immutable, unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class WithAdditions(BaseModel):
+    """Fields that came later are left out where they say nothing, so that what was written before stays what it was."""
+
+    additions: ClassVar[tuple[str, ...]] = ()
+
+    @model_serializer(mode="wrap")
+    def _without_empty_additions(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the fields."""
+        fields: dict[str, Any] = plain(self)
+        return {name: value for name, value in fields.items() if value or name not in self.additions}
 
 
 def settings_problems(settings: Any, presets: Mapping[str, Mapping[str, object]]) -> Iterator[str]:  # noqa: ANN401

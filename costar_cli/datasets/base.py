@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field
 
-from costar_cli.config.models import Config, settings_problems
+from costar_cli.config.models import Config, WithAdditions, settings_problems
 from costar_cli.reporting import Reporter
 
 if TYPE_CHECKING:
@@ -45,22 +45,10 @@ def called(reference: str | Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-class WithSwitch(Config):
-    """Settings with switches that came later: those that are off are left out, and data sets stay what they were."""
-
-    switches: ClassVar[tuple[str, ...]]
-
-    @model_serializer(mode="wrap")
-    def _without_switches_that_are_off(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return the settings."""
-        settings: dict[str, Any] = plain(self)
-        return {name: value for name, value in settings.items() if value or name not in self.switches}
-
-
-class DropsConfounder(WithSwitch):
+class DropsConfounder(WithAdditions, Config):
     """Settings of a simulator that can leave out of the panel what decided on treatments."""
 
-    switches: ClassVar[tuple[str, ...]] = ("drop_confounder",)
+    additions: ClassVar[tuple[str, ...]] = ("drop_confounder",)
     drop_confounder: bool = Field(
         False,
         description="Leave something that sways treatments and outcomes out of the data",

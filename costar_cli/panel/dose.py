@@ -1,20 +1,16 @@
 """Doses: treatments that are numbers, and the columns that stand for them (spec PANEL-16)."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, ClassVar, Final, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    SerializerFunctionWrapHandler,
-    StringConstraints,
-    model_serializer,
-    model_validator,
-)
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
+from costar_cli.config.models import WithAdditions
+
+FROZEN = ConfigDict(frozen=True, extra="forbid")
+Name = Annotated[str, StringConstraints(pattern=r"^\S(.*\S)?$")]  # one line, no space around it
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Basis = Literal["identity", "log1p", "splines"]
 Floats = NDArray[np.float64]
@@ -25,7 +21,7 @@ FEWEST: Final = 3  # knots of a curve that bends
 ABSURD: Final = 10  # a dose beyond so many times the largest is a slip
 
 
-class Dose(BaseModel):
+class Dose(WithAdditions):
     """A treatment that is a number, of which 0 means that none is given.
 
     `low` and `high` are what source-train was given, `levels` the doses that there are where these are few and ordered.
@@ -33,9 +29,10 @@ class Dose(BaseModel):
     time until the next one, in their unit, and is how long that usually is.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = FROZEN
+    additions: ClassVar[tuple[str, ...]] = ("elapsed", "microseconds")
 
-    name: Annotated[str, StringConstraints(pattern=r"^\S(.*\S)?$")]
+    name: Name
     unit: str = ""
     low: Finite = Field(description="Least dose of source-train")
     high: Finite = Field(description="Greatest dose of source-train")
@@ -45,12 +42,6 @@ class Dose(BaseModel):
     levels: tuple[Finite, ...] = Field((), description="All doses that there are, ascending; empty where any may be")
     elapsed: float | None = Field(None, gt=0, allow_inf_nan=False, description="Usual time until the next step")
     microseconds: int | None = Field(None, gt=0, description="Of a unit of that time, where the data have dates")
-
-    @model_serializer(mode="wrap")
-    def _without_time(self, serialized: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields: dict[str, Any] = serialized(self)
-        optional = ("elapsed", "microseconds")
-        return {name: value for name, value in fields.items() if name not in optional or value is not None}
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -1,27 +1,18 @@
 """What the columns of a panel mean: names, units, kinds, and how treatments are coded."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    SerializerFunctionWrapHandler,
-    StringConstraints,
-    model_serializer,
-    model_validator,
-)
+from pydantic import BaseModel, Field, model_validator
 
-from costar_cli.panel.dose import Dose
+from costar_cli.config.models import WithAdditions
+from costar_cli.panel.dose import FROZEN, Dose, Name
 from costar_cli.panel.levels import is_on_off
 
-FROZEN = ConfigDict(frozen=True, extra="forbid")
 Values = NDArray[np.int64 | np.float64]  # of treatments, as plans give them: integers, floats where there are doses
 
 TreatmentMode = Literal["multiclass", "multilabel"]
-Name = Annotated[str, StringConstraints(pattern=r"^\S(.*\S)?$")]  # one line, no space around it
 
 
 class Variable(BaseModel):
@@ -41,7 +32,7 @@ def labelled(name: str, unit: str) -> str:
     return f"{words} ({unit})" if unit else words
 
 
-class TreatmentEncoding(BaseModel):
+class TreatmentEncoding(WithAdditions):
     """How named treatments become the `da` numbers that models see.
 
     `names` are what a plan calls those with levels; each takes an integer value 0..len(levels)-1, where 0 is the
@@ -51,18 +42,13 @@ class TreatmentEncoding(BaseModel):
     """
 
     model_config = FROZEN
+    additions: ClassVar[tuple[str, ...]] = ("doses",)
 
     mode: TreatmentMode
     names: tuple[Name, ...]
     levels: tuple[tuple[Name, ...], ...]
     classes: tuple[tuple[int, ...], ...] = ()
     doses: tuple[Dose, ...] = ()
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, serialized: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave doses out where there are none: files without them stay as they were."""
-        fields: dict[str, Any] = serialized(self)
-        return fields if self.doses else {name: value for name, value in fields.items() if name != "doses"}
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -203,10 +189,11 @@ class ErrorUnit(BaseModel):
     space: Literal["original", "standardized"] = "original"
 
 
-class PanelSchema(BaseModel):
+class PanelSchema(WithAdditions):
     """The columns shared by every panel of a data set."""
 
     model_config = FROZEN
+    additions: ClassVar[tuple[str, ...]] = ("ends",)
 
     covariates: tuple[Variable, ...] = ()
     treatments: TreatmentEncoding
@@ -215,12 +202,6 @@ class PanelSchema(BaseModel):
     step: str = Field("step", description="What one time step is, for example `day`")
     error_unit: ErrorUnit = ErrorUnit()
     ends: tuple[End, ...] = Field((), description="Why series end, by the codes 1, 2, ... of `Panel.end`")
-
-    @model_serializer(mode="wrap")
-    def _without_nothing(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return the schema; one without ends is written as before there were any, so that digests stay the same."""
-        fields: dict[str, Any] = plain(self)
-        return {name: value for name, value in fields.items() if name != "ends" or value}
 
     @model_validator(mode="after")
     def _check(self) -> Self:

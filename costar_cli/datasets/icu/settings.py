@@ -4,13 +4,14 @@ from typing import ClassVar, Final, Self
 
 from pydantic import Field, model_validator
 
-from costar_cli.datasets.base import KNOWS_HIDDEN_STATE, DataSource, Export, InputFile, Limit, Protocol, WithSwitch
+from costar_cli.config.models import Config, WithAdditions
+from costar_cli.datasets.base import KNOWS_HIDDEN_STATE, DataSource, Export, InputFile, Limit, Protocol
 
 
-class IcuConfig(WithSwitch):
+class IcuConfig(WithAdditions, Config):
     """What both ICU data sets share: who is source and who target, which hours count, and the splits by patient."""
 
-    switches: ClassVar[tuple[str, ...]] = ("trust_pickle",)
+    additions: ClassVar[tuple[str, ...]] = ("trust_pickle",)
     source_above: float = Field(19.0, ge=0, le=200, description="Source patients are older than this, in years")
     source_to: float = Field(45.0, ge=0, le=200, description="Source patients are at most this old")
     target_above: float = Field(85.0, ge=0, le=200, description="Target patients are older than this")

@@ -10,7 +10,7 @@ from costar_cli.datasets.base import DataSource, DropsConfounder, Limit
 class LinearGaussianConfig(DropsConfounder):
     """A linear system under time-varying confounding, whose effects are known in closed form."""
 
-    switches: ClassVar[tuple[str, ...]] = (*DropsConfounder.switches, "doses")
+    additions: ClassVar[tuple[str, ...]] = (*DropsConfounder.additions, "doses")
     gamma: float = Field(1.0, ge=0, le=10, description="Confounding strength of the source domain's policy")
     target_gamma: float = Field(0.0, ge=0, le=10, description="Confounding strength of the target domain's policy")
     treatment_effect: float = Field(-1.0, ge=-10, le=10, description="Direct effect on the next outcome")

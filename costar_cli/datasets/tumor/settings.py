@@ -10,7 +10,7 @@ from costar_cli.datasets.base import DataSource, DropsConfounder, Limit, Possibl
 class TumorConfig(DropsConfounder):
     """The tumour growth cohort (docs/spec/tumor.md)."""
 
-    switches: ClassVar[tuple[str, ...]] = (*DropsConfounder.switches, "ends")
+    additions: ClassVar[tuple[str, ...]] = (*DropsConfounder.additions, "ends")
 
     gamma: float = Field(10.0, ge=0, le=100, description="Confounding strength of the source domain's policy")
     target_gamma: float = Field(0.0, ge=0, le=100, description="Confounding strength of the target domain's policy")
