@@ -87,13 +87,13 @@ class TableFile:
         elif self._kind == ".jsonl":
             frame.write_ndjson(self._out)
         else:
-            self.take(self._pieces / f"{self.rows:012}.parquet", frame)
+            piece = self._pieces / f"{self.rows:012}.parquet"
+            frame.write_parquet(piece)
+            self.take(piece)
         self.rows += frame.height
 
-    def take(self, piece: Path, frame: "pl.DataFrame | None" = None) -> None:
-        """Add the rows of a Parquet file behind the others: one that is there, or is written from a frame here."""
-        if frame is not None:
-            frame.write_parquet(piece)
+    def take(self, piece: Path) -> None:
+        """Add the rows of a Parquet file behind the others."""
         self._files.append(piece)
 
     def finish(self) -> None:

@@ -111,9 +111,9 @@ def panel_problems(panel: Panel, schema: PanelSchema, where: str = "panel") -> l
     if panel.calendar is not None and not panel.calendar.is_ordered(panel.length):
         problem = "times outside the years 1 to 9999, or steps that go back in time"
         findings.append(Finding("error", problem, f"{where}, time"))
-    if panel.end is not None and ((panel.end < 0) | (panel.end > len(schema.ends))).any():
-        row = int(np.argmax((panel.end < 0) | (panel.end > len(schema.ends))))
-        problem = f"a series ends for reason {panel.end[row]}, the schema names {len(schema.ends)}"
+    if (unnamed_N := (panel.ends < 0) | (panel.ends > len(schema.ends))).any():
+        row = int(np.argmax(unnamed_N))
+        problem = f"a series ends for reason {panel.ends[row]}, the schema names {len(schema.ends)}"
         findings.append(Finding("error", problem, f"{where}, end, subject {panel.subject_id[row]}"))
     unclear = _unclear_treatments(panel.treatments, schema.treatments) & panel.observed
     if schema.treatments.mode == "multiclass":  # the last observed step may have no recorded treatment

@@ -1,12 +1,14 @@
 """What `costar evaluate` prints of calibrated bands, calendar periods, and the natural course."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from costar_cli.ui.output import Output
 
 if TYPE_CHECKING:
     from costar_cli.evaluate import EvaluationReport, ReportRow
     from costar_cli.evaluate.calibrated import Calibrated
+
+RARE: Final = 0.00005  # predicted and observed shares below it are not shown: they would be 0.00 %
 
 
 def show_bands(out: Output, report: "EvaluationReport") -> None:
@@ -123,9 +125,6 @@ def _percent(share: float | None) -> str | None:
 
 def _number(value: float | None) -> str | None:
     return None if value is None else f"{value:.3f}"
-
-
-RARE = 0.00005  # predicted and observed shares below it are not shown: they would be 0.00 %
 
 
 def show_probabilities(out: Output, report: "EvaluationReport") -> None:

@@ -138,12 +138,19 @@ def run_cohort(session: Session, question: CohortQuestion, data: Path, models: S
     if question.average:
         found = [averages[label].finish(label, model, question.levels) for label, model in loaded.items()]
         result["averages"] = show_averages(session, found, csv=question.csv, plot=question.plot)
-    elif question.csv is not None:
-        session.out.wrote("answers", question.csv)
-        session.out.next(*[join(["costar", "merge", str(whole)])] * (question.shard is not None))
     else:
-        session.out.note("this is a summary: `--csv answers.parquet` (or .csv, .jsonl) keeps every answer")
+        _tell_where(session, question, whole)
     session.out.done(result)
+
+
+def _tell_where(session: Session, question: CohortQuestion, whole: Path | None) -> None:
+    """Say where the answers are, and of a shard how they become those of the `whole`."""
+    if question.csv is None:
+        session.out.note("this is a summary: `--csv answers.parquet` (or .csv, .jsonl) keeps every answer")
+        return
+    session.out.wrote("answers", question.csv)
+    if question.shard is not None:
+        session.out.next(join(["costar", "merge", str(whole)]))
 
 
 def _losses(dataset: "Dataset", models: "Mapping[str, FittedModel]", places: "Sequence[Location]") -> list[str]:
