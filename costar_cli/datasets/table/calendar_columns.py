@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from costar_cli.datasets.table.context import EncodingContext, cell_times
-from costar_cli.datasets.table.schema import MONTHS
+from costar_cli.datasets.table.schema_time import MONTHS
 from costar_cli.datasets.table.variables import Encoded
 from costar_cli.panel.schema import Variable
 

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from costar_cli.datasets.table.index import Ints, Keys, Times
 from costar_cli.datasets.table.parse import Reading, Rows
-from costar_cli.datasets.table.schema import ENDS, TableSchema
+from costar_cli.datasets.table.schema import TableSchema
+from costar_cli.datasets.table.schema_column import ENDS
 from costar_cli.panel.dataset import Part
 from costar_cli.panel.dose import Dose
 from costar_cli.panel.findings import Finding, counted

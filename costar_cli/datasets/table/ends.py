@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from costar_cli.datasets.table.context import Table
 from costar_cli.datasets.table.index import LONGEST, TOLERANCE, Ints, Keys, refuse_long
-from costar_cli.datasets.table.schema import ENDS, TableSchema
+from costar_cli.datasets.table.schema import TableSchema
+from costar_cli.datasets.table.schema_column import ENDS
 from costar_cli.panel.findings import Finding, counted
 from costar_cli.panel.schema import End
 

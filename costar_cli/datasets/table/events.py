@@ -9,7 +9,8 @@ import polars as pl
 from costar_cli.config.nearest import did_you_mean
 from costar_cli.datasets.table.index import LONGEST
 from costar_cli.datasets.table.parse import As, Reading, Rows, unreadable, wrong_values
-from costar_cli.datasets.table.schema import OF_STEPS, Aggregate, TableSchema
+from costar_cli.datasets.table.schema import TableSchema
+from costar_cli.datasets.table.schema_column import OF_STEPS, Aggregate
 from costar_cli.errors import DataError
 from costar_cli.panel.findings import Finding, counted, shown
 from costar_cli.reporting import Reporter

@@ -14,7 +14,8 @@ from costar_cli.datasets.table.index import Ints
 from costar_cli.datasets.table.inputs import TableInputs, read_table
 from costar_cli.datasets.table.known_queries import read_queries
 from costar_cli.datasets.table.preprocessing import KEY, to_json
-from costar_cli.datasets.table.schema import MONTHS, TableSchema
+from costar_cli.datasets.table.schema import TableSchema
+from costar_cli.datasets.table.schema_time import MONTHS
 from costar_cli.datasets.table.splits import assign_parts
 from costar_cli.datasets.table.treatments import encode_treatments
 from costar_cli.datasets.table.variables import Encoded, encode_variables

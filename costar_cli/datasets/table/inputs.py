@@ -17,7 +17,8 @@ from costar_cli.datasets.table.events import EventLog
 from costar_cli.datasets.table.files import TableFile, open_files
 from costar_cli.datasets.table.index import Ints, long_enough, number_subjects, read_keys, usable_rows
 from costar_cli.datasets.table.parse import As, Reading, Rows, as_read, read_rows, unreadable, unusable, wrong_values
-from costar_cli.datasets.table.schema import ENDS, JOINT, OF_STEPS, TableSchema
+from costar_cli.datasets.table.schema import JOINT, TableSchema
+from costar_cli.datasets.table.schema_column import ENDS, OF_STEPS
 from costar_cli.datasets.table.splits import condition_readings
 from costar_cli.datasets.table.treatments import UNKNOWN, level_codes, unknown_level
 from costar_cli.datasets.table.variables import UNSEEN, category_codes, unseen_category

@@ -15,7 +15,8 @@ from costar_cli.datasets.table.files import TableFile, open_files
 from costar_cli.datasets.table.index import Ints, Subjects
 from costar_cli.datasets.table.inputs import no_column, reading_of, with_subject
 from costar_cli.datasets.table.parse import Reading, Rows, read_rows, unreadable, wrong_values
-from costar_cli.datasets.table.schema import Role, TableSchema
+from costar_cli.datasets.table.schema import TableSchema
+from costar_cli.datasets.table.schema_column import Role
 from costar_cli.datasets.table.treatments import class_numbers, level_codes, unknown_level
 from costar_cli.errors import DataError
 from costar_cli.panel.dataset import Part

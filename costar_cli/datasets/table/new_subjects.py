@@ -18,7 +18,8 @@ from costar_cli.datasets.table.ingest import ROLLING, build_panels, encode_colum
 from costar_cli.datasets.table.inputs import TableInputs, read_table
 from costar_cli.datasets.table.parse import Reading, as_read, wrong_values
 from costar_cli.datasets.table.preprocessing import KEY, Preprocessing
-from costar_cli.datasets.table.schema import STEP_WORDS, TableSchema, TimeSchema
+from costar_cli.datasets.table.schema import TableSchema
+from costar_cli.datasets.table.schema_time import STEP_WORDS, TimeSchema
 from costar_cli.datasets.table.splits import DOMAINS, condition_readings, domains_of, has_target
 from costar_cli.datasets.table.variables import values_of
 from costar_cli.errors import DataError

@@ -11,7 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from costar_cli.datasets.table.files import TableFile, collected
-from costar_cli.datasets.table.schema import MONTHS, TimeSchema
+from costar_cli.datasets.table.schema_time import MONTHS, TimeSchema
 from costar_cli.errors import DataError, cut
 from costar_cli.panel.findings import Finding, counted, raise_errors
 

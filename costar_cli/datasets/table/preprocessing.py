@@ -12,7 +12,9 @@ from costar_cli.datasets.registry import all_sources
 from costar_cli.datasets.table.context import EncodingContext, Learned
 from costar_cli.datasets.table.doses import dose_column
 from costar_cli.datasets.table.export import free_names
-from costar_cli.datasets.table.schema import ENDS, ColumnSchema, DomainSchema, QueriesSchema, TableSchema, TimeSchema
+from costar_cli.datasets.table.schema import DomainSchema, QueriesSchema, TableSchema
+from costar_cli.datasets.table.schema_column import ENDS, ColumnSchema
+from costar_cli.datasets.table.schema_time import TimeSchema
 from costar_cli.datasets.table.splits import condition_readings, has_target
 from costar_cli.datasets.table.variables import OTHER
 from costar_cli.errors import ArtifactError, MismatchError

@@ -14,7 +14,8 @@ from pydantic.fields import FieldInfo
 from costar_cli.config.nearest import did_you_mean
 from costar_cli.config.toml import STRING_OR_COMMENT, read_toml
 from costar_cli.datasets.registry import RESERVED_NAMES
-from costar_cli.datasets.table.schema import OF_STEPS, ColumnSchema, TableSchema
+from costar_cli.datasets.table.schema import TableSchema
+from costar_cli.datasets.table.schema_column import OF_STEPS, ColumnSchema
 from costar_cli.errors import MOST_DETAILS, UsageError, complaint, cut, key_path
 
 LONGEST_LINE: Final = 200  # of a line that a message repeats

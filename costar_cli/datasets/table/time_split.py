@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from costar_cli.datasets.table.context import Table, cell_times
 from costar_cli.datasets.table.index import Ints, Times
-from costar_cli.datasets.table.schema import MONTHS, TableSchema
+from costar_cli.datasets.table.schema import TableSchema
+from costar_cli.datasets.table.schema_time import MONTHS
 from costar_cli.panel.dataset import Domain, Part
 from costar_cli.panel.findings import Finding, counted, raise_errors
 from costar_cli.panel.split import SPLITS, few_shot_subjects

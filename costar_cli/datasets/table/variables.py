@@ -13,7 +13,7 @@ from costar_cli.config.nearest import did_you_mean
 from costar_cli.datasets.table.context import EncodingContext, Mask, Table
 from costar_cli.datasets.table.index import Ints
 from costar_cli.datasets.table.parse import wrong_values
-from costar_cli.datasets.table.schema import ColumnSchema
+from costar_cli.datasets.table.schema_column import ColumnSchema
 from costar_cli.panel.findings import Finding, shown
 from costar_cli.panel.schema import Variable
 

@@ -1,0 +1,121 @@
+"""The schema of a table's times: how far steps are apart, and how dates become steps."""
+
+import re
+from dataclasses import dataclass, replace
+from typing import Final, Literal, Self
+from zoneinfo import available_timezones
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from costar_cli.datasets.table.schema_column import Section
+from costar_cli.panel.calendar import Date
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """How far two neighbouring rows of a subject are apart: `size` numbers, microseconds or months."""
+
+    scale: Literal["number", "us", "month"]
+    size: float
+    word: str
+
+
+MONTHS: Final = 12
+DAY: Final = 86_400 * 10**6
+CalendarName = Literal["weekday", "month", "hour"]
+_DURATION = re.compile(r"([1-9]\d{0,4})\s*(s|min|h|d|w|mo|y)")
+_UNITS: Final[dict[str, tuple[Literal["us", "month"], int, str]]] = {
+    "s": ("us", 10**6, "second"),
+    "min": ("us", 60 * 10**6, "minute"),
+    "h": ("us", 3_600 * 10**6, "hour"),
+    "d": ("us", 86_400 * 10**6, "day"),
+    "w": ("us", 7 * 86_400 * 10**6, "week"),
+    "mo": ("month", 1, "month"),
+    "y": ("month", 12, "year"),
+}
+STEP_WORDS: Final = {word: short for short, (_, _, word) in _UNITS.items()}
+
+
+def parse_step(step: float | str) -> Step:
+    """Return a step in numbers, called by its own word: `hour`, `2 days`, `step`.
+
+    Raises:
+        ValueError: it is neither a positive number nor a duration.
+    """
+    if not isinstance(step, str):
+        if isinstance(step, bool) or not 0 < step < 2**53:
+            raise ValueError("step must be above 0")
+        return Step("number", float(step), "step")
+    found = _DURATION.fullmatch(step)
+    if not found:
+        raise ValueError(f"step {step!r} is not a duration such as `1h`, `1d` or `1w`")
+    count, (scale, size, word) = int(found[1]), _UNITS[found[2]]
+    return Step(scale, count * size, word if count == 1 else f"{count} {word}s")
+
+
+class TimeSchema(Section):
+    """How times become steps."""
+
+    step: int | float | str = Field(
+        1, description="One step: a number for times that are numbers, or `1h`, `2d` (s, min, h, d, w, mo, y) for dates"
+    )
+    unit: str = Field("", max_length=60, description="Name of a step in results; by default that of the unit in `step`")
+    format: str = Field("", max_length=60, description="How dates are written, for example `%d.%m.%Y`; ISO by default")
+    gaps: Literal["error", "fill", "ignore", "elapsed"] = Field(
+        "error",
+        description="`fill`: steps without a row are missing values; `ignore`: each row is the next step, as if all "
+        "were as long; `elapsed`: each row is the next step, and models are told how long it is until then",
+    )
+    zone: str = Field(
+        "",
+        max_length=60,
+        description="Time zone of times of day without one, for example `Europe/Berlin`; none by default",
+    )
+    calendar: list[CalendarName] = Field(
+        [], description="Covariates of each step's date: `weekday`, `month`, `hour`; none by default"
+    )
+
+    @model_validator(mode="after")
+    def _readable(self) -> Self:
+        step, problems = parse_step(self.step), []
+        if step.scale == "number":
+            used = [key for key in ("format", "zone", "calendar") if getattr(self, key)]
+            problems += [f"`{key}` belongs to dates: give `step` as a duration such as `1d`" for key in used]
+        day = step.scale == "us" and step.size % DAY == 0
+        if self.zone and step.scale != "number" and (day or step.scale == "month"):
+            problems.append("`zone` belongs to times of day: days and longer steps are the same in every zone")
+        elif self.zone and available_timezones() and self.zone not in available_timezones():
+            problems.append(f"`zone = {self.zone!r}` is not a time zone such as `Europe/Berlin`")
+        if self.gaps == "elapsed" and step.scale == "month":
+            problems.append('`gaps = "elapsed"` needs steps of one length: give `step` in days, for example `30d`')
+        without = ({"hour"} if day or step.scale == "month" else set()) | (
+            {"weekday"} if step.scale == "month" else set()
+        )
+        if unknown := [name for name in self.calendar if name in without]:
+            problems.append(f"`calendar`: steps of `{self.step}` have no {' and no '.join(unknown)}")
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
+    def moment(self, written: float | str) -> float:
+        """Return a moment as the times of rows are kept: numbers, microseconds since 1970, or months since year 0.
+
+        Raises:
+            ValueError: it is a date where times are numbers, or no date where they are dates.
+        """
+        scale, date = self.parsed.scale, Date.parse(written)
+        if scale == "number" and not isinstance(written, str):
+            return written
+        if scale == "number" or date is None:
+            asked = "a number" if scale == "number" else "a date such as 2024-03-01"
+            raise ValueError(f"{written!r} is not {asked}, as the times of the table are")
+        if scale == "month":
+            return int(date.begin.astype("M8[M]").astype(np.int64)) + 1970 * MONTHS
+        return int(date.begin.astype(np.int64))
+
+    @property
+    def parsed(self) -> Step:
+        """Return the step in numbers, with what results call it."""
+        step = parse_step(self.step)
+        return replace(step, word=self.unit) if self.unit else step
