@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from costar_cli.datasets.table.context import Table
-from costar_cli.datasets.table.index import LONGEST, TOLERANCE, Ints, Keys, refuse_long
+from costar_cli.datasets.table.index import LONGEST, TOLERANCE, Ints, refuse_long
 from costar_cli.datasets.table.schema import TableSchema
 from costar_cli.datasets.table.schema_column import ENDS
 from costar_cli.panel.findings import Finding, counted
@@ -60,7 +60,7 @@ def place_ends(table: Table, schema: TableSchema) -> tuple[Table, list[Finding]]
     if findings:
         return table, findings
     refuse_long(table.keys.subjects, length)
-    return replace(table, keys=_longer(table.keys, length)), []
+    return replace(table, keys=table.keys.filled(length)), []
 
 
 def ends_of(table: Table, schema: TableSchema) -> tuple[Ends | None, list[Finding]]:
@@ -171,12 +171,3 @@ def _steps(table: Table, schema: TableSchema, name: str) -> tuple[Ints, NDArray[
 def _wrong(table: Table, name: str, wrong: NDArray[np.bool_], what: str, fix: str) -> Finding:
     problem = f"column '{name}': {counted(int(wrong.sum()), 'event')} {what}"
     return Finding("error", problem, f"first of {table.subject_place(name, int(wrong.argmax()))}", fix)
-
-
-def _longer(keys: Keys, length: Ints) -> Keys:
-    """Return keys with cells without rows behind those of some subjects."""
-    start = np.cumsum(length) - length
-    subject = np.repeat(np.arange(len(length)), length)
-    row = np.full(len(subject), -1, dtype=np.int64)
-    row[start[keys.subject] + keys.step] = keys.row
-    return Keys(keys.subjects, subject, np.arange(len(subject)) - start[subject], row, length)

@@ -86,6 +86,14 @@ class Keys:
             self.length[kept],
         )
 
+    def filled(self, length: Ints) -> "Keys":
+        """Return these cells and those between and behind them that make so many steps `[N]`; these have no row."""
+        start = np.cumsum(length) - length
+        subject = np.repeat(np.arange(len(length)), length)
+        row = np.full(len(subject), -1, dtype=np.int64)
+        row[start[self.subject] + self.step] = self.row
+        return Keys(self.subjects, subject, np.arange(len(subject)) - start[subject], row, length)
+
 
 def number_subjects(names: pl.Series) -> Subjects:
     """Return the subjects of a column of text: numbers in their order if all are whole, else labels in theirs."""
@@ -284,13 +292,8 @@ def _without_gaps(keys: Keys, reporter: Reporter) -> Keys:
     total = int(length.sum())
     if total == len(keys.step):
         return keys
-    start = np.concatenate([[0], np.cumsum(length)[:-1]])
-    subject = np.repeat(np.arange(len(length)), length)
-    row = np.full(total, -1, dtype=np.int64)
-    row[start[keys.subject] + keys.step] = keys.row
-    step = np.arange(total) - start[subject]
     reporter.note(f"{counted(total - len(keys.step), 'step')} without a row filled in as missing (`gaps`)")
-    return Keys(keys.subjects, subject, step, row, length)
+    return keys.filled(length)
 
 
 def long_enough(keys: Keys, shortest: int, reporter: Reporter) -> NDArray[np.bool_]:
