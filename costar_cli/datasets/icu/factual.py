@@ -51,14 +51,10 @@ def ingest_mimic(config: MimicFactualConfig, path: Path, reporter: Reporter) -> 
         UsageError: PyTables is missing.
         DataError: the file cannot be used, or has too few patients.
     """
-    # pandas, which simulations do without
-    from costar_cli.datasets.icu.extract import check_extract, read_extract  # noqa: PLC0415
+    from costar_cli.datasets.icu.extract import read_checked  # noqa: PLC0415 - pandas, which simulations do without
 
-    if not config.trust_pickle:
-        check_extract(path, factual=True)
-    return factual_dataset(
-        read_extract(path, reporter, factual=True, trust_pickle=config.trust_pickle), config, reporter
-    )
+    table = read_checked(path, reporter, factual=True, trust_pickle=config.trust_pickle)
+    return factual_dataset(table, config, reporter)
 
 
 def factual_dataset(table: IcuTable, config: MimicFactualConfig, reporter: Reporter) -> Dataset:

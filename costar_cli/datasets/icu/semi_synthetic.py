@@ -51,12 +51,10 @@ SOURCE_TRAIN: Final = Part("source", "train")
 
 def simulate_mimic_on(config: MimicConfig, path: Path, reporter: Reporter) -> Dataset:
     """Simulate outcomes and treatments on the stays of a file of MIMIC-Extract; see `simulate_mimic`."""
-    # pandas, which simulations do without
-    from costar_cli.datasets.icu.extract import check_extract, read_extract  # noqa: PLC0415
+    from costar_cli.datasets.icu.extract import read_checked  # noqa: PLC0415 - pandas, which simulations do without
 
-    if not config.trust_pickle:
-        check_extract(path, factual=False)
-    return simulate_mimic(config, reporter, read_extract(path, reporter, trust_pickle=config.trust_pickle))
+    table = read_checked(path, reporter, factual=False, trust_pickle=config.trust_pickle)
+    return simulate_mimic(config, reporter, table)
 
 
 def simulate_mimic(config: MimicConfig, reporter: Reporter, stays: IcuTable | IcuCohort | None = None) -> Dataset:

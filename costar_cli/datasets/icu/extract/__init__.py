@@ -3,8 +3,8 @@
 pandas stores texts in such files as pickled objects; `unpickle.py` admits arrays and texts alone.
 """
 
-from costar_cli.datasets.icu.extract.read import check_extract, read_extract
+from costar_cli.datasets.icu.extract.read import check_extract, read_checked, read_extract
 from costar_cli.datasets.icu.extract.store import require_pytables
 from costar_cli.datasets.icu.extract.write import check_extract_path, write_extract
 
-__all__ = ["check_extract", "check_extract_path", "read_extract", "require_pytables", "write_extract"]
+__all__ = ["check_extract", "check_extract_path", "read_checked", "read_extract", "require_pytables", "write_extract"]

@@ -187,6 +187,13 @@ def main() -> int:
     return 0
 
 
+def read_checked(path: Path, reporter: Reporter, *, factual: bool, trust_pickle: bool) -> IcuTable:
+    """Read the stays of a file as `read_extract` does, after another process has, unless the file is trusted."""
+    if not trust_pickle:
+        check_extract(path, factual=factual)
+    return read_extract(path, reporter, factual=factual, trust_pickle=trust_pickle)
+
+
 def read_extract(path: Path, reporter: Reporter, *, factual: bool = False, trust_pickle: bool = False) -> IcuTable:
     """Read the stays of a file, in the order of their patients' identifiers.
 
