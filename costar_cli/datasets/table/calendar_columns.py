@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from costar_cli.datasets.table.context import EncodingContext, cell_times
+from costar_cli.datasets.table.context import EncodingContext
 from costar_cli.datasets.table.schema_time import MONTHS
 from costar_cli.datasets.table.variables import Encoded
 from costar_cli.panel.schema import Variable
@@ -20,7 +20,7 @@ def calendar_columns(context: EncodingContext) -> Iterator[Encoded]:
     clock = context.schema.time
     if not clock.calendar:
         return
-    when_M = cell_times(context.table, context.schema)
+    when_M = context.times
     if clock.parsed.scale == "month":
         month_M, day_M, hour_M = when_M % MONTHS, np.zeros(len(when_M)), np.zeros(len(when_M))
     else:

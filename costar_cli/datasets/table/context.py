@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -187,6 +188,11 @@ class EncodingContext:
         """Return which cells `[M]` a part has."""
         cells: Mask = self.table.keys.step < self.steps_of(part)[self.table.keys.subject]
         return cells
+
+    @cached_property
+    def times(self) -> Times:
+        """Return when each cell `[M]` was."""
+        return cell_times(self.table, self.schema)
 
     @property
     def train(self) -> Mask:

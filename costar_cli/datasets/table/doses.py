@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from costar_cli.datasets.table.context import EncodingContext, Mask, cell_times
+from costar_cli.datasets.table.context import EncodingContext, Mask
 from costar_cli.datasets.table.parse import wrong_values
 from costar_cli.errors import DataError
 from costar_cli.panel.dose import ABSURD, Dose
@@ -98,8 +98,7 @@ def _impossible(
 
 def elapsed_time(context: EncodingContext) -> Floats:
     """Return how long it is from each cell `[M]` to the subject's next one, in steps; 0 at its last."""
-    when_M = cell_times(context.table, context.schema).astype(np.float64)
-    gap_M = np.append(np.diff(when_M), 0.0) / context.schema.time.parsed.size
+    gap_M = np.append(np.diff(context.times.astype(np.float64)), 0.0) / context.schema.time.parsed.size
     return np.where(context.table.keys.last_of_subject, 0.0, gap_M)
 
 

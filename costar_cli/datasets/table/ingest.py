@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from costar_cli.datasets.table.calendar_columns import calendar_columns
-from costar_cli.datasets.table.context import EncodingContext, cell_times
+from costar_cli.datasets.table.context import EncodingContext, Mask
 from costar_cli.datasets.table.ends import ends_of
 from costar_cli.datasets.table.index import Ints
 from costar_cli.datasets.table.inputs import TableInputs, read_table
@@ -47,8 +47,8 @@ def ingest_table(inputs: TableInputs, schema: TableSchema, reporter: Reporter, *
         task.advance()
         part, spans = assign_parts(table, schema, schema.split.seed if seed is None else seed, reporter)
         kept = part >= 0
-        context = EncodingContext(table.keep(kept), part[kept], schema, reporter)
-        context.spans = spans and {number: (since[kept], steps[kept]) for number, (since, steps) in spans.items()}
+        spans = spans and {number: (since[kept], steps[kept]) for number, (since, steps) in spans.items()}
+        context = EncodingContext(table.keep(kept), part[kept], schema, reporter, spans=spans)
         if not context.train.any():
             raise DataError("no subject is in source/train", fix="models are trained on them: check splits and domains")
         task.advance()
@@ -236,11 +236,9 @@ def build_panels(context: EncodingContext, by_cell: Arrays, by_subject: Arrays) 
         members, cells = steps > 0, context.cells_of(number)
         if not members.any():
             continue
-        length, row = steps[members], (np.cumsum(members) - 1)[keys.subject[cells]]
-        series = {}
-        for name, values in by_cell.items():
-            series[name] = np.zeros((len(length), int(length.max()), values.shape[1]), values.dtype)
-            series[name][row, keys.step[cells]] = values[cells]
+        length = steps[members]
+        place = (np.cumsum(members) - 1)[keys.subject[cells]], keys.step[cells]
+        series = {name: _padded(values[cells], place, length) for name, values in by_cell.items()}
         since = context.spans[number][0][members] if context.spans and part.split != "train" else None
         own = {name: values[members] for name, values in by_subject.items()}
         if "end" in own:  # series that are cut by a split go on
@@ -251,27 +249,32 @@ def build_panels(context: EncodingContext, by_cell: Arrays, by_subject: Arrays) 
             length=length,
             subject_id=keys.subjects.ids[members],
             label=names[members] if keys.subjects.labelled else None,
-            calendar=_calendar(context, members, cells, length),
+            calendar=_calendar(context, members, cells, place, length),
             since=since,
         )
     return panels
 
 
+def _padded(values: NDArray[Any], place: tuple[Ints, Ints], length: Ints) -> NDArray[Any]:
+    """Return the values of cells by row and step, with zeros behind each series."""
+    padded = np.zeros((len(length), int(length.max()), *values.shape[1:]), values.dtype)
+    padded[place] = values
+    return padded
+
+
 def _calendar(
-    context: EncodingContext, members: NDArray[np.bool_], cells: NDArray[np.bool_], length: Ints
+    context: EncodingContext, members: Mask, cells: Mask, place: tuple[Ints, Ints], length: Ints
 ) -> Calendar | None:
     """Return when the steps of some subjects were; None where times are numbers, or of no year from 1 to 9999."""
     keys, clock = context.table.keys, context.schema.time
     if clock.parsed.scale == "number" or not len(context.table.times):
         return None
-    time_M = cell_times(context.table, context.schema).astype(np.int64)
+    time_M = context.times.astype(np.int64)
     if clock.parsed.scale == "month":
         time_M -= 1970 * MONTHS
     unit: Unit = "M" if clock.parsed.scale == "month" else "us"
     if clock.gaps not in ("ignore", "elapsed"):
         calendar = Calendar(time_M[keys.first][members][:, None], unit, int(clock.parsed.size))
     else:
-        time_NT = np.zeros((len(length), int(length.max())), dtype=np.int64)
-        time_NT[(np.cumsum(members) - 1)[keys.subject[cells]], keys.step[cells]] = time_M[cells]
-        calendar = Calendar(time_NT, unit, None)
+        calendar = Calendar(_padded(time_M[cells], place, length), unit, None)
     return calendar if calendar.is_ordered(length) else None
