@@ -100,17 +100,12 @@ def read_table(
     )
     nowhere = np.full(len(keys.subjects), -1, dtype=np.int64)
     table = Table(keys, rows.series(time).to_numpy(), rows, long_readings, None, {}, nowhere)
-    if wide is None:
-        return _with_ends(table, schema, reporter, wrong) if timed else table
-    wide_rows = read_rows([wide], [on, *wide_readings.values()], schema.blank)
-    key_N, changes = pl.Series(keys.subjects.names, dtype=pl.String), list[Finding]()
-    if on != subject:
-        key_N, changes = replace(table, readings={on.column: on}).subject_values(on.column)
-    what = "subject" if on == subject else on.column
-    wide_row = _wide_rows(
-        wide_rows, on, wide_readings, key_N, reporter, what=what, found=changes, also=levels, wrong=wrong
-    )
-    table = replace(table, wide=wide_rows, wide_readings=wide_readings, wide_row=wide_row)
+    if wide is not None:
+        wide_rows = read_rows([wide], [on, *wide_readings.values()], schema.blank)
+        wide_row = _wide_rows(
+            wide_rows, on, wide_readings, table, reporter, by_subject=on == subject, also=levels, wrong=wrong
+        )
+        table = replace(table, wide=wide_rows, wide_readings=wide_readings, wide_row=wide_row)
     return _with_ends(table, schema, reporter, wrong) if timed else table
 
 
@@ -261,19 +256,22 @@ def _wide_rows(
     rows: Rows,
     on: Reading,
     readings: Mapping[str, Reading],
-    key_N: pl.Series,
+    table: Table,
     reporter: Reporter,
     *,
-    what: str,
-    found: Sequence[Finding] = (),
+    by_subject: bool,
     also: Sequence[Finding] = (),
     wrong: list[Finding] | None = None,
 ) -> Ints:
-    """Return the row in the statics file of each subject, by its key `[N]`, called `what`; -1 where there is none.
+    """Return the row in the statics file of each subject, by its name or by column `on`; -1 where there is none.
 
     `also` is told where something is wrong here, too, and all of it goes to `wrong` where that is given.
     """
-    findings = [*found, *(finding for reading in readings.values() for finding in unreadable(rows, reading))]
+    what, findings = "subject" if by_subject else on.column, list[Finding]()
+    key_N = pl.Series(table.keys.subjects.names, dtype=pl.String)
+    if not by_subject:
+        key_N, findings = replace(table, readings={on.column: on}).subject_values(on.column)
+    findings += [finding for reading in readings.values() for finding in unreadable(rows, reading)]
     keys = rows.series(on)
     if keys.is_null().any():
         place = f"first in {rows.place(int(keys.is_null().arg_max() or 0))}"
