@@ -211,7 +211,7 @@ class TableSchema(Section):
     def file_columns(self) -> set[str]:
         """Return all columns of files that are read."""
         log = self.events
-        keys = {*(self.subject or ()), self.statics.on, *((log.code, log.value) if log else ())} - {None}
+        keys = (*(self.subject or ()), self.statics.on, *((log.code, log.value) if log else ()))
         plain = set(self.columns) - set(self.named(*OF_STEPS) if log else ())
         return {key for key in keys if key} | {self.in_file(name) for name in plain}
 

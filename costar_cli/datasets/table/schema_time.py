@@ -82,17 +82,16 @@ class TimeSchema(Section):
         if step.scale == "number":
             used = [key for key in ("format", "zone", "calendar") if getattr(self, key)]
             problems += [f"`{key}` belongs to dates: give `step` as a duration such as `1d`" for key in used]
-        day = step.scale == "us" and step.size % DAY == 0
-        if self.zone and step.scale != "number" and (day or step.scale == "month"):
+        months = step.scale == "month"
+        days = months or (step.scale == "us" and step.size % DAY == 0)
+        if self.zone and days:
             problems.append("`zone` belongs to times of day: days and longer steps are the same in every zone")
         elif self.zone and available_timezones() and self.zone not in available_timezones():
             problems.append(f"`zone = {self.zone!r}` is not a time zone such as `Europe/Berlin`")
-        if self.gaps == "elapsed" and step.scale == "month":
+        if self.gaps == "elapsed" and months:
             problems.append('`gaps = "elapsed"` needs steps of one length: give `step` in days, for example `30d`')
-        without = ({"hour"} if day or step.scale == "month" else set()) | (
-            {"weekday"} if step.scale == "month" else set()
-        )
-        if unknown := [name for name in self.calendar if name in without]:
+        without = {"hour": days, "weekday": months, "month": False}
+        if unknown := [name for name in self.calendar if without[name]]:
             problems.append(f"`calendar`: steps of `{self.step}` have no {' and no '.join(unknown)}")
         if problems:
             raise ValueError("; ".join(problems))
