@@ -20,12 +20,11 @@ from costar_cli.datasets.table.profile import (
     is_death,
     is_follow_up,
 )
+from costar_cli.datasets.table.schema_time import DAY, MONTHS
 from costar_cli.panel.findings import counted, shown
 
-DAY_US: Final = 86_400 * 10**6
-UNITS_US: Final = (("w", 7 * DAY_US), ("d", DAY_US), ("h", DAY_US // 24), ("min", 60 * 10**6))
-SHORTEST_MONTH_US: Final = 28 * DAY_US
-MONTHS: Final = 12
+UNITS_US: Final = (("w", 7 * DAY), ("d", DAY), ("h", DAY // 24), ("min", 60 * 10**6))
+SHORTEST_MONTH_US: Final = 28 * DAY
 FEWEST_ROWS: Final = 0.5  # of the steps between the first row and the last, else times are no steps
 SLIPS: Final = 20  # one distance in so many may be a slip
 TOLERANCE: Final = 1e-6  # of a step

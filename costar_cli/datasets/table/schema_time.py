@@ -22,17 +22,17 @@ class Step:
 
 
 MONTHS: Final = 12
-DAY: Final = 86_400 * 10**6
+DAY: Final = 86_400 * 10**6  # microseconds
 CalendarName = Literal["weekday", "month", "hour"]
 _DURATION = re.compile(r"([1-9]\d{0,4})\s*(s|min|h|d|w|mo|y)")
 _UNITS: Final[dict[str, tuple[Literal["us", "month"], int, str]]] = {
     "s": ("us", 10**6, "second"),
     "min": ("us", 60 * 10**6, "minute"),
     "h": ("us", 3_600 * 10**6, "hour"),
-    "d": ("us", 86_400 * 10**6, "day"),
-    "w": ("us", 7 * 86_400 * 10**6, "week"),
+    "d": ("us", DAY, "day"),
+    "w": ("us", 7 * DAY, "week"),
     "mo": ("month", 1, "month"),
-    "y": ("month", 12, "year"),
+    "y": ("month", MONTHS, "year"),
 }
 STEP_WORDS: Final = {word: short for short, (_, _, word) in _UNITS.items()}
 
