@@ -225,7 +225,7 @@ def _steps(
     def place(at: int) -> str:
         return rows.place(int(order[at]))
 
-    if clock.gaps in ("ignore", "elapsed"):
+    if clock.by_row:
         close = ~first & (np.diff(when, prepend=0) < SECOND) & (clock.parsed.scale == "us")
         if clock.gaps == "ignore" or not close.any():
             return position, []

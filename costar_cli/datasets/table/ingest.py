@@ -273,8 +273,8 @@ def _calendar(
     if clock.parsed.scale == "month":
         time_M -= 1970 * MONTHS
     unit: Unit = "M" if clock.parsed.scale == "month" else "us"
-    if clock.gaps not in ("ignore", "elapsed"):
-        calendar = Calendar(time_M[keys.first][members][:, None], unit, int(clock.parsed.size))
-    else:
+    if clock.by_row:
         calendar = Calendar(_padded(time_M[cells], place, length), unit, None)
+    else:
+        calendar = Calendar(time_M[keys.first][members][:, None], unit, int(clock.parsed.size))
     return calendar if calendar.is_ordered(length) else None

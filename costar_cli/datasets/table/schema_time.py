@@ -114,6 +114,11 @@ class TimeSchema(Section):
         return int(date.begin.astype(np.int64))
 
     @property
+    def by_row(self) -> bool:
+        """Return whether each row is the next step, whenever it was."""
+        return self.gaps in ("ignore", "elapsed")
+
+    @property
     def parsed(self) -> Step:
         """Return the step in numbers, with what results call it."""
         step = parse_step(self.step)
