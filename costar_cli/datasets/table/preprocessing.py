@@ -124,6 +124,7 @@ class Preprocessing:
 
     @classmethod
     def _made(cls, kept: object, name: str, *, insist: bool = True, **known: Any) -> Self:  # noqa: ANN401
+        doses = {dose.name: dose for dose in known["panel"].treatments.doses}
         if isinstance(kept, Mapping):
             try:
                 schema = TableSchema.model_validate(kept["schema"])
@@ -132,7 +133,6 @@ class Preprocessing:
             except (ValueError, TypeError, KeyError, AttributeError):
                 problem = "what it says of how its table was read is not as costar wrote it"
                 raise ArtifactError(problem, where="preprocessing", fix="ingest the table and train again") from None
-            doses = {dose.name: dose for dose in known["panel"].treatments.doses}
             learned = Learned(fills=fills, ranges=ranges, doses=doses)
             return cls(schema=schema, stored=kept, learned=learned, name=name, **known)
         if insist and name not in {source.dataset for source in all_sources()}:
@@ -141,7 +141,6 @@ class Preprocessing:
                 where="--like",
                 fix="ingest that table and train again (`--overwrite`), or give the data set if it is of this version",
             )
-        doses = {dose.name: dose for dose in known["panel"].treatments.doses}
         return cls(schema=None, stored=None, learned=Learned(doses=doses), name=name, **known)
 
     @property
