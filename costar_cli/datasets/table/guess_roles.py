@@ -5,6 +5,7 @@ from typing import Final
 
 import polars as pl
 
+from costar_cli.datasets.table.ends import YES
 from costar_cli.datasets.table.guess_keys import Guess, ordered
 from costar_cli.datasets.table.profile import (
     DOMAIN,
@@ -107,7 +108,7 @@ def _end(guess: Guess, column: Facts) -> str:
     marks = {value.lower() for value in column.values}
     if guess.subject is None or guess.time is None or not (column.binary or marks <= {"no", "yes"}):
         return ""
-    marked = column.text.str.to_lowercase().is_in(["1", "1.0", "true", "yes"])
+    marked = column.text.str.to_lowercase().is_in([*YES, "1.0"])
     when = ordered(guess.facts(guess.time))
     frame = pl.DataFrame({"s": guess.facts(guess.subject).text, "t": when, "marked": marked}).drop_nulls()
     if not frame.select((~pl.col("marked") | (pl.col("t") == pl.col("t").max().over("s"))).all()).item():
