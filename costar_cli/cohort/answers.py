@@ -166,10 +166,8 @@ def _dates(answers: CohortAnswers, q: NDArray[np.integer], h: NDArray[np.integer
     dose = elapsed_dose(answers.schema.treatments)
     if dose is None:
         return panel.dates(subject[q], origin[q] + h + 1)
-    place, gap_QH = (
-        answers.schema.treatments.all_names.index(dose.name),
-        np.ones((len(answers), answers.queries.horizon)),
-    )
+    place = answers.schema.treatments.all_names.index(dose.name)
+    gap_QH = np.ones((len(answers), answers.queries.horizon))
     for gap_H, plan in zip(gap_QH, answers.plans_Q, strict=True):  # encoded plans have rounded ones
         gap_H[: len(plan)] = plan.values[:, place]
     found = visit_dates(panel, dose, subject, origin, gap_QH)
@@ -313,8 +311,8 @@ def warnings_about(
 
 def doubts(models: Mapping[str, FittedModel], cohort: Cohort, request: PlanRequest) -> Iterator[str]:
     """Yield what of the plans was not learnt: what nobody was given, and stopping what never stopped."""
-    several = len(models) > 1
-    for label, of_plans in unseen_in_plans(models, as_told(request)).items():
+    several, told = len(models) > 1, as_told(request)
+    for label, of_plans in unseen_in_plans(models, told).items():
         who = "training subject" + f" of model `{label}`" * several
         for plan, lacks in of_plans.items():
             for words in lacking(f"plan `{plan}`", lacks, who):
@@ -324,7 +322,7 @@ def doubts(models: Mapping[str, FittedModel], cohort: Cohort, request: PlanReque
         for plan, name, subjects in _stopped(model, cohort, request):
             never = f"which, once started, never stopped in {where}: there are no data on stopping"
             yield f"plan `{plan}` stops {name} of {counted(subjects, 'subject')}, {never}"
-    yield from on_indication(models, as_told(request))
+    yield from on_indication(models, told)
 
 
 def _stopped(model: FittedModel, cohort: Cohort, request: PlanRequest) -> Iterator[tuple[str, str, int]]:
