@@ -328,23 +328,21 @@ def doubts(models: Mapping[str, FittedModel], cohort: Cohort, request: PlanReque
 def _stopped(model: FittedModel, cohort: Cohort, request: PlanRequest) -> Iterator[tuple[str, str, int]]:
     """Yield plan, treatment and number of subjects where a plan, or a rule as it mostly goes, stops what never did."""
     support, encoding = Support.from_meta(model.meta), model.schema.treatments
-    if support is None or not (absorbing := support.absorbing(encoding)):
+    if support is None or not support.absorbing(encoding):
         return
     before_M = np.maximum(cohort.origin_M - 1, 0)
-    given_MA = encoding.decode(cohort.panel.treatments[cohort.subject_M, before_M]) != 0
-    given_MA &= (cohort.origin_M > 0)[:, None]
+    given_MA = encoding.decode(cohort.panel.treatments[cohort.subject_M, before_M])
+    given_MA = np.where((cohort.origin_M > 0)[:, None], given_MA, 0)
     found: dict[tuple[str, str], set[int]] = {}
     for moments, plans_M in _chunks(cohort, request, WHOLE):
         chunk, moment_Q = cohort.take(moments), np.repeat(np.arange(len(plans_M)), list(map(len, plans_M)))
         every_Q = [plan for plans in plans_M for plan in plans]
         asked = resolve("", model, chunk.moments(moment_Q), every_Q, given=chunk.panel, n=COHORT_DRAWS)
         for m, plan in zip((moments.start + moment_Q).tolist(), asked.plans_Q, strict=True):
-            course = np.concatenate([given_MA[m : m + 1], plan.values != 0])
-            for i in (course[:-1] & ~course[1:]).any(axis=0).nonzero()[0].tolist():
-                found.setdefault((plan.name, encoding.names[i]), set()).add(int(cohort.subject_M[m]))
+            for name, _ in support.stops(given_MA[m : m + 1], plan.values, encoding):
+                found.setdefault((plan.name, name), set()).add(int(cohort.subject_M[m]))
     for (plan_name, name), subjects in found.items():
-        if name in absorbing:
-            yield plan_name, name, len(subjects)
+        yield plan_name, name, len(subjects)
 
 
 def _objects(values: Sequence[object]) -> NDArray[Any]:

@@ -21,8 +21,10 @@ from costar_cli.cohort import (
 from costar_cli.cohort import answers as answers_module
 from costar_cli.cohort import summary as summary_module
 from costar_cli.errors import UsageError
+from costar_cli.panel import Part
 from costar_cli.panel.support import Support
 from costar_cli.plans import PlanRequest, parse_plans
+from tests.dose_worlds import linear_doses
 from tests.whatif.whatif_worlds import TUMOR, LinearModel, column, make_dataset, report_of, request_of
 
 KEYS = ("subject", "plan", "step")
@@ -90,6 +92,15 @@ def test_a_plan_that_stops_what_never_stopped_says_how_many_it_concerns():
         "plan `stop` stops chemotherapy of 12 subjects",
         f"plan `watch` stops chemotherapy of {on} subjects",
     ]
+
+
+def test_a_dose_that_never_stopped_is_told_like_other_treatments():
+    data = linear_doses(20)
+    support = Support(frozenset({()}), untreated=(9,), stopped=(0,), continued=(30,))
+    model, panel = LinearModel(data.schema, meta={"support": support.to_meta()}), data.panels[Part("source", "test")]
+    plans = parse_plans(json.dumps({"plans": {"stop": [{"dose": 2}, {}]}}), data.schema, horizon=3)
+    [told] = doubts({"costar": model}, Cohort.of(panel, names_of(panel)), plans)
+    assert told.startswith("plan `stop` stops dose of 4 subjects, which, once started, never stopped")
 
 
 def test_a_rule_that_stops_what_never_stopped_says_so_too():
