@@ -15,6 +15,7 @@ from costar_cli.methods import METHODS
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.mixed.law import GrowthLaw, Series, lasting
 from costar_cli.methods.mixed.model import MixedModel
+from costar_cli.methods.mixed.rollout import Rollout
 from costar_cli.methods.mixed.settings import MixedConfig
 from costar_cli.panel import Dataset, Part
 from costar_cli.panel.visits import elapsed
@@ -146,7 +147,7 @@ def test_the_gain_is_the_slope_of_the_next_level_by_growth(gap: float):
     before: Any = SimpleNamespace(y_YQ=ten, usual_YQ=ten)
     step: Any = SimpleNamespace(before=before, growth=[growth], gap_Q=np.full(3, gap))
     slope = (after(growth + small, gap) - after(growth - small, gap)) / (2 * small)
-    np.testing.assert_allclose(MixedModel._gain(LAW, step), slope, rtol=1e-5)
+    np.testing.assert_allclose(Rollout.gain(LAW, step), slope, rtol=1e-5)
 
 
 def test_an_answer_after_a_gap_is_that_after_its_parts(mixed: MixedModel, data: Dataset):

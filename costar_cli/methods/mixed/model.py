@@ -1,4 +1,4 @@
-"""The fitted growth model: what a history says of its subject's effects, and rollouts of them (spec MIXED-8 to 11)."""
+"""The fitted growth model: what a history says of its subject's effects, and answers of it (spec MIXED-8 to 11)."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -12,9 +12,10 @@ from pydantic import TypeAdapter
 
 from costar_cli.artifact import Artifact
 from costar_cli.methods.base import Decide, PredictiveDistribution
-from costar_cli.methods.mixed.covariates import CovariateEquations, covariate_columns, equations_of, equations_shapes
-from costar_cli.methods.mixed.law import Design, Floats, GrowthLaw, Series, carried, compounding, lasting
+from costar_cli.methods.mixed.covariates import CovariateEquations, equations_of, equations_shapes
+from costar_cli.methods.mixed.law import Design, Floats, GrowthLaw, Series, carried
 from costar_cli.methods.mixed.likelihood import OPEN, Effects, effects_of, effects_shapes
+from costar_cli.methods.mixed.rollout import Given, Rollout, Span, State
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.trained import AnswerJob, EncodingModel, require_horizon
 from costar_cli.panel import Panel, Queries
@@ -185,9 +186,9 @@ class MixedModel(EncodingModel[Histories]):
     def _predict(self, states: Histories, queries: Queries) -> Floats:
         """Return the scaled outcomes `[1,Q,H,Y]` under the expected effects."""
         at_Q = queries.subject.astype(np.int64) * states.steps + queries.origin
-        start = _State(states.y_YM, states.usual_YM, states.x_XM, states.exposure).take(at_Q)
+        start = State(states.y_YM, states.usual_YM, states.x_XM, states.exposure).take(at_Q)
         effects = [np.take(values, at_Q, axis=1) for values in states.effects]
-        steps = self._steps(start, self._given(queries), effects)
+        steps = self._rollout.steps(start, self._given(queries), effects)
         return self._scaled([step.after.y_YQ for step in steps])[None]
 
     def _scaled(self, y_HYQ: list[Floats]) -> Floats:
@@ -196,12 +197,12 @@ class MixedModel(EncodingModel[Histories]):
 
     def _begin(
         self, panel: Panel, subject_Q: NDArray[np.integer], origin_Q: NDArray[np.integer]
-    ) -> "tuple[_State, list[_Known]]":
+    ) -> tuple[State, list[_Known]]:
         """Return where rollouts begin, and what is known of each outcome's effects there; subjects are encoded once."""
         subjects, row_Q = np.unique(subject_Q, return_inverse=True)
         series, step_Q = self._series(panel, subjects.astype(np.int64)), origin_Q.astype(np.int64)
         sums = [self._sums(series, law, learnt) for law, learnt in zip(self.laws, self.effects, strict=True)]
-        start = _State(
+        start = State(
             series.y_NTY[row_Q, step_Q].T,
             series.usual_NTY[row_Q, step_Q].T,
             series.x_NTX[row_Q, step_Q].T,
@@ -209,13 +210,13 @@ class MixedModel(EncodingModel[Histories]):
         )
         return start, [_Known.at(found, row_Q, step_Q) for found in sums]
 
-    def _given(self, queries: Queries) -> "Iterator[_Given]":
+    def _given(self, queries: Queries) -> Iterator[Given]:
         """Yield what plans give at each step."""
         table = dose_table(self.schema.treatments, timeless=True).astype(np.float32)
         gap_QH = elapsed(self.schema.treatments, queries.plan)
         for h in range(queries.horizon):
             dose_QL = queries.plan[:, h].astype(np.float32) @ table
-            yield _Given(dose_QL.astype(np.float64).T, None if gap_QH is None else gap_QH[:, h])
+            yield Given(dose_QL.astype(np.float64).T, None if gap_QH is None else gap_QH[:, h])
 
     def predict_distribution(self, panel: Panel, queries: Queries) -> PredictiveDistribution:
         """Predict mean and standard deviation, by the derivatives of the rollout (spec MIXED-9).
@@ -295,16 +296,16 @@ class MixedModel(EncodingModel[Histories]):
         begin, table = start.take(at_M), dose_table(self.schema.treatments, timeless=True).astype(np.float64)
         states = [begin]
 
-        def given(h: int) -> _Given:
+        def given(h: int) -> Given:
             plan_MA = decide(h, self._told(states[-1]))
-            return _Given((plan_MA @ table).T, elapsed(self.schema.treatments, plan_MA))
+            return Given((plan_MA @ table).T, elapsed(self.schema.treatments, plan_MA))
 
         each = (given(h) for h in range(steps))  # once the last state is known
-        for step in self._steps(begin, each, own, shock_HSM, weight_SGX):
+        for step in self._rollout.steps(begin, each, own, shock_HSM, weight_SGX):
             states.append(step.after)  # noqa: PERF401 - `decide` reads it before the next step
         return np.stack([state.y_YQ.T for state in states[1:]], axis=1).reshape(n, len(queries), steps, -1)
 
-    def _told(self, state: "_State") -> Floats:
+    def _told(self, state: State) -> Floats:
         """Return the outcomes of courses `[M,Y]`, and behind them their covariates where these are drawn, in units."""
         if not self.draws_covariates:
             return state.y_YQ.T
@@ -345,12 +346,12 @@ class MixedModel(EncodingModel[Histories]):
     def _series(self, panel: Panel, rows_M: NDArray[np.int64]) -> Series:
         return Series.of(panel.take(rows_M), self.scaler, self.schema.treatments)
 
-    @property
-    def _moments(self) -> tuple[Floats, Floats]:
-        return np.array([law.mean for law in self.laws]), np.array([law.sd for law in self.laws])
+    @cached_property
+    def _rollout(self) -> Rollout:
+        return Rollout(self.laws, self.effects, self.equations)
 
     def _sums(self, series: Series, law: GrowthLaw, effects: Effects) -> _Posterior:
-        design = law.design(series, *self._moments, filled_too=True)
+        design = law.design(series, *self._rollout.moments, filled_too=True)
         exposure_NTJ = carried(design.dose_NTL, effects.decay, design.gap_NT)
         acting_NTJ = design.acting(exposure_NTJ, effects.decay)
         random_NTZ = np.concatenate([design.level_NTB, acting_NTJ], axis=-1) * design.counted_NT[..., None]
@@ -384,63 +385,6 @@ class MixedModel(EncodingModel[Histories]):
         )
         return Histories(steps, y_YM, usual_YM, x_XM, effects, exposures)
 
-    def _steps(
-        self,
-        state: "_State",
-        given: "Iterable[_Given]",
-        effects: list[Floats],
-        shock_HSQ: Floats | None = None,
-        weight_SGX: Floats | None = None,
-    ) -> "Iterator[_Step]":
-        """Yield each step of a rollout under some effects `[P,Q]` of each outcome, with noise where it is given.
-
-        `weight_SGX` are weights of the covariates' equations in S draws of as many queries each.
-        """
-        mean_Y, sd_Y = self._moments
-        reached_YQ = state.y_YQ  # a series that already is beyond the bounds may stay there
-        lows = [np.minimum(law.low, reached_YQ[law.outcome]) for law in self.laws]
-        highs = [np.maximum(law.high, reached_YQ[law.outcome]) for law in self.laws]
-        for h, (dose_LQ, gap_Q) in enumerate((step.dose_LQ, step.gap_Q) for step in given):
-            exposures = [
-                learnt.decay.reshape(-1, 1) * carried_JQ + np.tile(dose_LQ, (len(learnt.decay), 1))
-                for learnt, carried_JQ in zip(self.effects, state.exposure, strict=True)
-            ]
-            columns, growths, y_YQ = [], [], np.empty_like(state.y_YQ)
-            for law, learnt, exposure_JQ, effects_PQ in zip(self.laws, self.effects, exposures, effects, strict=True):
-                y_Q, usual_Q = state.y_YQ[law.outcome], state.usual_YQ[law.outcome]
-                span = _Span.of(law, learnt, gap_Q)
-                phi = [*law.level(y_Q, usual_Q), *exposure_JQ]
-                if law.linked:
-                    phi += list(law.links(state.y_YQ.T, state.x_XQ.T, mean_Y, sd_Y).T)
-                growth_Q = effects_PQ[0].copy()
-                if gap_Q is not None:
-                    phi, growth_Q = span.over(phi, len(law.levels)), span.level_Q * growth_Q
-                for column_Q, effect_Q in zip(phi, effects_PQ[1:], strict=True):
-                    growth_Q += column_Q * effect_Q
-                if shock_HSQ is not None:
-                    growth_Q += shock_HSQ[h, law.outcome] if gap_Q is None else span.noise_Q * shock_HSQ[h, law.outcome]
-                y_YQ[law.outcome] = law.next(y_Q, growth_Q, usual_Q, lows[law.outcome], highs[law.outcome], gap_Q)
-                columns.append(phi)
-                growths.append(growth_Q)
-            x_XQ = state.x_XQ
-            if self.equations is not None:
-                scaled_QY = (state.y_YQ.T - mean_Y) / sd_Y
-                known_QG = covariate_columns(x_XQ.T, scaled_QY, dose_LQ.T, np.concatenate(exposures).T, gap_Q)
-                weight = self.equations.weight[None] if weight_SGX is None else weight_SGX
-                x_XQ = (
-                    x_XQ
-                    + (known_QG.reshape(len(weight), -1, weight.shape[1]) @ weight).reshape(known_QG.shape[0], -1).T
-                )
-                if shock_HSQ is not None:
-                    x_XQ += shock_HSQ[h, len(self.laws) :]
-                x_XQ = np.clip(x_XQ, self.equations.low[:, None], self.equations.high[:, None])
-            if gap_Q is not None:
-                pairs = zip(self.effects, exposures, strict=True)
-                exposures = [learnt.decay.reshape(-1, 1) ** (gap_Q - 1) * left_JQ for learnt, left_JQ in pairs]
-            after = _State(y_YQ, state.usual_YQ, x_XQ, exposures)
-            yield _Step(state, after, columns, growths, gap_Q)
-            state = after
-
     def _distribution(self, panel: Panel, queries: Queries) -> Floats:
         """Return means, and the sds that parameters and noise share `[3,Q,H,Y]`."""
         start, known = self._begin(panel, queries.subject, queries.origin)
@@ -450,14 +394,14 @@ class MixedModel(EncodingModel[Histories]):
         by_effect_QSZ, covariance_QSS = np.zeros((q, n_state, first_Y[-1])), np.zeros((q, n_state, n_state))
         parameter, noise = (np.empty((q, queries.horizon, len(self.laws))) for _ in range(2))
         y_HYQ = []
-        for h, step in enumerate(self._steps(start, self._given(queries), effects)):
+        for h, step in enumerate(self._rollout.steps(start, self._given(queries), effects)):
             y_HYQ.append(step.after.y_YQ)
-            slope_QSS = self._slopes(step, effects, n_state)
+            slope_QSS = self._rollout.slopes(step, effects, n_state)
             by_effect_QSZ = slope_QSS @ by_effect_QSZ
             covariance_QSS = slope_QSS @ covariance_QSS @ slope_QSS.swapaxes(1, 2)
             for law, learnt, columns, factor_QZZ in zip(self.laws, self.effects, step.columns, factors, strict=True):
                 o = law.outcome
-                span, scale_Q = _Span.of(law, learnt, step.gap_Q), self._gain(law, step)
+                span, scale_Q = Span.of(law, learnt, step.gap_Q), self._rollout.gain(law, step)
                 random_QZ = np.stack([np.ones(q) * span.level_Q, *columns[: learnt.n_random - 1]], axis=1)
                 own = slice(first_Y[o], first_Y[o + 1])
                 by_effect_QSZ[:, o, own] += scale_Q[:, None] * (random_QZ[:, None] @ factor_QZZ)[:, 0]
@@ -468,106 +412,3 @@ class MixedModel(EncodingModel[Histories]):
             parameter[:, h] = np.sqrt((by_effect_QSZ[:, :n] ** 2).sum(axis=2))
             noise[:, h] = np.sqrt(np.diagonal(covariance_QSS, axis1=1, axis2=2)[:, :n].clip(min=0))
         return np.stack([self.scaler.unscale_outcomes(self._scaled(y_HYQ)), parameter, noise])
-
-    @staticmethod
-    def _gain(law: GrowthLaw, step: "_Step") -> Floats:
-        """Return the derivative `[Q]` of an outcome after a step by its growth."""
-        scale_Q = law.scale(step.before.y_YQ[law.outcome], step.before.usual_YQ[law.outcome])
-        if step.gap_Q is None or not law.relative:
-            return scale_Q
-        steps_Q = compounding(step.gap_Q)
-        growth_Q = np.clip(step.growth[law.outcome] / steps_Q, -1 + law.shift, law.limits[1])
-        return np.asarray(scale_Q * (1 + growth_Q) ** (steps_Q - 1))
-
-    def _slopes(self, step: "_Step", effects: list[Floats], n_state: int) -> Floats:
-        """Return the derivatives `[Q,S,S]` of the state after a step, outcomes then covariates, by that before it."""
-        q, n = step.before.y_YQ.shape[1], len(self.laws)
-        slope_QSS, sd_Y = np.zeros((q, n_state, n_state)), self._moments[1]
-        for law, learnt, effects_PQ, growth_Q in zip(self.laws, self.effects, effects, step.growth, strict=True):
-            o, y_Q, usual_Q = law.outcome, step.before.y_YQ[law.outcome], step.before.usual_YQ[law.outcome]
-            scale_Q, (low, high), span = self._gain(law, step), law.limits, _Span.of(law, learnt, step.gap_Q)
-            steps_Q = np.ones(q) if step.gap_Q is None else compounding(step.gap_Q)
-            moves_Q = span.level_Q * ((growth_Q > low * steps_Q) & (growth_Q < high * steps_Q))
-            slopes = law.slope(y_Q, usual_Q)
-            of_levels_Q = sum((slope * e for slope, e in zip(slopes, effects_PQ[1:], strict=False)), np.zeros(q))
-            own_Q = 1 + scale_Q * of_levels_Q * moves_Q
-            if law.relative:
-                grown_Q = (1 + np.clip(growth_Q / steps_Q, low, high)) ** steps_Q - 1
-                own_Q = np.maximum(own_Q + grown_Q, 0)
-            slope_QSS[:, o, o] = own_Q
-            if law.linked:
-                others = [*range(n, n_state), *(other for other in range(n) if other != o)]
-                units = np.concatenate([np.ones(n_state - n), sd_Y[[other for other in range(n) if other != o]]])
-                for other, unit, effect_Q in zip(others, units, effects_PQ[learnt.n_random :], strict=True):
-                    slope_QSS[:, o, other] = scale_Q * effect_Q / unit * moves_Q
-        if self.equations is not None:
-            weight_XG = self.equations.over(step.gap_Q)
-            x = n_state - n
-            slope_QSS[:, n:, n:] = np.eye(x) + weight_XG[..., 1 : 1 + x]
-            slope_QSS[:, n:, :n] = weight_XG[..., 1 + x : 1 + x + n] / sd_Y
-        return slope_QSS
-
-
-@dataclass(frozen=True, slots=True)
-class _State:
-    """Where a rollout stands: outcomes and covariates `[Y,Q]`, `[X,Q]`, what is left of doses `[CL,Q]` per outcome.
-
-    The usual size of outcomes `[Y,Q]` stays that of the origin.
-    """
-
-    y_YQ: Floats
-    usual_YQ: Floats
-    x_XQ: Floats
-    exposure: list[Floats]
-
-    def take(self, at_M: NDArray[np.integer]) -> "_State":
-        """Return the states of some queries."""
-        y_YM, usual_YM, x_XM, *exposure = (
-            np.take(values, at_M, axis=1) for values in (self.y_YQ, self.usual_YQ, self.x_XQ, *self.exposure)
-        )
-        return _State(y_YM, usual_YM, x_XM, exposure)
-
-
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """What plans give at a step: doses `[L,Q]`, and how long it is `[Q]`, None where all steps are of one length."""
-
-    dose_LQ: Floats
-    gap_Q: Floats | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Span:
-    """What a step's columns are multiplied with: by how much they act until it ends (spec MIXED-12)."""
-
-    level_Q: Floats | float
-    dose_JQ: Floats | float
-    noise_Q: Floats | float
-
-    @classmethod
-    def of(cls, law: GrowthLaw, learnt: Effects, gap_Q: Floats | None) -> Self:
-        """Return it for steps of some lengths; of one everywhere where there are none."""
-        if gap_Q is None:
-            return cls(1.0, 1.0, 1.0)
-        return cls(
-            lasting(gap_Q, 1.0, law.reversion),
-            lasting(gap_Q, learnt.decay.reshape(-1, 1), law.reversion),
-            np.sqrt(lasting(gap_Q, 1.0, law.reversion**2)),
-        )
-
-    def over(self, phi: list[Floats], levels: int) -> list[Floats]:
-        """Return columns, the first so many of which are levels, integrated until the step ends."""
-        doses = np.broadcast_to(self.dose_JQ, (np.shape(self.dose_JQ)[0], len(phi[0])))
-        weights = [*[self.level_Q] * levels, *doses, *[self.level_Q] * (len(phi) - levels - len(doses))]
-        return [weight * column_Q for weight, column_Q in zip(weights, phi, strict=True)]
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """A step of a rollout: where it began and ended, how long it was, with the columns and growth of each outcome."""
-
-    before: _State
-    after: _State
-    columns: list[list[Floats]]
-    growth: list[Floats]
-    gap_Q: Floats | None
