@@ -15,7 +15,7 @@ from costar_cli.methods.base import Decide, PredictiveDistribution
 from costar_cli.methods.mixed.covariates import CovariateEquations, equations_of, equations_shapes
 from costar_cli.methods.mixed.law import Design, Floats, GrowthLaw, Series, carried
 from costar_cli.methods.mixed.likelihood import OPEN, Effects, effects_of, effects_shapes
-from costar_cli.methods.mixed.rollout import Given, Rollout, Span, State
+from costar_cli.methods.mixed.rollout import Given, Rollout, State
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.trained import AnswerJob, EncodingModel, require_horizon
 from costar_cli.panel import Panel, Queries
@@ -399,9 +399,9 @@ class MixedModel(EncodingModel[Histories]):
             slope_QSS = self._rollout.slopes(step, effects, n_state)
             by_effect_QSZ = slope_QSS @ by_effect_QSZ
             covariance_QSS = slope_QSS @ covariance_QSS @ slope_QSS.swapaxes(1, 2)
-            for law, learnt, columns, factor_QZZ in zip(self.laws, self.effects, step.columns, factors, strict=True):
-                o = law.outcome
-                span, scale_Q = Span.of(law, learnt, step.gap_Q), self._rollout.gain(law, step)
+            each = zip(self.laws, self.effects, step.columns, step.spans, factors, strict=True)
+            for law, learnt, columns, span, factor_QZZ in each:
+                o, scale_Q = law.outcome, self._rollout.gain(law, step)
                 random_QZ = np.stack([np.ones(q) * span.level_Q, *columns[: learnt.n_random - 1]], axis=1)
                 own = slice(first_Y[o], first_Y[o + 1])
                 by_effect_QSZ[:, o, own] += scale_Q[:, None] * (random_QZ[:, None] @ factor_QZZ)[:, 0]

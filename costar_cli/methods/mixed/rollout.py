@@ -11,7 +11,7 @@ from costar_cli.methods.mixed.covariates import CovariateEquations, covariate_co
 from costar_cli.methods.mixed.law import Floats, GrowthLaw, compounding, lasting
 from costar_cli.methods.mixed.likelihood import Effects
 
-__all__ = ["Given", "Rollout", "Span", "State", "Step"]
+__all__ = ["Given", "Rollout", "State", "Step"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class _Span:
     """What a step's columns are multiplied with: by how much they act until it ends (spec MIXED-12)."""
 
     level_Q: Floats | float
@@ -70,12 +70,13 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of a rollout: where it began and ended, how long it was, with the columns and growth of each outcome."""
+    """A step of a rollout: where it began and ended, how long it was, with columns, growth and span of each outcome."""
 
     before: State
     after: State
     columns: list[list[Floats]]
     growth: list[Floats]
+    spans: list[_Span]
     gap_Q: Floats | None
 
 
@@ -113,10 +114,10 @@ class Rollout:
                 learnt.decay.reshape(-1, 1) * carried_JQ + np.tile(dose_LQ, (len(learnt.decay), 1))
                 for learnt, carried_JQ in zip(self.effects, state.exposure, strict=True)
             ]
+            spans = [_Span.of(law, learnt, gap_Q) for law, learnt in zip(self.laws, self.effects, strict=True)]
             columns, growths, y_YQ = [], [], np.empty_like(state.y_YQ)
-            for law, learnt, exposure_JQ, effects_PQ in zip(self.laws, self.effects, exposures, effects, strict=True):
+            for law, span, exposure_JQ, effects_PQ in zip(self.laws, spans, exposures, effects, strict=True):
                 y_Q, usual_Q = state.y_YQ[law.outcome], state.usual_YQ[law.outcome]
-                span = Span.of(law, learnt, gap_Q)
                 phi = [*law.level(y_Q, usual_Q), *exposure_JQ]
                 if law.linked:
                     phi += list(law.links(state.y_YQ.T, state.x_XQ.T, mean_Y, sd_Y).T)
@@ -146,7 +147,7 @@ class Rollout:
                 pairs = zip(self.effects, exposures, strict=True)
                 exposures = [learnt.decay.reshape(-1, 1) ** (gap_Q - 1) * left_JQ for learnt, left_JQ in pairs]
             after = State(y_YQ, state.usual_YQ, x_XQ, exposures)
-            yield Step(state, after, columns, growths, gap_Q)
+            yield Step(state, after, columns, growths, spans, gap_Q)
             state = after
 
     @staticmethod
@@ -163,9 +164,10 @@ class Rollout:
         """Return the derivatives `[Q,S,S]` of the state after a step, outcomes then covariates, by that before it."""
         q, n = step.before.y_YQ.shape[1], len(self.laws)
         slope_QSS, sd_Y = np.zeros((q, n_state, n_state)), self.moments[1]
-        for law, learnt, effects_PQ, growth_Q in zip(self.laws, self.effects, effects, step.growth, strict=True):
+        each = zip(self.laws, self.effects, effects, step.growth, step.spans, strict=True)
+        for law, learnt, effects_PQ, growth_Q, span in each:
             o, y_Q, usual_Q = law.outcome, step.before.y_YQ[law.outcome], step.before.usual_YQ[law.outcome]
-            scale_Q, (low, high), span = self.gain(law, step), law.limits, Span.of(law, learnt, step.gap_Q)
+            scale_Q, (low, high) = self.gain(law, step), law.limits
             steps_Q = np.ones(q) if step.gap_Q is None else compounding(step.gap_Q)
             moves_Q = span.level_Q * ((growth_Q > low * steps_Q) & (growth_Q < high * steps_Q))
             slopes = law.slope(y_Q, usual_Q)
