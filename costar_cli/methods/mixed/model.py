@@ -19,7 +19,7 @@ from costar_cli.methods.mixed.rollout import Given, Rollout, State
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.trained import AnswerJob, EncodingModel, require_horizon
 from costar_cli.panel import Panel, Queries
-from costar_cli.panel.visits import elapsed
+from costar_cli.panel.visits import elapsed, elapsed_dose
 
 __all__ = ["Histories", "MixedModel"]
 
@@ -122,14 +122,13 @@ class MixedModel(EncodingModel[Histories]):
         if [law.outcome for law in laws] != list(range(len(model.schema.outcomes))):
             raise ValueError("there is not one law for each outcome, in order")
         dx, _, dy, dv = model.schema.dims
-        encoding = model.schema.treatments
-        factors, exposures = dose_table(encoding, timeless=True).shape[1], 0
+        factors, exposures = model._table.shape[1], 0
         for law in laws:
             carry_overs, hidden = (len(model.params[f"outcome{law.outcome}.{n}"][0]) for n in ("decay", "hidden"))
             shapes |= effects_shapes(law, dx, dy, dv, factors=factors, carry_overs=carry_overs, hidden=hidden)
             exposures += carry_overs * factors
         linked = dx > 0 and any(law.linked for law in laws)
-        uneven = any(dose.elapsed is not None for dose in encoding.doses)  # columns stand twice (spec MIXED-12)
+        uneven = elapsed_dose(model.schema.treatments) is not None  # columns stand twice (spec MIXED-12)
         shapes |= equations_shapes(dx, (1 + dx + dy + factors + exposures) * (1 + uneven)) if linked else {}
         return model.require_arrays(shapes, optional=[name for name in shapes if name.endswith(f".{OPEN}")])
 
@@ -188,7 +187,7 @@ class MixedModel(EncodingModel[Histories]):
         at_Q = queries.subject.astype(np.int64) * states.steps + queries.origin
         start = State(states.y_YM, states.usual_YM, states.x_XM, states.exposure).take(at_Q)
         effects = [np.take(values, at_Q, axis=1) for values in states.effects]
-        steps = self._rollout.steps(start, self._given(queries), effects)
+        steps = self._rollout.steps(start, map(self._given, queries.plan.swapaxes(0, 1)), effects)
         return self._scaled([step.after.y_YQ for step in steps])[None]
 
     def _scaled(self, y_HYQ: list[Floats]) -> Floats:
@@ -210,13 +209,10 @@ class MixedModel(EncodingModel[Histories]):
         )
         return start, [_Known.at(found, row_Q, step_Q) for found in sums]
 
-    def _given(self, queries: Queries) -> Iterator[Given]:
-        """Yield what plans give at each step."""
-        table = dose_table(self.schema.treatments, timeless=True).astype(np.float32)
-        gap_QH = elapsed(self.schema.treatments, queries.plan)
-        for h in range(queries.horizon):
-            dose_QL = queries.plan[:, h].astype(np.float32) @ table
-            yield Given(dose_QL.astype(np.float64).T, None if gap_QH is None else gap_QH[:, h])
+    def _given(self, plan_QA: NDArray[np.number]) -> Given:
+        """Return what a step of plans gives."""
+        dose_QL = plan_QA.astype(np.float64, copy=False) @ self._table
+        return Given(dose_QL.T, elapsed(self.schema.treatments, plan_QA))
 
     def predict_distribution(self, panel: Panel, queries: Queries) -> PredictiveDistribution:
         """Predict mean and standard deviation, by the derivatives of the rollout (spec MIXED-9).
@@ -293,15 +289,9 @@ class MixedModel(EncodingModel[Histories]):
             effects_PM[: found.factor_QZZ.shape[1]] += np.einsum("mzi,mi->zm", found.factor_QZZ[at_M], standard_MZ)
             own.append(effects_PM)
         shock_HSM = self._shocks(rng, (steps, n * len(subjects)))[..., whose_M]
-        begin, table = start.take(at_M), dose_table(self.schema.treatments, timeless=True).astype(np.float64)
-        states = [begin]
-
-        def given(h: int) -> Given:
-            plan_MA = decide(h, self._told(states[-1]))
-            return Given((plan_MA @ table).T, elapsed(self.schema.treatments, plan_MA))
-
-        each = (given(h) for h in range(steps))  # once the last state is known
-        for step in self._rollout.steps(begin, each, own, shock_HSM, weight_SGX):
+        states = [start.take(at_M)]
+        given = (self._given(decide(h, self._told(states[-1]))) for h in range(steps))  # once the last state is known
+        for step in self._rollout.steps(states[0], given, own, shock_HSM, weight_SGX):
             states.append(step.after)  # noqa: PERF401 - `decide` reads it before the next step
         return np.stack([state.y_YQ.T for state in states[1:]], axis=1).reshape(n, len(queries), steps, -1)
 
@@ -345,6 +335,10 @@ class MixedModel(EncodingModel[Histories]):
 
     def _series(self, panel: Panel, rows_M: NDArray[np.int64]) -> Series:
         return Series.of(panel.take(rows_M), self.scaler, self.schema.treatments)
+
+    @cached_property
+    def _table(self) -> Floats:
+        return dose_table(self.schema.treatments, timeless=True)
 
     @cached_property
     def _rollout(self) -> Rollout:
@@ -393,8 +387,8 @@ class MixedModel(EncodingModel[Histories]):
         first_Y = np.cumsum([0, *(factor.shape[1] for factor in factors)])
         by_effect_QSZ, covariance_QSS = np.zeros((q, n_state, first_Y[-1])), np.zeros((q, n_state, n_state))
         parameter, noise = (np.empty((q, queries.horizon, len(self.laws))) for _ in range(2))
-        y_HYQ = []
-        for h, step in enumerate(self._rollout.steps(start, self._given(queries), effects)):
+        y_HYQ, given = [], map(self._given, queries.plan.swapaxes(0, 1))
+        for h, step in enumerate(self._rollout.steps(start, given, effects)):
             y_HYQ.append(step.after.y_YQ)
             slope_QSS = self._rollout.slopes(step, effects, n_state)
             by_effect_QSZ = slope_QSS @ by_effect_QSZ
