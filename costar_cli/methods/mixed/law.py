@@ -1,7 +1,7 @@
 """The law of one outcome: what grows in a step, and the columns on which growth depends (spec MIXED-1 to 4)."""
 
 from dataclasses import dataclass, fields, replace
-from typing import Any, Final, Literal, Self, get_args
+from typing import Any, Final, Literal, Self, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 Basis = Literal["log", "raw", "both"]
+SubjectsT = TypeVar("SubjectsT", "Series", "Design")
 
 SHIFT: Final = 1e-8  # of an sd, added to positive outcomes; a larger one ruins the intervals of small outcomes
 NEAR: Final = 1e-6  # between two rates, below which they are told apart by this much
@@ -67,16 +68,7 @@ class Series:
 
     def take(self, rows_M: NDArray[np.int64]) -> "Series":
         """Return some subjects."""
-        return Series(
-            self.y_NTY[rows_M],
-            self.usual_NTY[rows_M],
-            self.x_NTX[rows_M],
-            self.v_NV[rows_M],
-            self.dose_NTL[rows_M],
-            self.length_N[rows_M],
-            self.seen_NTY[rows_M],
-            None if self.gap_NT is None else self.gap_NT[rows_M],
-        )
+        return _taken(self, rows_M)
 
 
 def carried(dose_NTL: Floats, decay_CL: Floats, gap_NT: Floats | None = None) -> Floats:
@@ -142,9 +134,14 @@ class Design:
 
     def take(self, rows: slice | NDArray[np.int64]) -> "Design":
         """Return some subjects."""
-        held = ((field.name, getattr(self, field.name)) for field in fields(self))
-        taken: dict[str, Any] = {name: x[rows] if isinstance(x, np.ndarray) else x for name, x in held}
-        return Design(**taken)
+        return _taken(self, rows)
+
+
+def _taken(held: SubjectsT, rows: slice | NDArray[np.int64]) -> SubjectsT:
+    """Return some subjects of what holds arrays that lead with them."""
+    values = {field.name: getattr(held, field.name) for field in fields(held)}
+    taken: dict[str, Any] = {name: x[rows] for name, x in values.items() if isinstance(x, np.ndarray)}
+    return replace(held, **taken)
 
 
 @dataclass(frozen=True)
