@@ -20,6 +20,7 @@ __all__ = [
     "carried",
     "compounding",
     "lasting",
+    "noise_over",
 ]
 
 Floats = NDArray[np.float64]
@@ -89,6 +90,11 @@ def lasting(gap: Floats, decay: Floats | float, reversion: float) -> Floats:
     return np.asarray((reversion**gap - apart**gap) / (reversion - apart))
 
 
+def noise_over(gap: Floats, reversion: float) -> Floats:
+    """Return the sd over a gap of noise whose sd in a step is 1 (spec MIXED-12)."""
+    return np.sqrt(lasting(gap, 1.0, reversion**2))
+
+
 def compounding(gap: Floats) -> Floats:
     """Return over how many steps growth compounds in a gap: a shorter one than a step is one (spec MIXED-12)."""
     return np.maximum(gap, 1.0)
@@ -124,8 +130,8 @@ class Design:
         if self.gap_NT is None:
             return exposure_NTJ
         gap_NT1 = self.gap_NT[..., None]
-        noise_NT1 = np.sqrt(lasting(gap_NT1, 1.0, self.reversion**2))
-        return exposure_NTJ * lasting(gap_NT1, decay_CL.reshape(-1), self.reversion) / noise_NT1
+        acting_NTJ = exposure_NTJ * lasting(gap_NT1, decay_CL.reshape(-1), self.reversion)
+        return acting_NTJ / noise_over(gap_NT1, self.reversion)
 
     def columns(self, decay_CL: Floats) -> Floats:
         """Return the columns `[N,T,P]` of the transitions."""
@@ -296,7 +302,7 @@ class GrowthLaw:
 
     def _integrated(self, design: Design, gap_NT: Floats) -> Design:
         """Return a design whose columns are integrated over the gaps, in units of their noise (spec MIXED-12)."""
-        noise_NT = np.sqrt(lasting(gap_NT, 1.0, self.reversion**2))
+        noise_NT = noise_over(gap_NT, self.reversion)
         weight_NT1 = (lasting(gap_NT, 1.0, self.reversion) / noise_NT)[..., None]
         return replace(
             design,

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from costar_cli.errors import Termination
-from costar_cli.methods.mixed.law import NEAR, Design, Floats, GrowthLaw, lasting
+from costar_cli.methods.mixed.law import NEAR, Design, Floats, GrowthLaw, noise_over
 from costar_cli.methods.mixed.population import open_factor
 
 __all__ = [
@@ -291,7 +291,7 @@ class _Tensors:
             exposures.append(left_NTJ[:, step - 1] * exposures[-1] + dose_TNJ[step])
         apart_J = torch.where((self.reversion - decay_J).abs() < NEAR, self.reversion - NEAR, decay_J)
         lasting_NTJ = (self.reversion**gap_NT1 - apart_J**gap_NT1) / (self.reversion - apart_J)
-        noise_NT1 = torch.from_numpy(np.sqrt(lasting(gap_NT1.numpy(), 1.0, self.reversion**2)))
+        noise_NT1 = torch.from_numpy(noise_over(gap_NT1.numpy(), self.reversion))
         return torch.stack(exposures, dim=1) * lasting_NTJ / noise_NT1
 
     def log_likelihood(self, effects: dict[str, Tensor]) -> Tensor:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.methods.mixed.covariates import CovariateEquations, covariate_columns
-from costar_cli.methods.mixed.law import Floats, GrowthLaw, compounding, lasting
+from costar_cli.methods.mixed.law import Floats, GrowthLaw, compounding, lasting, noise_over
 from costar_cli.methods.mixed.likelihood import Effects
 
 __all__ = ["Given", "Rollout", "State", "Step"]
@@ -58,7 +58,7 @@ class _Span:
         return cls(
             lasting(gap_Q, 1.0, law.reversion),
             lasting(gap_Q, learnt.decay.reshape(-1, 1), law.reversion),
-            np.sqrt(lasting(gap_Q, 1.0, law.reversion**2)),
+            noise_over(gap_Q, law.reversion),
         )
 
     def over(self, phi: list[Floats], levels: int) -> list[Floats]:
