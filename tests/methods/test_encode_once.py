@@ -16,9 +16,9 @@ from costar_cli.evaluate.score import TestPart, score
 from costar_cli.methods.base import EncodesOnce
 from costar_cli.methods.costar import model as costar_model
 from costar_cli.methods.costar.decoding import CostarStates
-from costar_cli.methods.costar.model import CostarModel, distinct_rows
+from costar_cli.methods.costar.model import CostarModel
 from costar_cli.methods.costar.predictor import OutcomePredictor
-from costar_cli.methods.shared.plan_forks import runs
+from costar_cli.methods.shared.plan_forks import distinct_rows, runs
 from costar_cli.panel import Dataset, Panel, Part, Queries
 from costar_cli.reporting import NullReporter
 

@@ -15,8 +15,9 @@ from costar_cli.methods.boosting.settings import MOST_LAGS
 from costar_cli.methods.boosting.trees import Forest, Reached
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.outcome_forms import OutcomeForm
+from costar_cli.methods.shared.plan_forks import distinct_plans
 from costar_cli.methods.shared.trained import AnswerJob, EncodingModel
-from costar_cli.panel import Panel, Plans, Queries
+from costar_cli.panel import Panel, Queries
 
 __all__ = ["BoostingModel", "forest_params"]
 
@@ -147,8 +148,8 @@ class BoostingModel(EncodingModel[Histories]):
         steps = states.y_NTY.shape[1]
         asked_M, history_Q = np.unique(queries.subject.astype(np.int64) * steps + queries.origin, return_inverse=True)
         subject, origin = asked_M // steps, asked_M % steps
-        plan_WHA, plan_Q = _distinct(queries.plan)
-        dose_WHL = plan_WHA.astype(np.float64) @ dose_table(self.schema.treatments)
+        first_W, plan_Q = distinct_plans(queries.plan)
+        dose_WHL = queries.plan[first_W].astype(np.float64) @ dose_table(self.schema.treatments)
         plans = [plan_columns(dose_WHL[:, : h + 1]) for h in range(queries.horizon)]
         result_QHY = np.empty((len(queries), queries.horizon, len(self.forms)))
         for outcome, form in enumerate(self.forms):
@@ -165,11 +166,3 @@ class BoostingModel(EncodingModel[Histories]):
                 y_Q = now_Q + unit_Q * forest.sums(parts)
                 result_QHY[:, h, outcome] = np.clip(y_Q, np.minimum(low, now_Q), np.maximum(high, now_Q))
         return np.asarray((result_QHY - self.scaler.outcomes[0]) / self.scaler.outcomes[1])
-
-
-def _distinct(plan_QHA: Plans) -> tuple[Plans, NDArray[np.intp]]:
-    """Return the plans that differ, and which of them each query has."""
-    rows = np.ascontiguousarray(plan_QHA).reshape(len(plan_QHA), -1)
-    as_bytes = rows.view(np.dtype((np.void, rows.shape[1] * rows.itemsize)))[:, 0]
-    _, first, plan_Q = np.unique(as_bytes, return_index=True, return_inverse=True)
-    return plan_QHA[first], plan_Q

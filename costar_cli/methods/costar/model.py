@@ -22,15 +22,14 @@ from costar_cli.methods.costar.inputs import EncoderInputs
 from costar_cli.methods.costar.representation import HistoryEncoder, encode_panel
 from costar_cli.methods.costar.supervised import ENCODER, HEAD
 from costar_cli.methods.shared.members import member_module, submodule
-from costar_cli.methods.shared.plan_forks import runs
+from costar_cli.methods.shared.plan_forks import distinct_plans, runs
 from costar_cli.methods.shared.trained import AnswerJob, SeriesModel, read_fields
 from costar_cli.panel import Panel, Queries
 from costar_cli.panel.tensors import PanelTensors
 
-__all__ = ["CostarModel", "answer_queries", "distinct_rows"]
+__all__ = ["CostarModel", "answer_queries"]
 
 CPU_ELEMENTS = 2**19  # hidden units computed at once on a CPU: fewer cost calls, more overflow the caches (measured)
-Indices = NDArray[np.int64]
 
 
 def answer_queries(decoder: Decoder, heads: Sequence[nn.Module], states: CostarStates, queries: Queries) -> Tensor:
@@ -39,27 +38,15 @@ def answer_queries(decoder: Decoder, heads: Sequence[nn.Module], states: CostarS
     Test sets ask many plans of one history and few plans in all, so both are looked up: queries of one history that
     follow one another share it, and equal plans are found wherever they are.
     """
-    n_queries, z_RNTD = len(queries), states.z_RNTD
+    z_RNTD = states.z_RNTD
     first_U, history_Q = runs(queries.subject, queries.origin)
-    first_P, plan_Q = distinct_rows(queries.plan.reshape(n_queries, -1).view(np.uint8))
+    first_P, plan_Q = distinct_plans(queries.plan)
     subject_U, origin_U = (_tensor(a[first_U], z_RNTD.device) for a in (queries.subject, queries.origin))
     plan_PHA = torch.from_numpy(queries.plan[first_P]).to(z_RNTD)
     at = _tensor(history_Q, z_RNTD.device), _tensor(plan_Q, z_RNTD.device)
     asked = Asked(subject_U, origin_U, plan_PHA, *at)
     elements = CPU_ELEMENTS if z_RNTD.device.type == "cpu" else sys.maxsize
     return decoder.answers(heads, states, asked, elements)
-
-
-def distinct_rows(rows_QB: NDArray[np.uint8]) -> tuple[Indices, Indices]:
-    """Return one index of each distinct row of bytes, and which of these each row equals."""
-    n_rows, width = rows_QB.shape
-    words_QW = np.zeros((n_rows, -(-width // 8)), dtype=np.uint64)
-    words_QW.view(np.uint8)[:, :width] = rows_QB
-    odd_W = np.random.default_rng(0).integers(2**63, size=words_QW.shape[1], dtype=np.uint64) * 2 + 1
-    _, first, inverse = np.unique(words_QW @ odd_W, return_index=True, return_inverse=True)
-    if not np.array_equal(words_QW[first[inverse]], words_QW):  # two rows share a hash
-        return np.arange(n_rows), np.arange(n_rows)
-    return first, inverse
 
 
 def _tensor(indices: NDArray[np.generic], device: torch.device) -> Tensor:
