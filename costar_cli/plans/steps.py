@@ -137,16 +137,10 @@ class StepReader:
 
     def dose(self, value: object, dose: Dose, where: str, number: int | None) -> float | None:
         """Return the number that a value of a dose is."""
-        spelt = as_number(value) if isinstance(value, str) else value
-        if spelt is None or isinstance(spelt, bool) or not isinstance(spelt, int | float | Decimal):
-            self.problems.add(
-                f"{shown(dose.name)} cannot be {shown(value)}: it is a number", where, number, fix=self.known
-            )
-            return None
-        if problem := dose.problem(float(spelt)):
+        amount, problem = read_dose(value, dose)
+        if problem:
             self.problems.add(f"{shown(dose.name)} cannot be {shown(value)}: {problem}", where, number, fix=self.known)
-            return None
-        return float(spelt)
+        return None if problem else amount
 
     def value(self, value: object, name: str, levels: tuple[str, ...], where: str, number: int | None) -> int | None:
         """Return the place of the level that a value names."""
@@ -173,6 +167,14 @@ class StepReader:
         wanted = ", ".join(f"{name}={levels[value]}" for name, levels, value in named)
         problem = f"the combination {wanted} does not occur in the data set; known: {known}"
         self.problems.add(problem, where, number, fix=self.known)
+
+
+def read_dose(value: object, dose: Dose) -> tuple[float, str]:
+    """Return the number that a value of a dose is, and what is wrong with it; empty if nothing is."""
+    spelt = as_number(value) if isinstance(value, str) else value
+    if isinstance(spelt, bool) or not isinstance(spelt, int | float | Decimal):
+        return 0.0, "it is a number"
+    return float(spelt), dose.problem(float(spelt))
 
 
 def _treatments(encoding: TreatmentEncoding) -> str:

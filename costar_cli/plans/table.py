@@ -15,9 +15,10 @@ from costar_cli.errors import UsageError
 from costar_cli.panel import TreatmentEncoding, Values
 from costar_cli.panel.calendar import Date
 from costar_cli.panel.dose import Dose
-from costar_cli.panel.levels import as_number, find_level, known_levels
+from costar_cli.panel.levels import find_level, known_levels
 from costar_cli.plans.moments import KEEPS_DATES, Moments
 from costar_cli.plans.plan import MOST_PAIRS, PlanRequest, TreatmentPlan
+from costar_cli.plans.steps import read_dose
 from costar_cli.plans.untrusted import Problems, shown
 
 SHAPE: Final = "give the columns `plan`, `step` (1, 2, ...), one per treatment, and `subject` if each has its own plans"
@@ -163,11 +164,9 @@ class _Table:
         for text in said.unique(maintain_order=True).to_list():
             if text == "":
                 continue
-            number = as_number(text)
-            problem = "it is a number" if number is None else dose.problem(float(number))
+            found[text], problem = read_dose(text, dose)
             if problem:
                 self.add((said == text).to_numpy(), f"{shown(dose.name)} cannot be {shown(text)}: {problem}")
-            found[text] = 0.0 if problem or number is None else float(number)
         return said.replace_strict(found, return_dtype=pl.Float64).to_numpy()
 
     def all_levels(self) -> NDArray[np.int64]:
