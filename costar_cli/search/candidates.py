@@ -195,7 +195,7 @@ def no_treatment(encoding: TreatmentEncoding, steps: int) -> TreatmentPlan | Non
     """Return the plan that gives nothing at any step; None where that cannot be given."""
     if encoding.classes and (0,) * len(encoding.names) not in encoding.classes:
         return None
-    return TreatmentPlan("no treatment", np.zeros((steps, len(encoding.all_names)), dtype=encoding.value_type))
+    return TreatmentPlan("no treatment", np.tile(encoding.idle, (steps, 1)))
 
 
 def list_of_plans(plans: tuple[TreatmentPlan, ...], steps: int | None, problems: Problems) -> int | None:

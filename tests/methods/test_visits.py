@@ -20,9 +20,10 @@ from costar_cli.methods.mixed.settings import MixedConfig
 from costar_cli.panel import Dataset, Part
 from costar_cli.panel.visits import elapsed
 from costar_cli.panel.windows import FactualWindows, factual_windows
-from costar_cli.plans import TreatmentPlan
+from costar_cli.plans import TreatmentPlan, parse_plans
 from costar_cli.refute.effects import contrasts
 from costar_cli.reporting import NullReporter
+from costar_cli.search import no_treatment
 from costar_cli.uncertainty.overlap import describe_overlap
 from costar_cli.whatif.support import _Told
 from tests.datasets.table_worlds import ingest, make_schema
@@ -210,6 +211,12 @@ def test_the_gap_is_no_treatment_to_contrast_or_to_give(data: Dataset):
         for plan in (contrast.plan, contrast.reference):
             np.testing.assert_allclose(data.schema.treatments.decode(plan)[:, -1], usual)
     assert {arm.treatment for arm in describe_overlap(data).propensities} == {"drug"}
+
+
+def test_a_search_compares_with_no_treatment_at_visits_as_far_apart_as_usual(data: Dataset):
+    reference, plain = no_treatment(data.schema.treatments, 2), parse_plans("[{}, {}]", data.schema, horizon=3).plans[0]
+    assert reference is not None
+    np.testing.assert_array_equal(reference.values, plain.values)
 
 
 def test_nobody_is_told_that_a_gap_was_never_received_before(data: Dataset):
