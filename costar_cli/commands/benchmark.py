@@ -42,7 +42,7 @@ def benchmark(
     folder: Annotated[
         Path | None, typer.Option("--folder", help="Output folder (default: in the workspace)", rich_help_panel=FILES)
     ] = None,
-    no_plots: Annotated[bool, typer.Option("--no-plots", help="Skip the figures", rich_help_panel=FILES)] = False,
+    no_plots: options.NoPlotsFlag = False,
     overwrite: options.OverwriteFlag = False,
     workspace: options.WorkspaceOpt = DEFAULT_WORKSPACE,
     preset: options.PresetOpt = None,

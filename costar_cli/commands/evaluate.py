@@ -67,7 +67,7 @@ def evaluate(
     minimise: MinimiseOpt = None,
     maximise: MaximiseOpt = None,
     cost: CostOpt = None,
-    no_plots: Annotated[bool, typer.Option("--no-plots", help="Skip the figures", rich_help_panel=FILES)] = False,
+    no_plots: options.NoPlotsFlag = False,
     overwrite: options.OverwriteFlag = False,
     workspace: options.WorkspaceOpt = DEFAULT_WORKSPACE,
     config: options.ConfigFileOpt = None,

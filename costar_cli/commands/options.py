@@ -71,6 +71,10 @@ FreshFlag = Annotated[
     bool, typer.Option("--fresh", help="Start over instead of continuing an interrupted run", rich_help_panel=FILES)
 ]
 
+PlotOpt = Annotated[
+    Path | None, typer.Option("--plot", help="Figure to write: .png, .svg or .pdf", rich_help_panel=FILES)
+]
+NoPlotsFlag = Annotated[bool, typer.Option("--no-plots", help="Skip the figures", rich_help_panel=FILES)]
 ReportOpt = Annotated[
     Path | None,
     typer.Option(
@@ -147,6 +151,18 @@ ModelsOpt = Annotated[
     typer.Option(
         "--model", "-m", help="Model to use (default: the workspace's); may be repeated", rich_help_panel=FILES
     ),
+]
+
+# Of a cohort, about which `whatif` and `search` ask
+SubjectsOpt = Annotated[
+    str | None,
+    typer.Option(
+        "--subjects",
+        help="Cohort: `all`, a part such as `target/test`, or a file of subjects (one per line, or a CSV column)",
+    ),
+]
+SkipUnknownFlag = Annotated[
+    bool, typer.Option("--skip-unknown", help="Leave out subjects that are unknown, or too short for the origin")
 ]
 
 # Of an objective, which `search` and `evaluate --search` share

@@ -22,16 +22,8 @@ def search(
     subject: Annotated[
         str | None, typer.Option("--subject", "-s", help="Subject: its label, or its number if it has no label")
     ] = None,
-    subjects: Annotated[
-        str | None,
-        typer.Option(
-            "--subjects",
-            help="Cohort: `all`, a part such as `target/test`, or a file of subjects (one per line, or a CSV column)",
-        ),
-    ] = None,
-    skip_unknown: Annotated[
-        bool, typer.Option("--skip-unknown", help="Leave out subjects that are unknown, or too short for the origin")
-    ] = False,
+    subjects: options.SubjectsOpt = None,
+    skip_unknown: options.SkipUnknownFlag = False,
     minimise: MinimiseOpt = None,
     maximise: MaximiseOpt = None,
     cost: CostOpt = None,
@@ -93,9 +85,7 @@ def search(
         typer.Option("--csv", help="Table of the best plans: .csv, .parquet or .jsonl", rich_help_panel=FILES),
     ] = None,
     csv_safe: options.CsvSafeFlag = False,
-    plot: Annotated[
-        Path | None, typer.Option("--plot", help="Figure to write: .png, .svg or .pdf", rich_help_panel=FILES)
-    ] = None,
+    plot: options.PlotOpt = None,
     report: options.ReportOpt = None,
     out: Annotated[
         Path | None,

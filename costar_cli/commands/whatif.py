@@ -28,16 +28,8 @@ def whatif(
             "--subject", "-s", help="Subject: its label, or its number if it has no label; several make a cohort"
         ),
     ] = None,
-    subjects: Annotated[
-        str | None,
-        typer.Option(
-            "--subjects",
-            help="Cohort: `all`, a part such as `target/test`, or a file of subjects (one per line, or a CSV column)",
-        ),
-    ] = None,
-    skip_unknown: Annotated[
-        bool, typer.Option("--skip-unknown", help="Leave out subjects that are unknown, or too short for the origin")
-    ] = False,
+    subjects: options.SubjectsOpt = None,
+    skip_unknown: options.SkipUnknownFlag = False,
     average: Annotated[
         bool, typer.Option("--average", help="Mean outcomes and effects over the cohort, with intervals")
     ] = False,
@@ -86,9 +78,7 @@ def whatif(
         typer.Option("--csv", "--answers", help="Table to write: .csv, .parquet or .jsonl", rich_help_panel=FILES),
     ] = None,
     csv_safe: options.CsvSafeFlag = False,
-    plot: Annotated[
-        Path | None, typer.Option("--plot", help="Figure to write: .png, .svg or .pdf", rich_help_panel=FILES)
-    ] = None,
+    plot: options.PlotOpt = None,
     report: options.ReportOpt = None,
     out: options.OutOpt = None,
     overwrite: options.OverwriteFlag = False,
