@@ -107,12 +107,14 @@ class FitPlan:
         """Fit to the parts `parts` of the data set, from an encoder, a model or nothing; see `train.finetune`."""
         from costar_cli.methods.costar.model import CostarModel
         from costar_cli.methods.registry import complete, model_of
+        from costar_cli.methods.shared.transformed import load_transformed
         from costar_cli.train import RunIdentity, finetune
 
         fitted = None
         if start is not None:
             with complete(start):
-                fitted = CostarModel.from_artifact(start) if start.kind == "encoder" else model_of(start)
+                encoder = start.kind == "encoder"
+                fitted = load_transformed(start, CostarModel.from_artifact) if encoder else model_of(start)
         return finetune(
             dataset,
             self.config,

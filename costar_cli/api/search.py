@@ -11,6 +11,7 @@ from costar_cli.api.predictions import places_of
 from costar_cli.cohort import Cohort, doubts, join_places, names_of
 from costar_cli.errors import UsageError
 from costar_cli.frames import FrameName, frame_name, is_frame, make_frame
+from costar_cli.methods.shared.transformed import on_transforms
 from costar_cli.panel import Dataset
 from costar_cli.panel.compatible import other_data, require_compatible
 from costar_cli.plans import PlanRequest, TreatmentPlan, parse_origin
@@ -125,6 +126,7 @@ def search_cohort(
             report = SearchReport(
                 dataset.name, model.schema, label, model.method, interval_kind(model), question, answers, panel,
                 calibration_of(model), members=model.members if draws_are_members(model) else None,
+                on_outcomes=tuple(on_transforms(model)),
             )  # fmt: skip
             own_warnings = () if many else tuple(_on_best(models, part, report))
             for warning in own_warnings:

@@ -20,6 +20,7 @@ PANEL_FIELDS: Final = ("covariates", "treatments", "outcomes", "statics", "lengt
 OPTIONAL_FIELDS: Final = ("label", "cluster", "outcome_observed", "time", "since", "end", "doses")
 QUERY_FIELDS: Final = ("subject", "origin", "plan", "doses", "outcomes", "scored")
 TRAINED_ARRAYS: Final = ("params/**", "scaler/covariates", "scaler/outcomes", "scaler/statics")
+TRANSFORM_ARRAYS: Final = ("transform/center", "transform/moments")
 TRAINED_META: Final = ("method", "dataset_name", "schema", "config", "members", "history", "fingerprint")
 NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}){0,11}", re.ASCII)
 
@@ -53,12 +54,13 @@ KINDS: Final[Mapping[str, KindSpec]] = {
         ),
         meta=("name", "schema", "horizon", "parts", "config", "fingerprint"),
     ),
-    "encoder": KindSpec(made_by="costar pretrain", must=TRAINED_ARRAYS, meta=TRAINED_META),
+    "encoder": KindSpec(made_by="costar pretrain", must=TRAINED_ARRAYS, may=TRANSFORM_ARRAYS, meta=TRAINED_META),
     "model": KindSpec(
         made_by="costar finetune",
         must=TRAINED_ARRAYS,
         may=(
             "parts/**",
+            *TRANSFORM_ARRAYS,
             *(f"calibration/{field}" for field in ("radius", "units", "plans_radius", "plans_effective")),
             *(f"practice/{field}" for field in ("knots", "intercept", "coef", "spread", "rarest", "course")),
             *(f"survival/{field}" for field in ("floor", "moments", "knots", "intercept", "coef")),

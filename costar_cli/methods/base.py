@@ -39,6 +39,7 @@ __all__ = [
     "PredictiveDistribution",
     "PredictsDistribution",
     "PredictsStepwise",
+    "PredictsSums",
     "Stage",
     "StepLoss",
 ]
@@ -202,6 +203,14 @@ class PredictsDistribution(Protocol):
 
     def predict_distribution(self, panel: Panel, queries: Queries) -> PredictiveDistribution:
         """Predict as `rollout` does, with the standard deviation of each outcome."""
+
+
+@runtime_checkable
+class PredictsSums(Protocol):
+    """A `FittedModel` that knows how far sums of outcomes over steps may be from its predictions. Optional."""
+
+    def predict_sums(self, panel: Panel, queries: Queries, summed_Y: NDArray[np.bool_]) -> PredictiveDistribution:
+        """Predict as `predict_distribution` does, of some outcomes `[Y]` their sums since the origin."""
 
 
 @runtime_checkable

@@ -92,6 +92,7 @@ class Method:
         takes_doses: it answers plans of treatments that are numbers; others refuse data that have some.
         takes_gaps: a longer gap between visits is more time to it, or nothing at all; to others that take doses it is a
             covariate, of which `finetune` warns.
+        as_given: it predicts outcomes as the data have them, also where their schema has a transform for models.
     """
 
     name: str
@@ -111,6 +112,7 @@ class Method:
     combines: bool = False
     takes_doses: bool = False
     takes_gaps: bool = False
+    as_given: bool = False
 
     @property
     def section(self) -> str:
@@ -208,8 +210,17 @@ class Method:
         return [f"{what}; --method {over} integrates over it"]
 
     def load(self, artifact: "Artifact", device: "torch.device | str" = "cpu") -> "FittedModel":
-        """Return the fitted model that an artifact of kind `model` holds."""
-        return self.loaded.load(artifact, device)
+        """Return the fitted model that an artifact of kind `model` holds; it answers in the units of the data."""
+        from costar_cli.methods.shared.transformed import load_transformed  # noqa: PLC0415 - it needs torch
+
+        if not self.transforms_outcomes:
+            return self.loaded.load(artifact, device)
+        return load_transformed(artifact, lambda learned: self.loaded.load(learned, device))
+
+    @property
+    def transforms_outcomes(self) -> bool:
+        """Return whether it learns outcomes as their schema transforms them, and leaves that to no other method."""
+        return not (self.as_given or self.combines)
 
     def problems(self) -> Iterator[str]:
         """Yield what is wrong with an entry that somebody else wrote."""
@@ -348,6 +359,7 @@ _BUILT_IN: Final[Sequence[Method]] = (
         short_list=1,
         takes_doses=True,
         takes_gaps=True,
+        as_given=True,
     ),
     Method(
         name="mean",
@@ -358,6 +370,7 @@ _BUILT_IN: Final[Sequence[Method]] = (
         short_list=2,
         takes_doses=True,
         takes_gaps=True,
+        as_given=True,
     ),
     Method(
         name="seasonal-naive",
@@ -369,6 +382,7 @@ _BUILT_IN: Final[Sequence[Method]] = (
         short_list=3,
         takes_doses=True,
         takes_gaps=True,
+        as_given=True,
     ),
 )
 

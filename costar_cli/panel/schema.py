@@ -13,17 +13,30 @@ from costar_cli.panel.levels import is_on_off
 Values = NDArray[np.int64 | np.float64]  # of treatments, as plans give them: integers, floats where there are doses
 
 TreatmentMode = Literal["multiclass", "multilabel"]
+Transform = Literal["log", "log1p", "difference"]
 
 
-class Variable(BaseModel):
-    """One covariate, outcome or static feature: one number per subject (and step)."""
+class Variable(WithAdditions):
+    """One covariate, outcome or static feature: one number per subject (and step).
+
+    An outcome with a `transform` stands in panels as the data have it; models learn it transformed (spec PANEL-18).
+    """
 
     model_config = FROZEN
+    additions: ClassVar[tuple[str, ...]] = ("transform",)
 
     name: Name
     unit: str = ""
     kind: Literal["continuous", "count", "binary", "ordinal"] = "continuous"
     standardize: bool = Field(True, description="Whether models see (value - mean) / sd of source-train")
+    transform: Transform | None = None
+
+
+def transformed_unit(transform: Transform | None, unit: str) -> str:
+    """Return the unit of what models see of a variable: `log(EUR)`."""
+    if transform in (None, "difference"):
+        return unit
+    return f"{transform}({unit})" if unit else str(transform)
 
 
 def labelled(name: str, unit: str) -> str:

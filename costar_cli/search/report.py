@@ -41,6 +41,7 @@ class SearchReport:
 
     `panel` is that of a single subject and `calibration` the model's, for figures. `warnings` say what may make the
     answer wrong, `notes` what else a reader should know. `members` are counted where the draws are these alone.
+    `on_outcomes` says how transformed outcomes are learned.
     """
 
     dataset: str
@@ -55,6 +56,7 @@ class SearchReport:
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     members: int | None = None
+    on_outcomes: tuple[str, ...] = ()
 
     @property
     def reference(self) -> str:
@@ -194,6 +196,7 @@ def notes_on(report: SearchReport) -> Iterator[str]:
         )
     if not question.objective.linear:
         yield "the objective is not linear in the outcomes: its estimates are means over draws where the model draws"
+    yield from report.on_outcomes
 
 
 def _number(value: float | np.floating) -> float | None:

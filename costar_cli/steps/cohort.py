@@ -88,6 +88,7 @@ def run_cohort(session: Session, question: CohortQuestion, data: Path, models: S
         with_plans,
     )
     from costar_cli.plans import COHORT_DRAWS, Moments, TreatmentPlan, parse_origin, parse_plans, read_plan_file
+    from costar_cli.whatif.notes import notes_on_transforms
     from costar_cli.whatif.rules import rule_notes
 
     document = read_plan_file(question.plan_file)
@@ -129,6 +130,7 @@ def run_cohort(session: Session, question: CohortQuestion, data: Path, models: S
         session.out.warn(warning)
     notes = [f"rule `{plan.name}`: {plan.text}" for plan in request.plans if not isinstance(plan, TreatmentPlan)]
     notes += rule_notes(loaded, request.plans, dataset, truth=question.truth, n=COHORT_DRAWS)
+    notes += notes_on_transforms(loaded)
     for note in notes:
         session.out.note(note)
     averages = _averagers(question, dataset, loaded, cohort, request)

@@ -78,6 +78,14 @@ class EvaluationInputs:
         tests = [part for part in Part.all() if part.split == "test" and str(part) in known]
         return self._session.load_dataset(self._path, parts=tests)  # with what the simulator needs to predict
 
+    @property
+    def on_errors(self) -> list[str]:
+        """Say of transformed outcomes in which scale their errors are."""
+        outcomes = self._data.meta["schema"]["outcomes"]
+        named = [(outcome["name"], outcome["transform"]) for outcome in outcomes if outcome.get("transform")]
+        learned = {"difference": "its differences"}
+        return [f"errors are of `{name}` itself, not of {learned.get(kind, 'its logarithm')}" for name, kind in named]
+
     @cached_property
     def models(self) -> dict[str, "FittedModel"]:
         """Return the models by name, on the device of the settings."""
@@ -119,6 +127,8 @@ def run_evaluate(
     for warning in report.warnings if current else ():  # a new report has said them already
         session.out.warn(warning)
     _show(session, report)
+    for said in inputs.on_errors:
+        session.out.note(said)
     place = session.workspace
     theirs = None if set(files.models) <= set(place.models()) else files.models
     data = other_than(files.data, place.data)

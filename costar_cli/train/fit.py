@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from costar_cli.methods.registry import METHODS, Method
 from costar_cli.methods.shared.members import Params
 from costar_cli.methods.shared.outcome_forms import choose_forms
 from costar_cli.methods.shared.trained import TrainedModel, model_arrays
+from costar_cli.methods.shared.transformed import TransformedModel, inner_task
+from costar_cli.panel.transforms import OutcomeTransforms
 from costar_cli.reporting import Reporter
 from costar_cli.train.checkpoint import Checkpoint, stage_checkpoint
 from costar_cli.train.identity import RunIdentity
@@ -98,7 +101,8 @@ class FitRun:
         Raises:
             UsageError: its parameters are not those of all members; an error of the method, not of who runs it.
         """
-        stages = self.method.fit(replace(self.task, fit_part=self.fit_part))
+        task, _ = self._learned
+        stages = self.method.fit(replace(task, fit_part=self.fit_part))
         try:
             step = next(stages)
             while True:
@@ -108,6 +112,11 @@ class FitRun:
             fitted: Fitted = end.value
             _check_params(fitted.params, self.task.members, self.method.name)
             return fitted
+
+    @cached_property
+    def _learned(self) -> tuple[FitTask, OutcomeTransforms | None]:
+        """Return the task with outcomes as the method learns them, and how they are transformed, if they are."""
+        return inner_task(self.task) if self.method.transforms_outcomes else (self.task, None)
 
     def fit_part(self, method: str, start: FittedModel | None) -> FittedPart:
         """Fit another method as a part of this one, as it is fitted alone; its stages are stages of this run."""
@@ -139,7 +148,7 @@ class FitRun:
         validation = Validation(tuple(score_R.tolist()), last_value, len(queries), queries.horizon)
         if start is None or not self.few_shot:
             return Selected(fitted, validation)
-        if not isinstance(start, TrainedModel):
+        if not isinstance(start, TrainedModel | TransformedModel):
             raise TypeError(f"{start.method} has no parameters to keep")
         source_R = self.windows.score(start)[:members]
         validation = replace(validation, source=tuple(source_R.tolist()))
@@ -177,8 +186,13 @@ class FitRun:
             **task.stretch_meta,
             **fitted.meta,
         }
-        arrays = model_arrays(fitted.params, task.scaler) | fitted.arrays
-        return Artifact(kind="model", arrays=arrays, meta=meta)
+        return Artifact(kind="model", arrays=self.arrays(fitted), meta=meta)
+
+    def arrays(self, fitted: Fitted) -> dict[str, NDArray[np.generic]]:
+        """Return the arrays of such an artifact."""
+        _, transforms = self._learned
+        made = model_arrays(fitted.params, self.task.scaler) | fitted.arrays
+        return made if transforms is None else made | transforms.to_arrays()
 
     def _train(self, step: Stage | LastStage) -> TrainedMembers:
         stage, judge = (step.stage, self._judge(step)) if isinstance(step, LastStage) else (step, None)

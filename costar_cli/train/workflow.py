@@ -17,6 +17,7 @@ from costar_cli.methods.registry import METHODS, REFERENCE, Method
 from costar_cli.methods.shared import processes
 from costar_cli.methods.shared.outcome_forms import choose_forms
 from costar_cli.methods.shared.trained import model_arrays
+from costar_cli.methods.shared.transformed import on_transforms
 from costar_cli.panel import Dataset, Domain, Panel, Part, Scaler
 from costar_cli.panel.check import check_dataset, outliers
 from costar_cli.panel.compatible import other_data, require_compatible, same_data
@@ -27,6 +28,7 @@ from costar_cli.panel.panel import join_panels
 from costar_cli.panel.stretches import STRETCH, Stretches, is_long
 from costar_cli.panel.support import UNCHECKED, Support, never_together
 from costar_cli.panel.tensors import PanelTensors
+from costar_cli.panel.transforms import OutcomeTransforms
 from costar_cli.reporting import Reporter, warnings_of
 from costar_cli.train.checkpoint import Checkpoint, forget_runs
 from costar_cli.train.fit import FitRun, Selected
@@ -92,14 +94,16 @@ def pretrain(
     check_dataset(dataset, reporter)
     support = Support.of(dataset.panel("source", "train"), dataset.schema)
     _warn_of_unseen(support, dataset, reporter)
-    scaler = Scaler.fit(dataset.panel("source", "train"), dataset.schema)
-    learnt = dataset.panel("source", "train")
+    transforms = OutcomeTransforms.fit(dataset.panel("source", "train"), dataset.schema)
+    learned = transforms.dataset(dataset) if transforms else dataset
+    learnt = learned.panel("source", "train")
+    scaler = Scaler.fit(learnt, learned.schema)
     counts = {"source/train": learnt.n_subjects}
     if config.unlabelled_target:
-        target = _target_histories(dataset)
+        target = _target_histories(learned)
         counts["target/train"] = target.n_subjects
         learnt = join_panels([learnt, target])
-    panels = [learnt, dataset.panel("source", "val")]
+    panels = [learnt, learned.panel("source", "val")]
     if cut := is_long(learnt):
         panels = [Stretches.of(panel).panel for panel in panels]
     train, validation = (
@@ -107,7 +111,7 @@ def pretrain(
     )
     relative = config.encoder.inputs == "relative"
     needs_forms = relative or "next_step" in config.pretext
-    forms = choose_forms(dataset.panel("source", "train"), dataset.schema, scaler) if needs_forms else ()
+    forms = choose_forms(learned.panel("source", "train"), learned.schema, scaler) if needs_forms else ()
     stage = PretrainStage(dataset.schema.dims, config, train, validation, forms)
     if fresh:
         forget_runs(checkpoint)
@@ -132,7 +136,9 @@ def pretrain(
         "log N, training": stage.reference(),
         "log N, validation": stage.reference(validation=True),
     }
-    return Trained(model_arrays(trained.params, scaler), meta, {"dataset": dataset.digest})
+    given = Scaler.fit(dataset.panel("source", "train"), dataset.schema)
+    arrays = model_arrays(trained.params, given) | (transforms.to_arrays() if transforms else {})
+    return Trained(arrays, meta, {"dataset": dataset.digest})
 
 
 def finetune(
@@ -211,13 +217,16 @@ def finetune(
     if selecting is not calibrating:
         meta |= {"calibrated_on": {f"{domain}/val": calibrating.n_subjects}}
     apart = (selecting is not calibrating or not method.selects_on_validation) and not _pretrained_on(start, domain)
+    if any(outcome.transform for outcome in dataset.schema.outcomes):
+        for said in on_transforms(run.model(selected.fitted, meta["settings"])):
+            reporter.note(said)
     attached, facts = _judge(dataset, run, selected, meta, calibrating, apart=apart) if judged else ({}, {})
     meta |= facts
     meta |= {"support": support.to_meta()} if support else {}
     doubtful = suspects(indications(dataset.panel(domain, "train"), dataset.schema))
     meta |= {INDICATION: [known.to_meta() for known in doubtful]} if doubtful else {}
     meta |= {"warnings": warnings} if warnings else {}
-    return Trained(model_arrays(selected.fitted.params, scaler) | selected.fitted.arrays | attached, meta, parents)
+    return Trained(run.arrays(selected.fitted) | attached, meta, parents)
 
 
 def _pretrained_on(start: FittedModel | None, domain: Domain) -> bool:

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from costar_cli.methods.base import FittedModel
+from costar_cli.methods.shared.transformed import on_transforms
 from costar_cli.panel import Dataset, Domain, Location, PanelSchema
 from costar_cli.panel.compatible import other_data, same_data
 from costar_cli.panel.findings import shown
@@ -22,6 +23,7 @@ __all__ = [
     "Unseen",
     "lacking",
     "notes_on",
+    "notes_on_transforms",
     "on_indication",
     "trained_on_subject",
     "unseen_in_plans",
@@ -109,10 +111,20 @@ def notes_on(
         *_on_unobserved(report),
         *_on_ends(report),
         *_on_unchecked(models),
+        *notes_on_transforms(models),
         *notes_on_bands(report),
         *_on_lights(report),
         *_on_range(report, dataset),
     )
+
+
+def notes_on_transforms(models: Mapping[str, FittedModel]) -> Iterator[str]:
+    """Say how models learn transformed outcomes, and what their estimates are; by model where they differ."""
+    said = {label: on_transforms(model) for label, model in models.items()}
+    if len({*map(tuple, said.values())}) == 1:
+        yield from next(iter(said.values()))
+        return
+    yield from (f"model `{label}`: {sentence}" for label, sentences in said.items() for sentence in sentences)
 
 
 def _earlier_steps(dataset: Dataset, location: Location) -> str:

@@ -8,15 +8,16 @@ import polars as pl
 import pytest
 
 from costar_cli.datasets.table import TableInputs, ingest_table
+from costar_cli.datasets.table.export import export_dataset
 from costar_cli.datasets.table.files import frame_as_file
 from costar_cli.datasets.table.new_subjects import ingest_new
 from costar_cli.datasets.table.preprocessing import Preprocessing
 from costar_cli.datasets.table.schema import TableSchema
-from costar_cli.datasets.table.schema_file import parse_schema
+from costar_cli.datasets.table.schema_file import parse_schema, read_schema
 from costar_cli.errors import DataError, UsageError
 from costar_cli.panel import Dataset
 from costar_cli.panel.store import made_from
-from tests.datasets.table_worlds import Listener, of
+from tests.datasets.table_worlds import Listener, assert_same_dataset, of
 
 SHELF: dict[str, Any] = {
     "week": {"role": "time"}, "sold": {"role": "outcome"}, "promo": {"role": "treatment"},
@@ -129,6 +130,50 @@ def test_zeros_under_a_logarithm_are_one_message_that_names_a_row():
     assert "column 'cents': 6 values without a log" in told
     assert "first in row 3 of shelves.csv (subject 1/oat)" in told
     assert "log1p" in told
+
+
+def test_a_transformed_outcome_stays_as_it_is_in_the_data_set_and_its_export(tmp_path: Path):
+    schema = shelf_schema({"sold": {"role": "outcome", "transform": "log"}}, subject=["store", "brand"])
+    dataset = read(shelves(), schema)
+    plain = read(shelves(), shelf_schema(subject=["store", "brand"]))
+    assert dataset.schema.outcomes[0].transform == "log"
+    for part, panel in dataset.panels.items():
+        assert np.array_equal(panel.outcomes, plain.panels[part].outcomes)
+    table, text, *queries = export_dataset(dataset, tmp_path / "out")
+    again = ingest_table(TableInputs([table], None, *queries), read_schema(text), Listener())
+    assert_same_dataset(again, dataset)
+
+
+def test_an_outcome_without_a_logarithm_is_one_message_that_names_a_row():
+    schema = shelf_schema({"sold": {"role": "outcome", "transform": "log"}}, subject=["store", "brand"])
+    like = Preprocessing.of_dataset(made_from(read(shelves(), schema), config={}))
+    frame = shelves().with_columns(pl.when(pl.col("week") == 2).then(-1.0).otherwise("sold").alias("sold"))
+    told = refused(frame, schema)
+    assert "column 'sold': 6 values without a log" in told
+    assert "first in row 3 of shelves.csv (subject 1/oat)" in told
+    with pytest.raises(DataError, match="without a log") as caught:
+        ingest_new(TableInputs([frame_as_file(frame, "new.csv")]), like, Listener())
+    assert "row 3 of new.csv" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "tables", "reason"),
+    [
+        ({"shift": 1}, {}, "the lag of an outcome is known before it is predicted"),
+        ({"transform": "log", "kind": "binary"}, {}, "`transform` belongs to numbers"),
+        (
+            {"transform": "difference"},
+            {"time": {"gaps": "elapsed"}},
+            "differences of an outcome over steps of any length",
+        ),
+    ],
+)
+def test_transforms_of_outcomes_that_cannot_be_undone_are_refused_with_the_reason(
+    outcome: dict[str, Any], tables: dict[str, Any], reason: str
+):
+    with pytest.raises(UsageError) as caught:
+        shelf_schema({"store": {"role": "subject"}, "sold": {"role": "outcome", **outcome}}, **tables)
+    assert reason in str(caught.value)
 
 
 def test_statics_of_a_cluster_are_joined_by_its_column():

@@ -241,6 +241,8 @@ def _column(role: str, variable: Variable) -> Mapping[str, object]:
     column: dict[str, object] = {"role": role, "kind": variable.kind}
     if variable.unit:
         column["unit"] = variable.unit
+    if variable.transform:
+        column["transform"] = variable.transform
     if variable.standardize != (variable.kind != "binary"):
         column["standardize"] = variable.standardize
     return column

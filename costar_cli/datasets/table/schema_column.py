@@ -9,13 +9,13 @@ from pydantic import ConfigDict, Field, StringConstraints, model_validator
 from costar_cli.config.models import Config
 from costar_cli.panel.dose import Basis
 from costar_cli.panel.levels import Scalar, are_doses, label_of
+from costar_cli.panel.schema import Transform
 
 Role = Literal[
     "subject", "time", "covariate", "treatment", "outcome", "static", "domain", "split", "cluster", "event", "censored"
 ]
 Kind = Literal["continuous", "count", "binary", "ordinal", "categorical"]
 Line = Annotated[str, StringConstraints(pattern=r"^\S(.*\S)?$", max_length=200)]
-Transform = Literal["log", "log1p", "difference"]
 Aggregate = Literal["any", "count", "sum", "mean", "first", "last"]
 OF_STEPS: Final[tuple[Role, ...]] = ("covariate", "treatment", "outcome")
 ENDS: Final[tuple[Role, ...]] = ("event", "censored")
@@ -32,7 +32,7 @@ KEYS_OF_ROLE: Final[dict[str, tuple[str, ...]]] = {
     "domain": ("source", "target"),
     "covariate": (*_VARIABLE, "shift"),
     "static": _VARIABLE,
-    "outcome": ("kind", "unit", "missing", "indicator", "standardize", *_NUMBER),
+    "outcome": ("kind", "unit", "missing", "indicator", "standardize", "transform", *_NUMBER),
     "treatment": (
         *("levels", "missing", "column", "shift", "aggregate"),
         *("kind", "unit", "basis", "range", "factor", "offset"),
@@ -88,8 +88,8 @@ class ColumnSchema(Section):
     )
     transform: Transform | None = Field(
         None,
-        description="What models see of a covariate or static: its logarithm, that of 1 + value, or the difference "
-        "from the step before",
+        description="What models see of a covariate, static or outcome: its logarithm, that of 1 + value, or the "
+        "difference from the step before; of outcomes it is undone in all answers",
     )
     missing: Literal["error", "fill"] | None = Field(
         None,
@@ -131,7 +131,13 @@ class ColumnSchema(Section):
         problems = []
         if wrong := sorted(self.model_fields_set - {"role", *KEYS_OF_ROLE[self.role]}):
             takes = ", ".join(f"`{key}`" for key in KEYS_OF_ROLE[self.role]) or "nothing else"
-            problems.append(f"{', '.join(f'`{key}`' for key in wrong)}: a {self.role} column takes {takes}")
+            article = "an" if self.role in ("outcome", "event") else "a"
+            problems.append(f"{', '.join(f'`{key}`' for key in wrong)}: {article} {self.role} column takes {takes}")
+        if self.role == "outcome" and "shift" in wrong:
+            problems.append(
+                "the lag of an outcome is known before it is predicted: make it a covariate beside the outcome, with "
+                "its `column` and `shift = 1`"
+            )
         if self.role == "outcome" and self.kind == "categorical":
             problems.append("an outcome is a number, not categorical")
         if self.role == "treatment":

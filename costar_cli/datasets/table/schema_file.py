@@ -116,6 +116,17 @@ def _schema_problems(schema: TableSchema) -> Iterator[str]:
     if schema.max_length is not None and schema.max_length < schema.min_length:
         yield f"max_length {schema.max_length} is below min_length {schema.min_length}"
     yield from _log_problems(schema)
+    yield from _outcome_problems(schema)
+
+
+def _outcome_problems(schema: TableSchema) -> Iterator[str]:
+    """Find transforms of outcomes that could not be undone."""
+    differs = [name for name in schema.named("outcome") if schema.columns[name].transform == "difference"]
+    if schema.time.gaps == "elapsed" and differs:
+        yield (
+            f"{key_path(('columns', differs[0]))}: differences of an outcome over steps of any length cannot be "
+            'compared: give even steps, or another transform than "difference"'
+        )
 
 
 def _log_problems(schema: TableSchema) -> Iterator[str]:

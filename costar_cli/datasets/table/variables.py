@@ -15,7 +15,7 @@ from costar_cli.datasets.table.index import Ints
 from costar_cli.datasets.table.parse import wrong_values
 from costar_cli.datasets.table.schema_column import ColumnSchema
 from costar_cli.panel.findings import Finding, shown
-from costar_cli.panel.schema import Variable
+from costar_cli.panel.schema import Variable, transformed_unit
 
 MOST_CATEGORIES: Final = 100  # beyond, a column is rather an identifier
 OTHER: Final = "other"
@@ -97,21 +97,23 @@ def _column(context: EncodingContext, name: str, role: str) -> _Column:
     if refused.any():
         fix = 'correct them, or choose another transform: `"log1p"` takes zeros'
         context.findings.append(wrong_values(name, refused, f"without a {schema.transform}", place, fix))
-    if schema.transform:
-        schema = schema.model_copy(update={"kind": "continuous", "unit": unit_of(schema)})
+    if schema.transform and role != "outcome":
+        unit = transformed_unit(schema.transform, schema.unit)
+        schema = schema.model_copy(update={"kind": "continuous", "unit": unit})
     observed = data.is_not_null().to_numpy()
     if static:
         carried = np.where(observed, np.arange(len(observed)), -1).astype(np.int64)
         return _Column(name, schema, data, observed, ~refused, context.train, place, carried)
-    due = (table.keys.step >= schema.shift + (schema.transform == "difference")) & ~refused
+    due = (table.keys.step >= schema.shift + (schema.transform == "difference" and role != "outcome")) & ~refused
     due &= True if context.final is None else ~context.final
     return _Column(name, schema, data, observed, due, context.train_cells, place, table.carried(observed))
 
 
 def values_of(table: Table, name: str, schema: ColumnSchema) -> tuple[pl.Series, list[Finding], Mask]:
-    """Return a column as models see it, what is wrong with a static's place, and which values the transform refuses.
+    """Return a column as the panel has it, what is wrong with a static's place, and which values its transform refuses.
 
-    A static has a value per subject `[N]`, all others per cell `[M]` (spec TABLE-10).
+    A static has a value per subject `[N]`, all others per cell `[M]` (spec TABLE-10). Outcomes stay as they are: models
+    transform them.
     """
     data, found = table.static_values(name) if schema.role == "static" else (table.column(name), [])
     refused = np.zeros(len(data), dtype=bool)
@@ -124,14 +126,9 @@ def values_of(table: Table, name: str, schema: ColumnSchema) -> tuple[pl.Series,
         argument = values + (schema.transform == "log1p")
         refused = argument <= 0
         made = np.log(argument, out=np.full(len(values), np.nan), where=argument > 0)
+    if schema.role == "outcome":
+        return data, found, refused
     return pl.Series(made).fill_nan(None), found, refused
-
-
-def unit_of(schema: ColumnSchema) -> str:
-    """Return the unit of what models see of a column."""
-    if schema.transform in (None, "difference"):
-        return schema.unit
-    return f"{schema.transform}({schema.unit})" if schema.unit else str(schema.transform)
 
 
 def _constant(encoded: Encoded, train: Mask) -> bool:
@@ -162,7 +159,8 @@ def _numbers(context: EncodingContext, column: _Column) -> list[Encoded]:
             context.findings.append(replace(found, where=f"{found.where}, {numbers[odd][0]:g}"))
     filled = _filled(context, column, numbers, _rest(context, column, numbers))
     standardize = schema.standardize if schema.standardize is not None else kind != "binary"
-    variable = Variable(name=column.name, unit=schema.unit, kind=kind, standardize=standardize)
+    transform = schema.transform if schema.role == "outcome" else None
+    variable = Variable(name=column.name, unit=schema.unit, kind=kind, standardize=standardize, transform=transform)
     return [Encoded(variable, filled.astype(np.float32))]
 
 

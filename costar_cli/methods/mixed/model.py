@@ -224,12 +224,20 @@ class MixedModel(EncodingModel[Histories]):
         Raises:
             UsageError: the plans are longer than the horizon that the model was trained for.
         """
+        return self.predict_sums(panel, queries, np.zeros(len(self.laws), dtype=bool))
+
+    def predict_sums(self, panel: Panel, queries: Queries, summed_Y: NDArray[np.bool_]) -> PredictiveDistribution:
+        """Predict as `predict_distribution` does, of some outcomes `[Y]` their sums since the origin.
+
+        Raises:
+            UsageError: the plans are longer than the horizon that the model was trained for.
+        """
         require_horizon(self.horizon, queries)
         shape = (3, 1, len(queries), queries.horizon, len(self.laws))
         mean, parameter, noise = found = np.empty(shape, dtype=np.float32)
         for first in range(0, len(queries), DISTRIBUTED):
             part = slice(first, first + DISTRIBUTED)
-            found[:, 0, part] = self._distribution(panel, queries.take(part))
+            found[:, 0, part] = self._distribution(panel, queries.take(part), summed_Y)
         return PredictiveDistribution(mean, parameter, noise)
 
     def draw_outcomes(
@@ -379,18 +387,27 @@ class MixedModel(EncodingModel[Histories]):
         )
         return Histories(steps, y_YM, usual_YM, x_XM, effects, exposures)
 
-    def _distribution(self, panel: Panel, queries: Queries) -> Floats:
-        """Return means, and the sds that parameters and noise share `[3,Q,H,Y]`."""
+    def _distribution(self, panel: Panel, queries: Queries, summed_Y: NDArray[np.bool_]) -> Floats:
+        """Return means, and the sds that parameters and noise share `[3,Q,H,Y]`, of outcomes or of their sums.
+
+        Sums stand behind outcomes and covariates in the state.
+        """
         start, known = self._begin(panel, queries.subject, queries.origin)
         effects, factors = [found.mean_QP.T.copy() for found in known], [found.factor_QZZ for found in known]
-        n_state, q = len(self.laws) + (len(start.x_XQ) if self.equations else 0), len(queries)
+        n_state, q, n = len(self.laws) + (len(start.x_XQ) if self.equations else 0), len(queries), len(self.laws)
+        summed = np.flatnonzero(summed_Y)
+        size, told = n_state + len(summed), np.arange(n)
+        told[summed] = n_state + np.arange(len(summed))
+        adds_SS = np.eye(size)
+        adds_SS[told[summed], summed] = 1
         first_Y = np.cumsum([0, *(factor.shape[1] for factor in factors)])
-        by_effect_QSZ, covariance_QSS = np.zeros((q, n_state, first_Y[-1])), np.zeros((q, n_state, n_state))
-        parameter, noise = (np.empty((q, queries.horizon, len(self.laws))) for _ in range(2))
+        by_effect_QSZ, covariance_QSS = np.zeros((q, size, first_Y[-1])), np.zeros((q, size, size))
+        parameter, noise = (np.empty((q, queries.horizon, n)) for _ in range(2))
         y_HYQ, given = [], map(self._given, queries.plan.swapaxes(0, 1))
         for h, step in enumerate(self._rollout.steps(start, given, effects)):
             y_HYQ.append(step.after.y_YQ)
-            slope_QSS = self._rollout.slopes(step, effects, n_state)
+            slope_QSS = np.tile(np.eye(size), (q, 1, 1))
+            slope_QSS[:, :n_state, :n_state] = self._rollout.slopes(step, effects, n_state)
             by_effect_QSZ = slope_QSS @ by_effect_QSZ
             covariance_QSS = slope_QSS @ covariance_QSS @ slope_QSS.swapaxes(1, 2)
             each = zip(self.laws, self.effects, step.columns, step.spans, factors, strict=True)
@@ -401,8 +418,11 @@ class MixedModel(EncodingModel[Histories]):
                 by_effect_QSZ[:, o, own] += scale_Q[:, None] * (random_QZ[:, None] @ factor_QZZ)[:, 0]
                 covariance_QSS[:, o, o] += (scale_Q * learnt.noise * span.noise_Q) ** 2
             if self.equations is not None:
-                covariance_QSS[:, len(self.laws) :, len(self.laws) :] += self.equations.residual
-            n = len(self.laws)
-            parameter[:, h] = np.sqrt((by_effect_QSZ[:, :n] ** 2).sum(axis=2))
-            noise[:, h] = np.sqrt(np.diagonal(covariance_QSS, axis1=1, axis2=2)[:, :n].clip(min=0))
-        return np.stack([self.scaler.unscale_outcomes(self._scaled(y_HYQ)), parameter, noise])
+                covariance_QSS[:, n:n_state, n:n_state] += self.equations.residual
+            if len(summed):
+                by_effect_QSZ, covariance_QSS = adds_SS @ by_effect_QSZ, adds_SS @ covariance_QSS @ adds_SS.T
+            parameter[:, h] = np.sqrt((by_effect_QSZ[:, told] ** 2).sum(axis=2))
+            noise[:, h] = np.sqrt(np.diagonal(covariance_QSS, axis1=1, axis2=2)[:, told].clip(min=0))
+        mean_QHY = self.scaler.unscale_outcomes(self._scaled(y_HYQ))
+        mean_QHY[..., summed] = mean_QHY[..., summed].cumsum(axis=1)
+        return np.stack([mean_QHY, parameter, noise])
