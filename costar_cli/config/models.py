@@ -75,7 +75,8 @@ class WithAdditions(BaseModel):
     def _without_empty_additions(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Return the fields."""
         fields: dict[str, Any] = plain(self)
-        return {name: value for name, value in fields.items() if value or name not in self.additions}
+        usual = {name: type(self).model_fields[name].default for name in self.additions}
+        return {name: value for name, value in fields.items() if name not in usual or (value and value != usual[name])}
 
 
 def settings_problems(settings: Any, presets: Mapping[str, Mapping[str, object]]) -> Iterator[str]:  # noqa: ANN401

@@ -31,6 +31,7 @@ TABLE_OF_SETUP: Mapping[str, Table] = {
 
 STEPS = range(1, 7)
 
+LATER: Final = ("drop_confounder", "price")  # settings that make other data, and are kept only where they do
 TOLERANCE: Final = 0.05  # of how many subjects were kept: extractions of MIMIC-III differ a little
 
 
@@ -48,7 +49,7 @@ def is_published_data(dataset: str, config: Mapping[str, Any]) -> bool:
     protocol = protocol_of(dataset)
     if (
         protocol is None
-        or config.get("drop_confounder")
+        or any(config.get(name) for name in LATER)
         or any(name not in config or config[name] != value for name, value in protocol.settings.items())
     ):
         return False

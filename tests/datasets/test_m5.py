@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from costar_cli.datasets.retail.m5 import RetailParts
-from costar_cli.datasets.retail.sequences import YearSequences, class_labels, fitted_edges, sequence_panel
+from costar_cli.datasets.retail.prices import PriceTreatment
+from costar_cli.datasets.retail.sequences import (
+    YearSequences,
+    class_encoding,
+    class_labels,
+    fitted_edges,
+    sequence_panel,
+)
 from costar_cli.datasets.retail.settings import M5Config
 from costar_cli.datasets.retail.weekly import WeekCalendar, WeeklySales
 from costar_cli.errors import DataError
@@ -182,7 +189,8 @@ def test_one_hot_codes_sum_to_one():
 
 def test_step_t_has_the_price_and_the_calendar_of_the_week_after():
     sales = shop([2.0] * 10 + [2.2] * 10 + [2.0] * 25)
-    panel = sequence_panel(sales, YearSequences.of(sales), CLASSES, np.array([7]))
+    by_class = PriceTreatment(CLASSES, class_encoding(CLASSES.edges))
+    panel = sequence_panel(sales, YearSequences.of(sales), by_class.encode, np.array([7]))
     assert (panel.n_steps, panel.length.tolist(), panel.subject_id.tolist()) == (45, [45], [7])
     assert panel.outcomes[0, :, 0].tolist() == list(range(4, 49)), "units of the week itself"
     up = int(CLASSES.classify((2.2 - 2.0) / 2.0))

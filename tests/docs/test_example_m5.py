@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costar_cli.datasets.retail.sequences import m5_schema
+from costar_cli.datasets.retail.sequences import class_encoding
 from costar_cli.plans import read_plans
 from simulators.retail import PRICE_EDGES
 from tests.docs.test_examples_run import Script
@@ -40,7 +40,7 @@ def test_the_script_goes_from_a_catalogue_to_a_what_if_with_truth(
 
 
 def test_the_plans_name_price_changes_of_the_data_set(repository: Path) -> None:
-    encoding = m5_schema(np.array(PRICE_EDGES)).treatments
+    encoding = class_encoding(np.array(PRICE_EDGES))
     plans = read_plans(repository / "examples" / "plan-m5.json", encoding, horizon=6)
     assert plans.origin == 37
     given = {plan.name: plan.values[:, 0].tolist() for plan in plans.plans}

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.datasets.retail.queries import counterfactual_queries
+from costar_cli.datasets.retail.prices import PriceTreatment
+from costar_cli.datasets.retail.queries import counterfactual_queries, queries_of_doses
 from costar_cli.datasets.retail.sequences import YearSequences, fitted_edges, m5_schema, sequence_panel
 from costar_cli.datasets.retail.settings import M5Config, RetailConfig
 from costar_cli.datasets.retail.truth import PlanAnswers, WorldSeed
@@ -69,14 +70,15 @@ def retail_dataset(world: RetailWorld, config: RetailConfig, reporter: Reporter)
     seed = WorldSeed(
         seed=config.seed,
         confounding=config.confounding,
-        edges=tuple(retail.classes.edges.tolist()),
-        change=tuple(retail.classes.change[:-1].tolist()),
+        edges=tuple(retail.prices.classes.edges.tolist()),
+        change=tuple(retail.prices.classes.change[:-1].tolist()),
     )
     with reporter.task("ask the simulator", total=len(queries), unit="part") as task:
         for number, part in enumerate(queries):
             rng = np.random.default_rng(np.random.SeedSequence(config.seed, spawn_key=(number, ASKED)))
-            answers = PlanAnswers(world, retail.classes, *retail.series(world, part))
-            queries[part] |= counterfactual_queries(panels[part], answers, config, rng, usable=len(seed.change))
+            answers = PlanAnswers(world, retail.prices, *retail.series(world, part))
+            ask = queries_of_doses if retail.prices.encoding.doses else counterfactual_queries
+            queries[part] |= ask(panels[part], answers, config, rng, usable=len(seed.change))
             task.advance()
     truth = {part: retail.places(world, part) for part in panels}
     return retail.dataset(config, panels, queries, truth, {"embedded": True, "world": seed.model_dump(mode="json")})
@@ -84,12 +86,12 @@ def retail_dataset(world: RetailWorld, config: RetailConfig, reporter: Reporter)
 
 @dataclass(frozen=True, slots=True)
 class RetailParts:
-    """Sales, their sequences, which of these are in each part, and the price classes of the treatment."""
+    """Sales, their sequences, which of these are in each part, and how prices are treatments."""
 
     sales: WeeklySales
     sequences: YearSequences
     chosen: Mapping[Part, Ints]
-    classes: PriceClasses
+    prices: PriceTreatment
 
     @classmethod
     def of(cls, sales: WeeklySales, config: M5Config, reporter: Reporter) -> "RetailParts":
@@ -101,21 +103,22 @@ class RetailParts:
         item = sales.item[sequences.row]
         items = split_items(sales, np.unique(item), config)
         chosen = {part: np.flatnonzero(np.isin(item, of_part)) for part, of_part in items.items()}
-        train = sequences.change[chosen[Part("source", "train")]]
-        edges = fitted_edges(train) if config.edges == "fit" else np.array(PRICE_EDGES)
+        train = sequences.take(chosen[Part("source", "train")])
+        edges = fitted_edges(train.change) if config.edges == "fit" else np.array(PRICE_EDGES)
         categories = [CATEGORY_IDS.index(name) for name in (config.source_category, config.target_category)]
         both = sequences.change[np.isin(sales.category[item], categories)]
         counts = ", ".join(f"{part} {len(of_part):,}" for part, of_part in items.items())
         reporter.note(f"items of {config.source_category} (source) and {config.target_category} (target): {counts}")
         _warn(sales, sequences.take(np.concatenate(list(chosen.values()))), edges, reporter)
-        return cls(sales, sequences, chosen, PriceClasses.of(both, edges))
+        prices = PriceTreatment.of(PriceClasses.of(both, edges), train, dose=config.price == "dose")
+        return cls(sales, sequences, chosen, prices)
 
     def panels(self, reporter: Reporter) -> dict[Part, Panel]:
         """Return the panel of every part; a sequence's number is its place among all, whatever the limits."""
         panels = {}
         with reporter.task("make the panels", total=len(self.chosen), unit="part") as task:
             for part, chosen in self.chosen.items():
-                panels[part] = sequence_panel(self.sales, self.sequences.take(chosen), self.classes, chosen)
+                panels[part] = sequence_panel(self.sales, self.sequences.take(chosen), self.prices.encode, chosen)
                 task.advance()
         return panels
 
@@ -131,9 +134,9 @@ class RetailParts:
         counts = {
             str(part): len(np.unique(self.sales.item[self.sequences.row[of]])) for part, of in self.chosen.items()
         }
-        edges = self.classes.edges.tolist()
+        edges = self.prices.classes.edges.tolist()
         kept = {**config.model_dump(mode="json"), **facts, "items": counts, "price_edges": edges}
-        return Dataset(NAME, m5_schema(self.classes.edges), config.horizon, panels, queries, truth, kept)
+        return Dataset(NAME, m5_schema(self.prices.encoding), config.horizon, panels, queries, truth, kept)
 
     def series(self, world: RetailWorld, part: Part) -> tuple[Ints, Ints]:
         """Return the world's item-store of each subject, and the week in which it begins."""

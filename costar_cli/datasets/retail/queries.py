@@ -1,14 +1,17 @@
 """What is asked of the simulated retail panel: price plans that were not followed (spec RETAIL-10)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from costar_cli.datasets.retail.prices import PriceTreatment
+from costar_cli.datasets.retail.sequences import class_encoding
 from costar_cli.datasets.retail.settings import RetailConfig
+from costar_cli.datasets.retail.truth import PlanAnswers
 from costar_cli.panel.panel import Panel
-from costar_cli.panel.queries import Queries
+from costar_cli.panel.queries import Queries, as_plans
 
 Ints = NDArray[np.int64]
 
@@ -47,6 +50,32 @@ def counterfactual_queries(
     plans[:, :, 0] = factual[:, None]
     sequence = asked.repeated(plans.shape[1]).ask(plans.reshape(-1, horizon), answer, panel)
     return {"one_step": one_step, "sequence": sequence}
+
+
+def queries_of_doses(
+    panel: Panel, answers: PlanAnswers, config: RetailConfig, rng: np.random.Generator, *, usable: int
+) -> dict[str, Queries]:
+    """Return the questions of `counterfactual_queries` about doses: the changes that its classes stand for.
+
+    So models of classes and of doses are asked the same, up to the six digits of a dose.
+    """
+    classes, encoding = answers.prices.classes, answers.prices.encoding
+    by_class = replace(answers, prices=PriceTreatment(classes, class_encoding(classes.edges)))
+
+    def coded(row_Q: Ints, origin_Q: Ints, plan_QH: Ints) -> NDArray[np.float32]:
+        return encoding.encode(by_class.change(row_Q, origin_Q, plan_QH)[..., None])
+
+    def answer(row_Q: Ints, origin_Q: Ints, plan_QH: Ints) -> NDArray[np.float64]:
+        return answers(row_Q, origin_Q, encoding.decode(coded(row_Q, origin_Q, plan_QH))[..., 0])
+
+    row, step = np.nonzero(np.arange(panel.n_steps) < panel.length[:, None] - 1)
+    treatments = np.zeros((panel.n_subjects, panel.n_steps, len(classes)), dtype=np.float32)
+    treatments[row, step, classes.classify(answers.asked(row, step, 1)[:, 0])] = 1.0
+    asked = counterfactual_queries(replace(panel, treatments=treatments), answer, config, rng, usable=usable)
+    where = {name: (of.subject.astype(np.int64), of.origin.astype(np.int64)) for name, of in asked.items()}
+    return {
+        name: replace(of, plan=as_plans(coded(*where[name], of.plan.argmax(axis=-1)))) for name, of in asked.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """Year-sequences of weekly sales, their price classes, and the panel that they make (spec RETAIL-3 to 7)."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Self
@@ -11,10 +12,11 @@ from costar_cli.datasets.retail.weekly import CATEGORY_IDS, DAYS, DEPARTMENT_IDS
 from costar_cli.errors import DataError
 from costar_cli.panel.panel import Panel
 from costar_cli.panel.schema import ErrorUnit, PanelSchema, TreatmentEncoding, Variable
-from simulators.retail import EVENT_NAMES, EVENT_TYPES, PRICE_EDGES, STATES, PriceClasses
+from simulators.retail import EVENT_NAMES, EVENT_TYPES, PRICE_EDGES, STATES
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Encode = Callable[[Floats], NDArray[np.float32]]
 
 SHORTEST, LONGEST = 40, 60  # weeks of a sequence
 TREATMENT: Final = "price_change"
@@ -138,20 +140,22 @@ def class_labels(edges: Floats) -> tuple[str, ...]:
     return (UNCHANGED, f"below {shown[1]}", *between, f"above {shown[-2]}", UNUSED)
 
 
-def m5_schema(edges: Floats) -> PanelSchema:
-    """Return the columns of the panel for given price classes."""
-    labels, outcome = class_labels(edges), Variable(name="sales", unit="units per week", kind="count")
+def class_encoding(edges: Floats) -> TreatmentEncoding:
+    """Return the encoding of price changes by class."""
+    labels = class_labels(edges)
+    classes = tuple((level,) for level in range(len(labels)))
+    return TreatmentEncoding(mode="multiclass", names=(TREATMENT,), levels=(labels,), classes=classes)
+
+
+def m5_schema(treatments: TreatmentEncoding) -> PanelSchema:
+    """Return the columns of the panel for given treatments."""
+    outcome = Variable(name="sales", unit="units per week", kind="count")
     events = [Variable(name=f"event {name}", kind="binary", standardize=False) for name in EVENT_NAMES]
     types = [Variable(name=f"{name} event", kind="binary", standardize=False) for name in EVENT_TYPES]
     months = [Variable(name=f"month={name}", kind="binary", standardize=False) for name in MONTH_NAMES]
     return PanelSchema(
         covariates=(*events, *types, Variable(name="snap_days", unit="days", kind="count"), *months),
-        treatments=TreatmentEncoding(
-            mode="multiclass",
-            names=(TREATMENT,),
-            levels=(labels,),
-            classes=tuple((level,) for level in range(len(labels))),
-        ),
+        treatments=treatments,
         outcomes=(outcome,),
         statics=tuple(Variable(name=name, kind="binary", standardize=False) for name in STATIC_NAMES),
         step="week",
@@ -159,14 +163,18 @@ def m5_schema(edges: Floats) -> PanelSchema:
     )
 
 
-def sequence_panel(sales: WeeklySales, sequences: YearSequences, classes: PriceClasses, ids: Ints) -> Panel:
+def sequence_panel(sales: WeeklySales, sequences: YearSequences, encode: Encode, ids: Ints) -> Panel:
     """Return the panel of some sequences.
 
-    Step t holds the units sold in week t, the covariates of week t+1, which are known in advance, and the price class
-    of week t+1, which acts on the units of step t+1. The last step has the covariates of the week after the sequence
+    Step t holds the units sold in week t, the covariates of week t+1, which are known in advance, and the price of
+    week t+1, which acts on the units of step t+1. The last step has the covariates of the week after the sequence
     and no treatment.
 
-    `ids` number the sequences, unique in the data set.
+    Args:
+        sales: all weeks.
+        sequences: the subjects.
+        encode: the treatments `[...,da]` of price changes `[...]`.
+        ids: numbers of the sequences, unique in the data set.
     """
     length, row, n_steps = sequences.length, sequences.row, sequences.n_steps
     step, n_weeks = np.arange(n_steps), len(sales.weeks)
@@ -174,11 +182,10 @@ def sequence_panel(sales: WeeklySales, sequences: YearSequences, classes: PriceC
     at = _weeks(sequences.first, n_steps, n_weeks)
     known = np.stack([sales.weeks.covariates(state) for state in range(len(STATES))])
     ahead = np.minimum(sequences.first[:, None] + step + 1, n_weeks)
-    price_class = classes.classify(sequences.change)
-    n_classes = len(classes)
-    treatments = np.zeros((len(sequences), n_steps, n_classes), dtype=np.float32)
     given_row, given_step = np.nonzero(step < length[:, None] - 1)
-    treatments[given_row, given_step, price_class[given_row, given_step + 1]] = 1.0
+    given = encode(sequences.change[given_row, given_step + 1])
+    treatments = np.zeros((len(sequences), n_steps, given.shape[-1]), dtype=np.float32)
+    treatments[given_row, given_step] = given
     year = sales.weeks.year[sequences.first]
     covariates = known[sales.state[row][:, None], ahead]
     covariates[~observed] = 0.0

@@ -1,10 +1,10 @@
 """The retail panel: its settings, and what the registry tells of it (docs/spec/retail.md, docs/spec/world.md)."""
 
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from costar_cli.config.models import Config
+from costar_cli.config.models import Config, WithAdditions
 from costar_cli.datasets.base import KNOWS_HIDDEN_STATE, DataSource, Export, InputFile, Limit, Protocol
 
 CategoryName = Literal["FOODS", "HOBBIES", "HOUSEHOLD"]
@@ -14,13 +14,17 @@ CONFOUNDING: Final = (
 )
 
 
-class M5Config(Config):
+class M5Config(WithAdditions, Config):
     """The panel of M5: which items are source and target, and how prices become treatments."""
 
+    additions: ClassVar[tuple[str, ...]] = ("price",)
     source_category: CategoryName = Field("FOODS", description="Category of the source items")
     target_category: CategoryName = Field("HOUSEHOLD", description="Category of the target items")
     edges: Literal["fixed", "fit"] = Field(
         "fixed", description="Price class edges: the paper's, or fitted to source-train"
+    )
+    price: Literal["classes", "dose"] = Field(
+        "classes", description="What a price change is in plans: one of the classes, or a dose, any number"
     )
     horizon: int = Field(6, ge=2, le=39, description="Weeks predicted from an origin (the paper's tau = 1..6)")
     source_test: float = Field(0.10, gt=0, lt=1, description="Share of the source items for testing")
@@ -103,7 +107,7 @@ M5: Final = DataSource(
 M5_FILES: Final = DataSource(
     name="m5",
     label="retail as observed",
-    summary="Read Kaggle's M5 files as weekly sales of items in stores, priced in 21 classes.",
+    summary="Read Kaggle's M5 files as weekly sales of items in stores, by their prices.",
     settings=M5Config,
     examples=("costar ingest m5 m5-forecasting-accuracy",),
     panel="Panel",

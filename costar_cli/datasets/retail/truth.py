@@ -7,9 +7,11 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from costar_cli.datasets.asked_plans import AskedPlans, simulated_truth
+from costar_cli.datasets.retail.prices import PriceTreatment
 from costar_cli.datasets.retail.weekly import STORE_IDS
 from costar_cli.errors import DataError, UsageError
 from costar_cli.panel.dataset import Dataset, Part
+from costar_cli.panel.schema import Values
 from simulators.retail import (
     DEPARTMENTS,
     Confounding,
@@ -55,53 +57,61 @@ class PlanAnswers:
     """The units that N subjects would have sold under plans, in a simulated world.
 
     A plan's class means the price that the week really had, where it had that class, and else what the class stands
-    for; both against the price of the subject's first week, also beyond the end of its year.
+    for; a dose is the change itself. Both are against the price of the subject's first week, also beyond its year.
 
     `item_store [N]` and `first [N]` say which series a subject is and in which week it begins.
     """
 
     world: RetailWorld
-    classes: PriceClasses
+    prices: PriceTreatment
     item_store: Ints
     first: Ints
 
-    def __call__(self, row_Q: Ints, origin_Q: Ints, plan_QH: Ints) -> Floats:
+    def __call__(self, row_Q: Ints, origin_Q: Ints, plan_QH: Values) -> Floats:
         """Return the units `[Q,H]` sold in the weeks after the origins.
 
         Raises:
-            UsageError: a class that no price has, or weeks beyond the simulated ones.
+            UsageError: a class or a change that no price has, or weeks beyond the simulated ones.
         """
-        return counterfactual_weekly_sales(self.world, *self._asked(row_Q, origin_Q, plan_QH)).astype(np.float64)
+        return counterfactual_weekly_sales(self.world, *self._priced(row_Q, origin_Q, plan_QH)).astype(np.float64)
 
-    def expected(self, row_Q: Ints, origin_Q: Ints, plan_QH: Ints) -> Floats:
+    def expected(self, row_Q: Ints, origin_Q: Ints, plan_QH: Values) -> Floats:
         """Return the mean of the units `[Q,H]` over the chance of days, given the demand state of the weeks."""
-        return expected_weekly_sales(self.world, *self._asked(row_Q, origin_Q, plan_QH))
+        return expected_weekly_sales(self.world, *self._priced(row_Q, origin_Q, plan_QH))
 
-    def _asked(self, row_Q: Ints, origin_Q: Ints, plan_QH: Ints) -> tuple[Ints, Ints, Floats]:
-        """Return item-store, week and price change of each step of the plans."""
-        item_store, first = self.item_store[row_Q][:, None], self.first[row_Q][:, None]
-        week = first + origin_Q[:, None] + 1 + np.arange(plan_QH.shape[1])
-        if plan_QH.size and plan_QH.max() > len(self.classes) - 2:
-            raise UsageError("no price belongs to the class `unused`, so there is no truth of it", fix="name another")
-        n_weeks = self.world.calendar.n_weeks
-        if week.size and week.max() >= n_weeks:
+    def change(self, row_Q: Ints, origin_Q: Ints, plan_QH: Values) -> Floats:
+        """Return the price changes `[Q,H]` that plans mean, against the subjects' first weeks."""
+        return self.prices.change(self.asked(row_Q, origin_Q, plan_QH.shape[1]), plan_QH)
+
+    def asked(self, row_Q: Ints, origin_Q: Ints, horizon: int) -> Floats:
+        """Return the price changes `[Q,H]` of the weeks after the origins, against the subjects' first weeks."""
+        item, store, week = self._weeks(row_Q, origin_Q, horizon)
+        paid = self.world.price[item, store, self.first[row_Q][:, None]]
+        return (self.world.price[item, store, week] - paid) / paid
+
+    def _weeks(self, row_Q: Ints, origin_Q: Ints, horizon: int) -> tuple[Ints, Ints, Ints]:
+        """Return item and store `[Q,1]` and week `[Q,H]` of the steps of plans."""
+        item, store = np.divmod(self.item_store[row_Q][:, None], self.world.catalogue.n_stores)
+        week = self.first[row_Q][:, None] + origin_Q[:, None] + 1 + np.arange(horizon)
+        if week.size and week.max() >= self.world.calendar.n_weeks:
             raise UsageError("the simulated weeks end before the plan does", fix="give a shorter plan")
-        return item_store, week, self._change(item_store, first, week, plan_QH)
+        return item, store, week
 
-    def _change(self, item_store: Ints, first: Ints, week: Ints, plan: Ints) -> Floats:
-        """Return the price changes of a plan against the first weeks of the weeks' own years."""
-        world, n_stores = self.world, self.world.catalogue.n_stores
-        item, store = np.divmod(item_store, n_stores)
-        paid, own = world.price[item, store, first], world.reference_price(item, store, week)
-        asked = (world.price[item, store, week] - paid) / paid
-        change = np.where(self.classes.classify(asked) == plan, asked, self.classes.change[plan])
-        return np.asarray(np.where(paid == own, change, paid * (1.0 + change) / own - 1.0))
+    def _priced(self, row_Q: Ints, origin_Q: Ints, plan_QH: Values) -> tuple[Ints, Ints, Floats]:
+        """Return item-store, week and price change against the week's own year, of each step of the plans."""
+        self.prices.require_known(plan_QH)
+        item, store, week = self._weeks(row_Q, origin_Q, plan_QH.shape[1])
+        change = self.change(row_Q, origin_Q, plan_QH)
+        paid = self.world.price[item, store, self.first[row_Q][:, None]]
+        own = self.world.reference_price(item, store, week)
+        moved = np.where(paid == own, change, paid * (1.0 + change) / own - 1.0)
+        return self.item_store[row_Q][:, None], week, moved
 
 
 def m5_truth(
     dataset: Dataset, part: Part, row: int | ArrayLike, origin: int | ArrayLike, plan_values: ArrayLike
 ) -> Floats:
-    """Return the units `[H]` sold per week had plans of price classes been followed from their origins (an `Answer`).
+    """Return the units `[H]` sold per week had plans of prices been followed from their origins (an `Answer`).
 
     The items are simulated again from the seed, which takes milliseconds for a few, and compared with what the data set
     says they sold. Stored answers are met exactly.
@@ -128,7 +138,7 @@ def _about(
     dataset: Dataset, part: Part, row: int | ArrayLike, origin: int | ArrayLike, plan_values: ArrayLike
 ) -> tuple[AskedPlans, PlanAnswers, Ints]:
     """Return what is asked, the answers for the subjects that it is about, and which of these each question means."""
-    plan = np.asarray(plan_values, dtype=np.int64)[..., 0]
+    plan = np.asarray(plan_values, dtype=dataset.schema.treatments.value_type)[..., 0]
     asked = AskedPlans.of(dataset, part, row, origin, plan, plan_axes=1).within_series()
     rows, local_Q = np.unique(asked.row_Q, return_inverse=True)
     return asked, _simulated_again(dataset, part, rows), local_Q
@@ -136,17 +146,18 @@ def _about(
 
 def _simulated_again(dataset: Dataset, part: Part, rows: Ints) -> PlanAnswers:
     """Return the answers for some subjects of a part, after a look whether their series are still the same."""
-    seed, place = _seed(dataset, part), dataset.truth[part]
+    seed, place, encoding = _seed(dataset, part), dataset.truth[part], dataset.schema.treatments
     department, number, store, first = (np.asarray(place[name], dtype=np.int64)[rows] for name in WHERE)
     items, item = np.unique(np.stack([department, number]), axis=1, return_inverse=True)
     world = seed.simulate(items[0], items[1])
-    answers = PlanAnswers(world, seed.classes, item.ravel() * world.catalogue.n_stores + store, first)
+    prices = PriceTreatment(seed.classes, encoding)
+    answers = PlanAnswers(world, prices, item.ravel() * world.catalogue.n_stores + store, first)
     panel = dataset.panels[part].take(rows)
     step = np.arange(1, panel.n_steps)
     row, ahead = np.nonzero(step < panel.length[:, None])
-    given = panel.treatments[row, ahead].argmax(axis=-1)
+    given = encoding.decode(panel.treatments[row, ahead])
     try:
-        odd = answers(row, ahead, given[:, None])[:, 0] != panel.outcomes[row, ahead + 1, 0]
+        odd = answers(row, ahead, given)[:, 0] != panel.outcomes[row, ahead + 1, 0]
     except ValueError:  # weeks before an item's launch
         odd = np.ones(len(row), dtype=np.bool_)
     if odd.any():
