@@ -28,8 +28,7 @@ from costar_cli.figures.style import (
     write_figure,
 )
 from costar_cli.figures.whatif_lights import LightStrip, draw_estimate, light_handles, light_strips, red_steps
-from costar_cli.figures.whatif_survival import SurvivalStrip, survival_strips
-from costar_cli.figures.whatif_treatments import TreatmentStrip, treatment_strips
+from costar_cli.figures.whatif_strips import SurvivalStrip, TreatmentStrip, survival_strips, treatment_strips
 from costar_cli.panel.schema import labelled, step_axis
 from costar_cli.whatif.report import Band, ModelAnswer, WhatIfReport
 
