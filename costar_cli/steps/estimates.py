@@ -1,6 +1,5 @@
 """The body of `costar whatif`: a question in, estimates out."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -9,17 +8,17 @@ from typing import TYPE_CHECKING
 
 from costar_cli.config.choices import DomainName
 from costar_cli.errors import UsageError
-from costar_cli.steps.lights import show_lights
+from costar_cli.steps.answers import show_answers, show_sweep
 from costar_cli.steps.model import load_models, name_models
 from costar_cli.steps.outputs import Files, check_outputs
 from costar_cli.steps.sensitivity import sensitivity_plot, show_sensitivity
 from costar_cli.steps.session import Session
-from costar_cli.steps.sweep import draw_sweep, show_sweep
-from costar_cli.ui.output import Output
 from costar_cli.workspace import Workspace
 
 if TYPE_CHECKING:
-    from costar_cli.whatif import ModelAnswer, WhatIfReport
+    from costar_cli.panel import Dataset
+    from costar_cli.plans.sweep import Sweep
+    from costar_cli.whatif import WhatIfReport
 
 __all__ = ["Question", "check_plot", "default_models", "files_read", "run_whatif"]
 
@@ -130,9 +129,10 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
     if sweep:
         show_sweep(session.out, report, sweep)
     else:
-        _show(session, report)
+        show_answers(session.out, report)
     digests = {"dataset": dataset.digest} | {f"model/{name}": model.digest for name, model in loaded.items()}
-    _write(session, question, report, digests, document, partial(draw_sweep, dataset, report, sweep) if sweep else None)
+    draw = partial(_draw_sweep, dataset, report, sweep) if sweep else None
+    _write(session, question, report, digests, document, draw)
     more: dict[str, object] = {} if sweep is None else {"sweep": sweep.to_json()}
     if question.sensitivity:
         more["sensitivity"] = show_sensitivity(session, dataset, loaded, report, question.plot)
@@ -149,46 +149,6 @@ def default_models(workspace: Workspace, domain: DomainName) -> list[Path]:
     """Return the model of the subject's own domain, or the source's, or whatever there is."""
     wanted = [workspace.model(domain=domain), workspace.model(), *workspace.models()]
     return [path for path in wanted if path.exists()][:1]
-
-
-def _show(session: Session, report: "WhatIfReport") -> None:
-    from costar_cli.panel.schema import step_word
-
-    out, history = session.out, report.history
-    known = f"known up to {step_word(report.schema.step)} {history.when(history.origin)}"
-    where = f"subject {history.name} ({history.part}), {known}"
-    plans = (f"plan {name}: {words}" for name, words in report.plans_in_words().items())
-    several = len(report.models) > 1
-    given = (
-        f"rule {name}" + f" by {model.label}" * several + f" gives: {words}"
-        for model in report.models
-        for name, words in report.rules_in_words(model).items()
-    )
-    out.text(f"{where} of {history.length - 1}", *plans, *given)
-    if len(report.models) > 1:
-        _show_comparison(out, report)
-    else:
-        _show_model(out, report, report.models[0])
-    show_lights(out, report)
-    for note in report.notes:
-        out.note(note)
-
-
-def _show_model(out: Output, report: "WhatIfReport", model: "ModelAnswer") -> None:
-    from costar_cli.whatif.tables import answer_table, is_probability, survival_table
-
-    for outcome in report.schema.outcomes:
-        unit = f" ({outcome.unit})" if outcome.unit else ""
-        unit = " (%)" if is_probability(report, outcome.name) else unit
-        pair = 1 if report.truth is None else 2  # an estimate and its truth
-        title = f"{outcome.name}{unit}, by {model.heading}"
-        out.table(*answer_table(report, model, outcome.name), title=title, keys=1, together=pair)
-        if len(report.plans) > 1:
-            title = f"difference from `{report.reference}`"
-            out.table(*answer_table(report, model, outcome.name, differences=True), title=title, keys=1, together=pair)
-    if model.goes_on:
-        title = f"no {' or '.join(model.goes_on.names)} so far, by {model.heading}"
-        out.table(*survival_table(report, model), title=title, keys=1)
 
 
 def _write(
@@ -225,47 +185,16 @@ def _write(
         session.out.wrote("estimates", question.out, artifact.digest)
 
 
+def _draw_sweep(dataset: "Dataset", report: "WhatIfReport", sweep: "Sweep", path: Path) -> None:
+    """Draw the dose-response curve beside all doses of the data set, and save it."""
+    import numpy as np
+
+    from costar_cli.figures.sweep import plot_sweep
+
+    encoding = dataset.schema.treatments
+    place = encoding.all_names.index(sweep.dose.name)
+    given = [encoding.decode(panel.treatments[panel.decided])[:, place] for panel in dataset.panels.values()]
+    plot_sweep(report, sweep, np.concatenate(given), path)
+
+
 _ASKED = ("subject", "origin", "reference", "levels", "truth", "unsupported", "abstain", "widen")
-
-
-Rows = Sequence[Mapping[str, object]]
-
-
-def _show_comparison(out: Output, report: "WhatIfReport") -> None:
-    """Print a column per model: estimates of every plan and step, then differences from the reference plan.
-
-    Where the truth is known it stands beside, and each model's root mean squared error below.
-    """
-    for outcome in report.schema.outcomes:
-        unit = f" ({outcome.unit})" if outcome.unit else ""
-        _show_compared(out, report, outcome.name, report.to_rows(), f"{outcome.name}{unit}, by model")
-        if len(report.plans) > 1:
-            title = f"{outcome.name}{unit}: difference from `{report.reference}`, by model"
-            _show_compared(out, report, outcome.name, report.difference_rows(), title)
-
-
-def _show_compared(out: Output, report: "WhatIfReport", outcome: str, rows: Rows, title: str) -> None:
-    from costar_cli.whatif.tables import decimals_of, estimate_text, number_text
-
-    mine = [row for row in rows if row["outcome"] == outcome]
-    models = [model.label for model in report.models]
-    decimals = decimals_of(row["estimate"] for row in mine)
-    lines: dict[tuple[object, object], dict[object, Mapping[str, object]]] = {}
-    for row in mine:
-        lines.setdefault((row["plan"], row["time"]), {})[row["model"]] = row
-    with_truth = report.truth is not None
-    table = [
-        [plan, report.history.when(int(str(time))), *(estimate_text(by_model[model], decimals) for model in models)]
-        + [number_text(by_model[models[0]]["truth"], decimals)] * with_truth
-        for (plan, time), by_model in lines.items()
-    ]
-    if with_truth:
-        errors = [_rmse([row for row in mine if row["model"] == model]) for model in models]
-        table.append(["RMSE", None, *(number_text(error, decimals) for error in errors), None])
-    headings = [model.heading for model in report.models]
-    out.table(["plan", report.schema.step, *headings, *["truth"] * with_truth], table, title=title, keys=2)
-
-
-def _rmse(rows: Rows) -> float | None:
-    errors = [error for row in rows if isinstance(error := row["error"], float)]
-    return math.sqrt(sum(error**2 for error in errors) / len(errors)) if errors else None

@@ -13,7 +13,7 @@ from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset, Part
 from costar_cli.plans import parse_plans
 from costar_cli.plans.sweep import Sweep
-from costar_cli.steps.sweep import show_sweep
+from costar_cli.steps.answers import show_sweep
 from costar_cli.ui.output import Output
 from costar_cli.whatif import estimate_outcomes
 from tests.dose_worlds import HORIZON, linear_doses

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -24,7 +23,7 @@ from costar_cli.errors import UsageError
 from costar_cli.panel import Part
 from costar_cli.panel.schema import step_axis, step_word, steps_axis
 from costar_cli.plans import PlanRequest, TreatmentPlan
-from costar_cli.steps.estimates import _show
+from costar_cli.steps.answers import show_answers
 from costar_cli.ui.output import Output
 
 
@@ -217,7 +216,7 @@ def test_a_step_of_several_hours_is_called_a_step_wherever_it_is_named(unit, wor
     schema = made.schema.model_copy(update={"step": unit})
     model = LinearModel(schema)
     report = report_of(model, request_of(), replace(made, schema=schema))
-    _show(SimpleNamespace(out=Output("whatif")), report)
+    show_answers(Output("whatif"), report)
     lines = capsys.readouterr().out.splitlines()
     assert f", known up to {word} {report.history.origin} of " in lines[0]
     assert any(line.strip().startswith(axis) for line in lines)

@@ -15,7 +15,7 @@ from costar_cli.figures.sensitivity import plot_sensitivity
 from costar_cli.panel import Dataset
 from costar_cli.plans import parse_plans
 from costar_cli.reporting import NullReporter
-from costar_cli.steps.lights import show_lights
+from costar_cli.steps.answers import show_lights
 from costar_cli.train import Trained
 from costar_cli.ui.output import Output
 from costar_cli.uncertainty import Lights
