@@ -187,7 +187,7 @@ def _default_text(key: "Key") -> str:
 
 
 def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return str(value).lower() if isinstance(value, bool) or value is None else str(value)
 
 
 class VerbGroup(TyperGroup):
