@@ -196,6 +196,7 @@ class Model(_Learned):
         at_least: str | Sequence[str] = (),
         not_consecutive: str | Sequence[str] = (),
         not_with: str | Sequence[str] = (),
+        levels: str | Sequence[str] = (),
         only_from: "Plans | None" = None,
         reference: "Plans | None" = None,
         steps: int | None = None,
@@ -214,13 +215,14 @@ class Model(_Learned):
         Args:
             data: a data set, or a frame of new subjects as in `predict`.
             minimise: what to make small, as `costar search --minimise` takes it, such as `"outcome at end"`; one text
-                or several, as of all arguments down to `not_with`.
+                or several, as of all arguments down to `levels`.
             maximise: what to make large.
             cost: what treatments cost, in the objective's unit.
             at_most: how often treatments may be given, such as `"chemotherapy 2"`.
             at_least: how often they must be.
             not_consecutive: treatments that are not given in two steps on end.
             not_with: treatments that are not given together.
+            levels: doses to choose from, such as `"dose 0,5,10"`; some over the range of the data by default.
             only_from: plans to choose from, instead of all.
             reference: the plan that others are compared with; no treatment by default.
             steps: the length of plans; the horizon by default.
@@ -256,6 +258,7 @@ class Model(_Learned):
             at_least=texts(at_least), not_consecutive=texts(not_consecutive), not_with=texts(not_with),
             only=None if only_from is None else fixed_plans(only_from, self.fitted, where="only_from="),
             reference=against, steps=steps, width=beam, by=by, level=level, unsupported=unsupported,
+            levels=texts(levels),
         )  # fmt: skip
         return best_plans(
             self, data, request, subjects=subjects, part=part, origin=origin, frame=frame, progress=progress

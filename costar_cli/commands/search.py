@@ -45,6 +45,15 @@ def search(
         list[str] | None,
         typer.Option("--not-with", help='"TREATMENT OTHER": never given at the same step', rich_help_panel=CONSTRAINTS),
     ] = None,
+    levels: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--levels",
+            metavar="'DOSE 0,5,10'",
+            help="Doses to choose from (default: some over the range of the data)",
+            rich_help_panel=CONSTRAINTS,
+        ),
+    ] = None,
     only_from: Annotated[
         Path | None,
         typer.Option("--only-from", help="File of the plans to choose from", rich_help_panel=CONSTRAINTS),
@@ -116,8 +125,8 @@ def search(
         subject=subject, subjects=subjects, skip_unknown=skip_unknown, origin=origin, minimise=tuple(minimise or ()),
         maximise=tuple(maximise or ()), cost=tuple(cost or ()), at_most=tuple(at_most or ()),
         at_least=tuple(at_least or ()), not_consecutive=tuple(not_consecutive or ()), not_with=tuple(not_with or ()),
-        only_from=only_from, steps=steps, beam=beam, reference=reference, by=by, level=level, unsupported=unsupported,
-        csv=csv, plot=plot, report=report, out=out, overwrite=overwrite,
+        levels=tuple(levels or ()), only_from=only_from, steps=steps, beam=beam, reference=reference, by=by,
+        level=level, unsupported=unsupported, csv=csv, plot=plot, report=report, out=out, overwrite=overwrite,
     )  # fmt: skip
     with safe_cells(csv_safe):
         run_search(session, asked, data or session.workspace.data, model)

@@ -126,17 +126,18 @@ class Dose(WithAdditions):
 
     def problem(self, value: float) -> str:
         """Return what is wrong with a dose that somebody wants to give; empty if nothing is."""
-        if not np.isfinite(value):
-            return "a dose is a finite number"
-        if self.levels and value not in (0.0, *self.levels):
-            return f"it takes {', '.join(f'{level:g}' for level in self.levels)}"
-        if self.elapsed is not None and value <= 0:
-            return "the next step is later"
-        if value < 0 <= self.low:
-            return "a dose is not negative"
-        if abs(value) > ABSURD * max(abs(self.low), abs(self.high)):
-            return f"it is more than {ABSURD} times what was ever given: {self.range}"
-        return ""
+        known = (0.0, *self.levels)
+        problems = {
+            "a dose is a finite number": not np.isfinite(value),
+            f"it takes {', '.join(f'{level:g}' for level in self.levels)}": self.levels and value not in known,
+            "the next step is later": self.elapsed is not None and value <= 0,
+            "a dose is not negative": value < 0 <= self.low,
+            "it is above -1, since its logarithm log(1 + dose) is taken": self.basis == "log1p" and value <= -1,
+            f"it is more than {ABSURD} times what was ever given: {self.range}": (
+                abs(value) > ABSURD * max(abs(self.low), abs(self.high))
+            ),
+        }
+        return next((problem for problem, applies in problems.items() if applies), "")
 
     @property
     def range(self) -> str:

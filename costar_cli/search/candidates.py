@@ -1,6 +1,6 @@
 """Which plans a search considers: all that its constraints allow, or those that a beam reaches (spec SEARCH-2 to 3)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from costar_cli.errors import UsageError
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import TreatmentEncoding, Values
+from costar_cli.panel.dose import Dose
 from costar_cli.panel.support import Support
 from costar_cli.plans import TreatmentPlan
 from costar_cli.plans.untrusted import Problems
@@ -21,6 +22,8 @@ MOST_EXHAUSTIVE: Final = 1_000_000
 MOST_TREATMENTS: Final = 4_096  # of one step, to choose from
 WIDTH: Final = 2_000  # of a beam
 WIDTH_OF_MANY: Final = 500  # of the beam for each of many subjects
+AMOUNTS: Final = 5  # of a dose, evenly over what was given
+DIGITS: Final = 3  # of them
 POLISHED: Final = 20  # plans of a beam that are improved step by step
 
 Floats = NDArray[np.float64]
@@ -33,7 +36,7 @@ class Candidates:
     """The treatments `values [K,names]` of a step, and the plans `[P,H]` of their places to choose from.
 
     Attributes:
-        values_KA: integer levels, as in `TreatmentEncoding`.
+        values_KA: levels and doses, as in `TreatmentEncoding`.
         steps: H.
         constraints: that all plans meet, but for what depends on the step before the plan.
         plans_PH: places in `values_KA`; None where there are too many, and a beam looks for them.
@@ -50,19 +53,26 @@ class Candidates:
 
     @classmethod
     def of(
-        cls, model: FittedModel, constraints: Constraints, steps: int, *, unsupported: bool, width: int | None = None
+        cls,
+        model: FittedModel,
+        constraints: Constraints,
+        steps: int,
+        *,
+        unsupported: bool,
+        width: int | None = None,
+        amounts: Mapping[str, Sequence[float]] | None = None,
     ) -> Self:
         """Return what there is to choose from.
 
         What no training subject of the model was given is left out, unless `unsupported`. A list of plans is taken as
-        it is. `width` asks for a beam, however few plans there are.
+        it is. `width` asks for a beam, however few plans there are; `amounts` are those of each dose to choose from.
 
         Raises:
             UsageError: no plan meets the constraints, or there are too many treatments to choose from.
         """
         if constraints.only is not None:
             return cls._of_list(constraints, width or WIDTH)
-        values_KA = treatments_of_step(model, unsupported=unsupported)
+        values_KA = treatments_of_step(model, unsupported=unsupported, amounts=amounts)
         open_KA = values_KA[constraints.allowed(values_KA)]
         count = constraints.count(open_KA, steps, np.ones(len(open_KA), dtype=bool))
         if not count:
@@ -152,17 +162,49 @@ class Candidates:
             plan_H, loss = near_PH[loss_P.argmin()], float(loss_P.min())
 
 
-def treatments_of_step(model: FittedModel, *, unsupported: bool) -> Values:
+def treatments_of_step(
+    model: FittedModel, *, unsupported: bool, amounts: Mapping[str, Sequence[float]] | None = None
+) -> Values:
     """Return what may be given at one step, `[K,names]`: what training subjects received, or all that can be given.
+
+    `amounts` are those of each dose to choose from; others have some over the range of the data (spec SEARCH-9).
 
     Raises:
         UsageError: that is too much to choose from.
     """
+    encoding, named = model.schema.treatments, amounts or {}
+    levels_KA = _levels_of_step(model, unsupported=unsupported)
+    of_doses = [named.get(dose.name) or usual_amounts(dose) for dose in encoding.doses]
+    if len(levels_KA) * prod(map(len, of_doses)) > MOST_TREATMENTS:
+        counts = ", ".join(f"{len(of)} of {dose.name}" for dose, of in zip(encoding.doses, of_doses, strict=True))
+        fix = "name fewer with --levels" if of_doses else "list the plans to choose from with --only-from"
+        beside = f" ({counts})" if counts else ""
+        problem = f"there are more than {MOST_TREATMENTS:,} combinations of treatments at each step{beside}"
+        raise UsageError(problem, where="costar search", fix=fix)
+    if not of_doses:
+        return levels_KA
+    doses_DA = np.array(list(product(*of_doses)))
+    both = np.repeat(levels_KA, len(doses_DA), axis=0), np.tile(doses_DA, (len(levels_KA), 1))
+    return np.concatenate(both, axis=1)
+
+
+def usual_amounts(dose: Dose) -> tuple[float, ...]:
+    """Return the amounts of a dose that a search chooses from unless others are named (spec SEARCH-9)."""
+    if dose.elapsed is not None:
+        return (dose.elapsed,)
+    if dose.levels:
+        return tuple(sorted({0.0, *dose.levels}))
+    curved = dose.basis == "log1p"
+    low, high = np.log1p([dose.low, dose.high]) if curved else (dose.low, dose.high)
+    even = np.linspace(low, high, AMOUNTS)
+    amounts = [float(f"{value:.{DIGITS}g}") for value in (np.expm1(even) if curved else even)]
+    none = [0.0] if dose.low <= 0 <= dose.high else []
+    return tuple(sorted({*np.clip(amounts, dose.low, dose.high).tolist(), *none}))
+
+
+def _levels_of_step(model: FittedModel, *, unsupported: bool) -> NDArray[np.int64]:
+    """Return what may be given of treatments with levels, `[K,names]`."""
     encoding, support = model.schema.treatments, Support.from_meta(model.meta)
-    if encoding.doses:
-        doses = ", ".join(dose.name for dose in encoding.doses)
-        fix = "list the plans to choose from with --only-from"
-        raise UsageError(f"{doses} may be any number: there is no end of plans", where="costar search", fix=fix)
     seen = None if support is None else support.seen
     if seen is not None and not unsupported:
         every = sorted(seen)

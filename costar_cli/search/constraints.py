@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from costar_cli.config.nearest import did_you_mean
 from costar_cli.panel import TreatmentEncoding, Values
-from costar_cli.panel.levels import find_level, known_levels
+from costar_cli.panel.levels import as_number, find_level, known_levels
 from costar_cli.plans import TreatmentPlan
 from costar_cli.plans.untrusted import Problems
 
@@ -21,21 +21,26 @@ SEPARATORS: Final = re.compile(r"\s*,\s*|\s+and\s+|\s+")
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A treatment of which something is asked: at one level, or at any but its reference."""
+    """A treatment of which something is asked: at one level, or at any but its reference; `dose` tells a number."""
 
     name: str
     treatment: int
-    level: int | None = None
+    level: float | None = None
+    dose: bool = False
 
     @classmethod
     def find(cls, text: str, encoding: TreatmentEncoding) -> Self | None:
         """Return what `NAME` or `NAME=LEVEL` says, None where there is no such treatment or level."""
-        if text in encoding.names:
-            return cls(text, encoding.names.index(text))
+        names, n = encoding.all_names, len(encoding.names)
+        if text in names:
+            return cls(text, names.index(text), dose=names.index(text) >= n)
         name, _, level = text.rpartition("=")
-        if name not in encoding.names:
+        if name not in names:
             return None
-        treatment = encoding.names.index(name)
+        treatment = names.index(name)
+        if treatment >= n:
+            number = as_number(level)
+            return None if number is None else cls(text, treatment, float(number), dose=True)
         place = find_level(level, encoding.levels[treatment])
         return None if place is None else cls(text, treatment, place)
 
@@ -43,6 +48,11 @@ class Given:
         """Return where it is given, `[...]` of values `[...,names]`."""
         own = values[..., self.treatment]
         return np.asarray(own != 0 if self.level is None else own == self.level)
+
+    def amount(self, values: Values) -> NDArray[np.float64]:
+        """Return how much of it is given, `[...]`: the size of a dose, 1 of anything else."""
+        size = np.abs(values[..., self.treatment]) if self.dose and self.level is None else self.at(values)
+        return np.asarray(size, dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,13 +206,16 @@ def given_of(text: str, flag: str, encoding: TreatmentEncoding, problems: Proble
     found = Given.find(text.strip(), encoding)
     if found is None:
         name, _, level = text.strip().rpartition("=")
-        known = f"treatments are {', '.join(encoding.names[:FEW])}" + ", ..." * (len(encoding.names) > FEW)
-        if name in encoding.names:
+        names = encoding.all_names
+        known = f"treatments are {', '.join(names[:FEW])}" + ", ..." * (len(names) > FEW)
+        if name in names[len(encoding.names) :]:
+            problems.add(f"{flag}: {name} cannot be {level!r}: a dose is a number", fix=f'write {flag} "{name}=5"')
+        elif name in names:
             levels = encoding.levels[encoding.names.index(name)]
             near = did_you_mean(level, levels, lead="; ", quoted=True)
             problems.add(f"{flag}: {name} has no level {level!r}{near}", fix=f"{name} takes {known_levels(levels)}")
         else:
-            near = did_you_mean(text.strip(), encoding.names, lead="; ", quoted=True)
+            near = did_you_mean(text.strip(), names, lead="; ", quoted=True)
             problems.add(f"{flag}: there is no treatment {text.strip()!r}{near}", fix=known)
     return found
 

@@ -70,7 +70,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What each use of a treatment costs, in units of the objective."""
+    """What each use of a treatment costs, or each unit of a dose, in units of the objective."""
 
     given: Given
     each: float
@@ -110,7 +110,7 @@ class Objective:
         costs = tuple(c for text in cost if (c := _cost(text, schema, problems)))
         sign = 1 if minimise or not maximise else -1
         words = _joined([(side * sign, " ".join(text.split())) for side, text, _ in found])
-        words += "".join(f" {'+' if sign > 0 else '-'} {c.each:g} per {c.given.name}" for c in costs)
+        words += "".join(f" {'+' if sign > 0 else '-'} {c.each:g} per {_each(c.given, schema)}" for c in costs)
         terms = tuple(term for _, _, term in found if term)
         units = {_unit(term, schema) for term in terms}
         verb = "minimise" if sign > 0 else "maximise"
@@ -126,7 +126,7 @@ class Objective:
 
     def costs_of(self, values_KA: Values) -> Floats:
         """Return what the treatments of one step cost, `[K]`."""
-        every = [cost.each * cost.given.at(values_KA) for cost in self.costs]
+        every = [cost.each * cost.given.amount(values_KA) for cost in self.costs]
         return np.sum(every, axis=0) if every else np.zeros(len(values_KA))
 
     @property
@@ -197,6 +197,14 @@ def _cost(text: str, schema: PanelSchema, problems: Problems) -> Cost | None:
         return None
     given = given_of(name, "--cost", schema.treatments, problems)
     return Cost(given, each) if given else None
+
+
+def _each(given: Given, schema: PanelSchema) -> str:
+    """Return what a cost is counted by: `chemotherapy`, `dose=5`, `mg of dose`."""
+    if not given.dose or given.level is not None:
+        return given.name
+    unit = schema.treatments.doses[given.treatment - len(schema.treatments.names)].unit
+    return f"{unit or 'unit'} of {given.name}"
 
 
 def _unit(term: Term, schema: PanelSchema) -> str:

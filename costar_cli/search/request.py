@@ -2,14 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
+from costar_cli.errors import UsageError
 from costar_cli.methods.base import FittedModel
 from costar_cli.plans import TreatmentPlan
+from costar_cli.plans.named_doses import named_doses
 from costar_cli.plans.untrusted import Problems
 from costar_cli.search.candidates import WIDTH_OF_MANY, Candidates, list_of_plans, no_treatment
 from costar_cli.search.constraints import Constraints
 from costar_cli.search.objective import Objective
 from costar_cli.search.scoring import DRAWS_OF_MANY, SHORT_OF_MANY, By, SearchQuestion
+
+NO_DOSES: Final = "leave --levels out: treatments with levels have all of them tried"
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +22,8 @@ class SearchRequest:
     """An objective and constraints in words, such as `tumour_volume at end` and `chemotherapy 2`.
 
     `steps` is the length of plans, the horizon by default; `only` the plans to choose from; `reference` what
-    others are compared with, no treatment by default; `width` that of a beam, where one is asked for.
+    others are compared with, no treatment by default; `width` that of a beam, where one is asked for; `levels` the
+    doses to choose from, such as `dose 0,5,10`.
     """
 
     minimise: Sequence[str] = ()
@@ -34,6 +40,7 @@ class SearchRequest:
     level: float = 0.9
     unsupported: bool = False
     width: int | None = None
+    levels: Sequence[str] = ()
 
     @property
     def named(self) -> tuple[TreatmentPlan, ...]:
@@ -55,6 +62,7 @@ class SearchRequest:
             model.schema.treatments, problems, at_most=self.at_most, at_least=self.at_least,
             not_consecutive=self.not_consecutive, not_with=self.not_with, only=self.only,
         )  # fmt: skip
+        amounts = self._amounts(model, problems)
         if not 0 < self.level < 1:
             problems.add(f"level {self.level:g} is not a probability", fix="choose one between 0 and 1, such as 0.9")
         if self.width is not None and self.width < 1:
@@ -66,12 +74,30 @@ class SearchRequest:
             problems.add(f"the reference plan has {len(reference)} steps, and plans have {steps}", fix="give as many")
         problems.raise_any("the search does not fit", where="costar search", fix=problems.fix)
         assert reference is not None  # noqa: S101 - it was a problem
-        candidates = Candidates.of(model, constraints, steps, unsupported=self.unsupported, width=self.width)
+        candidates = Candidates.of(
+            model, constraints, steps, unsupported=self.unsupported, width=self.width, amounts=amounts
+        )
         asked = SearchQuestion(objective, candidates, reference, self.level, self.by, self.unsupported)
         if not many:
             return asked
         narrow = replace(candidates, width=self.width or WIDTH_OF_MANY)
         return replace(asked, candidates=narrow, short=SHORT_OF_MANY, draws=DRAWS_OF_MANY)
+
+    def _amounts(self, model: FittedModel, problems: Problems) -> dict[str, list[float]]:
+        """Return the doses to choose from that are named."""
+        named: dict[str, list[float]] = {}
+        for text in self.levels:
+            try:
+                dose, values = named_doses(text, model.schema.treatments, where="--levels", fewest=1, without=NO_DOSES)
+            except UsageError as error:
+                problems.add(f"--levels: {error.problem}", fix=error.fix or "")
+                continue
+            if dose.name in named:
+                problems.add(f"--levels: {dose.name} is named twice", fix="name all its doses at once")
+            named[dose.name] = values
+        if self.levels and self.only is not None:
+            problems.add("--levels and --only-from both say what to choose from", fix="leave one of them out")
+        return named
 
     def _steps(self, model: FittedModel, problems: Problems) -> int:
         steps = self.steps

@@ -42,6 +42,7 @@ class Search:
     at_least: tuple[str, ...]
     not_consecutive: tuple[str, ...]
     not_with: tuple[str, ...]
+    levels: tuple[str, ...]
     only_from: Path | None
     steps: int | None
     beam: int | None
@@ -101,7 +102,7 @@ class Search:
             [reference] = fixed_plans(self.reference, model, where="--reference", single=True)
         return SearchRequest(
             self.minimise, self.maximise, self.cost, self.at_most, self.at_least, self.not_consecutive, self.not_with,
-            only, self.steps, reference, self.by, self.level, self.unsupported, self.beam,
+            only, self.steps, reference, self.by, self.level, self.unsupported, self.beam, self.levels,
         )  # fmt: skip
 
 

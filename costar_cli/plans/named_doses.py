@@ -1,0 +1,61 @@
+"""Doses as flags name them: `dose 0:10:1` or `dose 0,2,5`, of sweeps and of searches alike."""
+
+import re
+from typing import Final
+
+from costar_cli.config.nearest import did_you_mean
+from costar_cli.errors import UsageError
+from costar_cli.panel import TreatmentEncoding
+from costar_cli.panel.dose import Dose
+from costar_cli.panel.levels import as_number
+
+MOST: Final = 101  # doses that one text names
+SHAPE: Final = 'write "NAME FIRST:LAST:STEP", as in "dose 0:10:1", or a list, "dose 0,2,5"'
+
+
+def named_doses(
+    text: str, encoding: TreatmentEncoding, *, where: str, fewest: int, without: str
+) -> tuple[Dose, list[float]]:
+    """Return the dose that a text names, and which amounts of it, ascending.
+
+    Args:
+        text: what somebody wrote.
+        encoding: the treatments that there are.
+        where: the flag.
+        fewest: how many amounts are needed.
+        without: what to do where the data have no doses.
+
+    Raises:
+        UsageError: it names none, there is no such dose, or one cannot be given.
+    """
+    name, _, said = (part.strip() for part in text.strip().rpartition(" "))
+    known = [dose.name for dose in encoding.doses]
+    if not known:
+        raise UsageError("this data set has no doses", where=where, fix=without)
+    if name not in known:
+        near = did_you_mean(name, known, lead="; ", quoted=True)
+        raise UsageError(f"there is no dose {name!r}{near}", where=where, fix=f"{SHAPE}; of {', '.join(known)}")
+    dose, values = encoding.doses[known.index(name)], _numbers(said, where, fewest)
+    for value in values:
+        if problem := dose.problem(value):
+            fix = f"{dose.range} were given"
+            raise UsageError(f"{dose.name} cannot be {value:g}: {problem}", where=where, fix=fix)
+    return dose, values
+
+
+def _numbers(said: str, where: str, fewest: int) -> list[float]:
+    parts = [as_number(part.strip()) for part in re.split("[:,]", said)]
+    numbers = [float(part) for part in parts if part is not None]
+    if len(numbers) < len(parts) or (":" in said and ("," in said or len(numbers) != 3)):
+        raise UsageError(f"{said!r} are no doses", where=where, fix=SHAPE)
+    many = UsageError(f"{said!r} are not {fewest} to {MOST} doses", where=where, fix=SHAPE)
+    if ":" in said:
+        first, last, by = numbers
+        count = (last - first) / by if by else 0.0
+        if not 0 < count < MOST:
+            raise many
+        numbers = [round(first + i * by, 9) for i in range(int(count + 1e-9) + 1)]
+    numbers = sorted(set(numbers))
+    if not fewest <= len(numbers) <= MOST:
+        raise many
+    return numbers
