@@ -15,7 +15,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks import calibration, regret, sensitivity, support
+from benchmarks import calibration, prices, regret, sensitivity, support
 from benchmarks.machine import is_busy, load_before_and_after
 from costar_cli.datasets.registry import sources
 from costar_cli.evaluate.bootstrap import FEWEST_UNITS
@@ -27,7 +27,10 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 PAGES = (
     ROOT / "README.md",
-    *(ROOT / "docs" / f"{page}.md" for page in ("reproduction", "uncertainty", "support", "sensitivity", "search")),
+    *(
+        ROOT / "docs" / f"{page}.md"
+        for page in ("reproduction", "uncertainty", "support", "sensitivity", "search", "data-m5")
+    ),
     *(ROOT / "docs" / "gallery" / f"{table}.md" for table in ("shelves", "fluids", "glucose")),
 )
 BLOCK = re.compile(r"(<!-- from benchmarks/results: (?P<name>[a-z ]+) -->\n).*?(\n<!-- end -->)", re.DOTALL)
@@ -283,6 +286,15 @@ def regret_table() -> Iterator[str]:
     yield f"`python -m benchmarks.regret`, 100 test subjects of each domain; data seeds of {told}."
 
 
+def prices_table() -> Iterator[str]:
+    """Yield what methods make of prices as classes and as a dose, and how the rows were made."""
+    stored = rows("", "prices.csv")
+    yield from prices.table(stored)
+    yield ""
+    seeds = " and ".join(dict.fromkeys(row["seed"] for row in stored))
+    yield f"`python -m benchmarks.prices`: preset `quick` with ten items to train on; means over data seeds {seeds}."
+
+
 def bands_cost() -> Iterator[str]:
     """Yield what bands and lights cost a what-if question."""
     document = speed_document("whatif")
@@ -510,6 +522,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "abstaining": lambda: support.gains(lights("test sets")),
     "hidden confounding": hidden_table,
     "regret": regret_table,
+    "prices": prices_table,
     "speed": speed_table,
 }
 
