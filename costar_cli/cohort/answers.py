@@ -36,6 +36,13 @@ from costar_cli.whatif.rules import true_of_rule, truth_known
 MOST_QUERIES: Final = 8_192  # answered at once: their histories, predictions and lights take some hundred MB
 MOST_MOMENTS: Final = 1_024  # likewise, of histories that are encoded
 
+OWN: Final = frozenset(
+    [
+        *("setup", "method", "model", "queries", "kind", "dataset", "part", "domain", "split", "subject", "label"),
+        *("origin", "plan", "step", "time", "date", "outcome", "unit", "estimate", "lower", "upper", "level"),
+        *("interval_kind", "precision", "practice", "support", "survival", "truth", "members_sd"),
+    ]
+)  # columns of tables of answers, as which those of subjects may not be called
 Columns = dict[str, NDArray[Any]]
 
 
@@ -179,17 +186,19 @@ def tidy_columns(
 ) -> Columns:
     """Return the columns of a tidy table: a row per question, step of its plan and outcome.
 
-    They are `subject`, `label`, for subjects of a data set `domain` and `split`, then `origin`, `plan`, `step` (from
-    1), `time` (origin + step), of data with dates its `date`, `outcome`, `unit`, `estimate`, `lower`, `upper`, `level`,
-    `interval_kind`, the lights `precision`, `practice` and `support`, and `truth` where it is given; limits at further
-    levels are called `lower_0.5`. Models that know of ends add `survival`, of several `ended_NAME`, too. With
-    `abstain`, answers that the data do not support have no numbers.
+    They are `subject`, `label`, the columns of which names are made where these are several, for subjects of a data set
+    `domain` and `split`, then `origin`, `plan`, `step` (from 1), `time` (origin + step), of data with dates its `date`,
+    `outcome`, `unit`, `estimate`, `lower`, `upper`, `level`, `interval_kind`, the lights `precision`, `practice` and
+    `support`, and `truth` where it is given; limits at further levels are called `lower_0.5`. Models that know of ends
+    add `survival`, of several `ended_NAME`, too. With `abstain`, answers that the data do not support have no numbers.
     """
     cohort, found = answers.cohort, answers.estimates
     q, h, y = np.nonzero(answers.own_QHY)
     at_M, outcomes = answers.moment_Q[q], answers.schema.outcomes
     subject, origin = cohort.subject_M[at_M], cohort.origin_M[at_M]
     columns: Columns = {"subject": _objects(cohort.names)[subject], "label": _objects(cohort.panel.names)[subject]}
+    keys = answers.schema.keys_of(cohort.panel.names, OWN)
+    columns |= {name: _objects(key)[subject] for name, key in keys.items()}
     if cohort.places:
         columns["domain"] = _objects([place.part.domain for place in cohort.places])[subject]
         columns["split"] = _objects([place.part.split for place in cohort.places])[subject]

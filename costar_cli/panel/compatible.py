@@ -29,7 +29,7 @@ def require_compatible(
         model: what to call the model, for example `model COSTAR`.
         horizon: the most steps that the model predicts, which the data set's horizon must not exceed; None if that
             does not matter.
-        exactly: the two horizons must be equal.
+        exactly: the model is to go on learning: the two horizons must be equal, and how outcomes are transformed.
 
     Raises:
         MismatchError: listing every difference, one per line.
@@ -37,6 +37,7 @@ def require_compatible(
     differences = [*_differences(schema, dataset.schema)]
     if horizon is not None and (horizon != dataset.horizon if exactly else horizon < dataset.horizon):
         differences.append(f"horizon: model predicts {horizon} steps, data set asks for {dataset.horizon}")
+    differences += _of_transforms(schema.outcomes, dataset.schema.outcomes) if exactly else ()
     if differences:
         raise MismatchError(
             f"{model} is incompatible with data set {dataset.name}",
@@ -89,6 +90,13 @@ def _of_variables(role: str, model: Sequence[Variable], data: Sequence[Variable]
             yield _line(f"kind of {role} {ours.name}", ours.kind, other.kind)
         if ours.standardize != other.standardize:
             yield _line(f"{role} {ours.name}", *("standardised" if v.standardize else "raw" for v in (ours, other)))
+
+
+def _of_transforms(model: Sequence[Variable], data: Sequence[Variable]) -> Iterator[str]:
+    theirs = {variable.name: variable.transform for variable in data}
+    for ours in model:
+        if ours.transform != theirs.get(ours.name, ours.transform):
+            yield _line(f"transform of outcome {ours.name}", ours.transform or "none", theirs[ours.name] or "none")
 
 
 def _of_treatments(model: TreatmentEncoding, data: TreatmentEncoding) -> Iterator[str]:

@@ -15,7 +15,7 @@ from costar_cli.config.nearest import nearly, spelt_otherwise
 from costar_cli.errors import DataError, UsageError
 from costar_cli.panel.panel import Panel
 from costar_cli.panel.queries import Queries
-from costar_cli.panel.schema import PanelSchema
+from costar_cli.panel.schema import JOINT, PanelSchema
 
 MOST_DIGITS = 19  # of a subject's number, an int64
 MOST_COMPARED = 20_000  # labels searched for a near one
@@ -174,6 +174,11 @@ class Dataset:
         """Say which subjects there are: labels that are near or spelt otherwise, or the ranges of numbers."""
         filled = {part: panel for part, panel in self.panels.items() if panel.n_subjects}
         labels = [str(name) for panel in filled.values() if panel.label is not None for name in panel.label]
+        whole = f"subjects are called {JOINT.join(self.schema.subject)}: " if self.schema.subject else ""
+        return whole + self._near(wanted, labels, filled)
+
+    def _near(self, wanted: str, labels: Sequence[str], filled: Mapping[Part, Panel]) -> str:
+        """Return the labels that are near or spelt otherwise, or what there is to choose from."""
         if near := spelt_otherwise(wanted, labels)[:MOST_OFFERED] or nearly(
             wanted, labels[:MOST_COMPARED], MOST_OFFERED
         ):

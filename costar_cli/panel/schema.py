@@ -1,6 +1,7 @@
 """What the columns of a panel mean: names, units, kinds, and how treatments are coded."""
 
-from typing import Any, ClassVar, Literal, Self
+from collections.abc import Collection, Sequence
+from typing import Any, ClassVar, Final, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +13,7 @@ from costar_cli.panel.levels import is_on_off
 
 Values = NDArray[np.int64 | np.float64]  # of treatments, as plans give them: integers, floats where there are doses
 
+JOINT: Final = "/"  # between the parts of a subject's name
 TreatmentMode = Literal["multiclass", "multilabel"]
 Transform = Literal["log", "log1p", "difference"]
 
@@ -206,7 +208,7 @@ class PanelSchema(WithAdditions):
     """The columns shared by every panel of a data set."""
 
     model_config = FROZEN
-    additions: ClassVar[tuple[str, ...]] = ("ends",)
+    additions: ClassVar[tuple[str, ...]] = ("ends", "subject")
 
     covariates: tuple[Variable, ...] = ()
     treatments: TreatmentEncoding
@@ -215,6 +217,7 @@ class PanelSchema(WithAdditions):
     step: str = Field("step", description="What one time step is, for example `day`")
     error_unit: ErrorUnit = ErrorUnit()
     ends: tuple[End, ...] = Field((), description="Why series end, by the codes 1, 2, ... of `Panel.end`")
+    subject: tuple[Name, ...] = Field((), description="The columns whose values, joined by `/`, are subjects' names")
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -227,6 +230,16 @@ class PanelSchema(WithAdditions):
         if len({end.name for end in self.ends}) < len(self.ends):
             raise ValueError("each end of series needs its own name")
         return self
+
+    def keys_of(self, names: Sequence[str], taken: Collection[str] = ()) -> dict[str, list[str | None]]:
+        """Return the columns of which subjects' names are made: nothing where that is one, None of other names.
+
+        Those that would be called as one of the `taken` get a `_` behind them.
+        """
+        split = [name.split(JOINT) for name in names]
+        whole = [parts if len(parts) == len(self.subject) else [None] * len(self.subject) for parts in split]
+        free = [f"{column}_" if column in taken else column for column in self.subject]
+        return {column: [parts[i] for parts in whole] for i, column in enumerate(free)}
 
     @property
     def terminal(self) -> dict[int, str]:

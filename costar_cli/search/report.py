@@ -106,6 +106,8 @@ class SearchReport:
         numbers = ("objective", "lower", "upper", "difference", "difference_lower", "difference_upper",
                    "probability_best", "level", "margin", "expected_regret")  # fmt: skip
         columns: dict[str, object] = {name: [row[name] for row in rows] for name in rows[0]}
+        keys = self.schema.keys_of([str(row["subject"]) for row in rows], columns)
+        columns = {"subject": columns.pop("subject"), **keys, **columns}
         return columns | {name: np.array([row[name] for row in rows], dtype=np.float64) for name in numbers}
 
     def plan_columns(self, answers: Sequence[SubjectAnswer]) -> dict[str, object]:

@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from costar_cli import fit
 from costar_cli.datasets.table import TableInputs, ingest_table
 from costar_cli.datasets.table.export import export_dataset
 from costar_cli.datasets.table.files import frame_as_file
@@ -130,6 +131,42 @@ def test_zeros_under_a_logarithm_are_one_message_that_names_a_row():
     assert "column 'cents': 6 values without a log" in told
     assert "first in row 3 of shelves.csv (subject 1/oat)" in told
     assert "log1p" in told
+
+
+def test_the_columns_of_a_subjects_name_stand_in_exports_and_come_back(tmp_path: Path):
+    schema = shelf_schema({"store": {"role": "cluster"}, "brand": {"role": "static", "kind": "categorical"}},
+                          subject=["store", "brand"])  # fmt: skip
+    dataset = read(shelves(), schema)
+    assert dataset.schema.subject == ("store", "brand")
+    table, text, queries = export_dataset(dataset, tmp_path / "out", "csv")
+    frame = pl.read_csv(table, infer_schema=False)
+    assert set(frame.select("store", "brand").unique().rows()) == {(s, b) for s in "123" for b in ("oat", "rye")}
+    assert "subject" not in frame.columns
+    again = ingest_table(TableInputs([table], None, queries), read_schema(text), Listener())
+    assert_same_dataset(again, dataset)
+
+
+def test_a_subject_of_several_columns_is_found_by_both_and_told_how_it_is_called():
+    dataset = read(shelves(), shelf_schema(subject=["store", "brand"]))
+    place = dataset.find_subject("2/oat")
+    assert dataset.panels[place.part].names[place.row] == "2/oat"
+    with pytest.raises(UsageError, match="no subject 2 in the data set") as caught:
+        dataset.find_subject("2")
+    assert "subjects are called store/brand" in str(caught.value.fix)
+
+
+def test_tables_of_answers_have_the_columns_of_subjects():
+    dataset = read(shelves(), shelf_schema(subject=["store", "brand"]))
+    model = fit(dataset, "ridge", members=1)
+    answers = model.predict(dataset, {"on": [{"promo": 1}], "off": [{}]}, frame="polars")
+    assert (answers["store"] + "/" + answers["brand"] == answers["label"]).all()
+    best = model.search(dataset, minimise="sold at end", frame="polars")
+    assert (best["store"] + "/" + best["brand"] == best["subject"]).all()
+    schema = dataset.schema.model_copy(update={"subject": ("plan", "brand")})
+    assert list(schema.keys_of(["1/oat", "other"], {"plan"}).items()) == [
+        ("plan_", ["1", None]),
+        ("brand", ["oat", None]),
+    ]
 
 
 def test_a_transformed_outcome_stays_as_it_is_in_the_data_set_and_its_export(tmp_path: Path):

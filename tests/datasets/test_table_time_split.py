@@ -9,6 +9,9 @@ import polars as pl
 import pytest
 
 from costar_cli.cohort.subjects import choose_subjects
+from costar_cli.datasets.table import TableInputs, ingest_table
+from costar_cli.datasets.table.export import export_dataset
+from costar_cli.datasets.table.schema_file import read_schema
 from costar_cli.errors import DataError, UsageError
 from costar_cli.methods.regression.ridge_moments import WindowFeatures, step_moments
 from costar_cli.panel import Dataset, Part
@@ -17,7 +20,7 @@ from costar_cli.panel.store import read_dataset
 from costar_cli.panel.stretches import Stretches
 from costar_cli.panel.tensors import PanelTensors
 from costar_cli.panel.windows import factual_windows
-from tests.datasets.table_worlds import Listener, ingest, make_schema, of, problems, ward
+from tests.datasets.table_worlds import Listener, assert_same_dataset, ingest, make_schema, of, problems, ward
 
 SPLIT = {"by": "time", "val_from": "2024-03-03", "test_from": "2024-03-06"}
 TRAIN, VAL, TEST = (Part("source", split) for split in ("train", "val", "test"))
@@ -176,3 +179,39 @@ def test_known_answers_about_steps_of_training_are_refused(tmp_path: Path):
     [line] = problems(dated(), schema, folder=tmp_path, queries=queries)
     assert "1 query about steps that an earlier part has" in line
     assert "row 1 of queries.csv" in line
+
+
+@pytest.mark.parametrize("few_shot", [None, 4])
+def test_a_split_by_time_survives_the_way_into_tables_and_back(few_shot: int | None, tmp_path: Path):
+    dataset = split_by_time(dated(), tmp_path, **({"few_shot": few_shot} if few_shot else {}))
+    table, text, queries = export_dataset(dataset, tmp_path / "out", "csv")
+    frame = pl.read_csv(table)
+    assert not frame.select("subject", "time").is_duplicated().any()
+    assert frame["split"].null_count() == 0 if few_shot is None else frame["split"].null_count() > 0
+    listener = Listener()
+    again = ingest_table(TableInputs([table], None, queries), read_schema(text), listener)
+    assert_same_dataset(again, dataset)
+    for part, panel in dataset.panels.items():
+        mine, theirs = panel.since, again.panels[part].since
+        assert (mine is None) == (theirs is None)
+        assert mine is None or np.array_equal(mine, theirs)
+        assert np.array_equal(again.panels[part].targets, panel.targets)
+    assert "split by time, as column 'split' says" in listener.notes
+
+
+@pytest.mark.parametrize(
+    ("splits", "row", "message"),
+    [
+        (["train", "val", "test", "train"], 4, "1 value in a split that an earlier row of the subject is behind"),
+        (["train", "val", "tset", "test"], 3, "'split': 1 value in no split (use train, val, test)"),
+    ],
+)
+def test_a_column_of_splits_by_time_that_cannot_be_meant_names_its_rows(
+    splits: list[str], row: int, message: str, tmp_path: Path
+):
+    told = splits + ["train", "train", "val", "test"] * 29
+    frame = ward(30, 4).with_columns(pl.Series("split", told))
+    schema = make_schema({"split": {"role": "split"}}, split={"by": "time"}, horizon=1)
+    [line] = problems(frame, schema, folder=tmp_path)
+    assert message in line
+    assert f"row {row} of ward.csv" in line

@@ -61,14 +61,11 @@ def export_dataset(
     A simulator's truth and what a data set says of its making are left out.
 
     Raises:
-        MismatchError: a file exists and `overwrite` is false; the data set is split by time, or has visits at any time.
+        MismatchError: a file exists and `overwrite` is false; the data set has visits at any time.
         StorageError: the folder cannot be written.
     """
     from costar_cli.artifact import write_bytes  # noqa: PLC0415 - h5py
 
-    if any(panel.since is not None for panel in dataset.panels.values()):
-        fix = "ingest its own table: a column of splits says of a subject, not of its steps, which part it is in"
-        raise MismatchError("the data set is split by time, which the exported schema cannot say", fix=fix)
     if elapsed_dose(dataset.schema.treatments) is not None:
         fix = "ingest its own table: exported queries and times count steps of one length"
         raise MismatchError("visits are at any time, which the exported tables cannot say", fix=fix)
@@ -90,15 +87,20 @@ def export_dataset(
 
 
 def dataset_to_frame(dataset: Dataset, names: Names | None = None) -> pl.DataFrame:
-    """Return all parts as one long table: who, when, which part; outcomes, treatments, covariates, statics on each row.
+    """Return all parts as one long table: who, when, which split; all variables on each row.
 
     Outcomes that were filled are null. A binary treatment is 0 or 1 unless its levels are numbers themselves, any other
     its level's name; null where none was recorded. Each end has a column, with its name in the last rows of series.
     """
     names = names or free_names(dataset.schema)
-    labelled = any(panel.label is not None for panel in dataset.panels.values())
-    return pl.concat(_panel_frame(part, panel, dataset.schema, names, labelled=labelled)
-                     for part, panel in dataset.panels.items() if panel.n_subjects)  # fmt: skip
+    labelled, splits = any(panel.label is not None for panel in dataset.panels.values()), _splits(dataset)
+    frames = []
+    for part, panel in dataset.panels.items():
+        own = np.array([place.row for place in dataset.everyone if place.part == part], dtype=np.int64)
+        if len(own):
+            split = np.stack([splits[number] for number in panel.subject_id[own].tolist()])
+            frames.append(_panel_frame(part, panel.take(own), split, dataset.schema, names, labelled=labelled))
+    return pl.concat(frames)
 
 
 def queries_to_frame(dataset: Dataset, names: Names | None = None) -> pl.DataFrame:
@@ -109,7 +111,8 @@ def queries_to_frame(dataset: Dataset, names: Names | None = None) -> pl.DataFra
     frames = []
     for part, sets in dataset.queries.items():
         for name, queries in sets.items():
-            subject = _subjects(dataset.panels[part], labelled=labelled)
+            row = queries.subject.astype(np.int64)
+            subject = _keys(dataset.panels[part], dataset.schema, names, row, labelled=labelled)
             frames.append(_query_frame(name, queries, subject, dataset.schema, names, count.get(name, 0)))
             count[name] = count.get(name, 0) + len(queries)
     return pl.concat(frames)
@@ -131,13 +134,36 @@ def _subjects(panel: Panel, *, labelled: bool) -> pl.Series:
     return pl.Series(panel.names, dtype=pl.String) if labelled else pl.Series(panel.subject_id, dtype=pl.Int64)
 
 
-def _panel_frame(part: Part, panel: Panel, schema: PanelSchema, names: Names, *, labelled: bool) -> pl.DataFrame:
+def _keys(
+    panel: Panel, schema: PanelSchema, names: Names, row_M: NDArray[np.integer], *, labelled: bool
+) -> dict[str, pl.Series]:
+    """Return the columns that say whose each row is, of which subjects' names are made where they are several."""
+    if not schema.subject:
+        return {names["subject"]: _subjects(panel, labelled=labelled).gather(row_M)}
+    keys = schema.keys_of(panel.names, _variables(schema) | set(names.values()))
+    return {name: pl.Series(key, dtype=pl.String).gather(row_M) for name, key in keys.items()}
+
+
+def _splits(dataset: Dataset) -> dict[int, NDArray[np.object_]]:
+    """Return the split of each step `[T]` by subject: that of its part, by time of the part whose own step it is."""
+    longest = max(panel.n_steps for panel in dataset.panels.values())
+    splits: dict[int, NDArray[np.object_]] = {}
+    for part, panel in dataset.panels.items():
+        since_N = np.zeros_like(panel.length) if panel.since is None else panel.since
+        for number, since, length in zip(panel.subject_id.tolist(), since_N, panel.length, strict=True):
+            of_steps = splits.setdefault(number, np.full(longest, None, dtype=object))
+            of_steps[since:length] = part.split
+    return splits
+
+
+def _panel_frame(
+    part: Part, panel: Panel, split_NT: NDArray[np.object_], schema: PanelSchema, names: Names, *, labelled: bool
+) -> pl.DataFrame:
     row, step = np.nonzero(panel.observed)
-    columns = {
-        names["subject"]: _subjects(panel, labelled=labelled).gather(row),
+    columns = _keys(panel, schema, names, row, labelled=labelled) | {
         names["time"]: pl.Series(step, dtype=pl.Int64),
         names["domain"]: pl.Series([part.domain], dtype=pl.String).gather(np.zeros_like(row)),
-        names["split"]: pl.Series([part.split], dtype=pl.String).gather(np.zeros_like(row)),
+        names["split"]: pl.Series(split_NT[row, step].tolist(), dtype=pl.String),
     }
     if panel.cluster is not None:
         columns[names["cluster"]] = pl.Series(panel.cluster[row], dtype=pl.Int64)
@@ -154,14 +180,14 @@ def _panel_frame(part: Part, panel: Panel, schema: PanelSchema, names: Names, *,
 
 
 def _query_frame(
-    name: str, queries: Queries, subject: pl.Series, schema: PanelSchema, names: Names, first: int
+    name: str, queries: Queries, subject: Mapping[str, pl.Series], schema: PanelSchema, names: Names, first: int
 ) -> pl.DataFrame:
     tau = queries.horizon
     query = np.repeat(np.arange(len(queries)), tau)
     columns = {
         names["set"]: pl.Series([name], dtype=pl.String).gather(np.zeros_like(query)),
         names["query"]: pl.Series(query + first, dtype=pl.Int64),
-        names["subject"]: subject.gather(queries.subject[query].astype(np.int64)),
+        **{key: series.gather(query) for key, series in subject.items()},
         names["origin"]: pl.Series(queries.origin[query].astype(np.int64)),
         names["step"]: pl.Series(np.tile(np.arange(1, tau + 1), len(queries)), dtype=pl.Int64),
     }
@@ -197,8 +223,10 @@ def _schema_lines(dataset: Dataset, names: Names) -> Iterator[str]:
     yield toml_row("min_length", 1)
     yield toml_row("constant", "keep")
     yield toml_row("blank", [])
+    keys = [*schema.keys_of([], _variables(schema) | set(names.values()))]
+    yield from [toml_row("subject", keys)] if keys else []
     yield "\n[columns]"
-    yield toml_row(names["subject"], {"role": "subject"})
+    yield from [] if keys else [toml_row(names["subject"], {"role": "subject"})]
     yield toml_row(names["time"], {"role": "time"})
     if any(part.domain == "target" for part in dataset.panels):
         yield toml_row(names["domain"], {"role": "domain", "source": "source", "target": "target"})
@@ -220,14 +248,10 @@ def _schema_lines(dataset: Dataset, names: Names) -> Iterator[str]:
         yield toml_row(column, {"role": "event" if end.terminal else "censored"})
     yield "\n[time]"
     yield toml_row("unit", schema.step)
-    yield "\n[treatments]"
-    yield toml_row("mode", schema.treatments.mode)
-    if schema.treatments.classes:
-        yield "classes = ["
-        for row in schema.treatments.classes:
-            labels = [levels[value] for levels, value in zip(schema.treatments.levels, row, strict=True)]
-            yield f"  {toml_value(labels)},"
-        yield "]"
+    if any(panel.since is not None for panel in dataset.panels.values()):
+        yield "\n[split]"
+        yield toml_row("by", "time")
+    yield from _treatment_lines(schema.treatments)
     yield "\n[queries]"
     yield toml_row("rolling_origin", False)
     for word in ("set", "query", "origin", "step", "scored"):
@@ -235,6 +259,17 @@ def _schema_lines(dataset: Dataset, names: Names) -> Iterator[str]:
     yield "\n[error_unit]"
     for key, value in schema.error_unit.model_dump().items():
         yield toml_row(key, value)
+
+
+def _treatment_lines(treatments: TreatmentEncoding) -> Iterator[str]:
+    yield "\n[treatments]"
+    yield toml_row("mode", treatments.mode)
+    if treatments.classes:
+        yield "classes = ["
+        for row in treatments.classes:
+            labels = [levels[value] for levels, value in zip(treatments.levels, row, strict=True)]
+            yield f"  {toml_value(labels)},"
+        yield "]"
 
 
 def _column(role: str, variable: Variable) -> Mapping[str, object]:

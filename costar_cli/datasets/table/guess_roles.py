@@ -27,7 +27,7 @@ from costar_cli.datasets.table.profile import (
     is_site,
 )
 from costar_cli.datasets.table.schema_column import ENDS as END_ROLES
-from costar_cli.datasets.table.splits import SPELT
+from costar_cli.datasets.table.time_split import SPELT
 from costar_cli.datasets.table.treatments import MOST_LEVELS, guessed_levels
 from costar_cli.panel.findings import counted, shown
 

@@ -181,6 +181,7 @@ def encode_columns(context: EncodingContext) -> tuple[PanelSchema, Arrays, Array
             step="visit" if schema.time.gaps == "elapsed" else schema.time.parsed.word,
             error_unit=_error_unit(schema, len(outcomes), units),
             ends=ended.ends if ended else (),
+            subject=tuple(schema.subject or ()),
         )
     except ValidationError as error:
         problem = complaint(error.errors()[0])

@@ -17,13 +17,14 @@ from costar_cli.datasets.table.events import EventLog
 from costar_cli.datasets.table.files import TableFile, open_files
 from costar_cli.datasets.table.index import Ints, long_enough, number_subjects, read_keys, usable_rows
 from costar_cli.datasets.table.parse import As, Reading, Rows, as_read, read_rows, unreadable, unusable, wrong_values
-from costar_cli.datasets.table.schema import JOINT, TableSchema
+from costar_cli.datasets.table.schema import TableSchema
 from costar_cli.datasets.table.schema_column import ENDS, OF_STEPS
 from costar_cli.datasets.table.splits import condition_readings
 from costar_cli.datasets.table.treatments import UNKNOWN, level_codes, unknown_level
 from costar_cli.datasets.table.variables import UNSEEN, category_codes, unseen_category
 from costar_cli.errors import DataError
 from costar_cli.panel.findings import Finding, counted, raise_errors, shown
+from costar_cli.panel.schema import JOINT
 from costar_cli.reporting import Reporter
 
 SUBJECT: Final = "__costar_subject__"

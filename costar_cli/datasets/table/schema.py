@@ -1,7 +1,7 @@
 """The schema of somebody's own table: what each column means, and how a data set is made of the rows."""
 
 from datetime import date
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
@@ -10,11 +10,11 @@ from costar_cli.datasets.table.schema_column import OF_STEPS, ColumnSchema, Line
 from costar_cli.datasets.table.schema_time import TimeSchema
 from costar_cli.panel.expression import Condition, parse_condition
 from costar_cli.panel.levels import Scalar
+from costar_cli.panel.schema import JOINT
 from costar_cli.panel.visits import AFTER, AT
 
 Moment = Annotated[int | float | str, BeforeValidator(lambda value: str(value) if isinstance(value, date) else value)]
 DatasetName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9 _.-]{0,63}$")]
-JOINT: Final = "/"  # between the parts of a subject's name
 
 
 class DomainSchema(Section):

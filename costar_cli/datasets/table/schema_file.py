@@ -95,7 +95,7 @@ def _schema_problems(schema: TableSchema) -> Iterator[str]:
         yield f"name = {schema.name!r}: the name belongs to a data set that costar brings; choose another"
     if schema.named("domain") and schema.domain.target is not None:
         yield '[domain] and a column of role "domain" both say who the target is: keep one of them'
-    if schema.named("split") and schema.split.model_fields_set - {"few_shot"}:
+    if schema.named("split") and schema.split.model_fields_set - {"few_shot", "by"}:
         yield '[split] and a column of role "split" both split the subjects: keep one of them'
     yield from _moment_problems(schema)
     for name in schema.named("domain"):

@@ -11,7 +11,7 @@ from costar_cli.datasets.table.context import Table
 from costar_cli.datasets.table.index import Ints
 from costar_cli.datasets.table.parse import Reading
 from costar_cli.datasets.table.schema import Fractions, TableSchema
-from costar_cli.datasets.table.time_split import Spans, time_spans
+from costar_cli.datasets.table.time_split import SPELT, Spans, time_spans
 from costar_cli.errors import DataError
 from costar_cli.panel.dataset import Domain, Part, Split
 from costar_cli.panel.expression import Column, Condition, Side, Use
@@ -19,10 +19,6 @@ from costar_cli.panel.findings import Finding, counted, raise_errors, shown
 from costar_cli.panel.split import SPLITS, few_shot_subjects, split_domains
 from costar_cli.reporting import Reporter
 
-SPELT: Final[Mapping[str, Split]] = {
-    "train": "train", "training": "train", "val": "val", "valid": "val", "validation": "val", "dev": "val",
-    "test": "test", "testing": "test",
-}  # fmt: skip
 DOMAINS: Final[tuple[Domain, Domain]] = ("source", "target")
 
 Texts = NDArray[np.str_]
