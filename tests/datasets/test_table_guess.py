@@ -2,7 +2,7 @@
 
 import tomllib
 from contextlib import suppress
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -291,3 +291,53 @@ def roles_of_text(text: str) -> set[str]:
 
 def test_subjects_of_equal_length_are_counted_without_a_range(tmp_path: Path):
     assert "30 subjects of 6 rows each" in guess_schema([save(ward(), tmp_path / "ward.csv")]).text
+
+
+def stays(*, comments: bool = False) -> pl.DataFrame:
+    """A log of 30 stays: pressure each hour or so, lactate now and then, a drug without amounts, a sex on each row."""
+    rng = np.random.default_rng(5)
+    start, rows = datetime(2024, 3, 1), list[tuple[str, datetime, str, float | None, str]]()
+    for i in range(30):
+        who, sex = f"s{i:02d}", "mf"[i % 2]
+        for hour in range(12):
+            at = start + timedelta(days=i, hours=hour, minutes=int(rng.integers(10)))
+            rows.append((who, at, "MAP", round(rng.normal(75, 8), 1), sex))
+            if hour % 4 == 1:
+                rows.append((who, at, "lactate", round(rng.normal(3, 1), 1), sex))
+            if rng.random() < 0.4:
+                rows.append((who, at + timedelta(minutes=20), "norepinephrine", None, sex))
+    names = ("patient", "charttime", "item", "value", "sex")
+    frame = pl.DataFrame({name: [row[i] for row in rows] for i, name in enumerate(names)})
+    return frame.with_columns(comment=pl.format("note {}", pl.int_range(pl.len()))) if comments else frame
+
+
+def test_a_log_of_events_is_seen_and_its_codes_become_columns(tmp_path: Path):
+    guess = guess_schema([save(stays(), tmp_path / "log.csv")])
+    schema = parse_schema(tomllib.loads(guess.text))
+    assert schema.events is not None
+    assert (schema.events.code, schema.events.value, schema.time.step) == ("item", "value", "1h")
+    assert {name: column.role for name, column in schema.columns.items()} == {
+        "patient": "subject", "charttime": "time", "sex": "static", "MAP": "outcome", "norepinephrine": "treatment",
+        "lactate": "covariate",
+    }  # fmt: skip
+    assert "[events]  # CHECK: is this a log" in guess.text
+    assert any(doubt.startswith("charttime: half of the events of `MAP` are up to") for doubt in guess.doubts)
+    settled = guess.text.replace('role = "outcome"', 'role = "outcome", missing = "fill"')
+    dataset = ingest(tmp_path / "log.csv", parse_schema(tomllib.loads(settled)))
+    assert dataset.schema.treatments.names == ("norepinephrine",)
+    assert max(panel.n_steps for panel in dataset.panels.values()) == 12
+
+
+def test_what_changes_from_event_to_event_is_left_out_and_amounts_of_what_is_given_are_asked_about(tmp_path: Path):
+    frame = stays(comments=True).with_columns(
+        value=pl.when(pl.col("item") == "norepinephrine").then(pl.int_range(pl.len()) % 7 + 1.0).otherwise("value")
+    )
+    guess = guess_schema([save(frame, tmp_path / "log.csv")])
+    assert '# comment = { role = "..." }  # left out since it changes from event to event' in guess.text
+    assert any('`kind = "continuous"` makes their sum a dose' in doubt for doubt in guess.doubts)
+
+
+def test_a_table_with_a_column_per_variable_is_no_log(tmp_path: Path):
+    frame = ward().rename({"sex": "type", "pressure": "value", "drug": "item"})
+    schema = parse_schema(tomllib.loads(guess_schema([save(frame, tmp_path / "ward.csv")]).text))
+    assert schema.events is None

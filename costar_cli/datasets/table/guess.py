@@ -1,6 +1,6 @@
 """A schema to start from, guessed from names and values, with a remark on every line."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from keyword import iskeyword
 from pathlib import Path
@@ -10,10 +10,11 @@ import polars as pl
 
 from costar_cli.datasets.registry import RESERVED_NAMES
 from costar_cli.datasets.table.files import open_files
+from costar_cli.datasets.table.guess_events import find_log
 from costar_cli.datasets.table.guess_keys import Guess, doubt_keys, find_keys, find_steps, ordered
 from costar_cli.datasets.table.guess_roles import cells_in_doubt, find_roles, role_in_doubt
 from costar_cli.datasets.table.profile import Facts, Sample, sample_of
-from costar_cli.datasets.table.schema_file import CHECK, toml_key, toml_value
+from costar_cli.datasets.table.schema_file import CHECK, toml_key, toml_row, toml_value
 from costar_cli.errors import DataError
 
 
@@ -35,10 +36,17 @@ def guess_schema(paths: Sequence[Path], statics: Path | None = None) -> GuessedS
         DataError: a file cannot be read, or has no rows.
     """
     sample = _sample(paths, "row per subject and time")
-    guess = Guess(sample, _sample([statics], "row per subject") if statics else Sample("", {}))
-    find_keys(guess)
-    find_roles(guess)
-    find_steps(guess)
+    log = find_log(sample)
+    wide = _sample([statics], "row per subject") if statics else Sample("", {})
+    guess = Guess(log.as_table() if log else sample, wide)
+    if log:
+        log.tell(guess)
+        find_roles(guess)
+        log.settle(guess)
+    else:
+        find_keys(guess)
+        find_roles(guess)
+        find_steps(guess)
     for name, entry in guess.entries.items():
         guess.doubt(name, cells_in_doubt(guess.facts(name), entry))
         guess.doubt(name, role_in_doubt(guess, guess.facts(name), str(entry["role"])))
@@ -46,7 +54,8 @@ def guess_schema(paths: Sequence[Path], statics: Path | None = None) -> GuessedS
     if statics is not None and guess.subject is not None and guess.subject not in guess.wide.columns:
         guess.doubt(guess.subject, f"{statics.name} has no such column, by which its rows would be found")
     files = ", ".join(path.name for path in (*paths, *([statics] if statics else [])))
-    text = "\n".join(_schema_lines(guess, files)) + "\n"
+    events = {"code": log.code.name, "value": log.value.name} if log else {}
+    text = "\n".join(_schema_lines(guess, files, events)) + "\n"
     doubts = [f"{name}: {'; '.join(whats)}" for name, whats in guess.doubts.items()]
     return GuessedSchema(text, (*doubts, *(f"no column seems to be the {role}" for role in _not_found(guess))))
 
@@ -69,13 +78,16 @@ def _not_found(guess: Guess) -> list[str]:
     return [role for role in ("subject", "time", "treatment", "outcome") if not guess.named(role)]
 
 
-def _schema_lines(guess: Guess, files: str) -> Iterator[str]:
-    """Yield the lines of the file."""
+def _schema_lines(guess: Guess, files: str, events: Mapping[str, str]) -> Iterator[str]:
+    """Yield the lines of the file; `events` names the columns of code and value, where it is a log."""
     yield f"# Guessed from {_comment(files)}. `costar settings schema` explains the keys."
     yield "# Read every line. Where it says CHECK, correct it and delete the comment: until then `costar ingest table`"
     yield "# rejects the schema, unless you add --accept-guesses."
     yield f"name = {toml_value(_name(guess.sample.name))}"
     yield f"horizon = {_horizon(guess)}  # steps predicted from an origin"
+    if events:
+        yield f"\n[events]  {CHECK}is this a log, with a row per event? Then each code below is a column of its steps"
+        yield from (toml_row(key, name) for key, name in events.items())
     yield "\n[columns]  # { role = ..., kind = ..., unit = ... }"
     what = dict(KEYS)
     for role in _not_found(guess):

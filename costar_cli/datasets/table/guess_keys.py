@@ -169,11 +169,11 @@ def find_keys(guess: Guess) -> None:
     columns = [c for c in sample.columns.values() if c.missing <= few(sample.height)]
     columns = [c for c in columns if not is_follow_up(c.words) and not is_death(c.words)]
     subjects = [c for c in columns if 1 < c.distinct < len(c.known) and c.moments is None and not c.words & STATIC]
-    subjects = sorted(subjects, key=lambda c: (-_score(c, SUBJECT, SUBJECT_TOO), c.numbers is not None))[:CANDIDATES]
+    subjects = sorted(subjects, key=lambda c: (-score(c, SUBJECT, SUBJECT_TOO), c.numbers is not None))[:CANDIDATES]
     times = [c for c in columns if c.distinct > 1 and ordered(c) is not c.text]
-    times = sorted(times, key=lambda c: (-_score(c, TIME, TIME_TOO), c.moments is None))[:CANDIDATES]
+    times = sorted(times, key=lambda c: (-score(c, TIME, TIME_TOO), c.moments is None))[:CANDIDATES]
     pairs = [(s, t) for s in subjects for t in times if s.name != t.name]
-    named = [(s, t) for s, t in pairs if _score(s, SUBJECT, SUBJECT_TOO) and _score(t, TIME, TIME_TOO)]
+    named = [(s, t) for s, t in pairs if score(s, SUBJECT, SUBJECT_TOO) and score(t, TIME, TIME_TOO)]
     slips = few(sample.height)
     tried = [(s.name, t.name, most) for group, most in ((named, 0), (named, slips), (pairs, 0)) for s, t in group]
     for subject, time, most in tried:
@@ -198,7 +198,7 @@ def find_steps(guess: Guess) -> None:
             guess.entries[name]["missing"] = "fill"
 
 
-def _score(column: Facts, *words: frozenset[str]) -> int:
+def score(column: Facts, *words: frozenset[str]) -> int:
     """Return how well a name fits: one of its words is known, is a word of the second choice, or none is."""
     for i, known in enumerate(words):
         if column.words & known:
@@ -221,7 +221,7 @@ def _doubts(sample: Sample, subject: str | None, time: str | None) -> Iterator[t
     if subject is None or time is None or not (repeated := sample.repeated(subject, time)):
         return
     yield time, f"{counted(repeated, 'row')} with the subject and time of an earlier row"
-    near = [c.name for c in sample.columns.values() if c.distinct > 1 and _score(c, SUBJECT, SUBJECT_TOO)]
+    near = [c.name for c in sample.columns.values() if c.distinct > 1 and score(c, SUBJECT, SUBJECT_TOO)]
     both = next((pair for pair in combinations(near[:CANDIDATES], 2) if not sample.repeated(*pair, time)), None)
     if both is not None:
         yield subject, f"{shown(both)} identify subjects only together: combine them into one column"

@@ -38,6 +38,10 @@ LAST: Final = _words("outcome outcomes response y endpoint")  # where it is the 
 DOMAIN: Final = _words("domain site hospital centre center cohort region country clinic population")
 STATIC: Final = _words("age sex gender race ethnicity birth birthday born height base baseline")
 EVENT: Final = _words("event events")
+CODE: Final = _words(
+    "code item itemid event parameter measurement variable concept test analyte label observation what kind type"
+)
+VALUE: Final = _words("value values valuenum amount quantity qty result reading number measurement")
 SPLIT: Final = _words("split fold partition subset")
 
 _UNIT: Final = SUBJECT | _words("family household litter pair")
@@ -64,7 +68,7 @@ _REMEDY: Final = _words(
     "opioid opioids morphine fentanyl propofol norepinephrine epinephrine noradrenaline adrenaline dopamine dobutamine "
     "vasopressin diuretic diuretics vaccine vaccination vaccinated immunization immunisation dialysis crrt transfusion "
     "surgery radiation antidepressant methadone sale deal coupon markdown advertising policy ban lockdown mandate "
-    "subsidy"
+    "subsidy fluid fluids crystalloid bolus infusion"
 )
 # Stems of international nonproprietary names (WHO, "The use of stems", 2018), where they end a word.
 _STEM: Final = re.compile(
