@@ -19,7 +19,7 @@ from costar_cli.methods.base import DrawsOutcomes, FittedModel, PredictsDistribu
 from costar_cli.methods.stack.model import StackModel
 from costar_cli.panel import PanelSchema
 from costar_cli.plans import AnyPlan, PlanRequest, resolve
-from costar_cli.uncertainty import draws, draws_are_members, tells_differences
+from costar_cli.uncertainty import LIGHTS, draws, draws_are_members, tells_differences
 from costar_cli.whatif.estimate import ask_plans
 
 REPLICATES: Final = 1_000
@@ -66,6 +66,7 @@ class AverageEffects:
         interval_kind: what intervals include.
         outcomes: means of outcomes.
         differences: means of differences from the reference plan.
+        lights_GPL: how many answers have which of `LIGHTS` at worst; None where the model does not know.
     """
 
     label: str
@@ -80,6 +81,7 @@ class AverageEffects:
     interval_kind: str
     outcomes: Averages
     differences: Averages
+    lights_GPL: NDArray[np.int64] | None = None
 
     def to_rows(self) -> Iterator[Row]:
         """Yield a row per quantity, group, plan, step and outcome; differences follow the outcomes."""
@@ -144,11 +146,14 @@ class Averager:
         self._done = 0
         self._mean: list[Floats] = []
         self._truth: list[Floats] = []
+        self._light: list[NDArray[np.int8]] = []
 
     def add(self, answers: CohortAnswers, truth_QHY: Floats | None = None) -> None:
         """Gather a chunk, and the simulator's answers to it."""
         shape = (len(answers.cohort), len(self._plans), *answers.estimates.mean_QHY.shape[1:])
         self._mean.append(np.where(answers.own_QHY, answers.estimates.mean_QHY, np.nan).reshape(shape))
+        if answers.worst_Q is not None:
+            self._light.append(answers.worst_Q.reshape(shape[:2]))
         if truth_QHY is not None:
             self._truth.append(truth_QHY.reshape(shape))
 
@@ -159,7 +164,7 @@ class Averager:
         unit_M, unit = units_of(self.cohort)
         training = training_variance(model, self.cohort, self.request, self.in_GM, unit_M, self._reference)
         apart = (slice(None), slice(self._reference, self._reference + 1))
-        found = []
+        found: list[Averages] = []
         for i, minus in enumerate((None, apart)):
             values = mean_MPHY if minus is None else mean_MPHY - mean_MPHY[minus]
             true = truth_MPHY if minus is None or truth_MPHY is None else truth_MPHY - truth_MPHY[minus]
@@ -167,8 +172,15 @@ class Averager:
         units_G = np.array([len(np.unique(unit_M[in_M])) for in_M in self.in_GM])
         return AverageEffects(
             label, model.schema, self.groups, self._plans, self._reference, tuple(levels), self.in_GM.sum(axis=1),
-            units_G, unit, kind_of(model), *found,
+            units_G, unit, kind_of(model), found[0], found[1], self._lights(),
         )  # fmt: skip
+
+    def _lights(self) -> NDArray[np.int64] | None:
+        """Return how many answers of each group and plan have which light, `[G,P,lights]`."""
+        if not self._light:
+            return None
+        is_MPL = np.concatenate(self._light)[..., None] == np.arange(len(LIGHTS))
+        return np.stack([is_MPL[in_M].sum(axis=0) for in_M in self.in_GM])
 
     def _averages(
         self,

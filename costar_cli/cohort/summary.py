@@ -49,9 +49,8 @@ class Tally:
         here = slice(own_QH.shape[1])
         np.add.at(sums[:, here], plan_Q, np.where(answers.own_QHY, answers.estimates.mean_QHY, 0.0))
         np.add.at(counts[:, here], plan_Q, own_QH)
-        if answers.lights is not None:
-            worst_Q = np.where(answers.own_QHY, answers.lights.light_QHY, 0).max(axis=(1, 2))
-            np.add.at(marks, (plan_Q, worst_Q), 1)
+        if answers.worst_Q is not None:
+            np.add.at(marks, (plan_Q, answers.worst_Q), 1)
         for name, i in known.items():
             for kept, new in ((self.totals, sums), (self.counts, counts), (self.lights, marks)):
                 kept[name] = kept[name] + new[i] if name in kept else new[i]

@@ -100,13 +100,11 @@ def whatif(
 
     flags: Flags = {RuntimeConfig: {"device": device, "threads": threads}}
     session = open_session(ctx, flags, workspace=workspace, json=json, quiet=quiet, config=config)
-    if sweep is not None and (plan is not None or subjects is not None or len(subject or ()) != 1 or average or by):
-        raise UsageError("--sweep is about one subject, in place of plans", where="--sweep", fix="give --subject alone")
-    plan, who = (plan, tuple(subject or ())) if sweep is not None else _required(plan, subject, subjects)
+    plan, who = _required(plan, subject, subjects, sweep)
     asked: dict[str, Any] = {
         "plan": plan, "origin": origin, "reference": reference, "levels": tuple(level or [0.9]), "truth": truth,
         "unsupported": unsupported, "sensitivity": sensitivity, "abstain": abstain, "widen": widen, "csv": csv,
-        "plot": plot, "report": report, "out": out, "overwrite": overwrite,
+        "plot": plot, "report": report, "out": out, "overwrite": overwrite, "sweep": sweep,
     }  # fmt: skip
     files = data or session.workspace.data, model or []
     with safe_cells(csv_safe):
@@ -116,15 +114,19 @@ def whatif(
         elif shard is not None:
             raise UsageError("a question about one subject has no parts", where="--shard", fix="leave it out")
         else:
-            run_whatif(session, Question(**asked, sweep=sweep, subject=who[0]), *files)
+            run_whatif(session, Question(**asked, subject=who[0]), *files)
 
 
-def _required(plan: Path | None, subject: list[str] | None, subjects: str | None) -> tuple[Path, str | tuple[str, ...]]:
+def _required(
+    plan: Path | None, subject: list[str] | None, subjects: str | None, sweep: str | None
+) -> tuple[Path | None, str | tuple[str, ...]]:
     """Return the file of plans, and the cohort or the subjects that are named; none where the plans name them.
 
     Raises:
-        UsageError: what is missing, all at once, or a cohort beside subjects.
+        UsageError: what is missing, all at once, a cohort beside subjects, or a sweep beside plans.
     """
+    if sweep is not None and plan is not None:
+        raise UsageError("both --sweep and --plan are given", where="--sweep", fix="give one of them")
     if subject and subjects is not None:
         fix = "give --subject for one, or --subjects for a cohort"
         raise UsageError("both --subject and --subjects are given", fix=fix)
@@ -135,8 +137,10 @@ def _required(plan: Path | None, subject: list[str] | None, subjects: str | None
 
         if subjects_of_plans(read_plan_file(plan)):
             return plan, ()
-    missing = ["'--subject' / '-s' (or '--subjects')"] * (not who) + ["'--plan' / '-p'"] * (plan is None)
-    if plan is None or not who:
+    missing = ["'--subject' / '-s' (or '--subjects')"] * (not who) + ["'--plan' / '-p'"] * (
+        plan is None and sweep is None
+    )
+    if missing:
         fix = "`costar whatif --help` shows what it takes"
         raise UsageError(f"missing option{'s' * (len(missing) > 1)} {', '.join(missing)}", fix=fix)
     return plan, who

@@ -1,6 +1,7 @@
 """What `costar whatif --average` shows of average effects: tables, a figure, a file of rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -8,8 +9,12 @@ from costar_cli.steps.session import Session
 
 if TYPE_CHECKING:
     from costar_cli.cohort import AverageEffects
+    from costar_cli.panel import Dataset
+    from costar_cli.plans.sweep import Sweep
 
 MOST_SHOWN: Final = 8  # plans of a table
+
+Show = Callable[..., None]
 
 
 def show_averages(
@@ -17,31 +22,98 @@ def show_averages(
 ) -> list[dict[str, Any]]:
     """Print averages by model, write them where files are named, and return their rows."""
     rows = [row for effects in found for row in effects.to_rows()]
-    for effects in found:
-        mine = [row for row in rows if row["model"] == effects.label]
-        for outcome in effects.schema.outcomes:
-            for quantity in ("outcome", "difference"):
-                of = [row for row in mine if (row["outcome"], row["quantity"]) == (outcome.name, quantity)]
-                if of:
-                    _show(session, effects, of, quantity)
-        if effects.interval_kind.startswith("none"):
-            session.out.note(f"averages of {effects.label} have no interval: {effects.interval_kind[6:-1]}")
-            continue
-        session.out.note(f"intervals of {effects.label} include {effects.interval_kind}; units are {effects.unit}s")
-        if any(row["lower"] is None for row in mine):
-            session.out.note("groups of fewer than 20 units have no interval")
-    if csv is not None:
-        from costar_cli.artifact.tables import table_file
-
-        with table_file(csv) as table:
-            table.write(_columns(rows))
-        session.out.wrote("averages", csv)
+    _tell(session, found, rows, _show)
+    _write(session, rows, csv)
     if plot is not None:
         from costar_cli.figures.averages import plot_averages
 
         plot_averages(found, plot)
         session.out.wrote("plot", plot)
     return rows
+
+
+def show_average_sweep(
+    session: Session,
+    found: "Sequence[AverageEffects]",
+    *,
+    sweep: "Sweep",
+    dataset: "Dataset",
+    csv: Path | None,
+    plot: Path | None,
+) -> list[dict[str, Any]]:
+    """Do the same for the doses of a sweep: a row per dose, with how many answers are amber and red."""
+    rows = [row | _at_dose(effects, sweep, row) for effects in found for row in effects.to_rows()]
+    session.out.text(f"{sweep.dose.range} were given")
+    _tell(session, found, rows, partial(_show_doses, dose=labelled_dose(sweep)))
+    _write(session, rows, csv)
+    if plot is not None:
+        from costar_cli.figures.sweep import plot_average_sweep
+
+        plot_average_sweep(found, sweep, sweep.given(dataset), plot)
+        session.out.wrote("plot", plot)
+    return rows
+
+
+def labelled_dose(sweep: "Sweep") -> str:
+    """Return what heads a column of doses: `dose (mg)`."""
+    from costar_cli.panel.schema import labelled
+
+    return labelled(sweep.dose.name, sweep.dose.unit)
+
+
+def _at_dose(effects: "AverageEffects", sweep: "Sweep", row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the dose of a row, and how many answers of its group have which light, where the model knows."""
+    told: dict[str, Any] = {"dose": sweep.doses[row["plan"]]}
+    if effects.lights_GPL is None:
+        return told
+    names = [plan.name for plan in effects.plans]
+    _, amber, red = effects.lights_GPL[effects.groups.index(row["group"]), names.index(row["plan"])].tolist()
+    return told | {"amber": amber, "red": red}
+
+
+def _tell(session: Session, found: "Sequence[AverageEffects]", rows: Sequence[Mapping[str, Any]], show: Show) -> None:
+    """Print the rows of each model, and what its intervals include."""
+    for effects in found:
+        mine = [row for row in rows if row["model"] == effects.label]
+        for outcome in effects.schema.outcomes:
+            for quantity in ("outcome", "difference"):
+                of = [row for row in mine if (row["outcome"], row["quantity"]) == (outcome.name, quantity)]
+                if of:
+                    show(session, effects, of, quantity)
+        if effects.interval_kind.startswith("none"):
+            session.out.note(f"averages of {effects.label} have no interval: {effects.interval_kind[6:-1]}")
+            continue
+        session.out.note(f"intervals of {effects.label} include {effects.interval_kind}; units are {effects.unit}s")
+        if any(row["lower"] is None for row in mine):
+            session.out.note("groups of fewer than 20 units have no interval")
+
+
+def _write(session: Session, rows: Sequence[Mapping[str, Any]], csv: Path | None) -> None:
+    if csv is not None:
+        from costar_cli.artifact.tables import table_file
+
+        with table_file(csv) as table:
+            table.write(_columns(rows))
+        session.out.wrote("averages", csv)
+
+
+def _show_doses(
+    session: Session, effects: "AverageEffects", rows: Sequence[Mapping[str, Any]], quantity: str, *, dose: str
+) -> None:
+    """Print a row per group and dose, a column per step, and the lights where they are known."""
+    from costar_cli.panel.schema import steps_axis
+    from costar_cli.whatif.tables import decimals_of, estimate_text, number_text
+
+    decimals, lines = decimals_of(row["estimate"] for row in rows), dict[tuple[object, ...], list[str | None]]()
+    truth, lights, steps = "truth" in rows[0], "red" in rows[0], sorted({row["step"] for row in rows})
+    for row in rows:
+        key = (row["group"], f"{row['dose']:.6g}", *((row["amber"], row["red"]) if lights else ()))
+        cells = [estimate_text(row, decimals), *([number_text(row["truth"], decimals)] if truth else [])]
+        lines.setdefault(key, []).extend(cells)
+    heads = [head for step in steps for head in (f"{steps_axis(effects.schema.step)} {step}", *["truth"] * truth)]
+    headers = ["group", dose, *(["amber", "red"] if lights else []), *heads]
+    table = [[*key, *cells] for key, cells in lines.items()]
+    session.out.table(headers, table, title=_title(effects, rows[0], quantity), keys=2, together=1 + truth)
 
 
 def _show(session: Session, effects: "AverageEffects", rows: Sequence[Mapping[str, Any]], quantity: str) -> None:
@@ -61,12 +133,14 @@ def _show(session: Session, effects: "AverageEffects", rows: Sequence[Mapping[st
     headers = ["group", "answers", steps_axis(effects.schema.step), *(h for plan in plans for h in (plan, *truth))]
     table = [[*key, *(text for plan in plans for text in cells.get(plan, [None] * (1 + len(truth))))]
              for key, cells in lines.items()]  # fmt: skip
-    unit = f" ({rows[0]['unit']})" if rows[0]["unit"] else ""
-    what = f"mean {rows[0]['outcome']}{unit}"
-    title = (
-        f"{what}, by {effects.label}" if quantity == "outcome" else f"{what}: difference from `{rows[0]['reference']}`"
-    )
+    title = _title(effects, rows[0], quantity)
     session.out.table(headers, table, title=title, keys=3, together=1 + len(truth))
+
+
+def _title(effects: "AverageEffects", row: Mapping[str, Any], quantity: str) -> str:
+    unit = f" ({row['unit']})" if row["unit"] else ""
+    what = f"mean {row['outcome']}{unit}"
+    return f"{what}, by {effects.label}" if quantity == "outcome" else f"{what}: difference from `{row['reference']}`"
 
 
 def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -74,7 +148,7 @@ def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     import numpy as np
 
     texts = {"quantity", "model", "group", "plan", "reference", "outcome", "unit", "interval_kind"}
-    whole = {"step", "moments", "units"}
+    whole = {"step", "moments", "units", "amber", "red"}
     return {
         name: np.array(
             [row[name] for row in rows], dtype=object if name in texts else np.int64 if name in whole else np.float64

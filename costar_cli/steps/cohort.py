@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from costar_cli.artifact.tables import check_table_name
 from costar_cli.errors import UsageError
-from costar_cli.steps.averages import show_averages
+from costar_cli.steps.averages import show_average_sweep, show_averages
 from costar_cli.steps.estimates import Question, default_models, files_read
 from costar_cli.steps.model import load_models, name_models
 from costar_cli.steps.outputs import Files
@@ -20,10 +20,11 @@ from costar_cli.steps.session import Session
 
 if TYPE_CHECKING:
     from costar_cli.artifact.shards import Shard
-    from costar_cli.cohort import Averager, Cohort, Tally
+    from costar_cli.cohort import AverageEffects, Averager, Cohort, Tally
     from costar_cli.methods.base import FittedModel
     from costar_cli.panel import Dataset, Location
     from costar_cli.plans import Origin, PlanRequest
+    from costar_cli.plans.sweep import Sweep
 
 __all__ = ["CohortQuestion", "run_cohort"]
 
@@ -91,8 +92,9 @@ def run_cohort(session: Session, question: CohortQuestion, data: Path, models: S
     from costar_cli.whatif.notes import notes_on_transforms
     from costar_cli.whatif.rules import rule_notes
 
-    document = read_plan_file(question.plan_file)
+    written = b"" if question.sweep is not None else read_plan_file(question.plan_file)
     dataset = session.load_dataset(data, queries=False, truth=question.truth)
+    document = sweep.document() if (sweep := question.swept(dataset)) else written
     from_plans = not question.who
     who = subjects_of_plans(document) if from_plans else question.who
     where = "--plan" if from_plans else "--subjects" if isinstance(who, str) else "--subject"
@@ -104,7 +106,7 @@ def run_cohort(session: Session, question: CohortQuestion, data: Path, models: S
     named = name_models(paths, session.workspace.root)
     headers = {name: session.read("model", path, role=name) for name, path in named.items()}
     loaded = load_models(session, headers, named)
-    place = "standard input" if str(question.plan) == "-" else str(question.plan)
+    place = "standard input" if str(question.plan) == "-" else str(question.plan or "--sweep")
     horizon = min(model.horizon for model in loaded.values())
     asked = None if question.origin is None else parse_origin(question.origin)
     panel = join_places(dataset, places)
@@ -128,21 +130,37 @@ def run_cohort(session: Session, question: CohortQuestion, data: Path, models: S
     check_questions(dataset, loaded, request, question.levels, unsupported=question.unsupported)
     for warning in (*warnings_about(dataset, loaded, cohort, request), *_losses(dataset, loaded, places)):
         session.out.warn(warning)
-    notes = [f"rule `{plan.name}`: {plan.text}" for plan in request.plans if not isinstance(plan, TreatmentPlan)]
-    notes += rule_notes(loaded, request.plans, dataset, truth=question.truth, n=COHORT_DRAWS)
-    notes += notes_on_transforms(loaded)
+    notes = [
+        *(f"rule `{plan.name}`: {plan.text}" for plan in request.plans if not isinstance(plan, TreatmentPlan)),
+        *rule_notes(loaded, request.plans, dataset, truth=question.truth, n=COHORT_DRAWS),
+        *notes_on_transforms(loaded),
+    ]
     for note in notes:
         session.out.note(note)
     averages = _averagers(question, dataset, loaded, cohort, request)
-    tallies = _answer(session, question, dataset, loaded, cohort, request, averages, document)
+    tallies = _answer(session, question, dataset, loaded, cohort, request, averages, document, sweep)
     result = _summary(question, dataset, loaded, cohort, tallies) | {"notes": notes}
-    _show(session, result)
+    result |= {} if sweep is None else {"sweep": sweep.to_json()}
+    _show(session, result, most=MOST_SHOWN if sweep is None else len(sweep.values))
     if question.average:
         found = [averages[label].finish(label, model, question.levels) for label, model in loaded.items()]
-        result["averages"] = show_averages(session, found, csv=question.csv, plot=question.plot)
+        result["averages"] = _averaged(session, question, dataset, found, sweep)
     else:
         _tell_where(session, question, whole)
     session.out.done(result)
+
+
+def _averaged(
+    session: Session,
+    question: CohortQuestion,
+    dataset: "Dataset",
+    found: "Sequence[AverageEffects]",
+    sweep: "Sweep | None",
+) -> list[dict[str, Any]]:
+    """Show averages by plan, or those of a sweep by dose, and return their rows."""
+    if sweep is None:
+        return show_averages(session, found, csv=question.csv, plot=question.plot)
+    return show_average_sweep(session, found, sweep=sweep, dataset=dataset, csv=question.csv, plot=question.plot)
 
 
 def _tell_where(session: Session, question: CohortQuestion, whole: Path | None) -> None:
@@ -188,10 +206,11 @@ def _answer(
     request: "PlanRequest",
     averages: "Mapping[str, Averager]",
     document: bytes,
+    sweep: "Sweep | None",
 ) -> "dict[str, Tally]":
     """Write every answer, where a file of them is named, and return what they come to, by model.
 
-    `document` is the file of plans.
+    `document` is the file of plans; those of a sweep have a column of their doses.
     """
     from costar_cli.artifact.shards import WHOLE
     from costar_cli.artifact.tables import QUESTION, table_file
@@ -213,6 +232,7 @@ def _answer(
                     averages[label].add(answers, truth)
                 if table is not None:
                     rows = tidy_columns(answers, truth_QHY=truth, abstain=question.abstain)
+                    rows |= {} if sweep is None else {"dose": sweep.doses_of(rows["plan"])}
                     who = {"dataset": dataset.name, "model": label}
                     table.write({name: [value] * len(rows["step"]) for name, value in who.items()} | rows)
                 task.advance(len(answers))
@@ -269,7 +289,7 @@ def _summary(
     }
 
 
-def _show(session: Session, result: Mapping[str, Any]) -> None:
+def _show(session: Session, result: Mapping[str, Any], *, most: int = MOST_SHOWN) -> None:
     """Print how many were asked about what, and a table of means at each plan's last step."""
     from costar_cli.panel.findings import counted
     from costar_cli.panel.schema import steps_axis
@@ -281,7 +301,7 @@ def _show(session: Session, result: Mapping[str, Any]) -> None:
     plans, n = counted(result["plans"], "plan"), result["answers"]
     out.text(f"{counted(cohort['subjects'], 'subject')} ({parts}){moments}, {plans}: {n:,} answer{'s' * (n != 1)}")
     for label, facts in result["models"].items():
-        rows = facts["plans"][:MOST_SHOWN]
+        rows = facts["plans"][:most]
         decimals = decimals_of(row["mean"][-1] for row in rows)
         lines = [
             [row["plan"], row["outcome"], row["steps"], number_text(row["mean"][-1], decimals), row["unit"],

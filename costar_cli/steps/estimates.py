@@ -51,6 +51,16 @@ class Question:
         """Return the file of plans, standard input where none is named."""
         return self.plan or Path("-")
 
+    def swept(self, dataset: "Dataset") -> "Sweep | None":
+        """Return the doses to compare, where some are asked about in place of plans.
+
+        Raises:
+            UsageError: they are none of the data set's.
+        """
+        from costar_cli.plans.sweep import Sweep
+
+        return Sweep.parse(self.sweep, dataset.schema.treatments) if self.sweep is not None else None
+
     def check(self, read: Files = ()) -> None:
         """See, before any work, that the answer can be written, and to nothing that is `read`.
 
@@ -87,11 +97,10 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
     session.read("dataset", data)
     from costar_cli.api.estimates import ask
     from costar_cli.plans import Moments, parse_origin, parse_plans, read_plan_file, step_of
-    from costar_cli.plans.sweep import Sweep
 
-    document = b"" if question.sweep else read_plan_file(question.plan_file)
+    document = b"" if question.sweep is not None else read_plan_file(question.plan_file)
     dataset = session.load_dataset(data, queries=False, truth=question.truth)
-    sweep = Sweep.parse(question.sweep, dataset.schema.treatments) if question.sweep else None
+    sweep = question.swept(dataset)
     document = sweep.document() if sweep else document
     location = dataset.find_subject(question.subject)
     domain, panel = location.part.domain, dataset.panel_of(location)
@@ -186,15 +195,9 @@ def _write(
 
 
 def _draw_sweep(dataset: "Dataset", report: "WhatIfReport", sweep: "Sweep", path: Path) -> None:
-    """Draw the dose-response curve beside all doses of the data set, and save it."""
-    import numpy as np
-
     from costar_cli.figures.sweep import plot_sweep
 
-    encoding = dataset.schema.treatments
-    place = encoding.all_names.index(sweep.dose.name)
-    given = [encoding.decode(panel.treatments[panel.decided])[:, place] for panel in dataset.panels.values()]
-    plot_sweep(report, sweep, np.concatenate(given), path)
+    plot_sweep(report, sweep, sweep.given(dataset), path)
 
 
 _ASKED = ("subject", "origin", "reference", "levels", "truth", "unsupported", "abstain", "widen")
