@@ -71,11 +71,22 @@ def schemas(draw: st.DrawFn, max_variables: int = 3) -> PanelSchema:
 
 @st.composite
 def panels(
-    draw: st.DrawFn, schema: PanelSchema, *, min_subjects: int = 1, max_subjects: int = 6, max_steps: int = 8
+    draw: st.DrawFn,
+    schema: PanelSchema,
+    *,
+    min_subjects: int = 1,
+    max_subjects: int = 6,
+    min_longest: int = 1,
+    max_steps: int = 8,
 ) -> Panel:
-    """Draw a panel of ragged lengths; the last observed step may or may not have a recorded treatment."""
-    n, steps = draw(st.integers(min_subjects, max_subjects)), draw(st.integers(1, max_steps))
+    """Draw a panel of ragged lengths; the last observed step may or may not have a recorded treatment.
+
+    One series has `min_longest` steps or more.
+    """
+    n, steps = draw(st.integers(min_subjects, max_subjects)), draw(st.integers(min_longest, max_steps))
     length = np.array(draw(st.lists(st.integers(1, steps), min_size=n, max_size=n)), dtype=np.int64)
+    if n and length.max() < min_longest:
+        length[draw(st.integers(0, n - 1))] = steps
     ids = draw(st.lists(st.integers(-(2**40), 2**40), min_size=n, max_size=n, unique=True))
     rng = np.random.default_rng(draw(seeds()))
     observed = (np.arange(steps) < length[:, None])[..., None]
@@ -110,23 +121,30 @@ def query_sets(
 
 
 @st.composite
-def datasets(draw: st.DrawFn, *, max_subjects: int = 4) -> Dataset:
-    """Draw a data set of source/train and some of the other parts, with query sets and truth on some of them."""
-    schema = draw(schemas())
+def datasets(draw: st.DrawFn, *, max_subjects: int = 4, learnable: bool = False) -> Dataset:
+    """Draw a data set of source/train and some of the other parts, with query sets and truth on some of them.
+
+    Where it is `learnable`, no question is longer than its horizon, which a series of source/train has, and training
+    series of both domains have a step to predict.
+    """
+    schema, horizon = draw(schemas()), draw(st.integers(1, 4 if learnable else 6))
+    least = {"source/train": horizon + 1, "target/train": 2} if learnable else {}
     first, *others = Part.all()
     parts = [first, *draw(st.lists(st.sampled_from(others), max_size=5, unique=True))]
     panels_, queries, truth, first_id = {}, {}, {}, 0
     for part in sorted(parts, key=Part.all().index):
-        panel = draw(panels(schema, max_subjects=max_subjects))
+        panel = draw(panels(schema, max_subjects=max_subjects, min_longest=least.get(str(part), 1)))
         panel = replace(panel, subject_id=np.arange(first_id, first_id + panel.n_subjects))
         first_id += panel.n_subjects
         set_names = draw(st.lists(st.sampled_from(["one_step", "sequence", "rolling_origin"]), unique=True))
         panels_[part] = panel
-        queries[part] = {name: draw(query_sets(panel, schema)) for name in set_names}
+        queries[part] = {
+            name: draw(query_sets(panel, schema, max_horizon=horizon if learnable else 4)) for name in set_names
+        }
         rng = np.random.default_rng(draw(seeds()))
         truth[part] = {"rho": rng.random(panel.n_subjects)} if draw(st.booleans()) else {}
     config = {"seed": 3, "note": draw(names())}
-    return Dataset(draw(names()), schema, draw(st.integers(1, 6)), panels_, queries, truth, config)
+    return Dataset(draw(names()), schema, horizon, panels_, queries, truth, config)
 
 
 def _values(rng: np.random.Generator, variables: tuple[Variable, ...], shape: tuple[int, ...]) -> NDArray[np.float32]:
