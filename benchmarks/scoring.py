@@ -36,7 +36,7 @@ from costar_cli.methods.costar.encoder import CostarEncoder
 from costar_cli.methods.costar.model import CostarModel
 from costar_cli.methods.costar.predictor import outcome_head
 from costar_cli.methods.costar.representation import encode_panel
-from costar_cli.methods.shared.members import submodule
+from costar_cli.methods.shared.members import member_module, submodule
 from costar_cli.panel import Dataset, Panel, Part, Queries
 from costar_cli.panel.tensors import PanelTensors
 from costar_cli.reporting import NullReporter
@@ -76,9 +76,9 @@ def by_panel(sets: dict[str, tuple[Panel, Queries]]) -> dict[str, tuple[Panel, d
 
 def our_encoder(model: CostarModel) -> Encode:
     """Return the encoder of a model of one member: history `[Q,T,S]`, statics and activity to `z [Q,T,D]`."""
-    encoder = CostarEncoder(model.schema.dims, model.encoder_config)
-    params = submodule(model.params, "encoder.")
-    return lambda history_QTS, statics_QV, _: encode_panel(encoder, params, history_QTS, statics_QV)[0]
+    own = CostarEncoder(model.schema.dims, model.encoder_config)
+    encoder = member_module(own, submodule(model.params, "encoder."), 0)
+    return lambda history_QTS, statics_QV, _: encode_panel([encoder], history_QTS, statics_QV)[0]
 
 
 def literal_encoder(model: CostarModel) -> Encode:

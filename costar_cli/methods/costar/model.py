@@ -120,8 +120,7 @@ class CostarModel(SeriesModel[CostarStates]):
         return self.jobs_of_all_members(lambda some: answer_queries(decoder, heads, states, some), queries, batch_size)
 
     def _represent(self, tensors: PanelTensors, step_N: Tensor | None = None) -> Tensor:
-        encoder, history = self._encoder().to(self.device), self._inputs.history(tensors)
-        return encode_panel(encoder, submodule(self.params, ENCODER), history, tensors.v_NV, step_N)
+        return encode_panel(self._encoders, self._inputs.history(tensors), tensors.v_NV, step_N)
 
     @property
     def _inputs(self) -> EncoderInputs:
@@ -136,6 +135,12 @@ class CostarModel(SeriesModel[CostarStates]):
     @cached_property
     def _decoder(self) -> Decoder:
         return self._make_decoder()
+
+    @cached_property
+    def _encoders(self) -> list[HistoryEncoder]:
+        """Return the encoders of all members, each with its parameters: somebody may ask for one subject at a time."""
+        params_R = submodule(self.params, ENCODER)
+        return [member_module(self._encoder(), params_R, member) for member in range(self.members)]
 
     @cached_property
     def _heads(self) -> list[nn.Module]:

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from itertools import product
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -9,13 +10,13 @@ from torch import Tensor, nn
 
 from costar_cli.config.models import EncoderConfig
 from costar_cli.methods.shared.dropout import Masks, MaskShapes, MaskSource, largest_mask
-from costar_cli.methods.shared.members import Dims, Params, call_members, member_module, n_members
+from costar_cli.methods.shared.members import Dims, Params, call_members
 from costar_cli.methods.shared.microbatches import (
     Microbatch,
     ToMasks,
-    encode_in_microbatches,
     map_microbatches,
     microbatch_size,
+    on_cores,
     split_with_masks,
 )
 from costar_cli.methods.shared.streams import Stream
@@ -109,21 +110,24 @@ def encode_members(
 
 
 def encode_panel(
-    encoder: HistoryEncoder, params_R: Params, history_NTS: Tensor, statics_NV: Tensor, step_N: Tensor | None = None
+    encoders: Sequence[HistoryEncoder], history_NTS: Tensor, statics_NV: Tensor, step_N: Tensor | None = None
 ) -> Tensor:
-    """Return `z [R,N,T,D]` of every subject and step, one member after another, without gradients.
+    """Return `z [R,N,T,D]` of every subject and step, without gradients, by an encoder per member.
 
-    With `step_N` it is of one step of each subject, T = 1.
+    With `step_N` it is of one step of each subject, T = 1. On a CPU with several threads members run side by side, too.
     """
-    size = samples_at_once(encoder, len(history_NTS), history_NTS.shape[1], history_NTS.device)
+    inputs_N = (history_NTS, statics_NV, *(() if step_N is None else (step_N,)))
+    size = samples_at_once(encoders[0], len(history_NTS), history_NTS.shape[1], history_NTS.device)
+    parts = list(zip(*(torch.split(values, size) for values in inputs_N), strict=True))
 
-    def encode(history_BTS: Tensor, statics_BV: Tensor, *step_B: Tensor) -> tuple[Tensor]:
-        return (encoder.at(history_BTS, statics_BV, *step_B) if step_B else encoder(history_BTS, statics_BV).z_BTD,)
+    def encode(job: tuple[HistoryEncoder, tuple[Tensor, ...]]) -> Tensor:
+        encoder, (history_BTS, statics_BV, *step_B) = job
+        with torch.no_grad():
+            if step_B:
+                return encoder.at(history_BTS, statics_BV, *step_B)
+            z_BTD: Tensor = encoder(history_BTS, statics_BV).z_BTD
+            return z_BTD
 
-    inputs = (history_NTS, statics_NV, *(() if step_N is None else (step_N,)))
-
-    z_RNTD: list[Tensor] = []
-    for member in range(n_members(params_R)):
-        member_module(encoder, params_R, member)
-        z_RNTD += encode_in_microbatches(encode, *inputs, size=size)
-    return torch.stack(z_RNTD)
+    z_BTD = list(on_cores(encode, product(encoders, parts), device=history_NTS.device))
+    members = (z_BTD[first : first + len(parts)] for first in range(0, len(z_BTD), len(parts)))
+    return torch.stack([torch.cat(own) for own in members])
