@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 from math import prod
 from typing import Any, Final, NamedTuple, Self
@@ -78,7 +79,7 @@ class Support:
         )
 
     @classmethod
-    def from_meta(cls, meta: Mapping[str, Any]) -> Self | None:
+    def from_meta(cls, meta: Mapping[str, Any]) -> "Support | None":
         """Return the support that an artifact's meta records, None where it records none.
 
         Raises:
@@ -87,7 +88,7 @@ class Support:
         if (stored := meta.get("support")) is None:
             return None
         try:
-            return TypeAdapter(cls).validate_python(stored)
+            return _reader().validate_python(stored)
         except ValidationError as error:
             problem = "what the training subjects were given is not as costar wrote it"
             fix = "restore an intact copy, or retrain it with `costar finetune`"
@@ -159,6 +160,12 @@ def never_together(lacks: Sequence[Lack], who: str) -> str:
     whats = [lack.what for lack in lacks if lack.apart]
     which = f"combination {shown(whats)} was" if len(whats) == 1 else f"combinations {shown(whats)} were"
     return f"the {which} never given together to {who}, though each treatment alone or with others was" if whats else ""
+
+
+@lru_cache
+def _reader() -> TypeAdapter[Support]:
+    """Return what reads a support; making it takes longer than reading."""
+    return TypeAdapter(Support)
 
 
 def _counts(where: NDArray[np.bool_]) -> tuple[int, ...]:
