@@ -13,7 +13,7 @@ from costar_cli.panel import Panel, Queries, Values, as_plans
 from costar_cli.reporting import NullReporter, Reporter
 from costar_cli.search.candidates import Places
 from costar_cli.search.objective import Floats
-from costar_cli.search.scoring import Judge, SearchQuestion, SubjectPlans
+from costar_cli.search.scoring import Judge, Scored, SearchQuestion, SubjectPlans
 from costar_cli.uncertainty import Estimates, asks_encoded, draws, estimate, once, tells_differences
 
 LOOKED_AT: Final = 128  # plans whose support is looked at together, the best first, and twice as many each time
@@ -128,10 +128,11 @@ def best_of(subject: SubjectPlans) -> Best:
     """Return the best plans of one subject (spec SEARCH-4 to 7)."""
     question, judge = subject.question, subject.judge
     plans_PH = question.candidates.after(subject.before, subject.losses)
-    loss_P, values_KA = subject.losses(plans_PH), question.candidates.values_KA
+    scored, values_KA = subject.scored(plans_PH), question.candidates.values_KA
+    loss_P = scored.loss_P
     treated_P = (values_KA != 0).sum(axis=1)[plans_PH].sum(axis=1)
     ranked_P = np.lexsort((treated_P, loss_P))
-    kept_P, left_out = _supported(subject, plans_PH, ranked_P)
+    kept_P, left_out = _supported(subject, plans_PH, ranked_P, scored)
     if question.by != "estimate":
         kept_P = kept_P[np.argsort(_keys(subject, values_KA[plans_PH[kept_P]]), kind="stable")[: question.short]]
     values_MHA = np.concatenate([values_KA[plans_PH[kept_P]], question.reference.values[None]])
@@ -150,7 +151,9 @@ def _asked(subject: SubjectPlans, values_MHA: Values) -> Queries:
     return subject.queries(as_plans(subject.judge.model.schema.treatments.encode(values_MHA)))
 
 
-def _supported(subject: SubjectPlans, plans_PH: Places, ranked_P: NDArray[np.intp]) -> tuple[NDArray[np.intp], int]:
+def _supported(
+    subject: SubjectPlans, plans_PH: Places, ranked_P: NDArray[np.intp], scored: Scored
+) -> tuple[NDArray[np.intp], int]:
     """Return the best plans that the data support, as many as are compared, and how many better ones they do not."""
     question = subject.question
     short = question.short if question.by == "estimate" else max(question.short, CAUTIOUS)
@@ -162,7 +165,8 @@ def _supported(subject: SubjectPlans, plans_PH: Places, ranked_P: NDArray[np.int
         some = ranked_P[first : max(LOOKED_AT, 2 * first)]
         first += len(some)
         queries = subject.queries(subject.table_KA[plans_PH[some]])
-        found = estimate(subject.judge.model, subject.alone, queries, subject.judge.facts, ask=subject.asks)
+        ask = subject.asks if scored.y_RPHY is None else subject.knows(scored.y_RPHY[:, some])
+        found = estimate(subject.judge.model, subject.alone, queries, subject.judge.facts, ask=ask)
         fine = np.flatnonzero(_lights(subject, queries, found) < RED)[: short - count]
         kept.append(some[fine])
         count += len(fine)

@@ -1,7 +1,7 @@
 """How plans of one subject are scored, and what decides between them."""
 
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,15 +110,34 @@ class SubjectPlans:
         Raises:
             TrainingError: a prediction is not finite.
         """
-        loss_P, objective = np.empty(len(plans_PH)), self.question.objective
+        return self.scored(plans_PH).loss_P
+
+    def scored(self, plans_PH: Places) -> "Scored":
+        """Return the loss of each plan and, of not too many plans, the predictions that it rests on.
+
+        Raises:
+            TrainingError: a prediction is not finite.
+        """
+        loss_P, objective, y_RPHY = np.empty(len(plans_PH)), self.question.objective, None
         for first in range(0, len(plans_PH), BLOCK):
             some_PH = plans_PH[first : first + BLOCK]
-            y_RQHY = self.asks(self.judge.model, self.queries(self.table_KA[some_PH]))
-            mean_QHY = self.judge.clip(y_RQHY[0] if len(y_RQHY) == 1 else y_RQHY.mean(axis=0))
-            loss_P[first : first + BLOCK] = objective.loss(mean_QHY, self.cost_K[some_PH].sum(axis=1))
+            y_RPHY = self.asks(self.judge.model, self.queries(self.table_KA[some_PH]))
+            mean_PHY = self.judge.clip(y_RPHY[0] if len(y_RPHY) == 1 else y_RPHY.mean(axis=0))
+            loss_P[first : first + BLOCK] = objective.loss(mean_PHY, self.cost_K[some_PH].sum(axis=1))
         if not np.isfinite(loss_P).all():
             raise TrainingError(
                 f"model `{self.judge.label}` predicts values that are not finite for subject {self.alone.names[0]}",
                 fix="retrain it, with a lower --learning-rate if it diverged",
             )
-        return loss_P
+        return Scored(loss_P, y_RPHY if len(plans_PH) <= BLOCK else None)
+
+    def knows(self, y_RQHY: NDArray[np.float32]) -> Ask:
+        """Return what predicts as `asks` does, but for the model itself, whose predictions are known."""
+        return lambda model, queries: y_RQHY if model is self.judge.model else self.asks(model, queries)
+
+
+class Scored(NamedTuple):
+    """Losses of plans, and what they rest on; None of more than `BLOCK` plans."""
+
+    loss_P: Floats
+    y_RPHY: NDArray[np.float32] | None

@@ -149,8 +149,9 @@ def test_a_beam_that_the_data_do_not_support_leaves_constant_plans():
     assert {(place,) * 6 for place in kinds} <= {tuple(plan) for plan in plans_PH.tolist()}
 
 
-def test_plans_that_the_data_do_not_support_are_left_out_unless_asked_for(monkeypatch):
-    """The lights call every plan red that gives chemotherapy more than twice."""
+@pytest.fixture
+def chemo_is_red(monkeypatch):
+    """Lights call every plan red that gives chemotherapy more than twice."""
 
     class Support:
         def lights(self, panel, queries, found):
@@ -160,6 +161,10 @@ def test_plans_that_the_data_do_not_support_are_left_out_unless_asked_for(monkey
 
     judged = run_module.Judge.of
     monkeypatch.setattr(run_module.Judge, "of", lambda *args: replace(judged(*args), support=Support()))
+
+
+@pytest.mark.usefixtures("chemo_is_red")
+def test_plans_that_the_data_do_not_support_are_left_out_unless_asked_for():
     model = LinearModel(TUMOR)
     found = next(search("model", model, PANEL, LAST, question(model)))
     assert found.values_MHA[0, :, 0].sum() == 2
@@ -169,6 +174,19 @@ def test_plans_that_the_data_do_not_support_are_left_out_unless_asked_for(monkey
     free = next(search("model", model, PANEL, LAST, question(model, options={"unsupported": True})))
     assert free.values_MHA[0, :, 0].sum() == 6
     assert (free.light_M[0], free.left_out) == (2, 0)
+
+
+@pytest.mark.usefixtures("chemo_is_red")
+def test_lights_are_judged_by_the_predictions_that_ranked_the_plans():
+    asked = []
+
+    class Counted(LinearModel):
+        def rollout(self, panel, queries, **options):
+            asked.append(len(queries))
+            return super().rollout(panel, queries, **options)
+
+    found = best(Counted(TUMOR))[0]
+    assert asked == [found.considered, found.found + 1]  # then those that are compared, beside the reference
 
 
 def test_any_plan_can_be_the_reference():
