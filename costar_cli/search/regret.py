@@ -78,11 +78,7 @@ def regrets(
     Raises:
         UsageError: no simulator knows the truth, or the objective does not fit.
     """
-    answer = truth_of(dataset.name)
-    parts = [part for part in dataset.panels if part.split == "test" and dataset.truth.get(part)]
-    if answer is None or not parts:
-        fix = "leave it out: the best plan is unknown in observed data"
-        raise UsageError(f"data set `{dataset.name}` holds no simulator's truth", where="--search", fix=fix)
+    answer, parts = known_truth(dataset)
     told = reporter or NullReporter()
     values_KA, untold = _with_truth(
         dataset, parts[0], answer, treatments_of_step(next(iter(models.values())), unsupported=True)
@@ -98,6 +94,20 @@ def regrets(
                     found += _of_part(str(part), label, truth, first=label == next(iter(models)))
                 task.advance()
     return found
+
+
+def known_truth(dataset: Dataset) -> tuple[Answer, list[Part]]:
+    """Return what answers plans, and the test parts whose truth it knows.
+
+    Raises:
+        UsageError: no simulator knows the truth.
+    """
+    answer = truth_of(dataset.name)
+    parts = [part for part in dataset.panels if part.split == "test" and dataset.truth.get(part)]
+    if answer is None or not parts:
+        fix = "leave it out: the best plan is unknown in observed data"
+        raise UsageError(f"data set `{dataset.name}` holds no simulator's truth", where="--search", fix=fix)
+    return answer, parts
 
 
 def _with_truth(dataset: Dataset, part: Part, answer: Answer, values_KA: Values) -> tuple[Values, list[str]]:

@@ -112,6 +112,10 @@ def run_evaluate(
     check_gates(gates, inputs.named(setups), inputs.horizon)
     step = plan_report(session, inputs, files.report, setups)
     files.check(session.read_by(), overwrite=overwrite)
+    if files.search is not None:
+        from costar_cli.steps.regret import check_regrets
+
+        check_regrets(files.search, inputs.dataset)
     with session.making(step, overwrite=overwrite, again=overwrite) as current:
         if current:
             from costar_cli.evaluate.store import read_evaluation

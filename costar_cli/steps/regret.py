@@ -1,7 +1,7 @@
 """What `costar evaluate --search` adds: how much the models' best plans lose against the simulator's own."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,9 +10,9 @@ from costar_cli.steps.session import Session
 
 if TYPE_CHECKING:
     from costar_cli.methods.base import FittedModel
-    from costar_cli.panel import Dataset
+    from costar_cli.panel import Dataset, PanelSchema
 
-__all__ = ["RegretQuestion", "make_regrets"]
+__all__ = ["RegretQuestion", "check_regrets", "make_regrets"]
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,30 @@ class RegretQuestion:
         if flags := [flag for flag, texts in named.items() if texts and not asked]:
             raise UsageError(f"{' and '.join(flags)} without --search", where=flags[0], fix="add --search")
 
+    def about(self, schema: "PanelSchema") -> "RegretQuestion":
+        """Return the question with an objective."""
+        if self.minimise or self.maximise:
+            return self
+        return replace(self, minimise=(f"{schema.outcomes[0].name} at end",))
+
+
+def check_regrets(question: RegretQuestion, dataset: "Dataset") -> None:
+    """See, before any work, that a simulator knows the truth, and that the objective fits the data.
+
+    Raises:
+        UsageError: either is not so.
+    """
+    from costar_cli.plans.untrusted import Problems
+    from costar_cli.search import Objective
+    from costar_cli.search.regret import known_truth
+
+    known_truth(dataset)
+    problems, asked = Problems(), question.about(dataset.schema)
+    Objective.parse(
+        dataset.schema, dataset.horizon, problems, minimise=asked.minimise, maximise=asked.maximise, cost=asked.cost
+    )
+    problems.raise_any("the search does not fit", where="costar evaluate --search", fix=problems.fix)
+
 
 def make_regrets(
     session: Session,
@@ -47,9 +71,8 @@ def make_regrets(
     from costar_cli.search.regret import regrets
     from costar_cli.search.request import SearchRequest
 
-    first = dataset.schema.outcomes[0].name
-    minimise = question.minimise or (() if question.maximise else (f"{first} at end",))
-    request = SearchRequest(minimise, question.maximise, question.cost)
+    asked = question.about(dataset.schema)
+    request = SearchRequest(asked.minimise, asked.maximise, asked.cost)
     found = regrets(models, dataset, request, seed=seed, reporter=session.reporter)
     rows = [regret.to_json() for regret in found]
     headers = ["test", "policy", "regret", "relative", "finds a best", "interval covers"]
@@ -57,7 +80,7 @@ def make_regrets(
         [one.part, one.policy, f"{one.mean:.3g} ± {one.error:.2g}", *map(_share, (one.relative, one.best, one.covered))]
         for one in found
     ]
-    said = ", ".join([*minimise, *(f"larger {text}" for text in question.maximise), *question.cost])
+    said = ", ".join([*asked.minimise, *(f"larger {text}" for text in asked.maximise), *asked.cost])
     session.out.table(headers, shown, title=f"regret of the best plans ({said})", keys=2)
     if found:
         sizes = ", ".join(sorted({f"{one.subjects} subjects of {one.part}" for one in found}))

@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from cli_world import Run
+from cli_world import Run, write_ward
 
 from costar_cli.app import main
 from costar_cli.artifact import read_header
@@ -145,6 +145,41 @@ def test_an_evaluation_says_what_the_best_plans_lose(made: Path, tmp_path: Path,
     assert policies["model-mixed"]["plans"] == 4**6
     written = list(csv.DictReader((tmp_path / "e-search.csv").read_text().splitlines()))
     assert [row["policy"] for row in written] == [row["policy"] for row in rows]
+    again = call(*words, "--search", "--maximise", "tumour_volume mean", "--overwrite")
+    assert again.code == 0, again.err
+    assert "regret of the best plans (larger tumour_volume mean)" in again.out
+    assert "4,096 plans of 6 steps each" in again.err
+    lines = [line for line in again.out.splitlines() if "random" in line and "100 %" in line]
+    assert len(lines) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["--minimise", "volume at end"], "did you mean 'tumour_volume'?"),
+        (["--minimise", "tumour_volume at step 7"], "step 7"),
+        (["--cost", "chemo 1"], "did you mean 'chemotherapy'?"),
+    ],
+)
+def test_a_regret_that_makes_no_sense_is_refused_before_anything_is_scored(
+    made: Path, tmp_path: Path, words: list[object], hint: str, call: Call
+) -> None:
+    files = ["--out", tmp_path / "e.h5", "--no-plots"]
+    run = call("evaluate", "-w", made, "--model", made / "model-mixed.h5", *files, "--search", *words)
+    assert run.code == ExitCode.USAGE, run.err
+    assert hint in run.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_regret_of_observed_data_is_unknown(tmp_path: Path, call: Call) -> None:
+    rows = (f"p{i},{day},{80 + i + day % 3},{(i + day) % 2}" for i in range(40) for day in range(8))
+    place = ["-w", tmp_path / "ward"]
+    assert call(*write_ward(tmp_path, ["patient,day,pressure,drug", *rows], horizon=2), *place).code == 0
+    assert call("finetune", "--method", "ridge", *place).code == 0
+    run = call("evaluate", *place, "--no-plots", "--search")
+    assert run.code == ExitCode.USAGE, run.err
+    assert "holds no simulator's truth" in run.err
+    assert not (tmp_path / "ward" / "evaluation.h5").exists()
 
 
 def test_a_file_that_exists_is_kept(made: Path, tmp_path: Path, call: Call) -> None:
