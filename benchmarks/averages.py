@@ -7,7 +7,7 @@ Each run simulates a world of its own, fits each method to 150 source subjects (
 `population` compares the intervals with the true means over 2,000 other subjects of the same population, `group` with
 those of the 100 themselves. Coverage is a share of runs, plans and steps; plans and steps of a run are not independent,
 so that `se` is that of the mean over runs. FILE.json beside the table has machine, versions, commit and seconds of each
-world. A later run replaces the rows of its worlds, and keeps those of others.
+world and method. A later run replaces the rows of its worlds and methods, and keeps those of others.
 """
 
 import argparse
@@ -16,6 +16,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -69,27 +70,25 @@ def averages(dataset: Dataset, model: FittedModel, part: str) -> AverageEffects:
     return averager.finish(model.method, model, LEVELS)
 
 
-def measure(world: str, methods: Sequence[str], runs: int, members: int) -> Iterator[Row]:
-    """Yield a row per method, quantity, kind of truth and level."""
+def measure(world: str, method: str, runs: int, members: int) -> Iterator[Row]:
+    """Yield a row per quantity, kind of truth and level."""
     large = costar_cli.simulate(world, seed=9_999, **SETTINGS[world], **LARGE)
     population: AverageEffects | None = None
-    found: dict[str, list[AverageEffects]] = {method: [] for method in methods}
+    found: list[AverageEffects] = []
     for run in range(runs):
         dataset = costar_cli.simulate(world, seed=run, **SETTINGS[world], **SMALL)
-        for method in methods:
-            model = fitted(dataset, method, preset="quick", members=members)
-            population = population or averages(large, model, "source/train")
-            found[method].append(averages(dataset, model, "source/test"))
-        sys.stderr.write(f"{world}: {run + 1} of {runs}\n")
+        model = fitted(dataset, method, preset="quick", members=members)
+        population = population or averages(large, model, "source/train")
+        found.append(averages(dataset, model, "source/test"))
+        sys.stderr.write(f"{world}, {method}: {run + 1} of {runs}\n")
     assert population is not None  # noqa: S101 - there is a run
-    for method, own in found.items():
-        for quantity in ("outcomes", "differences"):
-            true = getattr(population, quantity).truth_GPHY
-            for i, level in enumerate(LEVELS):
-                for kind in ("population", "group"):
-                    yield {"world": world, "method": method, "quantity": quantity, "truth": kind, "level": f"{level}",
-                           **_coverage([getattr(each, quantity) for each in own], true, kind, i, quantity),
-                           "interval_kind": own[0].interval_kind, "runs": f"{runs}"}  # fmt: skip
+    for quantity in ("outcomes", "differences"):
+        true, own = getattr(population, quantity).truth_GPHY, [getattr(each, quantity) for each in found]
+        for i, level in enumerate(LEVELS):
+            for kind in ("population", "group"):
+                yield {"world": world, "method": method, "quantity": quantity, "truth": kind, "level": f"{level}",
+                       **_coverage(own, true, kind, i, quantity),
+                       "interval_kind": found[0].interval_kind, "runs": f"{runs}"}  # fmt: skip
 
 
 def _coverage(own: Sequence[Any], population: Any, kind: str, i: int, quantity: str) -> Row:
@@ -105,13 +104,14 @@ def _coverage(own: Sequence[Any], population: Any, kind: str, i: int, quantity: 
     return {name: f"{round(float(value), digits)}" for name, (value, digits) in values.items()}
 
 
-def keep(path: Path, world: str, rows: Sequence[Row], seconds: float) -> None:
-    """Put the rows of a world into a table in the place of older ones, and beside it how they were made."""
-    rows = replaced(read(path) if path.exists() else [], rows, "world")
-    write(path, sorted(rows, key=lambda row: list(SETTINGS).index(row["world"])), list(rows[0]))
+def keep(path: Path, world: str, method: str, rows: Sequence[Row], seconds: float) -> None:
+    """Put the rows of a method into a table in the place of older ones, and beside it how they were made."""
+    rows = replaced(read(path) if path.exists() else [], rows, "world", "method")
+    order = list(SETTINGS)
+    write(path, sorted(rows, key=lambda row: (order.index(row["world"]), row["method"] != "mixed")), list(rows[0]))
     beside = path.with_suffix(".json")
     about: dict[str, Any] = json.loads(beside.read_text("utf-8")) if beside.exists() else {}
-    about[world] = {"machine": machine(), "versions": versions(), "commit": commit(), "seconds": seconds}
+    about[f"{world} {method}"] = {"machine": machine(), "versions": versions(), "commit": commit(), "seconds": seconds}
     beside.write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
 
 
@@ -125,10 +125,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore", costar_cli.CostarWarning)
-    for world in options.worlds.split(","):
+    for world, method in product(options.worlds.split(","), options.methods.split(",")):
         start = time.perf_counter()
-        rows = list(measure(world, options.methods.split(","), options.runs, options.members))
-        keep(options.out, world, rows, time.perf_counter() - start)
+        rows = list(measure(world, method, options.runs, options.members))
+        keep(options.out, world, method, rows, time.perf_counter() - start)
         sys.stdout.write("".join(f"{row}\n" for row in rows))
     return 0
 
