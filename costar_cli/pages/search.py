@@ -155,7 +155,8 @@ def _left_out(report: SearchReport) -> Iterator[str]:
         yield "Treatments that no training subject received are not among the choices."
     if answer.best.left_out and not question.unsupported:
         left = counted(answer.best.left_out, "plan")
-        yield f"{left} with a better estimate are left out, since the data do not support them: their light is red."
+        why = "the prediction is too imprecise, or a step of them is one that practice hardly ever takes"
+        yield f"{left} with a better estimate are left out, since the data do not support them: {why}."
     compared = counted(answer.best.found, "plan")
     yield f"Of what was left, the best {compared} were compared closely, and the table shows the first of them."
 

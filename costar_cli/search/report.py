@@ -12,7 +12,7 @@ from costar_cli.panel import Panel, PanelSchema, Part
 from costar_cli.plans.words import in_words, steps_by_name
 from costar_cli.search.run import Best
 from costar_cli.search.scoring import SearchQuestion
-from costar_cli.uncertainty import LIGHTS, Calibration
+from costar_cli.uncertainty import LIGHTS, RED, Calibration
 
 Row = dict[str, str | int | float | None]
 SHOWN: Final = 5  # plans
@@ -193,6 +193,8 @@ def notes_on(report: SearchReport) -> Iterator[str]:
         who = sum(1 for count in more if count)
         some = f"{more[0]:,} plans" if len(more) == 1 else f"plans of {who:,} subject{'s' * (who > 1)}"
         yield f"{some} with a better estimate are left out, since the data do not support them (--unsupported)"
+    if not question.unsupported:
+        yield from _rare_courses(report)
     if any((answer.best.light_M < 0).any() for answer in report.answers):
         yield f"`{report.label}` cannot say whether the data support a plan: fit it again with this version of costar"
     if report.members is not None:
@@ -203,6 +205,14 @@ def notes_on(report: SearchReport) -> Iterator[str]:
     if not question.objective.linear:
         yield "the objective is not linear in the outcomes: its estimates are means over draws where the model draws"
     yield from report.on_outcomes
+
+
+def _rare_courses(report: SearchReport) -> Iterator[str]:
+    """Say of whom the best plan is red, which is for its course alone where no other red plan is compared."""
+    red = sum(1 for answer in report.answers if answer.best.found and answer.best.light_M[0] == RED)
+    if red:
+        whose = "the best plan is one" if len(report.answers) == 1 else f"of {red:,} subjects the best plan is one"
+        yield f"{whose} that practice hardly ever follows as a whole, though each step of it is supported: light red"
 
 
 def _number(value: float | np.floating) -> float | None:

@@ -19,7 +19,6 @@ from costar_cli.uncertainty import Estimates, asks_encoded, draws, estimate, onc
 LOOKED_AT: Final = 128  # plans whose support is looked at together, the best first, and twice as many each time
 CAUTIOUS: Final = 4_096  # plans whose limits are looked at where these decide
 UNKNOWN: Final = -1
-RED: Final = 2
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -142,7 +141,7 @@ def best_of(subject: SubjectPlans) -> Best:
     told = compared.take(np.append(order_P, len(order_P)))
     light_M = np.full(len(values_MHA), UNKNOWN, dtype=np.int8)
     if judge.support is not None:
-        light_M = _lights(subject, queries, compared.found)
+        light_M = _lights(subject, queries, compared.found)[0]
     every = question.objective.shown(loss_P)
     return told.best(values_MHA[told.rows_M], light_M[told.rows_M], left_out, every, treated_P)
 
@@ -167,7 +166,7 @@ def _supported(
         queries = subject.queries(subject.table_KA[plans_PH[some]])
         ask = subject.asks if scored.y_RPHY is None else subject.knows(scored.y_RPHY[:, some])
         found = estimate(subject.judge.model, subject.alone, queries, subject.judge.facts, ask=ask)
-        fine = np.flatnonzero(_lights(subject, queries, found) < RED)[: short - count]
+        fine = np.flatnonzero(~_lights(subject, queries, found)[1])[: short - count]
         kept.append(some[fine])
         count += len(fine)
         left_out += (int(fine[-1]) + 1 if count == short else len(some)) - len(fine)
@@ -180,13 +179,19 @@ def _keys(subject: SubjectPlans, values_PHA: Values) -> Floats:
     return np.concatenate([_Compared.of(subject, part, _asked(subject, part)).key_M for part in parts] or [np.zeros(0)])
 
 
-def _lights(subject: SubjectPlans, queries: Queries, found: Estimates) -> NDArray[np.int8]:
-    """Return the worst light of each query, of the outcomes and up to the last step that the objective reads."""
+def _lights(subject: SubjectPlans, queries: Queries, found: Estimates) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
+    """Return the worst light of each query and whether the data do not support it.
+
+    Both are of the outcomes and up to the last step that the objective reads.
+    """
     support, concerns = subject.judge.support, subject.question.objective.concerns
     assert support is not None  # noqa: S101 - asked where there is one
     lights = support.lights(subject.alone, queries, found)
     outcomes, last = sorted({outcome for _, outcome in concerns}), max(step for step, _ in concerns)
-    return np.asarray(lights.light_QHY[:, : last + 1, outcomes].max(axis=(1, 2)))
+    light_QHY, unsupported_QHY = (
+        values[:, : last + 1, outcomes] for values in (lights.light_QHY, lights.unsupported_QHY)
+    )
+    return np.asarray(light_QHY.max(axis=(1, 2))), np.asarray(unsupported_QHY.any(axis=(1, 2)))
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -21,6 +21,7 @@ from costar_cli.uncertainty.outcomes import OutcomeFacts
 from costar_cli.uncertainty.practice import DoseRecord, Practice, decisions_of
 
 LIGHTS: Final = ("green", "amber", "red")
+RED: Final = 2
 USUAL: Final = (0.95, 0.99)  # shares of held-out windows that are within the limit to amber, and to red
 MOST_DECISIONS: Final = 20_000  # on which the model of treatments is checked
 BINS: Final = 10
@@ -51,6 +52,12 @@ class Lights:
     light_QHY: Marks
     spread_QHY: Floats
     probability_QH: Floats
+
+    @property
+    def unsupported_QHY(self) -> NDArray[np.bool_]:
+        """Return which answers are red, and not for their course alone: those that a search leaves out (SEARCH-4)."""
+        of_a_step_QHY = np.maximum(self.precision_QHY, self.rarest_QH[..., None])
+        return np.asarray(np.minimum(self.light_QHY, of_a_step_QHY) == RED)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -22,6 +22,7 @@ from costar_cli.search import (
 )
 from costar_cli.search import run as run_module
 from costar_cli.uncertainty import draws_are_members
+from costar_cli.uncertainty.support import Lights
 from tests.whatif.whatif_worlds import TUMOR, LinearModel, make_dataset, report_of, request_of
 
 PANEL = make_dataset().panels[Part("source", "test")]
@@ -156,11 +157,22 @@ def chemo_is_red(monkeypatch):
     class Support:
         def lights(self, panel, queries, found):
             chemo_QH = TUMOR.treatments.decode(queries.plan)[..., 0]
-            red_QH = 2 * (chemo_QH.cumsum(axis=1) > 2)
-            return type("Lights", (), {"light_QHY": red_QH[..., None].astype(np.int8)})()
+            red_QH = (2 * (chemo_QH.cumsum(axis=1) > 2)).astype(np.int8)
+            return lights_of(rarest_QH=red_QH, course_QH=0 * red_QH)
 
+    judged_by(Support(), monkeypatch)
+
+
+def judged_by(support, monkeypatch):
     judged = run_module.Judge.of
-    monkeypatch.setattr(run_module.Judge, "of", lambda *args: replace(judged(*args), support=Support()))
+    monkeypatch.setattr(run_module.Judge, "of", lambda *args: replace(judged(*args), support=support))
+
+
+def lights_of(rarest_QH, course_QH):
+    """Lights of a model whose predictions are precise."""
+    practice_QH = np.maximum(rarest_QH, course_QH)
+    light_QHY, none = practice_QH[..., None], 0.0 * practice_QH
+    return Lights(0 * light_QHY, practice_QH, rarest_QH, course_QH, light_QHY, none[..., None], none)
 
 
 @pytest.mark.usefixtures("chemo_is_red")
@@ -174,6 +186,22 @@ def test_plans_that_the_data_do_not_support_are_left_out_unless_asked_for():
     free = next(search("model", model, PANEL, LAST, question(model, options={"unsupported": True})))
     assert free.values_MHA[0, :, 0].sum() == 6
     assert (free.light_M[0], free.left_out) == (2, 0)
+
+
+def test_a_plan_of_usual_steps_is_a_candidate_though_nobody_follows_its_course(monkeypatch):
+    class Support:
+        def lights(self, panel, queries, found):
+            given_QH = TUMOR.treatments.decode(queries.plan).any(axis=-1)
+            red_QH = (2 * (given_QH.cumsum(axis=1) > 4)).astype(np.int8)
+            return lights_of(rarest_QH=0 * red_QH, course_QH=red_QH)
+
+    judged_by(Support(), monkeypatch)
+    asked, found = question(), best()[0]
+    assert (found.values_MHA[0] == 1).all()
+    assert (found.light_M[0], found.left_out) == (2, 0)
+    answer = SubjectAnswer(1, None, 3, 5, found)
+    report = SearchReport("d", TUMOR, "crn", "crn", "", asked, [answer], members=3)
+    assert any("hardly ever follows" in note for note in notes_on(report))
 
 
 @pytest.mark.usefixtures("chemo_is_red")
