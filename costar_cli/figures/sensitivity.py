@@ -27,7 +27,10 @@ from costar_cli.whatif import WhatIfReport
 from costar_cli.whatif.sensitivity import Sensitivity
 
 ABOUT = "Gamma: an unrecorded variable multiplies or divides the odds of treatment by it, at every step"
+ALLOWED = "what hidden confounding\nallows; marked where\nit reaches 0"
 SHADE = 0.18
+BAR = 4.0  # width of bars, in points
+APART = 1.015  # factor between the Gammas at which bars of two plans stand
 DASHES: Any = (0, (4, 2))
 DRAWN = 41  # Gammas between the smallest and the largest
 
@@ -52,10 +55,9 @@ def plot_sensitivity(report: WhatIfReport, found: Sensitivity, path: Path) -> Pa
             if i != found.reference
         ]
         dashed = Line2D([], [], color=GREY, lw=1.0, ls=DASHES, label="estimate")
-        shade = Patch(
-            color=GREY, alpha=2 * SHADE, lw=0, label="what hidden confounding\nallows; marked where\nit reaches 0"
-        )
-        drawn.legend(handles=[*handles, dashed, shade], loc="outside right center", labelspacing=0.9)
+        allowed: dict[str, Any] = {"color": tint(GREY, 2 * SHADE), "label": ALLOWED}
+        room = Line2D([], [], lw=BAR, **allowed) if len(handles) > 1 else Patch(lw=0, **allowed)
+        drawn.legend(handles=[*handles, dashed, room], loc="outside right center", labelspacing=0.9)
         caption(drawn, ABOUT)
         return write_figure(drawn, path)
 
@@ -65,27 +67,31 @@ def _draw(ax: Axes, found: Sensitivity, outcome: str) -> None:
     fine = replace(found, gammas=tuple(gammas.tolist())).differences()
     rows = [row for row in fine if row["outcome"] == outcome]
     flips = {row["plan"]: row for row in found.flips() if row["outcome"] == outcome}
-    for i, plan in enumerate(found.plans):
-        if i == found.reference:
-            continue
-        colour, marker = plan_style(i)
+    others = [i for i in range(len(found.plans)) if i != found.reference]
+    for place, i in enumerate(others):
+        plan, (colour, marker) = found.plans[i], plan_style(i)
         last = flips[plan]
         if last["difference"] is None:  # left out
             continue
         mine = [row for row in rows if (row["plan"], row["step"]) == (plan, last["step"])]
         lower, upper = (np.array([row[side] for row in mine]) for side in ("lower", "upper"))
-        ax.fill_between(gammas, lower, upper, color=tint(colour, SHADE), lw=0, zorder=1)
+        if len(others) == 1:
+            ax.fill_between(gammas, lower, upper, color=tint(colour, SHADE), lw=0, zorder=1)
+        else:  # bands would hide one another
+            at = np.array(found.gammas) * APART ** (place - (len(others) - 1) / 2)
+            bars = (np.interp(at, gammas, side) for side in (lower, upper))
+            ax.vlines(at[1:], *(side[1:] for side in bars), color=tint(colour, 2 * SHADE), lw=BAR, zorder=1.5)
         ax.plot(gammas, np.stack([lower, upper], axis=1), color=colour, lw=1.0)
         ax.axhline(last["difference"], color=colour, lw=1.0, ls=DASHES)
         if last["gamma"] is not None and last["gamma"] <= gammas[-1]:
             ax.plot([last["gamma"]], [0.0], color=colour, marker=marker, ms=7, mec="white", zorder=5, ls="")
     ax.axhline(0.0, color=BLACK, lw=0.9)
-    _gamma_axis(ax, found.gammas)
+    _gamma_axis(ax, found.gammas, room=APART ** len(others))
 
 
-def _gamma_axis(ax: Axes, gammas: Sequence[float]) -> None:
+def _gamma_axis(ax: Axes, gammas: Sequence[float], *, room: float) -> None:
     ax.set_xscale("log")
-    ax.set_xlim(gammas[0], gammas[-1])
+    ax.set_xlim(gammas[0], gammas[-1] * room)
     ax.set_xticks(list(gammas))
     ax.xaxis.set_minor_locator(NullLocator())
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
