@@ -74,8 +74,8 @@ def effects(dataset: Dataset, model: FittedModel) -> Iterator[str]:
 
 def table(stored: Sequence[Row]) -> Iterator[str]:
     """Yield relative regrets in percent, the mean over seeds and their range, a line per world, domain and policy."""
-    yield "| data | plans | policy | source | target | best found | covered |"
-    yield "|---|---:|---|---:|---:|---:|---:|"
+    yield "| data | plans | policy | source | target | best found | covered | commit |"
+    yield "|---|---:|---|---:|---:|---:|---:|---|"
     order = list(QUESTIONS)
     rows = sorted(stored, key=lambda row: (order.index(row["world"]), policy_rank(row), row["part"]))
     told = ""
@@ -83,7 +83,8 @@ def table(stored: Sequence[Row]) -> Iterator[str]:
         of = list(group)
         first = (LABELS[world], f"{int(of[0]['plans']):,} of {of[0]['steps']}") if world != told else ("", "")
         cells = [cell(of, "relative", f"{domain}/test") for domain in ("source", "target")]
-        yield f"| {' | '.join([*first, policy, *cells, cell(of, 'best'), cell(of, 'covered')])} |"
+        made_at = ", ".join(dict.fromkeys(row["commit"] for row in of))
+        yield f"| {' | '.join([*first, policy, *cells, cell(of, 'best'), cell(of, 'covered'), made_at])} |"
         told = world
 
 
