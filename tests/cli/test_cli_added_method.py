@@ -4,10 +4,11 @@ import csv
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli_world import TINY_COHORT, Run, environment, run_process
+from cli_world import TINY_COHORT, Run, environment
 
 from costar_cli.methods import METHODS
 from tests.plugin_world import install
@@ -18,6 +19,7 @@ FINETUNE = ["finetune", "--method", "mean-change"]
 COMMANDS = {  # in this order
     "simulate": ["simulate", "tumor", *TINY_COHORT],
     "finetune": FINETUNE,
+    "help": ["finetune", "--help"],
     "mistyped": ["finetune", "--method", "mean-chnge"],
     "more epochs": [*FINETUNE, "--epochs", "7", "--json"],
     "other share": [*FINETUNE, "--config", "half.toml"],
@@ -70,7 +72,7 @@ def runs(site: Path, place: Path) -> dict[str, Run]:
     done = subprocess.run(
         [sys.executable, "-c", RUN_ALL, json.dumps(COMMANDS)],
         cwd=place,
-        env=environment(PYTHONPATH=str(site)),
+        env=environment(PYTHONPATH=str(site), COLUMNS="300"),
         capture_output=True,
         text=True,
         check=True,
@@ -80,9 +82,8 @@ def runs(site: Path, place: Path) -> dict[str, Run]:
     return found
 
 
-def test_the_help_lists_it_behind_costars_own(site: Path, tmp_path: Path) -> None:
-    text = run_process("finetune", "--help", cwd=tmp_path, env={"PYTHONPATH": str(site), "COLUMNS": "300"}).out
-    assert "|".join([*METHODS, "mean-change"]) in text
+def test_the_help_lists_it_behind_costars_own(runs: dict[str, Run]) -> None:
+    assert "|".join([*METHODS, "mean-change"]) in runs["help"].out
 
 
 def test_a_mistyped_name_suggests_it(runs: dict[str, Run]) -> None:
@@ -124,8 +125,10 @@ def test_benchmarks_compare_it_in_its_place(runs: dict[str, Run]) -> None:
     assert [row["label"] for row in tables[0]["rows"]] == ["Mean change", "Ridge regression"]
 
 
-def test_where_the_package_is_missing_its_models_say_so(runs: dict[str, Run], place: Path) -> None:
-    run = run_process("evaluate", "--no-plots", "--overwrite", cwd=place)
+def test_where_the_package_is_missing_its_models_say_so(
+    runs: dict[str, Run], place: Path, call: Callable[..., Run]
+) -> None:
+    run = call("evaluate", "--no-plots", "--overwrite", "--workspace", place / "costar-workspace")
     assert run.code != 0
     assert "'mean-change'" in run.err
     assert "install the package that adds it" in run.err
