@@ -23,7 +23,8 @@ from costar_cli.artifact import Artifact, write_artifact
 from costar_cli.datasets.tumor.settings import TumorConfig
 from costar_cli.datasets.tumor.simulate import simulate_tumor
 from costar_cli.methods.base import FittedModel
-from costar_cli.methods.registry import METHODS, model_of
+from costar_cli.methods.registry import METHODS
+from costar_cli.methods.stored import model_of
 from costar_cli.panel import Dataset
 from costar_cli.panel.store import write_dataset
 from costar_cli.plans import parse_plans

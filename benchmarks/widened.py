@@ -18,7 +18,8 @@ from costar_cli.api.fitting import plan_fit
 from costar_cli.artifact import Artifact
 from costar_cli.config.models import Config, FinetuneConfig, RuntimeConfig
 from costar_cli.methods.base import FittedModel
-from costar_cli.methods.registry import METHODS, model_of
+from costar_cli.methods.registry import METHODS
+from costar_cli.methods.stored import model_of
 from costar_cli.panel import Dataset, Part
 from costar_cli.panel.store import read_dataset
 from costar_cli.reporting import NullReporter

@@ -11,7 +11,7 @@ from costar_cli.artifact.digest import canonical_json
 from costar_cli.config.choices import DeviceName
 from costar_cli.config.models import RuntimeConfig
 from costar_cli.frames import FrameName
-from costar_cli.methods.registry import model_of
+from costar_cli.methods.stored import model_of
 from costar_cli.train import Runtime
 
 if TYPE_CHECKING:

@@ -5,11 +5,9 @@ Everything that lists methods reads `METHODS`: choices and help, settings, table
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from costar_cli.config.nearest import did_you_mean
@@ -33,9 +31,6 @@ __all__ = [
     "SHORT_LIST",
     "Method",
     "Methods",
-    "complete",
-    "load_model",
-    "model_of",
     "named_parts",
 ]
 
@@ -492,50 +487,3 @@ def named_parts(meta: Mapping[str, Any], where: str = "parts") -> list[str]:
     else:
         return names
     raise ArtifactError(problem, where=where, fix="retrain it with `costar finetune`")
-
-
-def load_model(path: Path, device: str = "cpu") -> "FittedModel":
-    """Read a fine-tuned model of any method.
-
-    Raises:
-        ArtifactError: the file is missing, damaged, no model, or of a method that this version does not know.
-    """
-    from costar_cli.artifact import read_artifact  # noqa: PLC0415 - the facts about methods need no HDF5
-
-    return model_of(read_artifact(path, kind="model"), device)
-
-
-def model_of(artifact: "Artifact", device: str = "cpu") -> "FittedModel":
-    """Return the fitted model that an artifact of kind `model` holds.
-
-    Raises:
-        ArtifactError: it is of a method that this version does not know, or lacks something.
-    """
-    method = str(artifact.meta.get("method"))
-    if method not in METHODS:
-        raise ArtifactError(
-            f"the model is of method {method!r}, which this version does not know",
-            where=str(artifact.path),
-            fix=f"known methods: {', '.join(METHODS)}; upgrade costar, or install the package that adds it",
-        )
-    with complete(artifact):
-        return METHODS[method].load(artifact, device)
-
-
-@contextmanager
-def complete(artifact: "Artifact") -> Iterator[None]:
-    """Tell what a model or an encoder lacks, or has of another shape, as an error of its file.
-
-    Raises:
-        ArtifactError: reading it failed.
-    """
-    try:
-        yield
-    except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:
-        if type(error).__name__ == "OutOfMemoryError":  # torch's, of the device: says nothing of the file
-            raise
-        raise ArtifactError(
-            f"the {artifact.kind} artifact is incomplete or damaged",
-            where=f"{artifact.path}: {error}",
-            fix=f"retrain it with `costar {'pretrain' if artifact.kind == 'encoder' else 'finetune'}`",
-        ) from error

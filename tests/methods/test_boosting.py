@@ -16,8 +16,8 @@ from costar_cli.methods.boosting.method import spread_rows
 from costar_cli.methods.boosting.model import BoostingModel
 from costar_cli.methods.boosting.settings import BoostingConfig
 from costar_cli.methods.boosting.trees import Forest
-from costar_cli.methods.registry import model_of as model_of_artifact
 from costar_cli.methods.shared.outcome_forms import choose_forms
+from costar_cli.methods.stored import model_of as model_of_artifact
 from costar_cli.panel import Dataset, Part, Scaler
 from costar_cli.train import Trained
 from tests.fits import artifact_of

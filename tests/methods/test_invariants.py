@@ -11,7 +11,7 @@ from costar_cli.errors import ArtifactError, UsageError
 from costar_cli.methods import load_model
 from costar_cli.methods.base import EncodesOnce
 from costar_cli.methods.costar.model import CostarModel
-from costar_cli.methods.registry import model_of
+from costar_cli.methods.stored import model_of
 from tests.methods.invariant_worlds import (
     NAMES,
     Case,

@@ -14,7 +14,7 @@ import torch
 import costar_cli as costar
 from costar_cli.artifact import Artifact
 from costar_cli.errors import ArtifactError, DataError, MismatchError, UsageError
-from costar_cli.methods import METHODS, registry
+from costar_cli.methods import METHODS, stored
 from costar_cli.methods.base import EncodesOnce, PredictsDistribution, Stage, StepLoss
 from costar_cli.methods.registry import Methods
 from costar_cli.methods.stack import method as stack_method
@@ -183,10 +183,10 @@ def test_weights_that_combine_nothing_are_refused(
 ) -> None:
     artifact = damaged(weights=change(stacked().arrays["params/weights"]))
     if problem is None:
-        assert registry.model_of(artifact).members == 2
+        assert stored.model_of(artifact).members == 2
         return
     with pytest.raises(ArtifactError, match="incomplete or damaged") as raised:
-        registry.model_of(artifact)
+        stored.model_of(artifact)
     assert re.search(problem, str(raised.value.where))
 
 
@@ -194,7 +194,7 @@ def test_a_part_has_one_member_or_all() -> None:
     whole = artifact_of(stacked_network())
     weights = whole.arrays["params/weights"]
     with pytest.raises(ArtifactError, match="incomplete or damaged") as raised:
-        registry.model_of(replace(whole, arrays={**whole.arrays, "params/weights": np.repeat(weights, 2, axis=0)}))
+        stored.model_of(replace(whole, arrays={**whole.arrays, "params/weights": np.repeat(weights, 2, axis=0)}))
     assert "crn-erm has 2 members instead of 1 or 4" in str(raised.value.where)
 
 
@@ -218,14 +218,14 @@ def test_parts_of_a_file_that_cannot_be_are_refused_before_and_when_it_is_loaded
     listed = [{**part, "method": name} if name else 7 for name, part in zip(parts, whole, strict=False)]
     artifact = damaged(parts=listed)
     with pytest.raises(ArtifactError, match=problem):
-        registry.model_of(artifact)
+        stored.model_of(artifact)
     with pytest.raises(ArtifactError, match=problem):
         METHODS["stack"].parts(None, artifact.meta)
 
 
 def test_a_part_cannot_have_another_horizon_or_schema_than_its_stack() -> None:
     parts = [{**part, "horizon": 99, "schema": {}} for part in stacked().meta["parts"]]
-    model = registry.model_of(damaged(parts=parts))
+    model = stored.model_of(damaged(parts=parts))
     assert isinstance(model, StackModel)
     assert {part.horizon for part in model.parts.values()} == {model.horizon}
     assert all(part.schema == model.schema for part in model.parts.values())
@@ -240,7 +240,7 @@ def test_whatever_fails_while_a_model_is_read_is_told_as_damage(
 
     monkeypatch.setattr(type(METHODS["ridge"].loaded), "load", fail)
     with pytest.raises(ArtifactError, match="incomplete or damaged"):
-        registry.model_of(artifact_of(stacked()))
+        stored.model_of(artifact_of(stacked()))
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, wrong: dict[str, Exception]) -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from costar_cli.datasets.linear.settings import LinearGaussianConfig
 from costar_cli.datasets.linear.simulate import simulate_linear
-from costar_cli.methods.registry import load_model
+from costar_cli.methods.stored import load_model
 from costar_cli.panel.windows import factual_windows
 from costar_cli.reporting import NullReporter
 from costar_cli.uncertainty import calibration_of, estimate, support_of

@@ -17,8 +17,9 @@ from costar_cli.methods.base import (
     PredictsDistribution,
     PredictsStepwise,
 )
-from costar_cli.methods.registry import model_of, named_parts
+from costar_cli.methods.registry import named_parts
 from costar_cli.methods.shared.trained import TrainedModel, require_horizon
+from costar_cli.methods.stored import model_of
 from costar_cli.panel import Panel, Queries
 from costar_cli.reporting import Reporter
 

@@ -1,0 +1,62 @@
+"""Fitted models of any method, read from their files; importing this loads no method, nor torch."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from costar_cli.errors import ArtifactError
+from costar_cli.methods.registry import METHODS
+
+if TYPE_CHECKING:
+    from costar_cli.artifact import Artifact
+    from costar_cli.methods.base import FittedModel
+
+__all__ = ["complete", "load_model", "model_of"]
+
+
+def load_model(path: Path, device: str = "cpu") -> "FittedModel":
+    """Read a fine-tuned model of any method.
+
+    Raises:
+        ArtifactError: the file is missing, damaged, no model, or of a method that this version does not know.
+    """
+    from costar_cli.artifact import read_artifact  # noqa: PLC0415 - the facts about methods need no HDF5
+
+    return model_of(read_artifact(path, kind="model"), device)
+
+
+def model_of(artifact: "Artifact", device: str = "cpu") -> "FittedModel":
+    """Return the fitted model that an artifact of kind `model` holds.
+
+    Raises:
+        ArtifactError: it is of a method that this version does not know, or lacks something.
+    """
+    method = str(artifact.meta.get("method"))
+    if method not in METHODS:
+        raise ArtifactError(
+            f"the model is of method {method!r}, which this version does not know",
+            where=str(artifact.path),
+            fix=f"known methods: {', '.join(METHODS)}; upgrade costar, or install the package that adds it",
+        )
+    with complete(artifact):
+        return METHODS[method].load(artifact, device)
+
+
+@contextmanager
+def complete(artifact: "Artifact") -> Iterator[None]:
+    """Tell what a model or an encoder lacks, or has of another shape, as an error of its file.
+
+    Raises:
+        ArtifactError: reading it failed.
+    """
+    try:
+        yield
+    except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:
+        if type(error).__name__ == "OutOfMemoryError":  # torch's, of the device: says nothing of the file
+            raise
+        raise ArtifactError(
+            f"the {artifact.kind} artifact is incomplete or damaged",
+            where=f"{artifact.path}: {error}",
+            fix=f"retrain it with `costar {'pretrain' if artifact.kind == 'encoder' else 'finetune'}`",
+        ) from error
