@@ -96,13 +96,13 @@ def environment(**extra: str) -> dict[str, str]:
     return {**kept, "PYTHONWARNINGS": "error", **extra}
 
 
-def run_process(*args: object, cwd: Path, env: dict[str, str] | None = None, stdin: str = "") -> Run:
+def run_process(*args: object, cwd: Path, env: dict[str, str] | None = None) -> Run:
     """Run `python -m costar_cli` as a user would run `costar`."""
     done = subprocess.run(
         [sys.executable, "-m", "costar_cli", *map(str, args)],
         cwd=cwd,
         env=environment(**(env or {})),
-        input=stdin,
+        input="",
         capture_output=True,
         text=True,
         timeout=120,
