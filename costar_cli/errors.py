@@ -168,23 +168,47 @@ class _TerminationInterrupt(KeyboardInterrupt):
     """What they raise: after a plain KeyboardInterrupt out of C code, Python would end itself by SIGINT."""
 
 
-class Termination:
+class SignalHandler:
+    """Handles signals that end a run, and remembers which came first.
+
+    A second signal, which may be the first one sent to a process and to its group, counts after `AGAIN_S` seconds.
+    """
+
+    AGAIN_S: ClassVar[float] = 1.0
+
+    def __init__(self) -> None:
+        self.came: int | None = None
+        self._came_at = 0.0
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the signature of a handler
+        now = time.monotonic()
+        if self.came is None:
+            self.came, self._came_at = number, now
+            self._first()
+        elif now - self._came_at >= self.AGAIN_S:
+            self._again(number)
+
+    def _first(self) -> None:
+        """Do what the first signal asks for."""
+
+    def _again(self, number: int) -> None:
+        """Do what another one asks for."""
+
+
+class Termination(SignalHandler):
     """Lets Ctrl-C, SIGTERM and SIGHUP end a run in order, and remembers which came.
 
     What a handler raises can be lost: in a callback of C code, in a destructor, in somebody's bare `except`. So long
-    work asks `stop_if_signalled` between its steps. A second signal, which may be the first one sent to a process and
-    to its group, counts after `AGAIN_S` seconds, and then ends the process at once.
+    work asks `stop_if_signalled` between its steps. A second signal ends the process at once.
 
     Where somebody handles or ignores a signal already, and outside the main thread, nothing changes; within another
     one it is that one.
     """
 
-    AGAIN_S: ClassVar[float] = 1.0
     _current: ClassVar["Termination | None"] = None
 
     def __init__(self) -> None:
-        self.came: int | None = None
-        self._came_at = 0.0
+        super().__init__()
         self._found: dict[int, Any] = {}
         self._tell_lost = sys.unraisablehook
 
@@ -216,13 +240,11 @@ class Termination:
         if told.exc_type is not _TerminationInterrupt:
             self._tell_lost(told)
 
-    def _handle(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the signature of a handler
-        now = time.monotonic()
-        if self.came is None:
-            self.came, self._came_at = number, now
-            raise _TerminationInterrupt
-        if now - self._came_at >= self.AGAIN_S:
-            os._exit(128 + number)
+    def _first(self) -> None:
+        raise _TerminationInterrupt
+
+    def _again(self, number: int) -> None:
+        os._exit(128 + number)
 
     @classmethod
     def stop_if_signalled(cls) -> None:

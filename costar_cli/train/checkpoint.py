@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Any, Final, NamedTuple, NoReturn, Self
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from costar_cli.artifact import Artifact, read_artifact, read_header, write_artifact
 from costar_cli.artifact.lineage import Making, making_differences, makings_of
-from costar_cli.errors import STOPS, ArtifactError, MismatchError, Termination
+from costar_cli.errors import STOPS, ArtifactError, MismatchError, SignalHandler
 from costar_cli.methods.base import Stage
 from costar_cli.methods.shared import processes
 from costar_cli.methods.shared.members import Params
@@ -61,18 +61,15 @@ class FinishedGroup(NamedTuple):
     end: SavedGroup | None = None
 
 
-class Interrupt:
+class Interrupt(SignalHandler):
     """Turns the first SIGINT, SIGTERM or SIGHUP into a request that the loop honours between two steps.
 
-    A second one acts at once, unless it comes so soon that it may be the first one (`Termination`). Outside the main
-    thread, where handlers cannot be set, nothing changes. In the end the first is handed on to whoever handled it
-    before, who may want to tell it.
+    A second one acts at once. Outside the main thread, where handlers cannot be set, nothing changes. In the end the
+    first is handed on to whoever handled it before, who may want to tell it.
     """
 
     def __init__(self) -> None:
-        self.requested = False
-        self._stopped_by = 0
-        self._came_at = 0.0
+        super().__init__()
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
@@ -87,8 +84,8 @@ class Interrupt:
     ) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
-        if callable(self._previous.get(self._stopped_by)):
-            signal.raise_signal(self._stopped_by)
+        if self.came is not None and callable(self._previous.get(self.came)):
+            signal.raise_signal(self.came)
 
     def stop_if_requested(self) -> None:
         """Raise `KeyboardInterrupt` when a signal has come."""
@@ -98,14 +95,10 @@ class Interrupt:
     @property
     def agreed(self) -> bool:
         """Return whether a signal has come to any of the processes that train together."""
-        return processes.anywhere(self.requested)
+        return processes.anywhere(self.came is not None)
 
-    def _handle(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the signature of a handler
-        now = time.monotonic()
-        if not self.requested:
-            self.requested, self._stopped_by, self._came_at = True, number, now
-        elif now - self._came_at >= Termination.AGAIN_S:
-            raise KeyboardInterrupt
+    def _again(self, number: int) -> None:  # noqa: ARG002 - which one makes no difference
+        raise KeyboardInterrupt
 
 
 class Checkpoint:

@@ -52,8 +52,8 @@ app._run = run
 LOST_TWICE = """
 import signal, time
 from costar_cli import app
-from costar_cli.errors import Termination
-Termination.AGAIN_S = 0
+from costar_cli.errors import SignalHandler
+SignalHandler.AGAIN_S = 0
 def run(*_):
     while True:
         try:

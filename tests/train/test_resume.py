@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from costar_cli.errors import Termination
+from costar_cli.errors import SignalHandler
 from costar_cli.panel import Dataset
 from costar_cli.reporting import NullReporter
 from costar_cli.train import RunIdentity, Runtime, loop
@@ -64,8 +64,8 @@ def test_a_signal_that_is_sent_to_the_process_and_its_group_counts_once(monkeypa
         with Interrupt() as interrupt:
             signal.raise_signal(signal.SIGTERM)
             signal.raise_signal(signal.SIGINT)
-            assert interrupt.requested
-            monkeypatch.setattr(Termination, "AGAIN_S", 0.0)
+            assert interrupt.came == signal.SIGTERM
+            monkeypatch.setattr(SignalHandler, "AGAIN_S", 0.0)
             with pytest.raises(KeyboardInterrupt):
                 signal.raise_signal(signal.SIGINT)
             assert heard == []
