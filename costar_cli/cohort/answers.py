@@ -313,17 +313,24 @@ def as_told(request: PlanRequest) -> Sequence[TreatmentPlan]:
 
 
 def warnings_about(
-    dataset: Dataset, models: Mapping[str, FittedModel], cohort: Cohort, request: PlanRequest
+    dataset: Dataset,
+    models: Mapping[str, FittedModel],
+    cohort: Cohort,
+    request: PlanRequest,
+    *,
+    shard: Shard = WHOLE,
 ) -> Iterator[str]:
-    """Yield what may make the answers wrong, as `costar whatif` says it of one subject."""
+    """Yield what may make the answers of a shard wrong, as `costar whatif` says it of one subject."""
     for label, model in models.items():
         if other := other_data(f"model `{label}`", model.parents, dataset):
             yield other
         yield from warnings_of(f"model `{label}`", model.meta)
-    yield from doubts(models, cohort, request)
+    yield from doubts(models, cohort, request, shard=shard)
 
 
-def doubts(models: Mapping[str, FittedModel], cohort: Cohort, request: PlanRequest) -> Iterator[str]:
+def doubts(
+    models: Mapping[str, FittedModel], cohort: Cohort, request: PlanRequest, *, shard: Shard = WHOLE
+) -> Iterator[str]:
     """Yield what of the plans was not learnt: what nobody was given, and stopping what never stopped."""
     several, told = len(models) > 1, as_told(request)
     for label, of_plans in unseen_in_plans(models, told).items():
@@ -333,13 +340,13 @@ def doubts(models: Mapping[str, FittedModel], cohort: Cohort, request: PlanReque
                 yield f"{words}: its effect was not learned"
     for label, model in models.items():
         where = "the training data" + f" of model `{label}`" * several
-        for plan, name, subjects in _stopped(model, cohort, request):
+        for plan, name, subjects in _stopped(model, cohort, request, shard):
             never = f"which, once started, never stopped in {where}: there are no data on stopping"
             yield f"plan `{plan}` stops {name} of {counted(subjects, 'subject')}, {never}"
     yield from on_indication(models, told)
 
 
-def _stopped(model: FittedModel, cohort: Cohort, request: PlanRequest) -> Iterator[tuple[str, str, int]]:
+def _stopped(model: FittedModel, cohort: Cohort, request: PlanRequest, shard: Shard) -> Iterator[tuple[str, str, int]]:
     """Yield plan, treatment and number of subjects where a plan, or a rule as it mostly goes, stops what never did."""
     support, encoding = Support.from_meta(model.meta), model.schema.treatments
     if support is None or not support.absorbing(encoding):
@@ -348,7 +355,7 @@ def _stopped(model: FittedModel, cohort: Cohort, request: PlanRequest) -> Iterat
     given_MA = encoding.decode(cohort.panel.treatments[cohort.subject_M, before_M])
     given_MA = np.where((cohort.origin_M > 0)[:, None], given_MA, 0)
     found: dict[tuple[str, str], set[int]] = {}
-    for moments, plans_M in _chunks(cohort, request, WHOLE):
+    for moments, plans_M in _chunks(cohort, request, shard):
         chunk, moment_Q = cohort.take(moments), np.repeat(np.arange(len(plans_M)), list(map(len, plans_M)))
         every_Q = [plan for plans in plans_M for plan in plans]
         asked = resolve("", model, chunk.moments(moment_Q), every_Q, given=chunk.panel, n=COHORT_DRAWS)

@@ -78,6 +78,7 @@ def run_cohort(session: Session, question: CohortQuestion, data: Path, models: S
     whole, question = question.csv, question.of_shard()
     question.check(files_read(session, data, models))
     session.read("dataset", data)
+    from costar_cli.artifact.shards import WHOLE
     from costar_cli.cohort import (
         Cohort,
         check_questions,
@@ -128,7 +129,9 @@ def run_cohort(session: Session, question: CohortQuestion, data: Path, models: S
         reporter=reporter,
     )
     check_questions(dataset, loaded, request, question.levels, unsupported=question.unsupported)
-    for warning in (*warnings_about(dataset, loaded, cohort, request), *_losses(dataset, loaded, places)):
+    shard = question.shard or WHOLE
+    doubts = warnings_about(dataset, loaded, cohort, request, shard=shard)
+    for warning in (*doubts, *_losses(dataset, loaded, places)):
         session.out.warn(warning)
     notes = [
         *(f"rule `{plan.name}`: {plan.text}" for plan in request.plans if not isinstance(plan, TreatmentPlan)),

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from costar_cli.artifact.shards import Shard
 from costar_cli.cohort import (
     Cohort,
     Tally,
@@ -92,6 +93,16 @@ def test_a_plan_that_stops_what_never_stopped_says_how_many_it_concerns():
         "plan `stop` stops chemotherapy of 12 subjects",
         f"plan `watch` stops chemotherapy of {on} subjects",
     ]
+
+
+def test_a_shard_is_warned_of_its_own_subjects(monkeypatch):
+    monkeypatch.setattr(answers_module, "MOST_MOMENTS", 3)
+    seen = frozenset([(0, 0), (1, 0), (0, 1), (1, 1)])
+    support = Support(seen, untreated=(9, 9), stopped=(0, 9), continued=(30, 9))
+    model = LinearModel(TUMOR, meta={"support": support.to_meta()})
+    stop = request_of({"stop": [{"chemotherapy": 1}, {}]})
+    told = [list(doubts({"costar": model}, whole(), stop, shard=Shard(number, 4))) for number in (1, 2, 3, 4)]
+    assert [line.partition(",")[0] for (line,) in told] == ["plan `stop` stops chemotherapy of 3 subjects"] * 4
 
 
 def test_a_dose_that_never_stopped_is_told_like_other_treatments():
