@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from costar_cli.datasets.table import TableInputs, ingest_table
+from costar_cli.datasets.table import TableInputs, ingest_table, parse
 from costar_cli.datasets.table.files import open_files
 from costar_cli.errors import DataError
 from costar_cli.reporting import NullReporter
@@ -103,6 +103,16 @@ def test_true_and_false_are_numbers_in_csv_as_in_parquet(tmp_path: Path):
     both = [ingest_table(TableInputs([save(frame, tmp_path / f"a.{end}")]), schema, NullReporter())
             for end in ("csv", "parquet")]  # fmt: skip
     assert_same_dataset(*both)
-    mixed = frame.with_columns(resting=pl.when(pl.col("age") > 50).then(pl.lit("true")).otherwise(pl.lit("0.5")))
-    with pytest.raises(DataError, match="not numeric, first 'true'"):
-        ingest_table(TableInputs([save(mixed, tmp_path / "b.csv")]), schema, NullReporter())
+    for first, second in (("true", "0.5"), ("0.5", "true")):
+        mixed = frame.with_columns(resting=pl.when(pl.col("age") > 50).then(pl.lit(first)).otherwise(pl.lit(second)))
+        with pytest.raises(DataError, match="not numeric, first 'true'"):
+            ingest_table(TableInputs([save(mixed, tmp_path / "b.csv")]), schema, NullReporter())
+
+
+def test_true_and_false_are_found_behind_any_number_of_missing_values(tmp_path: Path, monkeypatch):
+    frame = ward().with_columns(resting=pl.when(pl.int_range(pl.len()) > 9).then(pl.col("age") > 50))
+    schema = make_schema({"resting": {"role": "covariate", "missing": "fill"}})
+    table = TableInputs([save(frame, tmp_path / "a.csv")])
+    once = ingest_table(table, schema, NullReporter())
+    monkeypatch.setattr(parse, "HEAD_ROWS", 5)
+    assert_same_dataset(ingest_table(table, schema, NullReporter()), once)

@@ -18,6 +18,9 @@ from costar_cli.panel.findings import Finding, counted, raise_errors
 MOST_VALUES: Final = 1_000_000_000  # 8 GB while they are read
 LARGEST: Final = float(np.finfo(np.float32).max)
 UNREADABLE: Final = np.iinfo(np.int64).min  # of times; of numbers it is NaN
+TEXTS: Final = (pl.String, pl.Categorical, pl.Enum)
+TRUTHS: Final = ("true", "false")
+HEAD_ROWS: Final = 1_000
 FORMATS: Final = ("%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S%.f")
 
 As = Literal["number", "binary", "text", "us", "month"]
@@ -94,8 +97,10 @@ def read_rows(files: Sequence[TableFile], readings: Iterable[Reading], blank: Se
     _refuse_size(files, len(wanted))
     frames = []
     for number, file in enumerate(files):
+        words = _begins_with_words(file, wanted, blank)
         columns = [
-            as_read(file.column(r.column), file.types[r.column], r, blank).alias(str(i)) for i, r in enumerate(wanted)
+            as_read(file.column(r.column), file.types[r.column], r, blank, words=r in words).alias(str(i))
+            for i, r in enumerate(wanted)
         ]
         source = [pl.lit(number, dtype=pl.UInt16).alias("file"), pl.nth(0).cast(pl.UInt32).alias("row")]
         with collected(file.path):
@@ -222,23 +227,40 @@ def _refuse_size(files: Sequence[TableFile], columns: int) -> None:
         raise DataError(problem, fix="leave columns out of the schema, or split the subjects over several data sets")
 
 
-def as_read(raw: pl.Expr, kind: pl.DataType, reading: Reading, blank: Sequence[str]) -> pl.Expr:
-    """Return a raw column of a type as a reading gives it."""
-    if kind in (pl.Categorical, pl.Enum):
-        raw, kind = raw.cast(pl.String), pl.String()
-    if kind == pl.String:
-        stripped = raw.str.strip_chars()
-        absent = stripped.str.to_lowercase().is_in(["", *(text.strip().lower() for text in blank)])
-        raw = pl.when(absent).then(None).otherwise(stripped)
+def _begins_with_words(file: TableFile, readings: Sequence[Reading], blank: Sequence[str]) -> set[Reading]:
+    """Return the readings of numbers whose first value may be `true` or `false`: only these can have no other values.
+
+    To know of all values takes a pass of its own, for which polars holds the column as text.
+    """
+    asked = [r for r in readings if r.as_ == "number" and file.types[r.column] in TEXTS]
+    if not asked:
+        return set()
+    first = [_told(file.column(r.column), blank).drop_nulls().first().alias(str(i)) for i, r in enumerate(asked)]
+    with collected(file.path):
+        row = file.scan.head(HEAD_ROWS).select(first).collect(engine="streaming").row(0)
+    return {r for r, value in zip(asked, row, strict=True) if value is None or value.lower() in TRUTHS}
+
+
+def _told(raw: pl.Expr, blank: Sequence[str]) -> pl.Expr:
+    """Return texts without space around them, null where they stand for a missing value."""
+    stripped = raw.cast(pl.String).str.strip_chars()
+    absent = stripped.str.to_lowercase().is_in(["", *(text.strip().lower() for text in blank)])
+    return pl.when(absent).then(None).otherwise(stripped)
+
+
+def as_read(raw: pl.Expr, kind: pl.DataType, reading: Reading, blank: Sequence[str], *, words: bool = True) -> pl.Expr:
+    """Return a raw column of a type as a reading gives it; without `words`, not all values are truth values."""
+    if kind in TEXTS:
+        raw, kind = _told(raw, blank), pl.String()
     elif kind.is_float():
         raw = raw.fill_nan(None)
     if reading.as_ == "text":
         return _as_text(raw, kind)
     if reading.as_ in ("us", "month"):
         return _as_time(raw, kind, reading)
-    if kind == pl.String:
+    if kind == pl.String and (words or reading.as_ == "binary"):
         word = raw.str.to_lowercase()
-        truths = word.is_in(["true", "false"])
+        truths = word.is_in(TRUTHS)
         named = truths if reading.as_ == "binary" else truths.all()  # a column of both, as Parquet has them
         raw = (
             pl.when(named).then(pl.when(word == "true").then(pl.lit("1")).when(truths).then(pl.lit("0"))).otherwise(raw)
