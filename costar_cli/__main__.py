@@ -14,9 +14,9 @@ def run() -> int:
             from costar_cli.app import main  # noqa: PLC0415 - it takes a second, in which a signal may come
 
             termination.stop_if_signalled()
+            return main()
         except KeyboardInterrupt:
             return _tell(termination.as_error(""))
-        return main()
 
 
 def _open_what_is_closed() -> None:

@@ -108,17 +108,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     verb = _verb(args)
     with Termination() as termination:
         try:
-            with _first_alone_speaks(out):
-                _refuse_several(verb)
-                return _run(args, out)
+            return _ended(args, out, verb)
         except (KeyboardInterrupt, typer.Abort):
             return _fail(out, termination.as_error(verb), verb)
-        except typer.TyperException as error:
-            return _fail(out, _usage_error(error), verb)
-        except Exception as error:
-            return _fail(out, as_costar_error(error), verb)
         finally:
+            termination.tell()
             out.close()
+
+
+def _ended(args: list[str], out: Output, verb: str) -> int:
+    """Run the verb, tell what it could not do, and return the exit code."""
+    try:
+        with _first_alone_speaks(out):
+            _refuse_several(verb)
+            return _run(args, out)
+    except typer.Abort:
+        raise
+    except typer.TyperException as error:
+        return _fail(out, _usage_error(error), verb)
+    except Exception as error:
+        return _fail(out, as_costar_error(error), verb)
 
 
 @contextlib.contextmanager

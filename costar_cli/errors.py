@@ -199,7 +199,8 @@ class Termination(SignalHandler):
     """Lets Ctrl-C, SIGTERM and SIGHUP end a run in order, and remembers which came.
 
     What a handler raises can be lost: in a callback of C code, in a destructor, in somebody's bare `except`. So long
-    work asks `stop_if_signalled` between its steps. A second signal ends the process at once.
+    work asks `stop_if_signalled` between its steps. A second signal ends the process at once. Once it is
+    told how the run ended, a first one changes nothing any more.
 
     Where somebody handles or ignores a signal already, and outside the main thread, nothing changes; within another
     one it is that one.
@@ -209,6 +210,7 @@ class Termination(SignalHandler):
 
     def __init__(self) -> None:
         super().__init__()
+        self._is_told = False
         self._found: dict[int, Any] = {}
         self._tell_lost = sys.unraisablehook
 
@@ -241,7 +243,8 @@ class Termination(SignalHandler):
             self._tell_lost(told)
 
     def _first(self) -> None:
-        raise _TerminationInterrupt
+        if not self._is_told:
+            raise _TerminationInterrupt
 
     def _again(self, number: int) -> None:
         os._exit(128 + number)
@@ -249,9 +252,15 @@ class Termination(SignalHandler):
     @classmethod
     def stop_if_signalled(cls) -> None:
         """Raise `KeyboardInterrupt` in the main thread where a signal has come; long work calls this at each step."""
-        asked = cls._current is not None and cls._current.came is not None
+        asked = cls._current is not None and cls._current.came is not None and not cls._current._is_told
         if asked and threading.current_thread() is threading.main_thread():
             raise _TerminationInterrupt
+
+    @classmethod
+    def tell(cls) -> None:
+        """Let no signal raise any more: how the run ended is told now, once."""
+        if cls._current is not None:
+            cls._current._is_told = True
 
     def as_error(self, verb: str) -> CostarError:
         """Return the error of a run that a signal ended."""

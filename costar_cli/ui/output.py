@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from costar_cli.errors import CostarError
+from costar_cli.errors import CostarError, Termination
 from costar_cli.reporting import plain
 from costar_cli.ui.tables import render_table
 from costar_cli.ui.text import columns_of, dump_json, paint
@@ -133,6 +133,7 @@ class Output:
         self._finish(status, error=error.to_json())
 
     def _finish(self, status: str, *, result: object = None, error: Mapping[str, object] | None = None) -> None:
+        Termination.tell()
         if self.json and not self.finished:
             name = "error" if error else str(self._document["verb"]).replace(" ", ".")
             schema = {"name": f"costar.{name}", "version": DOCUMENT_VERSION}

@@ -5,6 +5,7 @@ import os
 import pkgutil
 import resource
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -89,7 +90,7 @@ def in_child(work: Callable[[], int], *, stop: tuple[float, int] | None = None, 
                 os.write(2, f"Traceback: {error!r}".encode())
             finally:
                 with suppress(OSError, ValueError):
-                    __import__("sys").stdout.flush()
+                    sys.stdout.flush()
                 os._exit(code)
         if stop:
             _send(pid, *stop)
@@ -131,8 +132,9 @@ def costar(*words: object, cwd: Path) -> Callable[[], int]:
 
     def work() -> int:
         os.chdir(cwd)
-        from costar_cli.app import main
+        from costar_cli.__main__ import run
 
-        return main([str(word) for word in words])
+        sys.argv = ["costar", *map(str, words)]
+        return run()
 
     return work

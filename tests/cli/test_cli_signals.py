@@ -97,6 +97,36 @@ def stopped(tmp_path: Path, moment: str, run: str = RUN) -> subprocess.Completed
     )
 
 
+def test_a_signal_after_the_result_is_told_changes_nothing(tmp_path: Path) -> None:
+    sent = """
+import signal
+from costar_cli.ui import output
+write = output._write
+def written(stream, text):
+    write(stream, text)
+    signal.raise_signal(signal.SIGTERM)
+output._write = written
+"""
+    done = stopped(tmp_path, sent)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["status"] == "done"
+
+
+def test_a_signal_while_an_error_is_told_gives_one_document(tmp_path: Path) -> None:
+    sent = """
+import signal
+from costar_cli.ui import output
+explain = output._explain
+def explained(error):
+    signal.raise_signal(signal.SIGTERM)
+    return explain(error)
+output._explain = explained
+"""
+    done = stopped(tmp_path, sent, RUN.replace("'doctor'", "'verify', 'nothing.h5'"))
+    assert done.returncode == ExitCode.TERMINATED
+    assert json.loads(done.stdout)["status"] == "interrupted"
+
+
 def test_a_second_signal_ends_a_run_that_loses_every_exception(tmp_path: Path) -> None:
     done = stopped(tmp_path, LOST_TWICE.format(number=int(signal.SIGTERM)))
     assert (done.returncode, done.stdout) == (ExitCode.TERMINATED, "")
