@@ -35,8 +35,8 @@ WORDS = {
 }
 
 
-def commands(folder: Path, patients: int) -> dict[str, list[str]]:
-    """Return the words of each step's command, in order."""
+def commands(folder: Path, patients: int, short: Sequence[str] = ()) -> dict[str, list[str]]:
+    """Return the words of each step's command, in order; `short` are those that end training early."""
     some = max(8, patients // 100)
     sizes = {"train": patients, "val": some, "test": some, "target-val": some, "target-test": some}
     ask = ["whatif", "--subjects", "source/train", "--skip-unknown", "--plan", str(folder / "plans.json")]
@@ -48,8 +48,8 @@ def commands(folder: Path, patients: int) -> dict[str, list[str]]:
     return {
         "simulate": ["simulate", "tumor", *quick, "--gamma", "10", *(f"--{k}={n}" for k, n in sizes.items())],
         "mixed": ["finetune", *quick, "--method", "mixed"],
-        "pretrain": ["pretrain", *quick],
-        "finetune": ["finetune", *quick],
+        "pretrain": ["pretrain", *quick, *short],
+        "finetune": ["finetune", *quick, *short],
         "evaluate": ["evaluate", "--no-plots"],
         "whatif-mixed": answers("model-mixed.h5"),
         "whatif-costar": answers("model.h5"),
@@ -74,7 +74,7 @@ def measure(options: argparse.Namespace) -> Measured:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "plans.json").write_text(json.dumps(PLANS))
         place = ["-w", str(folder), "--threads", str(options.threads), "--json"]
-        steps = commands(folder, 200 if options.quick else PATIENTS)
+        steps = commands(folder, 200, ["--epochs", "1"]) if options.quick else commands(folder, PATIENTS)
         places = {name: place[:2] + place[4:] if name == "simulate" else place for name in steps}
         taken = ((name, run_child("-m", "costar_cli", *step, *places[name])) for name, step in steps.items())
         return Measured(dict(figures(taken)))
