@@ -142,6 +142,8 @@ def stored_array(array: NDArray[Any]) -> NDArray[Any]:
         return array.view(np.uint8)
     if array.dtype.name in NUMBERS:
         return array.astype(array.dtype.newbyteorder("<"), copy=False)
+    if array.dtype.kind == "U" and not array.size:
+        return np.zeros(array.shape, "S1")  # of which numpy before 2.1 makes numbers
     if array.dtype.kind == "U":
         return np.asarray(np.char.encode(array, "utf-8"), order="C")
     raise ValueError(f"arrays of {array.dtype} cannot be stored in an artifact")
@@ -200,7 +202,10 @@ def array_from_bytes(data: NDArray[np.uint8], tag: str, shape: tuple[int, ...]) 
         if data.size and data.max() > 1:
             raise ValueError("booleans other than 0 and 1")
         return data.view(np.bool_).reshape(shape)
-    if text := TEXT.fullmatch(tag):
+    text = TEXT.fullmatch(tag)
+    if text and not data.size:
+        return np.zeros(shape, "U1")
+    if text:
         return np.asarray(np.char.decode(data.view(f"S{text[1]}").reshape(shape), "utf-8"))
     little = data.view(np.dtype(tag).newbyteorder("<")).reshape(shape)
     return little.astype(np.dtype(tag), copy=False)
