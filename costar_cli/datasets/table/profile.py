@@ -180,9 +180,9 @@ class Facts:
     @staticmethod
     def _dates(texts: pl.Series, written: str) -> pl.Series:
         frame = pl.DataFrame({"x": texts})
-        moments = frame.select(as_read(pl.col("x"), pl.String(), Reading("x", "us", written), BLANK)).to_series()
-        dates = moments.set(moments == UNREADABLE, None).cast(pl.Datetime("us"))
-        return dates.set(dates.dt.year() < 1000, None)  # %Y also reads 24
+        moment = as_read(pl.col("x"), pl.String(), Reading("x", "us", written), BLANK)
+        date = pl.when(moment != UNREADABLE).then(moment).cast(pl.Datetime("us"))
+        return frame.select(pl.when(date.dt.year() >= 1000).then(date)).to_series()  # %Y also reads 24
 
     @cached_property
     def odd(self) -> list[str]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from costar_cli.datasets.icu.extract.store import (
     CARE,
+    CUTS_LEVELS,
     DIASTOLIC,
     INTERVENTIONS,
     LEVELS,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 Ints = NDArray[np.int64]
 
 TRUST = "what is pickled in this file is made as `--trust-pickle` says, be it code"
-SLICE_ROWS: Final = 100_000  # stay-hours read at once
+SLICE_ROWS: Final = 10**9 if CUTS_LEVELS else 100_000  # stay-hours read at once; such pandas reads all each time
 LEAST_S, BYTES_PER_S = 60.0, 10e6  # of the process that reads a file first: the time that it has
 LEAST_BYTES: Final = 3_000_000_000  # of addresses that it has, beside twice the file's
 

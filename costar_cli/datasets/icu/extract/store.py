@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -23,6 +24,7 @@ LEVELS: Final = ("LEVEL2", "Aggregation Function")  # of the columns of `/vitals
 MEAN: Final = "mean"  # the one aggregation function there
 DIASTOLIC: Final = "diastolic blood pressure"
 CARE: Final = ("vent", "vaso")
+CUTS_LEVELS: Final = tuple(int(n) for n in version("pandas").split(".")[:2]) < (3, 1)  # of an index, with its rows
 SIMULATED: Final = "costar_simulated"  # an attribute of files that costar wrote: no patient in them is real
 FORM = "costar reads what MIMIC-Extract writes by default; `costar simulate mimic --export-extract FILE` shows the form"
 
@@ -96,7 +98,10 @@ def read_rows(
     if key not in store:
         raise refuse(f"there is no table '{key}'", path)
     try:
-        frame = store.select(key, start=start, stop=stop)
+        if start is not None and CUTS_LEVELS:
+            frame = store.select(key).iloc[start:stop]
+        else:
+            frame = store.select(key, start=start, stop=stop)
     except Exception as error:  # unpickling and PyTables raise anything
         raise refuse(f"{key} cannot be read: {error}", path) from error
     if not isinstance(frame, pd.DataFrame):
