@@ -152,7 +152,7 @@ class Workspace:
             lock.acquire()
         except Timeout:
             raise LockedError(
-                f"another costar process works in this workspace{self._holder()}",
+                f"another costar process works in this workspace{f': {self.holder}' if self.holder else ''}",
                 where=str(self.root),
                 fix="wait for it to end, or choose another folder with --workspace",
             ) from None
@@ -182,9 +182,11 @@ class Workspace:
         except OSError as error:
             raise StorageError(f"the workspace cannot be written: {error.strerror}", where=str(self.root)) from error
 
-    def _holder(self) -> str:
+    @property
+    def holder(self) -> str:
+        """Return who holds the workspace, or held it last; nothing where that cannot be read."""
         try:
             with os.fdopen(os.open(self._signature, os.O_RDONLY | NO_LINK), encoding="utf-8") as file:
-                return f": {file.read(200)}"
+                return file.read(200)
         except (OSError, UnicodeDecodeError):
             return ""

@@ -18,7 +18,7 @@ from costar_cli.benchmark.ledger import Clock, Ledger, Meter, give_memory_back
 from costar_cli.benchmark.report import BenchmarkReport, Evaluations, Outcome, build_report, read_evaluations
 from costar_cli.benchmark.shards import cells_of
 from costar_cli.benchmark.show import show_report
-from costar_cli.benchmark.workers import CellEnd, Crew, side_by_side
+from costar_cli.benchmark.workers import CellEnd, CrewMaker, side_by_side
 from costar_cli.config.choices import SetupName
 from costar_cli.config.models import BenchmarkConfig, FinetuneConfig, PretrainConfig, RuntimeConfig
 from costar_cli.datasets.registry import sources
@@ -106,7 +106,7 @@ def run_benchmark(
     bench: Bench,
     *,
     overwrite: bool,
-    workers: int,
+    crew: CrewMaker | None,
     plots: bool,
     list_only: bool,
     given: Mapping[str, str],
@@ -114,7 +114,8 @@ def run_benchmark(
 ) -> None:
     """Make what is not there, write and show the tables, and end the verb; or list the cells.
 
-    `given` are the flags that a command to run next repeats; `shard` is the part of the benchmark that is made.
+    `crew` makes cells side by side, one by one without it; `given` are the flags that a command to run next repeats;
+    `shard` is the part of the benchmark that is made.
 
     Raises:
         CostarError: cells failed; what the others found is written, shown, and part of the `--json` document.
@@ -125,7 +126,7 @@ def run_benchmark(
         return
     require_fresh([plan], overwrite=overwrite)
     require_own(bench.folder, REPORT_FILES, bench.data.file, overwrite=overwrite)
-    made = make_benchmark(out, plan, overwrite=overwrite, workers=workers, plots=plots, debug=out.debug)
+    made = make_benchmark(out, plan, overwrite=overwrite, crew=crew, plots=plots, debug=out.debug)
     show_report(out, made.report)
     result = {**made.report.to_json(), "folder": str(bench.folder), "made": made.outcome.made}
     if made.outcome.failed:
@@ -135,7 +136,9 @@ def run_benchmark(
     out.done(result, status="done" if made.outcome.made else "up_to_date")
 
 
-def make_benchmark(out: Output, plan: Planned, *, overwrite: bool, workers: int, plots: bool, debug: bool) -> Made:
+def make_benchmark(
+    out: Output, plan: Planned, *, overwrite: bool, crew: CrewMaker | None, plots: bool, debug: bool
+) -> Made:
     """Make the cells that are not there, and write the tables; `out` is told which files are written.
 
     Raises:
@@ -149,7 +152,7 @@ def make_benchmark(out: Output, plan: Planned, *, overwrite: bool, workers: int,
     with ExitStack() as held:
         if not is_made:
             held.enter_context(place.lock())
-        outcome = _make_cells(bench, cells, states, ledger, overwrite=overwrite, workers=workers, debug=debug)
+        outcome = _make_cells(bench, cells, states, ledger, overwrite=overwrite, crew=crew, debug=debug)
         evaluations = read_evaluations(bench, cells, outcome)
         report = build_report(bench, cells, outcome, evaluations, ledger, plan.setups)
         try:
@@ -248,10 +251,10 @@ def _make_cells(
     ledger: Ledger,
     *,
     overwrite: bool,
-    workers: int,
+    crew: CrewMaker | None,
     debug: bool,
 ) -> Outcome:
-    """Make the cells that are not there, `workers` at a time; one that fails stops only those that need it.
+    """Make the cells that are not there; one that fails stops only those that need it.
 
     Raises:
         StorageError: the disk is full or read-only: no other cell would fare better.
@@ -268,10 +271,10 @@ def _make_cells(
         task = held.enter_context(
             bench.reporter.task("Benchmark", total=len(cells), done=len(cells) - len(left), unit="cell")
         )
-        if workers > 1 and left:
+        if crew is not None and left:
             for seed in {cell.seed: None for cell in left}:
                 held.enter_context(bench.workspace(seed).lock())
-            ends = side_by_side(Crew(bench, ledger, make, workers), left, outcome)
+            ends = side_by_side(crew(bench, ledger, make), left, outcome)
         else:
             ends = _one_by_one(bench, cells, outcome, lambda cell: make(bench, cell, ledger), debug=debug)
         for end in held.enter_context(closing(ends)):

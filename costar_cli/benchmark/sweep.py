@@ -37,6 +37,7 @@ from costar_cli.benchmark.run import (
 )
 from costar_cli.benchmark.show import DIGITS
 from costar_cli.benchmark.tables import Mark, ResultRow, ResultTable, ranked_cells
+from costar_cli.benchmark.workers import CrewMaker
 from costar_cli.config.models import BenchmarkConfig
 from costar_cli.datasets.registry import sources
 from costar_cli.errors import UsageError, complaints
@@ -182,7 +183,7 @@ def run_sweep(
     benches: Mapping[float, Bench],
     *,
     overwrite: bool,
-    workers: int,
+    crew: CrewMaker | None,
     plots: bool,
     list_only: bool,
     given: Mapping[str, str],
@@ -206,7 +207,7 @@ def run_sweep(
     for value, plan in plans.items():
         base.reporter.at = plan.bench.at
         made[value] = make_benchmark(
-            plan.bench.silent, plan, overwrite=overwrite, workers=workers, plots=plots, debug=out.debug
+            plan.bench.silent, plan, overwrite=overwrite, crew=crew, plots=plots, debug=out.debug
         )
     base.reporter.at = ""
     sweep = Sweep({value: one.report for value, one in made.items()})

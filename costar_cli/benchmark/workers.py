@@ -13,18 +13,31 @@ import traceback
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing.connection import Connection, wait
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from costar_cli.benchmark.cells import Bench, BenchReporter, Cell, with_values
 from costar_cli.benchmark.ledger import Cost, Ledger, Status
 from costar_cli.benchmark.report import Outcome
 from costar_cli.config.models import RuntimeConfig
-from costar_cli.errors import CostarError, Termination, as_costar_error
+from costar_cli.errors import CostarError, Termination, UsageError, as_costar_error
 from costar_cli.reporting import NullTask, Task
 from costar_cli.ui.output import Output
 
-__all__ = ["CellEnd", "Crew", "side_by_side"]
+__all__ = [
+    "CellEnd",
+    "Crew",
+    "CrewMaker",
+    "Maker",
+    "Post",
+    "Workers",
+    "attempt",
+    "choose_crew",
+    "pass_on",
+    "side_by_side",
+    "told",
+]
 
 Maker = Callable[
     [Bench, Cell, Any], float | None
@@ -46,6 +59,40 @@ class CellEnd(NamedTuple):
     died: bool = False
 
 
+class Crew(Protocol):
+    """What makes cells side by side."""
+
+    @property
+    def busy(self) -> int:
+        """Return how many cells are being made."""
+
+    @property
+    def has_room(self) -> bool:
+        """Return whether one more cell can be begun."""
+
+    def begin(self, cell: Cell) -> None:
+        """Begin to make a cell."""
+
+    def ends(self) -> list[CellEnd]:
+        """Wait until something is told; return the cells that ended."""
+
+    def interrupt(self) -> None:
+        """Let every cell be saved where it is."""
+
+    def close(self) -> None:
+        """End all work."""
+
+
+CrewMaker = Callable[[Bench, Ledger, Maker], Crew]
+
+
+class Post(Protocol):
+    """Brings messages to the parent."""
+
+    def send(self, message: Any, /) -> None:  # noqa: ANN401 - a kind and its values
+        """Send one."""
+
+
 @dataclass(eq=False)
 class _Worker:
     process: Any
@@ -53,7 +100,7 @@ class _Worker:
     cell: Cell | None = None
 
 
-class Crew:
+class Workers:
     """Up to `size` workers, started when they are needed.
 
     Args:
@@ -111,36 +158,23 @@ class Crew:
 
     def _start(self) -> _Worker:
         ours, theirs = CONTEXT.Pipe()
-        told = replace(self._bench, reporter=cast("BenchReporter", None), settings=self._settings())  # it has its own
-        process = CONTEXT.Process(target=_work, args=(theirs, told, self._make), daemon=True)
+        threads = max(1, (os.cpu_count() or 1) // self._size)
+        process = CONTEXT.Process(target=_work, args=(theirs, told(self._bench, threads), self._make), daemon=True)
         process.start()
         theirs.close()
         self._workers.append(_Worker(process, ours))
         return self._workers[-1]
-
-    def _settings(self) -> Any:  # noqa: ANN401 - the benchmark's, loaded when it runs
-        settings = self._bench.settings
-        if settings[RuntimeConfig].threads is not None:
-            return settings
-        return with_values(settings, {"runtime.threads": max(1, (os.cpu_count() or 1) // self._size)})
 
     def _hear(self, worker: _Worker) -> CellEnd | None:
         try:
             what, *values = worker.pipe.recv()
         except (EOFError, OSError):
             return self._bury(worker)
-        if what == "begin":
-            self._ledger.begin(*values)
-        elif what == "end":
-            self._ledger.end(*values)
-        elif what in ("note", "warn"):
-            self._bench.reporter.cell = worker.cell
-            getattr(self._bench.reporter, what)(*values)
-            self._bench.reporter.cell = None
-        else:
-            assert worker.cell is not None  # noqa: S101 - only a cell that was begun ends
+        assert worker.cell is not None  # noqa: S101 - only one that makes a cell tells anything
+        if what == "over":
             end, worker.cell = CellEnd(worker.cell, *values), None
             return end
+        pass_on(self._bench.reporter, self._ledger, worker.cell, what, values)
         return None
 
     def _bury(self, worker: _Worker) -> CellEnd | None:
@@ -155,6 +189,40 @@ class Crew:
             fix="use fewer `--workers` if memory is short, and run the same command to try it again",
         )
         return CellEnd(cell, error=error, died=True)
+
+
+def choose_crew(workers: int, ray: str | None) -> CrewMaker | None:
+    """Return what makes cells side by side: a Ray cluster, so many processes, or nothing.
+
+    Raises:
+        UsageError: both are asked for.
+    """
+    if ray is None:
+        return partial(Workers, size=workers) if workers > 1 else None
+    if workers > 1:
+        fix = "leave out --workers: a cluster has its own"
+        raise UsageError("cells are made by workers here or by a Ray cluster, not both", where="--ray", fix=fix)
+    from costar_cli.benchmark.ray_tasks import RayTasks
+
+    return partial(RayTasks, address=ray)
+
+
+def told(bench: Bench, threads: int) -> Bench:
+    """Return a benchmark as those who make its cells are told of it: with a number of threads if it has none."""
+    settings = bench.settings
+    if settings[RuntimeConfig].threads is None:
+        settings = with_values(settings, {"runtime.threads": threads})
+    return replace(bench, reporter=cast("BenchReporter", None), settings=settings, held=True)  # they have their own
+
+
+def pass_on(reporter: BenchReporter, ledger: Ledger, cell: Cell, what: str, values: Sequence[Any]) -> None:
+    """Write or show what is told while a cell is made."""
+    if what in ("begin", "end"):
+        getattr(ledger, what)(*values)
+        return
+    reporter.cell = cell
+    getattr(reporter, what)(*values)
+    reporter.cell = None
 
 
 def side_by_side(crew: Crew, cells: Sequence[Cell], outcome: Outcome) -> Generator[CellEnd]:
@@ -190,17 +258,17 @@ def side_by_side(crew: Crew, cells: Sequence[Cell], outcome: Outcome) -> Generat
 class _Told(BenchReporter):
     """Hands notes and warnings on to the parent."""
 
-    def __init__(self, pipe: Connection) -> None:
+    def __init__(self, post: Post) -> None:
         super().__init__(Output(quiet=True))
-        self._pipe = pipe
+        self._post = post
 
     def note(self, message: str) -> None:
         """Hand a note on."""
-        self._pipe.send(("note", message))
+        self._post.send(("note", message))
 
     def warn(self, message: str) -> None:
         """Hand a warning on."""
-        self._pipe.send(("warn", message))
+        self._post.send(("warn", message))
 
     @contextmanager
     def task(self, title: str, *, total: int | None = None, done: int = 0, unit: str = "step") -> Iterator[Task]:  # noqa: ARG002
@@ -211,17 +279,28 @@ class _Told(BenchReporter):
 class _ToldLedger:
     """Hands what is to be remembered on to the parent, who alone writes the ledger."""
 
-    def __init__(self, pipe: Connection) -> None:
-        self._pipe = pipe
+    def __init__(self, post: Post) -> None:
+        self._post = post
 
     def begin(self, key: str, fingerprint: str) -> None:
         """Hand on that work begins."""
-        self._pipe.send(("begin", key, fingerprint))
+        self._post.send(("begin", key, fingerprint))
 
     def end(self, key: str, status: Status, cost: Cost, error: CostarError | None = None) -> None:
         """Hand on how work ended."""
         own = Cost(cost.wall_s, cost.memory_mb, cost.device_memory_mb)
-        self._pipe.send(("end", key, status, own, error))
+        self._post.send(("end", key, status, own, error))
+
+
+def attempt(post: Post, bench: Bench, make: Maker, cell: Cell) -> tuple[float | None, CostarError | None]:
+    """Make a cell; return the seconds that it took, and why it failed; the rest is told by post."""
+    try:
+        return make(replace(bench, reporter=_Told(post)), cell, _ToldLedger(post)), None
+    except Exception as error:  # whatever it is, the other cells can still be made
+        known = as_costar_error(error)
+        if known is not error:
+            traceback.print_exc()
+        return None, known
 
 
 def _work(pipe: Connection, bench: Bench, make: Maker) -> None:
@@ -230,17 +309,9 @@ def _work(pipe: Connection, bench: Bench, make: Maker) -> None:
         os.setsid()
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # the parent's results have stdout to themselves
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    bench = replace(bench, reporter=_Told(pipe), held=True)
     with suppress(EOFError, OSError, KeyboardInterrupt), Termination():
         while True:
-            cell = pipe.recv()
-            try:
-                pipe.send(("over", make(bench, cell, _ToldLedger(pipe)), None))
-            except Exception as error:  # whatever it is, the other cells can still be made
-                known = as_costar_error(error)
-                if known is not error:
-                    traceback.print_exc()
-                pipe.send(("over", None, known))
+            pipe.send(("over", *attempt(pipe, bench, make, pipe.recv())))
 
 
 def _end_with_parent() -> None:

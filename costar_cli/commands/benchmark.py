@@ -56,6 +56,14 @@ def benchmark(
     workers: Annotated[
         int, typer.Option("--workers", min=1, max=1024, metavar="N", help="Processes that make cells side by side")
     ] = 1,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            "--ray",
+            metavar="ADDRESS",
+            help="Make cells on the Ray cluster at this address: auto, HOST:PORT or ray://HOST:PORT",
+        ),
+    ] = None,
     shard: options.ShardOpt = None,
     json: options.JsonFlag = False,
     quiet: options.QuietFlag = False,
@@ -68,6 +76,7 @@ def benchmark(
     from costar_cli.benchmark.contenders import choose_data
     from costar_cli.benchmark.run import open_bench, run_benchmark
     from costar_cli.benchmark.sweep import open_sweep, run_sweep
+    from costar_cli.benchmark.workers import choose_crew
     from costar_cli.config.models import BenchmarkConfig, EvaluateConfig, FinetuneConfig, PretrainConfig, RuntimeConfig
     from costar_cli.errors import UsageError
 
@@ -93,7 +102,7 @@ def benchmark(
     bench = open_bench(out, settings, data, folder if part is None else folder / part.name)
     how: Any = {
         "overwrite": overwrite,
-        "workers": workers,
+        "crew": choose_crew(workers, ray),
         "plots": not no_plots,
         "list_only": list_cells,
         "given": repeated_flags(ctx),
