@@ -41,6 +41,13 @@ class CohortQuestion(Question):
     by: str | None = None
     shard: "Shard | None" = None
 
+    @property
+    def part(self) -> "Shard":
+        """Return the part that is answered: the whole, unless a shard is asked for."""
+        from costar_cli.artifact.shards import WHOLE
+
+        return self.shard or WHOLE
+
     def of_shard(self) -> "CohortQuestion":
         """Return the question with the file of its shard, where it is a shard's.
 
@@ -78,7 +85,6 @@ def run_cohort(session: Session, question: CohortQuestion, data: Path, models: S
     whole, question = question.csv, question.of_shard()
     question.check(files_read(session, data, models))
     session.read("dataset", data)
-    from costar_cli.artifact.shards import WHOLE
     from costar_cli.cohort import (
         Cohort,
         check_questions,
@@ -129,8 +135,7 @@ def run_cohort(session: Session, question: CohortQuestion, data: Path, models: S
         reporter=reporter,
     )
     check_questions(dataset, loaded, request, question.levels, unsupported=question.unsupported)
-    shard = question.shard or WHOLE
-    doubts = warnings_about(dataset, loaded, cohort, request, shard=shard)
+    doubts = warnings_about(dataset, loaded, cohort, request, shard=question.part)
     for warning in (*doubts, *_losses(dataset, loaded, places)):
         session.out.warn(warning)
     notes = [
@@ -215,12 +220,11 @@ def _answer(
 
     `document` is the file of plans; those of a sweep have a column of their doses.
     """
-    from costar_cli.artifact.shards import WHOLE
     from costar_cli.artifact.tables import QUESTION, table_file
     from costar_cli.cohort import Tally, answer_cohort, count_questions, tidy_columns, true_answers
 
     tallies = {label: Tally(dataset.schema.outcomes, model.horizon) for label, model in models.items()}
-    shard = question.shard or WHOLE
+    shard = question.part
     mark = {QUESTION: _fingerprint(question, dataset, models, cohort, document)} if question.csv else {}
     total = len(models) * count_questions(cohort, request, shard)
     with (
