@@ -16,10 +16,11 @@ from costar_cli.methods.costar.predictor import (
     known_decoder,
     outcome_head,
 )
+from costar_cli.methods.shared.covariate_law import Rates, Reach
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.members import Dims, Params, call_members
 from costar_cli.methods.shared.outcome_forms import OutcomeForm, OutcomeScale
-from costar_cli.methods.shared.structured import Predicted, Rates, Reach, StructuredDecoder, predict_ahead
+from costar_cli.methods.shared.structured import Predicted, StructuredDecoder, predict_ahead
 from costar_cli.methods.shared.windows import Windows
 from costar_cli.panel import TreatmentEncoding
 from costar_cli.panel.tensors import PanelTensors

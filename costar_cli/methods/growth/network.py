@@ -6,12 +6,12 @@ from torch import Tensor, nn
 
 from costar_cli.methods.growth.gru import run_gru
 from costar_cli.methods.growth.settings import GrowthNetworkConfig
+from costar_cli.methods.shared.covariate_law import Reach
 from costar_cli.methods.shared.dropout import MaskSource, per_kept
 from costar_cli.methods.shared.members import Params, submodule
 from costar_cli.methods.shared.outcome_forms import OutcomeForm
 from costar_cli.methods.shared.rolled import RolledNetwork
 from costar_cli.methods.shared.streams import Stream
-from costar_cli.methods.shared.structured import Reach
 from costar_cli.methods.shared.windows import Windows
 from costar_cli.panel import PanelSchema
 

@@ -8,12 +8,12 @@ from torch import Tensor, nn
 from costar_cli.methods.recurrent.lstm import draw_masks, variational_lstm
 from costar_cli.methods.recurrent.settings import CrnConfig, CrnErmConfig, RmsnConfig
 from costar_cli.methods.shared.balancing import Balancer
+from costar_cli.methods.shared.covariate_law import Reach
 from costar_cli.methods.shared.members import Params, call_members, submodule
 from costar_cli.methods.shared.outcome_forms import OutcomeForm
 from costar_cli.methods.shared.rolled import RolledNetwork
 from costar_cli.methods.shared.rolled_model import RolledModel
 from costar_cli.methods.shared.streams import Stream
-from costar_cli.methods.shared.structured import Reach
 from costar_cli.methods.shared.windows import Windows
 from costar_cli.panel import PanelSchema
 

@@ -20,13 +20,14 @@ from costar_cli.methods.shared.balancing import (
     treatment_cross_entropy,
     unknown_treatment,
 )
+from costar_cli.methods.shared.covariate_law import Reach, reach_of_covariates
 from costar_cli.methods.shared.doses import dose_table
 from costar_cli.methods.shared.members import Params, call_members, submodule
 from costar_cli.methods.shared.outcome_forms import OutcomeForm
 from costar_cli.methods.shared.settings import OutputsConfig
 from costar_cli.methods.shared.stage import AlphaSchedule, NetworkStage, NetworkTraining
 from costar_cli.methods.shared.streams import Stream
-from costar_cli.methods.shared.structured import Reach, StructuredDecoder, predict_ahead, reach_of_covariates
+from costar_cli.methods.shared.structured import StructuredDecoder, predict_ahead
 from costar_cli.methods.shared.windows import Windows
 from costar_cli.panel import PanelSchema, TreatmentMode
 

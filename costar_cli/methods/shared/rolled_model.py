@@ -13,13 +13,13 @@ from torch import Tensor, nn
 from costar_cli.config.choices import SelectionName
 from costar_cli.config.models import TrainingConfig
 from costar_cli.methods.base import Fit, FitTask, Fitted
+from costar_cli.methods.shared.covariate_law import Rates, Reach, reach_of
 from costar_cli.methods.shared.members import Params, member_module, of_members, with_prefix
 from costar_cli.methods.shared.microbatches import encode_in_microbatches, microbatch_size
 from costar_cli.methods.shared.outcome_forms import FormName, OutcomeForm, OutcomeScale, choose_forms
 from costar_cli.methods.shared.plan_forks import runs
 from costar_cli.methods.shared.rolled import Balance, BalanceKind, RolledNetwork, RolledStage, RolledT
 from costar_cli.methods.shared.stage import NetworkTraining, one_stage
-from costar_cli.methods.shared.structured import Rates, Reach, reach_of
 from costar_cli.methods.shared.trained import AnswerJob, NetworkModel
 from costar_cli.methods.shared.windows import SubjectRows, Windows
 from costar_cli.panel import Panel, Queries

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from costar_cli.methods.shared.balancing import Balancer
+from costar_cli.methods.shared.covariate_law import Reach
 from costar_cli.methods.shared.dropout import Masks, MaskSource, largest_mask, masked, per_kept
 from costar_cli.methods.shared.members import Params, call_members, submodule
 from costar_cli.methods.shared.outcome_forms import OutcomeForm
 from costar_cli.methods.shared.rolled import RolledNetwork
 from costar_cli.methods.shared.rolled_model import RolledModel
 from costar_cli.methods.shared.streams import Stream
-from costar_cli.methods.shared.structured import Reach
 from costar_cli.methods.shared.windows import Windows
 from costar_cli.methods.transformers.ct_network import CtStreams
 from costar_cli.methods.transformers.settings import CausalTransformerConfig
