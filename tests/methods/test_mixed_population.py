@@ -86,7 +86,7 @@ def test_draws_share_what_training_leaves_open_and_models_of_before_leave_it_out
     start, (known,) = found._begin(panel, subject, origin)
     level_N = start.y_YQ[0]
     phi_NP = np.stack([np.ones_like(level_N), *found.laws[0].level(level_N, level_N), *start.exposure[0]], axis=1)
-    phi_NP[:, 2:] = phi_NP[:, 2:] * found.effects[0].decay[0] + [1, 0]
+    phi_NP[:, 2:] += [1, 0]
     moves_UPP, of_N = known.moves()
     slope_P = (level_N[:, None] * np.einsum("np,npr->nr", phi_NP, moves_UPP[of_N])).mean(axis=0)
     assert (new_S - old_S).std() == pytest.approx(np.linalg.norm(slope_P @ found.effects[0].open), rel=0.05)

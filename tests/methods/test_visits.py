@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+import torch
 
 from costar_cli.config.models import FinetuneConfig
 from costar_cli.errors import UsageError
 from costar_cli.methods import METHODS
 from costar_cli.methods.base import FittedModel
-from costar_cli.methods.mixed.law import GrowthLaw, Series, lasting
+from costar_cli.methods.mixed.law import Basis, GrowthLaw, Series, carried, lasting
+from costar_cli.methods.mixed.likelihood import log_likelihood, start_values
 from costar_cli.methods.mixed.model import MixedModel
 from costar_cli.methods.mixed.rollout import Rollout
 from costar_cli.methods.mixed.settings import MixedConfig
@@ -166,6 +168,21 @@ def test_an_answer_after_a_gap_is_that_after_its_parts(mixed: MixedModel, data: 
     np.testing.assert_allclose(in_parts[:, 1], at_once[:, 0], atol=0.15)  # reversions of subjects differ a little
 
 
+def test_what_is_left_of_doses_at_an_origin_decays_once(mixed: MixedModel, data: Dataset):
+    """By the whole time since the visit before, whatever the decay: one that is gone at once stays a number."""
+    panel = data.panels[Part("source", "test")]
+    series = Series.of(panel, mixed.scaler, data.schema.treatments)
+    assert series.gap_NT is not None
+    fast = replace(mixed, params=dict(mixed.params) | {"outcome0.decay": torch.zeros(1, 1, 1).double()})
+    for model, decay in ((mixed, float(mixed.effects[0].decay[0, 0])), (fast, 0.0)):
+        after = carried(series.dose_NTL, np.array([[decay]]), series.gap_NT)[:, :, 0]
+        found = model.encode(panel).exposure[0].reshape(panel.n_subjects, -1)
+        np.testing.assert_allclose(found[:, 1:], (after * decay**series.gap_NT)[:, :-1], atol=1e-12)
+        windows = factual_windows(panel, 3, most=5)
+        assert windows is not None
+        assert np.isfinite(model.rollout(windows.panel, windows.asked)).all()
+
+
 def test_distribution_and_draws_agree_with_the_rollout_over_gaps(mixed: MixedModel, data: Dataset):
     windows = factual_windows(data.panels[Part("source", "test")], 3, most=30)
     assert windows is not None
@@ -226,3 +243,46 @@ def test_nobody_is_told_that_a_gap_was_never_received_before(data: Dataset):
         reason = told._precision(0, TreatmentPlan("p", np.array([[drug, 6.0]])), 0, 0, "red")
         assert said in reason
         assert "elapsed" not in reason
+
+
+@pytest.mark.parametrize("relative", [True, False], ids=["relative", "amounts"])
+@pytest.mark.parametrize("gap", [0.5, 1.0, 3.0])
+def test_the_density_of_an_outcome_after_a_gap_sums_to_one(gap: float, *, relative: bool):
+    """It is of the outcome, not of the response that the law makes of it: laws are compared by it."""
+    basis: Basis = "log" if relative else "raw"
+    law = GrowthLaw(0, relative=relative, basis=basis, linked=False, mean=10.0, sd=3.0, low=0.0, high=1e6)
+    then = np.linspace(0.02, 60, 3000)
+    y_NTY = np.stack([np.full_like(then, 10.0), then], axis=1)[..., None]
+    n, seen = len(then), np.ones((len(then), 2, 1), bool)
+    none, dose = np.zeros((n, 2, 0)), np.zeros((n, 2, 1))
+    series = Series(y_NTY, y_NTY, none, np.zeros((n, 0)), dose, np.full(n, 2), seen, np.full((n, 2), gap))
+    design = law.design(series, np.zeros(1), np.ones(1))
+    effects = replace(start_values(design, carry_overs=1, hidden=1), noise=0.1)
+    each = (log_likelihood(design.take(slice(i, i + 1)), effects) for i in range(0, n, 10))
+    density = np.exp([*each]) * (design.counted_NT[::10, 0] > 0)
+    assert density.sum() * (then[10] - then[0]) == pytest.approx(1.0, abs=0.02)
+
+
+@pytest.mark.parametrize("relative", [True, False], ids=["shares", "amounts"])
+def test_growth_by_shares_and_by_amounts_are_told_apart_over_gaps(tmp_path: Path, *, relative: bool):
+    """Levels that grow to several times their size, seen after 1 to 9 days: the law and its drift are found."""
+    rng, rows = np.random.default_rng(0), []
+    for i in range(60):
+        level, day = rng.uniform(5, 10), 0
+        for gap in rng.integers(1, 10, size=12):
+            rows.append((f"s{i:02d}", day, level, "yes" if rng.random() < 0.5 else "no"))
+            day += int(gap)
+            for _ in range(gap):
+                level += level * rng.normal(0.05, 0.02) if relative else rng.normal(0.7, 0.3)
+    frame = pl.DataFrame(rows, schema=["patient", "day", "pressure", "drug"], orient="row")
+    data = dataset_of(frame, "elapsed", tmp_path)
+    model = model_of(fit_method(data, "mixed", MixedConfig(iterations=30), FinetuneConfig(members=1)))
+    assert isinstance(model, MixedModel)
+    [law], [learnt] = model.laws, model.effects
+    assert law.relative == relative
+    if relative:
+        assert learnt.noise == pytest.approx(0.02, rel=0.1)
+        at_level = model.posterior(data.panels[Part("source", "test")], np.zeros(1, int), np.zeros(1, int))[0][0][0]
+        assert at_level[0] == pytest.approx(0.05, abs=0.01)
+    else:
+        assert law.sd * learnt.noise == pytest.approx(0.3, rel=0.1)

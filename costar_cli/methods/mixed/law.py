@@ -21,6 +21,7 @@ __all__ = [
     "compounding",
     "lasting",
     "noise_over",
+    "remaining",
 ]
 
 Floats = NDArray[np.float64]
@@ -78,10 +79,15 @@ def carried(dose_NTL: Floats, decay_CL: Floats, gap_NT: Floats | None = None) ->
     exposure_NTJ = np.zeros((n, steps, decay_CL.size))
     decay_J, carried_NJ = decay_CL.reshape(-1), np.zeros((n, decay_CL.size))
     for step in range(steps):
-        left_NJ = decay_J if gap_NT is None or not step else decay_J ** gap_NT[:, step - 1, None]
+        left_NJ = remaining(decay_J, gap_NT[:, step - 1] if gap_NT is not None and step else None, axis=-1)
         carried_NJ = left_NJ * carried_NJ + np.tile(dose_NTL[:, step], (1, len(decay_CL)))
         exposure_NTJ[:, step] = carried_NJ
     return exposure_NTJ
+
+
+def remaining(decay: Floats, gap: Floats | None, *, axis: int) -> Floats:
+    """Return what is left of exposures after a step, or after gaps, of which there are one per element of an axis."""
+    return decay if gap is None else np.asarray(decay ** np.expand_dims(gap, axis))
 
 
 def lasting(gap: Floats, decay: Floats | float, reversion: float) -> Floats:
@@ -283,8 +289,9 @@ class GrowthLaw:
         response_NT = (then_NT - now_NT) / scale_NT
         gap_NT = None if series.gap_NT is None else np.where(there_NT, series.gap_NT[:, :-1], 1.0)
         steps_NT = np.ones_like(now_NT) if gap_NT is None else compounding(gap_NT)
+        grown_NT = np.maximum(1 + response_NT, 0.0)
         if gap_NT is not None and self.relative:
-            response_NT = steps_NT * (np.maximum(1 + response_NT, 0.0) ** (1 / steps_NT) - 1)
+            response_NT = steps_NT * (grown_NT ** (1 / steps_NT) - 1)
         counted_NT = inside_NT & (np.abs(response_NT / steps_NT) < LARGEST)
         if self.relative:
             counted_NT &= (now_NT > 10 * self.shift) & (then_NT > 0) & (then_NT < self.high)
@@ -298,18 +305,27 @@ class GrowthLaw:
             counted_NT.astype(np.float64),
             np.where(counted_NT, np.log(scale_NT), 0.0),
         )
-        return design if gap_NT is None else self._integrated(design, gap_NT)
+        return design if gap_NT is None else self._integrated(design, gap_NT, np.where(counted_NT, grown_NT, 1.0))
 
-    def _integrated(self, design: Design, gap_NT: Floats) -> Design:
-        """Return a design whose columns are integrated over the gaps, in units of their noise (spec MIXED-12)."""
+    def _integrated(self, design: Design, gap_NT: Floats, grown_NT: Floats) -> Design:
+        """Return a design whose columns are integrated over the gaps, in units of their noise (spec MIXED-12).
+
+        Args:
+            design: the transitions as if none were longer than another.
+            gap_NT: how long they are.
+            grown_NT: by what each has multiplied the outcome, where growth compounds.
+        """
         noise_NT = noise_over(gap_NT, self.reversion)
         weight_NT1 = (lasting(gap_NT, 1.0, self.reversion) / noise_NT)[..., None]
+        scale_NT = np.log(noise_NT)
+        if self.relative:  # the response to a unit of the outcome is smaller by the slope of the root
+            scale_NT = scale_NT + (1 - 1 / compounding(gap_NT)) * np.log(grown_NT)
         return replace(
             design,
             level_NTB=design.level_NTB * weight_NT1,
             link_NTF=design.link_NTF * weight_NT1,
             response_NT=design.response_NT / noise_NT,
-            log_scale_NT=design.log_scale_NT + design.counted_NT * np.log(noise_NT),
+            log_scale_NT=design.log_scale_NT + design.counted_NT * scale_NT,
             gap_NT=gap_NT,
             reversion=self.reversion,
         )

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from costar_cli.artifact import Artifact
 from costar_cli.methods.base import Decide, PredictiveDistribution
 from costar_cli.methods.mixed.covariates import CovariateEquations, equations_of, equations_shapes
-from costar_cli.methods.mixed.law import Design, Floats, GrowthLaw, Series, carried
+from costar_cli.methods.mixed.law import Design, Floats, GrowthLaw, Series, carried, remaining
 from costar_cli.methods.mixed.likelihood import OPEN, Effects, effects_of, effects_shapes
 from costar_cli.methods.mixed.rollout import Given, Rollout, State
 from costar_cli.methods.shared.doses import dose_table
@@ -363,11 +363,10 @@ class MixedModel(EncodingModel[Histories]):
         turned_NTZ = random_NTZ @ effects.spread
         summed_NTZ = (turned_NTZ * (design.response_NT - expected_NT)[..., None]).cumsum(axis=1)
         gram_NTZZ = (turned_NTZ[..., None] * turned_NTZ[..., None, :]).cumsum(axis=1)
-        if design.gap_NT is not None:  # a rollout's first step decays them once more
-            exposure_NTJ = exposure_NTJ * effects.decay.reshape(-1) ** (design.gap_NT[..., None] - 1)
+        left_NTJ = exposure_NTJ * remaining(effects.decay.reshape(-1), design.gap_NT, axis=-1)
         before = [(0, 0), (1, 0), (0, 0)]
         earlier = (
-            np.pad(exposure_NTJ, before),
+            np.pad(left_NTJ, before),
             acting_NTJ,
             np.pad(summed_NTZ, before),
             np.pad(gram_NTZZ, [*before, (0, 0)]),

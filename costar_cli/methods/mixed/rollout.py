@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.methods.mixed.covariates import CovariateEquations, covariate_columns
-from costar_cli.methods.mixed.law import Floats, GrowthLaw, compounding, lasting, noise_over
+from costar_cli.methods.mixed.law import Floats, GrowthLaw, compounding, lasting, noise_over, remaining
 from costar_cli.methods.mixed.likelihood import Effects
 
 __all__ = ["Given", "Rollout", "State", "Step"]
@@ -18,6 +18,7 @@ __all__ = ["Given", "Rollout", "State", "Step"]
 class State:
     """Where a rollout stands: outcomes and covariates `[Y,Q]`, `[X,Q]`, what is left of doses `[CL,Q]` per outcome.
 
+    It is left of earlier doses, before the step's own.
     The usual size of outcomes `[Y,Q]` stays that of the origin.
     """
 
@@ -111,8 +112,8 @@ class Rollout:
         highs = [np.maximum(law.high, reached_YQ[law.outcome]) for law in self.laws]
         for h, (dose_LQ, gap_Q) in enumerate((step.dose_LQ, step.gap_Q) for step in given):
             exposures = [
-                learnt.decay.reshape(-1, 1) * carried_JQ + np.tile(dose_LQ, (len(learnt.decay), 1))
-                for learnt, carried_JQ in zip(self.effects, state.exposure, strict=True)
+                left_JQ + np.tile(dose_LQ, (len(learnt.decay), 1))
+                for learnt, left_JQ in zip(self.effects, state.exposure, strict=True)
             ]
             spans = [_Span.of(law, learnt, gap_Q) for law, learnt in zip(self.laws, self.effects, strict=True)]
             columns, growths, y_YQ = [], [], np.empty_like(state.y_YQ)
@@ -143,10 +144,9 @@ class Rollout:
                 if shock_HSQ is not None:
                     x_XQ += shock_HSQ[h, len(self.laws) :]
                 x_XQ = np.clip(x_XQ, self.equations.low[:, None], self.equations.high[:, None])
-            if gap_Q is not None:
-                pairs = zip(self.effects, exposures, strict=True)
-                exposures = [learnt.decay.reshape(-1, 1) ** (gap_Q - 1) * left_JQ for learnt, left_JQ in pairs]
-            after = State(y_YQ, state.usual_YQ, x_XQ, exposures)
+            pairs = zip(self.effects, exposures, strict=True)
+            left = [remaining(learnt.decay.reshape(-1, 1), gap_Q, axis=0) * e_JQ for learnt, e_JQ in pairs]
+            after = State(y_YQ, state.usual_YQ, x_XQ, left)
             yield Step(state, after, columns, growths, spans, gap_Q)
             state = after
 
