@@ -35,6 +35,7 @@ __all__ = [
 ]
 
 REFERENCE: Final = "costar"  # the default, and whom the others are compared with
+STRUCTURED: Final = "structured"  # the decoder that integrates over gaps
 LAST_VALUE: Final = "last-value"  # the naive anchor, which every evaluation scores
 
 AUTO: Final = "auto"  # what the command line calls the stack of the short list
@@ -86,7 +87,7 @@ class Method:
         combines: it is made of other methods, which its setting `parts` names.
         takes_doses: it answers plans of treatments that are numbers; others refuse data that have some.
         takes_gaps: a longer gap between visits is more time to it, or nothing at all; to others that take doses it is a
-            covariate, of which `finetune` warns.
+            covariate, of which `finetune` warns, unless their decoder is the structured one.
         as_given: it predicts outcomes as the data have them, also where their schema has a transform for models.
     """
 
@@ -195,14 +196,15 @@ class Method:
                 fix=f"choose one of {', '.join(n for n, method in METHODS.items() if method.takes_doses)}, or {other}",
             )
 
-    def doubts(self, schema: "PanelSchema") -> list[str]:
-        """Return what of a data set the method cannot use as it is meant."""
+    def doubts(self, schema: "PanelSchema", decoder: str | None = None) -> list[str]:
+        """Return what of a data set the method, with a decoder where it has several, cannot use as it is meant."""
         uneven = any(dose.elapsed is not None for dose in schema.treatments.doses)
-        if not uneven or self.takes_gaps or not self.takes_doses:
+        if not uneven or self.takes_gaps or not self.takes_doses or decoder == STRUCTURED:
             return []
         over = next(name for name, method in METHODS.items() if method.takes_gaps and method.stepwise)
         what = f"to {self.label} the time between visits is a covariate: effects are per visit, not per unit of time"
-        return [f"{what}; --method {over} integrates over it"]
+        also = "" if decoder is None else f", and so does `finetune.decoder = {STRUCTURED}`"
+        return [f"{what}; --method {over} integrates over it{also}"]
 
     def load(self, artifact: "Artifact", device: "torch.device | str" = "cpu") -> "FittedModel":
         """Return the fitted model that an artifact of kind `model` holds; it answers in the units of the data."""
@@ -344,6 +346,7 @@ _BUILT_IN: Final[Sequence[Method]] = (
         suggested=0,
         short_list=8,
         takes_doses=True,
+        takes_gaps=True,
     ),
     Method(
         name=LAST_VALUE,

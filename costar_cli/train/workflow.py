@@ -305,7 +305,8 @@ def _warn(
     """
     inherited = warnings_of("what it started from", start.meta) if start else []
     loses = selected.validation.warning if selected.validation else None
-    doubts = [doubt for doubt in method.doubts(dataset.schema) if not any(doubt in one for one in inherited)]
+    of_method = method.doubts(dataset.schema, selected.fitted.meta.get("decoder"))
+    doubts = [doubt for doubt in of_method if not any(doubt in one for one in inherited)]
     warnings = [*inherited, *doubts, *selected.fitted.warnings, *([loses] if loses else [])]
     for warning in warnings:
         reporter.warn(warning)

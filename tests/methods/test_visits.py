@@ -206,9 +206,18 @@ def test_other_methods_take_the_gap_or_say_that_they_do_not(data: Dataset):
         METHODS["crn"].require_doses(data.schema)
 
 
-@pytest.mark.parametrize(("method", "warns"), [("growth", True), ("costar", True), ("mixed", False), ("mean", False)])
-def test_methods_that_do_not_integrate_over_gaps_say_so(data: Dataset, method: str, *, warns: bool):
-    assert bool(METHODS[method].doubts(data.schema)) is warns
+INTEGRATES = {"boosting": False, "msm": False, "growth": True, "mixed": True, "mean": True}
+
+
+@pytest.mark.parametrize("method", INTEGRATES)
+def test_methods_that_do_not_integrate_over_gaps_say_so(data: Dataset, method: str):
+    assert bool(METHODS[method].doubts(data.schema)) is not INTEGRATES[method]
+
+
+def test_only_the_structured_decoder_of_costar_integrates_over_gaps(data: Dataset):
+    assert METHODS["costar"].doubts(data.schema, "structured") == []
+    [said] = METHODS["costar"].doubts(data.schema, "stepped")
+    assert "finetune.decoder = structured" in said
 
 
 def test_a_fit_warns_that_gaps_are_a_covariate(data: Dataset):

@@ -18,6 +18,7 @@ from costar_cli.methods.costar.predictor import (
 )
 from costar_cli.methods.shared.covariate_law import Rates, Reach
 from costar_cli.methods.shared.doses import dose_table
+from costar_cli.methods.shared.gaps import GapColumn
 from costar_cli.methods.shared.members import Dims, Params, call_members
 from costar_cli.methods.shared.outcome_forms import OutcomeForm, OutcomeScale
 from costar_cli.methods.shared.structured import Predicted, StructuredDecoder, predict_ahead
@@ -237,7 +238,7 @@ def make_decoder(
     forms = shape.forms
     if shape.output == "increment":
         forms = tuple(replace(form, kind="additive") for form in forms)
-    doses = dose_table(treatments)
+    doses = dose_table(treatments, timeless=True)
     head = StructuredDecoder(
         encoder.width,
         forms,
@@ -245,5 +246,6 @@ def make_decoder(
         carry_overs=shape.carry_overs,
         hidden=shape.hidden,
         covariates=shape.reach if dims[0] else None,
+        gaps=GapColumn.of(treatments),
     )
     return RolledDecoder(shape, head)

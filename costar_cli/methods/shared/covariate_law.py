@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from costar_cli.methods.shared.gaps import LEAST_LEFT, lasting
 from costar_cli.panel.tensors import PanelTensors
 
 if TYPE_CHECKING:
@@ -74,6 +75,23 @@ class CovariateLaw(nn.Module):
         change_GX = self.change.weight.T if change_GX is None else change_GX
         return self.bounded(x_MX + drift_MX + torch.cat([x_MX, known_MI], dim=-1) @ change_GX)
 
+    def after_gap(self, x_MX: Tensor, drift_MX: Tensor, known_MI: Tensor, gap_M: Tensor, rates: "Rates") -> Tensor:
+        """Return covariates after gaps of some lengths, in which what acts decays and they revert (spec GROWTH-8).
+
+        Doses of a step act in its first unit of time alone, beside what is left of them.
+        """
+        n_exposures, gap_M1 = rates.decay_1J.shape[-1], gap_M[..., None]
+        sizes = [rates.change_GX.shape[-2] - 2 * n_exposures, n_exposures, n_exposures]
+        steady_GX, exposed_JX, given_JX = torch.split(rates.change_GX, sizes, dim=-2)
+        level_MG, exposure_MJ, dose_MJ = torch.split(torch.cat([x_MX, known_MI], dim=-1), sizes, dim=-1)
+        left_X = 1 + torch.diagonal(steady_GX[..., : x_MX.shape[-1], :], dim1=-2, dim2=-1)
+        left_1X = left_X.clamp(LEAST_LEFT, 1.0)[..., None, :]
+        change_MX = lasting(gap_M1, left_1X, torch.ones_like(left_1X)) * (drift_MX + level_MG @ steady_GX)
+        change_MX = change_MX + gap_M1.clamp(max=1) * left_1X ** (gap_M1.clamp(min=1) - 1) * (dose_MJ @ given_JX)
+        acting_MXJ = lasting(gap_M1[..., None], left_1X[..., None], rates.decay_1J[..., None, :])
+        exposed_1XJ = exposed_JX.mT.unsqueeze(-3)
+        return self.bounded(x_MX + change_MX + (acting_MXJ * exposed_1XJ * exposure_MJ[..., None, :]).sum(dim=-1))
+
 
 class Rates(NamedTuple):
     """What every step of a rollout needs of a decoder, or of those of R members, which then lead all of it.
@@ -107,6 +125,9 @@ class CovariateCourse:
         """Go on from the courses that each of some others comes from."""
         self.x_MX, self.drift_MX = (values.index_select(-2, parent_M) for values in (self.x_MX, self.drift_MX))
 
-    def advance(self, known_MI: Tensor) -> None:
-        """Take a step, given levels, exposures and doses."""
-        self.x_MX = self.law.after(self.x_MX, self.drift_MX, known_MI, self.rates.change_GX)
+    def advance(self, known_MI: Tensor, gap_M: Tensor | None = None) -> None:
+        """Take a step, or one over a gap, given levels, exposures and doses."""
+        if gap_M is None:
+            self.x_MX = self.law.after(self.x_MX, self.drift_MX, known_MI, self.rates.change_GX)
+        else:
+            self.x_MX = self.law.after_gap(self.x_MX, self.drift_MX, known_MI, gap_M, self.rates)

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from costar_cli.methods.shared.gaps import LEAST_LEFT
 from costar_cli.panel import Panel, PanelSchema, Scaler
 
 __all__ = [
@@ -225,13 +226,30 @@ class OutcomeScale(nn.Module):
         change_NTY = torch.where(self.is_relative_Y, CHANGE_UNIT * change_NTY, change_NTY)
         return torch.cat([self.level(u_NTY, unit_NTY), change_NTY, torch.log(unit_NTY)], dim=-1)
 
+    def reverting(self, effect_MY: Tensor) -> Tensor:
+        """Return what is left, after a step, of a difference in the level, given the effect of the level on its own."""
+        slope_MY = torch.where(self.is_relative_Y, effect_MY / LEVEL_UNIT, effect_MY)
+        return (1 + slope_MY).clamp(LEAST_LEFT, 1.0)
+
     def bounds(self, u_MY: Tensor) -> tuple[Tensor, Tensor]:
         """Return the bounds of a series that stands at u: a series that already is beyond them may stay there."""
         return torch.minimum(self.low_Y, u_MY), torch.maximum(self.high_Y, u_MY)
 
-    def after(self, u_MY: Tensor, response_MY: Tensor, unit_MY: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
-        """Return u after a step, within bounds (spec GROWTH-2)."""
-        change_MY = torch.minimum(torch.maximum(response_MY, self.least_Y), self.most_Y)
+    def after(
+        self,
+        u_MY: Tensor,
+        response_MY: Tensor,
+        unit_MY: Tensor,
+        bounds: tuple[Tensor, Tensor],
+        gap_M1: Tensor | None = None,
+    ) -> Tensor:
+        """Return u after a step, or after a gap of so many steps, within bounds (spec GROWTH-2, GROWTH-8)."""
+        steps_M1 = None if gap_M1 is None else gap_M1.clamp(min=1)
+        each_MY = response_MY if steps_M1 is None else response_MY / steps_M1
+        change_MY = torch.minimum(torch.maximum(each_MY, self.least_Y), self.most_Y)
+        if steps_M1 is not None:
+            compounded_MY = (1 + torch.where(self.is_relative_Y, change_MY, 0.0)) ** steps_M1 - 1
+            change_MY = torch.where(self.is_relative_Y, compounded_MY, steps_M1 * change_MY)
         size_MY = torch.where(self.is_relative_Y, u_MY, unit_MY)
         return torch.minimum(torch.maximum(u_MY + size_MY * change_MY, bounds[0]), bounds[1])
 

@@ -22,6 +22,7 @@ from costar_cli.methods.shared.balancing import (
 )
 from costar_cli.methods.shared.covariate_law import Reach, reach_of_covariates
 from costar_cli.methods.shared.doses import dose_table
+from costar_cli.methods.shared.gaps import GapColumn
 from costar_cli.methods.shared.members import Params, call_members, submodule
 from costar_cli.methods.shared.outcome_forms import OutcomeForm
 from costar_cli.methods.shared.settings import OutputsConfig
@@ -60,11 +61,12 @@ class RolledNetwork(nn.Module, ABC):
         return StructuredDecoder(
             width,
             self.forms,
-            dose_table(self.schema.treatments),
+            dose_table(self.schema.treatments, timeless=True),
             carry_overs=outputs.carry_overs,
             fading=fading,
             hidden=outputs.hidden,
             covariates=reach_of_covariates(self.reach, self.schema.dims[0]) if forecast else None,
+            gaps=GapColumn.of(self.schema.treatments),
         )
 
     @property

@@ -3,7 +3,7 @@
 Any network that gives a state `z [N,T,D]` of the history at each origin can take it. In a stage of training, where each
 position of a series is an origin and `series` are the `Windows` of a batch:
 
-    decoder = StructuredDecoder(D, forms, dose_table(schema.treatments))
+    decoder = StructuredDecoder(D, forms, dose_table(encoding, timeless=True), gaps=GapColumn.of(encoding))
     y, ahead = series.column("outcomes"), series.unrolled(H)
     predicted = predict_ahead(decoder, params_R, z, series, ahead)
     error_RNTH = decoder.penalty(predicted.outcomes, ahead.target, y, decoder.scale.units(y), ahead.observed)
@@ -18,6 +18,9 @@ parameters in the module; then only the rollout is left for each query:
 Given the ranges of covariates, the decoder forecasts these, too: then `predict_ahead` takes each step from the truth
 before it, `predicted.beside` is added to the error, and `roll` is given where covariates are, and their drift, at the
 origin.
+
+Where steps are visits, `gaps` reads how long each is from its treatments, and all that acts is integrated over that
+(spec GROWTH-8).
 
 Letters: `L` dose factors, `C` carry-overs of each, `J = C L` exposures, `P` effects per outcome, `M` rows, `I` inputs
 of a step (levels and exposures; doses, too, where covariates follow), `G = X + I` columns of the covariates' law, `K`
@@ -34,6 +37,7 @@ from torch import Tensor, nn
 
 from costar_cli.methods.shared.balancing import sum_of_observed
 from costar_cli.methods.shared.covariate_law import SMALL_START, CovariateCourse, CovariateLaw, Rates, Reach
+from costar_cli.methods.shared.gaps import GapColumn, Span, carried_over
 from costar_cli.methods.shared.members import Params, call_members
 from costar_cli.methods.shared.outcome_forms import OutcomeForm, OutcomeScale
 from costar_cli.methods.shared.plan_forks import forks
@@ -60,6 +64,7 @@ class StructuredDecoder(nn.Module):
         fading: number of columns that fade from the origin on, each at a learnt rate.
         hidden: hidden units between state and effects.
         covariates: smallest and largest values of the covariates that are forecast; None to forecast none.
+        gaps: where treatments tell how long a step is; None where all are of one length.
     """
 
     dose_AL: Tensor
@@ -74,11 +79,12 @@ class StructuredDecoder(nn.Module):
         fading: int = 0,
         hidden: int = 64,
         covariates: Reach | None = None,
+        gaps: GapColumn | None = None,
     ) -> None:
         super().__init__()
         self.scale = OutcomeScale(forms)
         self.register_buffer("dose_AL", torch.from_numpy(dose_AL).float(), persistent=False)
-        self.carry_overs, self.n_outcomes = carry_overs, len(forms)
+        self.carry_overs, self.n_outcomes, self.gaps = carry_overs, len(forms), gaps
         first_CL = torch.tensor(FIRST_DECAYS[:carry_overs])[:, None].expand(-1, dose_AL.shape[1])
         self.decay_CL = nn.Parameter(torch.logit(first_CL).contiguous())
         self.fading = nn.Parameter(torch.full((fading,), FIRST_FADING).logit()) if fading else None
@@ -132,10 +138,13 @@ class StructuredDecoder(nn.Module):
     ) -> Tensor:
         rates, steps, u_NTHY = self.rates(), y_NTHY.shape[2], self.scale.in_sd(y_NTHY)
         course = CovariateCourse(law, rates, x_NTHX, law.drift(z_NTD)[:, :, None])
+        gap_NTH, dose_NTHJ = self._gaps(plan_NTHA), self._doses(plan_NTHA)
         faded_HF = rates.fading_1F ** torch.arange(steps, device=u_NTHY.device)[:, None]
+        if gap_NTH is not None:
+            faded_HF = rates.fading_1F ** (gap_NTH.cumsum(dim=-1) - gap_NTH)[..., None]
         before_NTJ = nn.functional.pad(self.exposures(previous_NTA), (0, 0, 0, steps - 1))
-        dose_NTHJ = self._doses(plan_NTHA)
-        exposure_NTHJ = rates.decay_1J * before_NTJ.unfold(1, steps, 1).movedim(-1, 2) + dose_NTHJ
+        before_NTHJ = before_NTJ.unfold(1, steps, 1).movedim(-1, 2)
+        exposure_NTHJ = self._left(rates, before_NTHJ) + dose_NTHJ
         after_NTHY, known_NTHI = self._step(
             self.theta(z_NTD)[:, :, None],
             u_NTHY,
@@ -144,8 +153,9 @@ class StructuredDecoder(nn.Module):
             faded_HF.expand(*u_NTHY.shape[:-1], -1),
             course.links(),
             self.scale.bounds(u_NTHY),
+            None if gap_NTH is None else Span(gap_NTH, rates),
         )
-        course.advance(torch.cat([known_NTHI, dose_NTHJ], dim=-1))
+        course.advance(torch.cat([known_NTHI, dose_NTHJ], dim=-1), gap_NTH)
         return torch.cat([self.scale.standardised(after_NTHY), course.x_MX], dim=-1)
 
     def theta(self, z_MD: Tensor) -> Tensor:
@@ -156,9 +166,12 @@ class StructuredDecoder(nn.Module):
     def exposures(self, previous_NTA: Tensor) -> Tensor:
         """Return what is left of all earlier doses at every origin, `[N,T,J]` (spec GROWTH-4).
 
-        Sums over the last 2, 4, 8, ... doses are made of one another: a recurrence over T steps in log T operations.
+        It is after the last dose, or, where steps are visits, at the origin. Sums over the last 2, 4, 8, ... doses
+        are made of one another: a recurrence over T steps in log T operations.
         """
-        left_NTJ = self._doses(previous_NTA)
+        left_NTJ, gap_NT = self._doses(previous_NTA), self._gaps(previous_NTA)
+        if gap_NT is not None:
+            return carried_over(left_NTJ, gap_NT, self._decay_J())
         decay_J, distance, steps = self._decay_J(), 1, left_NTJ.shape[-2]
         while distance < steps:
             earlier_NTJ = nn.functional.pad(left_NTJ[..., :-distance, :], (0, 0, distance, 0))
@@ -197,7 +210,7 @@ class StructuredDecoder(nn.Module):
         """
         rates, dose_QHJ, members = rates or self.rates(), self._doses(plan_QHA), theta_UYP.shape[:-3]
         u, unit = (values.expand(*members, *values.shape[-2:]) for values in (self.scale.in_sd(y_UY), unit_UY))
-        known, exposure = [unit, *self.scale.bounds(u)], exposure_UJ
+        known, left, gap_QH = [unit, *self.scale.bounds(u)], self._left(rates, exposure_UJ), self._gaps(plan_QHA)
         theta, course = theta_UYP, self._course(rates, x_UX, drift_UX)
         parts = None if history_Q is None else forks(history_Q, plan_QHA)
         reached = []
@@ -207,15 +220,21 @@ class StructuredDecoder(nn.Module):
                 dose = dose[fork.query_K]  # noqa: PLW2901 - of those that have not parted
                 if not step or len(fork.parent_K) > u.shape[-2]:  # otherwise no two plans part here
                     theta = theta.index_select(-3, fork.parent_K)
-                    u, exposure, *known = (x.index_select(-2, fork.parent_K) for x in (u, exposure, *known))
+                    u, left, *known = (x.index_select(-2, fork.parent_K) for x in (u, left, *known))
                     if course:
                         course.fork(fork.parent_K)
-            exposure = rates.decay_1J * exposure + dose
-            faded = (rates.fading_1F**step).expand(*u.shape[:-1], -1)
+            exposure = left + dose
+            gap, fading = None, rates.fading_1F**step
+            if gap_QH is not None:
+                of_course_KH = gap_QH if fork is None else gap_QH[fork.query_K]
+                gap, fading = of_course_KH[:, step], rates.fading_1F ** of_course_KH[:, :step].sum(dim=1)[:, None]
+            faded = fading.expand(*u.shape[:-1], -1)
             links = course.links() if course else torch.zeros_like(u)
-            u, read = self._step(theta, u, known[0], exposure, faded, links, (known[1], known[2]))
+            span = None if gap is None else Span(gap, rates)
+            u, read = self._step(theta, u, known[0], exposure, faded, links, (known[1], known[2]), span)
             if course:
-                course.advance(torch.cat([read, dose.expand(*members, *dose.shape)], dim=-1))
+                course.advance(torch.cat([read, dose.expand(*members, *dose.shape)], dim=-1), gap)
+            left = (rates.decay_1J if gap is None else rates.decay_1J ** gap[:, None]) * exposure
             reached.append(u if fork is None else u.index_select(-2, fork.course_Q))
         return self.scale.standardised(torch.stack(reached, dim=-2))
 
@@ -243,12 +262,18 @@ class StructuredDecoder(nn.Module):
         faded_MF: Tensor,
         links_MY: Tensor,
         bounds: tuple[Tensor, Tensor],
+        span: Span | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Return u after a step; and levels and exposures, side by side, which made it."""
         known_MI = torch.cat([self.scale.level(u_MY, unit_MY), exposure_MJ], dim=-1)
         columns_MP = torch.cat([torch.ones_like(u_MY[..., :1]), known_MI, faded_MF], dim=-1)
-        response_MY = (theta_MYP * columns_MP[..., None, :]).sum(dim=-1) + links_MY
-        return self.scale.after(u_MY, response_MY, unit_MY, bounds), known_MI
+        if span is None:
+            response_MY = (theta_MYP * columns_MP[..., None, :]).sum(dim=-1) + links_MY
+            return self.scale.after(u_MY, response_MY, unit_MY, bounds), known_MI
+        own_MY = torch.diagonal(theta_MYP[..., 1 : 1 + self.n_outcomes], dim1=-2, dim2=-1)
+        of_level_MY, weight_MYP = span.weights(self.scale.reverting(own_MY))
+        response_MY = (theta_MYP * weight_MYP * columns_MP[..., None, :]).sum(dim=-1) + of_level_MY * links_MY
+        return self.scale.after(u_MY, response_MY, unit_MY, bounds, span.gap_M[..., None]), known_MI
 
     def penalty(
         self, predicted_MHY: Tensor, true_MHY: Tensor, y_MY: Tensor, unit_MY: Tensor, observed_MHY: Tensor | None = None
@@ -265,6 +290,14 @@ class StructuredDecoder(nn.Module):
         """Return the doses `[...,J]` of encoded treatments, once per carry-over."""
         dose_ML = treatment_MA @ self.dose_AL.to(treatment_MA)
         return torch.cat([dose_ML] * self.carry_overs, dim=-1)
+
+    def _gaps(self, treatment_MA: Tensor) -> Tensor | None:
+        """Return how long each step is, in usual gaps; None where all are of one length."""
+        return None if self.gaps is None else self.gaps.read(treatment_MA)
+
+    def _left(self, rates: Rates, exposure_MJ: Tensor) -> Tensor:
+        """Return what is left at an origin of what `exposures` tells of it."""
+        return rates.decay_1J * exposure_MJ if self.gaps is None else exposure_MJ
 
     def _decay_J(self) -> Tensor:
         return torch.sigmoid(self.decay_CL).flatten()
