@@ -135,15 +135,17 @@ class Limit:
         predict: the expected outcomes under plans (see `Answer`), from what `label` says that it knows.
         label: what tables call it.
         needs: arrays of a part's truth without which there is no limit, as in files of older versions.
+        unknown_with: arrays of a part's truth with which there is none.
     """
 
     predict: str | Answer
     label: str = "Best possible (knows the simulator)"
     needs: tuple[str, ...] = ()
+    unknown_with: tuple[str, ...] = ()
 
     def is_known(self, truth: Mapping[str, object]) -> bool:
         """Return whether a part with this truth has a limit."""
-        return bool(truth) and HIDDEN not in truth and set(self.needs) <= set(truth)
+        return bool(truth) and set(self.needs) <= set(truth) and not {HIDDEN, *self.unknown_with} & set(truth)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,14 @@ from simulators.tumor.dynamics import (
 from simulators.tumor.factual import TumorFactual, known_growth, simulate_factual, treatment_probability
 from simulators.tumor.limit import expected_volumes
 from simulators.tumor.patients import STAGES, Stage, TumorPatients, diameter_cm, sample_patients, volume_cm3
+from simulators.tumor.visits import (
+    TumorVisits,
+    answer_visits,
+    days_needed,
+    draw_visits,
+    seen_days,
+    visit_counterfactuals,
+)
 
 __all__ = [
     "CARRYING_CAPACITY_CM3",
@@ -36,16 +44,22 @@ __all__ = [
     "TumorFactual",
     "TumorNoise",
     "TumorPatients",
+    "TumorVisits",
     "answer_plan",
+    "answer_visits",
+    "days_needed",
     "diameter_cm",
     "draw_noise",
+    "draw_visits",
     "drug_concentration",
     "expected_volumes",
     "known_growth",
     "one_step_counterfactuals",
     "sample_patients",
+    "seen_days",
     "sequence_counterfactuals",
     "simulate_factual",
     "treatment_probability",
+    "visit_counterfactuals",
     "volume_cm3",
 ]

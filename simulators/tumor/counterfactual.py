@@ -48,7 +48,7 @@ def one_step_counterfactuals(patients: TumorPatients, noise: TumorNoise, factual
     given_P2 = _given(factual, subject, origin)
     plan_P42 = SIBLINGS.take(2 * given_P2[:, 0] + given_P2[:, 1], axis=0)
     volume_P41 = follow_branches(patients, noise, factual, subject, origin, [plan_P42.transpose(1, 0, 2)])
-    return _flat(subject, origin, plan_P42[:, :, None], volume_P41)
+    return flat(subject, origin, plan_P42[:, :, None], volume_P41)
 
 
 def sequence_counterfactuals(
@@ -80,20 +80,31 @@ def sequence_counterfactuals(
     if horizon < 2:
         raise ValueError("a treatment sequence has a factual and at least one planned day: horizon >= 2")
     subject, origin = active_days(factual)
-    shape = (len(subject), 2 * (horizon - 1), horizon, 2)
+    given_P2 = _given(factual, subject, origin)
+    plan_PKH2 = plans_from(given_P2, plans, horizon, rng)
+    planned = list(plan_PKH2.transpose(2, 1, 0, 3)[1:])
+    if plans == "sliding":  # all origins have them in common
+        planned = list(sliding_plans(horizon)[:, None].transpose(2, 0, 1, 3)[1:])
+    volume_PKH = follow_branches(patients, noise, factual, subject, origin, [given_P2[None], *planned])
+    return flat(subject, origin, plan_PKH2, volume_PKH)
+
+
+def plans_from(given_P2: Bools, plans: PlanKind, horizon: int, rng: np.random.Generator | None) -> Bools:
+    """Return the plans `[P,K,H,2]` from P origins, whose first step is what was given there.
+
+    Raises:
+        ValueError: random plans without a generator.
+    """
+    shape = (len(given_P2), 2 * (horizon - 1), horizon, 2)
     if plans == "sliding":
         plan_PKH2 = np.broadcast_to(sliding_plans(horizon), shape).copy()
-        planned = list(sliding_plans(horizon)[:, None].transpose(2, 0, 1, 3)[1:])
     elif rng is None:
         raise ValueError("random plans need a generator")
     else:
         plan_PKH2 = rng.integers(2, size=shape, dtype=np.bool_)
-        planned = list(plan_PKH2.transpose(2, 1, 0, 3)[1:])
-    given_P2 = _given(factual, subject, origin)
     for treatment in range(2):
         plan_PKH2[:, :, 0, treatment] = given_P2[:, treatment, None]
-    volume_PKH = follow_branches(patients, noise, factual, subject, origin, [given_P2[None], *planned])
-    return _flat(subject, origin, plan_PKH2, volume_PKH)
+    return plan_PKH2
 
 
 def sliding_plans(horizon: int) -> Bools:
@@ -150,7 +161,8 @@ def _given(factual: TumorFactual, subject: Ints, day: Ints) -> Bools:
     return factual.treatments.reshape(-1, 2).take(subject * factual.n_steps + day, axis=0)
 
 
-def _flat(subject: Ints, origin: Ints, plan_PKH2: Bools, volume_PKH: Floats) -> TumorCounterfactuals:
+def flat(subject: Ints, origin: Ints, plan_PKH2: Bools, volume_PKH: Floats) -> TumorCounterfactuals:
+    """Return plans from P origins, and where they lead to, as Q = P K queries."""
     n_branches, horizon = volume_PKH.shape[1:]
     return TumorCounterfactuals(
         subject=subject.astype(np.int32).repeat(n_branches),

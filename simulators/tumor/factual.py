@@ -92,6 +92,7 @@ def simulate_factual(
     *,
     steps: int = 60,
     growth_N: NDArray[np.int8] | None = None,
+    seen_NT: Bools | None = None,
 ) -> TumorFactual:
     """Simulate `steps` days under the policy of strength `gamma`, until death or recovery.
 
@@ -104,6 +105,7 @@ def simulate_factual(
         gamma: confounding of both treatments; 0 treats with probability 1/2.
         steps: days to simulate, T.
         growth_N: what the policy knows of each patient's growth, of `known_growth` (spec TUMOR-14); None for nothing.
+        seen_NT: days on which patients are seen and may be treated, day 0 among them (spec TUMOR-16); None for all.
 
     Raises:
         ValueError: the noise lacks the policy's uniforms, or covers too few patients or days.
@@ -119,13 +121,22 @@ def simulate_factual(
     volume_TN, diameter_TN = np.zeros((steps, n)), np.zeros((steps, n))
     treatments_T2N = np.zeros((steps, 2, n), dtype=np.bool_)
     volume_TN[0] = patients.initial_volume_cm3
+    seen_TN, latest_cm = None if seen_NT is None else np.ascontiguousarray(seen_NT.T), np.zeros(n)
     active = volume_TN[0] < MAX_VOLUME_CM3
     dead, drug_kill, length = ~active, np.zeros(n), np.ones(n, dtype=np.int64)
     for t in range(steps - 1):
         diameter_TN[t] = diameter_cm(volume_TN[t])
-        seen_cm = diameter_TN[max(t - POLICY_WINDOW_DAYS, 0) : max(t, 1)].mean(axis=0)
+        window = slice(max(t - POLICY_WINDOW_DAYS, 0), max(t, 1))
+        if seen_TN is None:
+            seen_cm = diameter_TN[window].mean(axis=0)
+        else:
+            days_N = seen_TN[window].sum(axis=0)
+            mean_cm = (diameter_TN[window] * seen_TN[window]).sum(axis=0) / np.maximum(days_N, 1)
+            seen_cm = np.where(days_N, mean_cm, latest_cm)
+            latest_cm = np.where(seen_TN[t], diameter_TN[t], latest_cm)
         seen_cm = seen_cm if growth_N is None else seen_cm + FAST_CM * growth_N
-        chemo, radio = treatments_T2N[t] = (uniform_T2N[t] < treatment_probability(seen_cm, gamma)) & active
+        treatable = active if seen_TN is None else active & seen_TN[t]
+        chemo, radio = treatments_T2N[t] = (uniform_T2N[t] < treatment_probability(seen_cm, gamma)) & treatable
         drug_kill = CARRY_OVER * drug_kill + dynamics.chemo_kill_N * chemo
         volume, dead = next_volume(
             volume_TN[t],

@@ -10,7 +10,7 @@ from costar_cli.datasets.base import DataSource, DropsConfounder, Limit, Possibl
 class TumorConfig(DropsConfounder):
     """The tumour growth cohort (docs/spec/tumor.md)."""
 
-    additions: ClassVar[tuple[str, ...]] = (*DropsConfounder.additions, "ends")
+    additions: ClassVar[tuple[str, ...]] = (*DropsConfounder.additions, "ends", "visits")
 
     gamma: float = Field(10.0, ge=0, le=100, description="Confounding strength of the source domain's policy")
     target_gamma: float = Field(0.0, ge=0, le=100, description="Confounding strength of the target domain's policy")
@@ -32,6 +32,9 @@ class TumorConfig(DropsConfounder):
         False,
         description="Keep why each series ends: death, recovery, or neither",
         json_schema_extra={"flag": "--ends"},
+    )
+    visits: int | None = Field(
+        None, ge=2, le=60, description="See and treat patients on random days alone, on average so many days apart"
     )
     seed: int = Field(10, ge=0, lt=2**63, description="Seed of the simulation")
 
@@ -59,7 +62,7 @@ TUMOR: Final = DataSource(
     settings=TumorConfig,
     make="costar_cli.datasets.tumor.simulate:simulate_tumor",
     truth="costar_cli.datasets.tumor.simulate:tumor_truth",
-    limit=Limit(predict="costar_cli.datasets.tumor.simulate:tumor_limit"),
+    limit=Limit(predict="costar_cli.datasets.tumor.simulate:tumor_limit", unknown_with=("visit_day",)),
     examples=("costar simulate tumor --gamma 10", "costar simulate tumor --preset quick --workspace demo"),
     panel="Cohort",
     protocol=PROTOCOL,

@@ -1,6 +1,7 @@
 """The tumour growth cohort as a data set: its panels, its queries, and the truth of any plan."""
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -8,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from costar_cli.datasets.asked_plans import AskedPlans, simulated_truth
 from costar_cli.datasets.base import HIDDEN
 from costar_cli.datasets.tumor.settings import TumorConfig
+from costar_cli.datasets.tumor.visits import VISIT_DAY, visits_panel, visits_queries, visits_schema, visits_truth
 from costar_cli.errors import UsageError
 from costar_cli.panel.dataset import Dataset, Part
 from costar_cli.panel.panel import Panel
@@ -43,32 +45,80 @@ def simulate_tumor(config: TumorConfig, reporter: Reporter) -> Dataset:
     Raises:
         UsageError: sizes that would make more queries than memory holds.
     """
-    _check_size(config)
+    _check(config)
     sizes = [config.train, config.val, config.test, config.target_train, config.target_val, config.target_test]
     panels: dict[Part, Panel] = {}
     queries: dict[Part, dict[str, Queries]] = {}
     truth: dict[Part, dict[str, NDArray[np.generic]]] = {}
-    first_id = 0
+    first_id, schema = 0, TUMOR_SCHEMA.model_copy(update={"ends": ENDS}) if config.ends else TUMOR_SCHEMA
     with reporter.task("simulate tumour growth", total=sum(sizes), unit="patient") as task:
         for i, (part, n) in enumerate(zip(Part.all(), sizes, strict=True)):
-            patients_rng, noise_rng, plans_rng = _generators(config.seed, i % 3 if config.paired else i)
-            patients = tumor.sample_patients(n, patients_rng)
-            noise = tumor.draw_noise(n, noise_rng, steps=config.steps, horizon=config.horizon)
-            gamma = config.gamma if part.domain == "source" else config.target_gamma
-            growth_N = tumor.known_growth(patients) if config.drop_confounder else None
-            factual = tumor.simulate_factual(patients, noise, gamma, steps=config.steps, growth_N=growth_N)
-            panels[part] = _panel(patients, factual, first_id, ends=config.ends)
-            truth[part] = _truth(patients, noise) | ({} if growth_N is None else {HIDDEN: growth_N})
+            cohort = _Cohort.simulate(config, part, n, i % 3 if config.paired else i)
+            if cohort.day_NK is not None:
+                seen = tumor.TumorVisits.of(cohort.factual, cohort.day_NK)
+                schema = visits_schema(schema, seen) if part == Part("source", "train") else schema
+                panels[part] = visits_panel(schema, cohort.patients, seen, cohort.day_NK, first_id)
+            else:
+                panels[part] = _panel(cohort.patients, cohort.factual, first_id, ends=config.ends)
+            truth[part] = cohort.truth(hidden=config.drop_confounder)
             if part.split == "test":
-                one_step = tumor.one_step_counterfactuals(patients, noise, factual)
-                sequence = tumor.sequence_counterfactuals(
-                    patients, noise, factual, plans=config.plans, horizon=config.horizon, rng=plans_rng
-                )
-                queries[part] = {"one_step": _queries(one_step), "sequence": _queries(sequence)}
+                queries[part] = cohort.queries(config, schema)
             first_id += n
             task.advance(n)
-    schema = TUMOR_SCHEMA.model_copy(update={"ends": ENDS}) if config.ends else TUMOR_SCHEMA
     return Dataset(NAME, schema, config.horizon, panels, queries, truth, config.model_dump(mode="json"))
+
+
+@dataclass(frozen=True)
+class _Cohort:
+    """The patients of a part, day by day, and the days of their visits where they are seen on some alone."""
+
+    patients: tumor.TumorPatients
+    noise: tumor.TumorNoise
+    factual: tumor.TumorFactual
+    growth_N: NDArray[np.int8]
+    day_NK: NDArray[np.int64] | None
+    plans_rng: np.random.Generator
+
+    @classmethod
+    def simulate(cls, config: TumorConfig, part: Part, n: int, stream: int) -> Self:
+        """Draw patients, noise and visits, and simulate them under the policy of their domain."""
+        patients_rng, noise_rng, plans_rng, visits_rng = _generators(config.seed, stream)
+        patients, ahead, day_NK = tumor.sample_patients(n, patients_rng), config.horizon, None
+        if config.visits is not None:
+            ahead = tumor.days_needed(config.visits, config.horizon)
+            day_NK = tumor.draw_visits(n, visits_rng, config.visits, steps=config.steps, horizon=config.horizon)
+        noise = tumor.draw_noise(n, noise_rng, steps=config.steps, horizon=ahead)
+        growth_N = tumor.known_growth(patients)
+        factual = tumor.simulate_factual(
+            patients,
+            noise,
+            config.gamma if part.domain == "source" else config.target_gamma,
+            steps=config.steps,
+            growth_N=growth_N if config.drop_confounder else None,
+            seen_NT=None if day_NK is None else tumor.seen_days(day_NK, config.steps),
+        )
+        return cls(patients, noise, factual, growth_N, day_NK, plans_rng)
+
+    def truth(self, *, hidden: bool) -> dict[str, NDArray[np.generic]]:
+        """Return what answers any plan, and what of it swayed the policy unseen."""
+        visits = {} if self.day_NK is None else {VISIT_DAY: self.day_NK.astype(np.int32)}
+        return _truth(self.patients, self.noise) | ({HIDDEN: self.growth_N} if hidden else {}) | visits
+
+    def queries(self, config: TumorConfig, schema: PanelSchema) -> dict[str, Queries]:
+        """Return the two sets of test queries."""
+        world = self.patients, self.noise, self.factual
+        if self.day_NK is not None:
+            each = tumor.visit_counterfactuals(*world, self.day_NK, plans=None, horizon=1)
+            sequence = tumor.visit_counterfactuals(
+                *world, self.day_NK, plans=config.plans, horizon=config.horizon, rng=self.plans_rng
+            )
+            answered = {"one_step": each, "sequence": sequence}
+            return {name: visits_queries(schema, self.day_NK, found) for name, found in answered.items()}
+        one_step = tumor.one_step_counterfactuals(*world)
+        sequence = tumor.sequence_counterfactuals(
+            *world, plans=config.plans, horizon=config.horizon, rng=self.plans_rng
+        )
+        return {"one_step": _queries(one_step), "sequence": _queries(sequence)}
 
 
 def tumor_truth(
@@ -77,12 +127,15 @@ def tumor_truth(
     """Return the simulator's volumes `[H]` in cm³ had plans been followed from their origins (an `Answer`).
 
     The patient is simulated again from day 0 with the factual treatments before the origin, so that stored answers
-    are met to the last digit that they were stored with. A plan holds chemotherapy and radiotherapy, 0 or 1.
+    are met to the last digit that they were stored with. A plan holds chemotherapy and radiotherapy, 0 or 1, and, where
+    patients are seen on some days alone, how many days later the next visit is.
     """
     parameters = [field.name for field in fields(tumor.TumorPatients)]
     truth = simulated_truth(dataset, part, (*parameters, "growth_noise", "recovery_uniform"))
     patients = tumor.TumorPatients(**{name: truth[name] for name in parameters})
     noise = tumor.TumorNoise(growth=truth["growth_noise"], recovery=truth["recovery_uniform"])
+    if VISIT_DAY in truth:
+        return visits_truth(dataset, part, row, origin, plan_values, patients, noise)
     asked = AskedPlans.of(dataset, part, row, origin, np.asarray(plan_values, dtype=np.bool_)).within_series()
     latest = int(asked.origin_Q.max(initial=0))
     if len(asked.origin_Q) and latest + asked.horizon >= noise.n_days:
@@ -108,7 +161,13 @@ def tumor_limit(
     )
 
 
-def _check_size(config: TumorConfig) -> None:
+def _check(config: TumorConfig) -> None:
+    if config.ends and config.visits is not None:
+        raise UsageError(
+            "hazards are per step of one length, and visits are not",
+            where="--ends, --visits",
+            fix="leave one of them out",
+        )
     per_patient = (config.steps - 1) * 2 * (config.horizon - 1) * config.horizon
     answers = (config.test + config.target_test) * per_patient
     if answers > MOST_ANSWERS:
@@ -120,9 +179,9 @@ def _check_size(config: TumorConfig) -> None:
 
 
 def _generators(seed: int, part: int) -> list[np.random.Generator]:
-    """Return the generators of a part's patients, noise and random plans."""
+    """Return the generators of a part's patients, noise, random plans and visits."""
     sequence = np.random.SeedSequence(seed, spawn_key=(part,))
-    return [np.random.default_rng(child) for child in sequence.spawn(3)]
+    return [np.random.default_rng(child) for child in sequence.spawn(4)]
 
 
 def _panel(patients: tumor.TumorPatients, factual: tumor.TumorFactual, first_id: int, *, ends: bool) -> Panel:
