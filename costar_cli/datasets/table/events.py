@@ -7,6 +7,7 @@ from typing import Final, Self
 import polars as pl
 
 from costar_cli.config.nearest import did_you_mean
+from costar_cli.datasets.table.bins import step_at, summary
 from costar_cli.datasets.table.index import LONGEST
 from costar_cli.datasets.table.parse import As, Reading, Rows, unreadable, wrong_values
 from costar_cli.datasets.table.schema import TableSchema
@@ -15,7 +16,6 @@ from costar_cli.errors import DataError
 from costar_cli.panel.findings import Finding, counted, shown
 from costar_cli.reporting import Reporter
 
-MONDAY: Final = 4 * 86_400 * 10**6  # 1970-01-05, in microseconds: steps of days and weeks begin with it
 NOTHING: Final = ("any", "count", "sum")  # of steps without an event these are 0, all others missing
 
 
@@ -34,8 +34,7 @@ class _Column:
         if self.how in ("any", "count"):
             number = own.len() if self.how == "count" else (own.len() > 0).cast(pl.Int64)
             return number.cast(pl.String if self.made.as_ == "text" else pl.Float64)
-        known = own.drop_nulls()
-        return {"sum": known.sum(), "mean": known.mean(), "first": known.first(), "last": known.last()}[self.how]
+        return summary(own.drop_nulls(), self.how)
 
 
 @dataclass(frozen=True)
@@ -105,8 +104,7 @@ class EventLog:
             some = unused.unique(maintain_order=True).to_list()
             reporter.note(f"{counted(len(unused), 'event')} of codes that no column has: {shown(some, 8)}")
         who, when = rows.index[subject], rows.index[time]
-        size, start = self.schema.time.parsed.size, MONDAY if self.schema.time.parsed.scale == "us" else 0
-        step = ((pl.col(when) - start) / size).floor().cast(pl.Int64).alias("step")
+        step, begin = step_at(self.schema.time, when)
         taken = [column.expression(rows, self.code).alias(f"of {name}") for name, column in self.columns.items()]
         kept = [
             r for r in rows.readings if r not in (subject, time, self.code, *(c.raw for c in self.columns.values()))
@@ -117,7 +115,7 @@ class EventLog:
         made = self._whole(made, who)
         zeros = [pl.col(f"of {name}").fill_null("0" if column.made.as_ == "text" else 0.0)
                  for name, column in self.columns.items() if column.how in NOTHING]  # fmt: skip
-        again = (pl.col("step") * size + start).cast(rows.series(time).dtype).alias(when)
+        again = begin.cast(rows.series(time).dtype).alias(when)
         made = made.with_columns(*zeros, pl.col("file", "row").forward_fill(), again).drop("step")
         index = {r: rows.index[r] for r in (subject, time, *kept)}
         index |= {column.made: f"of {name}" for name, column in self.columns.items()}

@@ -7,7 +7,6 @@ from typing import Final
 
 import polars as pl
 
-from costar_cli.datasets.table.events import MONDAY
 from costar_cli.datasets.table.guess_keys import UNITS_US, Guess, Spacing, ordered, score
 from costar_cli.datasets.table.profile import (
     CODE,
@@ -22,6 +21,7 @@ from costar_cli.datasets.table.profile import (
     few,
     is_remedy,
 )
+from costar_cli.datasets.table.schema_time import MONDAY
 
 MOST_CODES: Final = 60  # that become columns, the most frequent ones
 FEWEST_VALUES: Final = 0.5  # of a code's events, for it to be a measurement

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from costar_cli.config.nearest import did_you_mean
+from costar_cli.datasets.table.bins import Bins
 from costar_cli.datasets.table.context import Table
 from costar_cli.datasets.table.ends import place_ends
 from costar_cli.datasets.table.events import EventLog
@@ -71,7 +72,7 @@ def read_table(
     on = Reading(schema.statics.on, "text") if wide is not None and schema.statics.on else subject
     time = Reading.of_time(schema.in_file(schema.named("time")[0]), schema.time)
     parts = [Reading(part, "text") for part in schema.subject or ()]
-    log = EventLog.of(schema, long_readings)
+    log, bins = EventLog.of(schema, long_readings), Bins.of(schema, long_readings)
     wanted = [subject, time, *parts, on, *([log.code] if log else []), *long_readings.values()]
     _refuse(tables, wanted, schema, found)
     rows = read_rows(tables, wanted, schema.blank)
@@ -91,6 +92,9 @@ def read_table(
     if log and rows.height:
         rows, long_readings = log.by_step(rows, subject, time, reporter), log.readings(long_readings)
     levels = [finding for reading in long_readings.values() for finding in _unknown_texts(rows, reading, schema)]
+    if bins and rows.height:
+        findings, levels = [*findings, *levels], []  # they may not be what a step becomes
+        rows, long_readings = bins.by_step(rows, subject, time, reporter), bins.readings(long_readings)
     found = [*findings, *unplaced]
     raise_errors([] if rows.height else [*found, *levels], what="the table")
     whole = not unplaced

@@ -16,7 +16,7 @@ Role = Literal[
 ]
 Kind = Literal["continuous", "count", "binary", "ordinal", "categorical"]
 Line = Annotated[str, StringConstraints(pattern=r"^\S(.*\S)?$", max_length=200)]
-Aggregate = Literal["any", "count", "sum", "mean", "first", "last"]
+Aggregate = Literal["any", "count", "sum", "mean", "first", "last", "max", "min"]
 OF_STEPS: Final[tuple[Role, ...]] = ("covariate", "treatment", "outcome")
 ENDS: Final[tuple[Role, ...]] = ("event", "censored")
 
@@ -75,7 +75,9 @@ class ColumnSchema(Section):
     aggregate: Aggregate | None = Field(
         None,
         description="What the events of a step become (see `events`): whether there was any, their number, or the sum, "
-        "mean, first or last of their values; by default `any` of treatments, `sum` of doses and `last` of others",
+        "mean, first, last, max or min of their values; by default `any` of treatments, `sum` of doses and `last` of "
+        "others. What the rows of a step become (see `bin`): likewise, by default `max` of treatments, in the order of "
+        "`levels`, `sum` of continuous doses and `first` of others",
     )
     factor: float = Field(1.0, description="Factor that brings the file's numbers to `unit`")
     offset: float = Field(0.0, description="What is added after that")
@@ -168,6 +170,12 @@ class ColumnSchema(Section):
         """Return what the events of a step become."""
         of_treatments: Aggregate = "sum" if self.is_dose else "any"
         return self.aggregate or (of_treatments if self.role == "treatment" else "last")
+
+    @property
+    def binned(self) -> Aggregate:
+        """Return what the rows of a step become: what is measured is that before anything is given."""
+        of_treatments: Aggregate = "sum" if self.kind == "continuous" else "max"
+        return self.aggregate or (of_treatments if self.role == "treatment" else "first")
 
     @property
     def is_dose(self) -> bool:

@@ -116,6 +116,8 @@ def _schema_problems(schema: TableSchema) -> Iterator[str]:
     if schema.max_length is not None and schema.max_length < schema.min_length:
         yield f"max_length {schema.max_length} is below min_length {schema.min_length}"
     yield from _log_problems(schema)
+    if schema.time.bin:
+        yield from _bin_problems(schema)
     yield from _outcome_problems(schema)
 
 
@@ -133,15 +135,33 @@ def _log_problems(schema: TableSchema) -> Iterator[str]:
     """Find columns of a log of events that cannot be made, and those that only a log has."""
     log = schema.events
     for name, column in schema.columns.items():
-        if column.aggregate and log is None:
-            yield f"{key_path(('columns', name))}: `aggregate` belongs to a log of events: declare [events]"
+        if column.aggregate and log is None and not schema.time.bin:
+            of = "belongs to a log of events, or to rows of one step: declare [events], or `bin = true` in [time]"
+            yield f"{key_path(('columns', name))}: `aggregate` {of}"
         elif log and not log.value and column.role in OF_STEPS and column.aggregated not in ("any", "count"):
             yield f"{key_path(('columns', name))}: `{column.aggregated}` takes values: name their column, events.value"
-        if log and name in schema.leveled and column.aggregated in ("sum", "mean"):
+        if log and name in schema.leveled and column.aggregated in ("sum", "mean", "max", "min"):
             yield (
                 f"{key_path(('columns', name))}: named levels are `any`, `count`, `first` or `last`; a sum is a dose: "
                 '`kind = "continuous"`'
             )
+
+
+def _bin_problems(schema: TableSchema) -> Iterator[str]:
+    """Find columns of which nobody knows what the rows of a step become."""
+    if schema.events:
+        yield "time.bin: the events of a log are made steps anyway: leave it out"
+        return
+    for name in schema.named(*OF_STEPS):
+        column, key = schema.columns[name], key_path(("columns", name))
+        if column.binned in ("any", "count"):
+            yield f"{key}: `{column.binned}` is of events; of rows there is `last`, `mean`, `sum`, `max`, `min`"
+        elif name in schema.leveled and column.binned in ("max", "min") and column.levels is None:
+            yield f"{key}: several levels in a step become the last one in `levels`: list them, or choose `aggregate`"
+        elif (name in schema.leveled or column.kind == "binary") and column.binned in ("sum", "mean"):
+            yield f"{key}: levels and 0/1 have no {column.binned}: choose `first`, `last`, `max` or `min`"
+        elif column.kind == "categorical" and column.binned not in ("first", "last"):
+            yield f"{key}: categories have no {column.binned}: choose `first` or `last`"
 
 
 def _moment_problems(schema: TableSchema) -> Iterator[str]:

@@ -23,6 +23,7 @@ class Step:
 
 MONTHS: Final = 12
 DAY: Final = 86_400 * 10**6  # microseconds
+MONDAY: Final = 4 * DAY  # 1970-01-05: steps of days and weeks that are cut out of time begin with it
 CalendarName = Literal["weekday", "month", "hour"]
 _DURATION = re.compile(r"([1-9]\d{0,4})\s*(s|min|h|d|w|mo|y)")
 _UNITS: Final[dict[str, tuple[Literal["us", "month"], int, str]]] = {
@@ -67,6 +68,11 @@ class TimeSchema(Section):
         description="`fill`: steps without a row are missing values; `ignore`: each row is the next step, as if all "
         "were as long; `elapsed`: each row is the next step, and models are told how long it is until then",
     )
+    bin: bool = Field(
+        False,
+        description="Rows in the same step become one row, as the `aggregate` of each column says, with a warning; "
+        "days then begin at midnight, weeks on Monday",
+    )
     zone: str = Field(
         "",
         max_length=60,
@@ -88,6 +94,8 @@ class TimeSchema(Section):
             problems.append("`zone` belongs to times of day: days and longer steps are the same in every zone")
         elif self.zone and available_timezones() and self.zone not in available_timezones():
             problems.append(f"`zone = {self.zone!r}` is not a time zone such as `Europe/Berlin`")
+        if self.bin and self.by_row:
+            problems.append(f'`bin` makes steps of one length, and `gaps = "{self.gaps}"` has none: choose one of them')
         if self.gaps == "elapsed" and months:
             problems.append('`gaps = "elapsed"` needs steps of one length: give `step` in days, for example `30d`')
         without = {"hour": days, "weekday": months, "month": False}
@@ -112,6 +120,11 @@ class TimeSchema(Section):
         if scale == "month":
             return int(date.begin.astype("M8[M]").astype(np.int64)) + 1970 * MONTHS
         return int(date.begin.astype(np.int64))
+
+    @property
+    def first_step(self) -> int:
+        """Return a time at which a step begins, where these are not counted from a subject's first row."""
+        return MONDAY if self.parsed.scale == "us" else 0
 
     @property
     def by_row(self) -> bool:
