@@ -127,9 +127,11 @@ the evaluation, which holds scores alone. xarray makes a cube of them, and a Net
 
 ```python
 rows = pandas.read_parquet("rows.parquet")
-keys = ["model", "queries", "domain", "subject", "origin", "step", "outcome"]
+keys = ["setup", "model", "queries", "domain", "subject", "origin", "step", "outcome"]
 xarray.Dataset.from_dataframe(rows.set_index(keys)[["estimate", "lower", "upper", "truth"]]).to_netcdf("rows.nc")
 ```
+
+Where a query set asks about several plans from an origin, `plan` is one more key.
 """
 
 SETTINGS = """\

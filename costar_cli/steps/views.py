@@ -238,18 +238,20 @@ def _representations(name: str, model: "FittedModel", dataset: "Dataset", path: 
     import numpy as np
 
     from costar_cli.figures.embedding import plot_representations
+    from costar_cli.methods.shared.transformed import TransformedModel
 
-    represent = getattr(model, "represent", None)
+    learner = model.inner if isinstance(model, TransformedModel) else model
+    represent = getattr(learner, "represent", None)
     if represent is None:
         raise DataError("the method has no representations")
     part, whole = next(iter(dataset.panels.items()))
     panel = whole.take(np.arange(min(whole.n_subjects, 200)))
     encoding, outcome = dataset.schema.treatments, dataset.schema.outcomes[0]
-    at = panel.decided
+    at, seen = panel.decided, model.transforms.panel(panel) if isinstance(model, TransformedModel) else panel
     given = [encoding.describe(values) for values in encoding.decode(panel.treatments[at])]
     label = f"{outcome.name} ({outcome.unit})" if outcome.unit else outcome.name
     member = ", member 1" if model.members > 1 else ""
     title = f"{name}{member}: histories of {panel.n_subjects:,} subjects of {part}"
     return plot_representations(
-        represent(panel)[0][at], given, panel.outcomes[at][:, 0], path, outcome_label=label, title=title
+        represent(seen)[0][at], given, panel.outcomes[at][:, 0], path, outcome_label=label, title=title
     )

@@ -357,3 +357,20 @@ def test_bad_input_reads_well_in_a_real_process(tmp_path: Path) -> None:
         "  where: first in row 162 of t.csv",
         "  fix:   give numbers, or add the text to `blank` where it means a missing value",
     ]
+
+
+def test_predictions_become_a_cube_and_a_netcdf_file_as_the_page_says(tmp_path: Path, call: Call) -> None:
+    pytest.importorskip("netCDF4")
+    pandas, xarray = pytest.importorskip("pandas"), pytest.importorskip("xarray")
+    assert call("ingest", "table", TABLE, "--schema", SCHEMA).code == 0
+    assert call("finetune", "--method", "ridge").code == 0
+    assert call("evaluate", "--bootstrap", 20, "--no-plots", "--predictions", "rows.parquet").code == 0
+    page = (REPOSITORY / "docs" / "cli.md").read_text(encoding="utf-8")
+    recipe = page[page.index("rows = pandas.read_parquet") :].partition("```")[0]
+    exec(recipe, {"pandas": pandas, "xarray": xarray})  # noqa: S102 - what the page tells readers to run
+    rows = pandas.read_parquet(tmp_path / "rows.parquet")
+    with xarray.open_dataset(tmp_path / "rows.nc") as cube:
+        assert int(cube["estimate"].count()) == len(rows)
+        first = rows.iloc[0]
+        there = cube["truth"].sel({name: first[name] for name in cube["truth"].dims})
+        assert float(there) == pytest.approx(first["truth"])

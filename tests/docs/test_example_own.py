@@ -86,9 +86,11 @@ def test_the_tables_of_other_shapes_are_what_their_script_makes(tmp_path: Path, 
         assert made.read_bytes() == (folder / made.name).read_bytes()
 
 
-SHAPES = {  # files, method, treatment, and bounds of its effect on the next step: 1.5 times the sales, 4 mmHg
+# files, method, treatment, and bounds of its effect on the next step: 1.5 times the sales of shelves and shops, 4 mmHg
+SHAPES = {
     "shelves": ("shelves.csv --statics stores.csv", "ridge", "promotion", (20, 60)),
     "log": ("log.csv", "mixed", "fluid", (2.5, 5.5)),
+    "sales": ("sales.csv", "mixed", "promotion", (300, 480)),
 }
 
 
@@ -134,6 +136,12 @@ def test_the_table_in_the_page_is_the_examples(repository: Path) -> None:
     page = (repository / "docs" / "data-own.md").read_text("utf-8")
     table = (repository / "examples" / "own-data" / "small.csv").read_text("utf-8")
     assert "```text\n" + "".join(table.splitlines(keepends=True)[:4]) + "```" in page
+
+
+def test_the_sales_are_what_their_script_makes(tmp_path: Path, repository: Path) -> None:
+    folder = repository / "examples" / "own-data"
+    subprocess.run([sys.executable, folder / "make_sales.py", tmp_path / "again.csv"], env=environment(), check=True)
+    assert (tmp_path / "again.csv").read_bytes() == (folder / "sales.csv").read_bytes()
 
 
 def test_the_visits_are_what_their_script_makes_and_plans_ask_at_dates(tmp_path: Path, repository: Path) -> None:

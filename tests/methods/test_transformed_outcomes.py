@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from costar_cli.artifact import read_artifact, write_artifact
+from costar_cli.cohort.averages import kind_of
 from costar_cli.config.models import FinetuneConfig
 from costar_cli.errors import DataError
 from costar_cli.methods import METHODS
@@ -158,6 +159,7 @@ def test_where_a_model_draws_its_estimate_is_the_mean_and_otherwise_the_median()
     np.testing.assert_allclose(drawn.mean(axis=0), estimate, rtol=0.04)
     assert (np.median(drawn, axis=0) < estimate).mean() > 0.9
     assert "means" in on_transforms(mixed)[0]
+    assert kind_of(mixed) == kind_of(model("mixed", None))  # draws of both have what training leaves open
     assert "medians" in on_transforms(model("ridge", "log"))[0]
     assert not on_transforms(model("ridge", None))
 

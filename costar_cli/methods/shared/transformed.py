@@ -175,6 +175,11 @@ class DrawingTransformedModel(TransformedModel):
         return self.transforms.undo(drawn, panel.outcomes[queries.subject, queries.origin])
 
     @property
+    def draws_training(self) -> bool:
+        """Return whether draws have what training leaves open."""
+        return bool(getattr(self.inner, "draws_training", False))
+
+    @property
     def draws_covariates(self) -> bool:
         """Return whether courses have covariates, too."""
         return cast("DrawsCourses", self.inner).draws_covariates
