@@ -15,6 +15,16 @@ def world():
     return simulate_retail(6, scale=0.1, confounding=3.0)
 
 
+@pytest.fixture(scope="module")
+def latent():
+    return simulate_retail(6, scale=0.1)
+
+
+@pytest.fixture(scope="module")
+def exogenous():
+    return simulate_retail(6, scale=0.1, confounding=0.0)
+
+
 def test_charm_prices_take_the_nearest_ending():
     price = np.array([1.00, 1.01, 1.02, 1.03, 1.05, 1.06, 1.09, 2.50, 0.01])
     charmed = [0.98, 0.98, 1.04, 1.04, 1.04, 1.07, 1.08, 2.48, 0.04]
@@ -101,9 +111,8 @@ def test_promotions_start_when_demand_is_low_and_prices_rise_when_it_is_high(wor
     assert rise.mean() > cut.mean() + 0.02
 
 
-def test_prices_ignore_demand_without_confounding():
-    world = simulate_retail(6, scale=0.1, confounding=0.0)
-    promotion, rise, cut = promotion_and_increase_states(world)
+def test_prices_ignore_demand_without_confounding(exogenous):
+    promotion, rise, cut = promotion_and_increase_states(exogenous)
     assert abs(promotion.mean()) < 4.0 * 0.3 / len(promotion) ** 0.5
     assert abs(rise.mean() - cut.mean()) < 0.02
 
@@ -146,10 +155,10 @@ def state_given_sales(world):
     return (left @ state) / (left**2 @ state**2) ** 0.5
 
 
-def test_observed_confounding_leaves_the_latent_demand_no_say_beside_recorded_sales(reactive, world):
+def test_observed_confounding_leaves_the_latent_demand_no_say_beside_recorded_sales(reactive, world, latent):
     assert abs(state_given_sales(reactive)) < 3
     assert state_given_sales(world) < -10
-    assert state_given_sales(simulate_retail(6, scale=0.1)) < -3
+    assert state_given_sales(latent) < -3
 
 
 def test_observed_confounding_lets_prices_follow_recorded_sales(reactive):
@@ -157,16 +166,14 @@ def test_observed_confounding_lets_prices_follow_recorded_sales(reactive):
     assert last[promoted == 1].mean() < last.mean() - 4 * last.std() / promoted.sum() ** 0.5
 
 
-def test_prices_under_observed_confounding_move_as_often_as_under_latent(reactive):
-    latent = simulate_retail(6, scale=0.1)
+def test_prices_under_observed_confounding_move_as_often_as_under_latent(reactive, latent):
     for one, other in ((reactive, latent), (latent, reactive)):
         rates = [(np.diff(w.price, axis=-1) != 0)[~np.isnan(np.diff(w.price, axis=-1))].mean() for w in (one, other)]
         assert rates[0] == pytest.approx(rates[1], rel=0.25)
 
 
-def test_a_year_begins_at_a_price_that_no_sales_have_swayed(reactive):
+def test_a_year_begins_at_a_price_that_no_sales_have_swayed(reactive, exogenous):
     """Sales before the recorded year are in nobody's history: the list price moves by chance alone."""
-    exogenous = simulate_retail(6, scale=0.1, confounding=0.0)
     weeks = np.flatnonzero(np.diff(reactive.calendar.week_year, prepend=0))
     np.testing.assert_array_equal(reactive.regular_price[..., weeks], exogenous.regular_price[..., weeks])
 
