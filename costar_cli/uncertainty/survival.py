@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 from scipy.special import expit, xlogy
 
 from costar_cli.methods.base import FittedModel
-from costar_cli.methods.shared.doses import dose_table
-from costar_cli.panel import Domain, Panel, PanelSchema, Queries, Scaler, as_plans
+from costar_cli.methods.shared.doses import dose_names, dose_table
+from costar_cli.panel import Domain, Panel, PanelSchema, Plans, Queries, Scaler, as_plans
+from costar_cli.panel.visits import elapsed, elapsed_dose
 from costar_cli.uncertainty.estimates import reading
 from costar_cli.uncertainty.outcomes import OutcomeFacts
 from costar_cli.uncertainty.practice import CHUNK, DOSES, KNOTS, Courses, fit_chain, nothing_ahead
+from costar_cli.uncertainty.rates import ends_in, expected_ends, fit_rates, loss_of_rates
 
 MOST_DECISIONS: Final = 20_000  # without an end that the regressions learn from
 BEFORE_ENDS: Final = (0.1, 0.5, 0.9)  # quantiles of levels before an end, where their effects may bend, too
@@ -77,7 +79,8 @@ class Hazards:
     Outcomes enter standardised, and those that grow by shares by their logarithm, too: `floor_Y` is the least value
     that has one, 0 of the others, `moments_4Z` mean and sd of the logarithms, and how far they usually change in a
     step, down and up. `knots_KSY` are those of outcomes, then of logarithms; `coef_EP` those of a history, then of the
-    treatments of the step.
+    treatments of the step. Where steps are of any length, those of terminal ends are of the logarithm of a rate per
+    unit of time, which the length of the step leaves alone.
     """
 
     schema: PanelSchema
@@ -112,14 +115,14 @@ class Hazards:
         before_KSY = np.quantile(course_MSY[ended_M] if ended_M.any() else course_MSY, BEFORE_ENDS, axis=0)
         blank = replace(blank, knots_KSY=np.concatenate([np.quantile(course_MSY, KNOTS, axis=0), before_KSY]))
         terminal_E = np.array([end.terminal for end in schema.ends])
-        hazards = blank._fitted(courses, risk, terminal_E)
+        hazards = blank._fitted(courses, risk, terminal_E, terminal=True)
         if terminal_E.all():
             return hazards
         losses = AtRisk.of(panel, schema, terminal=False).thinned(MOST_DECISIONS)
         courses = blank._courses(panel, losses.queries, nothing_ahead(panel, losses.queries))
-        return hazards._fitted(courses, losses, ~terminal_E)
+        return hazards._fitted(courses, losses, ~terminal_E, terminal=False)
 
-    def _fitted(self, courses: Courses, risk: AtRisk, which_E: NDArray[np.bool_]) -> "Hazards":
+    def _fitted(self, courses: Courses, risk: AtRisk, which_E: NDArray[np.bool_], *, terminal: bool) -> "Hazards":
         """Return the hazards with those of some ends fitted, in a chain: these exclude each other."""
         columns_MP = self._columns(courses, risk.queries)[:, 0]
         width = columns_MP.shape[1]
@@ -127,11 +130,26 @@ class Hazards:
         coef_EP[:, : self.coef_EP.shape[1]] = self.coef_EP
         if which_E.any():
             ended_ME, owner_E = risk.ended_ME[:, which_E], np.zeros(int(which_E.sum()), dtype=np.int64)
-            together_MP = np.concatenate([columns_MP, ended_ME], axis=1)
-            fitted = fit_chain(together_MP, ended_ME, owner_E, risk.queries.subject, ridges=RIDGES)
-            intercept_E[which_E] = fitted[0] + np.log(risk.share)  # as if no step had been left out
-            coef_EP[which_E] = fitted[1][:, :width]
+            subject_M, time_QH = risk.queries.subject, self.time(risk.queries.plan) if terminal else None
+            if time_QH is None:
+                together_MP = np.concatenate([columns_MP, ended_ME], axis=1)
+                fitted = fit_chain(together_MP, ended_ME, owner_E, subject_M, ridges=RIDGES)
+                intercept_E[which_E] = fitted[0] + np.log(risk.share)  # as if no step had been left out
+                coef_EP[which_E] = fitted[1][:, :width]
+            else:
+                seen, stands_for_M = self._seen(width), np.where(ended_ME.any(axis=1), 1.0, 1 / risk.share)
+                fitted = fit_rates(
+                    columns_MP[:, seen], ended_ME, time_QH[:, 0] * stands_for_M, subject_M, ridges=RIDGES
+                )
+                intercept_E[which_E], coef_EP[np.ix_(which_E, seen)] = fitted
         return replace(self, intercept_E=intercept_E, coef_EP=coef_EP)
+
+    def _seen(self, width: int) -> NDArray[np.bool_]:
+        """Return the columns `[P]` that rates may see: all but how long the step is."""
+        names, timeless = (dose_names(self.schema.treatments, timeless=timeless) for timeless in (False, True))
+        seen = np.ones(width, dtype=bool)
+        seen[width - len(names) :] = [name in timeless for name in names]
+        return seen
 
     def check(self) -> None:
         """See that the numbers, which may be anybody's, are those of such columns.
@@ -163,17 +181,30 @@ class Hazards:
         """
         size = max(1, CHUNK // (max(queries.horizon, 1) * max(self.coef_EP.shape[1], 1)))
         found_QHE = np.zeros((len(queries), queries.horizon, len(self.schema.ends)))
-        which = [e for e, end in enumerate(self.schema.ends) if end.terminal == terminal]
+        which_E = np.array([end.terminal == terminal for end in self.schema.ends])
+        time_QH = self.time(queries.plan) if terminal else None
         for first in range(0, len(queries), size):
             rows = slice(first, first + size)
             asked = queries.take(rows)
             columns_QHP = self._columns(self._courses(panel, asked, predicted_QHY[rows]), asked)
+            if time_QH is not None:
+                log_QHE = columns_QHP @ self.coef_EP[which_E].T + self.intercept_E[which_E]
+                found_QHE[rows][..., which_E] = ends_in(log_QHE, time_QH[rows])
+                continue
             goes_on_QH = np.ones(columns_QHP.shape[:2])
-            for e in which:
+            for e in np.flatnonzero(which_E):
                 hazard_QH = expit(columns_QHP @ self.coef_EP[e] + self.intercept_E[e])
                 found_QHE[rows, :, e] = hazard_QH * goes_on_QH
                 goes_on_QH *= 1 - hazard_QH
         return found_QHE
+
+    def time(self, plan: Plans) -> Floats | None:
+        """Return how long steps `[...]` are by which rates of terminal ends grow, None where hazards are per step.
+
+        In usual lengths of a step.
+        """
+        dose, time = elapsed_dose(self.schema.treatments), elapsed(self.schema.treatments, plan)
+        return None if dose is None or dose.elapsed is None or time is None else time / dose.elapsed
 
     def _logs_ahead(self, predicted_QHY: Floats, before_QZ: Floats) -> Floats:
         """Return logarithms of predictions `[Q,H,Z]` that change from step to step as those of series that go on do."""
@@ -318,7 +349,9 @@ def learn_survival(
         return None
     events = {end.name: int((train.ends == code).sum()) for code, end in enumerate(schema.ends, start=1)}
     decisions = int((train.length - 1).sum())
-    share_E = np.array([events[end.name] * end.terminal for end in schema.ends]) / decisions
+    time_NT = hazards.time(train.treatments)
+    share_E = np.array([events[end.name] * end.terminal for end in schema.ends])
+    share_E = share_E / (decisions if time_NT is None else time_NT[train.decided].sum())
     told, rows = _held_out(hazards, held, share_E)
     return Survival(hazards, domain, train.n_subjects, decisions, events, told, tuple(rows))
 
@@ -350,12 +383,18 @@ def _held_out(hazards: Hazards, panel: Panel, share_E: Floats) -> tuple[dict[str
         return {}, []
     expected_ME = hazards.along(panel, risk.queries, nothing_ahead(panel, risk.queries))[:, 0]
     constant_ME = np.broadcast_to(np.maximum(share_E, 1e-12), expected_ME.shape)
-    losses = (float(log_loss(p_ME, risk.ended_ME).mean()) for p_ME in (expected_ME, constant_ME))
+    time_QH, rank_ME = hazards.time(risk.queries.plan), expected_ME
+    if time_QH is None:
+        losses = [float(log_loss(p_ME, risk.ended_ME).mean()) for p_ME in (expected_ME, constant_ME)]
+    else:
+        expected_ME = expected_ends(expected_ME)
+        rank_ME = expected_ME / time_QH
+        losses = [float(loss_of_rates(rate_ME, time_QH, risk.ended_ME).mean()) for rate_ME in (rank_ME, constant_ME)]
     told = dict(zip(LOSSES, losses, strict=True)) | {"decisions": len(expected_ME)}
     rows = []
     for e in (e for e, end in enumerate(hazards.schema.ends) if end.terminal):
         expected_M, ended_M = expected_ME[:, e], risk.ended_ME[:, e]
-        for part_M in np.array_split(np.argsort(expected_M, kind="stable"), min(BINS, len(expected_M))):
+        for part_M in np.array_split(np.argsort(rank_ME[:, e], kind="stable"), min(BINS, len(expected_M))):
             shares = {"expected": float(expected_M[part_M].mean()), "observed": float(ended_M[part_M].mean())}
             rows.append({"end": hazards.schema.ends[e].name, **shares, "decisions": len(part_M)})
     return told, rows

@@ -13,6 +13,7 @@ from costar_cli.datasets.table.guess import guess_schema
 from costar_cli.datasets.table.schema_file import read_schema
 from costar_cli.errors import MismatchError
 from costar_cli.panel import Dataset, End, Part
+from costar_cli.panel.visits import elapsed
 from tests.datasets.table_worlds import ingest, make_schema, of, problems, save, ward
 
 MARKED = {"died": {"role": "event"}, "dropout": {"role": "censored"}}
@@ -136,17 +137,21 @@ def test_no_end_is_nothing_and_all_that_is_marked_counts(tmp_path: Path) -> None
     assert np.unique(dataset.panel("source", "train").ends).max() <= 2
 
 
-@pytest.mark.parametrize(("frame", "columns", "said"), [
-    (timed(4), TIMED, "column 'death': hazards of an event"),
-    (marked(), {"died": {"role": "event"}}, "column 'died': hazards of an event"),
-    (timed(4), {"left": {"role": "censored", "at": "death_day"}}, "column 'left': `at` needs steps of one length"),
+@pytest.mark.parametrize(("frame", "columns", "after"), [
+    (timed(90.5), TIMED, [2.0, 1.0, 87.5]),
+    (marked(), MARKED, [2.0, 1.0]),
 ])  # fmt: skip
-def test_visits_at_any_time_have_no_events_and_no_times_of_ends(
-    tmp_path: Path, frame: pl.DataFrame, columns: dict[str, object], said: str
+def test_visits_at_any_time_end_at_the_time_of_the_event(
+    tmp_path: Path, frame: pl.DataFrame, columns: dict[str, object], after: list[float]
 ) -> None:
-    uneven = frame.filter((pl.col("day") != 1) | (pl.col("patient") != "p07"))
-    told = problems(uneven, make_schema(columns, time={"gaps": "elapsed"}), folder=tmp_path)
-    assert [said in line for line in told] == [True]
+    uneven = frame.filter((pl.col("day") != 1) | (pl.col("patient") != "p01"))
+    dataset = ingest(uneven, make_schema(columns, time={"gaps": "elapsed"}), folder=tmp_path)
+    assert end_of(dataset, "p01") == (1, len(after) + 1)
+    panel, row = of(dataset, "p01")
+    gap_NT = elapsed(dataset.schema.treatments, panel.treatments)
+    assert gap_NT is not None
+    np.testing.assert_allclose(gap_NT[row, : len(after)], after)
+    assert not panel.observed_outcomes[row, len(after)].any()
 
 
 def test_a_time_of_an_end_that_nobody_lives_to_see_is_refused_before_steps_are_made(tmp_path: Path) -> None:

@@ -221,7 +221,7 @@ def cell_times(table: Table, schema: TableSchema) -> Times:
     bare = keys.row < 0
     if clock.gaps != "fill" and not bare.any():
         return table.times[keys.row]
-    if clock.gaps == "ignore":  # each cell without a row is the end of its subject, which has one alone
+    if clock.by_row:  # each cell without a row is the end of its subject, which has one alone
         when: Times = table.times[keys.row]
         for name in (name for name in schema.named(*ENDS) if schema.columns[name].at):
             values, _ = table.subject_values(name)

@@ -35,9 +35,7 @@ class Ends:
 
 def place_ends(table: Table, schema: TableSchema) -> tuple[Table, list[Finding]]:
     """Return a table with a cell for each end whose time a column tells, and what is wrong with these times."""
-    if findings := _of_visits(schema):
-        return table, findings
-    length = table.keys.length.copy()
+    length, findings = table.keys.length.copy(), list[Finding]()
     for name in (name for name in schema.named(*ENDS) if schema.columns[name].at):
         at, early, changes = _steps(table, schema, name)
         findings += changes
@@ -70,7 +68,7 @@ def ends_of(table: Table, schema: TableSchema) -> tuple[Ends | None, list[Findin
         return None, []
     keys, ends, found = table.keys, list[End](), list[tuple[int, int, str, int]]()
     by_column: dict[str, tuple[str, ...]] = {}
-    findings = _of_visits(schema)
+    findings = list[Finding]()
     for name in columns:
         column = schema.columns[name]
         names, code_M = _said(table, schema, name)
@@ -91,21 +89,6 @@ def ends_of(table: Table, schema: TableSchema) -> tuple[Ends | None, list[Findin
         code[subject] = number
         final[cell] = ends[number - 1].terminal
     return Ends(by_column, tuple(ends), code, final), findings
-
-
-def _of_visits(schema: TableSchema) -> list[Finding]:
-    """Find columns that visits at any time cannot have: the time until an event would tell hazards that it comes."""
-    findings = []
-    for name in schema.named(*ENDS) if schema.time.gaps == "elapsed" else []:
-        column = schema.columns[name]
-        if column.role == "event":
-            problem = f"column '{name}': hazards of an event are per step of one length, and visits are at any time"
-            fix = 'choose `gaps = "ignore"` in [time], where each visit is a step, or leave the column out'
-            findings.append(Finding("error", problem, "[time]", fix))
-        elif column.at:
-            problem = f"column '{name}': `at` needs steps of one length, and visits are at any time"
-            findings.append(Finding("error", problem, "[time]", "mark the last row of each who was lost instead"))
-    return findings
 
 
 def _contradictions(table: Table, found: Sequence[tuple[int, int, str, int]]) -> list[Finding]:
@@ -157,7 +140,7 @@ def _steps(table: Table, schema: TableSchema, name: str) -> tuple[Ints, NDArray[
     known = values.is_not_null().to_numpy()
     when = values.fill_null(0).to_numpy()
     start = table.times[keys.row[keys.first]]
-    if schema.time.gaps == "ignore":
+    if schema.time.by_row:
         there = keys.row >= 0
         before = there & (table.times[np.maximum(keys.row, 0)] < when[keys.subject])
         at = np.bincount(keys.subject[before], minlength=len(known))
