@@ -71,7 +71,7 @@ KINDS: Final[Mapping[str, KindSpec]] = {
     "evaluation": KindSpec(
         made_by="costar evaluate",
         must=("rmse", "interval"),
-        may=tuple(f"rows/*/{field}" for field in ("members", "ensemble", "count", "cluster")),
+        may=tuple(f"rows/*/{field}" for field in ("members", "ensemble", "count", "cluster", "weight")),
         meta=("report", "fingerprint"),
     ),
     "estimates": KindSpec(

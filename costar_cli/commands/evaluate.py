@@ -74,6 +74,7 @@ def evaluate(
     seed: options.SeedOpt = None,
     level: Annotated[float | None, setting("--level", panel=SETTINGS)] = None,
     bootstrap: Annotated[int | None, setting("--bootstrap", panel=SETTINGS)] = None,
+    ipcw: Annotated[bool | None, setting("--ipcw", panel=SETTINGS)] = None,
     device: options.DeviceOpt = None,
     threads: options.ThreadsOpt = None,
     json: options.JsonFlag = False,
@@ -84,7 +85,7 @@ def evaluate(
     from costar_cli.config.models import EvaluateConfig, RuntimeConfig
 
     flags: Flags = {
-        EvaluateConfig: {"level": level, "bootstrap": bootstrap, "seed": seed},
+        EvaluateConfig: {"level": level, "bootstrap": bootstrap, "seed": seed, "ipcw": ipcw},
         RuntimeConfig: {"device": device, "threads": threads},
     }
     session = open_session(ctx, flags, workspace=workspace, json=json, quiet=quiet, config=config)

@@ -307,13 +307,19 @@ class RuntimeConfig(Config):
     )
 
 
-class EvaluateConfig(Config):
+class EvaluateConfig(WithAdditions, Config):
     """How to score (docs/spec/scores.md)."""
+
+    additions: ClassVar[tuple[str, ...]] = ("ipcw",)
 
     level: float = Field(0.95, gt=0, lt=1, description="Confidence level of the bootstrap intervals")
     bootstrap: int = Field(1000, ge=0, le=1_000_000, description="Bootstrap replicates (0: none)")
     query_batch_size: int = Field(16_384, ge=1, description="Queries per batch; limits memory")
     seed: int = Field(0, ge=0, lt=2**63, description="Seed of the bootstrap and of t-SNE")
+    ipcw: bool = Field(
+        False,
+        description="Weigh what was observed by the inverse probability that its subject was not lost to follow-up",
+    )
 
 
 class RefuteConfig(Config):

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from costar_cli.evaluate.calibrated import Calibrated
 from costar_cli.evaluate.calibration import LEVELS, BandScores
+from costar_cli.evaluate.dropout import StayWeights
 from costar_cli.evaluate.lights import LEVEL, LightScores, LightSums
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.shared.doses import dose_table
@@ -83,7 +84,8 @@ def _ranges(tops: Sequence[int]) -> list[str]:
 class BandTest:
     """Sums, by kind of question, of how the bands and lights of one model do on the queries about a test panel.
 
-    A model without a calibration has no bands, one that knows nothing of practice no lights.
+    A model without a calibration has no bands, one that knows nothing of practice no lights. What was observed has
+    `weights`, where there are any.
     """
 
     model: FittedModel
@@ -93,6 +95,7 @@ class BandTest:
     denominator_Y: NDArray[np.float64]
     calibration: Calibration | None = None
     support: PlanSupport | None = None
+    weights: StayWeights | None = None
 
     @cached_property
     def lights(self) -> dict[Asked, LightSums]:
@@ -139,8 +142,9 @@ class BandTest:
         shape = queries.outcomes.shape
         scored_QHY = np.broadcast_to((queries.scored & steps_H)[..., None], shape)
         says_QHY = np.broadcast_to(self.facts.informative(found.level_QY)[:, None], shape)
+        stay_QH = self.weights.at(queries) if self.weights and asked != "counterfactual" else None
         if self.support is not None:
-            self._add_lights(asked, queries, found, scored_QHY & says_QHY)
+            self._add_lights(asked, queries, found, scored_QHY & says_QHY, stay_QH)
         calibration = self.calibration
         if calibration is None:
             return
@@ -162,9 +166,17 @@ class BandTest:
             informative_QHY=says_QHY,
             denominator_Y=self.denominator_Y,
             groups={name: grouping.group_NTY[at][:, None] for name, grouping in self.groupings.items()},
+            stay_QH=stay_QH,
         )
 
-    def _add_lights(self, asked: Asked, queries: Queries, found: Estimates, counts_QHY: NDArray[np.bool_]) -> None:
+    def _add_lights(
+        self,
+        asked: Asked,
+        queries: Queries,
+        found: Estimates,
+        counts_QHY: NDArray[np.bool_],
+        stay_QH: NDArray[np.float64] | None,
+    ) -> None:
         assert self.support is not None and queries.outcomes is not None  # noqa: S101, PT018 - asked where they are
         truth_QHY = queries.outcomes.astype(np.float64)
         covered_QHY = np.full(truth_QHY.shape, np.nan)
@@ -174,7 +186,7 @@ class BandTest:
         square_QHY = ((truth_QHY - found.mean_QHY) / self.denominator_Y) ** 2
         lights = self.support.lights(self.panel, queries, found)
         sums = self.lights.setdefault(asked, LightSums(self.horizon))
-        sums.add(queries.subject, lights, square_QHY, covered_QHY, counts_QHY)
+        sums.add(queries.subject, lights, square_QHY, covered_QHY, counts_QHY, stay_QH)
 
     def light_scores(self, truth: Told, factor: float) -> dict[Told, dict[str, LightScores]]:
         """Return errors by light, of a kind of question and of windows; `factor` is as in `summary`."""

@@ -235,7 +235,7 @@ def _resample(signed: Sequence[tuple[SquaredErrors, int]], *, replicates: int, s
     """
     signed = [(errors.by_cluster(), sign) for errors, sign in signed]
     used = np.flatnonzero(signed[0][0].count.any(axis=1))
-    parts = [(errors.members[:, used].sum(axis=-1), errors.count[used].astype(np.float64), s) for errors, s in signed]
+    parts = [(errors.members[:, used].sum(axis=-1), errors.divisor[used], sign) for errors, sign in signed]
     value_1K, error_1K = _estimate(parts, np.ones((1, len(used))))
     chunks = weights(len(used), replicates, [seed, len(used), *[index] * (index > 0)])
     values, errors_of = zip(*(_estimate(parts, weights_BN) for weights_BN in chunks), strict=True)

@@ -87,8 +87,7 @@ class Calibrated:
         lights: Mapping[str, LightScores],
     ) -> Self:
         """Return what sums over subjects say, in the report's unit; `groups` names the groups of each grouping."""
-        has_NH = sums.count > 0
-        subjects_H = has_NH.sum(axis=0)
+        subjects_H = sums.mass.sum(axis=0)
 
         def mean(values_NH: Floats) -> PerStep:
             with np.errstate(invalid="ignore"):
@@ -97,7 +96,7 @@ class Calibrated:
 
         levels = {}
         for k, level in enumerate(REPORTED):
-            share = share_over_subjects(sums.coverage[k], sums.count, sums.units)
+            share = share_over_subjects(sums.coverage[k], sums.mass, sums.units)
             levels[str(level)] = LevelScores(
                 coverage=PerStep.of(share.steps, share.average),
                 coverage_lower=PerStep.of(share.lower, share.bounds[0]),
@@ -107,7 +106,7 @@ class Calibrated:
             )
         reliability_L, pit_B = (average_over_steps(shares(of, subjects_H)) for of in (sums.reliability, sums.pit))
         details = BandDetails(
-            subjects=int(has_NH.any(axis=1).sum()),
+            subjects=int((sums.count > 0).any(axis=1).sum()),
             answers=tuple(int(n) for n in sums.count.sum(axis=0)),
             crps=mean(sums.crps),
             reliability={str(level): known(share) for level, share in zip(LEVELS, reliability_L, strict=True)},

@@ -103,10 +103,13 @@ class BandScores:
     `absorbed [N,H]` and `absorbed_coverage [K,N,H]` are number and coverage of its other answers. `reliability [L,H]`
     and `pit [B,H]` are sums over subjects of the mean coverage at every level, and of the share of answers in each bin.
     Width, score and CRPS are divided by each outcome's denominator, as errors are. `cluster [N]` numbers the units to
-    which subjects belong, where they are not units of their own.
+    which subjects belong, where they are not units of their own. `mass [N,H]` is how much a subject counts at a step: 1
+    where it has an informative answer, and the mean weight of these where answers are weighed, by which means and sums
+    are then multiplied.
     """
 
     count: NDArray[np.int64]
+    mass: Floats
     coverage: Floats
     width: Floats
     score: Floats
@@ -124,6 +127,7 @@ class BandScores:
         shape = subjects, horizon
         return cls(
             count=np.zeros(shape, dtype=np.int64),
+            mass=np.zeros(shape),
             coverage=np.zeros((len(REPORTED), *shape)),
             width=np.zeros((len(REPORTED), *shape)),
             score=np.zeros((len(REPORTED), *shape)),
@@ -146,6 +150,7 @@ class BandScores:
         informative_QHY: Bools,
         denominator_Y: Floats,
         groups: Groups | None = None,
+        stay_QH: Floats | None = None,
     ) -> None:
         """Add the answers to some queries, in place; all answers of a subject and step are added together.
 
@@ -158,15 +163,19 @@ class BandScores:
             informative_QHY: which of them say something; the others are summed apart.
             denominator_Y: what widths are divided by: ones, or the outcomes' sd in the standardised space.
             groups: groupings of the answers, as `zeros` was told of.
+            stay_QH: weights against dropout, one by default.
         """
         n, horizon = len(self.count), truth_QHY.shape[1]
         told_QHY, rest_QHY = scored_QHY & informative_QHY, scored_QHY & ~informative_QHY
         weight_QHY, count_NH = weights(subject_Q, told_QHY, n)
         apart_QHY, absorbed_NH = weights(subject_Q, rest_QHY, n)
+        stay_QH1 = 1.0 if stay_QH is None else stay_QH[..., None]
+        self.mass[:, :horizon] += (count_NH > 0) if stay_QH is None else _sum_by(subject_Q, weight_QHY * stay_QH1, n)
+        weight_QHY = weight_QHY * stay_QH1
         self.count[:, :horizon] += count_NH
         self.absorbed[:, :horizon] += absorbed_NH
         group_weights = {
-            name: _group_weights(subject_Q, np.broadcast_to(group, told_QHY.shape), told_QHY, n)
+            name: stay_QH1 * _group_weights(subject_Q, np.broadcast_to(group, told_QHY.shape), told_QHY, n)
             for name, group in (groups or {}).items()
         }
         truth_QHY = np.where(scored_QHY, truth_QHY, centre_QHY)  # unscored answers may be anything
@@ -276,14 +285,17 @@ def shares(sums: Floats, counts: Floats | NDArray[np.int64] | int) -> Floats:
     return result
 
 
-def share_over_subjects(mean_NH: Floats, count_NH: NDArray[np.int64], unit_N: NDArray[np.int64]) -> Share:
-    """Return the average over subjects of their own shares, with an interval over units (spec SCORE-15)."""
-    has_NH = count_NH > 0
+def share_over_subjects(mean_NH: Floats, mass_NH: Floats, unit_N: NDArray[np.int64]) -> Share:
+    """Return the average over subjects of their own shares, with an interval over units (spec SCORE-15).
+
+    `mass_NH` is how much each of them counts, by which `mean_NH` is multiplied.
+    """
+    has_NH = mass_NH > 0
     units, of_N = np.unique(unit_N, return_inverse=True)
-    subjects_H = has_NH.sum(axis=0)
+    subjects_H = mass_NH.sum(axis=0)
     share_H = shares(np.where(has_NH, mean_NH, 0).sum(axis=0), subjects_H)
     with np.errstate(invalid="ignore"):
-        moved_NH = np.where(has_NH, mean_NH - share_H, 0.0) / subjects_H
+        moved_NH = np.where(has_NH, mean_NH - share_H * mass_NH, 0.0) / subjects_H
     moved_UH, asked_UH = np.zeros((len(units), len(share_H))), np.zeros((len(units), len(share_H)), dtype=bool)
     np.add.at(moved_UH, of_N, moved_NH)
     np.logical_or.at(asked_UH, of_N, has_NH)

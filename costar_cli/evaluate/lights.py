@@ -43,7 +43,13 @@ class LightSums:
     sums: dict[str, Floats] = field(default_factory=dict)
 
     def add(
-        self, subject_Q: NDArray[np.integer], lights: Lights, square_QHY: Floats, covered_QHY: Floats, counts_QHY: Bools
+        self,
+        subject_Q: NDArray[np.integer],
+        lights: Lights,
+        square_QHY: Floats,
+        covered_QHY: Floats,
+        counts_QHY: Bools,
+        stay_QH: Floats | None = None,
     ) -> None:
         """Add answers, in place; all answers of a subject and step are added together.
 
@@ -53,10 +59,12 @@ class LightSums:
             square_QHY: squared errors, divided by each outcome's denominator.
             covered_QHY: 1 where the band covers the answer, 0 where it does not; not a number where there is no band.
             counts_QHY: which answers are scored and say something.
+            stay_QH: weights against dropout, one by default.
         """
         practice_QHY = np.broadcast_to(lights.practice_QH[..., None], counts_QHY.shape)
         marks = dict(zip(KINDS, (lights.precision_QHY, practice_QHY, lights.light_QHY), strict=True))
         weight_QHY, _ = weights(subject_Q, counts_QHY, int(subject_Q.max(initial=-1)) + 1)
+        weight_QHY = weight_QHY if stay_QH is None else weight_QHY * stay_QH[..., None]
         square_M, covered_M, weight_M = (values[counts_QHY] for values in (square_QHY, covered_QHY, weight_QHY))
         rows = (np.ones(len(weight_M)), weight_M, weight_M * square_M, weight_M * covered_M)
         step_M = np.broadcast_to(np.arange(counts_QHY.shape[1])[:, None], counts_QHY.shape)[counts_QHY]

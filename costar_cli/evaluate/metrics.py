@@ -40,23 +40,27 @@ class SquaredErrors:
 
     Step h is tau = h+1. The RMSE of a step is `sqrt(sum of squared errors over subjects and outcomes / count)`: the
     squared error is summed over the outcomes, and the divisor counts scored (query, step) pairs, not outcomes.
+    Pairs that have weights count as much as these say.
 
     Shapes: `members [R,N,H,dy]`, `ensemble [N,H,dy]` (error of the mean prediction over members), `count [N,H]`;
-    `cluster [N]` numbers the units to which subjects belong, where they are not units of their own.
+    `cluster [N]` numbers the units to which subjects belong, where they are not units of their own; `weight [N,H]` sums
+    the weights of the pairs, where they have any.
     """
 
     members: Floats
     ensemble: Floats
     count: NDArray[np.int64]
     cluster: NDArray[np.int64] | None = None
+    weight: Floats | None = None
 
     @classmethod
-    def zeros(cls, *, members: int, subjects: int, horizon: int, outcomes: int) -> Self:
+    def zeros(cls, *, members: int, subjects: int, horizon: int, outcomes: int, weighed: bool = False) -> Self:
         """Return sums to which nothing was added yet."""
         return cls(
             members=np.zeros((members, subjects, horizon, outcomes)),
             ensemble=np.zeros((subjects, horizon, outcomes)),
             count=np.zeros((subjects, horizon), dtype=np.int64),
+            weight=np.zeros((subjects, horizon)) if weighed else None,
         )
 
     def add(
@@ -66,6 +70,7 @@ class SquaredErrors:
         *,
         steps_H: NDArray[np.bool_],
         denominator_Y: Floats,
+        weight_QH: Floats | None = None,
     ) -> None:
         """Add the errors of a batch of queries, in place.
 
@@ -74,6 +79,7 @@ class SquaredErrors:
             queries: the same queries, with their answers; `subject` counts the rows of these sums.
             steps_H: the steps that this query set serves; others are ignored even if scored.
             denominator_Y: what errors are divided by: ones, or the outcomes' sd in the standardised space.
+            weight_QH: how much each answer counts, where these sums are weighed; one by default.
 
         Raises:
             DataError: the queries have no answers, or a scored answer is not finite.
@@ -92,12 +98,19 @@ class SquaredErrors:
         truth_QHY = np.where(mask_QH1, queries.outcomes, 0.0)
         prediction = np.where(mask_QH1, prediction_RQHY, 0.0).astype(np.float64)
         n = len(self.count)
+        weight_QH1 = np.ones(mask_QH1.shape) if weight_QH is None else weight_QH[..., None]
+
+        def squares(of_QHY: Floats) -> Floats:
+            squares_QHY: Floats = weight_QH1 * ((of_QHY - truth_QHY) / denominator_Y) ** 2
+            return _sum_by(queries.subject, squares_QHY, n)
+
         for member, sums_NHY in zip(prediction, self.members, strict=True):
-            sums_NHY[:, :horizon] += _sum_by(queries.subject, ((member - truth_QHY) / denominator_Y) ** 2, n)
-        mean_QHY = prediction.mean(axis=0)
-        self.ensemble[:, :horizon] += _sum_by(queries.subject, ((mean_QHY - truth_QHY) / denominator_Y) ** 2, n)
+            sums_NHY[:, :horizon] += squares(member)
+        self.ensemble[:, :horizon] += squares(prediction.mean(axis=0))
         count_NH = _sum_by(queries.subject, mask_QH1.astype(np.float64), n)[..., 0]
         self.count[:, :horizon] += np.rint(count_NH).astype(np.int64)
+        if self.weight is not None:
+            self.weight[:, :horizon] += _sum_by(queries.subject, weight_QH1 * mask_QH1, n)[..., 0]
 
     def by_cluster(self) -> "SquaredErrors":
         """Return the sums of whole clusters: what is resampled as one."""
@@ -112,7 +125,16 @@ class SquaredErrors:
             np.add.at(sums, unit_N, own)
         ensemble = np.zeros(members.shape[1:])
         np.add.at(ensemble, unit_N, self.ensemble)
-        return SquaredErrors(members=members, ensemble=ensemble, count=count)
+        if self.weight is None:
+            return SquaredErrors(members=members, ensemble=ensemble, count=count)
+        weight = np.zeros(shape)
+        np.add.at(weight, unit_N, self.weight)
+        return SquaredErrors(members=members, ensemble=ensemble, count=count, weight=weight)
+
+    @property
+    def divisor(self) -> Floats:
+        """Return what sums of squares are divided by, `[N,H]`: the weights of their pairs, or how many there are."""
+        return self.count.astype(np.float64) if self.weight is None else self.weight
 
     @property
     def units(self) -> int:
@@ -127,21 +149,21 @@ class SquaredErrors:
 
     def rmse(self) -> Floats:
         """Return the RMSE of each member and step `[R,H]`; NaN where nothing was scored."""
-        return _root_mean(self.members.sum(axis=(1, 3)), self.count.sum(axis=0))
+        return _root_mean(self.members.sum(axis=(1, 3)), self.divisor.sum(axis=0))
 
     def ensemble_rmse(self) -> Floats:
         """Return the RMSE of the ensemble's mean prediction per step `[H]`."""
-        return _root_mean(self.ensemble.sum(axis=(0, 2)), self.count.sum(axis=0))
+        return _root_mean(self.ensemble.sum(axis=(0, 2)), self.divisor.sum(axis=0))
 
     def outcome_rmse(self) -> Floats:
         """Return the RMSE of each member, step and single outcome `[R,H,dy]` (spec SCORE-2)."""
-        return _root_mean(self.members.sum(axis=1), self.count.sum(axis=0)[:, None])
+        return _root_mean(self.members.sum(axis=1), self.divisor.sum(axis=0)[:, None])
 
 
-def _root_mean(sums: Floats, count: NDArray[np.int64]) -> Floats:
-    """Return `sqrt(sums / count)`, NaN where the count is zero."""
-    counts = np.broadcast_to(count, sums.shape)
-    mean = np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0)
+def _root_mean(sums: Floats, divisor: Floats) -> Floats:
+    """Return `sqrt(sums / divisor)`, NaN where the divisor is zero."""
+    divisors = np.broadcast_to(divisor, sums.shape)
+    mean = np.divide(sums, divisors, out=np.full(sums.shape, np.nan), where=divisors > 0)
     root: Floats = np.sqrt(mean)
     return root
 

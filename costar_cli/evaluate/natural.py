@@ -81,7 +81,14 @@ class CourseQuestions:
         return cls(panel, asked, np.full((len(asked), longest, panel.outcomes.shape[2]), np.nan))
 
     def summary(
-        self, outcomes: Sequence[Variable], *, level: float, setup: SetupName, label: str, test: str
+        self,
+        outcomes: Sequence[Variable],
+        *,
+        level: float,
+        setup: SetupName,
+        label: str,
+        test: str,
+        weight_QH: Floats | None = None,
     ) -> NaturalCourse:
         """Return what the predictions come to, once a model has made them.
 
@@ -91,6 +98,7 @@ class CourseQuestions:
             setup: how the model was trained.
             label: what tables call it.
             test: the part that the subjects are of.
+            weight_QH: how much each step of the questions counts, one by default.
         """
         origin_Q, horizon = self.queries.origin.astype(np.int64), self.queries.horizon
         places: Mapping[Axis, NDArray[np.int64]] = {
@@ -100,7 +108,16 @@ class CourseQuestions:
         steps = [
             step
             for axis, place_QH in places.items()
-            for step in _steps(axis, place_QH, self.panel, self.queries, self.mean_QHY, outcomes, level)
+            for step in _steps(
+                axis,
+                place_QH,
+                self.panel,
+                self.queries,
+                self.mean_QHY,
+                outcomes,
+                level,
+                np.ones(place_QH.shape) if weight_QH is None else weight_QH,
+            )
         ]
         subjects = len(np.unique(self.queries.subject))
         return NaturalCourse(setup, label, test, len(origin_Q), subjects, level, tuple(steps))
@@ -114,6 +131,7 @@ def _steps(
     predicted_QHY: Floats,
     outcomes: Sequence[Variable],
     level: float,
+    weight_QH: Floats,
 ) -> Iterator[CourseStep]:
     """Yield the means at each place, an outcome after another."""
     count, step_QH = int(place_QH.max()) + 1, queries.origin.astype(np.int64)[:, None] + np.arange(queries.horizon) + 1
@@ -123,18 +141,18 @@ def _steps(
     was_QHY = np.asarray(panel.observed_outcomes[queries.subject[:, None], step_QH])
     for k, outcome in enumerate(outcomes):
         seen_QH = was_QHY[..., k]
-        at = unit_QH[seen_QH], place_QH[seen_QH]
+        at, weight_M = (unit_QH[seen_QH], place_QH[seen_QH]), weight_QH[seen_QH]
         counts, seen, said = (np.zeros((int(unit_N.max()) + 1, count)) for _ in range(3))
-        np.add.at(counts, at, 1.0)
-        np.add.at(seen, at, observed_QHY[..., k][seen_QH])
-        np.add.at(said, at, predicted_QHY[..., k][seen_QH])
+        np.add.at(counts, at, weight_M)
+        np.add.at(seen, at, weight_M * observed_QHY[..., k][seen_QH])
+        np.add.at(said, at, weight_M * predicted_QHY[..., k][seen_QH])
         halves = [_half(sums, counts, level) for sums in (seen, said - seen)]
-        total = counts.sum(axis=0)
-        for i in np.flatnonzero(total >= (FEWEST_ANSWERS if axis == "series" else 1)).tolist():
+        total, answers = counts.sum(axis=0), np.bincount(at[1], minlength=count)
+        for i in np.flatnonzero(answers >= (FEWEST_ANSWERS if axis == "series" else 1)).tolist():
             found, expected = float(seen[:, i].sum() / total[i]), float(said[:, i].sum() / total[i])
             apart, (half, half_apart) = expected - found, (_known(half[i]) for half in halves)
             yield CourseStep(
-                axis, i + (axis == "origin"), outcome.name, outcome.unit, int(total[i]), found, expected, apart,
+                axis, i + (axis == "origin"), outcome.name, outcome.unit, int(answers[i]), found, expected, apart,
                 *((None, None) if half is None else (found - half, found + half)),
                 *((None, None) if half_apart is None else (apart - half_apart, apart + half_apart)),
             )  # fmt: skip

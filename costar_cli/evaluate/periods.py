@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,23 +63,25 @@ class PeriodErrors:
 
     def add(
         self, kind: str, like: SquaredErrors, prediction_RQHY: NDArray[np.floating], queries: Queries,
-        *, steps_H: NDArray[np.bool_], denominator_Y: NDArray[np.float64],
+        *, weight_QH: NDArray[np.float64] | None = None, **how: Any,  # noqa: ANN401 - as `SquaredErrors.add` has it
     ) -> None:  # fmt: skip
         """Add a batch of queries about the panel, as `SquaredErrors.add` does to sums `like` these with other rows."""
         members, _, horizon, outcomes = like.members.shape
         shape = {"members": members, "subjects": len(self.periods.names), "horizon": horizon, "outcomes": outcomes}
-        sums = self.sums.setdefault(kind, SquaredErrors.zeros(**shape))
+        sums = self.sums.setdefault(kind, SquaredErrors.zeros(**shape, weighed=like.weight is not None))
         period_Q = self.periods.number(self.panel, queries)
         known = np.flatnonzero(period_Q >= 0)
         some = replace(queries.take(known), subject=period_Q[known].astype(np.int32))
-        sums.add(prediction_RQHY[:, known], some, steps_H=steps_H, denominator_Y=denominator_Y)
+        own_QH = None if weight_QH is None else weight_QH[known]
+        sums.add(prediction_RQHY[:, known], some, weight_QH=own_QH, **how)
 
     def scores(self, factor: float) -> Mapping[str, tuple[PeriodScores, ...]]:
         """Return the scores of the periods that have any, by kind of question, `factor` times in the unit of errors."""
         found: dict[str, list[PeriodScores]] = {}
         for kind, errors in self.sums.items():
             for row in np.flatnonzero(errors.count.any(axis=1)).tolist():
-                own = replace(errors, members=errors.members[:, [row]], count=errors.count[[row]])
+                one = None if errors.weight is None else errors.weight[[row]]
+                own = replace(errors, members=errors.members[:, [row]], count=errors.count[[row]], weight=one)
                 rmse_RH = factor * own.rmse()
                 mean = PerStep.of(rmse_RH.mean(axis=0), float(average_over_steps(rmse_RH).mean()))
                 scored = tuple(int(n) for n in errors.count[row])

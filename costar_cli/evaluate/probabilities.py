@@ -2,18 +2,19 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
+from costar_cli.evaluate.dropout import StayWeights
 from costar_cli.evaluate.natural import CourseQuestions
 from costar_cli.evaluate.setups import SetupName
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Panel, Queries, as_plans
 from costar_cli.panel.schema import PanelSchema
 from costar_cli.uncertainty import Survival
+from costar_cli.uncertainty.rates import expected_ends, loss_of_rates
 
 Floats = NDArray[np.float64]
 
@@ -26,7 +27,8 @@ class ProbabilityStep:
     """Scores of one step since the origin, over `answers`: shares that were predicted and observed, and losses.
 
     `constant_log_loss` is that of the observed share itself, `auroc` the probability that one that happened had a
-    higher prediction than one that did not; None where all or none happened.
+    higher prediction than one that did not; None where all or none happened. Where steps are of any length, `predicted`
+    counts expected ends, losses are those of rates per usual length of a step, and there is no Brier score.
     """
 
     step: int
@@ -35,7 +37,7 @@ class ProbabilityStep:
     observed: float
     log_loss: float
     constant_log_loss: float
-    brier: float
+    brier: float | None
     auroc: float | None
 
 
@@ -69,7 +71,15 @@ def survival_windows(panel: Panel, horizon: int) -> Queries | None:
 
 
 def score_ends(
-    model: FittedModel, survival: Survival, panel: Panel, horizon: int, *, setup: SetupName, label: str, test: str
+    model: FittedModel,
+    survival: Survival,
+    panel: Panel,
+    horizon: int,
+    *,
+    setup: SetupName,
+    label: str,
+    test: str,
+    weights: StayWeights | None = None,
 ) -> Iterator[ProbabilityScore]:
     """Yield the scores of each terminal end: that it comes at a step, of series that went on until then."""
     queries = survival_windows(panel, min(horizon, model.horizon))
@@ -77,60 +87,102 @@ def score_ends(
         return
     predicted_QHY = model.rollout(panel, queries).mean(axis=0, dtype=np.float64)
     risk_QHE = survival.hazards.along(panel, queries, predicted_QHY)
+    if (time_QH := survival.hazards.time(queries.plan)) is not None:
+        risk_QHE = expected_ends(risk_QHE)
     step_QH = queries.origin.astype(np.int64)[:, None] + np.arange(queries.horizon)
     last_Q1 = panel.length[queries.subject][:, None] - 2
     at_risk_QH = step_QH <= last_Q1
+    weight_QH = weights.at(queries) if weights else None
     for code, name in model.schema.terminal.items():
         came_QH = (step_QH == last_Q1) & (panel.end[queries.subject][:, None] == code)
-        scored = _scores(risk_QHE[..., code - 1], came_QH, at_risk_QH)
+        scored = _scores(risk_QHE[..., code - 1], came_QH, at_risk_QH, weight_QH, time_QH)
         yield ProbabilityScore(setup, label, test, "end", name, *scored)
 
 
 def score_binary(
-    course: CourseQuestions, schema: PanelSchema, *, setup: SetupName, label: str, test: str
+    course: CourseQuestions,
+    schema: PanelSchema,
+    *,
+    setup: SetupName,
+    label: str,
+    test: str,
+    weights: StayWeights | None = None,
 ) -> Iterator[ProbabilityScore]:
     """Yield the scores of each binary outcome, under the treatments that were given."""
     queries = course.queries
     step_QH = queries.origin.astype(np.int64)[:, None] + np.arange(queries.horizon) + 1
     at = queries.subject[:, None], step_QH
+    weight_QH = weights.at(queries) if weights else None
     for k, outcome in enumerate(schema.outcomes):
         if outcome.kind == "binary":
             came_QH = course.panel.outcomes[(*at, k)] > 0.5
             seen_QH = np.asarray(course.panel.observed_outcomes[(*at, k)])
-            scored = _scores(course.mean_QHY[..., k], came_QH, seen_QH)
+            scored = _scores(course.mean_QHY[..., k], came_QH, seen_QH, weight_QH)
             yield ProbabilityScore(setup, label, test, "outcome", outcome.name, *scored)
 
 
 def _scores(
-    predicted_QH: Floats, came_QH: NDArray[np.bool_], counts_QH: NDArray[np.bool_]
+    predicted_QH: Floats,
+    came_QH: NDArray[np.bool_],
+    counts_QH: NDArray[np.bool_],
+    weight_QH: Floats | None = None,
+    time_QH: Floats | None = None,
 ) -> tuple[tuple[ProbabilityStep, ...], tuple[tuple[float, float, int], ...]]:
+    """Return the scores of each step, and the tenths; with the length of steps, those of expected ends in it."""
+    weight_QH = np.ones(predicted_QH.shape) if weight_QH is None else weight_QH
     steps = [
-        _step(h + 1, predicted_QH[counts, h], came_QH[counts, h])
+        _step(
+            h + 1,
+            predicted_QH[counts, h],
+            came_QH[counts, h],
+            weight_QH[counts, h],
+            None if time_QH is None else time_QH[counts, h],
+        )
         for h, counts in enumerate(counts_QH.T)
         if counts.any()
     ]
-    p_M, came_M = predicted_QH[counts_QH], came_QH[counts_QH]
-    parts = np.array_split(np.argsort(p_M, kind="stable"), min(BINS, len(p_M))) if len(p_M) else []
-    return tuple(steps), tuple((float(p_M[part].mean()), float(came_M[part].mean()), len(part)) for part in parts)
+    p_M, came_M, weight_M = predicted_QH[counts_QH], came_QH[counts_QH], weight_QH[counts_QH]
+    rank_M = p_M if time_QH is None else p_M / time_QH[counts_QH]
+    parts = np.array_split(np.argsort(rank_M, kind="stable"), min(BINS, len(p_M))) if len(p_M) else []
+    tenths = ((_mean(p_M[part], weight_M[part]), _mean(came_M[part], weight_M[part]), len(part)) for part in parts)
+    return tuple(steps), tuple(tenths)
 
 
-def _step(step: int, predicted_M: Floats, came_M: NDArray[np.bool_]) -> ProbabilityStep:
-    share, count = float(came_M.mean()), len(came_M)
+def _step(
+    step: int, predicted_M: Floats, came_M: NDArray[np.bool_], weight_M: Floats, time_M: Floats | None
+) -> ProbabilityStep:
+    share, count = _mean(came_M, weight_M), len(came_M)
+    if time_M is not None:
+        rate_M, same_M = predicted_M / time_M, np.full(count, share / _mean(time_M, weight_M))
+
+        def loss(rate_M: Floats) -> float:
+            return _mean(loss_of_rates(rate_M[:, None], time_M[:, None], came_M[:, None]), weight_M)
+
+        scores = loss(rate_M), loss(same_M), None, _auroc(rate_M, came_M, weight_M)
+        return ProbabilityStep(step, count, _mean(predicted_M, weight_M), share, *scores)
     p_M = np.clip(predicted_M, 0.0, 1.0)
     return ProbabilityStep(
-        step, count, float(p_M.mean()), share, _log_loss(p_M, came_M), _log_loss(np.full(count, share), came_M),
-        float(((p_M - came_M) ** 2).mean()), _auroc(p_M, came_M),
+        step, count, _mean(p_M, weight_M), share, _log_loss(p_M, came_M, weight_M),
+        _log_loss(np.full(count, share), came_M, weight_M),
+        _mean((p_M - came_M) ** 2, weight_M), _auroc(p_M, came_M, weight_M),
     )  # fmt: skip
 
 
-def _log_loss(p_M: Floats, came_M: NDArray[np.bool_]) -> float:
+def _mean(values_M: NDArray[np.float64] | NDArray[np.bool_], weight_M: Floats) -> float:
+    return float((values_M * weight_M).sum() / weight_M.sum())
+
+
+def _log_loss(p_M: Floats, came_M: NDArray[np.bool_], weight_M: Floats) -> float:
     safe_M = np.clip(np.where(came_M, p_M, 1 - p_M), LEAST, 1.0)
-    return float(np.negative(np.log(safe_M)).mean()) + 0.0  # no negative zero
+    return _mean(np.negative(np.log(safe_M)), weight_M) + 0.0  # no negative zero
 
 
-def _auroc(p_M: Floats, came_M: NDArray[np.bool_]) -> float | None:
-    yes = int(came_M.sum())
-    if yes in (0, len(came_M)):
+def _auroc(p_M: Floats, came_M: NDArray[np.bool_], weight_M: Floats) -> float | None:
+    """Return the weight of pairs, of one that came and one that did not, in which the former has the higher p."""
+    if came_M.all() or not came_M.any():
         return None
-    ranks: Any = rankdata(p_M)[came_M].sum()
-    return float((ranks - yes * (yes + 1) / 2) / (yes * (len(came_M) - yes)))
+    place_M = np.unique(p_M, return_inverse=True)[1]
+    not_K = np.bincount(place_M, weights=weight_M * ~came_M)
+    below_K = not_K.cumsum() - not_K / 2  # ties count half
+    yes_M = weight_M * came_M
+    return float((yes_M * below_K[place_M]).sum() / (yes_M.sum() * not_K.sum()))

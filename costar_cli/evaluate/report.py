@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from costar_cli.evaluate.bootstrap import INTERVAL_KIND
+from costar_cli.evaluate.dropout import DropoutWeights
 from costar_cli.evaluate.flat import Record, flat_record, tidy_records
 from costar_cli.evaluate.metrics import AVERAGED_STEPS, PerStep, SquaredErrors
 from costar_cli.evaluate.natural import NaturalCourse
@@ -40,6 +41,7 @@ class EvaluationReport:
     errors: tuple[SquaredErrors | None, ...] = field(default=(), compare=False, repr=False)
     natural: tuple[NaturalCourse, ...] = ()
     probabilities: tuple[ProbabilityScore, ...] = ()
+    dropout: tuple[DropoutWeights, ...] = ()
 
     @property
     def few_units(self) -> list[str]:
@@ -158,7 +160,7 @@ class EvaluationReport:
             "config": dict(self.config),
             "warnings": list(self.warnings),
             "rows": [
-                json_values(asdict(row))
+                {name: value for name, value in json_values(asdict(row)).items() if value or name != "unweighted"}
                 | {
                     "worse_than_last_value": self._worse_than_last_value(row),
                     "ratio_to_limit": json_values(asdict(ratio)) if (ratio := self.ratio_to_limit(row)) else None,
@@ -166,11 +168,11 @@ class EvaluationReport:
                 for row in self.rows
             ],
             "natural_course": [json_values(asdict(course)) for course in self.natural],
-            **(
-                {"probabilities": [json_values(asdict(score)) for score in self.probabilities]}
-                if self.probabilities
-                else {}
-            ),
+            **{
+                name: [json_values(asdict(one)) for one in several]
+                for name, several in (("probabilities", self.probabilities), ("dropout", self.dropout))
+                if several
+            },
         }
 
     def _worse_than_last_value(self, row: ReportRow) -> bool | None:
@@ -192,6 +194,7 @@ class EvaluationReport:
             rows=TypeAdapter(tuple[ReportRow, ...]).validate_python(document["rows"]),
             natural=TypeAdapter(tuple[NaturalCourse, ...]).validate_python(document.get("natural_course", ())),
             probabilities=TypeAdapter(tuple[ProbabilityScore, ...]).validate_python(document.get("probabilities", ())),
+            dropout=TypeAdapter(tuple[DropoutWeights, ...]).validate_python(document.get("dropout", ())),
         )
 
 

@@ -65,7 +65,7 @@ class ReportRow:
     `calibration` tells how a calibrated model's bands did by level (`"0.9"`), `bands` the same in detail, and `factual`
     both on factual windows of the same subjects where the row's own questions are counterfactual. `lights` are errors
     by light, by kind of question, of a model without bands. `periods` are errors by calendar period of the origin,
-    where the data have dates.
+    where the data have dates. `unweighted` is `mean` without weights, where errors are weighed for dropout.
     """
 
     setup: SetupName
@@ -91,6 +91,7 @@ class ReportRow:
     factual: Calibrated | None = None
     lights: dict[Truth, dict[str, LightScores]] = field(default_factory=dict)
     periods: tuple[PeriodScores, ...] = ()
+    unweighted: PerStep | None = None
 
     @property
     def stopped_by_budget(self) -> bool | None:

@@ -13,6 +13,7 @@ from costar_cli.datasets.registry import noisy_of
 from costar_cli.errors import MismatchError
 from costar_cli.evaluate.band_test import WINDOWS, BandTest
 from costar_cli.evaluate.bootstrap import bootstrap_interval, caution_about_units, too_few_units
+from costar_cli.evaluate.dropout import StayWeights, Unweighed, hazards_of_losses
 from costar_cli.evaluate.limit import known_limit, score_limit
 from costar_cli.evaluate.metrics import SquaredErrors
 from costar_cli.evaluate.natural import CourseQuestions, NaturalCourse
@@ -42,6 +43,7 @@ class _Scored:
     bands: BandTest | None = None
     course: CourseQuestions | None = None
     periods: PeriodErrors | None = None
+    unweighed: Unweighed | None = None
 
 
 def run_evaluation(
@@ -77,7 +79,8 @@ def run_evaluation(
         reporter.warn(warning)
     parts = {job.setup.test: part_to_score(dataset, job.setup.test) for job in jobs}
     asked = ((part.panel, queries) for part in parts.values() for queries in part.query_sets.values())
-    bench = _Bench(dataset, config, _unit(dataset, used), parts, Periods.of(asked))
+    weights = _stay_weights(parts, dataset, used) if config.ipcw else {}
+    bench = _Bench(dataset, config, _unit(dataset, used), parts, Periods.of(asked), weights)
     naive = LastValue(horizon=dataset.horizon, schema=dataset.schema, scaler=used[0].model.scaler)
     limits = {part: limit for part in parts if (limit := known_limit(dataset, part))}
     total = sum(parts[part].n_queries for part in [*(job.setup.test for job in jobs), *parts, *limits])
@@ -113,6 +116,7 @@ def run_evaluation(
         errors=tuple(errors for _, errors in rows),
         natural=tuple(course for course in courses if course),
         probabilities=tuple(probabilities),
+        dropout=tuple(of.told for of in weights.values()),
     )
     said = [*report.few_units, *_losses(report)]
     for warning in said:
@@ -129,6 +133,7 @@ class _Bench:
     unit: Unit
     parts: dict[Part, TestPart]
     periods: Periods | None
+    weights: Mapping[Part, StayWeights]
 
     @property
     def _scale(self) -> dict[str, Any]:
@@ -138,22 +143,27 @@ class _Bench:
         """Return what a model did on a test part."""
         test, facts = self.parts[part], facts_of(model)
         told = test.panel, test.horizon, self._scale["denominator_Y"], calibration_of(model), support_of(model)
-        bands = BandTest(model, facts, *told) if facts else None
+        weights = self.weights.get(part)
+        bands = BandTest(model, facts, *told, weights) if facts else None
         course = CourseQuestions.of(test.panel, test.horizon)
         periods = PeriodErrors(self.periods, test.panel) if self.periods else None
-        errors = score(model, test, **self._scale, task=task, bands=bands, course=course, periods=periods)
-        return _Scored(self._clustered(errors, part), bands, course, periods)
+        unweighed = Unweighed(weights) if weights else None
+        also: Any = {"bands": bands, "course": course, "periods": periods, "unweighed": unweighed}
+        return _Scored(self._clustered(score(model, test, **self._scale, task=task, **also), part), **also)
 
     def natural(self, scored: _Scored, label: str, setup: Setup) -> NaturalCourse | None:
         """Return what a model predicts under the treatments given, beside what was observed."""
         if scored.course is None:
             return None
-        named = {"setup": setup.name, "label": label, "test": str(setup.test)}
-        return scored.course.summary(self.dataset.schema.outcomes, level=self.config.level, **named)  # type: ignore[arg-type]
+        weights = self.weights.get(setup.test)
+        named: Any = {"setup": setup.name, "label": label, "test": str(setup.test)}
+        named["weight_QH"] = weights.at(scored.course.queries) if weights else None
+        return scored.course.summary(self.dataset.schema.outcomes, level=self.config.level, **named)
 
     def probabilities(self, model: FittedModel, scored: _Scored, label: str, setup: Setup) -> list[ProbabilityScore]:
         """Return the scores of ends of series and of binary outcomes, where there are any."""
         named: Any = {"setup": setup.name, "label": label, "test": str(setup.test)}
+        named["weights"] = self.weights.get(setup.test)
         part, schema = self.parts[setup.test], self.dataset.schema
         survival = survival_of(model) if schema.ends == model.schema.ends else None
         ends = score_ends(model, survival, part.panel, part.horizon, **named) if survival else ()
@@ -179,6 +189,7 @@ class _Bench:
         """Return a row, with its errors, per kind of truth."""
         config = self.config
         periods = scored.periods.scores(self.unit.factor) if scored.periods else {}
+        unweighted = scored.unweighed.rmse(self.unit.factor) if scored.unweighed else {}
         rows = []
         for truth, errors in scored.errors.items():
             bands = scored.bands.summary(truth, self.unit.factor) if scored.bands else None
@@ -204,9 +215,17 @@ class _Bench:
                 factual=scored.bands.summary(WINDOWS, self.unit.factor) if scored.bands else None,
                 lights=lights,
                 periods=periods.get(truth, ()),
+                unweighted=unweighted.get(truth),
             )
             rows.append((row, errors))
         return rows
+
+
+def _stay_weights(
+    parts: Mapping[Part, TestPart], dataset: Dataset, candidates: Sequence[Candidate]
+) -> dict[Part, StayWeights]:
+    hazards = hazards_of_losses(dataset.schema, candidates)
+    return {part: StayWeights.of(hazards, test.panel, test=str(part)) for part, test in parts.items()}
 
 
 def _unique(jobs: Sequence[Job]) -> list[Candidate]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from costar_cli.errors import CostarError
 from costar_cli.evaluate.band_test import WINDOWS, Asked, BandTest
+from costar_cli.evaluate.dropout import Unweighed
 from costar_cli.evaluate.metrics import SquaredErrors
 from costar_cli.evaluate.natural import CourseQuestions
 from costar_cli.evaluate.periods import PeriodErrors
@@ -188,11 +189,13 @@ def score(
     bands: BandTest | None = None,
     course: CourseQuestions | None = None,
     periods: PeriodErrors | None = None,
+    unweighed: Unweighed | None = None,
     chunk_bytes: int = _PREDICTION_BYTES,
 ) -> dict[Truth, SquaredErrors]:
     """Return the squared errors of a model on a test part, per kind of truth, and add what its bands do to `bands`.
 
-    `course` is told the mean predictions of its questions; `periods` takes the errors by calendar period.
+    `course` is told the mean predictions of its questions; `periods` takes the errors by calendar period. Given
+    `unweighed`, errors of factual questions have its weights, and it takes the errors without them.
 
     A chunk of subjects is encoded once for all its query sets, where the model can do so (`EncodesOnce`). Chunks hold
     at most 2^18 steps and `chunk_bytes` of a set's predictions; errors are formed in double precision, `batch_size`
@@ -200,7 +203,8 @@ def score(
     """
     outcomes = part.panel.outcomes.shape[-1]
     shape = {"members": model.members, "subjects": part.panel.n_subjects, "horizon": part.horizon, "outcomes": outcomes}
-    results = {truth: SquaredErrors.zeros(**shape) for truth in part.serving}
+    weighed = unweighed is not None
+    results = {truth: SquaredErrors.zeros(**shape, weighed=weighed and truth == "factual") for truth in part.serving}
     sets = [
         _Asked(name, truth, part.query_sets[name], steps_H, results[truth])
         for truth, names in part.serving.items()
@@ -240,6 +244,9 @@ def score(
                 answers = prediction[:, batch], chunk.take(batch)
                 how: Any = {"steps_H": asked.steps_H, "denominator_Y": denominator_Y}
                 with _context(f"{model.method}, query set {asked.name}"):
+                    if unweighed is not None and asked.kind == "factual":
+                        unweighed.add(asked.kind, asked.errors, *answers, **how)
+                        how["weight_QH"] = unweighed.weights.at(answers[1])
                     asked.errors.add(*answers, **how)
                     if periods is not None:
                         periods.add(asked.kind, asked.errors, *answers, **how)

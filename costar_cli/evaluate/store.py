@@ -14,7 +14,7 @@ from costar_cli.evaluate.rows import ReportRow
 
 __all__ = ["read_evaluation", "write_evaluation"]
 
-_FIELDS = ("members", "ensemble", "count", "cluster")
+_FIELDS = ("members", "ensemble", "count", "cluster", "weight")
 
 
 def write_evaluation(
@@ -31,7 +31,8 @@ def write_evaluation(
     Arrays: `rmse [rows,R,H]` and `interval [rows,2,H+1]` (lower and upper bound; the last column is the average), NaN
     where unknown, over all rows of the report; `rows/<i>/members|ensemble|count`, the squared errors of row i, in
     squared outcome units (or squared sd, in the standardised space), before the unit's factor; `rows/<i>/cluster`,
-    the units to which its subjects belong, where they are not units of their own. `config` is what the report was asked
+    the units to which its subjects belong, where they are not units of their own; `rows/<i>/weight`, the sums of the
+    weights of its answers, where they were weighed for dropout. `config` is what the report was asked
     for with, so that another question can be told from it.
     """
     meta = {"report": report.to_json(), "fingerprint": fingerprint, "config": dict(config)}
@@ -85,10 +86,11 @@ def _errors(arrays: Mapping[str, NDArray[np.generic]], row: int) -> SquaredError
     prefix = f"rows/{row:03d}"
     if f"{prefix}/count" not in arrays:
         return None
-    cluster = arrays.get(f"{prefix}/cluster")
+    cluster, weight = (arrays.get(f"{prefix}/{name}") for name in ("cluster", "weight"))
     return SquaredErrors(
         members=arrays[f"{prefix}/members"].astype(np.float64),
         ensemble=arrays[f"{prefix}/ensemble"].astype(np.float64),
         count=arrays[f"{prefix}/count"].astype(np.int64),
         cluster=None if cluster is None else cluster.astype(np.int64),
+        weight=None if weight is None else weight.astype(np.float64),
     )

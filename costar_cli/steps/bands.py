@@ -37,6 +37,23 @@ def show_bands(out: Output, report: "EvaluationReport") -> None:
     out.text(*dict.fromkeys(line for row, kind, found in scored if (line := _died_out(row, kind, found))))
 
 
+def show_dropout(out: Output, report: "EvaluationReport") -> None:
+    """Print how what was observed is weighed for dropout, and the errors without; nothing where it is not."""
+    if not report.dropout:
+        return
+    for of in report.dropout:
+        low, high = (f"{level:.1%}" for level in of.truncated_at)
+        out.text(
+            f"{of.test}: weighed for loss of follow-up, {of.lost:,} of {of.subjects:,} subjects; weights of "
+            f"{of.lower:.2f} to {of.upper:.2f}, truncated at their {low} and {high} quantiles, as precise as "
+            f"{of.effective:.0%} of the answers would be without"
+        )
+    scored = [(row, row.unweighted) for row in report.rows if row.unweighted is not None]
+    rows = [[row.setup, row.label, _number(row.mean.average), _number(plain.average)] for row, plain in scored]
+    if rows:
+        out.table(["setup", "model", "weighted average", "unweighted"], rows, keys=2)
+
+
 def show_natural_course(out: Output, report: "EvaluationReport") -> None:
     """Print by how much mean predictions under the treatments given are off, by step since the origin."""
     if not report.natural:
@@ -137,7 +154,8 @@ def show_probabilities(out: Output, report: "EvaluationReport") -> None:
             if max(step.predicted, step.observed) < RARE:
                 continue
             shares = (f"{100 * share:.2f} %" for share in (step.predicted, step.observed))
-            losses = (f"{loss:.4f}" for loss in (step.log_loss, step.constant_log_loss, step.brier))
+            scores = (step.log_loss, step.constant_log_loss, step.brier)
+            losses = (None if loss is None else f"{loss:.4f}" for loss in scores)
             auroc = None if step.auroc is None else f"{step.auroc:.3f}"
             rows.append([score.setup, score.label, score.of, step.step, *shares, *losses, auroc, step.answers])
     headers = [

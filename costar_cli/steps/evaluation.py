@@ -6,7 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from costar_cli.config.choices import SetupName
-from costar_cli.steps.bands import show_bands, show_light_scores, show_natural_course, show_periods, show_probabilities
+from costar_cli.steps.bands import (
+    show_bands,
+    show_dropout,
+    show_light_scores,
+    show_natural_course,
+    show_periods,
+    show_probabilities,
+)
 from costar_cli.steps.hints import ASKED, instead_of_losers, next_command, other_than
 from costar_cli.steps.model import load_models, name_models
 from costar_cli.steps.session import BuildStep, Session
@@ -246,6 +253,7 @@ def _show(session: Session, report: "EvaluationReport") -> None:
         if row.provenance is not None:
             touched.setdefault(row.setup, set()).add(row.provenance.labelled_target_subjects)
     counts = ", ".join(f"{setup} {' or '.join(f'{n:,}' for n in sorted(seen))}" for setup, seen in touched.items())
+    show_dropout(session.out, report)
     show_periods(session.out, report)
     show_natural_course(session.out, report)
     show_probabilities(session.out, report)

@@ -113,7 +113,7 @@ def test_every_subject_counts_once_however_often_it_is_asked_about():
     truth = np.where(subject == 0, 0.0, 100.0)[:, None, None]
     mean, sd = np.zeros_like(truth), np.ones_like(truth)
     sums = scored(subject, truth, mean, sd, denominator=[1.0])
-    share = share_over_subjects(sums.coverage[-1], sums.count, sums.units)
+    share = share_over_subjects(sums.coverage[-1], sums.mass, sums.units)
     assert share.average == pytest.approx(0.5)
     assert sums.count.tolist() == [[99], [1]]
 
