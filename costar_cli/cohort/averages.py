@@ -4,8 +4,8 @@
 replicates, `S` joint draws.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -67,6 +67,8 @@ class AverageEffects:
         outcomes: means of outcomes.
         differences: means of differences from the reference plan.
         lights_GPL: how many answers have which of `LIGHTS` at worst; None where the model does not know.
+        survival: the mean probability `[G,P,H]` of going on through each step, `survival`, and of several terminal ends
+            that of each by then, `ended_NAME`; empty where the model knows of no end.
     """
 
     label: str
@@ -82,14 +84,44 @@ class AverageEffects:
     outcomes: Averages
     differences: Averages
     lights_GPL: NDArray[np.int64] | None = None
+    survival: Mapping[str, Floats] = field(default_factory=dict)
 
     def to_rows(self) -> Iterator[Row]:
-        """Yield a row per quantity, group, plan, step and outcome; differences follow the outcomes."""
+        """Yield a row per quantity, group, plan, step and outcome; differences follow the outcomes, survival these."""
         for quantity, found in (("outcome", self.outcomes), ("difference", self.differences)):
             for g, p, h, y in np.argwhere(~np.isnan(found.mean_GPHY)).tolist():
                 if quantity == "difference" and p == self.reference:
                     continue
                 yield self._row(quantity, found, (g, p, h, y))
+        for name, mean_GPH in self.survival.items():
+            apart_GPH = mean_GPH - mean_GPH[:, self.reference, None]
+            for quantity, values_GPH in (("survival", mean_GPH), ("survival difference", apart_GPH)):
+                for g, p, h in np.argwhere(~np.isnan(values_GPH)).tolist():
+                    if quantity == "survival" or p != self.reference:
+                        yield self._survival_row(quantity, name, float(values_GPH[g, p, h]), (g, p, h))
+
+    def _survival_row(self, quantity: str, name: str, estimate: float, at: tuple[int, int, int]) -> Row:
+        """Return the row of a mean probability, which has no interval."""
+        g, p, h = at
+        limits = {f"{side}{further}": None for i, level in enumerate(self.levels)
+                  for further in (f"_{level:g}" * (i > 0),) for side in ("lower", "upper")}  # fmt: skip
+        row: Row = {
+            "quantity": quantity,
+            "model": self.label,
+            "group": self.groups[g],
+            "plan": self.plans[p].name,
+            "reference": self.plans[self.reference].name if quantity != "survival" else None,
+            "step": h + 1,
+            "outcome": name,
+            "unit": "",
+            "estimate": estimate,
+            **limits,
+            "level": None,
+            "interval_kind": "none (hazards at the mean course)",
+            "moments": int(self.moments_G[g]),
+            "units": int(self.units_G[g]),
+        }
+        return row | ({} if self.outcomes.truth_GPHY is None else {"truth": None})
 
     def _row(self, quantity: str, found: Averages, at: tuple[int, int, int, int]) -> Row:
         g, p, h, y = at
@@ -147,6 +179,7 @@ class Averager:
         self._mean: list[Floats] = []
         self._truth: list[Floats] = []
         self._light: list[NDArray[np.int8]] = []
+        self._survival: dict[str, list[Floats]] = {}
 
     def add(self, answers: CohortAnswers, truth_QHY: Floats | None = None) -> None:
         """Gather a chunk, and the simulator's answers to it."""
@@ -154,6 +187,9 @@ class Averager:
         self._mean.append(np.where(answers.own_QHY, answers.estimates.mean_QHY, np.nan).reshape(shape))
         if answers.worst_Q is not None:
             self._light.append(answers.worst_Q.reshape(shape[:2]))
+        for name, values_QH in answers.goes_on.columns.items() if answers.goes_on else ():
+            own_QH = np.where(answers.own_QHY[..., 0], values_QH, np.nan)
+            self._survival.setdefault(name, []).append(own_QH.reshape(shape[:3]))
         if truth_QHY is not None:
             self._truth.append(truth_QHY.reshape(shape))
 
@@ -170,9 +206,13 @@ class Averager:
             true = truth_MPHY if minus is None or truth_MPHY is None else truth_MPHY - truth_MPHY[minus]
             found.append(self._averages(values, true, unit_M, training and training[i], model, levels))
         units_G = np.array([len(np.unique(unit_M[in_M])) for in_M in self.in_GM])
+        survival = {
+            name: np.stack([np.concatenate(parts)[in_M].mean(axis=0) for in_M in self.in_GM])
+            for name, parts in self._survival.items()
+        }
         return AverageEffects(
             label, model.schema, self.groups, self._plans, self._reference, tuple(levels), self.in_GM.sum(axis=1),
-            units_G, unit, kind_of(model), found[0], found[1], self._lights(),
+            units_G, unit, kind_of(model), found[0], found[1], self._lights(), survival,
         )  # fmt: skip
 
     def _lights(self) -> NDArray[np.int64] | None:

@@ -10,7 +10,7 @@ from costar_cli.panel.schema import labelled, step_axis, step_word, steps_of
 from costar_cli.uncertainty import LIGHTS
 from costar_cli.whatif.notes import notes_on_bands, what_bands_cover
 from costar_cli.whatif.report import ModelAnswer, WhatIfReport
-from costar_cli.whatif.tables import answer_table, light_reasons
+from costar_cli.whatif.tables import answer_table, light_reasons, survival_table
 
 __all__ = ["SIGNS", "lineage", "whatif_page"]
 
@@ -28,6 +28,10 @@ BEYOND: Final = (
 NO_BANDS: Final = (
     "No band is shown: {why}. How far the estimates may be off is not known from this page.",
     "Estimates hold only if everything that drives both treatment and outcome is in the data.",
+)
+ABOUT_SURVIVAL: Final = (
+    "How likely the series is to go on through each step, from hazards at the predicted course. Outcomes are those of "
+    "a subject whose series goes on: read the two together."
 )
 SIGNS: Final = {
     "amber": "? behind a number: hardly supported by the data.",
@@ -86,7 +90,7 @@ def _given(report: WhatIfReport) -> Iterator[ReportTable]:
 
 
 def _answers(report: WhatIfReport) -> Iterator[ReportTable]:
-    """Yield estimates, then differences, of each model and outcome."""
+    """Yield estimates, then differences, of each model and outcome, and survival."""
     truth = " Beside each estimate stands the simulator's truth." if report.truth is not None else ""
     for model in report.models:
         for outcome in report.schema.outcomes:
@@ -100,6 +104,10 @@ def _answers(report: WhatIfReport) -> Iterator[ReportTable]:
                 signs = [meaning for meaning in SIGNS.values() if f" {meaning[0]}" in ends]
                 note = " ".join([*([] if differences else [f"{note}{truth}"]), *signs]).strip()
                 yield ReportTable(title, note, tuple(headers), tuple(map(tuple, rows)))
+        if model.goes_on:
+            headers, rows = survival_table(report, model)
+            title = f"No {' or '.join(model.goes_on.names)} so far, by {model.heading}"
+            yield ReportTable(title, ABOUT_SURVIVAL, tuple(headers), tuple(map(tuple, rows)))
 
 
 def _is_lit(report: WhatIfReport) -> bool:

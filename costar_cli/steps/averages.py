@@ -80,11 +80,12 @@ def _tell(session: Session, found: "Sequence[AverageEffects]", rows: Sequence[Ma
                 of = [row for row in mine if (row["outcome"], row["quantity"]) == (outcome.name, quantity)]
                 if of:
                     show(session, effects, of, quantity)
+        _show_survival(session, effects)
         if effects.interval_kind.startswith("none"):
             session.out.note(f"averages of {effects.label} have no interval: {effects.interval_kind[6:-1]}")
             continue
         session.out.note(f"intervals of {effects.label} include {effects.interval_kind}; units are {effects.unit}s")
-        if any(row["lower"] is None for row in mine):
+        if any(row["lower"] is None for row in mine if not row["quantity"].startswith("survival")):
             session.out.note("groups of fewer than 20 units have no interval")
 
 
@@ -141,6 +142,22 @@ def _title(effects: "AverageEffects", row: Mapping[str, Any], quantity: str) -> 
     unit = f" ({row['unit']})" if row["unit"] else ""
     what = f"mean {row['outcome']}{unit}"
     return f"{what}, by {effects.label}" if quantity == "outcome" else f"{what}: difference from `{row['reference']}`"
+
+
+def _show_survival(session: Session, effects: "AverageEffects") -> None:
+    from costar_cli.panel.schema import steps_axis
+
+    shown = effects.plans[:MOST_SHOWN]
+    for name, mean_GPH in effects.survival.items():
+        rows = [
+            [group, int(moments), h + 1, *(f"{100 * mean_PH[p, h]:.1f} %" if h < len(plan) else None
+                                           for p, plan in enumerate(shown))]
+            for group, moments, mean_PH in zip(effects.groups, effects.moments_G, mean_GPH, strict=True)
+            for h in range(max(map(len, shown)))
+        ]  # fmt: skip
+        what = "survival" if name == "survival" else f"probability of {name.removeprefix('ended_')} by then"
+        headers = ["group", "answers", steps_axis(effects.schema.step), *(plan.name for plan in shown)]
+        session.out.table(headers, rows, title=f"mean {what}, by {effects.label}", keys=3)
 
 
 def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -309,10 +309,13 @@ def _show(session: Session, result: Mapping[str, Any], *, most: int = MOST_SHOWN
     out.text(f"{counted(cohort['subjects'], 'subject')} ({parts}){moments}, {plans}: {n:,} answer{'s' * (n != 1)}")
     for label, facts in result["models"].items():
         rows = facts["plans"][:most]
-        decimals = decimals_of(row["mean"][-1] for row in rows)
+        ends: dict[str, list[float]] = {}
+        for row in rows:
+            ends.setdefault(row["outcome"], []).append(row["mean"][-1])
+        decimals = {outcome: decimals_of(values) for outcome, values in ends.items()}
         lines = [
-            [row["plan"], row["outcome"], row["steps"], number_text(row["mean"][-1], decimals), row["unit"],
-             *(f"{row['support'][light]:,}" if row["support"] else None for light in ("amber", "red"))]
+            [row["plan"], row["outcome"], row["steps"], number_text(row["mean"][-1], decimals[row["outcome"]]),
+             row["unit"], *(f"{row['support'][light]:,}" if row["support"] else None for light in ("amber", "red"))]
             for row in rows
         ]  # fmt: skip
         headers = ["plan", "outcome", steps_axis(result["step_unit"]), "mean at the end", "unit", "amber", "red"]

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costar_cli.cohort import Cohort
+from costar_cli.cohort import Averager, Cohort, Tally
 from costar_cli.cohort.answers import answer_cohort, tidy_columns
 from costar_cli.config.models import FinetuneConfig
 from costar_cli.datasets.tumor.settings import TumorConfig
@@ -14,6 +14,7 @@ from costar_cli.datasets.tumor.simulate import simulate_tumor
 from costar_cli.errors import UsageError
 from costar_cli.figures.whatif import plot_whatif
 from costar_cli.methods.base import FittedModel
+from costar_cli.pages.whatif import whatif_page
 from costar_cli.panel import Dataset
 from costar_cli.plans import Moments, Played, Resolved, parse_plans
 from costar_cli.reporting import NullReporter
@@ -164,3 +165,34 @@ def test_survival_under_a_rule_on_drawn_outcomes_is_along_the_draws_that_took_ea
     same = Resolved(model, rows, plans[:1], ((alike, 0),)).going_on(queries.take([0]), found.take([0]))
     assert same is not None
     np.testing.assert_allclose(same.survival_QH, plain.survival_QH[:1])
+
+
+def test_averages_and_summaries_of_cohorts_have_mean_survival(ends: tuple[Dataset, FittedModel]) -> None:
+    tumours, model = ends
+    panel = tumours.panel("source", "test")
+    request = parse_plans(PLANS, tumours.schema, horizon=6)
+    cohort = Cohort.of(panel, panel.names, origin=3, skip=True, terminal=tumours.schema.terminal)
+    every = np.ones((1, len(cohort)), dtype=bool)
+    averager, tally = Averager(cohort, request, ("all",), every), Tally(tumours.schema.outcomes, model.horizon)
+    rows = []
+    for answers in answer_cohort("mean", model, cohort, request):
+        averager.add(answers)
+        tally.add(answers)
+        table = tidy_columns(answers)
+        rows += list(zip(table["plan"], table["step"], table["survival"], strict=True))
+    alone = {key: np.mean([s for *of, s in rows if tuple(of) == key]) for key in {tuple(of) for *of, _ in rows}}
+    found = [row for row in averager.finish("mean", model, (0.9,)).to_rows() if row["quantity"].startswith("survival")]
+    mean = {(row["plan"], row["step"]): row["estimate"] for row in found
+            if (row["quantity"], row["outcome"]) == ("survival", "survival")}  # fmt: skip
+    assert mean == pytest.approx(alone)
+    assert {row["outcome"] for row in found} == {"survival", "ended_death", "ended_recovery"}
+    apart = next(row for row in found if row["quantity"] == "survival difference")
+    assert apart["estimate"] == pytest.approx(mean["both", 1] - mean["watch", 1])
+    assert (apart["reference"], apart["lower"]) == ("watch", None)
+    watch = next(row for row in tally.rows() if (row["plan"], row["outcome"]) == ("watch", "survival"))
+    assert watch["mean"] == pytest.approx([alone["watch", step] for step in (1, 2, 3)])
+
+
+def test_the_page_has_survival(ends: tuple[Dataset, FittedModel]) -> None:
+    page = whatif_page(ask(ends), {})
+    assert "No death or recovery so far" in page
