@@ -104,7 +104,7 @@ def test_a_visit_and_a_death_are_two_steps(tmp_path: Path) -> None:
 def test_contradictions_are_told_with_their_rows(tmp_path: Path) -> None:
     early = timed(-2)
     assert "1 event before the first visit" in problems(early, make_schema(TIMED), folder=tmp_path)[0]
-    assert "subject p01" in problems(early, make_schema(TIMED), folder=tmp_path)[0]
+    assert "row 1 of ward.csv (subject p01)" in problems(early, make_schema(TIMED), folder=tmp_path)[0]
     late = problems(timed(1), make_schema(TIMED), folder=tmp_path)[0]
     assert "2 rows after the end of the subject's series" in late
     assert "row 3 of ward.csv (subject p01)" in late
@@ -117,7 +117,14 @@ def test_contradictions_are_told_with_their_rows(tmp_path: Path) -> None:
     told = problems(after, make_schema(MARKED), folder=tmp_path)
     assert any("3 rows of 1 subject after the end" in line and "subject p05" in line for line in told)
     both = marked().with_columns(pl.col("died").alias("dropout"))
-    assert "several ends of 1 subject" in problems(both, make_schema(MARKED), folder=tmp_path)[0]
+    (told,) = problems(both, make_schema(MARKED), folder=tmp_path)
+    assert "several ends of 1 subject" in told
+    again = pl.concat(
+        [marked(), marked().filter(pl.col("died") == 1).with_columns(day=4, died=0, pressure=70.0)],
+        how="vertical_relaxed",
+    )
+    (told,) = problems(again.sort("patient", "day"), make_schema(MARKED), folder=tmp_path)
+    assert "1 row of 1 subject after the end of the series" in told
 
 
 def test_marks_in_last_rows_are_guessed_and_asked_about(tmp_path: Path) -> None:

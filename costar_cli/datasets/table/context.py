@@ -130,10 +130,10 @@ class Table:
         return f"{self.rows.place(row)} (subject {subject})"
 
     def subject_place(self, name: str, subject: int) -> str:
-        """Return where a subject's value comes from."""
+        """Return where a subject's value comes from: its row of statics, or its first of the long table."""
         who = f"subject {self.keys.subjects.names[subject]}"
         if self.wide is None or name not in self.wide_readings:
-            return who
+            return self.place(int(self.keys.first[subject]))
         row = int(self.wide_row[subject])
         return f"{who}, which has no row in {self.wide.files[0].name}" if row < 0 else f"{self.wide.place(row)} ({who})"
 

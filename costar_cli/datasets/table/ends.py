@@ -87,7 +87,7 @@ def ends_of(table: Table, schema: TableSchema) -> tuple[Ends | None, list[Findin
     code, final = np.zeros(len(keys.subjects), dtype=np.int64), np.zeros(len(keys.step), dtype=bool)
     for subject, cell, _, number in found:
         code[subject] = number
-        final[cell] = ends[number - 1].terminal
+        final[cell] |= ends[number - 1].terminal
     return Ends(by_column, tuple(ends), code, final), findings
 
 
@@ -153,4 +153,4 @@ def _steps(table: Table, schema: TableSchema, name: str) -> tuple[Ints, NDArray[
 
 def _wrong(table: Table, name: str, wrong: NDArray[np.bool_], what: str, fix: str) -> Finding:
     problem = f"column '{name}': {counted(int(wrong.sum()), 'event')} {what}"
-    return Finding("error", problem, f"first of {table.subject_place(name, int(wrong.argmax()))}", fix)
+    return Finding("error", problem, f"first in {table.subject_place(name, int(wrong.argmax()))}", fix)

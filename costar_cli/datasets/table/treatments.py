@@ -134,10 +134,11 @@ def guessed_levels(count: Mapping[str, int]) -> tuple[tuple[str, ...], bool]:
 
 
 def _unrecorded(context: EncodingContext, names: Sequence[str], missing_MN: Mask) -> Mask:
-    """Return the last cells without any treatment, or without one that stands in the row after it."""
+    """Return the last cells, and those of events, without any treatment, or without one of the row after it."""
     later = [context.schema.columns[name].shift < 0 for name in names]
     none: Mask = np.asarray(missing_MN.all(axis=1) | missing_MN[:, later].any(axis=1))
-    return none & context.table.keys.last_of_subject
+    last = context.table.keys.last_of_subject
+    return none & (last if context.final is None else last | context.final)
 
 
 def _check_missing(context: EncodingContext, names: Sequence[str], code: Ints, unrecorded: Mask) -> None:
