@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from costar_cli.evaluate.dropout import StayWeights
 from costar_cli.evaluate.natural import CourseQuestions
+from costar_cli.evaluate.score import mean_predictions
 from costar_cli.evaluate.setups import SetupName
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Panel, Queries, as_plans
@@ -85,7 +86,7 @@ def score_ends(
     queries = survival_windows(panel, min(horizon, model.horizon))
     if queries is None or panel.end is None:
         return
-    predicted_QHY = model.rollout(panel, queries).mean(axis=0, dtype=np.float64)
+    predicted_QHY = mean_predictions(model, panel, queries)
     risk_QHE = survival.hazards.along(panel, queries, predicted_QHY)
     if (time_QH := survival.hazards.time(queries.plan)) is not None:
         risk_QHE = expected_ends(risk_QHE)

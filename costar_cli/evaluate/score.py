@@ -23,7 +23,16 @@ from costar_cli.panel import Panel, Queries
 from costar_cli.panel.windows import factual_windows
 from costar_cli.reporting import Reporter, Task
 
-__all__ = ["Predictor", "TestPart", "Truth", "score", "serving_sets", "subject_chunks", "truth_of"]
+__all__ = [
+    "Predictor",
+    "TestPart",
+    "Truth",
+    "mean_predictions",
+    "score",
+    "serving_sets",
+    "subject_chunks",
+    "truth_of",
+]
 
 Truth = Literal["counterfactual", "factual"]
 _BATCH = 65_536
@@ -252,6 +261,20 @@ def score(
                         periods.add(asked.kind, asked.errors, *answers, **how)
             task.advance(len(chunk))
     return results
+
+
+def mean_predictions(
+    model: Predictor, panel: Panel, queries: Queries, chunk_bytes: int = _PREDICTION_BYTES
+) -> NDArray[np.float64]:
+    """Return the mean over members of predictions `[Q,H,Y]`, some subjects at a time as `score` takes them."""
+    outcomes = panel.outcomes.shape[2]
+    mean_QHY = np.empty((len(queries), queries.horizon, outcomes))
+    most = max(1, chunk_bytes // (4 * model.members * queries.horizon * outcomes))
+    for subjects, (rows,) in subject_chunks(panel, [queries], [most]):
+        chunk = queries.take(rows)
+        local = replace(chunk, subject=np.searchsorted(subjects, chunk.subject).astype(np.int32))
+        mean_QHY[rows] = model.rollout(panel.take(subjects), local).mean(axis=0, dtype=np.float64)
+    return mean_QHY
 
 
 def _asker(panel: Panel, batch_size: int) -> Ask:

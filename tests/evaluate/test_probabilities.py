@@ -10,6 +10,7 @@ from costar_cli.datasets.tumor.settings import TumorConfig
 from costar_cli.datasets.tumor.simulate import simulate_tumor
 from costar_cli.evaluate import EvaluationReport, run_evaluation
 from costar_cli.evaluate.probabilities import _scores, survival_windows
+from costar_cli.evaluate.score import mean_predictions
 from costar_cli.evaluate.setups import Candidate
 from costar_cli.panel import Dataset, Part, Variable
 from costar_cli.panel.queries import rolling_origin
@@ -86,3 +87,13 @@ def test_binary_outcomes_are_predicted_as_probabilities_and_scored(tumours: Data
     assert (score.kind, score.of) == ("outcome", "large")
     assert all(step.log_loss < 0.5 * step.constant_log_loss for step in score.steps)
     assert all(step.auroc is not None and step.auroc > 0.9 for step in score.steps)
+
+
+def test_hazards_of_many_subjects_are_scored_some_at_a_time(tumours: Dataset) -> None:
+    model = model_of(fit_method(tumours, "ridge", None, FinetuneConfig()))
+    panel = tumours.panel("source", "test")
+    queries = survival_windows(panel, 6)
+    assert queries is not None
+    whole, pieces = (mean_predictions(model, panel, queries, chunk_bytes) for chunk_bytes in (2**27, 1))
+    np.testing.assert_allclose(pieces, whole, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(whole, model.rollout(panel, queries).mean(axis=0, dtype=np.float64))
