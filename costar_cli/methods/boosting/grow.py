@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logit
 
 from costar_cli.errors import TrainingError
 from costar_cli.methods.boosting.features import Floats
@@ -27,26 +28,33 @@ class Rows(NamedTuple):
     weight_M: Floats
 
 
-def grow(train: Rows, validation: Rows, config: BoostingConfig, seed: int) -> tuple[Forest, list[float]]:
+def grow(
+    train: Rows, validation: Rows, config: BoostingConfig, seed: int, *, logistic: bool = False
+) -> tuple[Forest, list[float]]:
     """Return the trees with the smallest squared error on validation rows, and that error after each tree.
 
     Without validation rows all trees are kept. Too few rows for a split, or answers that are all the same, give no
-    tree: the prediction is the mean.
+    tree: the prediction is the mean. Where answers are 0 or 1, `logistic` trees predict the logit of their probability,
+    and the error is the log loss.
 
     Raises:
         TrainingError: the trees do not answer as the library that grew them does.
     """
     mean = float(np.average(train.answer_M, weights=train.weight_M))
+    if logistic:  # as if half an answer more had been given either way
+        n = len(train.answer_M)
+        mean = float(logit((mean * n + 0.5) / (n + 1)))
     if len(train.answer_M) < max(2 * config.leaf_rows, LEAST_ROWS) or np.ptp(train.answer_M) == 0:
         return Forest.of(mean, []), []
-    boosted = _boosted(train, validation, config, seed)
+    boosted = _boosted(train, validation, config, seed, logistic=logistic)
     losses = [-float(score) for score in boosted.validation_score_]
     kept = int(np.argmin(losses)) if losses else int(boosted.n_iter_)
     base = float(np.ravel(boosted._baseline_prediction)[0])  # the library offers its trees in no other way
     trees = [_in_preorder(step[0].nodes) for step in boosted._predictors[:kept]]
     forest = Forest.of(base, trees)
     some_MP = train.columns_MP[:CHECKED_ROWS]
-    library_M = next(islice(boosted.staged_predict(some_MP), kept - 1, None)) if kept else base
+    staged = boosted.staged_decision_function(some_MP) if logistic else boosted.staged_predict(some_MP)
+    library_M = np.ravel(next(islice(staged, kept - 1, None))) if kept else base
     if not np.allclose(forest.predict(some_MP), library_M, rtol=1e-9, atol=1e-12):
         raise TrainingError(
             "the stored trees answer otherwise than those of scikit-learn",
@@ -55,13 +63,14 @@ def grow(train: Rows, validation: Rows, config: BoostingConfig, seed: int) -> tu
     return forest, losses
 
 
-def _boosted(train: Rows, validation: Rows, config: BoostingConfig, seed: int) -> Any:  # noqa: ANN401 - untyped library
-    from sklearn.ensemble import HistGradientBoostingRegressor  # noqa: PLC0415  # a second to import, needed here alone
+def _boosted(train: Rows, validation: Rows, config: BoostingConfig, seed: int, *, logistic: bool) -> Any:  # noqa: ANN401 - untyped library
+    from sklearn import ensemble  # noqa: PLC0415  # a second to import, needed here alone
 
     stops = len(validation.answer_M) > 0
     never_P = np.isnan(train.columns_MP).all(axis=0)  # the library takes no column without a value
     columns_MP = np.where(never_P, 0.0, train.columns_MP)
-    boosted = HistGradientBoostingRegressor(
+    kind = ensemble.HistGradientBoostingClassifier if logistic else ensemble.HistGradientBoostingRegressor
+    boosted = kind(
         learning_rate=config.learning_rate,
         max_iter=config.trees,
         max_leaf_nodes=config.leaves,

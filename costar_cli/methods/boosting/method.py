@@ -21,6 +21,7 @@ from costar_cli.panel.panel import join_panels
 
 __all__ = ["BOOSTING", "BoostingMethod", "spread_rows"]
 
+HALF: Final = 0.5  # between the values of a binary outcome
 POWER: Final = {"relative": 0.0, "additive": 0.0, "local": 1.0}  # of the unit, by which a row counts
 
 
@@ -44,6 +45,7 @@ class BoostingMethod(ReadsModels):
         panels = train, task.panels[task.validation]
         seen = [Histories(panel, task.scaler, task.schema.treatments, forms, config.lags) for panel in panels]
         sides = [_Side(panel, histories) for panel, histories in zip(panels, seen, strict=True)]
+        binary = [outcome.kind == "binary" for outcome in task.schema.outcomes]
         grown = [
             [_forest(task, config, sides, h, outcome) for outcome in range(len(forms))] for h in range(task.horizon)
         ]
@@ -52,6 +54,7 @@ class BoostingMethod(ReadsModels):
             "lags": config.lags,
             "width": seen[0].width,
             "trees": [[forest.n_trees for forest in row] for row in grown],
+            **({"logistic": binary} if any(binary) else {}),
         }
         return Fitted(forest_params(grown), meta)
 
@@ -66,8 +69,11 @@ class _Side:
     panel: Panel
     histories: Histories
 
-    def rows(self, h: int, outcome: int, most: int, seed: int) -> Rows:
-        """Return the origins that an observed outcome of step h follows, at most so many, with the plan up to it."""
+    def rows(self, h: int, outcome: int, most: int, seed: int, *, logistic: bool) -> Rows:
+        """Return the origins that an observed outcome of step h follows, at most so many, with the plan up to it.
+
+        Answers are how it has changed since, or, of `logistic` trees, whether it is 1.
+        """
         answered_NT = self.panel.targets[:, h + 1 :, outcome]
         subject, origin = np.nonzero(answered_NT)
         kept = spread_rows(subject, most, seed)
@@ -76,8 +82,12 @@ class _Side:
         dose_MHL = seen.dose_NTL[subject[:, None], origin[:, None] + np.arange(h + 1)]
         unit_M = seen.unit(subject, origin, outcome)
         change_M = seen.y_NTY[subject, origin + h + 1, outcome] - seen.y_NTY[subject, origin, outcome]
+        columns_MP = np.concatenate([seen.at(subject, origin, outcome), plan_columns(dose_MHL)], axis=1)
+        if logistic:
+            came_M = seen.y_NTY[subject, origin + h + 1, outcome] > HALF
+            return Rows(columns_MP, came_M.astype(np.float64), np.ones(len(came_M)))
         return Rows(
-            np.concatenate([seen.at(subject, origin, outcome), plan_columns(dose_MHL)], axis=1),
+            columns_MP,
             (change_M / unit_M).clip(*LIMITS[kind]),
             (unit_M / seen.sd_Y[outcome]) ** POWER[kind],
         )
@@ -86,15 +96,15 @@ class _Side:
 def _forest(task: FitTask, config: BoostingConfig, sides: Sequence[_Side], h: int, outcome: int) -> Forest:
     """Return the trees of one step and outcome."""
     Termination.stop_if_signalled()
-    seed = task.config.seed
-    train, validation = (side.rows(h, outcome, config.rows, seed) for side in sides)
+    seed, logistic = task.config.seed, task.schema.outcomes[outcome].kind == "binary"
+    train, validation = (side.rows(h, outcome, config.rows, seed, logistic=logistic) for side in sides)
     if not len(train.answer_M):
         name = task.schema.outcomes[outcome].name
         raise DataError(
             f"no training subject has an observed '{name}' {h + 1} steps after another step",
             fix="choose a shorter horizon, or add longer series",
         )
-    forest, _ = grow(train, validation, config, seed)
+    forest, _ = grow(train, validation, config, seed, logistic=logistic)
     return forest
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from costar_cli.artifact import Artifact
 from costar_cli.methods.boosting.features import Floats, Histories, history_width, plan_columns
@@ -79,6 +80,8 @@ class BoostingModel(EncodingModel[Histories]):
             raise ValueError(f"{self.lags} lags are not 1 to {MOST_LAGS}")
         if len(self.forms) != len(self.schema.outcomes):
             raise ValueError(f"{len(self.forms)} forms are not one for each of {len(self.schema.outcomes)} outcomes")
+        if len(self.logistic) != len(self.forms) or any(type(one) is not bool for one in self.logistic):
+            raise ValueError("it is not said of each outcome whether its trees are of a probability")
         dx, _, dy, dv = self.schema.dims
         width = history_width(self.lags, dy, dose_table(self.schema.treatments).shape[1], dx, dv)
         if self.width != width:
@@ -92,6 +95,11 @@ class BoostingModel(EncodingModel[Histories]):
     def forms(self) -> tuple[OutcomeForm, ...]:
         """Return how each outcome changes."""
         return tuple(OutcomeForm.from_meta(form) for form in self.meta["forms"])
+
+    @property
+    def logistic(self) -> Sequence[bool]:
+        """Return which outcomes have trees of the logit of their probability, not of their change."""
+        return tuple(self.meta.get("logistic") or (False,) * len(self.forms))
 
     @property
     def lags(self) -> int:
@@ -163,6 +171,9 @@ class BoostingModel(EncodingModel[Histories]):
                     (forest.reach(columns_MP), history_Q),
                     (forest.reach(plan_WP, start=self.width), plan_Q),
                 ]
+                if self.logistic[outcome]:
+                    result_QHY[:, h, outcome] = expit(forest.sums(parts))
+                    continue
                 y_Q = now_Q + unit_Q * forest.sums(parts)
                 result_QHY[:, h, outcome] = np.clip(y_Q, np.minimum(low, now_Q), np.maximum(high, now_Q))
         return np.asarray((result_QHY - self.scaler.outcomes[0]) / self.scaler.outcomes[1])
