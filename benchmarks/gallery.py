@@ -36,14 +36,18 @@ Predict = Callable[[Panel, Queries], Floats]
 
 @dataclass(frozen=True)
 class Case:
-    """A table of the gallery: files, what is given (levels), its effect on the next step, a rival."""
+    """A table of the gallery: files, what is given (levels and doses), its effect on the next step, a rival.
+
+    `without` is what it is compared with; by default nothing.
+    """
 
     files: Mapping[str, str]
-    given: tuple[int, ...]
+    given: tuple[float, ...]
     truth: Callable[[Panel, Queries], float]
     rival: str
     fit: Callable[[Panel, int], Predict]
     tests: Mapping[str, Part]
+    without: tuple[float, ...] | None = None
 
 
 def history(q: int, queries: Queries) -> tuple[int, int]:
@@ -137,6 +141,16 @@ def half_again(panel: Panel, queries: Queries) -> float:
     return 0.5 * float(np.mean(without))
 
 
+def shrunk(panel: Panel, queries: Queries) -> float:
+    """Return the effect of 100 mg on tumours, which grow by e^0.08 in a cycle and lose a factor of e^-0.2."""
+    return float(panel.outcomes[queries.subject, queries.origin, 0].mean() * np.exp(0.08) * np.expm1(-0.2))
+
+
+def week_of_pressure(_: Panel, __: Queries) -> float:
+    """Return what the drug of the visits does in a week: on each day a share of 3 mmHg, of which a tenth goes back."""
+    return float(sum(-3 * 0.5 ** (day / 4) * 0.9 ** (6 - day) for day in range(7)))
+
+
 METHODS = ("last-value", "ridge", "boosting", "mixed")
 SUPERVISED = {"supervised": Part("source", "test")}
 CASES = {
@@ -152,10 +166,18 @@ CASES = {
         {"table": "small.csv", "schema": "schema.toml"}, (1, 0), lambda _, __: -24.0,
         "gradient boosting of each day ahead", boosted, SUPERVISED | {"zero-shot": Part("target", "test")},
     ),
+    "trial": Case(
+        {"table": "trial.csv", "schema": "trial.toml"}, (100,), shrunk,
+        "gradient boosting of each cycle ahead", boosted, SUPERVISED,
+    ),
+    "visits": Case(
+        {"table": "visits.csv", "schema": "visits.toml"}, (1, 7), week_of_pressure,
+        "autoregression with patient effects, visits taken for even steps", patient_effects, SUPERVISED, without=(0, 7),
+    ),
 }  # fmt: skip
 
 
-def beginning(queries: Queries, values: Sequence[int], schema: PanelSchema) -> Queries:
+def beginning(queries: Queries, values: Sequence[float], schema: PanelSchema) -> Queries:
     """Return queries whose first step gives these levels, the others what was given."""
     plan = queries.plan.copy()
     plan[:, 0] = schema.treatments.encode(values)
@@ -164,7 +186,7 @@ def beginning(queries: Queries, values: Sequence[int], schema: PanelSchema) -> Q
 
 def measure(name: str, case: Case, dataset: Dataset) -> list[dict[str, object]]:
     """Return a row per model and set-up."""
-    train, never = dataset.panel("source", "train"), (0,) * len(case.given)
+    train, never = dataset.panel("source", "train"), case.without or (0,) * len(case.given)
     predictors: dict[str, tuple[str, Predict]] = {case.rival: ("practice", case.fit(train, dataset.horizon))}
     for method in METHODS:
         model = costar.fit(dataset, method).fitted
@@ -189,6 +211,7 @@ def main() -> None:
     lines: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.executable, OWN / "make_shapes.py", folder, str(TIMES)], check=True)
+        subprocess.run([sys.executable, OWN / "make_trial.py", Path(folder, "trial.csv")], check=True)
         for name, case in CASES.items():
             own = {role: Path(folder, file) for role, file in case.files.items()}
             files = {role: path if path.exists() else OWN / path.name for role, path in own.items()}

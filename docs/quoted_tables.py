@@ -25,13 +25,14 @@ from costar_cli.settings.presets import PRESETS
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
+GALLERY = ("shelves", "fluids", "glucose", "trial", "visits")
 PAGES = (
     ROOT / "README.md",
     *(
         ROOT / "docs" / f"{page}.md"
         for page in ("reproduction", "uncertainty", "support", "sensitivity", "search", "data-m5")
     ),
-    *(ROOT / "docs" / "gallery" / f"{table}.md" for table in ("shelves", "fluids", "glucose")),
+    *(ROOT / "docs" / "gallery" / f"{table}.md" for table in GALLERY),
 )
 BLOCK = re.compile(r"(<!-- from benchmarks/results: (?P<name>[a-z ]+) -->\n).*?(\n<!-- end -->)", re.DOTALL)
 SETUPS = ("zero-shot", "few-shot", "supervised")
@@ -509,7 +510,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "ablations": ablation_table,
     "pretraining": pretraining_table,
     "observed": observed_table,
-    **{f"gallery {name}": partial(gallery_table, name) for name in ("shelves", "fluids", "glucose")},
+    **{f"gallery {name}": partial(gallery_table, name) for name in GALLERY},
     "wins": wins_table,
     "default": default_table,
     "preset": preset_sentence,

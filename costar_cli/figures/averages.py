@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 from costar_cli.cohort import AverageEffects
 from costar_cli.figures.style import BLACK, caption, figure, label_lines, label_text, plan_style, write_figure
@@ -57,4 +58,5 @@ def _draw(ax: Axes, effects: AverageEffects, g: int, k: int) -> None:
         if effects.outcomes.truth_GPHY is not None:
             ax.plot(steps, effects.outcomes.truth_GPHY[g, i, : len(plan), k], color=BLACK, ls=":", lw=1.2)
     ax.set_title(f"{label_text(effects.groups[g], 40)} ({effects.moments_G[g]:,})")
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set_xlabel(f"{steps_axis(effects.schema.step)} after the origin")

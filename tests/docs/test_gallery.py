@@ -14,6 +14,8 @@ PAGES = {  # picture, plan, reference, and bounds of the first step's difference
     "shelves": ("shelves.png", "once", "none", (37, 54)),
     "fluids": ("fluids.png", "one bag", "wait", (3, 5)),
     "glucose": ("glucose.png", "basal", "no insulin", (-28, -20)),
+    "trial": ("trial.png", "dose=100", "dose=0", (-12, -8)),
+    "visits": ("visits.png", "drug now", "no drug", (-10.2, -8.2)),
 }
 GALLERY = REPOSITORY / "docs" / "gallery"
 
