@@ -361,6 +361,7 @@ def test_bad_input_reads_well_in_a_real_process(tmp_path: Path) -> None:
 
 def test_predictions_become_a_cube_and_a_netcdf_file_as_the_page_says(tmp_path: Path, call: Call) -> None:
     pytest.importorskip("netCDF4")
+    pytest.importorskip("pyarrow")
     pandas, xarray = pytest.importorskip("pandas"), pytest.importorskip("xarray")
     assert call("ingest", "table", TABLE, "--schema", SCHEMA).code == 0
     assert call("finetune", "--method", "ridge").code == 0
