@@ -1,7 +1,7 @@
 """Messy tables: each problem is told with its file, row and subject, its count and a fix."""
 
 from collections.abc import Callable
-from datetime import date
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -221,3 +221,37 @@ def test_series_and_tables_beyond_what_fits_are_refused(tmp_path: Path, monkeypa
     monkeypatch.setattr(readings, "MOST_VALUES", 1_000)
     [line] = problems(ward(), folder=tmp_path)
     assert "180 rows of 8 columns are more than 1,000 values" in line
+
+
+def test_a_split_without_training_subjects_says_where_they_are(tmp_path: Path):
+    said = ["val", "test", "test"] * 10
+    frame = ward().with_columns(pl.Series("split", [split for split in said for _ in range(6)]))
+    [line] = problems(frame, make_schema({"split": {"role": "split"}}), folder=tmp_path)
+    assert "first subject in row 1 of ward.csv (subject p01)" in line
+    assert "no subject is in source/train: source/val has 10, source/test has 10, target/test has 10" in line
+    assert "check 'site', 'split' there" in line
+
+
+@pytest.mark.parametrize("gaps", ["elapsed", "ignore"])
+def test_rows_within_a_second_are_told_by_their_place(gaps: str, tmp_path: Path):
+    frame = ward().with_columns(day=pl.lit(datetime(2024, 1, 1)) + pl.duration(days=pl.col("day")))
+    soon = frame[5:6].with_columns(pl.col("day") + timedelta(milliseconds=300), pressure=pl.lit(1.0))
+    twice = pl.concat([frame, soon])
+    schema, listener = make_schema(time={"step": "1d", "gaps": gaps}), Listener()
+    if gaps == "elapsed":
+        [line] = problems(twice, schema, folder=tmp_path)
+        assert "row 181 of ward.csv" in line
+        return
+    ingest(twice, schema, folder=tmp_path, listener=listener)
+    told = "1 row within a second of another row of its subject, first in row 181 of ward.csv: each counts as one step"
+    assert told in listener.warnings
+
+
+@pytest.mark.parametrize(("transform", "value", "fix"), [("log", 0.0, '`"log1p"` takes zeros'), ("log1p", -2.0, "")])
+def test_an_outcome_without_a_logarithm_is_told_by_its_row(transform: str, value: float, fix: str, tmp_path: Path):
+    frame = ward().with_columns(pressure=pl.when(pl.col("day") == 2).then(value).otherwise("pressure"))
+    [line] = problems(frame, make_schema({"pressure": {"role": "outcome", "transform": transform}}), folder=tmp_path)
+    assert f"'pressure': 30 values without a {transform}" in line
+    assert "row 3 of ward.csv (subject p01)" in line
+    assert fix in line
+    assert ("takes zeros" in line) == bool(fix)

@@ -1,7 +1,7 @@
 """Subjects and steps: who is who, in which order the rows come, and where rows are missing or too many."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -146,7 +146,7 @@ def read_keys(
     else:
         wrong += found
     if schema.time.gaps == "ignore":
-        _tell_uneven(when, first, schema, reporter)
+        _tell_uneven(when, first, schema, lambda at: rows.place(int(order[at])), reporter)
     keys = Keys(subjects, code, step, order, np.bincount(code, minlength=len(subjects)).astype(np.int64))
     if schema.max_length is not None:
         keys = _shortened(keys, schema.max_length, reporter)
@@ -226,7 +226,7 @@ def _steps(
         return rows.place(int(order[at]))
 
     if clock.by_row:
-        close = ~first & (np.diff(when, prepend=0) < SECOND) & (clock.parsed.scale == "us")
+        close = _within_a_second(when, first, schema)
         if clock.gaps == "ignore" or not close.any():
             return position, []
         what, fix = "within a second of another row of its subject", "keep one row per visit"
@@ -252,8 +252,20 @@ def _steps(
     return step, []
 
 
-def _tell_uneven(when: Times, first: NDArray[np.bool_], schema: TableSchema, reporter: Reporter) -> None:
-    """Warn that rows which are not equally far apart count as steps that are."""
+def _within_a_second(when: Times, first: NDArray[np.bool_], schema: TableSchema) -> NDArray[np.bool_]:
+    """Return which rows, in the order of time, have a date less than a second after the row before."""
+    near: NDArray[np.bool_] = ~first & (np.diff(when, prepend=0) < SECOND) & (schema.time.parsed.scale == "us")
+    return near
+
+
+def _tell_uneven(
+    when: Times, first: NDArray[np.bool_], schema: TableSchema, place: Callable[[int], str], reporter: Reporter
+) -> None:
+    """Warn that rows which are not equally far apart count as steps that are, and of dates within a second."""
+    close = _within_a_second(when, first, schema)
+    if close.any():
+        rows = f"{counted(int(close.sum()), 'row')} within a second of another row of its subject"
+        reporter.warn(f"{rows}, first in {place(int(close.argmax()))}: each counts as one step")
     apart = (np.diff(when, prepend=0) / schema.time.parsed.size)[~first]
     if len(apart) and apart.max() > UNEVEN * apart.min():
         unit = schema.time.parsed.word

@@ -50,7 +50,7 @@ def ingest_table(inputs: TableInputs, schema: TableSchema, reporter: Reporter, *
         spans = spans and {number: (since[kept], steps[kept]) for number, (since, steps) in spans.items()}
         context = EncodingContext(table.keep(kept), part[kept], schema, reporter, spans=spans)
         if not context.train.any():
-            raise DataError("no subject is in source/train", fix="models are trained on them: check splits and domains")
+            raise _nobody_to_train_on(context)
         task.advance()
         panel_schema, by_cell, by_subject = encode_columns(context)
         task.advance()
@@ -64,6 +64,16 @@ def ingest_table(inputs: TableInputs, schema: TableSchema, reporter: Reporter, *
     _warn(dataset, context)
     check_dataset(dataset, reporter)
     return dataset
+
+
+def _nobody_to_train_on(context: EncodingContext) -> DataError:
+    """Return what to say of a table without source-train: where its subjects are instead, and the first of them."""
+    counts = {str(part): int((context.part == number).sum()) for number, part in enumerate(Part.all())}
+    where = ", ".join(f"{part} has {n}" for part, n in counts.items() if n)
+    first = context.table.place(int(context.table.keys.first[0]))
+    said = context.schema.named("split", "domain")
+    fix = f"check {shown(said)} there" if said else "check the split and the domains"
+    return DataError(f"no subject is in source/train: {where}", where=f"first subject in {first}", fix=fix)
 
 
 def table_config(schema: TableSchema, seed: int | None) -> dict[str, Any]:

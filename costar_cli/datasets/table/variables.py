@@ -95,7 +95,8 @@ def _column(context: EncodingContext, name: str, role: str) -> _Column:
     data, found, refused = values_of(table, name, schema)
     context.findings += found
     if refused.any():
-        fix = 'correct them, or choose another transform: `"log1p"` takes zeros'
+        zeros = ': `"log1p"` takes zeros' if schema.transform == "log" else ""
+        fix = f"correct them, or choose another transform{zeros}"
         context.findings.append(wrong_values(name, refused, f"without a {schema.transform}", place, fix))
     if schema.transform and role != "outcome":
         unit = transformed_unit(schema.transform, schema.unit)
