@@ -61,7 +61,13 @@ def rank_table(report: SearchReport) -> tuple[list[str], list[list[object]]]:
     """Return a row per plan of the first subject: rank, plan in words, objective, difference, chance of being best."""
     level, rows = f"{100 * report.question.level:g} %", report.rows(report.answers[0])
     headers = ["", "plan", f"objective ({level})", f"difference ({level})", "best with"]
-    return headers, [_line(row, report.reference, _decimals(report)) for row in rows]
+    lines = [_line(row, report.reference, _decimals(report)) for row in rows]
+    survival = [row.get("survival") for row in rows]
+    if any(isinstance(share, float) for share in survival):
+        headers.append("survival")
+        shown = (f"{100 * share:.1f} %" if isinstance(share, float) else None for share in survival)
+        lines = [[*line, text] for line, text in zip(lines, shown, strict=True)]
+    return headers, lines
 
 
 def how_sure(report: SearchReport) -> Iterator[str]:

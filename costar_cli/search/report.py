@@ -79,6 +79,7 @@ class SearchReport:
                 "difference_upper": _number(best.apart_M2[i, 1]),
                 "probability_best": _number(best.probability_P[i]) if i < best.found else None,
                 "support": LIGHTS[best.light_M[i]] if best.light_M[i] >= 0 else None,
+                **({} if best.survival_M is None else {"survival": _number(best.survival_M[i])}),
             }
             for i in places
         ]
@@ -204,6 +205,11 @@ def notes_on(report: SearchReport) -> Iterator[str]:
         )
     if not question.objective.linear:
         yield "the objective is not linear in the outcomes: its estimates are means over draws where the model draws"
+    if any(answer.best.survival_M is not None for answer in report.answers):
+        yield (
+            "outcomes are those of a subject whose series goes on; `survival` says how likely that is to the end of "
+            "each plan, which the search does not weigh: a plan may look well where those who did badly are gone"
+        )
     yield from report.on_outcomes
 
 

@@ -14,7 +14,7 @@ from costar_cli.reporting import NullReporter, Reporter
 from costar_cli.search.candidates import Places
 from costar_cli.search.objective import Floats
 from costar_cli.search.scoring import Judge, Scored, SearchQuestion, SubjectPlans
-from costar_cli.uncertainty import Estimates, asks_encoded, draws, estimate, once, tells_differences
+from costar_cli.uncertainty import Estimates, asks_encoded, draws, estimate, goes_on, once, tells_differences
 
 LOOKED_AT: Final = 128  # plans whose support is looked at together, the best first, and twice as many each time
 CAUTIOUS: Final = 4_096  # plans whose limits are looked at where these decide
@@ -41,6 +41,7 @@ class Best:
         alike: how many of the P cannot be told from the best: the limits of their difference from it include 0.
         considered: how many plans were scored.
         left_out: how many plans with a better estimate the data do not support.
+        survival_M: how likely the series is to go on through all of the plan; None where the model knows of no end.
         all_P, treated_P: objective of every plan that was scored, and how many treatments it gives, in no order.
     """
 
@@ -59,6 +60,7 @@ class Best:
     left_out: int
     all_P: Floats
     treated_P: NDArray[np.int64]
+    survival_M: Floats | None = None
 
     @property
     def found(self) -> int:
@@ -80,6 +82,7 @@ class Best:
             estimates=self.estimates.take(rows),
             all_P=none,
             treated_P=none.astype(np.int64),
+            survival_M=None if self.survival_M is None else self.survival_M[rows],
         )
 
 
@@ -143,7 +146,15 @@ def best_of(subject: SubjectPlans) -> Best:
     if judge.support is not None:
         light_M = _lights(subject, queries, compared.found)[0]
     every = question.objective.shown(loss_P)
-    return told.best(values_MHA[told.rows_M], light_M[told.rows_M], left_out, every, treated_P)
+    best = told.best(values_MHA[told.rows_M], light_M[told.rows_M], left_out, every, treated_P)
+    return replace(best, survival_M=_survival(subject, best))
+
+
+def _survival(subject: SubjectPlans, best: Best) -> Floats | None:
+    """Return how likely the series is to go on through all of each plan (spec SURV-4)."""
+    queries = _asked(subject, best.values_MHA)
+    going = goes_on(subject.judge.model, subject.alone, queries, best.estimates.mean_QHY)
+    return None if going is None else going.survival_QH[:, -1]
 
 
 def _asked(subject: SubjectPlans, values_MHA: Values) -> Queries:

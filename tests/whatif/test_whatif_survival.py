@@ -17,7 +17,9 @@ from costar_cli.methods.base import FittedModel
 from costar_cli.pages.whatif import whatif_page
 from costar_cli.panel import Dataset
 from costar_cli.plans import Moments, Played, Resolved, parse_plans
+from costar_cli.plans.untrusted import Problems
 from costar_cli.reporting import NullReporter
+from costar_cli.search import Candidates, Constraints, Objective, SearchQuestion, no_treatment, search
 from costar_cli.uncertainty import estimate, goes_on
 from costar_cli.whatif import WhatIfReport, estimate_outcomes, write_csv
 from costar_cli.whatif.estimate import ask_plans
@@ -196,3 +198,24 @@ def test_averages_and_summaries_of_cohorts_have_mean_survival(ends: tuple[Datase
 def test_the_page_has_survival(ends: tuple[Dataset, FittedModel]) -> None:
     page = whatif_page(ask(ends), {})
     assert "No death or recovery so far" in page
+
+
+def test_searches_say_survival_and_do_not_search_for_it(ends: tuple[Dataset, FittedModel]) -> None:
+    tumours, model = ends
+    panel, problems = tumours.panel("source", "test"), Problems()
+    objective = Objective.parse(tumours.schema, 2, problems, minimise=["tumour_volume at end"])
+    limits = Constraints.parse(tumours.schema.treatments, problems)
+    candidates = Candidates.of(model, limits, 2, unsupported=True, width=None)
+    none = no_treatment(tumours.schema.treatments, 2)
+    row = np.flatnonzero(panel.ends == 0)[:1]
+    origin = panel.length[row] - 1
+    question = SearchQuestion(objective, candidates, none, unsupported=True)
+    (best,) = search("mean", model, panel.take(row), origin, question)
+    assert best.survival_M is not None
+    report = ask(ends, text=b'{"plans": {"none": [{}, {}]}}')
+    found = report.models[0].goes_on
+    assert found is not None
+    assert best.survival_M[-1] == pytest.approx(found.survival_QH[0, 1])  # the reference plan is the last
+    assert best.first(1).survival_M is not None
+    Objective.parse(tumours.schema, 2, problems, maximise=["survival at end"])
+    assert "survival under each plan stands beside" in str(problems.fix)
