@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from costar_cli import fit, pretrain
 from costar_cli.artifact import read_artifact, write_artifact
 from costar_cli.cohort.averages import kind_of
 from costar_cli.config.models import FinetuneConfig
-from costar_cli.errors import DataError
+from costar_cli.errors import DataError, MismatchError
 from costar_cli.methods import METHODS
 from costar_cli.methods.base import (
     DrawsOutcomes,
@@ -258,3 +259,23 @@ def test_an_outcome_without_a_logarithm_is_refused_by_its_place():
     with pytest.raises(DataError, match="outcome 'sales' has 1 value without a log") as caught:
         model("ridge", "log").rollout(replace(panel, outcomes=outcomes), asked(panel, [1], origin=3))
     assert "step 3 of subject 1" in str(caught.value.where)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::costar_cli.errors.CostarWarning")  # an epoch is too few
+def test_an_encoder_learns_transformed_outcomes_and_a_model_starts_from_it():
+    encoder = pretrain(world("log"), preset="quick", epochs=1, members=1)
+    assert "transform/center" in encoder.artifact.arrays
+    started = fit(world("log"), start=encoder, preset="quick", epochs=1).fitted
+    assert isinstance(started, TransformedModel)
+    panel = world("log").panels[TEST]
+    assert (started.rollout(panel, asked(panel, [1, 0])) > 0).all()
+
+
+def test_a_model_is_not_adapted_to_outcomes_that_are_transformed_otherwise():
+    plain = world(None)
+    target = {Part("target", "train"): sales(10, 5, 5_000), Part("target", "val"): sales(5, 6, 6_000)}
+    dataset = replace(plain, panels={**plain.panels, **target})
+    with pytest.raises(MismatchError, match="incompatible") as caught:
+        fit_method(dataset, "ridge", None, FinetuneConfig(epochs=1), domain="target", start=model("ridge", "log"))
+    assert any("transform of outcome sales" in line for line in caught.value.details)
