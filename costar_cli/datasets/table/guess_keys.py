@@ -101,9 +101,8 @@ def _irregular(apart: pl.Series, time: Facts) -> Spacing:
         step = f"1{unit}"
         remark = "the unit of time: each row is the next step, whenever it is"
         far = f"{low / size:.3g} to {high / size:.3g} {unit}, half of them up to {middle / size:.3g}"
-    doubt = (
-        f"times are unevenly spaced ({far} apart): models are told how long it is to the next row, unless you bin them"
-    )
+    told = "models are told how long it is to the next row, unless you `bin` them"
+    doubt = f"times are unevenly spaced ({far} apart): {told}"
     return Spacing(step, "elapsed", "", doubt, remark)
 
 

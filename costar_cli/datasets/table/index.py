@@ -236,7 +236,7 @@ def _steps(
 
     off = np.abs(ahead - step) > TOLERANCE
     if off.any():
-        fix = 'correct `step` in [time], or choose `gaps = "elapsed"` for visits at any time'
+        fix = 'correct `step` in [time], or choose there `gaps = "elapsed"` for visits at any time or `bin = true`'
         return position, [
             wrong_values(column, off, "not a whole number of steps after the first", place, fix, one="time")
         ]
@@ -244,7 +244,8 @@ def _steps(
     jump[first] = 1
     if (jump == 0).any():
         what = "in the same step as another row"
-        return position, [wrong_values(column, jump == 0, what, place, "keep one row per step", one="row")]
+        fix = "keep one row per step, or make one of several: `bin = true` in [time]"
+        return position, [wrong_values(column, jump == 0, what, place, fix, one="row")]
     if schema.time.gaps == "error" and (jump > 1).any():
         fix = 'add the rows, correct `step` in [time], or choose `gaps = "fill"` or "elapsed" there'
         gap = wrong_values(column, jump > 1, "between rows of a subject", place, fix, one="gap")
