@@ -220,6 +220,6 @@ def test_it_beats_counting_visits_as_even_steps(method: str, tmp_path: Path):
         windows = factual_windows(data.panels[Part("source", "test")], 3)
         assert windows is not None
         trained = fit_method(data, method, settings, FinetuneConfig(members=1, **shared))
-        assert not any("covariate" in warning for warning in trained.meta["warnings"])
+        assert not any("covariate" in warning for warning in trained.meta.get("warnings", ()))
         errors.append(rmse(model_of(trained), windows))
     assert errors[0] < 0.85 * errors[1]
