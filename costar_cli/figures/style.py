@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from costar_cli.artifact import write_bytes
 from costar_cli.artifact.lineage import SHOWN
 from costar_cli.errors import StorageError, UsageError
+from costar_cli.panel.report import DECADES
 
 Format = Literal["png", "svg", "pdf"]
 FORMATS: Final[tuple[Format, ...]] = ("png", "svg", "pdf")
@@ -45,7 +46,6 @@ GREY, LIGHT_GREY, BLACK = "#767676", "#c4c4c4", "#1a1a1a"
 DOMAIN_COLOURS: Final = {"source": BLUE, "target": VERMILION}
 PLAN_COLOURS: Final = COLOURS[:-1]
 PLAN_MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")  # one more than colours, so that pairs repeat late
-DECADES: Final = 100  # times its smallest value that a positive series reaches on a log axis
 LONGEST: Final = 90  # letters of a label that has no narrower place
 FONT: Final = "DejaVu Sans"
 CAPTION_POINTS = LEGEND_POINTS = 8.5

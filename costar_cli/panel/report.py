@@ -17,6 +17,7 @@ from costar_cli.panel.schema import PanelSchema
 
 FEWEST_BINS: Final = 10
 MOST_BINS: Final = 40
+DECADES: Final = 100  # times its smallest value that a positive series reaches on a log axis
 FEWEST: Final = 5  # subjects whose share or quartiles say something
 QUANTILES: Final = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 MASK: Final = "_observed"
@@ -314,11 +315,13 @@ def _summaries(
 
 
 def _edges(values: Floats) -> Floats:
+    """Return the edges of bins, as wide as each other, or in proportion where positive values span decades."""
     low, high = np.quantile(values, (0.005, 0.995))
     if low == high:
         low, high = low - 0.5, high + 0.5
     bins = int(np.clip(np.sqrt(len(values)) / 1.5, FEWEST_BINS, MOST_BINS))
-    return np.linspace(low, high, bins + 1)
+    spaced = np.geomspace if values.min() > 0 and high >= DECADES * low else np.linspace
+    return spaced(low, high, bins + 1)
 
 
 def _course(values: Floats, step: NDArray[np.int64]) -> CourseOfOutcome:

@@ -61,6 +61,16 @@ def test_the_report_has_a_section_on_overlap(linear: Dataset):
     assert "overlap" in [name for name, *_ in figures(report, overlap)]
 
 
+def test_a_positive_outcome_that_spans_decades_has_a_log_axis_everywhere(tumor_dataset: Dataset, linear: Dataset):
+    for dataset, scale in ((tumor_dataset, "log"), (linear, "linear")):
+        drawn = {name: figure for name, _, figure in figures(describe_dataset(dataset), describe_overlap(dataset))}
+        along, *_ = drawn["overlap"].axes[-2:]
+        histogram, course = drawn["outcomes"].axes[:2]
+        assert (along.get_xscale(), histogram.get_xscale(), course.get_yscale()) == (scale,) * 3
+    edges = describe_dataset(tumor_dataset).outcomes[0].edges
+    assert np.allclose(np.diff(np.log(edges)), np.log(edges[-1] / edges[0]) / (len(edges) - 1))
+
+
 def test_new_subjects_have_a_report_without_training_parts(linear: Dataset):
     part = Part("target", "test")
     new = replace(linear, panels={part: linear.panels[part]}, queries={}, truth={})

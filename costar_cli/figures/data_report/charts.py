@@ -151,6 +151,8 @@ def draw_outcomes(every: Sequence[OutcomeSummary], step: str, observed: str = "a
             if spans_decades([np.array([q for q in side if q is not None], dtype=np.float64) for summary in summaries
                               for side in (summary.course.lower, summary.course.upper)]):  # fmt: skip
                 right.set_yscale("log")
+            if spans_decades([np.array(summary.edges) for summary in summaries]):
+                left.set_xscale("log")
             left.set_xlabel(label)
             left.set_ylabel("share of steps")
             left.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from costar_cli.figures.style import BLUE, VERMILION, figure, label_text, tint
+from costar_cli.figures.style import BLUE, VERMILION, figure, label_text, spans_decades, tint
 
 if TYPE_CHECKING:
     from costar_cli.uncertainty.overlap import ArmPropensity, Overlap
@@ -42,6 +42,9 @@ def draw_overlap(overlap: "Overlap", labels: Mapping[str, str]) -> Figure:
             line[0].set_ylabel("probability")
         for axes, what in zip(grid[-1], along, strict=True):
             axes.set_xlabel(label_text(labels.get(what, what), LONGEST))
+            at = [np.array(arm.at) for arm in overlap.propensities if arm.along == what]
+            if what in labels and spans_decades(at):
+                axes.set_xscale("log")
         grid[0, 0].set_ylim(0, 1)
         grid[0, 0].yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         grid[0, -1].legend(loc="upper left", bbox_to_anchor=(1, 1), handlelength=1.8)
