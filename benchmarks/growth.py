@@ -26,7 +26,7 @@ import torch
 
 import costar_cli
 from benchmarks.measure import Figure, Measured, run
-from costar_cli.api.estimates import evaluate_models
+from costar_cli.api.scores import evaluate_models
 from costar_cli.cohort import Cohort, answer_cohort, names_of
 from costar_cli.figures.style import COLOURS, PLAN_MARKERS, figure, save
 from costar_cli.panel import Dataset, Panel

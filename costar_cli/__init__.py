@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from costar_cli.api.data import ingest, read_dataset, read_new_subjects, read_table, simulate
-    from costar_cli.api.estimates import estimate_outcomes, evaluate_models
+    from costar_cli.api.estimates import estimate_outcomes
     from costar_cli.api.model import Encoder, Model, load_model
+    from costar_cli.api.pages import write_report
+    from costar_cli.api.scores import evaluate_models, judge_gates, score_search
+    from costar_cli.api.search import search_plans
     from costar_cli.api.training import fit, pretrain
     from costar_cli.errors import CostarError, CostarWarning
     from costar_cli.panel import Dataset
@@ -25,12 +28,16 @@ __all__ = [
     "evaluate_models",
     "fit",
     "ingest",
+    "judge_gates",
     "load_model",
     "pretrain",
     "read_dataset",
     "read_new_subjects",
     "read_table",
+    "score_search",
+    "search_plans",
     "simulate",
+    "write_report",
 ]
 
 __version__ = "0.3.0"
@@ -42,15 +49,19 @@ _HOMES = {  # the module of each name
     "Encoder": "api.model",
     "Model": "api.model",
     "estimate_outcomes": "api.estimates",
-    "evaluate_models": "api.estimates",
+    "evaluate_models": "api.scores",
     "fit": "api.training",
     "ingest": "api.data",
+    "judge_gates": "api.scores",
     "load_model": "api.model",
     "pretrain": "api.training",
     "read_dataset": "api.data",
     "read_new_subjects": "api.data",
     "read_table": "api.data",
+    "score_search": "api.scores",
+    "search_plans": "api.search",
     "simulate": "api.data",
+    "write_report": "api.pages",
 }
 
 

@@ -45,6 +45,23 @@ def make_frame(columns: Mapping[str, Any], name: FrameName) -> "Frame":
     return pd.DataFrame(dict(columns))
 
 
+def frame_of_rows(rows: Rows, name: FrameName) -> "Frame":
+    """Return a frame of rows with the same keys; a column of numbers has NaN where one is missing.
+
+    Raises:
+        UsageError: frames of another library.
+    """
+    columns: dict[str, list[Any]] = {key: [row[key] for row in rows] for key in rows[0]} if rows else {}
+    return make_frame({key: _with_nan(values) for key, values in columns.items()}, frame_name(None, name))
+
+
+def _with_nan(values: list[Any]) -> Any:  # noqa: ANN401 - a column
+    import numpy as np  # noqa: PLC0415 - as the libraries of frames
+
+    known = {type(value) for value in values if value is not None}
+    return np.array(values, dtype=np.float64) if None in values and known and known <= {int, float} else values
+
+
 def _for_polars(values: Any) -> Any:  # noqa: ANN401 - a column
     """Return a column whose type does not depend on how much of it is missing."""
     import polars as pl  # noqa: PLC0415

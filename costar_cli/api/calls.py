@@ -34,6 +34,11 @@ def one_of(value: str, known: Iterable[str], argument: str, what: str) -> None:
         raise UsageError(f"there is no {what} {value!r}", where=f"{argument}=", fix=fix)
 
 
+def texts(said: str | Iterable[str]) -> tuple[str, ...]:
+    """Return what is said in one text or in several."""
+    return (said,) if isinstance(said, str) else tuple(said)
+
+
 def resolved(
     arguments: Mapping[str, object],
     sections: Sequence[str],

@@ -244,24 +244,15 @@ class Model(_Learned):
         Raises:
             UsageError: an objective or constraints that do not fit, all problems at once; unknown subjects.
         """
-        from costar_cli.api.search import best_plans, fixed_plans
-        from costar_cli.search import SearchRequest
+        from costar_cli.api.search import SearchWords, best_plans
 
-        def texts(said: str | Sequence[str]) -> tuple[str, ...]:
-            return (said,) if isinstance(said, str) else tuple(said)
-
-        against = None
-        if reference is not None:
-            (against,) = fixed_plans(reference, self.fitted, where="reference=", single=True)
-        request = SearchRequest(
-            minimise=texts(minimise), maximise=texts(maximise), cost=texts(cost), at_most=texts(at_most),
-            at_least=texts(at_least), not_consecutive=texts(not_consecutive), not_with=texts(not_with),
-            only=None if only_from is None else fixed_plans(only_from, self.fitted, where="only_from="),
-            reference=against, steps=steps, width=beam, by=by, level=level, unsupported=unsupported,
-            levels=texts(levels),
-        )  # fmt: skip
+        words: SearchWords = {
+            "minimise": minimise, "maximise": maximise, "cost": cost, "at_most": at_most, "at_least": at_least,
+            "not_consecutive": not_consecutive, "not_with": not_with, "only_from": only_from, "reference": reference,
+            "steps": steps, "beam": beam, "by": by, "level": level, "unsupported": unsupported, "levels": levels,
+        }  # fmt: skip
         return best_plans(
-            self, data, request, subjects=subjects, part=part, origin=origin, frame=frame, progress=progress
+            self, data, words, subjects=subjects, part=part, origin=origin, frame=frame, progress=progress
         )
 
     @property

@@ -2,21 +2,21 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
-from costar_cli.api.calls import reporting
+from costar_cli.api.calls import reporting, texts
 from costar_cli.api.data import new_dataset
 from costar_cli.api.estimates import Plans, losses_on_domain, plan_request
 from costar_cli.api.predictions import places_of
 from costar_cli.cohort import Cohort, doubts, join_places, names_of
 from costar_cli.errors import UsageError
-from costar_cli.frames import FrameName, frame_name, is_frame, make_frame
+from costar_cli.frames import FrameName, frame_name, is_frame
 from costar_cli.methods.shared.transformed import on_transforms
 from costar_cli.panel import Dataset
 from costar_cli.panel.compatible import other_data, require_compatible
 from costar_cli.plans import PlanRequest, TreatmentPlan, parse_origin
 from costar_cli.reporting import Reporter, warnings_of
-from costar_cli.search import SearchReport, SearchRequest, SubjectAnswer, notes_on, search
+from costar_cli.search import By, SearchReport, SearchRequest, SubjectAnswer, notes_on, search
 from costar_cli.search.report import SHOWN
 from costar_cli.uncertainty import calibration_of, draws_are_members, interval_kind
 from costar_cli.whatif.estimate import refuse_unseen
@@ -49,10 +49,89 @@ def fixed_plans(plans: Plans, model: "FittedModel", *, where: str, single: bool 
     return fixed
 
 
+class SearchWords(TypedDict, total=False):
+    """What is searched, in words: `Model.search` says what each is."""
+
+    minimise: str | Sequence[str]
+    maximise: str | Sequence[str]
+    cost: str | Sequence[str]
+    at_most: str | Sequence[str]
+    at_least: str | Sequence[str]
+    not_consecutive: str | Sequence[str]
+    not_with: str | Sequence[str]
+    levels: str | Sequence[str]
+    only_from: Plans | None
+    reference: Plans | None
+    steps: int | None
+    beam: int | None
+    by: By
+    level: float
+    unsupported: bool
+
+
+TEXTS: Final = ("minimise", "maximise", "cost", "at_most", "at_least", "not_consecutive", "not_with", "levels")
+
+
+def request_of(model: "FittedModel", words: SearchWords) -> SearchRequest:
+    """Return what a model is asked.
+
+    Raises:
+        UsageError: plans to choose from, or to compare with, that do not fit.
+    """
+    given: dict[str, Any] = dict(words)
+    said: dict[str, Any] = {name: texts(given.pop(name, ())) for name in TEXTS}
+    only, reference, width = (given.pop(name, None) for name in ("only_from", "reference", "beam"))
+    against = None
+    if reference is not None:
+        (against,) = fixed_plans(reference, model, where="reference=", single=True)
+    choice = None if only is None else fixed_plans(only, model, where="only_from=")
+    return SearchRequest(**said, only=choice, reference=against, width=width, **given)
+
+
+def search_plans(
+    model: "Model",
+    dataset: Dataset,
+    *,
+    subject: int | str,
+    origin: int | str = "last",
+    progress: "Progress" = False,
+    **words: Unpack[SearchWords],
+) -> SearchReport:
+    """Search the best plan of one subject, as `costar search` does; `Model.search` does so for many, as a frame.
+
+    Args:
+        model: what predicts.
+        dataset: where the subject is, in whatever domain and split.
+        subject: number or label of the subject.
+        origin: index of the last known step, `last`, -K for K steps before the last, or a date.
+        progress: True for progress on stderr, or a `Reporter`.
+        **words: the objective, constraints and the rest, as `Model.search` takes them.
+
+    Returns:
+        A report: `to_frame()`, `to_json()`, `plan_document()` for a file of the best plan, and the notes that the
+        command line prints.
+
+    Raises:
+        UsageError: an unknown subject, an objective or constraints that do not fit, all problems at once.
+        MismatchError: a model of other variables, treatments or units than the data set's.
+    """
+    require_compatible(dataset, model.fitted.schema, model="the model")
+    request, places = request_of(model.fitted, words), [dataset.find_subject(subject)]
+    with reporting(progress) as reporter:
+        cohort = _cohort(dataset, places, origin)
+        [report] = search_cohort(model.method, model.fitted, dataset, cohort, request, reporter)
+    return report
+
+
+def _cohort(dataset: Dataset, places: "Sequence[Location]", origin: int | str) -> Cohort:
+    panel, start = join_places(dataset, places), parse_origin(origin, where="origin=", single=True)
+    return Cohort.of(panel, names_of(panel), places, origin=start, where="origin=", terminal=dataset.schema.terminal)
+
+
 def best_plans(
     model: "Model",
     data: "Dataset | Frame",
-    request: SearchRequest,
+    words: SearchWords,
     *,
     subjects: Iterable[int | str] | None,
     part: str | None,
@@ -73,16 +152,10 @@ def best_plans(
             problem = f"cannot search plans for {type(data).__name__}"
             raise UsageError(problem, where="data=", fix="give a data set, or a frame of pandas or polars")
         require_compatible(data, fitted.schema, model="the model")
-        places = places_of(data, subjects, part)
-        panel, start = join_places(data, places), parse_origin(origin, where="origin=", single=True)
-        cohort = Cohort.of(panel, names_of(panel), places, origin=start, where="origin=", terminal=data.schema.terminal)
+        request, cohort = request_of(fitted, words), _cohort(data, places_of(data, subjects, part), origin)
         reports = list(search_cohort(model.method, fitted, data, cohort, request, reporter))
     answers = [answer for report in reports for answer in report.answers]
-    columns = {name: values for name, values in reports[0].columns(answers).items() if name not in ("domain", "split")}
-    part_of = {answer.name: str(answer.part) for answer in answers}
-    names = columns.pop("subject")
-    assert isinstance(names, list)  # noqa: S101 - as they are written
-    return make_frame({"subject": names, "part": [part_of[name] for name in names], **columns}, library)
+    return replace(reports[0], answers=answers).to_frame(library)
 
 
 def search_cohort(
@@ -127,6 +200,7 @@ def search_cohort(
                 dataset.name, model.schema, label, model.method, interval_kind(model), question, answers, panel,
                 calibration_of(model), members=model.members if draws_are_members(model) else None,
                 on_outcomes=tuple(on_transforms(model)),
+                parents={"dataset": dataset.digest, f"model/{label}": model.digest},
             )  # fmt: skip
             own_warnings = () if many else tuple(_on_best(models, part, report))
             for warning in own_warnings:

@@ -1,18 +1,18 @@
 """Training in the Python API: `pretrain` and `fit`, as the verbs `pretrain` and `finetune` do it."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from costar_cli.api.calls import PathLikeText, Progress, one_of, reporting, resolved
 from costar_cli.api.fitting import plan_fit, plan_pretraining
 from costar_cli.api.model import Encoder, Model, model_on, of_training
-from costar_cli.artifact import Artifact
+from costar_cli.artifact import Artifact, fingerprint
 from costar_cli.config.choices import DomainName, InitName, PresetName
-from costar_cli.errors import UsageError
+from costar_cli.errors import MismatchError, UsageError
 from costar_cli.methods.registry import METHODS, REFERENCE
 from costar_cli.panel.compatible import other_data
 from costar_cli.panel.dataset import Dataset, Part
@@ -20,6 +20,9 @@ from costar_cli.panel.store import with_digest
 from costar_cli.reporting import Reporter
 from costar_cli.settings.resolve import Settings
 from costar_cli.train import forget_runs
+
+if TYPE_CHECKING:
+    from costar_cli.train import TrainingLog
 
 ENCODER, MODEL = "encoder.h5", "model.h5"  # states of runs
 
@@ -33,6 +36,7 @@ def pretrain(
     members: int | None = None,
     progress: Progress = False,
     checkpoints: PathLikeText | None = None,
+    log: PathLikeText | None = None,
     **settings: object,
 ) -> Encoder:
     """Pretrain COSTAR's encoders on the source domain's series, as `costar pretrain` does.
@@ -45,17 +49,20 @@ def pretrain(
         members: ensemble members.
         progress: True for progress on stderr, or a `Reporter`.
         checkpoints: a folder in which an interrupted run is kept, so that the same call continues it; none by default.
+        log: a file, `.csv` or `.jsonl`, or a folder for TensorBoard, to which every epoch of every member is written.
         **settings: settings of `pretrain` and `runtime`, such as `epochs=3` or `encoder={"width": 12}`.
 
     Raises:
         UsageError: an unknown setting, or a value that is not valid.
         DataError: the data set lacks subjects to learn from or to select on.
+        MismatchError: the log exists and is none of this run.
     """
     given = _with_shared(settings, seed=seed, members=members)
     dataset = with_digest(dataset)
     chosen = resolved(given, ["pretrain", "runtime"], preset=preset, config=config, dataset=dataset.name)
-    with reporting(progress) as reporter, _folder(checkpoints) as folder:
-        encoder = Encoder(_pretrained(dataset, chosen, folder, reporter))
+    run = _mark(chosen, dataset, "encoder", {})
+    with reporting(progress) as reporter, _folder(checkpoints) as folder, _logged(log, run) as to:
+        encoder = Encoder(_pretrained(dataset, chosen, folder, reporter, to))
         _forget(folder)
         return encoder
 
@@ -73,6 +80,7 @@ def fit(
     members: int | None = None,
     progress: Progress = False,
     checkpoints: PathLikeText | None = None,
+    log: PathLikeText | None = None,
     **settings: object,
 ) -> Model:
     """Fit a method to a domain's subjects, as `costar finetune` does; COSTAR is pretrained first.
@@ -89,13 +97,15 @@ def fit(
         members: ensemble members of both.
         progress: True for progress on stderr, or a `Reporter`.
         checkpoints: a folder in which an interrupted run is kept, so that the same call continues it; none by default.
+        log: a file, `.csv` or `.jsonl`, or a folder for TensorBoard, to which every epoch of every member is written.
         **settings: settings of `finetune` and `runtime` and of the method, such as `epochs=3` or `threads=1`; those of
             another section as a table, such as `pretrain={"epochs": 3}`. `costar settings` lists them.
 
     Raises:
         UsageError: an unknown method or setting, a value that is not valid, or choices that contradict each other.
         DataError: the data set lacks subjects to learn from.
-        MismatchError: what to start from was trained on other variables, or has fewer members.
+        MismatchError: what to start from was trained on other variables, or has fewer members; the log exists and is
+            none of this run.
         TrainingError: training diverged.
     """
     _check_choices(method, domain, init, start)
@@ -103,22 +113,52 @@ def fit(
     sections = ["finetune", "runtime", method.replace("-", "_")]
     given = _with_shared(settings, "pretrain", seed=seed, members=members)
     chosen = resolved(given, sections, preset=preset, config=config, dataset=dataset.name)
-    with reporting(progress) as reporter, _folder(checkpoints) as folder:
+    run = _mark(
+        chosen, dataset, "model", {"method": method, "domain": domain, "start": start.digest if start else init}
+    )
+    with reporting(progress) as reporter, _folder(checkpoints) as folder, _logged(log, run) as to:
         begin = start.artifact if start is not None else None
         if begin is None and METHODS[method].pretrained and init != "scratch":
-            begin = _pretrained(dataset, chosen, folder, reporter)
+            begin = _pretrained(dataset, chosen, folder, reporter, to)
         elif begin is not None and (warning := other_data(f"the {begin.kind}", begin.parents, dataset)):
             reporter.warn(warning)
         plan = plan_fit(chosen, method, domain, dataset=dataset.digest, start=begin)
-        trained = plan.run(_only(dataset, plan.parts), begin, checkpoint=folder / MODEL, reporter=reporter)
+        own = _only(dataset, plan.parts)
+        trained = plan.run(own, begin, checkpoint=folder / MODEL, reporter=reporter, log=to)
         _forget(folder)
         return model_on(of_training("model", trained), plan.runtime)
 
 
-def _pretrained(dataset: Dataset, settings: Settings, folder: Path, reporter: Reporter) -> Artifact:
+def _pretrained(
+    dataset: Dataset, settings: Settings, folder: Path, reporter: Reporter, log: "TrainingLog | None"
+) -> Artifact:
     plan = plan_pretraining(settings, dataset.digest)
-    trained = plan.run(_only(dataset, plan.parts), checkpoint=folder / ENCODER, reporter=reporter)
+    trained = plan.run(_only(dataset, plan.parts), checkpoint=folder / ENCODER, reporter=reporter, log=log)
     return of_training("encoder", trained)
+
+
+def _mark(settings: Settings, dataset: Dataset, kind: str, choices: Mapping[str, object]) -> str:
+    """Return the mark of a run in its log: that of all settings, so that the same call continues it."""
+    config = {section: one.model_dump(mode="json") for section, one in settings.configs.items() if section != "runtime"}
+    return fingerprint(kind, parents={"dataset": dataset.digest}, config={**config, **choices})
+
+
+def _logged(path: PathLikeText | None, run: str) -> "AbstractContextManager[TrainingLog | None]":
+    """Return the log of a run, to be used in a `with` statement.
+
+    Raises:
+        UsageError: a file of another kind.
+        MismatchError: the file exists and is no log of this run.
+    """
+    if path is None:
+        return nullcontext()
+    from costar_cli.train import TrainingLog, check_log
+
+    try:
+        check_log(Path(path), run, overwrite=False)
+    except MismatchError as error:
+        raise MismatchError(error.problem, where="log=", fix="choose another name, or delete it") from None
+    return TrainingLog(Path(path), run)
 
 
 def _forget(folder: Path) -> None:

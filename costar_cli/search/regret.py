@@ -1,6 +1,6 @@
 """How much is lost by following a model's best plans, where the simulator knows the truth (spec SEARCH-8)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -11,7 +11,7 @@ from costar_cli.datasets.base import Answer
 from costar_cli.datasets.registry import truth_of
 from costar_cli.errors import UsageError
 from costar_cli.methods.base import FittedModel
-from costar_cli.panel import Dataset, Panel, Part, Values, as_plans
+from costar_cli.panel import Dataset, Panel, PanelSchema, Part, Values, as_plans
 from costar_cli.reporting import NullReporter, Reporter
 from costar_cli.search.candidates import Places, treatments_of_step
 from costar_cli.search.objective import Floats, Objective
@@ -58,6 +58,14 @@ class _Truth:
     chosen: Mapping[str, NDArray[np.int64]]
     covered_N: Floats
     steps: int
+
+
+def regret_request(
+    schema: PanelSchema, *, minimise: Sequence[str], maximise: Sequence[str], cost: Sequence[str]
+) -> SearchRequest:
+    """Return an objective; the first outcome at the end is minimised where none is named."""
+    default = () if maximise else (f"{schema.outcomes[0].name} at end",)
+    return SearchRequest(tuple(minimise) or default, tuple(maximise), tuple(cost))
 
 
 def regrets(

@@ -2,17 +2,21 @@
 
 import json
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from costar_cli.frames import FrameName, make_frame
 from costar_cli.panel import Panel, PanelSchema, Part
 from costar_cli.plans.words import in_words, steps_by_name
 from costar_cli.search.run import Best
 from costar_cli.search.scoring import SearchQuestion
 from costar_cli.uncertainty import LIGHTS, RED, Calibration
+
+if TYPE_CHECKING:
+    from costar_cli.frames import Frame
 
 Row = dict[str, str | int | float | None]
 SHOWN: Final = 5  # plans
@@ -42,6 +46,7 @@ class SearchReport:
     `panel` is that of a single subject and `calibration` the model's, for figures. `warnings` say what may make the
     answer wrong, `notes` what else a reader should know. `members` are counted where the draws are these alone.
     `on_outcomes` says how transformed outcomes are learned.
+    `parents` are the digests of the data set and the model, by role.
     """
 
     dataset: str
@@ -57,6 +62,7 @@ class SearchReport:
     notes: tuple[str, ...] = ()
     members: int | None = None
     on_outcomes: tuple[str, ...] = ()
+    parents: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def reference(self) -> str:
@@ -110,6 +116,14 @@ class SearchReport:
         keys = self.schema.keys_of([str(row["subject"]) for row in rows], columns)
         columns = {"subject": columns.pop("subject"), **keys, **columns}
         return columns | {name: np.array([row[name] for row in rows], dtype=np.float64) for name in numbers}
+
+    def to_frame(self, frame: FrameName = "pandas") -> "Frame":
+        """Return a row per subject and plan as a frame: `columns`, with the part that a subject is in."""
+        columns = {name: v for name, v in self.columns(self.answers).items() if name not in ("domain", "split")}
+        subjects = columns.pop("subject")
+        part_of = {answer.name: str(answer.part) for answer in self.answers}
+        assert isinstance(subjects, list)  # noqa: S101 - as they are written
+        return make_frame({"subject": subjects, "part": [part_of[name] for name in subjects], **columns}, frame)
 
     def plan_columns(self, answers: Sequence[SubjectAnswer]) -> dict[str, object]:
         """Return the columns of a table with the best plan of each subject, which `whatif --plan` reads."""

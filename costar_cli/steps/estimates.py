@@ -139,9 +139,8 @@ def run_whatif(session: Session, question: Question, data: Path, models: Sequenc
         show_sweep(session.out, report, sweep)
     else:
         show_answers(session.out, report)
-    digests = {"dataset": dataset.digest} | {f"model/{name}": model.digest for name, model in loaded.items()}
     draw = partial(_draw_sweep, dataset, report, sweep) if sweep else None
-    _write(session, question, report, digests, document, draw)
+    _write(session, question, report, document, draw)
     more: dict[str, object] = {} if sweep is None else {"sweep": sweep.to_json()}
     if question.sensitivity:
         more["sensitivity"] = show_sensitivity(session, dataset, loaded, report, question.plot)
@@ -164,7 +163,6 @@ def _write(
     session: Session,
     question: Question,
     report: "WhatIfReport",
-    parents: Mapping[str, str],
     document: bytes,
     draw: Callable[[Path], object] | None = None,
 ) -> None:
@@ -180,16 +178,15 @@ def _write(
         (draw or partial(plot_whatif, report))(question.plot)
         session.out.wrote("plot", question.plot)
     if question.report is not None:
-        from costar_cli.artifact import write_bytes
-        from costar_cli.pages.whatif import whatif_page
+        from costar_cli.api.pages import write_report
 
-        write_bytes(question.report, whatif_page(report, parents).encode())
+        write_report(report, question.report, overwrite=question.overwrite)
         session.out.wrote("report", question.report, kind="html")
     if question.out is not None:
         asked = {key: value for key, value in asdict(question).items() if key in _ASKED}
-        mark = fingerprint("estimates", parents=parents, config={**asked, "plan": document.decode("utf-8")})
+        mark = fingerprint("estimates", parents=report.parents, config={**asked, "plan": document.decode("utf-8")})
         artifact = write_estimates(
-            question.out, report, parents=parents, fingerprint=mark, overwrite=question.overwrite
+            question.out, report, parents=report.parents, fingerprint=mark, overwrite=question.overwrite
         )
         session.out.wrote("estimates", question.out, artifact.digest)
 

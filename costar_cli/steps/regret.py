@@ -1,7 +1,7 @@
 """What `costar evaluate --search` adds: how much the models' best plans lose against the simulator's own."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from costar_cli.steps.session import Session
 if TYPE_CHECKING:
     from costar_cli.methods.base import FittedModel
     from costar_cli.panel import Dataset, PanelSchema
+    from costar_cli.search import SearchRequest
 
 __all__ = ["RegretQuestion", "check_regrets", "make_regrets"]
 
@@ -33,11 +34,11 @@ class RegretQuestion:
         if flags := [flag for flag, texts in named.items() if texts and not asked]:
             raise UsageError(f"{' and '.join(flags)} without --search", where=flags[0], fix="add --search")
 
-    def about(self, schema: "PanelSchema") -> "RegretQuestion":
-        """Return the question with an objective."""
-        if self.minimise or self.maximise:
-            return self
-        return replace(self, minimise=(f"{schema.outcomes[0].name} at end",))
+    def request(self, schema: "PanelSchema") -> "SearchRequest":
+        """Return what models are asked."""
+        from costar_cli.search.regret import regret_request
+
+        return regret_request(schema, minimise=self.minimise, maximise=self.maximise, cost=self.cost)
 
 
 def check_regrets(question: RegretQuestion, dataset: "Dataset") -> None:
@@ -51,7 +52,7 @@ def check_regrets(question: RegretQuestion, dataset: "Dataset") -> None:
     from costar_cli.search.regret import known_truth
 
     known_truth(dataset)
-    problems, asked = Problems(), question.about(dataset.schema)
+    problems, asked = Problems(), question.request(dataset.schema)
     Objective.parse(
         dataset.schema, dataset.horizon, problems, minimise=asked.minimise, maximise=asked.maximise, cost=asked.cost
     )
@@ -69,10 +70,8 @@ def make_regrets(
     """Score the models' plans, show the table, write it, and return its rows."""
     from costar_cli.artifact.tables import table_file
     from costar_cli.search.regret import regrets
-    from costar_cli.search.request import SearchRequest
 
-    asked = question.about(dataset.schema)
-    request = SearchRequest(asked.minimise, asked.maximise, asked.cost)
+    request = question.request(dataset.schema)
     found = regrets(models, dataset, request, seed=seed, reporter=session.reporter)
     rows = [regret.to_json() for regret in found]
     headers = ["test", "policy", "regret", "relative", "finds a best", "interval covers"]
@@ -80,7 +79,7 @@ def make_regrets(
         [one.part, one.policy, f"{one.mean:.3g} ± {one.error:.2g}", *map(_share, (one.relative, one.best, one.covered))]
         for one in found
     ]
-    said = ", ".join([*asked.minimise, *(f"larger {text}" for text in asked.maximise), *asked.cost])
+    said = ", ".join([*request.minimise, *(f"larger {text}" for text in request.maximise), *request.cost])
     session.out.table(headers, shown, title=f"regret of the best plans ({said})", keys=2)
     if found:
         sizes = ", ".join(sorted({f"{one.subjects} subjects of {one.part}" for one in found}))

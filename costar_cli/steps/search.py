@@ -123,11 +123,9 @@ def run_search(session: Session, asked: Search, data: Path, model: Path | None) 
     reports = search_cohort(label, fitted, dataset, cohort, asked.request(fitted), session.reporter)
     whole = _written(session, asked, reports)
     if asked.report is not None:
-        from costar_cli.artifact import write_bytes
-        from costar_cli.pages.search import search_page
+        from costar_cli.api.pages import write_report
 
-        digests = {"dataset": dataset.digest, f"model/{label}": fitted.digest}
-        write_bytes(asked.report, search_page(whole, digests).encode())
+        write_report(whole, asked.report, overwrite=asked.overwrite)
         session.out.wrote("report", asked.report, kind="html")
     if asked.subject is not None:
         _show(session, whole)

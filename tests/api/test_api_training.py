@@ -1,5 +1,6 @@
 """The Python API makes what the command line makes, to the last byte, and refuses what it refuses."""
 
+import csv
 import subprocess
 import sys
 import warnings
@@ -182,3 +183,17 @@ def test_files_in_a_known_form_are_ingested_as_by_the_command_line(tmp_path):
         costar.ingest("M5", tmp_path)
     with pytest.raises(UsageError, match="`stays` is about the embedded cohort"):
         costar.simulate("mimic", mimic_extract=tmp_path / "x.h5", stays=10)
+
+
+def test_epochs_are_logged_and_the_same_call_continues_the_log(dataset, tmp_path):
+    log = tmp_path / "log.csv"
+    quick = QUICK | {"pretrain": {"epochs": 1}}
+    costar.fit(dataset, log=log, **quick)
+    with log.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["stage"], row["member"]) for row in rows] == [(s, m) for s in ("pretrain", "finetune") for m in "12"]
+    costar.fit(dataset, log=log, **quick)
+    assert len(log.read_text().splitlines()) == 1 + len(rows)
+    with pytest.raises(costar.CostarError, match="exists and is no log of this run") as caught:
+        costar.fit(dataset, log=log, **quick | {"epochs": 2})
+    assert (caught.value.where, caught.value.fix) == ("log=", "choose another name, or delete it")

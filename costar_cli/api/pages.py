@@ -1,0 +1,104 @@
+"""Reports as pages in the Python API: what `--report` of `costar whatif`, `search` and `inspect` writes."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from costar_cli.api.calls import PathLikeText
+from costar_cli.api.model import Model
+from costar_cli.artifact import write_bytes
+from costar_cli.errors import MismatchError, UsageError
+from costar_cli.panel import Dataset
+from costar_cli.search import SearchReport
+from costar_cli.whatif import WhatIfReport
+
+if TYPE_CHECKING:
+    from costar_cli.evaluate import EvaluationReport
+
+__all__ = ["html_of", "write_report"]
+
+
+def write_report(
+    what: WhatIfReport | SearchReport | Dataset | Model,
+    path: PathLikeText,
+    *,
+    dataset: Dataset | None = None,
+    evaluations: "Sequence[EvaluationReport]" = (),
+    overwrite: bool = False,
+) -> None:
+    """Write one self-contained HTML page about an answer, a search, a data set or a model; a model's is its card.
+
+    Args:
+        what: what `estimate_outcomes` or `search_plans` returned, a data set, or a model.
+        path: the page's file.
+        dataset: of a model, the data set that it was trained on, for the card's section on data.
+        evaluations: of a model, reports of `evaluate_models` in which it was scored.
+        overwrite: replace a file that exists.
+
+    Raises:
+        UsageError: there is no page about such a thing, a search of many subjects, or arguments that are a model's.
+        MismatchError: the file exists and `overwrite` is false, or the model was trained on another data set.
+        StorageError: the file cannot be written.
+    """
+    target = Path(path)
+    if target.exists() and not overwrite:
+        fix = "`overwrite=True` replaces it, or choose another name"
+        raise MismatchError(f"`{target}` exists", where="path=", fix=fix)
+    write_bytes(target, html_of(what, dataset=dataset, evaluations=evaluations).encode())
+
+
+def html_of(
+    what: object,
+    *,
+    dataset: Dataset | None = None,
+    evaluations: "Sequence[EvaluationReport]" = (),
+) -> str:
+    """Return the page that `write_report` writes."""
+    if isinstance(what, Model):
+        return _card(what, dataset, evaluations)
+    if dataset is not None or evaluations:
+        where = "dataset=" if dataset is not None else "evaluations="
+        raise UsageError("only a model's card has more to show", where=where, fix="leave it out")
+    if isinstance(what, WhatIfReport):
+        from costar_cli.pages.whatif import whatif_page
+
+        return whatif_page(what, what.parents)
+    if isinstance(what, SearchReport):
+        return _of_search(what)
+    if isinstance(what, Dataset):
+        return _of_data(what)
+    fix = "give what `estimate_outcomes` or `search_plans` returned, a data set or a model"
+    raise UsageError(f"there is no page about {type(what).__name__}", where="what=", fix=fix)
+
+
+def _of_search(report: SearchReport) -> str:
+    from costar_cli.pages.search import search_page
+
+    if len(report.answers) != 1:
+        problem = f"the page is of one subject, and this search is of {len(report.answers):,}"
+        raise UsageError(problem, where="what=", fix="search the plans of one of them")
+    return search_page(report, report.parents)
+
+
+def _of_data(dataset: Dataset) -> str:
+    from costar_cli.pages import report_page
+    from costar_cli.panel.report import describe_dataset
+    from costar_cli.uncertainty.overlap import describe_overlap
+
+    return report_page(describe_dataset(dataset), describe_overlap(dataset))
+
+
+def _card(model: Model, dataset: Dataset | None, evaluations: "Sequence[EvaluationReport]") -> str:
+    from costar_cli.pages.card import model_card
+    from costar_cli.panel.report import describe_dataset
+    from costar_cli.panel.store import with_digest
+
+    artifact = model.artifact
+    if dataset is not None and with_digest(dataset).digest != artifact.parents.get("dataset"):
+        fix = "give the data set that it was fitted to"
+        raise MismatchError("the model was trained on another data set", where="dataset=", fix=fix)
+    content: Mapping[str, object] = {
+        "digest": artifact.digest, "meta": artifact.meta, "parents": artifact.parents, "versions": artifact.versions,
+    }  # fmt: skip
+    scored = {f"not saved, number {i}": report for i, report in enumerate(evaluations, start=1)}
+    return model_card(content, None if dataset is None else describe_dataset(dataset), scored)

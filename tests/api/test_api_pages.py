@@ -1,0 +1,101 @@
+"""Pages from Python: of an answer, a search, a data set and a model, the same as the command line's."""
+
+import pytest
+
+import costar_cli as costar
+from costar_cli.app import main
+from tests.pages.reading import read_alone
+
+PLANS = {"watch": [{}, {}], "chemo": [{"chemotherapy": 1}, {}]}
+
+
+def subject_of(dataset: costar.Dataset) -> int:
+    return int(dataset.panels["source", "test"].subject_id[0])
+
+
+@pytest.fixture
+def files(dataset, ridge, tmp_path):
+    """The data set and the model in files, for the command line."""
+    dataset.save(tmp_path / "data.h5")
+    ridge.save(tmp_path / "ridge.h5")
+    return ["--data", str(tmp_path / "data.h5"), "--model", str(tmp_path / "ridge.h5"), "--quiet"]
+
+
+@pytest.mark.filterwarnings("ignore::costar_cli.errors.CostarWarning")
+def test_the_page_of_an_answer_is_that_of_the_command_line(dataset, ridge, files, tmp_path):
+    plan, page = tmp_path / "plan.json", tmp_path / "page.html"
+    plan.write_text('{"plans": {"watch": [{}, {}], "chemo": [{"chemotherapy": 1}, {}]}}')
+    subject = subject_of(dataset)
+    report = costar.estimate_outcomes({"ridge": ridge}, dataset, PLANS, subject=subject, origin=8)
+    costar.write_report(report, page)
+    words = ["whatif", "-s", str(subject), "-p", str(plan), "--origin", "8", "--report", str(tmp_path / "cli.html")]
+    assert main([*words, *files]) == 0
+    assert page.read_text() == (tmp_path / "cli.html").read_text()
+
+
+@pytest.mark.filterwarnings("ignore::costar_cli.errors.CostarWarning")
+def test_the_page_of_a_search_is_that_of_the_command_line(dataset, ridge, files, tmp_path):
+    subject, words = (
+        subject_of(dataset),
+        ["search", "--minimise", "tumour_volume at end", "--at-most", "chemotherapy 1"],
+    )
+    report = costar.search_plans(
+        ridge, dataset, subject=subject, minimise="tumour_volume at end", at_most="chemotherapy 1", steps=3, origin=8
+    )
+    costar.write_report(report, tmp_path / "page.html")
+    words += ["-s", str(subject), "--steps", "3", "--origin", "8", "--report", str(tmp_path / "cli.html")]
+    assert main([*words, *files]) == 0
+    assert (tmp_path / "page.html").read_text() == (tmp_path / "cli.html").read_text()
+    frame = report.to_frame()
+    assert frame["subject"].unique().tolist() == [subject]
+    assert frame["rank"].dropna().tolist() == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.filterwarnings("ignore::costar_cli.errors.CostarWarning")
+def test_the_card_of_a_model_has_its_data_and_its_scores(dataset, ridge, tmp_path):
+    scores = costar.evaluate_models(ridge, dataset, bootstrap=0)
+    costar.write_report(ridge, tmp_path / "card.html", dataset=dataset, evaluations=[scores])
+    text = read_alone((tmp_path / "card.html").read_text()).text
+    row = next(row for row in scores.rows if row.basis == "ours")
+    for words in ("Model card", "Shift from source to target", f"{row.mean.average:.4g}", ridge.digest):
+        assert words in text
+    costar.write_report(ridge, tmp_path / "card.html", overwrite=True)
+    assert "is not beside this file" in (tmp_path / "card.html").read_text()
+
+
+def test_a_data_set_has_a_page(dataset, tmp_path):
+    costar.write_report(dataset, tmp_path / "data.html")
+    assert "Subjects and lengths" in read_alone((tmp_path / "data.html").read_text()).text
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "problem"),
+    [
+        (lambda model, data, path: costar.write_report(model, path), costar.CostarError, "exists"),
+        (
+            lambda model, data, path: costar.write_report(7, path, overwrite=True),
+            costar.CostarError,
+            "no page about int",
+        ),
+        (
+            lambda model, data, path: costar.write_report(data, path, dataset=data, overwrite=True),
+            costar.CostarError,
+            "only a model's card",
+        ),
+        (
+            lambda model, data, path: costar.write_report(
+                model, path, dataset=costar.simulate("linear", preset="quick", train=20), overwrite=True
+            ),
+            costar.CostarError,
+            "trained on another data set",
+        ),
+    ],
+)
+def test_a_page_that_cannot_be_made_replaces_nothing(call, error, problem, dataset, ridge, tmp_path):
+    page = tmp_path / "page.html"
+    page.write_text("mine")
+    with pytest.raises(error, match=problem) as caught:
+        call(ridge, dataset, page)
+    assert page.read_text() == "mine"
+    assert caught.value.where.endswith("=")
+    assert caught.value.fix
