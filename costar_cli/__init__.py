@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from costar_cli.api.scores import evaluate_models, judge_gates, score_search
     from costar_cli.api.search import search_plans
     from costar_cli.api.training import fit, pretrain
+    from costar_cli.benchmark.call import benchmark_methods
     from costar_cli.errors import CostarError, CostarWarning
     from costar_cli.panel import Dataset
 
@@ -24,6 +25,7 @@ __all__ = [
     "Encoder",
     "Model",
     "__version__",
+    "benchmark_methods",
     "estimate_outcomes",
     "evaluate_models",
     "fit",
@@ -48,6 +50,7 @@ _HOMES = {  # the module of each name
     "Dataset": "panel",
     "Encoder": "api.model",
     "Model": "api.model",
+    "benchmark_methods": "benchmark.call",
     "estimate_outcomes": "api.estimates",
     "evaluate_models": "api.scores",
     "fit": "api.training",

@@ -100,9 +100,12 @@ def _texts(report: BenchmarkReport) -> Iterator[tuple[str, str, str]]:
 
 def results_csv(report: BenchmarkReport) -> str:
     """Return every row of every table, in the columns of the paper's tables, with all steps."""
-    return csv_text(
-        [flat_row(report, table, row) for table in report.tables for block in blocks_of(table) for row in block]
-    )
+    return csv_text(result_rows(report))
+
+
+def result_rows(report: BenchmarkReport) -> list[Record]:
+    """Return every row of every table as a record."""
+    return [_flat_row(report, table, row) for table in report.tables for block in blocks_of(table) for row in block]
 
 
 def blocks_of(table: ResultTable) -> list[Sequence[ResultRow]]:
@@ -121,7 +124,7 @@ def cells_csv(report: BenchmarkReport) -> str:
     return csv_text([{"dataset": report.dataset, **_cost(cost)} for cost in report.costs])
 
 
-def flat_row(report: BenchmarkReport, table: ResultTable, row: ResultRow) -> Record:
+def _flat_row(report: BenchmarkReport, table: ResultTable, row: ResultRow) -> Record:
     """Return a row of a table in the columns of the paper's, with all steps."""
     flat: dict[str, object] = {
         "dataset": report.dataset,

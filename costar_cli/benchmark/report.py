@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,10 @@ from costar_cli.evaluate.limit import ABOUT_LIMIT
 from costar_cli.evaluate.metrics import AVERAGED_STEPS
 from costar_cli.evaluate.published import is_published_data
 from costar_cli.evaluate.rows import ABOUT_BUDGET, json_values
+from costar_cli.frames import FrameName, frame_of_rows
+
+if TYPE_CHECKING:
+    from costar_cli.frames import Frame
 
 # What models keep of their training data beside parameters: G-Net's residuals, the scales of the ridge's columns.
 KEPT_DATA = ("params/residuals.", "params/columns.")
@@ -184,6 +188,12 @@ class BenchmarkReport:
         """Return which steps the averages are over."""
         beyond = f" of {self.horizon}" if self.horizon > self.steps else ""
         return f"τ = 1..{self.steps}{beyond}" if self.steps > 1 else f"τ = 1{beyond}"
+
+    def to_frame(self, frame: FrameName = "pandas") -> "Frame":
+        """Return every row of every table, as `results.csv` has them, as a frame of pandas or polars."""
+        from costar_cli.benchmark.export import result_rows
+
+        return frame_of_rows(result_rows(self), frame)
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as a JSON document; numbers that are not finite are null."""

@@ -38,6 +38,7 @@ __all__ = [
     "Made",
     "Planned",
     "cells_listed",
+    "complete_benchmark",
     "failure_of_cells",
     "make_benchmark",
     "next_commands",
@@ -124,9 +125,7 @@ def run_benchmark(
     if list_only:
         show_list(out, cells_listed(plan), bench.folder)
         return
-    require_fresh([plan], overwrite=overwrite)
-    require_own(bench.folder, REPORT_FILES, bench.data.file, overwrite=overwrite)
-    made = make_benchmark(out, plan, overwrite=overwrite, crew=crew, plots=plots, debug=out.debug)
+    made = complete_benchmark(out, plan, overwrite=overwrite, crew=crew, plots=plots)
     show_report(out, made.report)
     result = {**made.report.to_json(), "folder": str(bench.folder), "made": made.outcome.made}
     if made.outcome.failed:
@@ -134,6 +133,17 @@ def run_benchmark(
         raise failure_of_cells(made.outcome, len(plan.cells))
     out.next(*next_commands(bench, made.evaluations, given))
     out.done(result, status="done" if made.outcome.made else "up_to_date")
+
+
+def complete_benchmark(out: Output, plan: Planned, *, overwrite: bool, crew: CrewMaker | None, plots: bool) -> Made:
+    """Make what is not there of a benchmark, as `make_benchmark`, once it is known that its folder may be written to.
+
+    Raises:
+        MismatchError: cells or tables were made from something else, and `overwrite` is false.
+    """
+    require_fresh([plan], overwrite=overwrite)
+    require_own(plan.bench.folder, REPORT_FILES, plan.bench.data.file, overwrite=overwrite)
+    return make_benchmark(out, plan, overwrite=overwrite, crew=crew, plots=plots, debug=out.debug)
 
 
 def make_benchmark(

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import ValidationError
 
@@ -14,19 +14,21 @@ from costar_cli.benchmark.export import (
     LATEX_MARKS,
     MARKDOWN_MARKS,
     REPORT_FILES,
+    Record,
     block_name,
     blocks_of,
     csv_text,
     escaped,
     fixed,
-    flat_row,
     latex,
     require_own,
+    result_rows,
     table_cells,
 )
 from costar_cli.benchmark.report import BenchmarkReport, Outcome
 from costar_cli.benchmark.run import (
     Made,
+    Planned,
     cells_listed,
     failure_of_cells,
     make_benchmark,
@@ -43,12 +45,16 @@ from costar_cli.datasets.registry import sources
 from costar_cli.errors import UsageError, complaints
 from costar_cli.evaluate.metrics import PerStep
 from costar_cli.evaluate.rows import BUDGET_SIGN
+from costar_cli.frames import FrameName, frame_of_rows
 from costar_cli.methods.registry import LAST_VALUE
 from costar_cli.ui.output import Output
 from costar_cli.ui.tables import Cell, legend, show_styled
 from costar_cli.workspace import Workspace
 
-__all__ = ["Sweep", "open_sweep", "run_sweep"]
+if TYPE_CHECKING:
+    from costar_cli.frames import Frame
+
+__all__ = ["Sweep", "complete_sweep", "open_sweep", "run_sweep"]
 
 SETTING: Final = "gamma"
 AXIS: Final = "Confounding strength gamma of the source"
@@ -106,6 +112,14 @@ class Sweep:
             ratio_to_limit=None,
             coverage_90=None,
         )
+
+    def to_rows(self) -> list[Record]:
+        """Return every row of every benchmark, as `results.csv` has them, behind its strength."""
+        return [{SETTING: value, **row} for value, report in self.reports.items() for row in result_rows(report)]
+
+    def to_frame(self, frame: FrameName = "pandas") -> "Frame":
+        """Return `to_rows` as a frame of pandas or polars."""
+        return frame_of_rows(self.to_rows(), frame)
 
     def to_json(self) -> dict[str, Any]:
         """Return the averages by strength, then each benchmark as a document."""
@@ -199,8 +213,37 @@ def run_sweep(
                 for value, plan in plans.items() for row in cells_listed(plan)]  # fmt: skip
         show_list(out, rows, base.folder)
         return
+    made = complete_sweep(out, base, plans, overwrite=overwrite, crew=crew, plots=plots)
+    show_sweep(out, made.sweep)
+    result = {**made.sweep.to_json(), "folder": str(base.folder), "made": made.outcome.made}
+    if made.outcome.failed:
+        out.keep(result)
+        raise failure_of_cells(made.outcome, made.cells)
+    value, one = next(iter(made.benchmarks.items()))
+    out.next(*next_commands(benches[value], one.evaluations, given))
+    out.done(result, status="done" if made.outcome.made else "up_to_date")
+
+
+@dataclass(frozen=True)
+class MadeSweep:
+    """A sweep whose cells were made, as far as that was possible, and whose files are written."""
+
+    sweep: Sweep
+    benchmarks: Mapping[float, Made]
+    outcome: Outcome
+    cells: int
+
+
+def complete_sweep(
+    out: Output, base: Bench, plans: Mapping[float, Planned], *, overwrite: bool, crew: CrewMaker | None, plots: bool
+) -> MadeSweep:
+    """Make what is not there of every benchmark, and write how errors change; `out` is told which files are written.
+
+    Raises:
+        MismatchError: cells or tables were made from something else, and `overwrite` is false.
+    """
     require_fresh([*plans.values()], overwrite=overwrite)
-    for bench in (base, *benches.values()):
+    for bench in (base, *(plan.bench for plan in plans.values())):
         names = SWEEP_FILES if bench is base else REPORT_FILES
         require_own(bench.folder, names, base.data.file, overwrite=overwrite)
     made: dict[float, Made] = {}
@@ -213,15 +256,8 @@ def run_sweep(
     sweep = Sweep({value: one.report for value, one in made.items()})
     with Workspace(base.folder).lock():
         write_sweep(out, sweep, base.folder, plots=plots)
-    show_sweep(out, sweep)
-    outcome = _together({benches[value].at: one.outcome for value, one in made.items()})
-    result = {**sweep.to_json(), "folder": str(base.folder), "made": outcome.made}
-    if outcome.failed:
-        out.keep(result)
-        raise failure_of_cells(outcome, sum(len(plan.cells) for plan in plans.values()))
-    value, one = next(iter(made.items()))
-    out.next(*next_commands(benches[value], one.evaluations, given))
-    out.done(result, status="done" if outcome.made else "up_to_date")
+    outcome = _together({plans[value].bench.at: one.outcome for value, one in made.items()})
+    return MadeSweep(sweep, made, outcome, sum(len(plan.cells) for plan in plans.values()))
 
 
 def _together(outcomes: Mapping[str, Outcome]) -> Outcome:
@@ -247,15 +283,7 @@ def write_sweep(out: Output, sweep: Sweep, folder: Path, *, plots: bool) -> None
 
 def sweep_csv(sweep: Sweep) -> str:
     """Return every row of every benchmark, as `results.csv` has them, behind its strength."""
-    return csv_text(
-        [
-            {SETTING: value, **flat_row(report, table, row)}
-            for value, report in sweep.reports.items()
-            for table in report.tables
-            for block in blocks_of(table)
-            for row in block
-        ]
-    )
+    return csv_text(sweep.to_rows())
 
 
 def sweep_markdown(sweep: Sweep) -> str:

@@ -1,6 +1,6 @@
 """The body of `costar whatif`: a question in, estimates out."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
