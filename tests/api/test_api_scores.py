@@ -52,15 +52,15 @@ def test_a_sweep_is_made_once_and_returned_as_a_frame(tmp_path, capsys):
         "evaluate": {"bootstrap": 0},
         **SMALL,
     }
-    swept = costar.benchmark_methods("linear", tmp_path / "runs", gamma=[0, 2], **how)
+    swept = costar.benchmark_methods("linear", tmp_path / "runs", gamma=[2], **how)
     frame = swept.to_frame()
-    assert sorted(set(frame["gamma"])) == [0, 2]
+    assert set(frame["gamma"]) == {2}
     assert set(frame["name"]) == {"mean", "last-value"} | set(frame["name"][frame["basis"] == "limit"])
     assert (frame["data_sets"].dropna() == 2).all()
     assert swept.reports[2.0].seeds == (3, 5)
     assert (tmp_path / "runs" / "sweep.tex").exists()
     made = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*.h5")}
-    costar.benchmark_methods("linear", tmp_path / "runs", gamma=[0, 2], **how)
+    costar.benchmark_methods("linear", tmp_path / "runs", gamma=[2], **how)
     assert made == {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*.h5")}
     assert capsys.readouterr().out == ""
 
