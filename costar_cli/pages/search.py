@@ -128,6 +128,13 @@ def _question(report: SearchReport) -> Iterator[str]:
         yield f"Constraints: {', '.join(words)}."
 
 
+def _why_none(report: SearchReport) -> str:
+    """Return why no plan has an interval: that of a mean over steps, say, needs draws of whole courses."""
+    kind = report.interval_kind
+    why = "the model has limits of single steps alone, and the objective reads several"
+    return kind.removeprefix("none (").removesuffix(")") if kind.startswith("none") else why
+
+
 def _ranked(report: SearchReport) -> ReportTable:
     headers, rows = rank_table(report)
     ranked = report.rows(report.answers[0])
@@ -135,7 +142,7 @@ def _ranked(report: SearchReport) -> ReportTable:
     unit = f"Objective in {report.question.objective.unit}." if report.question.objective.unit else ""
     level = f"{100 * report.question.level:g} %"
     told = any(row["lower"] is not None for row in ranked)
-    limits = f"In brackets: the {level} interval." if told else f"No intervals: {report.interval_kind}."
+    limits = f"In brackets: the {level} interval." if told else f"No intervals: {_why_none(report)}."
     signs = [meaning for light, meaning in SIGNS.items() if light in lights]
     note = " ".join([unit, limits, f"Differences are from {report.reference}.", *signs]).strip()
     lit = tuple((*row, light) for row, light in zip(rows, lights, strict=True))

@@ -315,12 +315,12 @@ def _summaries(
 
 
 def _edges(values: Floats) -> Floats:
-    """Return the edges of bins, as wide as each other, or in proportion where positive values span decades."""
+    """Return the edges of bins over the values but for their tails: evenly spaced, or by factors over decades."""
     low, high = np.quantile(values, (0.005, 0.995))
     if low == high:
         low, high = low - 0.5, high + 0.5
     bins = int(np.clip(np.sqrt(len(values)) / 1.5, FEWEST_BINS, MOST_BINS))
-    spaced = np.geomspace if values.min() > 0 and high >= DECADES * low else np.linspace
+    spaced = np.geomspace if high >= DECADES * low > 0 else np.linspace
     return spaced(low, high, bins + 1)
 
 

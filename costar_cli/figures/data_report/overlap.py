@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
+from numpy.typing import NDArray
 
 from costar_cli.figures.style import BLUE, VERMILION, figure, label_text, spans_decades, tint
 
@@ -42,13 +43,17 @@ def draw_overlap(overlap: "Overlap", labels: Mapping[str, str]) -> Figure:
             line[0].set_ylabel("probability")
         for axes, what in zip(grid[-1], along, strict=True):
             axes.set_xlabel(label_text(labels.get(what, what), LONGEST))
-            at = [np.array(arm.at) for arm in overlap.propensities if arm.along == what]
-            if what in labels and spans_decades(at):
+            if what in labels and spans_decades([_drawn_at(arm) for arm in overlap.propensities if arm.along == what]):
                 axes.set_xscale("log")
         grid[0, 0].set_ylim(0, 1)
         grid[0, 0].yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         grid[0, -1].legend(loc="upper left", bbox_to_anchor=(1, 1), handlelength=1.8)
     return drawn
+
+
+def _drawn_at(arm: "ArmPropensity") -> NDArray[np.float64]:
+    """Return where along an outcome an arm has enough decisions to be drawn."""
+    return np.array([at for at, median in zip(arm.at, arm.median, strict=True) if median is not None])
 
 
 def _draw_arm(axes: Axes, arm: "ArmPropensity") -> None:
