@@ -71,9 +71,9 @@ def test_the_effect_of_a_dose_on_the_next_step_is_recovered_from_the_command_lin
     [
         ("mixed", [], 0.05),
         ("msm", [], 0.35),  # sums of doses, weighted: no carry-over of its own (decision 37)
-        ("growth", ["--updates", "400", "--members", "1"], 0.25),
-        ("costar", ["--init", "scratch", "--updates", "400", "--members", "1"], 0.3),
-        ("auto", ["--budget", "2m"], 0.1),
+        ("growth", ["--preset", "quick", "--members", "1"], 0.25),
+        ("costar", ["--preset", "quick", "--members", "1", "--from", "scratch"], 0.3),
+        ("auto", ["--preset", "quick", "--members", "1", "--minutes", "2"], 0.1),
     ],
 )
 def test_other_methods_recover_it_too(made: Path, call: Call, method: str, words: list[str], within: float) -> None:
