@@ -58,3 +58,10 @@ def test_the_dose_response_of_the_linear_system_is_recovered(method: str, gamma:
     slope = np.polyfit(doses, found.mean(axis=1), 1)[0]
     true = LinearGaussian(doses=True).total_effect(config.horizon)
     assert np.allclose(slope, true, rtol=0.1)
+
+
+@pytest.mark.parametrize(("basis", "act"), [("log1p", np.log1p), ("splines", lambda dose: np.minimum(dose, 2.0))])
+def test_a_curved_effect_is_nearer_to_the_truth_in_its_own_basis(basis: Basis, act: Act) -> None:
+    """Of ridge, as a quick check: the carry-over of past doses makes its error larger than that of mixed effects."""
+    bent, straight = (rmse(linear_doses(300, basis=of, act=act), "ridge") for of in (basis, "identity"))
+    assert bent < 0.9 * straight
