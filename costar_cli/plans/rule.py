@@ -13,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.config.nearest import did_you_mean
+from costar_cli.errors import UsageError
 from costar_cli.panel import PanelSchema, TreatmentEncoding, Values
+from costar_cli.panel.dose import Dose
 from costar_cli.panel.expression import Column, Condition, Side, Use
 from costar_cli.panel.levels import as_number, known_reference
 
@@ -165,8 +167,25 @@ class PlanShift:
             if dose.name in self.moves:
                 by, is_share = self.moves[dose.name]
                 moved_M = shifted_MA[:, i] * (1 + by / 100) if is_share else shifted_MA[:, i] + by
-                shifted_MA[:, i] = dose.nearest(moved_M.round(DIGITS))
+                nearest_M = dose.nearest(moved_M.round(DIGITS))
+                shifted_MA[:, i] = nearest_M if dose.elapsed else self._possible(dose, nearest_M)
         return shifted_MA
+
+    def _possible(self, dose: Dose, moved_M: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return moved doses.
+
+        Raises:
+            UsageError: one cannot be given.
+        """
+        ends = (float(moved_M.min()), float(moved_M.max())) if len(moved_M) else ()
+        for value in ends:
+            if problem := dose.problem(value):
+                raise UsageError(
+                    f"plan {self.name!r} moves {dose.name} to {value:g}: {problem}",
+                    where="--plan",
+                    fix="shift it by less",
+                )
+        return moved_M
 
 
 Rule = PlanRule | PlanShift

@@ -79,3 +79,11 @@ def test_a_rule_reads_what_was_given_before(data: Dataset) -> None:
         for dose in went:
             assert dose == (3.5 if sum(course[-2:]) < 2 else 0.5)
             course.append(dose)
+
+
+@pytest.mark.parametrize("by", ["1e30", 1e30, 100])
+def test_a_shift_to_a_dose_that_cannot_be_is_an_error(data: Dataset, by: object) -> None:
+    (shift,) = read(data, {"a": {"shift": {"dose": by}, "times": 3}})
+    with pytest.raises(UsageError, match=r"plan 'a' moves dose to .*more than 10 times") as error:
+        played(data, shift)
+    assert error.value.fix == "shift it by less"
