@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 import numpy as np
@@ -36,12 +36,15 @@ class Resolved:
         plans_Q: plans, and of rules the most common course of treatment.
         played_Q: how the rule of a question went, and as which of its moments; None where there is no rule.
         horizon: of the longest plan.
+        means: outcomes along the courses that each rule gave, in the parts in which they were estimated, by its `id`:
+            survival needs them, too.
     """
 
     model: FittedModel
     moments: Moments
     plans_Q: tuple[TreatmentPlan, ...]
     played_Q: tuple[tuple[Played, int] | None, ...]
+    means: dict[int, list[Floats]] = field(default_factory=dict)
 
     @property
     def horizon(self) -> int:
@@ -57,7 +60,8 @@ class Resolved:
     def estimated(self, found_Q: Estimates) -> Estimates:
         """Return the estimates of all questions, given those under `plans_Q`."""
         for at, played in self.undecided():
-            of = estimate_played(self.model, self.moments.take(at), played, self.horizon)
+            means = self.means.setdefault(id(played), []) if self.model.schema.terminal else None
+            of = estimate_played(self.model, self.moments.take(at), played, self.horizon, means)
             found_Q = found_Q.with_rows(at, of)
         return found_Q
 
@@ -71,9 +75,11 @@ class Resolved:
         for at, played in self.undecided() if of_Q else ():
             kinds = [played.kinds(place) for place in range(len(at))]
             moved_KHY = _moved_courses(played, kinds)
+            known = iter(self.means.get(id(played)) or ())
             for asked in _asked(model, self.moments.take(at), kinds, self.horizon, MOST_QUERIES):
                 if moved_KHY is None:
-                    mean_KHY = estimate(model, panel, asked.queries).mean_QHY
+                    told_KHY = next(known, None)
+                    mean_KHY = estimate(model, panel, asked.queries).mean_QHY if told_KHY is None else told_KHY
                 else:
                     mean_KHY = found_Q.mean_QHY[at[asked.moment_K]]
                     mean_KHY[:, : len(played.rule)] += moved_KHY[asked.own_K]
@@ -124,8 +130,12 @@ def resolve(
     return Resolved(model, moments, fixed, tuple(played_Q))
 
 
-def estimate_played(model: FittedModel, moments: Moments, played: Played, horizon: int) -> Estimates:
+def estimate_played(
+    model: FittedModel, moments: Moments, played: Played, horizon: int, means: list[Floats] | None = None
+) -> Estimates:
     """Return the estimates of a rule's outcomes, a query per moment, padded to a horizon (spec PLAN-6).
+
+    `means` takes the mean outcomes of the courses that were asked about, part by part.
 
     Drawn courses: the estimate of the most common one, moved by how far the mean of the draws is from theirs under that
     one; likewise its variance. Otherwise a mixture of the plans that were given, by their shares: a
@@ -136,7 +146,13 @@ def estimate_played(model: FittedModel, moments: Moments, played: Played, horizo
         common = [np.bincount(place_S).argmax() for _, place_S in kinds]
         kinds = [(of[k : k + 1], np.zeros(1, dtype=np.intp)) for (of, _), k in zip(kinds, common, strict=True)]
     courses = _asked(model, moments, kinds, horizon, MOST_QUERIES)
-    mixed = Estimates.joined([_mixture(estimate(model, moments.panel, asked.queries), asked) for asked in courses])
+    parts = []
+    for asked in courses:
+        found = estimate(model, moments.panel, asked.queries)
+        parts.append(_mixture(found, asked))
+        if means is not None:
+            means.append(found.mean_QHY)
+    mixed = Estimates.joined(parts)
     if played.outcomes_SQHY is None or played.usual_QHY is None or played.usual_variance_QHY is None:
         return mixed
     own, drawn = slice(len(played.rule)), played.outcomes_SQHY

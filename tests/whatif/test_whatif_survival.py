@@ -1,7 +1,9 @@
 """Survival beside estimates: in rows, documents, tables, notes and figures; the dead are not asked about (SURV-4)."""
 
 import json
+import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +22,7 @@ from costar_cli.plans import Moments, Played, Resolved, parse_plans
 from costar_cli.plans.untrusted import Problems
 from costar_cli.reporting import NullReporter
 from costar_cli.search import Candidates, Constraints, Objective, SearchQuestion, no_treatment, search
-from costar_cli.uncertainty import estimate, goes_on
+from costar_cli.uncertainty import Estimates, estimate, goes_on
 from costar_cli.whatif import WhatIfReport, estimate_outcomes, write_csv
 from costar_cli.whatif.estimate import ask_plans
 from costar_cli.whatif.tables import survival_table
@@ -167,6 +169,21 @@ def test_survival_under_a_rule_on_drawn_outcomes_is_along_the_draws_that_took_ea
     same = Resolved(model, rows, plans[:1], ((alike, 0),)).going_on(queries.take([0]), found.take([0]))
     assert same is not None
     np.testing.assert_allclose(same.survival_QH, plain.survival_QH[:1])
+
+
+def test_courses_of_a_rule_are_estimated_once_for_outcomes_and_survival(
+    ends: tuple[Dataset, FittedModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def counted(*args: Any, **options: Any) -> Estimates:
+        asked.append(1)
+        return estimate(*args, **options)
+
+    monkeypatch.setattr(sys.modules[Resolved.__module__], "estimate", counted)
+    report = ask(ends, text=json.dumps({"plans": {"coin": COIN}}))
+    assert report.models[0].goes_on is not None
+    assert len(asked) == 1
 
 
 def test_averages_and_summaries_of_cohorts_have_mean_survival(ends: tuple[Dataset, FittedModel]) -> None:
