@@ -205,15 +205,15 @@ def test_the_half_life_of_a_known_world_is_found():
 SMALL = EncoderConfig()
 QUICK = {"epochs": 40, "learning_rate": 1e-2}
 FITS = {
-    "growth": (GrowthConfig(network=GrowthNetworkConfig(carry_overs=1, dropout=0.1, **QUICK)), {}),
-    "costar": (None, {"decoder": "structured", "encoder": SMALL, "step_weights": "uniform", **QUICK}),
+    "growth": (0.85, GrowthConfig(network=GrowthNetworkConfig(carry_overs=1, dropout=0.1, **QUICK)), {}),
+    "costar": (0.95, None, {"decoder": "structured", "encoder": SMALL, "step_weights": "uniform", **QUICK}),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", FITS)
 def test_it_beats_counting_visits_as_even_steps(method: str, tmp_path: Path):
-    settings, shared = FITS[method]
+    most, settings, shared = FITS[method]
     errors = []
     for gaps in ("elapsed", "ignore"):
         data = dataset_of(visited(subjects=150), gaps, tmp_path)
@@ -222,4 +222,4 @@ def test_it_beats_counting_visits_as_even_steps(method: str, tmp_path: Path):
         trained = fit_method(data, method, settings, FinetuneConfig(members=1, **shared))
         assert not any("covariate" in warning for warning in trained.meta.get("warnings", ()))
         errors.append(rmse(model_of(trained), windows))
-    assert errors[0] < 0.85 * errors[1]
+    assert errors[0] < most * errors[1]
