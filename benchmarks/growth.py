@@ -41,6 +41,7 @@ GROWN: Final[dict[str, tuple[int, ...]]] = {
     "covariates": (2, 4, 8, 16),
     "members": (1, 2, 4),
 }
+QUICK: Final = {"subjects": (32, 64), "steps": (16, 32), "covariates": (2, 4), "members": (1, 2)}
 ITERATIONS: Final = 15
 OTHERS: Final = ("mixed", "ridge", "answers", "scores")  # which have one member
 PLANS: Final = tuple(TreatmentPlan(str(i), np.array(values)[:, None]) for i, values in enumerate([[0] * 6, [1] * 6]))
@@ -117,14 +118,14 @@ def slopes(sizes: Sequence[int], costs: Sequence[float]) -> list[float]:
 def measure(options: argparse.Namespace) -> Measured:
     points: dict[str, dict[str, list[Cost]]] = {}
     figures: dict[str, Figure] = {}
-    grown = {axis: sizes[:2] for axis, sizes in GROWN.items()} if options.quick else GROWN
+    base, grown = ({**BASE, "subjects": 32, "steps": 16}, QUICK) if options.quick else (BASE, GROWN)
     context = multiprocessing.get_context("fork")  # what is loaded is loaded once, and no operator has run yet
     for axis, sizes in grown.items():
         for name in ("pretraining", *(() if axis == "members" else OTHERS)):
             costs = []
             for n in sizes:
                 with context.Pool(1) as pool:
-                    costs.append(Cost(*pool.apply(measured, (name, {**BASE, axis: n}, options.seed))))
+                    costs.append(Cost(*pool.apply(measured, (name, {**base, axis: n}, options.seed))))
             points.setdefault(axis, {})[name] = costs
             for what, unit, of in (("time", "s", 0), ("memory", "MB", 1)):
                 values = [cost[of] for cost in costs]
