@@ -65,7 +65,8 @@ def data(subjects: int, steps: int, covariates: int, seed: int, *, test: int = 8
 
     extra = tuple(Variable(name=f"noise_{i}") for i in range(more))
     schema = made.schema.model_copy(update={"covariates": made.schema.covariates + extra})
-    return replace(made, schema=schema, panels={part: widened(panel) for part, panel in made.panels.items()}, digest="")
+    panels = {part: widened(panel) for part, panel in made.panels.items()}
+    return replace(made, name="growth", schema=schema, panels=panels, digest="")  # whose truth no simulator knows
 
 
 def work_of(name: str, size: Mapping[str, int], seed: int) -> Callable[[], object]:
