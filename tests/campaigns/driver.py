@@ -124,7 +124,8 @@ def _limit(file_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if file_bytes:
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes,) * 2)
-    signal.alarm(60)
+    resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
+    signal.alarm(300)  # of what waits for ever; on a busy machine the clock tells of others
 
 
 def costar(*words: object, cwd: Path) -> Callable[[], int]:
