@@ -4,6 +4,7 @@
 """
 
 import csv
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO, TextIOWrapper
@@ -13,6 +14,7 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from costar_cli.config.nearest import did_you_mean
 from costar_cli.errors import StorageError, UsageError
 from costar_cli.panel import Dataset, Location, Panel, Part
 from costar_cli.panel.findings import counted
@@ -23,6 +25,7 @@ from costar_cli.reporting import NullReporter, Reporter
 
 MOST_NAMED: Final = 20  # of unknown subjects, or of those that are too short
 MOST_BYTES: Final = 64_000_000  # of a file of subjects: some millions of them
+_JSON: Final = re.compile(r'\s*(\{\s*["}]|\[\s*[\["{\]\d])')  # how an object, a list, or lines of them begin
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -139,7 +142,7 @@ def choose_subjects(
         if who in map(str, Part.all()) and not Path(who).exists():
             fix = f"choose from {', '.join(parts)}"
             raise UsageError(f"the data set has no part {who!r}", where=where, fix=fix)
-        who = read_subjects(Path(who), flag=where)
+        who = read_subjects(Path(who), flag=where, beside=["all", *parts])
     names = list(dict.fromkeys(map(str, who)))
     places = dataset.locate(names)
     if unknown := [name for name, place in zip(names, places, strict=True) if place is None]:
@@ -226,11 +229,16 @@ def names_of(panel: Panel) -> list[object]:
     return list(panel.names) if panel.label is not None else panel.subject_id.tolist()
 
 
-def read_subjects(path: Path, *, flag: str) -> list[str]:
+def read_subjects(path: Path, *, flag: str, beside: Iterable[str] = ()) -> list[str]:
     """Read what subjects are called: a line for each, or the column `subject` of a CSV file.
 
+    Args:
+        path: the file.
+        flag: what error messages call the place where it was given.
+        beside: what could have been given instead of a file, of which a missing one may be a slip.
+
     Raises:
-        UsageError: the file is missing, empty, too large, no text, or a table without that column.
+        UsageError: the file is missing, empty, too large, no text, JSON, or a table without that column.
         StorageError: it cannot be read.
     """
     try:
@@ -238,18 +246,23 @@ def read_subjects(path: Path, *, flag: str) -> list[str]:
             data = file.read(MOST_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
         problem = f"`{path}` is neither `all`, a part such as `target/test`, nor a file"
-        raise UsageError(problem, where=flag, fix="give a file with a subject per line, or a CSV file") from error
+        near = did_you_mean(path.as_posix(), beside)
+        fix = f"{near} If not: " * bool(near) + "give a file with a subject per line, or a CSV file"
+        raise UsageError(problem, where=flag, fix=fix) from error
     except OSError as error:
         raise StorageError(f"cannot read {shown(str(path))}: {error.strerror}", where=flag) from error
     if len(data) > MOST_BYTES:
         raise UsageError(f"`{path}` is larger than {MOST_BYTES:,} bytes", where=flag)
     fix = "give a text file with a subject per line, or a CSV file with a column `subject`"
     try:
-        lines = data.decode("utf-8-sig").splitlines()
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UsageError(f"`{path}` is no text file", where=flag, fix=fix) from error
-    if "\0" in data.decode("utf-8-sig"):
+    if "\0" in text:
         raise UsageError(f"`{path}` is no text file", where=flag, fix=fix)
+    if _JSON.match(text):
+        raise UsageError(f"`{path}` is JSON, no list of subjects", where=flag, fix=fix)
+    lines = text.splitlines()
     try:
         header = next(csv.reader(lines[:1]), [])
         names = [row["subject"] for row in csv.DictReader(lines)] if "subject" in header else lines

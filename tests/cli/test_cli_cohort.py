@@ -97,6 +97,8 @@ def test_unknown_subjects_are_named_and_can_be_left_out(trained: Path, plan: Pat
             "`plan.json` is the plan that is read",
         ),
         (["--subjects", "nobody.txt"], ExitCode.USAGE, "neither `all`"),
+        (["--subjects", "target/tset"], ExitCode.USAGE, "did you mean `target/test`?"),
+        (["--subjects", "plan.json"], ExitCode.USAGE, "`plan.json` is JSON, no list of subjects"),
         (["--subjects", "all", "--origin", "2024-01-31"], ExitCode.USAGE, "keeps no dates"),
         (["--subjects", "all", "--origin", "99"], ExitCode.USAGE, "is outside the series of 57 subjects"),
         (["--subjects", "all", "--origin", "last", "--level", "2"], ExitCode.USAGE, "level 2 is not a probability"),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from costar_cli.cohort import Cohort, choose_subjects, join_places, names_of
+from costar_cli.cohort import Cohort, choose_subjects, join_places, names_of, read_subjects
 from costar_cli.errors import UsageError
 from costar_cli.panel import Dataset, Location, Part
 from costar_cli.plans import parse_origin
@@ -57,6 +57,11 @@ def test_unknown_subjects_are_named_at_once_and_can_be_left_out(dataset, reporte
         (b"\x89HDF\r\n\x1a\n\xff", "is no text file"),
         (b"1\0\n2\n", "is no text file"),
         (b"patient,plan\n1,a\n", "has no column `subject`"),
+        (b'{"plans": {"watch": [{}]}}', "is JSON, no list of subjects"),
+        (b'{\n  "a": 1\n}\n', "is JSON, no list of subjects"),
+        (b'\xef\xbb\xbf["1", "2"]', "is JSON, no list of subjects"),
+        (b"[\n  1,\n  2\n]", "is JSON, no list of subjects"),
+        (b'{"subject": 1}\n{"subject": 2}\n', "is JSON, no list of subjects"),
         (b"subject\n" + b"x" * 200_000, "is no CSV file: field larger than"),
     ],
 )
@@ -64,6 +69,20 @@ def test_a_file_that_names_no_subjects_is_refused(dataset, tmp_path, content, pr
     (tmp_path / "ids").write_bytes(content)
     with pytest.raises(UsageError, match=problem):
         choose_subjects(dataset, str(tmp_path / "ids"))
+
+
+def test_subjects_may_be_called_by_brackets(tmp_path):
+    (tmp_path / "ids.txt").write_text("[ward B] 1\n{x}\n")
+    assert read_subjects(tmp_path / "ids.txt", flag="--subjects") == ["[ward B] 1", "{x}"]
+
+
+@pytest.mark.parametrize(
+    ("who", "meant"), [("target/tset", "target/test"), ("All", "all"), ("source-train", "source/train")]
+)
+def test_what_is_nearly_a_part_is_corrected(dataset, who, meant):
+    with pytest.raises(UsageError, match=f"`{who}` is neither `all`, a part such as") as caught:
+        choose_subjects(dataset, who)
+    assert caught.value.fix.startswith(f"did you mean `{meant}`? If not: give a file with a subject per line")
 
 
 @pytest.mark.parametrize(
