@@ -75,6 +75,26 @@ def test_a_method_without_courses_refuses_and_says_who_can(made: Path, subject: 
         assert "ask a model of" in run.err
 
 
+@pytest.mark.parametrize(
+    ("rule", "problem"),
+    [
+        ({"rule": "chemotherapy if tumour_volume in next 2 > 0", "times": 2}, "reads the future"),
+        ({"rule": "chemotherapy if tumour_volume > 2"}, "it never ends"),
+    ],
+)
+def test_a_rule_that_reads_the_future_or_never_ends_is_refused(
+    made: Path, rule: dict[str, object], problem: str, call: Call
+) -> None:
+    Path("rule.json").write_text(json.dumps({"plans": {"odd": rule}}))
+    words = ("--subjects", "all", "--plan", "rule.json", "--csv", "answers.csv")
+    run = call("whatif", "-w", made, "--model", made / "model-mixed.h5", *words)
+    assert run.code == ExitCode.USAGE
+    assert "plan 'odd'" in run.err
+    assert problem in run.err
+    assert "fix:" in run.err
+    assert not Path("answers.csv").exists()
+
+
 def test_sensitivity_is_about_plans_alone(made: Path, subject: str, call: Call) -> None:
     words = ("--origin", 1, "--plan", made / "rules.json", "--unsupported", "--sensitivity")
     run = call("whatif", "-w", made, "--model", made / "model-mixed.h5", "-s", subject, *words)
