@@ -6,10 +6,11 @@ from typing import Any, Final
 from costar_cli.artifact.lineage import making_text, makings_of
 from costar_cli.evaluate import EvaluationReport, PerStep, ReportRow
 from costar_cli.methods.registry import METHODS
-from costar_cli.pages.data import report_tables
+from costar_cli.pages.data import percent, report_tables
 from costar_cli.pages.page import Item, Page, ReportTable, Section, render
 from costar_cli.pages.whatif import lineage
 from costar_cli.panel import PanelSchema
+from costar_cli.panel.findings import counted
 from costar_cli.panel.indication import Indication
 from costar_cli.panel.report import DataReport
 from costar_cli.panel.schema import labelled, steps_of
@@ -81,13 +82,17 @@ def _facts(meta: Mapping[str, Any], schema: PanelSchema, method: str) -> Iterato
     yield "predicts", ", ".join(labelled(outcome.name, outcome.unit) for outcome in schema.outcomes)
     yield "predicts up to", steps_of(int(meta.get("horizon") or 1), schema.step)
     yield "treatments", ", ".join(schema.treatments.all_names)
-    yield "reads", f"{len(schema.covariates)} covariates and {len(schema.statics)} static features, and the past"
+    covariates, statics = len(schema.covariates), len(schema.statics)
+    yield "reads", f"{counted(covariates, 'covariate')} and {counted(statics, 'static feature')}, and the past"
     yield "members", meta.get("members")
     yield "starts from", meta.get("init")
     for what in ("trained_on", "selected_on", "calibrated_on"):
         on = meta.get(what)
         if isinstance(on, Mapping) and on:
-            yield what.replace("_", " "), ", ".join(f"{part}: {count} subjects" for part, count in on.items())
+            yield (
+                what.replace("_", " "),
+                ", ".join(f"{part}: {counted(count, 'subject')}" for part, count in on.items()),
+            )
 
 
 def _data(data: DataReport | None) -> Section:
@@ -197,7 +202,11 @@ def _support(meta: Mapping[str, Any], schema: PanelSchema) -> Section:
     practice = meta.get("practice")
     reliability = _list(practice.get("reliability")) if isinstance(practice, Mapping) else []
     names = ("treatment", "expected", "observed", "decisions")
-    rows = tuple(tuple(row.get(name) for name in names) for row in reliability if isinstance(row, Mapping))
+    rows = tuple(
+        (row.get("treatment"), percent(row.get("expected")), percent(row.get("observed")), row.get("decisions"))
+        for row in reliability
+        if isinstance(row, Mapping)
+    )
     note = "How often held-out subjects were expected to be treated, and were: the model of practice behind the lights."
     texts = [] if items or rows else ["Not recorded: which treatments the data support is not known."]
     return Section("Support", texts=texts, tables=[ReportTable("", note, names, rows)], items=items)

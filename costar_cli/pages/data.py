@@ -13,7 +13,7 @@ from costar_cli.panel.schema import labelled, steps_axis, steps_of
 if TYPE_CHECKING:
     from costar_cli.uncertainty.overlap import Overlap
 
-__all__ = ["report_page", "report_tables"]
+__all__ = ["percent", "report_page", "report_tables"]
 
 LARGE = 0.25  # standardised differences beyond are usually thought to matter
 MOST_ROWS = 40
@@ -43,7 +43,7 @@ def _missing(report: DataReport) -> ReportTable:
     parts = list(dict.fromkeys(part for missing in report.missing for part in missing.by_part))
     headers = ("variable", "missing", "from the past", "from source-train", *parts)
     rows = tuple(
-        (m.variable, _percent(m.share), m.carried, m.learned, *(_percent(m.by_part.get(part)) for part in parts))
+        (m.variable, percent(m.share), m.carried, m.learned, *(percent(m.by_part.get(part)) for part in parts))
         for m in report.missing
     )
     note = (
@@ -59,7 +59,7 @@ def _treatments(report: DataReport) -> ReportTable:
     for use in report.treatments:
         by_level.setdefault((use.treatment, use.level), {})[use.domain] = use
     rows = tuple(
-        (treatment, level, *(_percent(uses[domain].share) if domain in uses else None for domain in domains))
+        (treatment, level, *(percent(uses[domain].share) if domain in uses else None for domain in domains))
         for (treatment, level), uses in by_level.items()
     )
     note = "Share of the decisions (steps that have a next one) with each level; the first level is the reference."
@@ -69,7 +69,7 @@ def _treatments(report: DataReport) -> ReportTable:
 def _overlap(overlap: "Overlap") -> ReportTable:
     """Return the weights with which a marginal structural model would undo the policy, and what is said of them."""
     rows = tuple(
-        (domain, h, step["mean"], step["largest"], _percent(step["effective_share"]))
+        (domain, h, step["mean"], step["largest"], percent(step["effective_share"]))
         for domain, steps in overlap.weights.items()
         for h, step in enumerate(steps, start=1)
     )
@@ -111,7 +111,7 @@ def _doses(report: DataReport) -> ReportTable:
 
 
 def _moments(summaries: Sequence[OutcomeSummary]) -> tuple[tuple[object, ...], ...]:
-    return tuple((o.outcome, o.unit, o.domain, _percent(o.observed), o.mean, o.sd, *o.quantiles) for o in summaries)
+    return tuple((o.outcome, o.unit, o.domain, percent(o.observed), o.mean, o.sd, *o.quantiles) for o in summaries)
 
 
 def _outcomes(report: DataReport) -> ReportTable:
@@ -137,8 +137,9 @@ def _shift_rows(report: DataReport) -> Iterator[tuple[object, ...]]:
         yield (shift.variable, shift.role, *moments, difference)
 
 
-def _percent(share: float | None) -> str | None:
-    return None if share is None else f"{100 * share:.1f} %"
+def percent(share: object) -> str | None:
+    """Return a share of 1 in percent; None for what is no number, in files of anybody's."""
+    return f"{100 * share:.1f} %" if isinstance(share, float) else None
 
 
 def report_page(report: DataReport, overlap: "Overlap | None" = None) -> str:

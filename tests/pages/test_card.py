@@ -39,6 +39,20 @@ def test_the_card_has_scores_with_intervals_calibration_shift_and_lineage(known)
     assert model_card(content, data, {}) == model_card(content, data, {})
 
 
+def test_shares_of_practice_are_percent_and_single_things_singular(known) -> None:
+    content, _, _ = known
+    one = copy.deepcopy(content)
+    row = {"treatment": "drug", "expected": 0.0139, "observed": 0.25, "decisions": 72}
+    one["meta"] |= {"practice": {"reliability": [row]}, "trained_on": {"source/train": 1}}
+    one["meta"]["schema"]["statics"] = [{"name": "age"}]
+    one["meta"]["schema"]["covariates"] = []
+    text = read_alone(model_card(one, None, {})).text
+    for words in ("1.4 %", "25.0 %", "0 covariates and 1 static feature, and", "source/train: 1 subject"):
+        assert words in text, words
+    assert "0.0139" not in text
+    assert "1 subjects" not in text
+
+
 def test_what_is_not_there_is_said_to_be_missing(known) -> None:
     content, _, _ = known
     meta = {key: value for key, value in content["meta"].items() if key not in ("calibration", "support", "practice")}
