@@ -105,7 +105,7 @@ def hazards_of_losses(schema: PanelSchema, candidates: Sequence[Candidate]) -> H
     if all(end.terminal for end in schema.ends):
         raise UsageError(
             "`--ipcw` weighs for loss of follow-up, of which the data set keeps nothing",
-            fix="say in a column of role `censored` who was lost (docs/survival.md), or leave `--ipcw` out",
+            fix="say in a column of role `censored` who was lost, or leave `--ipcw` out",
         )
     for candidate in sorted(candidates, key=lambda candidate: candidate.domain != "source"):
         found = survival_of(candidate.model)

@@ -135,8 +135,8 @@ def test_a_category_that_source_train_does_not_have_is_an_error_or_a_column_of_i
         sex=pl.when(pl.col("patient") == "p03").then(pl.lit("x")).otherwise("sex"),  # of the target
     )
     [line] = problems(frame, folder=tmp_path)
-    assert "row 13 of ward.csv" not in line  # a static's place is its subject
-    assert "first in subject p03: column 'sex': 1 value that source-train does not have: 'x'" in line
+    assert "first in row 13 of ward.csv (subject p03)" in line
+    assert "column 'sex': 1 value that source-train does not have: 'x'" in line
     schema = make_schema({"sex": {"role": "static", "kind": "categorical", "unseen": "other"}})
     dataset = ingest(frame, schema, folder=tmp_path)
     assert [v.name for v in dataset.schema.statics] == ["age", "sex=f", "sex=m", "sex=other"]

@@ -12,7 +12,7 @@ from costar_cli.benchmark import Contender, plan_cells
 from costar_cli.benchmark.cells import Cell
 from costar_cli.benchmark.report import Outcome
 from costar_cli.benchmark.shards import cells_of, merge_shards
-from costar_cli.benchmark.workers import CONTEXT, CellEnd, Crew, _Worker, side_by_side
+from costar_cli.benchmark.workers import CONTEXT, CellEnd, Workers, _Worker, side_by_side
 from costar_cli.errors import CostarError, LockedError, UsageError
 from costar_cli.workspace import Workspace
 
@@ -124,7 +124,7 @@ def test_what_is_no_part_is_refused(text: str) -> None:
 
 
 def test_a_worker_that_died_before_it_was_given_a_cell_is_heard_of(tmp_path: Path) -> None:
-    crew = Crew(cast("Any", None), cast("Any", None), cast("Any", None), 1)
+    crew = Workers(cast("Any", None), cast("Any", None), cast("Any", None), 1)
     ours, theirs = CONTEXT.Pipe()
     theirs.close()
     crew._workers.append(_Worker(SimpleNamespace(join=lambda: None, exitcode=-9), ours))
