@@ -13,6 +13,7 @@ from costar_cli.benchmark.run import complete_benchmark, failure_of_cells, open_
 from costar_cli.benchmark.sweep import Sweep, complete_sweep, open_sweep
 from costar_cli.benchmark.workers import choose_crew
 from costar_cli.config.choices import PresetName, SetupName
+from costar_cli.errors import UsageError
 from costar_cli.reporting import Reporter
 from costar_cli.ui.output import Output
 
@@ -66,13 +67,13 @@ def benchmark_methods(
         strength, and whose `reports` are by strength.
 
     Raises:
-        UsageError: an unknown data set, method, set-up or setting.
+        UsageError: an unknown data set, method, set-up or setting, or a single seed in a list.
         MismatchError: cells were made from something else, and `overwrite` is false.
         CostarError: cells failed; what the others found is written.
     """
     data = choose_data(str(dataset))
     own = [data.simulated.section] if data.simulated else []
-    compared = {"methods": _joined(methods), "data_seeds": _joined(data_seeds), "ablations": ablations}
+    compared = {"methods": _joined(methods), "data_seeds": _seeds(data_seeds), "ablations": ablations}
     given = _tables(settings, seed=seed, members=members, own=own[0] if own else None)
     given["benchmark"] = compared | ({} if setups is None else {"setups": _joined(setups)})
     chosen = resolved(given, [*own, "runtime"], preset=preset, config=config, dataset=data.name)
@@ -97,6 +98,21 @@ def _whole(report: Report, outcome: Outcome, cells: int) -> Report:
     if outcome.failed:
         raise failure_of_cells(outcome, cells)
     return report
+
+
+def _seeds(data_seeds: int | Sequence[int]) -> str:
+    """Return how many data sets there are, or their seeds, as the flag has them.
+
+    Raises:
+        UsageError: a single seed, which the flag would take for a number of data sets.
+    """
+    if not isinstance(data_seeds, int) and len(data_seeds) == 1:
+        [seed] = data_seeds
+        fix = f"`seed={seed}` makes one data set of that seed, `data_seeds={seed}` as many data sets"
+        raise UsageError(
+            f"{seed} is a single seed, and data sets to compare are two or more", where="data_seeds=", fix=fix
+        )
+    return _joined(data_seeds)
 
 
 def _joined(values: object) -> str:

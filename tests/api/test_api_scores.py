@@ -71,6 +71,7 @@ def test_a_sweep_is_made_once_and_returned_as_a_frame(tmp_path, capsys):
         ({"methods": "maen"}, "did you mean `mean`"),
         ({"methods": "mean", "gama": 4}, "no such setting, did you mean `gamma`"),
         ({"methods": "mean", "gamma": [1, 1]}, "1 occurs twice"),
+        ({"methods": "mean", "data_seeds": [7]}, "7 is a single seed"),
         ({"methods": "mean", "data_seeds": [4, 4]}, "a seed occurs twice"),
     ],
 )
