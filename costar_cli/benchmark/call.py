@@ -106,7 +106,7 @@ def _seeds(data_seeds: int | Sequence[int]) -> str:
     Raises:
         UsageError: a single seed, which the flag would take for a number of data sets.
     """
-    if not isinstance(data_seeds, int) and len(data_seeds) == 1:
+    if isinstance(data_seeds, list | tuple | range) and len(data_seeds) == 1:
         [seed] = data_seeds
         fix = f"`seed={seed}` makes one data set of that seed, `data_seeds={seed}` as many data sets"
         raise UsageError(
