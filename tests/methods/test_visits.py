@@ -143,14 +143,17 @@ def test_a_rise_in_a_short_gap_counts_as_a_fall_does():
     np.testing.assert_allclose(design.response_NT[:, 0], [0.5, -0.5], rtol=1e-6)  # 0.1 over the noise of 0.04 steps
 
 
-@pytest.mark.parametrize("gap", [0.04, 0.5, 1.0, 3.0])
-def test_the_gain_is_the_slope_of_the_next_level_by_growth(gap: float):
-    growth, small = np.array([-0.02, 0.0, 0.03]), 1e-6
-    ten = np.full((1, 3), 10.0)
-    before: Any = SimpleNamespace(y_YQ=ten, usual_YQ=ten)
-    step: Any = SimpleNamespace(before=before, growth=[growth], gap_Q=np.full(3, gap))
+@pytest.mark.parametrize("unit", [1.0, 1e9])
+@pytest.mark.parametrize("gap", [0.04, 0.5, 1.0, 3.0, 9.0])
+def test_the_gain_is_the_slope_of_the_next_level_by_growth(gap: float, unit: float):
+    """In whatever unit the outcome is."""
+    growth, small = np.array([-0.2, -0.02, 0.0, 0.03]), 1e-6
+    level = np.full((1, 4), 10.0 * unit)
+    before: Any = SimpleNamespace(y_YQ=level, usual_YQ=level)
+    step: Any = SimpleNamespace(before=before, growth=[growth], gap_Q=np.full(4, gap))
     slope = (after(growth + small, gap) - after(growth - small, gap)) / (2 * small)
-    np.testing.assert_allclose(Rollout.gain(LAW, step), slope, rtol=1e-5)
+    gain = Rollout.gain(replace(LAW, mean=10 * unit, sd=3 * unit, high=100 * unit), step)
+    np.testing.assert_allclose(gain, slope * unit, rtol=1e-5)
 
 
 def test_an_answer_after_a_gap_is_that_after_its_parts(mixed: MixedModel, data: Dataset):

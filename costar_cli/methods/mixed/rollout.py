@@ -157,7 +157,7 @@ class Rollout:
         if step.gap_Q is None or not law.relative:
             return scale_Q
         steps_Q = compounding(step.gap_Q)
-        growth_Q = np.clip(step.growth[law.outcome] / steps_Q, -1 + law.shift, law.limits[1])
+        growth_Q = np.clip(step.growth[law.outcome] / steps_Q, *law.limits)
         return np.asarray(scale_Q * (1 + growth_Q) ** (steps_Q - 1))
 
     def slopes(self, step: Step, effects: list[Floats], n_state: int) -> Floats:
