@@ -161,14 +161,17 @@ def _show_survival(session: Session, effects: "AverageEffects") -> None:
 
 
 def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return rows as the columns of a table."""
+    """Return rows as the columns of a table, with None or NaN where a row has no such column."""
     import numpy as np
 
     texts = {"quantity", "model", "group", "plan", "reference", "outcome", "unit", "interval_kind"}
     whole = {"step", "moments", "units", "amber", "red"}
+    names = dict.fromkeys(name for row in rows for name in row)  # a model may know more than another
+    cells = {name: [row.get(name) for row in rows] for name in names}
     return {
         name: np.array(
-            [row[name] for row in rows], dtype=object if name in texts else np.int64 if name in whole else np.float64
+            own,
+            dtype=object if name in texts or (name in whole and None in own) else np.int64 if name in whole else float,
         )
-        for name in rows[0]
+        for name, own in cells.items()
     }

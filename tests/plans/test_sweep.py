@@ -5,17 +5,24 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
+from costar_cli.cohort import Averager, Cohort, answer_cohort, groups_of
 from costar_cli.errors import UsageError
 from costar_cli.figures.sweep import plot_sweep
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset, Part
 from costar_cli.plans import parse_plans
 from costar_cli.plans.sweep import Sweep
+from costar_cli.settings.resolve import resolve
 from costar_cli.steps.answers import show_sweep
+from costar_cli.steps.averages import show_average_sweep
+from costar_cli.steps.session import Session
 from costar_cli.ui.output import Output
+from costar_cli.ui.progress import OutputReporter
 from costar_cli.whatif import estimate_outcomes
+from costar_cli.workspace import Workspace
 from tests.dose_worlds import HORIZON, linear_doses
 from tests.methods.linear_worlds import fit, model_of
 
@@ -90,3 +97,25 @@ def test_the_table_has_a_row_per_dose_and_the_truth_below_each(
     show_sweep(Output(), replace(report, truth=(np.full((HORIZON, 1), 7.5), np.full((HORIZON, 1), 8.5))), sweep)
     firsts = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert [first for first in firsts if first in {"2", "2.0000001", "truth"}] == ["2", "truth", "2.0000001", "truth"]
+
+
+def test_averages_of_models_of_which_one_knows_no_lights_are_written_with_blanks(
+    data: Dataset, ridge: FittedModel, tmp_path: Path
+) -> None:
+    sweep, panel = Sweep.parse("dose 0,2", data.schema.treatments), data.panels[Part("source", "test")]
+    cohort = Cohort.of(panel, panel.names, origin=5)
+    averager = Averager(
+        cohort, parse_plans(sweep.document(), data.schema, horizon=HORIZON), *groups_of(cohort, data.schema, None)
+    )
+    for answers in answer_cohort("new", ridge, cohort, averager.request):
+        averager.add(answers)
+    old = replace(averager.finish("old", ridge, (0.9,)), lights_GPL=None)
+    new = replace(old, label="new", lights_GPL=np.array([[[9, 2, 1], [12, 0, 0]]]))
+    out = Output()
+    session = Session(out, Workspace(tmp_path), resolve({}), OutputReporter(out))
+    for name, found in (("a.csv", [old, new]), ("b.csv", [new, old])):
+        show_average_sweep(session, found, sweep=sweep, dataset=data, csv=tmp_path / name, plot=None)
+        rows = pl.read_csv(tmp_path / name)
+        of_new = rows.filter((pl.col("model") == "new") & (pl.col("dose") == 0))
+        assert set(of_new.select("amber", "red").rows()) == {(2, 1)}
+        assert rows.filter(pl.col("model") == "old").select("amber", "red").null_count().rows() == [(9, 9)]
