@@ -56,6 +56,20 @@ def test_what_lasts_is_what_the_mixed_model_says(decay: float):
     np.testing.assert_allclose(found, law.lasting(gap, decay, 0.9), rtol=1e-4)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("left", [0.5, 0.999, 0.9995, 1 - 2**-20, 1.0])
+def test_what_lasts_over_long_gaps_is_a_sum_over_their_steps_and_so_is_its_gradient(left: float, dtype: torch.dtype):
+    """However slowly a level reverts."""
+    rate = torch.tensor(left, dtype=dtype, requires_grad=True)
+    for gap in (1, 3, 900, 5_000, 20_000):
+        steps, exact = np.arange(gap), float(rate.detach())
+        found = lasting(torch.tensor(float(gap), dtype=dtype), rate, torch.ones_like(rate))
+        [slope] = torch.autograd.grad(found, rate)
+        assert found.item() == pytest.approx((exact**steps).sum(), rel=1e-4)
+        if exact < 1:  # where both are equal, either of them may be the larger one
+            assert slope.item() == pytest.approx((steps * exact ** np.maximum(steps - 1, 0)).sum(), rel=1e-3)
+
+
 @pytest.mark.parametrize("decay", [1e-30, 0.9, 1.0])
 def test_what_lasts_has_a_finite_gradient_everywhere(decay: float):
     left, rate = torch.tensor(0.9, requires_grad=True), torch.tensor(decay, requires_grad=True)

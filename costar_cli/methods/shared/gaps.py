@@ -19,7 +19,7 @@ __all__ = ["LEAST_LEFT", "GapColumn", "Span", "carried_over", "lasting"]
 
 LEAST_LEFT: Final = 0.05  # of a level after a usual gap
 LEAST_RATIO: Final = 1e-12  # of two rates: what decays faster than that is gone at once
-NEAR: Final = 1e-3  # two rates whose ratio is as near to 1: the first terms of the series are then exact enough
+NEAR: Final = 1e-3  # two rates whose ratio is, over a gap, as near to 1: the first terms of the series then suffice
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +52,12 @@ def lasting(gap: Tensor, left: Tensor, decay: Tensor) -> Tensor:
     """
     most, least = torch.maximum(left, decay), torch.minimum(left, decay)
     ratio = (least / most).clamp(min=LEAST_RATIO)
-    near, apart = ratio > 1 - NEAR, ratio - 1
+    apart = (least - most) / most  # exact where the two are almost equal, which the ratio less 1 is not
+    log_ratio = torch.where(ratio > 0.5, torch.log1p(apart.clamp(min=-0.5)), ratio.log())
+    near = apart.abs() * gap.clamp(min=1) < NEAR
     series = gap * (1 + (gap - 1) / 2 * apart * (1 + (gap - 2) / 3 * apart))
-    other = torch.where(near, torch.full_like(ratio, 0.5), ratio)  # where the quotient is no 0 / 0
-    return most ** (gap - 1) * torch.where(near, series, torch.expm1(gap * other.log()) / (other - 1))
+    quotient = torch.expm1(gap * log_ratio) / torch.where(near, -1.0, apart)  # of 0 / 0 there is no gradient
+    return most ** (gap - 1) * torch.where(near, series, quotient)
 
 
 def carried_over(dose_NTJ: Tensor, gap_NT: Tensor, decay_J: Tensor) -> Tensor:
