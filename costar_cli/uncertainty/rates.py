@@ -50,8 +50,9 @@ def fit_rates(
 def ends_in(log_rate_QHE: Floats, time_QH: Floats) -> Floats:
     """Return the probability `[Q,H,E]` that each end comes within a time, of such rates side by side."""
     rate_QHE = np.exp(np.minimum(log_rate_QHE, MOST_LOG))
-    total_QH = rate_QHE.sum(axis=-1)
-    return np.asarray(rate_QHE / total_QH[..., None] * -np.expm1(-total_QH * time_QH)[..., None])
+    total_QH1 = rate_QHE.sum(axis=-1, keepdims=True)
+    share_QHE = np.divide(rate_QHE, total_QH1, out=np.zeros_like(rate_QHE), where=total_QH1 > 0)
+    return np.asarray(share_QHE * -np.expm1(-total_QH1 * time_QH[..., None]))
 
 
 def expected_ends(ends: Floats) -> Floats:

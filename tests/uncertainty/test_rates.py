@@ -114,3 +114,12 @@ def test_a_constant_rate_is_ends_by_time_and_ends_add_up() -> None:
     assert not coef_EP.any()
     ends_QHE = ends_in(np.log(np.array([[[0.1, 0.2]]])), np.array([[1e9]]))
     np.testing.assert_allclose(ends_QHE, [[[1 / 3, 2 / 3]]])
+
+
+@pytest.mark.parametrize(
+    ("log_rates", "ends"), [((-800, -900), (0, 0)), ((800, -800), (1, 0)), ((800, 900), (0.5, 0.5))]
+)
+def test_rates_too_small_or_too_large_for_a_number_still_give_probabilities(
+    log_rates: tuple[float, float], ends: tuple[float, float]
+) -> None:
+    np.testing.assert_allclose(ends_in(np.array([[log_rates]]), np.ones((1, 1))), [[ends]], atol=1e-12)
