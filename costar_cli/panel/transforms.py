@@ -55,7 +55,7 @@ class OutcomeTransforms:
         """Read what `to_arrays` returned, None where nothing is transformed.
 
         Raises:
-            ValueError: it is not of the schema's outcomes.
+            ValueError: it is not of the schema's outcomes, or an sd is not positive.
         """
         if all(variable.transform is None for variable in schema.outcomes):
             return None
@@ -65,6 +65,8 @@ class OutcomeTransforms:
             raise ValueError(
                 f"the transform of outcomes has {center_Y.shape} and {moments.shape}, not ({y},), (2, {y})"
             )
+        if not (moments[1] > 0).all():
+            raise ValueError("the transform of outcomes has an sd that is not positive")
         return cls(schema, center_Y, moments)
 
     def to_arrays(self) -> dict[str, NDArray[np.generic]]:

@@ -121,6 +121,13 @@ def test_a_difference_was_observed_where_both_of_its_steps_were():
     assert learned.tolist() == [[False, True, False, False, True], [False, True, True, True, True]]
 
 
+@pytest.mark.parametrize("sd", [0.0, -1.0, np.nan])
+def test_a_file_whose_transform_has_no_positive_sd_is_damaged(sd: float):
+    arrays = OutcomeTransforms(schema("log"), np.array([1.0]), np.array([[0.0], [sd]])).to_arrays()
+    with pytest.raises(ValueError, match="the transform of outcomes"):
+        OutcomeTransforms.of_arrays(arrays, schema("log"))
+
+
 def test_moments_of_logarithms_are_those_of_drawn_outcomes():
     transforms = OutcomeTransforms(schema("log1p"), np.array([1.0]), np.array([[0.0], [1.0]]))
     mean, parameter, noise = (np.full((1, 1, 1, 1), value) for value in (0.5, 0.3, 0.4))
