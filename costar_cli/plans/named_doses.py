@@ -8,6 +8,7 @@ from costar_cli.errors import UsageError
 from costar_cli.panel import TreatmentEncoding
 from costar_cli.panel.dose import Dose
 from costar_cli.panel.levels import as_number
+from costar_cli.panel.visits import elapsed_dose
 
 MOST: Final = 101  # doses that one text names
 SHAPE: Final = 'write "NAME FIRST:LAST:STEP", as in "dose 0:10:1", or a list, "dose 0,2,5"'
@@ -26,16 +27,21 @@ def named_doses(
         without: what to do where the data have no doses.
 
     Raises:
-        UsageError: it names none, there is no such dose, or one cannot be given.
+        UsageError: it names none, there is no such dose, it is the time between visits, or one cannot be given.
     """
     name, _, said = (part.strip() for part in text.strip().rpartition(" "))
-    known = [dose.name for dose in encoding.doses]
+    time = elapsed_dose(encoding)
+    if time is not None and name == time.name:
+        fix = 'say when visits are in a file of plans: {"after": "14 days"}'
+        problem = f"{name} is the time until the next visit: plans would end at different dates, and do not compare"
+        raise UsageError(problem, where=where, fix=fix)
+    known = [dose.name for dose in encoding.doses if dose is not time]
     if not known:
         raise UsageError("this data set has no doses", where=where, fix=without)
     if name not in known:
         near = did_you_mean(name, known, lead="; ", quoted=True)
         raise UsageError(f"there is no dose {name!r}{near}", where=where, fix=f"{SHAPE}; of {', '.join(known)}")
-    dose, values = encoding.doses[known.index(name)], _numbers(said, where, fewest)
+    dose, values = next(dose for dose in encoding.doses if dose.name == name), _numbers(said, where, fewest)
     for value in values:
         if problem := dose.problem(value):
             fix = f"{dose.range} were given"

@@ -142,6 +142,11 @@ class Objective:
         return sorted(every)
 
     @property
+    def read(self) -> list[int]:
+        """Return the steps whose outcomes it reads, the last one for what is over all of them."""
+        return sorted({term.step if term.statistic == "at" else self.steps - 1 for term in self.terms})
+
+    @property
     def single(self) -> tuple[tuple[int, int], float] | None:
         """Return step and outcome, and the weight, of an objective that is one outcome at one step, costs apart."""
         one = len(self.terms) == 1 and self.terms[0].statistic == "at"

@@ -203,7 +203,8 @@ def notes_on(report: SearchReport) -> Iterator[str]:
     if candidates.constraints.only is None and (doses := report.schema.treatments.doses):
         chosen = (np.unique(candidates.values_KA[:, i - len(doses)]).tolist() for i in range(len(doses)))
         told = (f"{dose.name} {', '.join(map(dose.text, some))}" for dose, some in zip(doses, chosen, strict=True))
-        yield f"doses to choose from at each step: {'; '.join(told)} (--levels names others)"
+        others = " (--levels names others)" if any(dose.elapsed is None for dose in doses) else ""
+        yield f"doses to choose from at each step: {'; '.join(told)}{others}"
     if not question.unsupported and (more := [answer.best.left_out for answer in report.answers]) and max(more):
         who = sum(1 for count in more if count)
         some = f"{more[0]:,} plans" if len(more) == 1 else f"plans of {who:,} subject{'s' * (who > 1)}"

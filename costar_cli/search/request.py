@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+import numpy as np
+
 from costar_cli.errors import UsageError
 from costar_cli.methods.base import FittedModel
 from costar_cli.plans import TreatmentPlan
@@ -13,6 +15,7 @@ from costar_cli.search.candidates import WIDTH_OF_MANY, Candidates, list_of_plan
 from costar_cli.search.constraints import Constraints
 from costar_cli.search.objective import Objective
 from costar_cli.search.scoring import DRAWS_OF_MANY, SHORT_OF_MANY, By, SearchQuestion
+from costar_cli.search.visits import check_times, seen_like
 
 NO_DOSES: Final = "leave --levels out: treatments with levels have all of them tried"
 
@@ -67,11 +70,7 @@ class SearchRequest:
             problems.add(f"level {self.level:g} is not a probability", fix="choose one between 0 and 1, such as 0.9")
         if self.width is not None and self.width < 1:
             problems.add(f"a beam of width {self.width}", fix="give --beam a number from 1")
-        reference = self.reference or no_treatment(model.schema.treatments, steps)
-        if reference is None:
-            problems.add("this data set has no plan without treatment to compare with", fix="give --reference a plan")
-        elif len(reference) != steps:
-            problems.add(f"the reference plan has {len(reference)} steps, and plans have {steps}", fix="give as many")
+        reference = self._reference(model, steps, objective, problems)
         problems.raise_any("the search does not fit", where="costar search", fix=problems.fix)
         assert reference is not None  # noqa: S101 - it was a problem
         candidates = Candidates.of(
@@ -82,6 +81,23 @@ class SearchRequest:
             return asked
         narrow = replace(candidates, width=self.width or WIDTH_OF_MANY)
         return replace(asked, candidates=narrow, short=SHORT_OF_MANY, draws=DRAWS_OF_MANY)
+
+    def _reference(
+        self, model: FittedModel, steps: int, objective: Objective, problems: Problems
+    ) -> TreatmentPlan | None:
+        """Return the plan that others are compared with, which is seen when they are."""
+        encoding = model.schema.treatments
+        idle = no_treatment(encoding, steps)
+        none = idle if idle is None or self.only is None else seen_like(idle, self.only[0], encoding)
+        reference = self.reference or none
+        if reference is None:
+            problems.add("this data set has no plan without treatment to compare with", fix="give --reference a plan")
+            return None
+        if len(reference) != steps:
+            problems.add(f"the reference plan has {len(reference)} steps, and plans have {steps}", fix="give as many")
+        usual = TreatmentPlan("others", np.tile(encoding.idle, (steps, 1)))
+        check_times([*(self.only or (usual,)), reference], objective, encoding, problems)
+        return reference
 
     def _amounts(self, model: FittedModel, problems: Problems) -> dict[str, list[float]]:
         """Return the doses to choose from that are named."""
