@@ -11,7 +11,6 @@ from costar_cli.api.data import read_new_subjects
 from costar_cli.datasets.table.export import export_dataset
 from costar_cli.datasets.table.guess import guess_schema
 from costar_cli.datasets.table.schema_file import read_schema
-from costar_cli.errors import MismatchError
 from costar_cli.panel import Dataset, End, Part
 from costar_cli.panel.visits import elapsed
 from tests.datasets.table_worlds import ingest, make_schema, of, problems, save, ward
@@ -195,11 +194,3 @@ def test_an_export_keeps_why_series_end(tmp_path: Path, event: str) -> None:
         assert end_of(again, name) == end_of(dataset, name)
     panel, row = of(again, "p01")
     assert not panel.observed_outcomes[row, 3].any()
-
-
-def test_visits_at_any_time_are_not_exported_as_even_steps(tmp_path: Path) -> None:
-    uneven = ward().with_columns(pl.col("day") + pl.col("day").cast(pl.Float64) ** 2 / 7)
-    dataset = ingest(uneven, make_schema(time={"gaps": "elapsed"}), folder=tmp_path)
-    with pytest.raises(MismatchError, match="visits are at any time"):
-        export_dataset(dataset, tmp_path / "out", "csv")
-    assert not (tmp_path / "out").exists()

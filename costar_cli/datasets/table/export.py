@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from costar_cli.config.choices import FormatName
 from costar_cli.datasets.table.doses import dose_column
+from costar_cli.datasets.table.export_times import ExportTimes
 from costar_cli.datasets.table.schema_file import toml_row, toml_value
 from costar_cli.errors import MismatchError, StorageError
 from costar_cli.panel.dataset import Dataset, Part
@@ -17,7 +18,6 @@ from costar_cli.panel.levels import is_switch
 from costar_cli.panel.panel import Panel
 from costar_cli.panel.queries import Queries
 from costar_cli.panel.schema import PanelSchema, TreatmentEncoding, Variable
-from costar_cli.panel.visits import elapsed_dose
 
 KEYS: Final = ("subject", "time", "domain", "split", "cluster", "set", "query", "origin", "step", "scored")
 Names = Mapping[str, str]  # of the columns beside the variables, by what they are
@@ -61,14 +61,11 @@ def export_dataset(
     A simulator's truth and what a data set says of its making are left out.
 
     Raises:
-        MismatchError: a file exists and `overwrite` is false; the data set has visits at any time.
+        MismatchError: a file exists and `overwrite` is false.
         StorageError: the folder cannot be written.
     """
     from costar_cli.artifact import write_bytes  # noqa: PLC0415 - h5py
 
-    if elapsed_dose(dataset.schema.treatments) is not None:
-        fix = "ingest its own table: exported queries and times count steps of one length"
-        raise MismatchError("visits are at any time, which the exported tables cannot say", fix=fix)
     files = export_files(folder, form)
     if not any(len(queries) for sets in dataset.queries.values() for queries in sets.values()):
         del files["queries"]
@@ -89,17 +86,18 @@ def export_dataset(
 def dataset_to_frame(dataset: Dataset, names: Names | None = None) -> pl.DataFrame:
     """Return all parts as one long table: who, when, which split; all variables on each row.
 
-    Outcomes that were filled are null. A binary treatment is 0 or 1 unless its levels are numbers themselves, any other
-    its level's name; null where none was recorded. Each end has a column, with its name in the last rows of series.
+    Times are dates where the data set has them, else numbers. Outcomes that were filled are null. A binary treatment is
+    0 or 1 unless its levels are numbers themselves, any other its level's name; null where none was recorded. Each end
+    has a column, with its name in the last rows of series.
     """
     names = names or free_names(dataset.schema)
     labelled, splits = any(panel.label is not None for panel in dataset.panels.values()), _splits(dataset)
-    frames = []
+    times, frames = ExportTimes.of(dataset), []
     for part, panel in dataset.panels.items():
         own = np.array([place.row for place in dataset.everyone if place.part == part], dtype=np.int64)
         if len(own):
             split = np.stack([splits[number] for number in panel.subject_id[own].tolist()])
-            frames.append(_panel_frame(part, panel.take(own), split, dataset.schema, names, labelled=labelled))
+            frames.append(_panel_frame(part, panel.take(own), split, dataset.schema, names, times, labelled=labelled))
     return pl.concat(frames)
 
 
@@ -108,12 +106,14 @@ def queries_to_frame(dataset: Dataset, names: Names | None = None) -> pl.DataFra
     names = names or free_names(dataset.schema)
     labelled = any(panel.label is not None for panel in dataset.panels.values())
     count: dict[str, int] = {}
-    frames = []
+    times, frames = ExportTimes.of(dataset), []
     for part, sets in dataset.queries.items():
+        panel = dataset.panels[part]
         for name, queries in sets.items():
             row = queries.subject.astype(np.int64)
-            subject = _keys(dataset.panels[part], dataset.schema, names, row, labelled=labelled)
-            frames.append(_query_frame(name, queries, subject, dataset.schema, names, count.get(name, 0)))
+            asked = _keys(panel, dataset.schema, names, row, labelled=labelled)
+            asked[names["origin"]] = times.at(panel, row, queries.origin.astype(np.int64))
+            frames.append(_query_frame(name, queries, asked, dataset.schema, names, times, count.get(name, 0)))
             count[name] = count.get(name, 0) + len(queries)
     return pl.concat(frames)
 
@@ -157,11 +157,18 @@ def _splits(dataset: Dataset) -> dict[int, NDArray[np.object_]]:
 
 
 def _panel_frame(
-    part: Part, panel: Panel, split_NT: NDArray[np.object_], schema: PanelSchema, names: Names, *, labelled: bool
+    part: Part,
+    panel: Panel,
+    split_NT: NDArray[np.object_],
+    schema: PanelSchema,
+    names: Names,
+    times: ExportTimes,
+    *,
+    labelled: bool,
 ) -> pl.DataFrame:
     row, step = np.nonzero(panel.observed)
     columns = _keys(panel, schema, names, row, labelled=labelled) | {
-        names["time"]: pl.Series(step, dtype=pl.Int64),
+        names["time"]: times.at(panel, row, step),
         names["domain"]: pl.Series([part.domain], dtype=pl.String).gather(np.zeros_like(row)),
         names["split"]: pl.Series(split_NT[row, step].tolist(), dtype=pl.String),
     }
@@ -180,18 +187,25 @@ def _panel_frame(
 
 
 def _query_frame(
-    name: str, queries: Queries, subject: Mapping[str, pl.Series], schema: PanelSchema, names: Names, first: int
+    name: str,
+    queries: Queries,
+    asked: Mapping[str, pl.Series],
+    schema: PanelSchema,
+    names: Names,
+    times: ExportTimes,
+    first: int,
 ) -> pl.DataFrame:
     tau = queries.horizon
     query = np.repeat(np.arange(len(queries)), tau)
     columns = {
         names["set"]: pl.Series([name], dtype=pl.String).gather(np.zeros_like(query)),
         names["query"]: pl.Series(query + first, dtype=pl.Int64),
-        **{key: series.gather(query) for key, series in subject.items()},
-        names["origin"]: pl.Series(queries.origin[query].astype(np.int64)),
+        **{key: series.gather(query) for key, series in asked.items()},
         names["step"]: pl.Series(np.tile(np.arange(1, tau + 1), len(queries)), dtype=pl.Int64),
     }
-    columns |= _treatments(queries.plan.reshape(-1, queries.plan.shape[-1]), schema.treatments)
+    plan = queries.plan.reshape(-1, queries.plan.shape[-1])
+    columns |= _treatments(plan, schema.treatments)
+    columns |= {times.gap.name: pl.Series(times.elapsed(plan))} if times.gap else {}
     for i, variable in enumerate(schema.outcomes):
         known = queries.outcomes is not None
         values = queries.outcomes[..., i].ravel() if queries.outcomes is not None else [None] * len(query)
@@ -211,7 +225,8 @@ def _treatments(encoded: NDArray[Any], treatments: TreatmentEncoding) -> dict[st
             series = pl.Series(levels, dtype=pl.String).gather(values[:, i])
         columns[name] = series
     for i, dose in enumerate(treatments.doses, start=len(treatments.names)):
-        columns[dose.name] = pl.Series(values[:, i], dtype=pl.Float64)
+        if dose.elapsed is None:  # visits are told by their times
+            columns[dose.name] = pl.Series(values[:, i], dtype=pl.Float64)
     return {name: pl.select(pl.when(recorded).then(said)).to_series() for name, said in columns.items()}
 
 
@@ -240,14 +255,15 @@ def _schema_lines(dataset: Dataset, names: Names) -> Iterator[str]:
     for name, levels in zip(schema.treatments.names, schema.treatments.levels, strict=True):
         yield toml_row(name, {"role": "treatment", "levels": list(levels)})
     for dose in schema.treatments.doses:
-        yield toml_row(dose.name, dose_column(dose))
+        if dose.elapsed is None:
+            yield toml_row(dose.name, dose_column(dose))
     for role, variables in (("covariate", schema.covariates), ("static", schema.statics)):
         for variable in variables:
             yield toml_row(variable.name, _column(role, variable))
     for column, end in zip(_ends(schema, names), schema.ends, strict=True):
         yield toml_row(column, {"role": "event" if end.terminal else "censored"})
     yield "\n[time]"
-    yield toml_row("unit", schema.step)
+    yield from [toml_row(key, value) for key, value in ExportTimes.of(dataset).keys.items()]
     if any(panel.since is not None for panel in dataset.panels.values()):
         yield "\n[split]"
         yield toml_row("by", "time")
