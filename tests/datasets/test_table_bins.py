@@ -122,12 +122,29 @@ def test_steps_begin_where_the_calendar_begins_them(step: str, length: int):
     assert panel.calendar.texts(np.array([row]), np.array([0]), panel.length[[row]])[0].startswith("2024-01-01")
 
 
-def test_identical_rows_count_once_and_sums_do_not_count_them_twice():
+def test_the_same_amount_given_twice_on_a_day_is_summed_and_warned_of():
+    rows = [(f"p{i:02d}", f"2024-01-{day:02d}", 90.0 + i, "none", 5.0 * (day % 2), float(day), 20.0, 40.0 + i)
+            for i in range(12) for day in range(1, 6)]  # fmt: skip
+    frame, heard = pl.DataFrame(rows, schema=list(COLUMNS), orient="row"), Listener()
+    again = frame.filter((pl.col("patient") == "p03") & (pl.col("when") == "2024-01-03"))
+    dataset = read(pl.concat([frame, again]), schema(step="1d"), heard)
+    panel, row = of(dataset, "p03")
+    given = dataset.schema.treatments.decode(panel.treatments[row])[:5, 1]
+    assert given[:4].tolist() == [5, 0, 10, 0]
+    assert panel.covariates[row, 2, 0] == 3 + 3
+    [said] = [text for text in heard.warnings if "the same" in text]
+    assert said.startswith("1 row is the same as another in all columns: each counts in the sum of units, of carbs")
+    assert not any("duplicate" in note for note in heard.notes)
+
+
+def test_rows_that_are_the_same_count_once_where_nothing_is_summed():
+    largest = {"units": {**COLUMNS["units"], "aggregate": "max"}, "carbs": {"role": "covariate"}}
     frame, heard = ward(), Listener()
-    once, twice = read(frame, schema()), read(pl.concat([frame, frame[:7]]), schema(), heard)
+    once, twice = read(frame, schema(largest)), read(pl.concat([frame, frame[:7]]), schema(largest), heard)
     assert any("dropped 7 duplicate rows" in note for note in heard.notes)
     for part, panel in once.panels.items():
         np.testing.assert_array_equal(panel.treatments, twice.panels[part].treatments)
+        np.testing.assert_array_equal(panel.covariates, twice.panels[part].covariates)
 
 
 def test_a_mark_of_an_end_stands_whatever_other_rows_of_its_step_say():

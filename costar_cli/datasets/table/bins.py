@@ -68,14 +68,13 @@ class Bins:
     def by_step(self, rows: Rows, subject: Reading, time: Reading, reporter: Reporter) -> Rows:
         """Return a row per subject and step that has one, its place that of the step's first row.
 
-        Rows that are the same count once. How many share a step is told as a warning.
+        Rows that are the same in all columns count once, unless a column is summed: somebody may have been given the
+        same twice. How many rows share a step, and how many of a sum are the same, is told as a warning.
         """
         who, when = rows.index[subject], rows.index[time]
         step, begin = step_at(self.schema.time, when)
         values = [name for name in rows.frame.columns if name not in ("file", "row")]
-        frame = rows.frame.unique(values, keep="first", maintain_order=True)
-        if twice := rows.height - frame.height:
-            reporter.note(f"dropped {counted(twice, 'duplicate row')}")
+        frame = self._distinct(rows.frame, values, reporter)
         kept = [r for r in rows.readings if r not in (subject, time)]
         taken = [self._value(rows, name).alias(f"of {name}") for name in self.raw]
         own = [pl.col(rows.index[r]).drop_nulls().first() for r in kept]
@@ -89,6 +88,19 @@ class Bins:
         again = begin.cast(rows.series(time).dtype).alias(when)
         index = {r: rows.index[r] for r in (subject, time, *kept)} | {r: f"of {name}" for name, r in self.made.items()}
         return replace(rows, frame=made.with_columns(again).drop("step", "rows"), readings=list(index), index=index)
+
+    def _distinct(self, frame: pl.DataFrame, values: list[str], reporter: Reporter) -> pl.DataFrame:
+        """Return the rows that count."""
+        once = frame.unique(values, keep="first", maintain_order=True)
+        twice, columns = frame.height - once.height, self.schema.columns
+        summed = [name for name in self.schema.named(*OF_STEPS) if columns[name].binned == "sum"]
+        if twice and summed:
+            same = "is the same" if twice == 1 else "are the same"
+            each = f"each counts in the sum of {', of '.join(summed)}"
+            reporter.warn(f"{counted(twice, 'row')} {same} as another in all columns: {each}; take out what are copies")
+        elif twice:
+            reporter.note(f"dropped {counted(twice, 'duplicate row')}")
+        return frame if summed else once
 
     @property
     def _ordered(self) -> dict[str, tuple[str, ...]]:
