@@ -36,6 +36,7 @@ class Candidates:
     """The treatments `values [K,names]` of a step, and the plans `[P,H]` of their places to choose from.
 
     Attributes:
+        encoding: the treatments that there are.
         values_KA: levels and doses, as in `TreatmentEncoding`.
         steps: H.
         constraints: that all plans meet, but for what depends on the step before the plan.
@@ -44,6 +45,7 @@ class Candidates:
         width: of the beam.
     """
 
+    encoding: TreatmentEncoding
     values_KA: Values
     steps: int
     constraints: Constraints
@@ -71,17 +73,18 @@ class Candidates:
             UsageError: no plan meets the constraints, or there are too many treatments to choose from.
         """
         if constraints.only is not None:
-            return cls._of_list(constraints, width or WIDTH)
+            return cls._of_list(model.schema.treatments, constraints, width or WIDTH)
         values_KA = treatments_of_step(model, unsupported=unsupported, amounts=amounts)
         open_KA = values_KA[constraints.allowed(values_KA)]
         count = constraints.count(open_KA, steps, np.ones(len(open_KA), dtype=bool))
         if not count:
             raise contradiction(constraints, values_KA, steps, None)
         plans_PH = constraints.plans(open_KA, steps) if count <= MOST_EXHAUSTIVE and width is None else None
-        return cls(open_KA, steps, constraints, plans_PH, len(values_KA) ** steps, width or WIDTH)
+        possible = len(values_KA) ** steps
+        return cls(model.schema.treatments, open_KA, steps, constraints, plans_PH, possible, width or WIDTH)
 
     @classmethod
-    def _of_list(cls, constraints: Constraints, width: int) -> Self:
+    def _of_list(cls, encoding: TreatmentEncoding, constraints: Constraints, width: int) -> Self:
         plans = constraints.only or ()
         steps = len(plans[0])
         values_KA, place = np.unique(np.concatenate([plan.values for plan in plans]), axis=0, return_inverse=True)
@@ -94,12 +97,25 @@ class Candidates:
                 where="--only-from",
                 fix="give fewer constraints, or other plans",
             )
-        return cls(values_KA, steps, constraints, every_PH[open_P], len(plans), width)
+        return cls(encoding, values_KA, steps, constraints, every_PH[open_P], len(plans), width)
 
     @property
     def exhaustive(self) -> bool:
         """Return whether all plans are looked at."""
         return self.plans_PH is not None
+
+    @property
+    def treatments_K(self) -> NDArray[np.int64]:
+        """Return how many treatments each gives, the time until the next visit apart."""
+        return np.asarray(((self.values_KA != 0) & (self.encoding.idle == 0)).sum(axis=1))
+
+    @property
+    def nothing(self) -> int | None:
+        """Return which gives nothing, or the least of doses that must be given; None where there is none."""
+        levels, size_KA = len(self.encoding.names), np.abs(self.values_KA)
+        least_A = np.where(np.arange(size_KA.shape[1]) < levels, 0, size_KA.min(axis=0))
+        places = np.flatnonzero((size_KA == least_A).all(axis=1))
+        return int(places[0]) if len(places) else None
 
     def after(self, before_A: Values | None, score: Score) -> Places:
         """Return the plans `[P,H]` to choose from for a subject, which `score` makes small where there are too many.
@@ -142,8 +158,8 @@ class Candidates:
     def _promise(self, plans_PH: Places, score: Score) -> Floats:
         """Return what beginnings come to if nothing is given after them, or the last treatments go on: the better."""
         left, rest = self.steps - plans_PH.shape[1], [plans_PH[:, -1:]]
-        none = np.flatnonzero((self.values_KA == 0).all(axis=1))
-        rest += [np.full_like(plans_PH[:, :1], none[0])] if len(none) else []
+        if (nothing := self.nothing) is not None:
+            rest.append(np.full_like(plans_PH[:, :1], nothing))
         whole = [np.concatenate([plans_PH, np.repeat(after_P1, left, axis=1)], axis=1) for after_P1 in rest]
         return np.asarray(np.min([score(plans) for plans in whole], axis=0))
 

@@ -170,7 +170,7 @@ def _truth(
     if not len(row_N) or plans_PH is None:
         return None
     table_KA, cost_K = as_plans(model.schema.treatments.encode(values_KA)), objective.costs_of(values_KA)
-    treated_P = (values_KA != 0).sum(axis=1)[plans_PH].sum(axis=1)
+    treated_P = candidates.treatments_K[plans_PH].sum(axis=1)
     ask, cost_P = asks_encoded(panel.take(row_N)), cost_K[plans_PH].sum(axis=1)
     shape = (len(plans_PH), candidates.steps, len(model.schema.outcomes))
     loss_NP, covered_N = np.empty((len(row_N), len(plans_PH))), np.full(len(row_N), np.nan)

@@ -131,8 +131,7 @@ def best_of(subject: SubjectPlans) -> Best:
     question, judge = subject.question, subject.judge
     plans_PH = question.candidates.after(subject.before, subject.losses)
     scored, values_KA = subject.scored(plans_PH), question.candidates.values_KA
-    loss_P = scored.loss_P
-    treated_P = (values_KA != 0).sum(axis=1)[plans_PH].sum(axis=1)
+    loss_P, treated_P = scored.loss_P, question.candidates.treatments_K[plans_PH].sum(axis=1)
     ranked_P = np.lexsort((treated_P, loss_P))
     kept_P, left_out = _supported(subject, plans_PH, ranked_P, scored)
     if question.by != "estimate":

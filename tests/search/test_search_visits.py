@@ -71,3 +71,25 @@ def test_plans_of_a_list_that_end_together_are_compared_with_no_treatment_that_d
     np.testing.assert_array_equal(asked(only=early).reference.values[:, 2], [1, 2])
     with pytest.raises(UsageError, match="step 1 of plans is seen after 1 days"):
         asked(only=early, minimise=("y at step 1",))
+
+
+@pytest.mark.parametrize("least", [0.0, 2.0])
+def test_a_beam_keeps_beginnings_that_are_good_if_nothing_follows(least: float) -> None:
+    """Treating once and then stopping is best, but the beginning looks bad if the treatment goes on."""
+    found = asked(levels=(f"mg {least:g},8",), steps=3, width=3).candidates
+    assert found.nothing is not None
+    assert found.values_KA[found.nothing].tolist() == [0, least, USUAL]
+
+    def loss(plans_PH: np.ndarray) -> np.ndarray:
+        given_P = (found.values_KA[plans_PH][:, :, 0] != 0).sum(axis=1)
+        return np.where(given_P == 1, -1.0, given_P).astype(float)
+
+    promise = found._promise(np.array([[found.nothing], [found.values_KA[:, 0].argmax()]], np.uint16), loss)
+    assert promise.tolist() == [0, -1]
+
+
+def test_the_time_until_the_next_visit_counts_as_no_treatment() -> None:
+    found = asked(levels=("mg 0,2",)).candidates
+    assert dict(zip(map(tuple, found.values_KA.tolist()), found.treatments_K.tolist(), strict=True)) == {
+        (0, 0, USUAL): 0, (1, 0, USUAL): 1, (0, 2, USUAL): 1, (1, 2, USUAL): 2,
+    }  # fmt: skip
