@@ -131,6 +131,8 @@ def test_truth_is_told_of_whole_days_that_are_simulated(data: Dataset, plan: lis
         tumor_truth(data, TEST, 0, 1, plan)
 
 
-def test_ends_and_visits_do_not_go_together():
-    with pytest.raises(UsageError, match="hazards are per step of one length"):
+def test_ends_and_visits_do_not_go_together_since_rates_need_the_time_of_an_end():
+    with pytest.raises(
+        UsageError, match="seen at the next visit alone, and rates are fitted to ends at their own times"
+    ):
         simulate(visits=4, ends=True)

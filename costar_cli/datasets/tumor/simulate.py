@@ -164,7 +164,7 @@ def tumor_limit(
 def _check(config: TumorConfig) -> None:
     if config.ends and config.visits is not None:
         raise UsageError(
-            "hazards are per step of one length, and visits are not",
+            "ends would be seen at the next visit alone, and rates are fitted to ends at their own times",
             where="--ends, --visits",
             fix="leave one of them out",
         )
