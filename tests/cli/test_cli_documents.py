@@ -25,7 +25,8 @@ ADDED = {"updates", "ended_by", "stages", "no_interval", "plans_in_words", "unsu
          "outcome_updates", "other_updates", "validation", "worse_than_last_value", "ratio_to_limit",
          "limit", "refutations", "calibration", "bands", "factual", "unlabelled_target_subjects", "levels",
          "coverage_90", "precision", "practice", "support", "reason", "lights", "gates", "search",
-         "natural_course", "rules", "date", "periods", "survival", "probabilities", "doses", "sweep"}  # fmt: skip
+         "natural_course", "rules", "date", "periods", "survival", "probabilities", "doses", "sweep",
+         "dropout", "unweighted"}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

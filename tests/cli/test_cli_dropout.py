@@ -1,0 +1,42 @@
+"""Weights against loss of follow-up on the command line, as documents tell them."""
+
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cli_world import DOCUMENTS, Run, write_ward
+
+EVALUATE = ["evaluate", "--no-plots", "--bootstrap", 0, "--json", "--quiet"]
+
+
+@pytest.fixture
+def weighed(tmp_path: Path, call: Callable[..., Run]) -> dict[str, Any]:
+    """The evaluation, with weights, of a ward that those with high pressure leave early."""
+    rng, lines = np.random.default_rng(1), ["patient,day,lost,pressure,drug"]
+    for patient in range(90):
+        level = rng.normal(80, 10)
+        last = 7 if rng.random() > (level > 82) * 0.8 else int(rng.integers(2, 6))
+        for day in range(last + 1):
+            drug, pressure = ("none", "drug")[rng.integers(2)], level + rng.normal()
+            lines.append(f"{patient},{day},{int(day == last < 7)},{pressure:.1f},{drug}")
+    ingest = write_ward(tmp_path, lines, horizon=2, more='lost = { role = "censored" }')
+    for words in (ingest, ["finetune", "--method", "ridge"]):
+        assert call(*words).code == 0
+    return call(*EVALUATE, "--ipcw").document
+
+
+def test_documents_describe_weights_and_errors_without_them(weighed: dict[str, Any]) -> None:
+    result = weighed["result"]
+    assert result["dropout"][0]["lost"] > 0
+    assert result["rows"][0]["unweighted"]["average"] != result["rows"][0]["mean"]["average"]
+    for name in result["dropout"][0]:
+        wrong = deepcopy(weighed)
+        wrong["result"]["dropout"][0]["renamed"] = wrong["result"]["dropout"][0].pop(name)
+        assert not DOCUMENTS.is_valid(wrong), name
+    for place, value in ((result["rows"][0]["unweighted"], "average"), (result["dropout"][0], "effective")):
+        kept, place[value] = place[value], "many"
+        assert not DOCUMENTS.is_valid(weighed), value
+        place[value] = kept
