@@ -122,8 +122,9 @@ a file's means the method. What a gate misspells is found before anything is sco
 each model, query, scored step and outcome, so that other scores can be formed elsewhere: `dataset`, `setup`, `method`,
 `model`, `queries` (the query set), `kind` (`counterfactual`, or `factual` where the truth was observed), the columns of
 [a cohort's answers](cohorts.md), where `plan` has the treatments of all steps, then `truth` and `members_sd`, the
-standard deviation between the members. Limits are at `--level`. They are made when they are asked for, not kept with
-the evaluation, which holds scores alone. xarray makes a cube of them, and a NetCDF file of that:
+standard deviation between the members, and with `--ipcw` the `weight` of each squared error. Limits are at `--level`.
+They are made when they are asked for, not kept with the evaluation, which holds scores alone. xarray makes a cube of
+them, and a NetCDF file of that:
 
 ```python
 rows = pandas.read_parquet("rows.parquet")

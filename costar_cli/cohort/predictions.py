@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from costar_cli.cohort.answers import CohortAnswers, Columns, tidy_columns
 from costar_cli.cohort.subjects import Cohort, names_of
-from costar_cli.evaluate.score import TestPart, subject_chunks
+from costar_cli.evaluate.dropout import StayWeights
+from costar_cli.evaluate.score import TestPart, Truth, subject_chunks
 from costar_cli.evaluate.setups import Job
 from costar_cli.panel import Location, PanelSchema, Queries
 from costar_cli.plans import TreatmentPlan
@@ -19,12 +20,15 @@ __all__ = ["predicted_rows"]
 MOST_QUERIES = 16_384  # answered at once: their predictions and lights take some hundred MB
 
 
-def predicted_rows(job: Job, test: TestPart, *, level: float) -> Iterator[tuple[int, Columns]]:
+def predicted_rows(
+    job: Job, test: TestPart, *, level: float, weights: StayWeights | None = None
+) -> Iterator[tuple[int, Columns]]:
     """Yield, for some subjects after others, how many queries were answered, and their rows.
 
     A row is a scored step of a query, and an outcome. Columns are those of `tidy_columns`, behind `setup`, `method`,
     `model`, `queries` (the query set) and `kind` of its truth (`factual`: what was observed); then `members_sd`, the
-    standard deviation of the members' predictions, not a number for one member. `plan` has the treatments of all steps.
+    standard deviation of the members' predictions, not a number for one member; and, given `weights`, the `weight` of
+    the squared error, 1 where the truth is not `factual`. `plan` has the treatments of all steps.
     """
     model, label = job.candidate.model, job.candidate.label
     told = {"setup": job.setup.name, "method": model.method, "model": label}
@@ -49,20 +53,31 @@ def predicted_rows(job: Job, test: TestPart, *, level: float) -> Iterator[tuple[
                 calibration.bands(found, [level]) if calibration else None,
                 support.lights(panel, asked, found) if support else None,
             )  # fmt: skip
-            columns = _scored_rows(answers, some, steps_H)
+            columns = _scored_rows(answers, some, steps_H, _weights(weights, some, truth))
             said = told | {"queries": name, "kind": truth}
             count = len(columns["step"])
             yield len(some), {key: np.full(count, value, dtype=object) for key, value in said.items()} | columns
 
 
-def _scored_rows(answers: CohortAnswers, queries: Queries, steps_H: NDArray[np.bool_]) -> Columns:
-    """Return the rows of scored steps, with the truth and the standard deviation of the members' predictions."""
+def _weights(weights: StayWeights | None, queries: Queries, truth: Truth) -> NDArray[np.float64] | None:
+    """Return the weights `[Q,H]` of answers: one where the truth is a simulator's, None where nothing is weighed."""
+    if weights is None:
+        return None
+    return weights.at(queries) if truth == "factual" else np.ones(queries.plan.shape[:2])
+
+
+def _scored_rows(
+    answers: CohortAnswers, queries: Queries, steps_H: NDArray[np.bool_], weight_QH: NDArray[np.float64] | None
+) -> Columns:
+    """Return the rows of scored steps, with the truth, the sd of the members' predictions, and weights if given."""
     assert queries.outcomes is not None and queries.scored is not None  # noqa: S101, PT018 - sets that serve have both
     members_RQHY = answers.estimates.members_RQHY
     q, h, y = np.nonzero(answers.own_QHY)
     columns = tidy_columns(answers, truth_QHY=queries.outcomes.astype(np.float64))
     several = len(members_RQHY) > 1
     columns["members_sd"] = members_RQHY.std(axis=0, ddof=1)[q, h, y] if several else np.full(len(q), np.nan)
+    if weight_QH is not None:
+        columns["weight"] = weight_QH[q, h]
     scored = (queries.scored & steps_H[: queries.horizon])[q, h]
     return {name: values[scored] for name, values in columns.items()}
 

@@ -79,7 +79,7 @@ def run_evaluation(
         reporter.warn(warning)
     parts = {job.setup.test: part_to_score(dataset, job.setup.test) for job in jobs}
     asked = ((part.panel, queries) for part in parts.values() for queries in part.query_sets.values())
-    weights = _stay_weights(parts, dataset, used) if config.ipcw else {}
+    weights = stay_weights(parts, dataset, used) if config.ipcw else {}
     bench = _Bench(dataset, config, _unit(dataset, used), parts, Periods.of(asked), weights)
     naive = LastValue(horizon=dataset.horizon, schema=dataset.schema, scaler=used[0].model.scaler)
     limits = {part: limit for part in parts if (limit := known_limit(dataset, part))}
@@ -221,9 +221,14 @@ class _Bench:
         return rows
 
 
-def _stay_weights(
+def stay_weights(
     parts: Mapping[Part, TestPart], dataset: Dataset, candidates: Sequence[Candidate]
 ) -> dict[Part, StayWeights]:
+    """Return the weights against dropout of test parts.
+
+    Raises:
+        UsageError: the data name no loss of follow-up, or no model knows its hazard.
+    """
     hazards = hazards_of_losses(dataset.schema, candidates)
     return {part: StayWeights.of(hazards, test.panel, test=str(part)) for part, test in parts.items()}
 

@@ -137,16 +137,18 @@ def write_predictions(
     from costar_cli.cohort import predicted_rows
     from costar_cli.config.models import EvaluateConfig
     from costar_cli.evaluate import named_candidates
-    from costar_cli.evaluate.run import part_to_score
+    from costar_cli.evaluate.run import part_to_score, stay_weights
     from costar_cli.evaluate.setups import plan_jobs
 
-    dataset, level = inputs.dataset, session.settings[EvaluateConfig].level
+    dataset, config = inputs.dataset, session.settings[EvaluateConfig]
     jobs = plan_jobs(dataset, named_candidates(inputs.models), setups)
     tests = {part: part_to_score(dataset, part) for part in {job.setup.test for job in jobs}}
+    weights = stay_weights(tests, dataset, [job.candidate for job in jobs]) if config.ipcw else {}
     total = sum(tests[job.setup.test].n_queries for job in jobs)
     with table_file(path) as table, session.reporter.task("Predicting", total=total, unit="query") as task:
         for job in jobs:
-            for answered, columns in predicted_rows(job, tests[job.setup.test], level=level):
+            test, weighed = tests[job.setup.test], weights.get(job.setup.test)
+            for answered, columns in predicted_rows(job, test, level=config.level, weights=weighed):
                 table.write({"dataset": [dataset.name] * len(columns["step"])} | columns)
                 task.advance(answered)
     session.out.wrote("predictions", path)
