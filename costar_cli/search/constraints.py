@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, Self
 
 import numpy as np
@@ -16,6 +17,7 @@ from costar_cli.plans import TreatmentPlan
 from costar_cli.plans.untrusted import Problems
 
 FEW: Final = 8  # names in a message
+SIX_DIGITS: Final = 5e-6
 SEPARATORS: Final = re.compile(r"\s*,\s*|\s+and\s+|\s+")
 
 
@@ -46,8 +48,13 @@ class Given:
 
     def at(self, values: Values) -> NDArray[np.bool_]:
         """Return where it is given, `[...]` of values `[...,names]`."""
-        own = values[..., self.treatment]
-        return np.asarray(own != 0 if self.level is None else own == self.level)
+        return self.among(values[..., self.treatment])
+
+    def among(self, own: Values) -> NDArray[np.bool_]:
+        """Return which of its levels or doses `[...]` are those that are meant; an amount of a dose to six digits."""
+        if self.level is None:
+            return np.asarray(own != 0)
+        return np.isclose(own, self.level, rtol=SIX_DIGITS, atol=0) if self.dose else np.asarray(own == self.level)
 
     def amount(self, values: Values) -> NDArray[np.float64]:
         """Return how much of it is given, `[...]`: the size of a dose, 1 of anything else."""
@@ -185,6 +192,13 @@ class Constraints:
         yield from ((f"--not-consecutive {given.name!r}", Constraints(apart=(given,))) for given in self.apart)
         for a, b in self.never_with:
             yield f"--not-with '{a.name} {b.name}'", Constraints(never_with=((a, b),))
+
+    @property
+    def given(self) -> Iterator[tuple[str, Given]]:
+        """Yield what the constraints are about, after their flags."""
+        for text, part in self._parts():
+            alone = (*(limit.given for limit in part.times), *part.apart, *chain(*part.never_with))
+            yield from ((text, given) for given in alone)
 
     def contradictions(self, values_KA: Values, steps: int, before_A: Values | None) -> Iterator[str]:
         """Yield the constraints that together leave no plan, as flags: one that could go without others is left out."""

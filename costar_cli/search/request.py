@@ -1,6 +1,6 @@
 """What somebody asks a search for, as flags and arguments say it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -11,8 +11,8 @@ from costar_cli.methods.base import FittedModel
 from costar_cli.plans import TreatmentPlan
 from costar_cli.plans.named_doses import named_doses
 from costar_cli.plans.untrusted import Problems
-from costar_cli.search.candidates import WIDTH_OF_MANY, Candidates, list_of_plans, no_treatment
-from costar_cli.search.constraints import Constraints
+from costar_cli.search.candidates import WIDTH_OF_MANY, Candidates, list_of_plans, no_treatment, usual_amounts
+from costar_cli.search.constraints import FEW, Constraints, Given
 from costar_cli.search.objective import Objective
 from costar_cli.search.scoring import DRAWS_OF_MANY, SHORT_OF_MANY, By, SearchQuestion
 from costar_cli.search.visits import check_times, seen_like
@@ -66,6 +66,9 @@ class SearchRequest:
             not_consecutive=self.not_consecutive, not_with=self.not_with, only=self.only,
         )  # fmt: skip
         amounts = self._amounts(model, problems)
+        if len(amounts) == len(self.levels):
+            costs = ((f"--cost {cost.given.name!r}", cost.given) for cost in objective.costs)
+            self._check_amounts(model, amounts, [*constraints.given, *costs], problems)
         if not 0 < self.level < 1:
             problems.add(f"level {self.level:g} is not a probability", fix="choose one between 0 and 1, such as 0.9")
         if self.width is not None and self.width < 1:
@@ -114,6 +117,27 @@ class SearchRequest:
         if self.levels and self.only is not None:
             problems.add("--levels and --only-from both say what to choose from", fix="leave one of them out")
         return named
+
+    def _check_amounts(
+        self,
+        model: FittedModel,
+        named: Mapping[str, Sequence[float]],
+        asked: Sequence[tuple[str, Given]],
+        problems: Problems,
+    ) -> None:
+        """Add a problem for each amount of a dose that is asked about, and which no plan gives."""
+        encoding = model.schema.treatments
+        for text, given in asked:
+            if not given.dose or given.level is None:
+                continue
+            dose = encoding.doses[given.treatment - len(encoding.names)]
+            listed = {value for plan in self.only or () for value in plan.values[:, given.treatment].tolist()}
+            there_are = sorted(listed or named.get(dose.name) or usual_amounts(dose))
+            if not given.among(np.array(there_are)).any():
+                others = "" if listed or dose.elapsed else "; --levels names others"
+                shown = ", ".join(map(dose.text, there_are[:FEW])) + ", ..." * (len(there_are) > FEW)
+                fix = f"choose one of {shown}{others}"
+                problems.add(f"{text}: no plan of this search gives {dose.name} {dose.text(given.level)}", fix=fix)
 
     def _steps(self, model: FittedModel, problems: Problems) -> int:
         steps = self.steps

@@ -65,6 +65,14 @@ def test_constraints_count_steps_with_a_dose_and_those_with_an_amount() -> None:
     assert 0.0 in best(levels=("dose 0,1,3",), not_consecutive=("dose",))[0]
 
 
+def test_the_greatest_dose_is_named_by_the_six_digits_that_are_shown() -> None:
+    (dose,) = ridge().schema.treatments.doses
+    most = usual_amounts(dose)[-1] + 1e-7
+    named = SearchRequest(minimise=("severity at end",), levels=(f"dose 0,{most}",), at_most=(f"dose={most:.6g} 0",))
+    assert named.question(ridge()).candidates.plans_PH is not None
+    assert len(named.question(ridge()).candidates.plans_PH) == 1
+
+
 def test_without_names_doses_are_spread_over_what_was_given_and_said() -> None:
     question = SearchRequest(minimise=("severity at end",)).question(ridge())
     (dose,) = ridge().schema.treatments.doses
@@ -102,6 +110,14 @@ def test_usual_amounts_are_even_in_the_basis_and_hold_none(dose: Dose, amounts: 
         ({"levels": ("dose 1e30",)}, "cannot be 1e.30: it is more than 10 times what was ever given", "were given"),
         ({"levels": ("dose 0,1", "dose 2,3")}, "dose is named twice", "at once"),
         ({"at_most": ("dose=much 1",)}, "dose cannot be 'much': a dose is a number", 'write --at-most "dose=5"'),
+        (
+            {"at_most": ("dose=7 0",), "levels": ("dose 0,1,3",)},
+            "no plan of this search gives dose 7 mg",
+            "choose one of 0 mg, 1 mg, 3 mg; --levels names others",
+        ),
+        ({"not_consecutive": ("dose=1e9",)}, "no plan of this search gives dose 1e.09 mg", "choose one of 0 mg"),
+        ({"not_with": ("dose=7 dose=3",), "levels": ("dose 0,1,3",)}, "no plan of this search gives dose 7", "0 mg"),
+        ({"cost": ("dose=7 2",), "levels": ("dose 0,1,3",)}, "--cost 'dose=7': no plan of this search", "0 mg, 1 mg"),
         ({"cost": ("dos 1",)}, "no treatment 'dos'; did you mean 'dose'", "treatments are dose"),
     ],
 )
