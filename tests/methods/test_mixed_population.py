@@ -108,6 +108,41 @@ def test_weights_of_covariates_are_as_open_as_their_regression_leaves_them() -> 
     assert (replace(found, open=None).drawn(rng, 5) == found.weight).all()
 
 
+@pytest.mark.parametrize("left", [0.0, 0.9, 1.0])
+def test_the_noise_of_covariates_is_that_of_the_gap(left: float) -> None:
+    """Of one that keeps a share of its level in a day, beside one that keeps nothing, seen after 1 or 30 days."""
+    rng = np.random.default_rng(0)
+    gap_NT, x_NTX = rng.choice([1.0, 30.0], size=(300, 20)), rng.normal(size=(300, 20, 2))
+    share_NT = left**gap_NT
+    noise_NT = 0.1 * np.sqrt(gap_NT if left == 1 else (1 - share_NT**2) / (1 - left**2))
+    for t in range(19):
+        x_NTX[:, t + 1, 0] = share_NT[:, t] * x_NTX[:, t, 0] + noise_NT[:, t] * rng.normal(size=300)
+    nothing = np.zeros((300, 20, 1))
+    series = replace(_series(x_NTX), gap_NT=gap_NT)
+    found = fit_covariates(series, nothing, nothing, series)
+    both_Q = np.array([1.0, 30.0])
+    covariance_QXX = found.covariance(both_Q)
+    true_Q = 0.1 * np.sqrt(both_Q if left == 1 else (1 - left ** (2 * both_Q)) / (1 - left**2))
+    np.testing.assert_allclose(np.sqrt(covariance_QXX[:, 0, 0]), true_Q, rtol=0.08)
+    np.testing.assert_allclose(np.sqrt(covariance_QXX[:, 1, 1]), 1.0, rtol=0.08)
+    np.testing.assert_allclose(covariance_QXX[:, 0, 1], 0.0, atol=0.02)
+
+
+def test_weights_of_covariates_over_gaps_are_as_open_as_their_noise_leaves_them() -> None:
+    rng = np.random.default_rng(0)
+    found, gap_NT = [], rng.choice([1.0, 30.0], size=(100, 60, 12))
+    nothing = np.zeros((60, 12, 1))
+    for gap in gap_NT:
+        steps_NTX = np.sqrt(gap)[..., None] * rng.normal(size=(60, 12, 1))
+        series = replace(
+            _series(np.concatenate([nothing[:, :1], steps_NTX[:, :-1].cumsum(axis=1)], axis=1)), gap_NT=gap
+        )
+        found.append(fit_covariates(series, nothing, nothing, series))
+    drift = np.std([each.weight[0, 0] for each in found])
+    told = np.mean([each.drawn(rng, 400)[:, 0, 0].std() for each in found])
+    assert told == pytest.approx(drift, rel=0.2)
+
+
 def _series(x_NTX: Floats) -> Series:
     n, steps, _ = x_NTX.shape
     zeros = np.zeros((n, steps, 1))

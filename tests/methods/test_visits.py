@@ -298,3 +298,38 @@ def test_growth_by_shares_and_by_amounts_are_told_apart_over_gaps(tmp_path: Path
         assert at_level[0] == pytest.approx(0.05, abs=0.01)
     else:
         assert law.sd * learnt.noise == pytest.approx(0.3, rel=0.1)
+
+
+def led(subjects: int = 80, visits: int = 20, seed: int = 0) -> pl.DataFrame:
+    """A level that follows another, which moves at random from visit to visit, after 1 day or 12."""
+    rng, rows = np.random.default_rng(seed), []
+    for i in range(subjects):
+        level, walk, day = rng.normal(), rng.normal(), 0
+        for gap in rng.choice([1, 12], size=visits):
+            rows.append((f"s{i:02d}", day, level, walk, "yes" if rng.random() < 0.5 else "no"))
+            day += int(gap)
+            for _ in range(gap):
+                level = LEFT * level + walk + rng.normal(scale=0.1)
+            walk += rng.normal(scale=0.5 * np.sqrt(gap))
+    return pl.DataFrame(rows, schema=["patient", "day", "pressure", "heart rate", "drug"], orient="row")
+
+
+def test_bands_hold_as_often_after_short_gaps_as_after_long_ones_where_covariates_lead(tmp_path: Path):
+    schema = make_schema({"drug": {"role": "treatment"}}, ("site", "age", "sex"), time={"gaps": "elapsed"}, horizon=2)
+    data = ingest(led(), schema, folder=tmp_path)
+    model = model_of(fit_method(data, "mixed", MixedConfig(iterations=20), FinetuneConfig(members=1)))
+    assert isinstance(model, MixedModel)
+    assert model.draws_covariates
+    windows = factual_windows(data.panels[Part("source", "test")], 2)
+    assert windows is not None
+    assert windows.queries.outcomes is not None
+    found = model.predict_distribution(windows.panel, windows.asked)
+    drawn = model.draw_outcomes(windows.panel, windows.asked, 300, seed=0)
+    gap_QH = elapsed(data.schema.treatments, windows.asked.plan)
+    assert gap_QH is not None
+    error_Q = (windows.queries.outcomes - found.mean[0])[:, 1, 0]
+    for first in (1.0, 12.0):
+        after_Q = (gap_QH[:, 0] == first) & (gap_QH[:, 1] == 1)
+        sd_Q = found.sd[0, after_Q, 1, 0]
+        assert 0.78 < (np.abs(error_Q[after_Q]) < 1.645 * sd_Q).mean() < 0.97
+        np.testing.assert_allclose(drawn[:, after_Q, 1, 0].std(axis=0).mean(), sd_Q.mean(), rtol=0.05)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from costar_cli.methods.mixed.law import Floats, Series
+from costar_cli.methods.mixed.law import Floats, Series, noise_over
 from costar_cli.methods.mixed.population import inverse_factor
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
 ]
 
 PENALTY: Final = 1e-4  # per transition, on columns of variance near one: doses and exposures may be the same column
+LEFT: Final = np.exp(-1 / np.append(np.geomspace(1e-3, 1e4, 40), np.inf))  # of a level after a step, to choose from
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class CovariateEquations:
 
     `low` and `high [X]` bound forecasts: half a range beyond what source-train showed. All in sds of source-train.
     `open [G,G]` is a factor of the covariance of weights per unit of `residual`; None where it is not known.
+    `left [X]` says how these grow with gaps, `residual` being of one unit of time (spec MIXED-12); None for even steps.
     """
 
     weight: Floats
@@ -36,6 +38,7 @@ class CovariateEquations:
     low: Floats
     high: Floats
     open: Floats | None = None
+    left: Floats | None = None
 
     def over(self, gap_Q: Floats | None) -> Floats:
         """Return the weights `[X,G]` of a step, or those `[Q,X,G]` of gaps of some lengths."""
@@ -43,6 +46,15 @@ class CovariateEquations:
             return self.weight.T
         first, by_log = np.split(self.weight.T, 2, axis=1)
         return np.asarray(first + by_log * np.log(gap_Q)[:, None, None])
+
+    def noise(self, gap_Q: Floats | None) -> Floats:
+        """Return how many times as large as over a unit of time noise is over gaps, `[X,Q]`; `[1,1]` of even steps."""
+        return np.ones((1, 1)) if gap_Q is None or self.left is None else noise_over(gap_Q, self.left[:, None])
+
+    def covariance(self, gap_Q: Floats | None) -> Floats:
+        """Return the covariance of noise over gaps `[Q,X,X]`, or over an even step `[1,X,X]`."""
+        noise_QX = self.noise(gap_Q).T
+        return np.asarray(self.residual * noise_QX[:, :, None] * noise_QX[:, None])
 
     def drawn(self, rng: np.random.Generator, n: int) -> Floats:
         """Return n draws `[S,G,X]` of the weights that the training subjects leave open (spec MIXED-11)."""
@@ -76,19 +88,42 @@ def fit_covariates(series: Series, scaled_NTY: Floats, exposure_NTE: Floats, bou
     all_NTG = covariate_columns(series.x_NTX, scaled_NTY, series.dose_NTL, exposure_NTE, gap_NT)
     known_MG = all_NTG[:, :-1][inside_NT]
     change_MX = (series.x_NTX[:, 1:] - series.x_NTX[:, :-1])[inside_NT]
-    gram_GG = known_MG.T @ known_MG / len(known_MG)
-    ridge_G = np.full(len(gram_GG), PENALTY)
-    ridge_G[0] = 0
-    gram_GG += np.diag(ridge_G)
-    weight_GX = np.linalg.solve(gram_GG, known_MG.T @ change_MX / len(known_MG))
-    rest_MX = change_MX - known_MG @ weight_GX
+    weight_GX, gram_GG = _least_squares(known_MG, change_MX)
+    left_X, noise_MX = None, np.ones(1)
+    if gap_NT is not None:
+        gap_M = gap_NT[:, :-1][inside_NT]
+        left_X = _left_in_noise(change_MX - known_MG @ weight_GX, gap_M)
+        noise_MX = noise_over(gap_M[:, None], left_X)
+        weigh_M1 = np.sqrt((noise_MX**-2).mean(axis=1, keepdims=True))
+        weight_GX, gram_GG = _least_squares(known_MG * weigh_M1, change_MX * weigh_M1)
+    rest_MX = (change_MX - known_MG @ weight_GX) / noise_MX
     there_MX = bounds.x_NTX[np.arange(bounds.x_NTX.shape[1]) < bounds.length_N[:, None]]
     low_X, high_X = there_MX.min(axis=0), there_MX.max(axis=0)
     room_X = 0.5 * (high_X - low_X)
     residual_XX: Floats = np.asarray(rest_MX.T @ rest_MX / len(rest_MX), dtype=np.float64)
     low_X, high_X = low_X - room_X, high_X + room_X
     open_GG = inverse_factor(gram_GG * len(known_MG))
-    return CovariateEquations(np.asarray(weight_GX, dtype=np.float64), residual_XX, low_X, high_X, open_GG)
+    return CovariateEquations(weight_GX, residual_XX, low_X, high_X, open_GG, left_X)
+
+
+def _least_squares(known_MG: Floats, change_MX: Floats) -> tuple[Floats, Floats]:
+    """Return penalised weights `[G,X]`, and the Gram matrix `[G,G]` per transition with the penalty."""
+    gram_GG = known_MG.T @ known_MG / len(known_MG)
+    ridge_G = np.full(len(gram_GG), PENALTY * gram_GG[0, 0])
+    ridge_G[0] = 0
+    gram_GG += np.diag(ridge_G)
+    weight_GX = np.linalg.solve(gram_GG, known_MG.T @ change_MX / len(known_MG))
+    return np.asarray(weight_GX, dtype=np.float64), gram_GG
+
+
+def _left_in_noise(rest_MX: Floats, gap_M: Floats) -> Floats:
+    """Return for each covariate `[X]` what is left of a level where what equations leave over is likeliest."""
+    losses = []
+    for left in LEFT.tolist():
+        noise_M = noise_over(gap_M, left)
+        variance_X = (rest_MX / noise_M[:, None]).var(axis=0)
+        losses.append(np.log(np.maximum(variance_X, np.finfo(np.float64).tiny)) / 2 + np.log(noise_M).mean())
+    return np.asarray(LEFT[np.argmin(losses, axis=0)])
 
 
 def equations_params(equations: CovariateEquations) -> dict[str, Tensor]:
@@ -97,9 +132,13 @@ def equations_params(equations: CovariateEquations) -> dict[str, Tensor]:
     return {f"covariates.{name}": torch.from_numpy(np.array(value))[None] for name, value in values.items()}
 
 
-def equations_shapes(dx: int, columns: int) -> dict[str, tuple[int, ...]]:
+def equations_shapes(dx: int, columns: int, *, uneven: bool) -> dict[str, tuple[int, ...]]:
     """Return the shape of each of these arrays, without the axis of members."""
-    shapes = {"weight": (columns, dx), "residual": (dx, dx), "low": (dx,), "high": (dx,), "open": (columns, columns)}
+    shapes: dict[str, tuple[int, ...]] = {
+        "weight": (columns, dx), "residual": (dx, dx), "low": (dx,), "high": (dx,), "open": (columns, columns),
+    }  # fmt: skip
+    if uneven:
+        shapes["left"] = (dx,)
     return {f"covariates.{name}": shape for name, shape in shapes.items()}
 
 

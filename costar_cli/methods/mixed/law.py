@@ -90,13 +90,13 @@ def remaining(decay: Floats, gap: Floats | None, *, axis: int) -> Floats:
     return decay if gap is None else np.asarray(decay ** np.expand_dims(gap, axis))
 
 
-def lasting(gap: Floats, decay: Floats | float, reversion: float) -> Floats:
+def lasting(gap: Floats, decay: Floats | float, reversion: Floats | float) -> Floats:
     """Return how much acts over a gap what acts by 1 in a step, and decays, on a level that reverts (spec MIXED-12)."""
     apart = np.where(np.abs(reversion - decay) < NEAR, reversion - NEAR, decay)
     return np.asarray((reversion**gap - apart**gap) / (reversion - apart))
 
 
-def noise_over(gap: Floats, reversion: float) -> Floats:
+def noise_over(gap: Floats, reversion: Floats | float) -> Floats:
     """Return the sd over a gap of noise whose sd in a step is 1 (spec MIXED-12)."""
     return np.sqrt(lasting(gap, 1.0, reversion**2))
 

@@ -129,7 +129,8 @@ class MixedModel(EncodingModel[Histories]):
             exposures += carry_overs * factors
         linked = dx > 0 and any(law.linked for law in laws)
         uneven = elapsed_dose(model.schema.treatments) is not None  # columns stand twice (spec MIXED-12)
-        shapes |= equations_shapes(dx, (1 + dx + dy + factors + exposures) * (1 + uneven)) if linked else {}
+        columns = (1 + dx + dy + factors + exposures) * (1 + uneven)
+        shapes |= equations_shapes(dx, columns, uneven=uneven) if linked else {}
         return model.require_arrays(shapes, optional=[name for name in shapes if name.endswith(f".{OPEN}")])
 
     @property
@@ -417,7 +418,7 @@ class MixedModel(EncodingModel[Histories]):
                 by_effect_QSZ[:, o, own] += scale_Q[:, None] * (random_QZ[:, None] @ factor_QZZ)[:, 0]
                 covariance_QSS[:, o, o] += (scale_Q * learnt.noise * span.noise_Q) ** 2
             if self.equations is not None:
-                covariance_QSS[:, n:n_state, n:n_state] += self.equations.residual
+                covariance_QSS[:, n:n_state, n:n_state] += self.equations.covariance(step.gap_Q)
             if len(summed):
                 by_effect_QSZ, covariance_QSS = adds_SS @ by_effect_QSZ, adds_SS @ covariance_QSS @ adds_SS.T
             parameter[:, h] = np.sqrt((by_effect_QSZ[:, told] ** 2).sum(axis=2))

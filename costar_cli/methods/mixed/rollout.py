@@ -142,7 +142,7 @@ class Rollout:
                     + (known_QG.reshape(len(weight), -1, weight.shape[1]) @ weight).reshape(known_QG.shape[0], -1).T
                 )
                 if shock_HSQ is not None:
-                    x_XQ += shock_HSQ[h, len(self.laws) :]
+                    x_XQ += self.equations.noise(gap_Q) * shock_HSQ[h, len(self.laws) :]
                 x_XQ = np.clip(x_XQ, self.equations.low[:, None], self.equations.high[:, None])
             pairs = zip(self.effects, exposures, strict=True)
             left = [remaining(learnt.decay.reshape(-1, 1), gap_Q, axis=0) * e_JQ for learnt, e_JQ in pairs]
