@@ -187,7 +187,8 @@ def _truth(
             low, high = np.sort(objective.shown(best.limits_M2[0]))
             covered_N[n] = low <= loss_NP[n, at] <= high if np.isfinite(high - low) else np.nan
         chosen[names[2]][n] = _index(_greedy(subject), len(values_KA))
-        chosen[names[3]][n] = _place(_repeated(subject.before, candidates.steps), values_KA)
+        last = _nearest(subject.before, values_KA, len(model.schema.treatments.names))
+        chosen[names[3]][n] = -1 if last is None else _index(np.full(candidates.steps, last), len(values_KA))
     return _Truth(loss_NP, {**chosen, **_fixed(values_KA, plans_PH, len(row_N))}, covered_N, candidates.steps)
 
 
@@ -228,9 +229,14 @@ def _place(values_HA: Values, values_KA: Values) -> int:
     return _index(same_HK.argmax(axis=1), len(values_KA)) if same_HK.any(axis=1).all() else -1
 
 
-def _repeated(before_A: Values | None, steps: int) -> Values:
+def _nearest(before_A: Values | None, values_KA: Values, levels: int) -> int | None:
+    """Return the treatment of the same levels, the first of the columns, whose doses are nearest; None without any."""
     assert before_A is not None  # noqa: S101 - origins have a step before them
-    return np.tile(before_A, (steps, 1))
+    doses_KD = values_KA[:, levels:]
+    range_D = np.where(np.ptp(doses_KD, axis=0) > 0, np.ptp(doses_KD, axis=0), 1.0)
+    apart_K = np.abs((doses_KD - before_A[levels:]) / range_D).sum(axis=1)
+    same_K = (values_KA[:, :levels] == before_A[:levels]).all(axis=1)
+    return int(np.where(same_K, apart_K, np.inf).argmin()) if same_K.any() else None
 
 
 def _greedy(subject: SubjectPlans) -> NDArray[np.int64]:

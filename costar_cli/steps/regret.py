@@ -1,6 +1,6 @@
 """What `costar evaluate --search` adds: how much the models' best plans lose against the simulator's own."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from costar_cli.methods.base import FittedModel
     from costar_cli.panel import Dataset, PanelSchema
     from costar_cli.search import SearchRequest
+    from costar_cli.search.regret import Regret
 
 __all__ = ["RegretQuestion", "check_regrets", "make_regrets"]
 
@@ -82,13 +83,22 @@ def make_regrets(
     said = ", ".join([*request.minimise, *(f"larger {text}" for text in request.maximise), *request.cost])
     session.out.table(headers, shown, title=f"regret of the best plans ({said})", keys=2)
     if found:
-        sizes = ", ".join(sorted({f"{one.subjects} subjects of {one.part}" for one in found}))
+        sizes = ", ".join(_sizes(found))
         truth = f"{found[0].plans:,} plans of {found[0].steps} steps each, all of them simulated"
         session.out.note(f"regret: {sizes}, {truth}; relative to a plan drawn at random")
         with table_file(csv) as table:
             table.write({name: [row[name] for row in rows] for name in rows[0]})
         session.out.wrote("search", csv)
     return rows
+
+
+def _sizes(found: "Sequence[Regret]") -> Iterator[str]:
+    """Yield how many subjects there are of each part, and which policies say something of fewer."""
+    for part in dict.fromkeys(one.part for one in found):
+        mine = [one for one in found if one.part == part]
+        most = max(one.subjects for one in mine)
+        fewer = [f"`{one.policy}` of {one.subjects} of them" for one in mine if one.subjects < most]
+        yield f"{most} subjects of {part}" + f" ({', '.join(fewer)})" * bool(fewer)
 
 
 def _share(value: float | None) -> str | None:

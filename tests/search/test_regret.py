@@ -10,8 +10,9 @@ from costar_cli.datasets.tumor.simulate import TUMOR_SCHEMA, tumor_truth
 from costar_cli.errors import UsageError
 from costar_cli.panel import Dataset, Part
 from costar_cli.reporting import NullReporter
-from costar_cli.search.regret import regrets
+from costar_cli.search.regret import Regret, _nearest, regrets
 from costar_cli.search.request import SearchRequest
+from costar_cli.steps.regret import _sizes
 from tests.datasets import m5_worlds
 from tests.whatif.whatif_worlds import LinearModel, make_dataset
 
@@ -76,3 +77,20 @@ def test_a_treatment_that_the_simulator_has_no_truth_of_is_left_out_with_a_note(
 def test_without_a_simulator_nothing_is_known():
     with pytest.raises(UsageError, match="no simulator's truth"):
         regrets({"model": LinearModel(TUMOR_SCHEMA)}, make_dataset(), REQUEST)
+
+
+def test_the_last_treatment_goes_on_at_the_nearest_amount_with_the_usual_gap():
+    values_KA = np.array([[drug, mg, 7.0] for drug in (0, 1) for mg in (0.0, 5.0, 10.0)])
+    assert _nearest(np.array([1, 6.2, 3.0]), values_KA, 1) == 4
+    assert _nearest(np.array([0, 99.0, 30.0]), values_KA, 1) == 2
+    assert _nearest(np.array([2, 5.0, 7.0]), values_KA, 1) is None
+
+
+def test_policies_that_say_something_of_fewer_subjects_are_named():
+    def row(part, policy, subjects):
+        return Regret(part, policy, subjects, 16, 2, 1.0, 0.1, 1.0, 0.5)
+
+    found = [row("source/test", "random", 10), row("source/test", "last treatment", 4), row("target/test", "random", 9)]
+    assert list(_sizes(found)) == [
+        "10 subjects of source/test (`last treatment` of 4 of them)", "9 subjects of target/test",
+    ]  # fmt: skip

@@ -141,5 +141,7 @@ def test_regret_of_doses_is_measured_against_the_simulator() -> None:
     model = model_of(fit(world, "ridge"))
     found = regrets({"ridge": model}, world, SearchRequest(minimise=("outcome at end",)), subjects=10)
     of = {row.policy: row.relative for row in found if row.part == "source/test"}
+    assert {row.subjects for row in found if row.part == "source/test"} == {10}, "all policies, of the same subjects"
+    assert of["ridge, any plan"] < of["last treatment"] < of["never"], "some of a dose that helps"
     assert of["ridge, any plan"] == pytest.approx(0.0, abs=0.02)
     assert of["never"] > 0.5
