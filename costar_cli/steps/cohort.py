@@ -297,7 +297,7 @@ def _summary(
 
 
 def _show(session: Session, result: Mapping[str, Any], *, most: int = MOST_SHOWN) -> None:
-    """Print how many were asked about what, and a table of means at each plan's last step."""
+    """Print how many were asked about what, and a table of means at the last step of so many plans at `most`."""
     from costar_cli.panel.findings import counted
     from costar_cli.panel.schema import steps_axis
     from costar_cli.whatif.tables import decimals_of, number_text
@@ -308,7 +308,8 @@ def _show(session: Session, result: Mapping[str, Any], *, most: int = MOST_SHOWN
     plans, n = counted(result["plans"], "plan"), result["answers"]
     out.text(f"{counted(cohort['subjects'], 'subject')} ({parts}){moments}, {plans}: {n:,} answer{'s' * (n != 1)}")
     for label, facts in result["models"].items():
-        rows = facts["plans"][:most]
+        shown = set(list(dict.fromkeys(row["plan"] for row in facts["plans"]))[:most])
+        rows = [row for row in facts["plans"] if row["plan"] in shown]
         ends: dict[str, list[float]] = {}
         for row in rows:
             ends.setdefault(row["outcome"], []).append(row["mean"][-1])
@@ -320,5 +321,5 @@ def _show(session: Session, result: Mapping[str, Any], *, most: int = MOST_SHOWN
         ]  # fmt: skip
         headers = ["plan", "outcome", steps_axis(result["step_unit"]), "mean at the end", "unit", "amber", "red"]
         out.table(headers, lines, title=f"mean over the cohort, by {label}", keys=2)
-        if left := len(facts["plans"]) - len(rows):
-            out.text(f"and {left:,} more rows")
+        if left := result["plans"] - len(shown):
+            out.text(f"and {counted(left, 'more plan')}")

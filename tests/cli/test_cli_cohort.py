@@ -2,6 +2,8 @@
 
 import csv
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -48,6 +50,24 @@ def test_a_subject_of_a_cohort_has_the_answers_it_has_alone(trained: Path, plan:
     expected = alone["estimates"]
     assert [(row["plan"], int(row["time"])) for row in rows] == [(row["plan"], row["time"]) for row in expected]
     assert [float(row["estimate"]) for row in rows] == pytest.approx([row["estimate"] for row in expected], rel=1e-4)
+
+
+def test_a_cohort_with_ends_shows_all_doses_of_a_sweep_and_the_first_of_many_plans(
+    tmp_path: Path, repository: Path, call: Call
+) -> None:
+    own, place = repository / "examples" / "own-data", ["-w", tmp_path, "--threads", 1]
+    subprocess.run([sys.executable, own / "make_trial.py", "trial.csv"], check=True)
+    assert call("ingest", "table", "trial.csv", "--schema", own / "trial.toml", "-w", tmp_path).code == 0
+    assert call("finetune", "--method", "ridge", *place).code == 0
+    words = ["whatif", "-w", tmp_path, "--model", tmp_path / "model-ridge.h5", "--subjects", "source/test"]
+    swept = call(*words, "--sweep", "dose 0:24:1", "--unsupported")
+    assert swept.code == 0, swept.err
+    assert all(swept.out.count(f"dose={dose} ") == 2 for dose in range(25)), swept.out
+    assert " more " not in swept.out
+    Path("many.json").write_text(json.dumps({"plans": {f"plan {i}": [{"dose": i}] for i in range(23)}}))
+    many = call(*words, "--plan", "many.json", "--unsupported").out
+    assert [many.count(f"plan {i} ") for i in (0, 19, 20)] == [2, 2, 0]
+    assert "and 3 more plans" in many
 
 
 def test_several_models_and_all_origins_stand_below_each_other(trained: Path, plan: Path, call: Call) -> None:
