@@ -97,7 +97,7 @@ class Bins:
         if twice and summed:
             same = "is the same" if twice == 1 else "are the same"
             each = f"each counts in the sum of {', of '.join(summed)}"
-            reporter.warn(f"{counted(twice, 'row')} {same} as another in all columns: {each}; take out what are copies")
+            reporter.warn(f"{counted(twice, 'row')} {same} as another in all columns: {each}; remove any copies")
         elif twice:
             reporter.note(f"dropped {counted(twice, 'duplicate row')}")
         return frame if summed else once
