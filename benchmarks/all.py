@@ -35,6 +35,8 @@ BENCHMARKS = (
     "search",
     "members",
     "ingest_m5",
+    "large",
+    "growth",
 )
 TITLES = {
     "simulate": "Simulating a cohort",
@@ -49,6 +51,8 @@ TITLES = {
     "search": "Searching plans",
     "members": "Members together or apart",
     "ingest_m5": "Ingesting M5 at full size",
+    "large": "100,000 tumour patients, all steps",
+    "growth": "How cost grows",
 }
 
 

@@ -6,8 +6,8 @@ A linear system (128 subjects of 32 steps with 2 covariates) grows in one direct
 is a process of its own, on one thread: an epoch of COSTAR's pretraining (`quick` sizes, one member unless members
 grow), a fit of `mixed` of 15 iterations and of `ridge`, the answers of `mixed` to two plans about every subject, and
 the scores of `mixed` on as many test subjects. Processor seconds do not depend on what else the machine does, but for
-its caches. Memory is the peak beyond that of a process that has the data. A slope is that of log cost between the two
-largest points: 1 grows in proportion, 2 with the square.
+its caches. Memory is the peak beyond that of a process that has the data. A slope is that of log cost over the three
+largest sizes: 1 grows in proportion, 2 with the square.
 """
 
 import argparse
@@ -36,7 +36,7 @@ from costar_cli.plans import PlanRequest, TreatmentPlan
 FEW: Final = {"val": 64, "target_train": 8, "target_val": 8, "target_test": 8}
 BASE: Final = {"subjects": 128, "steps": 32, "covariates": 2, "members": 1}
 GROWN: Final[dict[str, tuple[int, ...]]] = {
-    "subjects": (128, 256, 512, 1024, 2048),
+    "subjects": (128, 256, 512, 1024, 2048, 4096, 8192),
     "steps": (16, 32, 64, 128, 256),
     "covariates": (2, 4, 8, 16),
     "members": (1, 2, 4),
@@ -108,12 +108,9 @@ def _peak_mb() -> float:
     return float(status.split("VmHWM:")[1].split()[0]) * 1024 / 1e6
 
 
-def slopes(sizes: Sequence[int], costs: Sequence[float]) -> list[float]:
-    """Return the slope of log cost between neighbours."""
-    return [
-        math.log(max(b, 1e-9) / max(a, 1e-9)) / math.log(n / m)
-        for m, n, a, b in zip(sizes, sizes[1:], costs, costs[1:], strict=False)
-    ]
+def slope(sizes: Sequence[int], costs: Sequence[float]) -> float:
+    """Return the slope of log cost over the three largest sizes, by least squares."""
+    return float(np.polyfit(np.log(sizes[-3:]), np.log(np.maximum(costs[-3:], 1e-9)), 1)[0])
 
 
 def measure(options: argparse.Namespace) -> Measured:
@@ -131,7 +128,7 @@ def measure(options: argparse.Namespace) -> Measured:
             for what, unit, of in (("time", "s", 0), ("memory", "MB", 1)):
                 values = [cost[of] for cost in costs]
                 label = f"{what} of {name}, {sizes[-1]:,} {axis} ({values[-1]:.3g} {unit})"
-                figures[f"{what}_{name}_{axis}"] = Figure(f"slope of {label}", slopes(sizes, values)[-1])
+                figures[f"{what}_{name}_{axis}"] = Figure(f"slope of {label}", slope(sizes, values))
     if options.plot is not None:
         draw(points, grown, options.plot)
     return Measured(figures, {"sizes": grown, "points": points})
@@ -145,13 +142,14 @@ def draw(points: Mapping[str, Mapping[str, Sequence[Cost]]], grown: Mapping[str,
             for of, label in enumerate(("processor seconds", "memory beyond the start (MB)")):
                 ax = axes[of][column]
                 for (name, costs), colour, marker in zip(by_name.items(), COLOURS, PLAN_MARKERS, strict=False):
-                    values = [max(cost[of], 1e-2) for cost in costs]
+                    values = [cost[of] or math.nan for cost in costs]
                     ax.loglog(grown[axis], values, color=colour, marker=marker, markersize=3.5, label=name)
                 ax.minorticks_off()
-                ax.set_xticks(grown[axis], [f"{n:,}" for n in grown[axis]])
+                ticks = grown[axis][:: 1 + len(grown[axis]) // 6]
+                ax.set_xticks(ticks, [f"{n:,}" for n in ticks])
                 ax.set_xlabel(axis)
                 ax.set_ylabel("" if column else label)
-        axes[0][0].legend(fontsize=7)
+        fig.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=len(OTHERS) + 1)
         save(fig, path)
 
 

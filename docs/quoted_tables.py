@@ -22,6 +22,7 @@ from costar_cli.evaluate.bootstrap import FEWEST_UNITS
 from costar_cli.evaluate.published import published_row, read_published
 from costar_cli.methods.registry import METHODS
 from costar_cli.settings.presets import PRESETS
+from docs import quoted_scale
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -30,7 +31,7 @@ PAGES = (
     ROOT / "README.md",
     *(
         ROOT / "docs" / f"{page}.md"
-        for page in ("reproduction", "uncertainty", "support", "sensitivity", "search", "data-m5")
+        for page in ("reproduction", "uncertainty", "support", "sensitivity", "search", "data-m5", "scale")
     ),
     *(ROOT / "docs" / "gallery" / f"{table}.md" for table in GALLERY),
 )
@@ -396,6 +397,12 @@ def _origin(document: Mapping[str, Any]) -> str:
     return f"{document['commit'] or 'unknown'}, load {load} on {threads} threads{busy}"
 
 
+def scale_table(name: str) -> Iterator[str]:
+    """Yield a table of the page on large data."""
+    document = speed_document(name)
+    return (quoted_scale.large_table if name == "large" else quoted_scale.growth_table)(document, _origin(document))
+
+
 def default_table() -> Iterator[str]:
     """Yield COSTAR's errors under `default` on tumours of three data seeds, over the bound."""
     folder = RESULTS / "tumor-1000-default"
@@ -525,6 +532,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "regret": regret_table,
     "prices": prices_table,
     "speed": speed_table,
+    **{name: partial(scale_table, name) for name in ("large", "growth")},
 }
 
 

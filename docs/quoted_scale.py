@@ -1,0 +1,39 @@
+"""The tables of docs/scale.md, from the stored documents of `benchmarks.large` and `benchmarks.growth`."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from benchmarks.growth import OTHERS, slope
+from benchmarks.large import WORDS
+
+__all__ = ["growth_table", "large_table"]
+
+
+def large_table(document: Mapping[str, Any], origin: str) -> Iterator[str]:
+    """Yield what each step of 100,000 patients took, and all of them."""
+    value = {name: figure["value"] for name, figure in document["figures"].items()}
+    yield "| step | processor time | peak memory |"
+    yield "|---|---:|---:|"
+    for name, words in WORDS.items():
+        yield f"| {words} | {value[f'{name}_cpu_s']:.0f} s | {value[f'{name}_mb'] / 1000:.2f} GB |"
+    yield ""
+    clock = f"{value['cpu_s'] / 60:.1f} minutes of processor time, {value['elapsed_s'] / 60:.1f} on the clock"
+    yield f"All steps together: {clock}. `python -m benchmarks.large`, commit {origin}."
+
+
+def growth_table(document: Mapping[str, Any], origin: str) -> Iterator[str]:
+    """Yield slopes of processor time, and the cost of the largest point of each axis."""
+    grown, points = document["details"]["sizes"], document["details"]["points"]
+    yield "| work | " + " | ".join(f"{axis}, to {sizes[-1]:,}" for axis, sizes in grown.items()) + " |"
+    yield "|---|" + "---:|" * len(grown)
+    for name in ("pretraining", *OTHERS):
+        yield f"| {name} | " + " | ".join(_slope(sizes, points[axis].get(name)) for axis, sizes in grown.items()) + " |"
+    yield ""
+    yield f"`python -m benchmarks.growth`, commit {origin}."
+
+
+def _slope(sizes: list[int], costs: list[list[float]] | None) -> str:
+    if costs is None:
+        return ""
+    seconds = [cpu_s for cpu_s, _ in costs]
+    return f"{slope(sizes, seconds):.2f} ({seconds[-1]:.2g} s)"
