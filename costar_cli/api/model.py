@@ -171,8 +171,9 @@ class Model(_Learned):
 
         Returns:
             A row per quantity (`outcome` or `difference`), group, plan, step and outcome: `estimate` with `lower`,
-            `upper`, `level` and `interval_kind`, which include subjects and training (docs/cohorts.md); `moments` and
-            `units`, how many questions and subjects (or clusters) there are; `truth` where it was asked for.
+            `upper`, `level` and `interval_kind`, what they include: subjects and, as far as the model says it, training
+            (docs/cohorts.md; those of ensembles may be too narrow, and a warning says so); `moments` and `units`, how
+            many questions and subjects (or clusters) there are; `truth` where it was asked for.
 
         Raises:
             UsageError: as in `predict`; plans that differ between subjects.

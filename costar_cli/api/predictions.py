@@ -24,6 +24,7 @@ from costar_cli.cohort import (
     join_columns,
     join_places,
     names_of,
+    narrow_intervals,
     tidy_columns,
     true_answers,
     with_plans,
@@ -89,7 +90,11 @@ def average(model: "Model", asked: Asked, by: str | None, reference: str | None,
     averager = Averager(cohort, request, *groups_of(cohort, model.fitted.schema, by), reference)
     for answers, found in _answers(model, asked, cohort, request):
         averager.add(answers, found)
-    rows = list(averager.finish(model.method, model.fitted, asked.levels).to_rows())
+    effects = averager.finish(model.method, model.fitted, asked.levels)
+    with reporting(asked.progress) as reporter:
+        for warning in narrow_intervals([effects]):
+            reporter.warn(warning)
+    rows = list(effects.to_rows())
     return make_frame({name: [row[name] for row in rows] for name in rows[0] if name != "model"}, library)
 
 

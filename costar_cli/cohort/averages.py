@@ -29,6 +29,10 @@ FEWEST_DRAWN: Final = 100  # moments, which a mean over subjects rests on
 MOST_PLANS: Final = 1_000
 SEED: Final = 0
 
+_NOT_SAMPLED: Final = "not what other training subjects would have changed"
+MEMBERS: Final = f"subjects and members ({_NOT_SAMPLED})"
+POSTERIOR_AND_MEMBERS: Final = f"subjects, posterior and members ({_NOT_SAMPLED})"
+
 Floats = NDArray[np.float64]
 Row = dict[str, Any]
 
@@ -384,7 +388,25 @@ def kind_of(model: FittedModel) -> str:
     if not tells_differences(model):
         return "none (fewer than 3 members give no measure of training uncertainty)"
     if not _has_posterior(model):
-        return "subjects and training (members)"
-    if _draws_training(model):
-        return "subjects and training (posterior)"
-    return "subjects and their posterior (not what the training sample leaves open: fit the model again)"
+        return MEMBERS
+    if not _draws_training(model):
+        return "subjects and their posterior (not what the training sample leaves open: fit the model again)"
+    if isinstance(model, StackModel) and any(draws_are_members(model.parts[name]) for name in model.answering):
+        return POSTERIOR_AND_MEMBERS
+    return "subjects and training (posterior)"
+
+
+def narrow_intervals(found: Sequence[AverageEffects]) -> Iterator[str]:
+    """Yield one warning where intervals rest on members that learned from the same subjects."""
+    labels = [
+        f"`{effects.label}`"
+        for effects in found
+        if effects.interval_kind in (MEMBERS, POSTERIOR_AND_MEMBERS) and not np.isnan(effects.outcomes.half_LGPHY).all()
+    ]
+    if labels:
+        yield (
+            f"intervals of averages by {' and '.join(labels)} leave out what other training subjects would have "
+            "changed: members learned from the same subjects, so that how far they are apart says what chance in "
+            "training does; where resampling those who are asked about changes little, as for an effect that is the "
+            "same for all, the intervals are too narrow"
+        )

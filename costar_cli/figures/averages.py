@@ -41,7 +41,9 @@ def plot_averages(found: Sequence[AverageEffects], path: Path) -> Path:
         ]
         truth = found[0].outcomes.truth_GPHY is not None
         handles += [Line2D([], [], color=BLACK, ls=":", label="the simulator's mean")] * truth
-        caption(drawn, f"Bars: {100 * found[0].levels[0]:g} % intervals of the mean; {found[0].interval_kind}")
+        kinds = dict.fromkeys(effects.interval_kind for effects in found)
+        said = [*kinds] if len(kinds) == 1 else [f"{effects.label}: {effects.interval_kind}" for effects in found]
+        caption(drawn, f"Bars: {100 * found[0].levels[0]:g} % intervals of the mean; {'; '.join(said)}")
         drawn.legend(handles=handles, loc="outside right center")
         return write_figure(drawn, path)
 

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import warnings
+from importlib import import_module
 
 import numpy as np
 import pandas as pd
@@ -81,6 +82,15 @@ def test_averages_are_those_of_the_command_line(dataset, ridge, tmp_path, capsys
     for name in ("group", "plan", "step", "moments"):
         assert found[name].tolist() == printed[name].tolist()
     np.testing.assert_allclose(found[["estimate", "truth"]], printed[["estimate", "truth"]], rtol=1e-5, atol=1e-5)
+
+
+def test_averages_of_an_ensemble_warn_of_what_their_intervals_leave_out(dataset, model, monkeypatch):
+    monkeypatch.setattr(import_module("costar_cli.uncertainty.draws"), "LEAST_MEMBERS", 2)  # quick ones have 2
+    with pytest.warns(costar.CostarWarning) as caught:
+        found = model.average(dataset, PLANS, part="source/train", origin=4)
+    assert set(found["interval_kind"]) == {"subjects and members (not what other training subjects would have changed)"}
+    [said] = [str(one.message) for one in caught if "intervals of averages" in str(one.message)]
+    assert "what other training subjects would have changed" in said
 
 
 def test_searches_are_those_of_the_command_line(dataset, ridge, tmp_path, capsys):

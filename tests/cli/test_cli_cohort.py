@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import polars as pl
@@ -190,6 +191,20 @@ def test_average_effects_have_a_table_a_figure_a_file_and_a_document(trained: Pa
     mean = every.filter((pl.col("plan") == "watch") & (pl.col("step") == 2))["estimate"].mean()
     assert average["estimate"] == pytest.approx(mean)
     assert (average["lower"], average["upper"]) == (None, None)  # two members are too few
+
+
+def test_averages_of_an_ensemble_warn_once_of_what_their_intervals_leave_out(
+    trained: Path, plan: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(import_module("costar_cli.uncertainty.draws"), "LEAST_MEMBERS", 2)  # quick ones have 2
+    models = ["-m", trained / "model.h5", "-m", trained / "model-target.h5"]
+    words = ["--subjects", "source/train", "--origin", "last", *models]
+    averaged = ask(call, trained, plan, *words, "--average", "--json").document
+    kinds = {row["interval_kind"] for row in averaged["result"]["averages"]}
+    assert kinds == {"subjects and members (not what other training subjects would have changed)"}
+    [said] = [warning for warning in averaged["warnings"] if "intervals of averages" in warning]
+    assert "by `model` and `model-target`" in said
+    assert "intervals of averages" not in ask(call, trained, plan, *words).err
 
 
 def test_parts_of_a_cohort_merge_into_the_answers_of_one_run(

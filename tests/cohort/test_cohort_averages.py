@@ -7,7 +7,7 @@ import pytest
 
 from costar_cli.cohort import Averager, Cohort, answer_cohort, groups_of
 from costar_cli.cohort import averages as averages_module
-from costar_cli.cohort.averages import _of_mean, half_widths, same_plans, training_variance
+from costar_cli.cohort.averages import _of_mean, half_widths, narrow_intervals, same_plans, training_variance
 from costar_cli.errors import UsageError
 from costar_cli.panel import Panel
 from costar_cli.plans import PlanRequest
@@ -64,7 +64,7 @@ def test_the_interval_of_an_effect_that_all_share_is_that_of_training():
     cohort = cohort_of(panel_of(np.random.default_rng(0).normal(50, 5, 60)))
     rows = averages(cohort, LinearModel(TUMOR, coefficients=(-1.0, -2.0, -3.0))).to_rows()
     row = next(row for row in rows if row["quantity"] == "difference" and row["step"] == 1)
-    assert row["interval_kind"] == "subjects and training (members)"
+    assert row["interval_kind"] == "subjects and members (not what other training subjects would have changed)"
     assert row["estimate"] == pytest.approx(-2, abs=1e-4)
     assert row["upper"] - row["estimate"] == pytest.approx(2.92, rel=0.15)  # Student's t of 2 degrees, an sd of 1
 
@@ -75,6 +75,16 @@ def test_few_subjects_and_a_single_black_box_have_no_interval():
     for found in (few, one):
         assert {row["lower"] for row in found.to_rows()} == {None}
     assert one.interval_kind == "none (fewer than 3 members give no measure of training uncertainty)"
+
+
+def test_one_warning_says_what_intervals_of_ensembles_leave_out_where_there_are_any():
+    cohort = cohort_of(panel_of(np.random.default_rng(0).normal(50, 5, 60)))
+    ensembles = [replace(averages(cohort, LinearModel(TUMOR)), label=label) for label in ("growth", "costar")]
+    alone = averages(cohort, LinearModel(TUMOR, coefficients=(-2.0,)))
+    few = averages(cohort_of(panel_of(np.arange(19.0))), LinearModel(TUMOR))
+    [warning] = narrow_intervals([alone, *ensembles])
+    assert warning.startswith("intervals of averages by `growth` and `costar` leave out what other training subjects")
+    assert list(narrow_intervals([alone, few])) == []
 
 
 def test_intervals_cover_the_mean_of_the_population():
