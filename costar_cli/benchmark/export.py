@@ -13,8 +13,8 @@ from costar_cli.benchmark.tables import ABOUT_GAIN, DIGITS, Mark, ResultRow, Res
 from costar_cli.errors import MismatchError
 from costar_cli.evaluate.metrics import PerStep
 from costar_cli.evaluate.rows import BUDGET_SIGN, with_budget_sign
+from costar_cli.outputs import check_places
 from costar_cli.reporting import plain
-from costar_cli.steps.outputs import check_places
 from costar_cli.ui.output import Output
 from costar_cli.ui.text import dump_json
 

@@ -11,9 +11,9 @@ from costar_cli.commands.options import FILES
 from costar_cli.commands.simulate import DataSetGroup
 from costar_cli.commands.verb import VerbApp, say_which
 from costar_cli.errors import UsageError
+from costar_cli.outputs import check_outputs
 from costar_cli.steps.dataset import make_dataset, read_inputs
 from costar_cli.steps.hints import next_command
-from costar_cli.steps.outputs import check_outputs
 from costar_cli.steps.session import Session, open_session
 from costar_cli.workspace import DEFAULT_WORKSPACE
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from costar_cli.errors import ArtifactError, CostarError, UsageError
+from costar_cli.outputs import check_places
 from costar_cli.steps.dataset import TERMINAL
-from costar_cli.steps.outputs import check_places
 from costar_cli.ui.output import Output
 
 if TYPE_CHECKING:

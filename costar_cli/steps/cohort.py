@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from costar_cli.artifact.tables import check_table_name
 from costar_cli.errors import UsageError
+from costar_cli.outputs import Files
 from costar_cli.steps.averages import show_average_sweep, show_averages
 from costar_cli.steps.estimates import Question, default_models, files_read
 from costar_cli.steps.model import load_models, name_models
-from costar_cli.steps.outputs import Files
 from costar_cli.steps.session import Session
 
 if TYPE_CHECKING:

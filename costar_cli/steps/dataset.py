@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from costar_cli.config.choices import FormatName
 from costar_cli.errors import StorageError
+from costar_cli.outputs import check_outputs, check_places, digest_of
 from costar_cli.steps.hints import next_command, other_than
-from costar_cli.steps.outputs import check_outputs, check_places, digest_of
 from costar_cli.steps.session import Session, read_kind
 from costar_cli.ui.output import Output
 

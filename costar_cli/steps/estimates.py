@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from costar_cli.config.choices import DomainName
 from costar_cli.errors import UsageError
+from costar_cli.outputs import Files, check_outputs
 from costar_cli.steps.answers import show_answers, show_sweep
 from costar_cli.steps.model import load_models, name_models
-from costar_cli.steps.outputs import Files, check_outputs
 from costar_cli.steps.sensitivity import sensitivity_plot, show_sensitivity
 from costar_cli.steps.session import Session
 from costar_cli.workspace import Workspace

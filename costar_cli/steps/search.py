@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from costar_cli.errors import UsageError
+from costar_cli.outputs import Files, check_outputs
 from costar_cli.steps.estimates import check_plot, default_models, files_read
 from costar_cli.steps.model import load_models, name_models
-from costar_cli.steps.outputs import Files, check_outputs
 from costar_cli.steps.session import Session
 from costar_cli.ui.text import columns_of
 

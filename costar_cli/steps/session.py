@@ -12,8 +12,8 @@ import typer
 from costar_cli.config.choices import PresetName
 from costar_cli.config.nearest import nearest
 from costar_cli.errors import ArtifactError, CostarError, MismatchError, StorageError
+from costar_cli.outputs import check_places
 from costar_cli.reporting import launched
-from costar_cli.steps.outputs import check_places
 from costar_cli.ui.output import Output
 from costar_cli.ui.progress import OutputReporter
 from costar_cli.workspace import Workspace

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from costar_cli.errors import ArtifactError, Termination
+from costar_cli.outputs import check_places
 from costar_cli.reporting import launched, warnings_of
 from costar_cli.steps.hints import next_command, other_than
-from costar_cli.steps.outputs import check_places
 from costar_cli.steps.session import BuildStep, Session
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from costar_cli.config.choices import SetupName
 from costar_cli.errors import ArtifactError, DataError, MismatchError, StorageError
-from costar_cli.steps.outputs import Files, check_folder, check_outputs, check_places
+from costar_cli.outputs import Files, check_folder, check_outputs, check_places
 from costar_cli.steps.regret import RegretQuestion
 from costar_cli.steps.session import Session
 
