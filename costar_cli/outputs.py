@@ -1,24 +1,37 @@
-"""Which files a verb may write: none that it reads or that is behind it, no two alike, none that it may not replace."""
+"""Which files may be written: none that is read or behind what is, no two alike, none that may not be replaced."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from os.path import lexists
 from pathlib import Path
+from types import MappingProxyType
+from typing import Final
 
 from costar_cli.errors import CostarError, MismatchError, StorageError, UsageError
 
-__all__ = ["Files", "check_folder", "check_outputs", "check_places", "digest_of"]
+__all__ = ["Files", "check_folder", "check_outputs", "check_places", "digest_of", "named"]
 
 Files = Iterable[tuple[str, Path | None]]
 """Files by the flag that names an output, or by what an input is, such as `plan`; None where there is none."""
+NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-def check_outputs(outputs: Files, *, read: Files, overwrite: bool) -> None:
+def check_outputs(
+    outputs: Files,
+    *,
+    read: Files,
+    overwrite: bool,
+    held: Mapping[str, str] = NOTHING,
+    permit: str = "--overwrite",
+) -> None:
     """See, before any work, that files can be written.
 
     Args:
-        outputs: the files, by flag.
-        read: what the verb reads; none of it is ever replaced.
+        outputs: the files, by flag or argument.
+        read: what is read; none of it is ever replaced.
         overwrite: other files may be.
+        held: what was read wherever it is, by digest.
+        permit: what lets other files be replaced, as it is written.
 
     Raises:
         StorageError: a folder does not exist, or an output is no regular file.
@@ -28,10 +41,10 @@ def check_outputs(outputs: Files, *, read: Files, overwrite: bool) -> None:
     files = [(flag, path) for flag, path in outputs if path is not None]
     for flag, path in files:
         check_folder(flag, path)
-    check_places(files, read=read)
+    check_places(files, read=read, held=held)
     for flag, path in files:
-        if path.exists() and not overwrite:
-            raise MismatchError(f"`{path}` exists", where=flag, fix="add --overwrite to replace it, or choose another")
+        if lexists(path) and not overwrite:
+            raise MismatchError(f"`{path}` exists", where=flag, fix=f"add {permit} to replace it, or choose another")
 
 
 def check_folder(flag: str, path: Path) -> None:
@@ -44,7 +57,7 @@ def check_folder(flag: str, path: Path) -> None:
         raise StorageError(f"there is no folder `{path.parent}`", where=flag, fix=f"`mkdir -p {path.parent}`")
 
 
-def check_places(outputs: Files, *, read: Files) -> None:
+def check_places(outputs: Files, *, read: Files, held: Mapping[str, str] = NOTHING) -> None:
     """See that outputs are regular files, if they exist, that none is read or made what is, and no two are one.
 
     Raises:
@@ -54,7 +67,7 @@ def check_places(outputs: Files, *, read: Files) -> None:
     """
     kept = {path.resolve(): what for what, path in read if path is not None and str(path) != "-"}
     files = [(flag, path) for flag, path in outputs if path is not None]
-    behind = _behind(kept) if any(path.is_file() for _, path in files) else {}
+    behind = {**held, **_behind(kept)} if any(path.is_file() for _, path in files) else {}
     taken: dict[Path, str] = {}
     for flag, path in files:
         if str(path) == "-":
@@ -88,10 +101,14 @@ def _behind(read: Mapping[Path, str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for path, what in read.items():
         with suppress(CostarError, OSError):
-            for role, digest in read_header(path).parents.items():
-                kind = role.partition("/")[0]
-                found[digest] = f"{'data set' if kind == 'dataset' else kind} behind the {what}"
+            found |= {digest: f"{name} behind the {what}" for digest, name in named(read_header(path).parents).items()}
     return found
+
+
+def named(parents: Mapping[str, str]) -> dict[str, str]:
+    """Return what to call each parent, by its digest, such as `data set`; `parents` are the digests by role."""
+    kinds = {digest: role.partition("/")[0] for role, digest in parents.items()}
+    return {digest: "data set" if kind == "dataset" else kind for digest, kind in kinds.items()}
 
 
 def digest_of(path: Path) -> str:

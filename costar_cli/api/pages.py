@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from costar_cli.api.calls import PathLikeText
 from costar_cli.api.model import Model
-from costar_cli.artifact import write_bytes
-from costar_cli.errors import MismatchError, UsageError
+from costar_cli.artifact import read_header, write_bytes
+from costar_cli.errors import CostarError, MismatchError, UsageError
+from costar_cli.outputs import check_outputs, named
 from costar_cli.panel import Dataset
 from costar_cli.search import SearchReport
 from costar_cli.whatif import WhatIfReport
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from costar_cli.evaluate import EvaluationReport
 
 __all__ = ["html_of", "write_report"]
+
+WHERE: Final = "path="
 
 
 def write_report(
@@ -33,18 +36,42 @@ def write_report(
         path: the page's file.
         dataset: of a model, the data set that it was trained on, for the card's section on data.
         evaluations: of a model, reports of `evaluate_models` in which it was scored.
-        overwrite: replace a file that exists.
+        overwrite: replace a file that exists, but never an artifact or a table that was read.
 
     Raises:
         UsageError: there is no page about such a thing, a search of many subjects, or arguments that are a model's.
-        MismatchError: the file exists and `overwrite` is false, or the model was trained on another data set.
-        StorageError: the file cannot be written.
+        MismatchError: the file exists and `overwrite` is false, or it is an artifact or a table that was read; or the
+            model was trained on another data set.
+        StorageError: the file cannot be written, or is no regular file.
     """
-    target = Path(path)
-    if target.exists() and not overwrite:
-        fix = "`overwrite=True` replaces it, or choose another name"
-        raise MismatchError(f"`{target}` exists", where="path=", fix=fix)
+    target, held = Path(path), _held(what) | ({} if dataset is None else _held(dataset))
+    check_outputs([(WHERE, target)], read=(), overwrite=overwrite, held=held, permit="`overwrite=True`")
+    _refuse_artifact(target)
     write_bytes(target, html_of(what, dataset=dataset, evaluations=evaluations).encode())
+
+
+def _held(what: object) -> dict[str, str]:
+    """Return what a page comes from, by digest, in words such as `table behind the data set`."""
+    if isinstance(what, Dataset):
+        return {digest: f"{name} behind the data set" for digest, name in named(what.parents).items()}
+    if isinstance(what, WhatIfReport | SearchReport):
+        return {digest: f"{name} behind the data set" for digest, name in named(what.sources).items()}
+    return {}
+
+
+def _refuse_artifact(target: Path) -> None:
+    """See that a page does not replace data, a model or the like.
+
+    Raises:
+        MismatchError: it would.
+    """
+    if not target.is_file():
+        return
+    try:
+        read_header(target)
+    except CostarError:
+        return
+    raise MismatchError(f"`{target}` is an artifact, and no page", where=WHERE, fix="choose another name")
 
 
 def html_of(

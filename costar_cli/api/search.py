@@ -201,6 +201,7 @@ def search_cohort(
                 calibration_of(model), members=model.members if draws_are_members(model) else None,
                 on_outcomes=tuple(on_transforms(model)),
                 parents={"dataset": dataset.digest, f"model/{label}": model.digest},
+                sources=dataset.parents,
             )  # fmt: skip
             own_warnings = () if many else tuple(_on_best(models, part, report))
             for warning in own_warnings:

@@ -46,7 +46,7 @@ class SearchReport:
     `panel` is that of a single subject and `calibration` the model's, for figures. `warnings` say what may make the
     answer wrong, `notes` what else a reader should know. `members` are counted where the draws are these alone.
     `on_outcomes` says how transformed outcomes are learned.
-    `parents` are the digests of the data set and the model, by role.
+    `parents` are the digests of the data set and the model, by role, `sources` those of the files behind the data set.
     """
 
     dataset: str
@@ -63,6 +63,7 @@ class SearchReport:
     members: int | None = None
     on_outcomes: tuple[str, ...] = ()
     parents: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def reference(self) -> str:

@@ -166,7 +166,7 @@ def _write(
     document: bytes,
     draw: Callable[[Path], object] | None = None,
 ) -> None:
-    from costar_cli.artifact import fingerprint
+    from costar_cli.artifact import fingerprint, write_bytes
     from costar_cli.whatif import write_csv, write_estimates
 
     if question.csv is not None:
@@ -178,9 +178,9 @@ def _write(
         (draw or partial(plot_whatif, report))(question.plot)
         session.out.wrote("plot", question.plot)
     if question.report is not None:
-        from costar_cli.api.pages import write_report
+        from costar_cli.api.pages import html_of
 
-        write_report(report, question.report, overwrite=question.overwrite)
+        write_bytes(question.report, html_of(report).encode())
         session.out.wrote("report", question.report, kind="html")
     if question.out is not None:
         asked = {key: value for key, value in asdict(question).items() if key in _ASKED}

@@ -123,9 +123,10 @@ def run_search(session: Session, asked: Search, data: Path, model: Path | None) 
     reports = search_cohort(label, fitted, dataset, cohort, asked.request(fitted), session.reporter)
     whole = _written(session, asked, reports)
     if asked.report is not None:
-        from costar_cli.api.pages import write_report
+        from costar_cli.api.pages import html_of
+        from costar_cli.artifact import write_bytes
 
-        write_report(whole, asked.report, overwrite=asked.overwrite)
+        write_bytes(asked.report, html_of(whole).encode())
         session.out.wrote("report", asked.report, kind="html")
     if asked.subject is not None:
         _show(session, whole)

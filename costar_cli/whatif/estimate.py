@@ -119,6 +119,7 @@ def estimate_outcomes(
         warnings=warnings,
         abstain=abstain,
         parents={"dataset": dataset.digest} | {f"model/{label}": model.digest for label, model in models.items()},
+        sources=dataset.parents,
     )
     own = rule_notes(models, request.plans, dataset, truth=truth, answers=answers)
     return replace(report, notes=(*own, *notes_on(report, dataset, models, location)))

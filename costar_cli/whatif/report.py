@@ -120,7 +120,8 @@ class WhatIfReport:
     `observed[plan]` and `truth[plan]` are `[steps,Y]`: what really happened, NaN from the step on where the plan
     departs from the treatments that were given; and the simulator's answer, when it was asked for. `warnings` say what
     may make the answers wrong, `notes` what else a reader should know. With `abstain`, rows of answers that the data do
-    not support have no numbers. `parents` are the digests of the data set and the models, by role.
+    not support have no numbers. `parents` are the digests of the data set and the models, by role, and `sources` those
+    of the files that the data set comes from.
     """
 
     dataset: str
@@ -137,6 +138,7 @@ class WhatIfReport:
     abstain: bool = False
     rules: Mapping[str, Rule] = field(default_factory=dict)
     parents: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def level(self) -> float:

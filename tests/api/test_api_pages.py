@@ -1,11 +1,17 @@
 """Pages from Python: of an answer, a search, a data set and a model, the same as the command line's."""
 
+import os
+import shutil
+import warnings
+
 import pytest
 
 import costar_cli as costar
 from costar_cli.app import main
+from tests.cli.cli_world import REPOSITORY
 from tests.pages.reading import read_alone
 
+OWN = REPOSITORY / "examples" / "own-data"
 PLANS = {"watch": [{}, {}], "chemo": [{"chemotherapy": 1}, {}]}
 
 
@@ -99,3 +105,58 @@ def test_a_page_that_cannot_be_made_replaces_nothing(call, error, problem, datas
     assert page.read_text() == "mine"
     assert caught.value.where.endswith("=")
     assert caught.value.fix
+
+
+def test_a_page_replaces_no_input_and_nothing_that_is_no_regular_file(dataset, ridge, tmp_path):
+    dataset.save(tmp_path / "data.h5")
+    ridge.save(tmp_path / "ridge.h5")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("data.h5", "ridge.h5"):
+        held = (tmp_path / name).read_bytes()
+        with pytest.raises(costar.CostarError, match=name) as caught:
+            costar.write_report(ridge, tmp_path / name, overwrite=True)
+        assert (tmp_path / name).read_bytes() == held
+        assert caught.value.where == "path="
+    with pytest.raises(costar.CostarError, match="no regular file"):
+        costar.write_report(ridge, tmp_path / "pipe", overwrite=True)
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_a_page_replaces_no_link_to_nothing_unless_asked(ridge, tmp_path):
+    link = tmp_path / "page.html"
+    link.symlink_to("elsewhere")
+    with pytest.raises(costar.CostarError, match="exists") as caught:
+        costar.write_report(ridge, link)
+    assert link.is_symlink()
+    assert "`overwrite=True`" in caught.value.fix
+
+
+@pytest.fixture(scope="module")
+def of_table(tmp_path_factory):
+    """A table's file, the data set that was read from it, and a model of it."""
+    table = tmp_path_factory.mktemp("table") / "small.csv"
+    shutil.copy(OWN / "small.csv", table)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", costar.CostarWarning)
+        data = costar.read_table(table, schema=OWN / "schema.toml")
+        return table, data, costar.fit(data, "ridge", preset="quick")
+
+
+@pytest.mark.filterwarnings("ignore::costar_cli.errors.CostarWarning")
+@pytest.mark.parametrize("about", ["data", "answer", "search", "card"])
+def test_a_page_never_replaces_the_table_that_it_comes_from(about, of_table):
+    table, data, ridge = of_table
+    subject = "N-006"
+    words = {"dataset": data} if about == "card" else {}
+    what = {
+        "data": lambda: data,
+        "answer": lambda: costar.estimate_outcomes({"ridge": ridge}, data, {"none": [{}]}, subject=subject),
+        "search": lambda: costar.search_plans(
+            ridge, data, subject=subject, minimise=f"{data.schema.outcomes[0].name} at end", steps=1
+        ),
+        "card": lambda: ridge,
+    }[about]()
+    held = table.read_bytes()
+    with pytest.raises(costar.CostarError, match="is the table behind the data set that is read"):
+        costar.write_report(what, table, overwrite=True, **words)
+    assert table.read_bytes() == held
