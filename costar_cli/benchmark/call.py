@@ -6,6 +6,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+
 from costar_cli.api.calls import PathLikeText, reporting, resolved
 from costar_cli.benchmark.contenders import choose_data
 from costar_cli.benchmark.report import BenchmarkReport, Outcome
@@ -116,9 +118,11 @@ def _seeds(data_seeds: int | Sequence[int]) -> str:
 
 
 def _joined(values: object) -> str:
-    """Return one value or several as a flag has them: with commas."""
+    """Return one value or several as a flag has them: with commas, and numbers in full, without exponents."""
     several = values if isinstance(values, Iterable) and not isinstance(values, str | PathLike) else [values]
-    return ",".join(f"{value:g}" if isinstance(value, float) else str(value) for value in several)
+    return ",".join(
+        np.format_float_positional(value, trim="-") if isinstance(value, float) else str(value) for value in several
+    )
 
 
 def _tables(

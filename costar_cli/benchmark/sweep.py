@@ -167,13 +167,19 @@ def open_sweep(bench: Bench, text: str) -> dict[float, Bench]:
         try:
             settings = with_values(bench.settings, values)
         except ValidationError as error:
-            wrong += [f"{value:g}: {complaint}" for complaint in complaints(error.errors())]
+            wrong += [f"{exact(value)}: {complaint}" for complaint in complaints(error.errors())]
             continue
-        folder = bench.folder if value == own else bench.folder / f"{SETTING}-{value:g}"
-        benches[value] = replace(bench, settings=settings, folder=folder, at=f"{SETTING} {value:g}: ")
+        folder = bench.folder if value == own else bench.folder / f"{SETTING}-{exact(value)}"
+        benches[value] = replace(bench, settings=settings, folder=folder, at=f"{SETTING} {exact(value)}: ")
     if wrong:
         raise UsageError.of(wrong, f"{len(wrong)} values are not possible", where="--gamma")
     return benches
+
+
+def exact(value: float) -> str:
+    """Return a strength as folders and tables are called: with six digits, or with as many as it takes."""
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)
 
 
 def _values(text: str) -> list[float]:
@@ -181,7 +187,7 @@ def _values(text: str) -> list[float]:
     words = [word.strip() for word in text.split(",")]
     wrong = [f"{word!r} is no number" for word in words if not re.fullmatch(r"\d+(\.\d+)?", word)]
     values = sorted(float(word) for word in words) if not wrong else []
-    wrong += [f"{value:g} occurs twice" for value in dict.fromkeys(values) if values.count(value) > 1]
+    wrong += [f"{exact(value)} occurs twice" for value in dict.fromkeys(values) if values.count(value) > 1]
     if wrong:
         fix = "separate numbers with commas: `--gamma 0,2,4,6,8,10`"
         raise UsageError.of(wrong, f"{len(wrong)} values are not understood", where="--gamma", fix=fix)
@@ -209,7 +215,7 @@ def run_sweep(
     """
     plans = {value: plan_benchmark(bench) for value, bench in benches.items()}
     if list_only:
-        rows = [{**row, "cell": f"{SETTING}-{value:g}/{row['cell']}"}
+        rows = [{**row, "cell": f"{SETTING}-{exact(value)}/{row['cell']}"}
                 for value, plan in plans.items() for row in cells_listed(plan)]  # fmt: skip
         show_list(out, rows, base.folder)
         return
@@ -289,7 +295,7 @@ def sweep_csv(sweep: Sweep) -> str:
 def sweep_markdown(sweep: Sweep) -> str:
     """Return the averages by strength in Markdown: best bold, second underlined."""
     lines = [f"# Sweep on {sweep.report.dataset}", "", ". ".join(escaped(line) for line in _about(sweep)) + ".", ""]
-    heads = ["Method", *(f"{SETTING} = {value:g}" for value in sweep.values)]
+    heads = ["Method", *(f"{SETTING} = {exact(value)}" for value in sweep.values)]
     for table in sweep.tables:
         lines += [f"## {table.title}", "", f"| {' | '.join(heads)} |", "|---|" + "---:|" * len(sweep.values)]
         for row, cells in _table_rows(table, "±"):
@@ -302,7 +308,7 @@ def sweep_markdown(sweep: Sweep) -> str:
 def sweep_latex(sweep: Sweep) -> str:
     """Return the averages by strength in LaTeX (package booktabs)."""
     lines = ["% \\usepackage{booktabs}"]
-    heads = ["Method", *(rf"$\gamma={value:g}$" for value in sweep.values)]
+    heads = ["Method", *(rf"$\gamma={exact(value)}$" for value in sweep.values)]
     about = latex(". ".join(_about(sweep))).replace("±", r"$\pm$").replace("τ", r"$\tau$")
     for table in sweep.tables:
         caption = rf"\caption{{{latex(table.title)}. {about}. \textbf{{Bold}}: best; \underline{{underline}}: second.}}"
@@ -351,5 +357,5 @@ def show_sweep(out: Output, sweep: Sweep) -> None:
                 ]
                 for row, of_row in zip(rows, ranked_cells(rows, table.steps), strict=True)
             ]
-        show_styled(out, table.title, ["Method", *(f"{SETTING}={value:g}" for value in sweep.values)], blocks)
+        show_styled(out, table.title, ["Method", *(f"{SETTING}={exact(value)}" for value in sweep.values)], blocks)
         out.text("")

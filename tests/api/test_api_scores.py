@@ -9,6 +9,7 @@ from costar_cli.app import main
 
 pytestmark = pytest.mark.filterwarnings("ignore::costar_cli.errors.CostarWarning")
 SMALL = {"train": 16, "val": 8, "test": 6, "target_train": 6, "target_val": 6, "target_test": 6}
+EXACT = 2.00000001  # six digits would make it 2
 
 
 @pytest.fixture(scope="module")
@@ -52,15 +53,15 @@ def test_a_sweep_is_made_once_and_returned_as_a_frame(tmp_path, capsys):
         "evaluate": {"bootstrap": 0},
         **SMALL,
     }
-    swept = costar.benchmark_methods("linear", tmp_path / "runs", gamma=[2], **how)
+    swept = costar.benchmark_methods("linear", tmp_path / "runs", gamma=[EXACT], **how)
     frame = swept.to_frame()
-    assert set(frame["gamma"]) == {2}
+    assert set(frame["gamma"]) == {EXACT}
     assert set(frame["name"]) == {"mean", "last-value"} | set(frame["name"][frame["basis"] == "limit"])
     assert (frame["data_sets"].dropna() == 2).all()
-    assert swept.reports[2.0].seeds == (3, 5)
-    assert (tmp_path / "runs" / "sweep.tex").exists()
+    assert swept.reports[EXACT].seeds == (3, 5)
+    assert {"sweep.tex", "gamma-2.00000001"} <= {path.name for path in (tmp_path / "runs").iterdir()}
     made = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*.h5")}
-    costar.benchmark_methods("linear", tmp_path / "runs", gamma=[2], **how)
+    costar.benchmark_methods("linear", tmp_path / "runs", gamma=[EXACT], **how)
     assert made == {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*.h5")}
     assert capsys.readouterr().out == ""
 
@@ -71,6 +72,8 @@ def test_a_sweep_is_made_once_and_returned_as_a_frame(tmp_path, capsys):
         ({"methods": "maen"}, "did you mean `mean`"),
         ({"methods": "mean", "gama": 4}, "no such setting, did you mean `gamma`"),
         ({"methods": "mean", "gamma": [1, 1]}, "1 occurs twice"),
+        ({"methods": "mean", "gamma": [1e-7, 1e-7]}, "1e-07 occurs twice"),
+        ({"methods": "mean", "gamma": [1, 1234567.5]}, "1234567.5: gamma"),
         ({"methods": "mean", "data_seeds": [7]}, "7 is a single seed"),
         ({"methods": "mean", "data_seeds": [4, 4]}, "a seed occurs twice"),
     ],
