@@ -56,10 +56,11 @@ class Shell:
     folder: Path
     path: str
 
-    def run(self, *words: object, code: int = 0) -> dict:
-        command = ["costar", *map(str, words), "--json"]
+    def run(self, *words: object, code: int = 0, typed: str | None = None) -> dict:
+        """Run a line, with what is piped into it, and return its document."""
+        command, env = ["costar", *map(str, words), "--json"], environment(PATH=self.path)
         done = subprocess.run(
-            command, cwd=self.folder, env=environment(PATH=self.path), capture_output=True, text=True, check=False
+            command, cwd=self.folder, env=env, input=typed, capture_output=True, text=True, check=False
         )
         assert done.returncode == code, f"{command}\n{done.stderr[-2000:]}"
         return json.loads(done.stdout)
@@ -119,7 +120,10 @@ def test_every_line_from_one_subject_to_a_decision_works(world: World, shell: Sh
     averages = shell.run("whatif", *asked, "--average", "--by", world.by)["result"]["averages"]
     assert {row["group"] for row in averages} > {"all"}
     assert all(row["units"] > 0 for row in averages)
-    ruled = shell.run("whatif", "--subject", subject, "--plan", "rule.json", *model)["result"]
+    one = ("whatif", "--subject", subject, *model, "--plan")
+    piped = shell.run(*one, "-", typed=(shell.folder / "rule.json").read_text())["result"]
+    ruled = shell.run(*one, "rule.json")["result"]
+    assert piped["estimates"] == ruled["estimates"]
     assert [row["step"] for row in ruled["estimates"] if row["outcome"] == world.outcome] == [1, 2, 3]
     search = ("search", "--subject", subject, "--minimise", f"{world.outcome} at end", *model)
     [found] = shell.run(*search, "--at-most", f"{world.treatment} 2", "--steps", 3)["result"]["subjects"]
