@@ -126,7 +126,10 @@ def test_every_line_from_one_subject_to_a_decision_works(world: World, shell: Sh
     assert piped["estimates"] == ruled["estimates"]
     assert [row["step"] for row in ruled["estimates"] if row["outcome"] == world.outcome] == [1, 2, 3]
     search = ("search", "--subject", subject, "--minimise", f"{world.outcome} at end", *model)
-    [found] = shell.run(*search, "--at-most", f"{world.treatment} 2", "--steps", 3)["result"]["subjects"]
+    limits = ("--at-most", f"{world.treatment} 2", "--steps", 3)
+    [found] = shell.run(*search, *limits, "--report", "search.html")["result"]["subjects"]
+    page = read_alone((shell.folder / "search.html").read_text("utf-8")).text
+    assert all(words in page for words in (str(subject), f"{world.outcome} at end", f"{found['considered']:,}"))
     assert found["considered"] > 1
     counts = [
         sum(step.get(world.treatment, "off") not in UNTREATED for step in plan["given"]) for plan in found["plans"]
