@@ -41,7 +41,7 @@ def write_report(
     Raises:
         UsageError: there is no page about such a thing, a search of many subjects, or arguments that are a model's.
         MismatchError: the file exists and `overwrite` is false, or it is an artifact or a table that was read; or the
-            model was trained on another data set.
+            model was trained on another data set, or is not scored in an evaluation.
         StorageError: the file cannot be written, or is no regular file.
     """
     target, held = Path(path), _held(what) | ({} if dataset is None else _held(dataset))
@@ -127,5 +127,25 @@ def _card(model: Model, dataset: Dataset | None, evaluations: "Sequence[Evaluati
     content: Mapping[str, object] = {
         "digest": artifact.digest, "meta": artifact.meta, "parents": artifact.parents, "versions": artifact.versions,
     }  # fmt: skip
-    scored = {f"not saved, number {i}": report for i, report in enumerate(evaluations, start=1)}
+    scored = {f"not saved, number {i}": report for i, report in enumerate(_scores_of(model, evaluations), start=1)}
     return model_card(content, None if dataset is None else describe_dataset(dataset), scored)
+
+
+def _scores_of(model: Model, evaluations: "Sequence[EvaluationReport]") -> "Sequence[EvaluationReport]":
+    """Return the evaluations, all of which score the model.
+
+    Raises:
+        UsageError: this is no list of evaluations.
+        MismatchError: one of them is of other models.
+    """
+    from costar_cli.evaluate import EvaluationReport
+    from costar_cli.pages.card import is_scored
+
+    if not isinstance(evaluations, Sequence) or not all(isinstance(one, EvaluationReport) for one in evaluations):
+        fix = "give what `evaluate_models` returned in a list"
+        raise UsageError("this is not a list of evaluations", where="evaluations=", fix=fix)
+    for i, report in enumerate(evaluations, start=1):
+        if not is_scored(report, model.digest):
+            fix = "leave it out, or score the model in it"
+            raise MismatchError(f"the model is not scored in evaluation number {i}", where="evaluations=", fix=fix)
+    return evaluations

@@ -16,7 +16,7 @@ from costar_cli.panel.report import DataReport
 from costar_cli.panel.schema import labelled, steps_of
 from costar_cli.panel.support import Support
 
-__all__ = ["model_card"]
+__all__ = ["is_scored", "model_card"]
 
 SHOWN_OF_DATA: Final = ("Subjects and lengths", "Shift from source to target")
 MOST_SHIFTS: Final = 10
@@ -67,6 +67,11 @@ def model_card(content: Mapping[str, Any], data: DataReport | None, evaluations:
     ]
     subtitle = f"{method} on {meta.get('dataset_name')}, fitted to the {meta.get('domain')} domain, {digest[:12]}"
     return render(Page(f"Model card: {method}", subtitle, [section for section in sections if not _is_empty(section)]))
+
+
+def is_scored(report: EvaluationReport, digest: str) -> bool:
+    """Return whether an evaluation scores the model of a digest."""
+    return any(_is_of(row, digest) for row in report.rows)
 
 
 def _is_of(row: ReportRow, digest: str) -> bool:

@@ -69,6 +69,17 @@ def test_the_card_of_a_model_has_its_data_and_its_scores(dataset, ridge, tmp_pat
     assert "is not beside this file" in (tmp_path / "card.html").read_text()
 
 
+@pytest.mark.filterwarnings("ignore::costar_cli.errors.CostarWarning")
+def test_a_card_takes_evaluations_of_its_model_alone(dataset, ridge, tmp_path):
+    others = costar.evaluate_models(costar.fit(dataset, "mean", preset="quick"), dataset, bootstrap=0)
+    own = costar.evaluate_models(ridge, dataset, bootstrap=0)
+    for evaluations, problem in (([own, others], "number 2"), (own, "not a list of evaluations"), ([7], "not a list")):
+        with pytest.raises(costar.CostarError, match=problem) as caught:
+            costar.write_report(ridge, tmp_path / "card.html", evaluations=evaluations)
+        assert caught.value.where == "evaluations="
+    assert not (tmp_path / "card.html").exists()
+
+
 def test_a_data_set_has_a_page(dataset, tmp_path):
     costar.write_report(dataset, tmp_path / "data.html")
     assert "Subjects and lengths" in read_alone((tmp_path / "data.html").read_text()).text
