@@ -22,7 +22,10 @@ CUT = {"price_change": "below -15.9 %"}
 
 @dataclass(frozen=True)
 class World:
-    """How a data set is made, and what is asked about it: a treatment, a group, an objective, a constraint, a rule."""
+    """How a data set is made, and what is asked about it: a treatment, a group, an objective, a constraint, a rule.
+
+    `reads` is a rule on outcomes that gives the treatment at each step, for models that predict step by step.
+    """
 
     made: str
     treated: dict[str, object]
@@ -30,12 +33,13 @@ class World:
     outcome: str
     treatment: str
     rule: str
+    reads: str = ""
 
 
 WORLDS = {
     "tumour": World(
         f"simulate tumor {' '.join(COHORT)}", TREATED, "patient_type", "tumour_volume", "chemotherapy",
-        "chemotherapy if chemotherapy in last 2 < 1",
+        "chemotherapy if chemotherapy in last 2 < 1", "chemotherapy if tumour_volume < 1000",
     ),
     "icu": World("simulate mimic --preset quick", {"t1": 1}, "y1:3", "y1", "t1", "t1 if t1 in last 2 < 1"),
     "retail": World(
@@ -99,6 +103,21 @@ def new_subjects(world: World, shell: Shell) -> int:
     return 1
 
 
+def follow_an_outcome(world: World, shell: Shell, subject: str) -> None:
+    """Ask about a rule that reads an outcome, and its opposite: these are treatment at each step, and none."""
+    shell.run("finetune", "--method", "mixed", "--out", "mixed.h5")
+    opposite = world.reads.replace("<", ">")
+    plans = {"none": [{}] * 3, "always": [world.treated] * 3,
+             "holds": {"rule": world.reads, "times": 3}, "never": {"rule": opposite, "times": 3}}  # fmt: skip
+    (shell.folder / "reads.json").write_text(json.dumps({"plans": plans}))
+    words = ("whatif", "--subject", subject, "--plan", "reads.json", "--model", "mixed.h5", "--unsupported")
+    estimates = shell.run(*words)["result"]["estimates"]
+    mean = {name: [row["estimate"] for row in estimates if row["plan"] == name] for name in plans}
+    assert mean["holds"] == pytest.approx(mean["always"], rel=0.05)
+    assert mean["never"] == pytest.approx(mean["none"], rel=0.05)
+    assert mean["holds"] != pytest.approx(mean["never"], rel=0.05)
+
+
 @pytest.mark.timeout(300)
 def test_every_line_from_one_subject_to_a_decision_works(world: World, shell: Shell) -> None:
     model = ("--model", "model.h5")
@@ -125,6 +144,8 @@ def test_every_line_from_one_subject_to_a_decision_works(world: World, shell: Sh
     ruled = shell.run(*one, "rule.json")["result"]
     assert piped["estimates"] == ruled["estimates"]
     assert [row["step"] for row in ruled["estimates"] if row["outcome"] == world.outcome] == [1, 2, 3]
+    if world.reads:
+        follow_an_outcome(world, shell, subject)
     search = ("search", "--subject", subject, "--minimise", f"{world.outcome} at end", *model)
     limits = ("--at-most", f"{world.treatment} 2", "--steps", 3)
     [found] = shell.run(*search, *limits, "--report", "search.html")["result"]["subjects"]
