@@ -6,7 +6,7 @@ Files go through the benchmark's folder, which all nodes share; Ray carries sett
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -34,22 +34,23 @@ class RayTasks:
         address: of the cluster, as Ray writes it: `auto`, `HOST:PORT`, `ray://HOST:PORT`.
 
     Raises:
-        UsageError: Ray is not installed, or there is no cluster.
+        UsageError: Ray is not installed, there is no cluster, or none of its nodes has room for a cell.
     """
 
     has_room = True
 
     def __init__(self, bench: Bench, ledger: Ledger, make: Maker, address: str) -> None:
+        data = replace(bench.data, file=bench.data.file and bench.data.file.resolve())
+        there = replace(told(bench, 1), data=data, folder=bench.folder.resolve())
+        runtime = there.settings[RuntimeConfig]
+        cores, gpus = runtime.threads or 1, int(runtime.device == "cuda")
         with ExitStack() as held:
             held.enter_context(redirect_stdout(sys.stderr))  # where Ray tells of tasks that died
             self._ray = connected(address)
             held.callback(self._ray.shutdown)
+            require_room(self._ray, {"CPU": cores, "GPU": gpus})
             self._held = held.pop_all()
-        data = replace(bench.data, file=bench.data.file and bench.data.file.resolve())
-        there = replace(told(bench, 1), data=data, folder=bench.folder.resolve())
-        runtime = there.settings[RuntimeConfig]
-        needs: dict[str, Any] = {"num_cpus": runtime.threads, "num_gpus": int(runtime.device == "cuda")}
-        self._run: Any = self._ray.remote(max_retries=0, **needs)(_run)
+        self._run: Any = self._ray.remote(max_retries=0, num_cpus=cores, num_gpus=gpus)(_run)
         self._inbox = self._ray.remote(num_cpus=0)(_Inbox).remote()
         self._given = self._ray.put((there, make, _Here.of(there)))
         self._reporter, self._ledger = bench.reporter, ledger
@@ -117,6 +118,21 @@ def connected(address: str) -> Any:  # noqa: ANN401 - the module of an extra
         details = [line[:300] for line in _reasons(error)]
         raise UsageError(f"no Ray cluster answers at {address}", where="--ray", fix=fix, details=details) from error
     return ray
+
+
+def require_room(ray: Any, needs: Mapping[str, int]) -> None:  # noqa: ANN401 - the module of an extra
+    """Refuse a cell that no node of the cluster can ever begin: Ray would wait for one in silence.
+
+    Raises:
+        UsageError: no node has so many cores or GPUs.
+    """
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    if any(all(node.get(name, 0) >= count for name, count in needs.items()) for node in nodes):
+        return
+    asked = " and ".join(f"{count} {name}{'s' * (count > 1)}" for name, count in needs.items() if count)
+    there = [", ".join(f"{node.get(name, 0):g} {name}s" for name in needs) for node in nodes]
+    fix = "use fewer --threads or another --device, or add such a node"
+    raise UsageError(f"no node of the Ray cluster has {asked} for a cell", where="--ray", fix=fix, details=there[:20])
 
 
 def _reasons(error: BaseException | None) -> Iterator[str]:

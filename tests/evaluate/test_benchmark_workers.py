@@ -10,6 +10,7 @@ import pytest
 from costar_cli.artifact.shards import Shard
 from costar_cli.benchmark import Contender, plan_cells
 from costar_cli.benchmark.cells import Cell
+from costar_cli.benchmark.ray_tasks import require_room
 from costar_cli.benchmark.report import Outcome
 from costar_cli.benchmark.shards import cells_of, merge_shards
 from costar_cli.benchmark.workers import CONTEXT, CellEnd, Workers, _Worker, side_by_side
@@ -132,6 +133,16 @@ def test_a_worker_that_died_before_it_was_given_a_cell_is_heard_of(tmp_path: Pat
     (end,) = crew.ends()
     assert (end.cell, end.died) == (CELLS[0], True)
     assert not crew.busy
+
+
+def test_a_ray_cluster_whose_nodes_are_too_small_is_refused_in_the_place_of_waiting() -> None:
+    nodes = [{"Alive": True, "Resources": {"CPU": 2.0}}, {"Alive": False, "Resources": {"CPU": 64.0, "GPU": 8.0}}]
+    ray = SimpleNamespace(nodes=lambda: nodes)
+    require_room(ray, {"CPU": 2, "GPU": 0})
+    for needs, asked in (({"CPU": 4, "GPU": 0}, "4 CPUs"), ({"CPU": 1, "GPU": 1}, "1 CPU and 1 GPU")):
+        with pytest.raises(UsageError, match=f"no node of the Ray cluster has {asked} for a cell") as caught:
+            require_room(ray, needs)
+        assert list(caught.value.details) == ["2 CPUs, 0 GPUs"]
 
 
 def test_parts_that_still_run_are_not_merged(tmp_path: Path) -> None:
