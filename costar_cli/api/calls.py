@@ -21,7 +21,7 @@ PathLikeText = str | PathLike[str]
 Progress = bool | Reporter
 
 
-def one_of(value: str, known: Iterable[str], argument: str, what: str) -> None:
+def one_of(value: object, known: Iterable[str], argument: str, what: str) -> None:
     """Check that an argument is one of the known names.
 
     Raises:
@@ -34,9 +34,17 @@ def one_of(value: str, known: Iterable[str], argument: str, what: str) -> None:
         raise UsageError(f"there is no {what} {value!r}", where=f"{argument}=", fix=fix)
 
 
-def texts(said: str | Iterable[str]) -> tuple[str, ...]:
-    """Return what is said in one text or in several."""
-    return (said,) if isinstance(said, str) else tuple(said)
+def texts(said: str | Iterable[str], argument: str) -> tuple[str, ...]:
+    """Return what is said in one text or in several.
+
+    Raises:
+        UsageError: it is no text.
+    """
+    several = [said] if isinstance(said, str) or not isinstance(said, Iterable) else list(said)
+    for text in several:
+        if not isinstance(text, str):
+            raise UsageError(f"{text!r} is no text", where=f"{argument}=", fix="give a text, or a list of texts")
+    return tuple(several)
 
 
 def resolved(

@@ -53,11 +53,11 @@ def evaluate_models(
 
 def _named(models: "Model | Sequence[Model] | Mapping[str, Model]") -> "Mapping[str, Model]":
     """Return models by name: their own, or their method, domain and place."""
+    if isinstance(models, Sequence | Mapping) and not models:
+        raise UsageError("there is no model to evaluate", where="models=", fix="give one, or several")
     if isinstance(models, Mapping):
         return models
     several = list(models) if isinstance(models, Sequence) else [models]
-    if not several:
-        raise UsageError("there is no model to evaluate", where="models=")
     names = [f"{model.method} on {model.domain}" for model in several]
     return {
         name if names.count(name) == 1 else f"{name}, number {i}": model
@@ -80,12 +80,16 @@ def judge_gates(
         `reason`.
 
     Raises:
-        UsageError: conditions that are not understood, or names of which there are none, all of them.
+        UsageError: no scores, conditions that are not understood, or names of which there are none, all of them.
     """
+    given: object = scores  # untyped callers give anything
+    if not isinstance(given, EvaluationReport):
+        fix = "give what `evaluate_models` returned"
+        raise UsageError(f"{type(given).__name__} is no evaluation", where="scores=", fix=fix)
     named: dict[str, set[str]] = {}
     for name, model in (models or {}).items():
         named.setdefault(model.digest, set()).add(name)
-    return judge(parse_gates([gates] if isinstance(gates, str) else gates), scores, named)
+    return judge(parse_gates(texts(gates, "gates")), scores, named)
 
 
 def score_search(
@@ -120,7 +124,8 @@ def score_search(
         UsageError: no simulator knows the truth, or the objective does not fit.
     """
     fitted = {name: model.fitted for name, model in _named(models).items()}
-    request = regret_request(dataset.schema, minimise=texts(minimise), maximise=texts(maximise), cost=texts(cost))
+    said = {"minimise": minimise, "maximise": maximise, "cost": cost}
+    request = regret_request(dataset.schema, **{name: texts(value, name) for name, value in said.items()})
     with reporting(progress) as reporter:
         found = regrets(fitted, dataset, request, seed=seed, reporter=reporter)
     return frame_of_rows([regret.to_json() for regret in found], frame)

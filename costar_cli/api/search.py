@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack, get_args
 
-from costar_cli.api.calls import reporting, texts
+from costar_cli.api.calls import one_of, reporting, texts
 from costar_cli.api.data import new_dataset
 from costar_cli.api.estimates import Plans, losses_on_domain, plan_request
 from costar_cli.api.predictions import places_of
@@ -72,14 +73,33 @@ class SearchWords(TypedDict, total=False):
 TEXTS: Final = ("minimise", "maximise", "cost", "at_most", "at_least", "not_consecutive", "not_with", "levels")
 
 
+def _check_words(words: Mapping[str, object]) -> None:
+    """See that words are those of a search, and that their values are of the right kind.
+
+    Raises:
+        UsageError: they are not.
+    """
+    for name in words:
+        one_of(name, SearchWords.__annotations__, name, "argument")
+    one_of(words.get("by", "estimate"), get_args(By), "by", "way to decide")
+    for name in ("steps", "beam"):
+        value = words.get(name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, Integral)):
+            raise UsageError(f"{value!r} is no whole number", where=f"{name}=", fix="give a number such as 3")
+    level = words.get("level", 0.9)
+    if isinstance(level, bool) or not isinstance(level, Real):
+        raise UsageError(f"{level!r} is no number", where="level=", fix="give a number between 0 and 1, such as 0.9")
+
+
 def request_of(model: "FittedModel", words: SearchWords) -> SearchRequest:
     """Return what a model is asked.
 
     Raises:
-        UsageError: plans to choose from, or to compare with, that do not fit.
+        UsageError: unknown words, values that are none, or plans to choose from, or to compare with, that do not fit.
     """
     given: dict[str, Any] = dict(words)
-    said: dict[str, Any] = {name: texts(given.pop(name, ())) for name in TEXTS}
+    _check_words(given)
+    said: dict[str, Any] = {name: texts(given.pop(name, ()), name) for name in TEXTS}
     only, reference, width = (given.pop(name, None) for name in ("only_from", "reference", "beam"))
     against = None
     if reference is not None:

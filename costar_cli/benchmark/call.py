@@ -73,6 +73,7 @@ def benchmark_methods(
         MismatchError: cells were made from something else, and `overwrite` is false.
         CostarError: cells failed; what the others found is written.
     """
+    _check(dataset, workers)
     data = choose_data(str(dataset))
     own = [data.simulated.section] if data.simulated else []
     compared = {"methods": _joined(methods), "data_seeds": _seeds(data_seeds), "ablations": ablations}
@@ -89,6 +90,19 @@ def benchmark_methods(
         plans = {value: plan_benchmark(one) for value, one in open_sweep(bench, _joined(gamma)).items()}
         swept = complete_sweep(out, bench, plans, **how)
         return _whole(swept.sweep, swept.outcome, swept.cells)
+
+
+def _check(dataset: object, workers: object) -> None:
+    """See that a data set is named, and workers are counted.
+
+    Raises:
+        UsageError: they are not.
+    """
+    if not isinstance(dataset, str | PathLike):
+        fix = "give its name or its file; `dataset.save(path)` writes one"
+        raise UsageError(f"{type(dataset).__name__} is neither a name nor a file", where="dataset=", fix=fix)
+    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
+        raise UsageError(f"{workers!r} workers", where="workers=", fix="give a whole number, 1 or larger")
 
 
 def _whole(report: Report, outcome: Outcome, cells: int) -> Report:

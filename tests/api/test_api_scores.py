@@ -44,6 +44,47 @@ def test_gates_that_are_about_nothing_are_refused(linear, mean):
         costar.judge_gates(scores, "zero-shot.ridge.average > 1")
 
 
+@pytest.mark.parametrize(
+    ("call", "where"),
+    [
+        (lambda model, data: costar.score_search({}, data), "models="),
+        (lambda model, data: costar.score_search(model, data, minimise=3), "minimise="),
+        (lambda model, data: costar.judge_gates(3, "zero-shot.mean.average > 1"), "scores="),
+        (lambda model, data: costar.benchmark_methods(data, "runs"), "dataset="),
+        (lambda model, data: costar.benchmark_methods("linear", "runs", workers="2"), "workers="),
+        (lambda model, data: costar.benchmark_methods("linear", "runs", workers=0), "workers="),
+    ],
+)
+def test_arguments_of_the_wrong_kind_are_named(call, where, linear, mean, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(costar.CostarError) as caught:
+        call(mean, linear)
+    assert caught.value.where == where
+    assert caught.value.fix
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ({"by": "uper"}, "did you mean 'upper'"),
+        ({"width": 3}, "no argument 'width'"),
+        ({"at_mots": "a 1"}, "did you mean 'at_most'"),
+        ({"steps": "3"}, "'3' is no whole number"),
+        ({"beam": 2.5}, "2.5 is no whole number"),
+        ({"level": "0.9"}, "'0.9' is no number"),
+        ({"minimise": 3}, "3 is no text"),
+        ({"at_least": ["a 1", 2]}, "2 is no text"),
+    ],
+)
+def test_words_that_a_search_does_not_understand_are_named(words, problem, linear, mean):
+    subject = int(linear.panels["source", "test"].subject_id[0])
+    with pytest.raises(costar.CostarError) as caught:
+        costar.search_plans(mean, linear, subject=subject, **words)
+    assert problem in str(caught.value)
+    assert caught.value.where == f"{next(iter(words))}="
+
+
 def test_a_sweep_is_made_once_and_returned_as_a_frame(tmp_path, capsys):
     how = {
         "methods": ["mean"],
