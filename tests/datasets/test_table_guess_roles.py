@@ -157,13 +157,14 @@ def test_values_of_columns_that_are_left_out_stand_in_parentheses(tmp_path: Path
     assert "left out since it never changes (same)" in text
 
 
-def test_numbers_called_a_dose_are_one_and_marks_of_last_rows_are_ends(tmp_path: Path):
+@pytest.mark.parametrize(("mark", "rest"), [("yes", "no"), ("1", None), ("yes", None)])
+def test_numbers_called_a_dose_are_one_and_marks_of_last_rows_are_ends(mark: str, rest: str | None, tmp_path: Path):
     frame = ward().drop("arm", strict=False)
     last = pl.int_range(pl.len()) == pl.len() - 1
     odd = pl.col("patient").rank("dense") % 2 == 1
     ends = {
-        "died": pl.when(last.over("patient") & odd).then(pl.lit("yes")).otherwise(pl.lit("no")),
-        "left_study": pl.when(last.over("patient") & ~odd).then(pl.lit("yes")).otherwise(pl.lit("no")),
+        "died": pl.when(last.over("patient") & odd).then(pl.lit(mark)).otherwise(pl.lit(rest)),
+        "left_study": pl.when(last.over("patient") & ~odd).then(pl.lit(mark)).otherwise(pl.lit(rest)),
     }
     treatments = [name for name, role in guessed_roles(guess_schema([save(frame, tmp_path / "a.csv")]).text).items()
                   if role.startswith("treatment")]  # fmt: skip

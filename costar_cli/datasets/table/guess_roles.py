@@ -83,10 +83,10 @@ def _left_out(guess: Guess, column: Facts) -> bool:
     """Leave out what no role fits and what a row may not know, give ends theirs; return whether that was done."""
     event = column.distinct <= MOST_ENDS or column.moments is not None or not _changes(guess, column)
     site = is_site(column.words) and not _changes(guess, column)
-    if column.distinct < 2:
-        guess.leave_out(column.name, f"never changes ({column.summary})")
-    elif role := _end(guess, column):
+    if role := _end(guess, column):
         guess.entries[column.name] = {"role": role}
+    elif column.distinct < 2:
+        guess.leave_out(column.name, f"never changes ({column.summary})")
     elif is_follow_up(column.words) or (is_death(column.words) and event):
         guess.leave_out(column.name, f"tells of {ENDS} ({column.summary}), {LATER}", ask=True)
     elif column.moments is not None:
@@ -104,11 +104,15 @@ def _left_out(guess: Guess, column: Facts) -> bool:
 
 
 def _end(guess: Guess, column: Facts) -> str:
-    """Return the role of a column that marks the last rows of some subjects, called death, dropout or event."""
-    marks = {value.lower() for value in column.values}
-    if guess.subject is None or guess.time is None or not (column.binary or marks <= {"no", "yes"}):
+    """Return the role of a column that marks the last rows of some subjects, called death, dropout or event.
+
+    Other rows say no, or nothing.
+    """
+    marks, yes = {value.lower() for value in column.values}, {*YES, "1.0"}
+    blank = bool(column.missing) and bool(marks) and marks <= yes
+    if guess.subject is None or guess.time is None or not (column.binary or marks <= {"no", "yes"} or blank):
         return ""
-    marked = column.text.str.to_lowercase().is_in([*YES, "1.0"])
+    marked = column.text.str.to_lowercase().is_in(list(yes)).fill_null(value=False)
     when = ordered(guess.facts(guess.time))
     frame = pl.DataFrame({"s": guess.facts(guess.subject).text, "t": when, "marked": marked}).drop_nulls()
     if not frame.select((~pl.col("marked") | (pl.col("t") == pl.col("t").max().over("s"))).all()).item():
