@@ -83,7 +83,7 @@ class CohortAnswers:
     def __len__(self) -> int:
         return len(self.moment_Q)
 
-    @property
+    @cached_property
     def worst_Q(self) -> NDArray[np.int8] | None:
         """Return the worst light of each question's own steps, a place in `LIGHTS`; None where there are none."""
         return None if self.lights is None else np.where(self.own_QHY, self.lights.light_QHY, 0).max(axis=(1, 2))
