@@ -96,62 +96,47 @@ class AverageEffects:
             for g, p, h, y in np.argwhere(~np.isnan(found.mean_GPHY)).tolist():
                 if quantity == "difference" and p == self.reference:
                     continue
-                yield self._row(quantity, found, (g, p, h, y))
+                outcome, half_L = self.schema.outcomes[y], found.half_LGPHY[:, g, p, h, y]
+                of = {"outcome": outcome.name, "unit": outcome.unit}
+                row = self._row(quantity, of, float(found.mean_GPHY[g, p, h, y]), half_L, (g, p, h))
+                yield row | ({} if found.truth_GPHY is None else {"truth": float(found.truth_GPHY[g, p, h, y])})
+        unknown_L = np.full(len(self.levels), np.nan)
         for name, mean_GPH in self.survival.items():
             apart_GPH = mean_GPH - mean_GPH[:, self.reference, None]
             for quantity, values_GPH in (("survival", mean_GPH), ("survival difference", apart_GPH)):
                 for g, p, h in np.argwhere(~np.isnan(values_GPH)).tolist():
                     if quantity == "survival" or p != self.reference:
-                        yield self._survival_row(quantity, name, float(values_GPH[g, p, h]), (g, p, h))
+                        of = {"outcome": name, "unit": ""}
+                        row = self._row(quantity, of, float(values_GPH[g, p, h]), unknown_L, (g, p, h))
+                        row["interval_kind"] = "none (hazards at the mean course)"
+                        yield row | ({} if self.outcomes.truth_GPHY is None else {"truth": None})
 
-    def _survival_row(self, quantity: str, name: str, estimate: float, at: tuple[int, int, int]) -> Row:
-        """Return the row of a mean probability, which has no interval."""
+    def _row(
+        self, quantity: str, of: Mapping[str, str], estimate: float, half_L: Floats, at: tuple[int, int, int]
+    ) -> Row:
+        """Return the row of a mean at a group, plan and step, without limits where half their width is unknown."""
         g, p, h = at
-        limits = {f"{side}{further}": None for i, level in enumerate(self.levels)
-                  for further in (f"_{level:g}" * (i > 0),) for side in ("lower", "upper")}  # fmt: skip
         row: Row = {
             "quantity": quantity,
             "model": self.label,
             "group": self.groups[g],
             "plan": self.plans[p].name,
-            "reference": self.plans[self.reference].name if quantity != "survival" else None,
+            "reference": self.plans[self.reference].name if quantity.endswith("difference") else None,
             "step": h + 1,
-            "outcome": name,
-            "unit": "",
-            "estimate": estimate,
-            **limits,
-            "level": None,
-            "interval_kind": "none (hazards at the mean course)",
-            "moments": int(self.moments_G[g]),
-            "units": int(self.units_G[g]),
-        }
-        return row | ({} if self.outcomes.truth_GPHY is None else {"truth": None})
-
-    def _row(self, quantity: str, found: Averages, at: tuple[int, int, int, int]) -> Row:
-        g, p, h, y = at
-        estimate, outcome = float(found.mean_GPHY[at]), self.schema.outcomes[y]
-        row: Row = {
-            "quantity": quantity,
-            "model": self.label,
-            "group": self.groups[g],
-            "plan": self.plans[p].name,
-            "reference": self.plans[self.reference].name if quantity == "difference" else None,
-            "step": h + 1,
-            "outcome": outcome.name,
-            "unit": outcome.unit,
+            **of,
             "estimate": estimate,
         }
-        for i, level in enumerate(self.levels):
-            half, further = float(found.half_LGPHY[i][at]), f"_{level:g}" * (i > 0)
-            known = not np.isnan(half)
+        for i, (level, half) in enumerate(zip(self.levels, half_L.tolist(), strict=True)):
+            known, further = not np.isnan(half), f"_{level:g}" * (i > 0)
             row |= {f"lower{further}": estimate - half if known else None,
                     f"upper{further}": estimate + half if known else None}  # fmt: skip
             if not i:
                 row["level"] = level if known else None
-        row |= {"interval_kind": self.interval_kind, "moments": int(self.moments_G[g]), "units": int(self.units_G[g])}
-        if found.truth_GPHY is not None:
-            row["truth"] = float(found.truth_GPHY[at])
-        return row
+        return row | {
+            "interval_kind": self.interval_kind,
+            "moments": int(self.moments_G[g]),
+            "units": int(self.units_G[g]),
+        }
 
 
 @dataclass(eq=False)
