@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from costar_cli.datasets.table.schema_time import DAY, MONTHS, STEP_WORDS
+from costar_cli.datasets.table.schema_time import STEP_WORDS, UNITS
 from costar_cli.panel.dataset import Dataset
 from costar_cli.panel.dose import Dose
 from costar_cli.panel.panel import Panel
@@ -17,10 +17,9 @@ from costar_cli.panel.visits import elapsed_dose
 
 Steps = NDArray[np.integer]
 
-SECOND: Final = 10**6  # microseconds
-DURATIONS: Final[Mapping[str, tuple[tuple[int, str], ...]]] = {
-    "us": ((7 * DAY, "w"), (DAY, "d"), (3_600 * SECOND, "h"), (60 * SECOND, "min"), (SECOND, "s")),
-    "M": ((MONTHS, "y"), (1, "mo")),
+DURATIONS: Final = {  # from the longest to the shortest, by the unit of a calendar
+    unit: [(length, name) for name, (own, length, _) in reversed(UNITS.items()) if own == scale]
+    for unit, scale in (("us", "us"), ("M", "month"))
 }
 MOST: Final = 99_999  # units of a step
 COUNTED: Final = re.compile(r"(?:([1-9]\d*) )?(\w+?)s?")  # `day`, `2 days`

@@ -26,7 +26,7 @@ DAY: Final = 86_400 * 10**6  # microseconds
 MONDAY: Final = 4 * DAY  # 1970-01-05: steps of days and weeks that are cut out of time begin with it
 CalendarName = Literal["weekday", "month", "hour"]
 _DURATION = re.compile(r"([1-9]\d{0,4})\s*(s|min|h|d|w|mo|y)")
-_UNITS: Final[dict[str, tuple[Literal["us", "month"], int, str]]] = {
+UNITS: Final[dict[str, tuple[Literal["us", "month"], int, str]]] = {
     "s": ("us", 10**6, "second"),
     "min": ("us", 60 * 10**6, "minute"),
     "h": ("us", 3_600 * 10**6, "hour"),
@@ -35,7 +35,7 @@ _UNITS: Final[dict[str, tuple[Literal["us", "month"], int, str]]] = {
     "mo": ("month", 1, "month"),
     "y": ("month", MONTHS, "year"),
 }
-STEP_WORDS: Final = {word: short for short, (_, _, word) in _UNITS.items()}
+STEP_WORDS: Final = {word: short for short, (_, _, word) in UNITS.items()}
 
 
 def parse_step(step: float | str) -> Step:
@@ -51,7 +51,7 @@ def parse_step(step: float | str) -> Step:
     found = _DURATION.fullmatch(step)
     if not found:
         raise ValueError(f"step {step!r} is not a duration such as `1h`, `1d` or `1w`")
-    count, (scale, size, word) = int(found[1]), _UNITS[found[2]]
+    count, (scale, size, word) = int(found[1]), UNITS[found[2]]
     return Step(scale, count * size, word if count == 1 else f"{count} {word}s")
 
 
