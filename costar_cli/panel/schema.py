@@ -1,6 +1,7 @@
 """What the columns of a panel mean: names, units, kinds, and how treatments are coded."""
 
 from collections.abc import Collection, Sequence
+from itertools import accumulate
 from typing import Any, ClassVar, Final, Literal, Self
 
 import numpy as np
@@ -113,6 +114,11 @@ class TreatmentEncoding(WithAdditions):
         return self.level_width + sum(dose.width for dose in self.doses)
 
     @property
+    def dose_columns(self) -> tuple[int, ...]:
+        """Return the first encoded column of each dose."""
+        return tuple(accumulate((dose.width for dose in self.doses), initial=self.level_width))[:-1]
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """Return a readable name per encoded column."""
         of_doses = tuple(column for dose in self.doses for column in dose.columns)
@@ -174,8 +180,8 @@ class TreatmentEncoding(WithAdditions):
         encoded_ = np.asarray(encoded)
         if not self.doses:
             return self._decode_levels(encoded_)
-        first = self.level_width + np.cumsum([0, *(dose.width for dose in self.doses[:-1])])
-        of_doses = [dose.decode(encoded_[..., i])[..., None] for dose, i in zip(self.doses, first, strict=True)]
+        doses = zip(self.doses, self.dose_columns, strict=True)
+        of_doses = [dose.decode(encoded_[..., column])[..., None] for dose, column in doses]
         return np.concatenate([self._decode_levels(encoded_[..., : self.level_width]), *of_doses], axis=-1)
 
     def _decode_levels(self, encoded_: NDArray[Any]) -> NDArray[np.int64]:

@@ -18,12 +18,10 @@ def elapsed(encoding: TreatmentEncoding, treatments: NDArray[np.number]) -> NDAr
 
     Where none is told, in padding, it is 1.
     """
-    column = encoding.level_width
-    for dose in encoding.doses:
+    for dose, column in zip(encoding.doses, encoding.dose_columns, strict=True):
         if dose.elapsed is not None:
             gap = dose.decode(treatments[..., column])
             return np.where(gap > 0, gap, 1.0)
-        column += dose.width
     return None
 
 

@@ -52,8 +52,8 @@ class ExportTimes:
             keys["gaps"] = "elapsed"
         elif step and any(_size(panel) is None for panel in dataset.panels.values()):
             keys["gaps"] = "ignore"
-        before = [dose.width for dose in encoding.doses[: encoding.doses.index(gap)]] if gap else []
-        return cls(keys, bool(step), gap, encoding.level_width + sum(before))
+        column = encoding.dose_columns[encoding.doses.index(gap)] if gap else 0
+        return cls(keys, bool(step), gap, column)
 
     def at(self, panel: Panel, row_M: Steps, step_M: Steps) -> pl.Series:
         """Return when steps of subjects are: dates as text, time since the first visit, or the steps themselves."""

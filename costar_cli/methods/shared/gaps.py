@@ -32,11 +32,9 @@ class GapColumn:
     @classmethod
     def of(cls, encoding: TreatmentEncoding) -> Self | None:
         """Return the column of an encoding, None where all steps are of one length."""
-        column = encoding.level_width
-        for dose in encoding.doses:
+        for dose, column in zip(encoding.doses, encoding.dose_columns, strict=True):
             if dose.elapsed is not None:
                 return cls(column, dose.scale / dose.elapsed)
-            column += dose.width
         return None
 
     def read(self, treatment_MA: Tensor) -> Tensor:
