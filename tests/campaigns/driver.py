@@ -18,6 +18,7 @@ from typing import NamedTuple
 import psutil
 
 import costar_cli
+from costar_cli.errors import STOPS
 
 LONGEST_S, MOST_MB = 20.0, 1_000.0
 CODES = {0, 2, 3, 4, 5, 7, 8, 9, 10, 129, 130, 143}  # all but 1, which is a bug
@@ -78,26 +79,44 @@ class Campaign:
 def in_child(work: Callable[[], int], *, stop: tuple[float, int] | None = None, file_bytes: int = 0) -> Ended:
     """Run work in a forked process with limits; `stop` is after how much CPU time which signal is sent."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        pid = os.fork()
-        if pid == 0:
-            _limit(file_bytes)
-            os.dup2(out.fileno(), 1)
+
+        def limited() -> int:
             os.dup2(err.fileno(), 2)
-            code = 1
-            try:
-                code = work()
-            except BaseException as error:
-                os.write(2, f"Traceback: {error!r}".encode())
-            finally:
-                with suppress(OSError, ValueError):
-                    sys.stdout.flush()
-                os._exit(code)
+            os.dup2(out.fileno(), 1)
+            _limit(file_bytes)
+            return work()
+
+        pid = forked(limited)
         if stop:
             _send(pid, *stop)
         _, status, usage = os.wait4(pid, 0)
         seconds = usage.ru_utime + usage.ru_stime
         texts = [file.seek(0) or file.read().decode("utf-8", "replace") for file in (out, err)]
     return Ended(os.waitstatus_to_exitcode(status), seconds, usage.ru_maxrss / 1024, *texts)
+
+
+def forked(work: Callable[[], int]) -> int:
+    """Begin work in a forked process, and return its id.
+
+    Whatever comes, the process ends here: what went on as its parent would remove its parent's folders on the way out.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *STOPS})
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            try:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+                code = work()
+            except BaseException as error:
+                os.write(2, f"Traceback: {error!r}".encode())
+            finally:
+                with suppress(OSError, ValueError):
+                    sys.stdout.flush()
+        finally:
+            os._exit(code)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return pid
 
 
 def _send(pid: int, after_s: float, number: int) -> None:

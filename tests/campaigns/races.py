@@ -3,9 +3,11 @@
 import os
 import shutil
 import time
+from functools import partial
+from pathlib import Path
 
 from costar_cli.artifact import read_header
-from tests.campaigns.driver import Campaign, costar, in_child
+from tests.campaigns.driver import Campaign, costar, forked, in_child
 from tests.campaigns.world import VERBS, copied, damaged, workspace
 
 
@@ -25,14 +27,7 @@ def run(campaign: Campaign) -> None:
         copied(source, place)
         verbs = [campaign.random.choice(["simulate", "ridge", "mixed", "evaluate", "report"]) for _ in range(2)]
         swaps = campaign.random.random() < 0.5
-        pid = os.fork()
-        if pid == 0:
-            time.sleep(campaign.random.uniform(0, 0.5))
-            if swaps:
-                shutil.copy(other, data.with_name("new-data"))
-                os.replace(data.with_name("new-data"), data)
-                os._exit(0)
-            os._exit(in_child(costar(*VERBS[verbs[1]], cwd=place)).code)
+        pid = forked(partial(_second, campaign, place, verbs[1], other if swaps else None))
         verb = "ridge" if swaps else verbs[0]
         what = f"{verb} while data are replaced" if swaps else f"{verb} and {verbs[1]}"
         ended = in_child(costar(*VERBS[verb], cwd=place))
@@ -46,3 +41,14 @@ def run(campaign: Campaign) -> None:
         model = read_header(data.with_name("model-ridge.h5"))
         if swaps and ended.code == 0 and fitted[model.parents["dataset"]] != model.digest:
             campaign.fail(f"{what}: the model names data that it was not made from")
+
+
+def _second(campaign: Campaign, place: Path, verb: str, other: Path | None) -> int:
+    """Run a verb a little later, or put other data in the place of those that the first one reads."""
+    time.sleep(campaign.random.uniform(0, 0.5))
+    if other is None:
+        return in_child(costar(*VERBS[verb], cwd=place)).code
+    data = place / "costar-workspace" / "data.h5"
+    shutil.copy(other, data.with_name("new-data"))
+    os.replace(data.with_name("new-data"), data)
+    return 0

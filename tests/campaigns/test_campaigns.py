@@ -18,3 +18,18 @@ def test_campaigns_find_nothing(names: list[str]) -> None:
     command = [sys.executable, "-m", "tests.campaigns", SECONDS, "1", *names]
     done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_process_that_is_stopped_at_once_does_not_go_on_as_its_parent(tmp_path: Path) -> None:
+    script = f"""
+import signal
+from tests.campaigns.driver import in_child
+try:
+    for _ in range(100):
+        in_child(lambda: 0, stop=(0.0, signal.SIGINT))
+finally:
+    with open({str(tmp_path / "ends")!r}, "a") as file:
+        file.write("once")
+"""
+    subprocess.run([sys.executable, "-c", script], cwd=Path(__file__).parents[2], capture_output=True, check=True)
+    assert (tmp_path / "ends").read_text() == "once"
