@@ -49,11 +49,9 @@ def time_spans(
         said = f"split by time: train before {shown[0]}, val from there to {shown[1]}, test from there on"
         fix = "choose other moments, or leave `val_from` and `test_from` out"
     if schema.split.few_shot is not None:
-        begin_N, steps_N = spans[TARGET_TRAIN]
+        steps_N = spans[TARGET_TRAIN][1]
         members = np.flatnonzero(steps_N)
-        kept = few_shot_subjects(len(members), schema.split.few_shot, [seed, 1])
-        steps_N[members[~kept]] = 0
-        spans[TARGET_TRAIN] = begin_N, steps_N
+        steps_N[members[~few_shot_subjects(len(members), schema.split.few_shot, [seed, 1])]] = 0
     last = np.full(len(table.keys.subjects), -1, dtype=np.int64)
     for number, (_, steps_N) in spans.items():
         last[steps_N > 0] = number
@@ -92,8 +90,8 @@ def _spans_by_column(table: Table, name: str, domain: NDArray[np.str_]) -> dict[
     found = lowered.replace_strict(list(SPELT), places, default=UNKNOWN, return_dtype=pl.Int64)
     at_M = np.where(texts.is_null().to_numpy(), NOBODYS, found.fill_null(NOBODYS).to_numpy())
     subject = table.keys.subject
-    latest_M = np.maximum.accumulate(np.where(at_M >= 0, at_M + len(SPLITS) * subject, len(SPLITS) * subject))
-    back_M = (at_M >= 0) & (at_M + len(SPLITS) * subject < latest_M)
+    rank_M = np.maximum(at_M, 0) + len(SPLITS) * subject  # higher than all of the subject before
+    back_M = (at_M >= 0) & (rank_M < np.maximum.accumulate(rank_M))
     findings = []
     if (at_M == UNKNOWN).any():
         findings.append(wrong_values(name, at_M == UNKNOWN, "in no split", table.place, f"use {', '.join(SPLITS)}"))
