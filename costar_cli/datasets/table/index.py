@@ -139,14 +139,18 @@ def read_keys(
     code, when = code[order], when[order]
     first = np.concatenate([[True], code[1:] != code[:-1]])
     start = np.flatnonzero(first)[np.cumsum(first) - 1]
-    step, off = _steps(rows, order, when, start, first, schema)
+
+    def place(at: int) -> str:
+        return rows.place(int(order[at]))
+
+    step, off = _steps(when, start, first, schema, place)
     found += off if whole else []
     if wrong is None:
         raise_errors([*found, *also] if found else [], what="the table")
     else:
         wrong += found
     if schema.time.gaps == "ignore":
-        _tell_uneven(when, first, schema, lambda at: rows.place(int(order[at])), reporter)
+        _tell_uneven(when, first, schema, place, reporter)
     keys = Keys(subjects, code, step, order, np.bincount(code, minlength=len(subjects)).astype(np.int64))
     if schema.max_length is not None:
         keys = _shortened(keys, schema.max_length, reporter)
@@ -213,21 +217,16 @@ def _contradictions(rows: Rows, later: Ints, earlier: Ints) -> list[Finding]:
 
 
 def _steps(
-    rows: Rows, order: Ints, when: Times, start: Ints, first: NDArray[np.bool_], schema: TableSchema
+    when: Times, start: Ints, first: NDArray[np.bool_], schema: TableSchema, place: Callable[[int], str]
 ) -> tuple[Ints, list[Finding]]:
     """Return the step of each row, counted from the subject's first one, and what is wrong with the times.
 
     Where something is, each row is the next step.
     """
-    position = np.arange(len(order)) - start
+    position = np.arange(len(when)) - start
     clock, column = schema.time, schema.named("time")[0]
-
-    def place(at: int) -> str:
-        return rows.place(int(order[at]))
-
     if clock.by_row:
-        close = _within_a_second(when, first, schema)
-        if clock.gaps == "ignore" or not close.any():
+        if clock.gaps == "ignore" or not (close := _within_a_second(when, first, schema)).any():
             return position, []
         what, fix = "within a second of another row of its subject", "keep one row per visit"
         return position, [wrong_values(column, close, what, place, fix, one="row")]
