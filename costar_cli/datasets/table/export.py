@@ -92,9 +92,9 @@ def dataset_to_frame(dataset: Dataset, names: Names | None = None) -> pl.DataFra
     """
     names = names or free_names(dataset.schema)
     labelled, splits = any(panel.label is not None for panel in dataset.panels.values()), _splits(dataset)
-    times, frames = ExportTimes.of(dataset), []
+    times, everyone, frames = ExportTimes.of(dataset), dataset.everyone, []
     for part, panel in dataset.panels.items():
-        own = np.array([place.row for place in dataset.everyone if place.part == part], dtype=np.int64)
+        own = np.array([place.row for place in everyone if place.part == part], dtype=np.int64)
         if len(own):
             split = np.stack([splits[number] for number in panel.subject_id[own].tolist()])
             frames.append(_panel_frame(part, panel.take(own), split, dataset.schema, names, times, labelled=labelled))
