@@ -60,7 +60,7 @@ def simulate_tumor(config: TumorConfig, reporter: Reporter) -> Dataset:
                 panels[part] = visits_panel(schema, cohort.patients, seen, cohort.day_NK, first_id)
             else:
                 panels[part] = _panel(cohort.patients, cohort.factual, first_id, ends=config.ends)
-            truth[part] = cohort.truth(hidden=config.drop_confounder)
+            truth[part] = cohort.truth()
             if part.split == "test":
                 queries[part] = cohort.queries(config, schema)
             first_id += n
@@ -75,7 +75,7 @@ class _Cohort:
     patients: tumor.TumorPatients
     noise: tumor.TumorNoise
     factual: tumor.TumorFactual
-    growth_N: NDArray[np.int8]
+    growth_N: NDArray[np.int8] | None
     day_NK: NDArray[np.int64] | None
     plans_rng: np.random.Generator
 
@@ -88,21 +88,22 @@ class _Cohort:
             ahead = tumor.days_needed(config.visits, config.horizon)
             day_NK = tumor.draw_visits(n, visits_rng, config.visits, steps=config.steps, horizon=config.horizon)
         noise = tumor.draw_noise(n, noise_rng, steps=config.steps, horizon=ahead)
-        growth_N = tumor.known_growth(patients)
+        growth_N = tumor.known_growth(patients) if config.drop_confounder else None
         factual = tumor.simulate_factual(
             patients,
             noise,
             config.gamma if part.domain == "source" else config.target_gamma,
             steps=config.steps,
-            growth_N=growth_N if config.drop_confounder else None,
+            growth_N=growth_N,
             seen_NT=None if day_NK is None else tumor.seen_days(day_NK, config.steps),
         )
         return cls(patients, noise, factual, growth_N, day_NK, plans_rng)
 
-    def truth(self, *, hidden: bool) -> dict[str, NDArray[np.generic]]:
+    def truth(self) -> dict[str, NDArray[np.generic]]:
         """Return what answers any plan, and what of it swayed the policy unseen."""
+        hidden = {} if self.growth_N is None else {HIDDEN: self.growth_N}
         visits = {} if self.day_NK is None else {VISIT_DAY: self.day_NK.astype(np.int32)}
-        return _truth(self.patients, self.noise) | ({HIDDEN: self.growth_N} if hidden else {}) | visits
+        return _truth(self.patients, self.noise) | hidden | visits
 
     def queries(self, config: TumorConfig, schema: PanelSchema) -> dict[str, Queries]:
         """Return the two sets of test queries."""
