@@ -26,6 +26,7 @@ from costar_cli.uncertainty import Estimates, estimate, goes_on
 from costar_cli.whatif import WhatIfReport, estimate_outcomes, write_csv
 from costar_cli.whatif.estimate import ask_plans
 from costar_cli.whatif.tables import survival_table
+from tests.cli.cli_world import DOCUMENTS
 from tests.fits import fit_method, model_of
 
 PLANS = b'{"plans": {"watch": [{}, {}, {}], "both": [{"chemotherapy": 1, "radiotherapy": 1}, {}]}}'
@@ -205,6 +206,8 @@ def test_averages_and_summaries_of_cohorts_have_mean_survival(ends: tuple[Datase
             if (row["quantity"], row["outcome"]) == ("survival", "survival")}  # fmt: skip
     assert mean == pytest.approx(alone)
     assert {row["outcome"] for row in found} == {"survival", "ended_death", "ended_recovery"}
+    rows_of_documents = DOCUMENTS.schema["$defs"]["cohort_answers"]["properties"]["averages"]
+    DOCUMENTS.evolve(schema=rows_of_documents).validate(found)
     apart = next(row for row in found if row["quantity"] == "survival difference")
     assert apart["estimate"] == pytest.approx(mean["both", 1] - mean["watch", 1])
     assert (apart["reference"], apart["lower"]) == ("watch", None)
