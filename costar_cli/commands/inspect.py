@@ -171,7 +171,9 @@ def _show_practice(out: Output, practice: object) -> None:
     rows = practice.get("reliability") if isinstance(practice, Mapping) else None
     rows = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
     if rows:
-        shares = [[_share(row.get(name)) for name in ("expected", "observed")] for row in rows]
+        from costar_cli.panel.findings import percent
+
+        shares = [[percent(row.get(name)) for name in ("expected", "observed")] for row in rows]
         cells = [[row.get("treatment"), *two, row.get("decisions")] for row, two in zip(rows, shares, strict=True)]
         out.text("")
         title = "practice: how often held-out subjects were expected to be treated, and were"
@@ -182,6 +184,8 @@ def _show_survival(out: Output, survival: object) -> None:
     """Print how right the hazards are on held-out subjects, as far as the file, anybody's, says it."""
     if not isinstance(survival, Mapping):
         return
+    from costar_cli.panel.findings import percent
+
     events, held = survival.get("events"), survival.get("held_out")
     if isinstance(events, Mapping):
         whose = f"{survival.get('subjects')} {survival.get('domain')} subjects"
@@ -194,15 +198,11 @@ def _show_survival(out: Output, survival: object) -> None:
         out.text(f"held-out log loss per step: {loss:.4f}; of hazards that are always the same: {constant:.4f}")
     rows = survival.get("reliability")
     rows = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
-    cells = [[row.get("end"), *(_share(row.get(name)) for name in ("expected", "observed"))] for row in rows]
+    cells = [[row.get("end"), *(percent(row.get(name)) for name in ("expected", "observed"))] for row in rows]
     cells = [[*cell, row.get("decisions")] for cell, row in zip(cells, rows, strict=True) if cell[1:] != ["0.0 %"] * 2]
     if cells:
         title = "hazards: how often series of held-out subjects were expected to end at a step, and did (above 0.0 %)"
         out.table(["end", "expected", "observed", "steps"], cells, title=title)
-
-
-def _share(value: object) -> str | None:
-    return f"{100 * value:.1f} %" if isinstance(value, float) else None
 
 
 def _show_learnt(out: Output, learnt: object) -> None:

@@ -6,11 +6,11 @@ from typing import Any, Final
 from costar_cli.artifact.lineage import making_text, makings_of
 from costar_cli.evaluate import EvaluationReport, PerStep, ReportRow
 from costar_cli.methods.registry import METHODS
-from costar_cli.pages.data import percent, report_tables
+from costar_cli.pages.data import report_tables
 from costar_cli.pages.page import Item, Page, ReportTable, Section, render
 from costar_cli.pages.whatif import lineage
 from costar_cli.panel import PanelSchema
-from costar_cli.panel.findings import counted
+from costar_cli.panel.findings import counted, percent
 from costar_cli.panel.indication import Indication
 from costar_cli.panel.report import DataReport
 from costar_cli.panel.schema import labelled, steps_of

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from costar_cli.pages.page import Item, Page, ReportTable, Section, render, svg
-from costar_cli.panel.findings import Finding
+from costar_cli.panel.findings import Finding, percent
 from costar_cli.panel.indication import SEE
 from costar_cli.panel.report import DataReport, LevelUse, OutcomeSummary
 from costar_cli.panel.schema import labelled, steps_axis, steps_of
@@ -13,7 +13,7 @@ from costar_cli.panel.schema import labelled, steps_axis, steps_of
 if TYPE_CHECKING:
     from costar_cli.uncertainty.overlap import Overlap
 
-__all__ = ["percent", "report_page", "report_tables"]
+__all__ = ["report_page", "report_tables"]
 
 LARGE = 0.25  # standardised differences beyond are usually thought to matter
 MOST_ROWS = 40
@@ -135,11 +135,6 @@ def _shift_rows(report: DataReport) -> Iterator[tuple[object, ...]]:
         difference = "not defined" if shift.difference is None else f"{shift.difference:+.2f}"
         moments = (shift.source_mean, shift.source_sd, shift.target_mean, shift.target_sd)
         yield (shift.variable, shift.role, *moments, difference)
-
-
-def percent(share: object) -> str | None:
-    """Return a share of 1 in percent; None for what is no number, in files of anybody's."""
-    return f"{100 * share:.1f} %" if isinstance(share, float) else None
 
 
 def report_page(report: DataReport, overlap: "Overlap | None" = None) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 
 from costar_cli.pages.page import LIGHTS_MEAN, Item, Page, ReportTable, Section, render, svg
 from costar_cli.pages.whatif import SIGNS, lineage
-from costar_cli.panel.findings import counted
+from costar_cli.panel.findings import counted, percent
 from costar_cli.panel.schema import labelled, step_word, steps_of
 from costar_cli.plans.words import in_words
 from costar_cli.search import SearchReport
@@ -62,11 +62,10 @@ def rank_table(report: SearchReport) -> tuple[list[str], list[list[object]]]:
     level, rows = f"{100 * report.question.level:g} %", report.rows(report.answers[0])
     headers = ["", "plan", f"objective ({level})", f"difference ({level})", "best with"]
     lines = [_line(row, report.reference, _decimals(report)) for row in rows]
-    survival = [row.get("survival") for row in rows]
-    if any(isinstance(share, float) for share in survival):
+    survival = [percent(row.get("survival")) for row in rows]
+    if any(survival):
         headers.append("survival")
-        shown = (f"{100 * share:.1f} %" if isinstance(share, float) else None for share in survival)
-        lines = [[*line, text] for line, text in zip(lines, shown, strict=True)]
+        lines = [[*line, text] for line, text in zip(lines, survival, strict=True)]
     return headers, lines
 
 

@@ -71,6 +71,11 @@ def counted(n: int, one: str, many: str | None = None) -> str:
     return f"{n} {one}" if n == 1 else f"{n} {many or one + 's'}"
 
 
+def percent(share: object) -> str | None:
+    """Return a share of 1 in percent; None for what is no number, in files of anybody's."""
+    return f"{100 * share:.1f} %" if isinstance(share, float) else None
+
+
 def broken_invariants(dataset: Dataset) -> list[Finding]:
     """Return an error for everything in a data set that is not finite or breaks an invariant."""
     findings = []
