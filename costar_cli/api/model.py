@@ -3,12 +3,12 @@
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, get_args
 
 from costar_cli.api.calls import PathLikeText, Progress, one_of
 from costar_cli.artifact import Artifact, content_digest, read_artifact, write_artifact
 from costar_cli.artifact.digest import canonical_json
-from costar_cli.config.choices import DeviceName
+from costar_cli.config.choices import DeviceName, RankingName
 from costar_cli.config.models import RuntimeConfig
 from costar_cli.frames import FrameName
 from costar_cli.methods.stored import model_of
@@ -202,7 +202,7 @@ class Model(_Learned):
         reference: "Plans | None" = None,
         steps: int | None = None,
         beam: int | None = None,
-        by: Literal["estimate", "upper", "lower"] = "estimate",
+        by: RankingName = "estimate",
         level: float = 0.9,
         unsupported: bool = False,
         subjects: Iterable[int | str] | None = None,

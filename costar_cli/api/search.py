@@ -10,6 +10,7 @@ from costar_cli.api.data import new_dataset
 from costar_cli.api.estimates import Plans, losses_on_domain, plan_request
 from costar_cli.api.predictions import places_of
 from costar_cli.cohort import Cohort, doubts, join_places, names_of
+from costar_cli.config.choices import RankingName
 from costar_cli.errors import UsageError
 from costar_cli.frames import FrameName, frame_name, is_frame
 from costar_cli.methods.shared.transformed import on_transforms
@@ -17,7 +18,7 @@ from costar_cli.panel import Dataset
 from costar_cli.panel.compatible import other_data, require_compatible
 from costar_cli.plans import PlanRequest, TreatmentPlan, parse_origin
 from costar_cli.reporting import Reporter, warnings_of
-from costar_cli.search import By, SearchReport, SearchRequest, SubjectAnswer, notes_on, search
+from costar_cli.search import SearchReport, SearchRequest, SubjectAnswer, notes_on, search
 from costar_cli.search.report import SHOWN
 from costar_cli.uncertainty import calibration_of, draws_are_members, interval_kind
 from costar_cli.whatif.estimate import refuse_unseen
@@ -65,7 +66,7 @@ class SearchWords(TypedDict, total=False):
     reference: Plans | None
     steps: int | None
     beam: int | None
-    by: By
+    by: RankingName
     level: float
     unsupported: bool
 
@@ -81,7 +82,7 @@ def _check_words(words: Mapping[str, object]) -> None:
     """
     for name in words:
         one_of(name, SearchWords.__annotations__, name, "argument")
-    one_of(words.get("by", "estimate"), get_args(By), "by", "way to decide")
+    one_of(words.get("by", "estimate"), get_args(RankingName), "by", "way to decide")
     for name in ("steps", "beam"):
         value = words.get(name)
         if value is not None and (isinstance(value, bool) or not isinstance(value, Integral)):

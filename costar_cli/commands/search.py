@@ -1,12 +1,13 @@
 """`costar search`: the treatment plan that makes an outcome best, for one subject or for each of many."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from costar_cli.commands import options
 from costar_cli.commands.options import FILES, CostOpt, MaximiseOpt, MinimiseOpt
+from costar_cli.config.choices import RankingName
 from costar_cli.steps.search import Search, run_search
 from costar_cli.steps.session import open_session
 from costar_cli.workspace import DEFAULT_WORKSPACE
@@ -82,7 +83,7 @@ def search(
         Path | None, typer.Option("--reference", help="File of the plan to compare with (default: no treatment)")
     ] = None,
     by: Annotated[
-        Literal["estimate", "upper", "lower"],
+        RankingName,
         typer.Option("--by", help="What makes a plan best: its estimate, or a limit of its interval"),
     ] = "estimate",
     level: Annotated[float, typer.Option("--level", help="Share of new subjects that an interval covers")] = 0.9,

@@ -16,6 +16,7 @@ __all__ = [
     "PrecisionName",
     "PresetName",
     "PretextName",
+    "RankingName",
     "ScheduleName",
     "SelectionName",
     "SetupName",
@@ -37,6 +38,7 @@ PretextName = Literal[
     "contrastive", "masked", "next_step", "contrastive+masked", "contrastive+next_step", "masked+next_step"
 ]
 PresetName = Literal["quick", "default", "paper"]
+RankingName = Literal["estimate", "upper", "lower"]
 ScheduleName = Literal["constant", "cosine"]
 SelectionName = Literal["rolling-origin", "rolling-origin-relative", "own-loss"]
 SetupName = Literal["zero-shot", "few-shot", "supervised"]

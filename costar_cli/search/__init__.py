@@ -6,12 +6,11 @@ from costar_cli.search.objective import Objective
 from costar_cli.search.report import SHOWN, SearchReport, SubjectAnswer, notes_on
 from costar_cli.search.request import SearchRequest
 from costar_cli.search.run import Best, search
-from costar_cli.search.scoring import By, SearchQuestion
+from costar_cli.search.scoring import SearchQuestion
 
 __all__ = [
     "SHOWN",
     "Best",
-    "By",
     "Candidates",
     "Constraints",
     "Objective",

@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from costar_cli.config.choices import RankingName
 from costar_cli.errors import UsageError
 from costar_cli.methods.base import FittedModel
 from costar_cli.plans import TreatmentPlan
@@ -14,7 +15,7 @@ from costar_cli.plans.untrusted import Problems
 from costar_cli.search.candidates import WIDTH_OF_MANY, Candidates, list_of_plans, no_treatment, usual_amounts
 from costar_cli.search.constraints import FEW, Constraints, Given
 from costar_cli.search.objective import Objective
-from costar_cli.search.scoring import DRAWS_OF_MANY, SHORT_OF_MANY, By, SearchQuestion
+from costar_cli.search.scoring import DRAWS_OF_MANY, SHORT_OF_MANY, SearchQuestion
 from costar_cli.search.visits import check_times, seen_like
 
 NO_DOSES: Final = "leave --levels out: treatments with levels have all of them tried"
@@ -39,7 +40,7 @@ class SearchRequest:
     only: tuple[TreatmentPlan, ...] | None = None
     steps: int | None = None
     reference: TreatmentPlan | None = None
-    by: By = "estimate"
+    by: RankingName = "estimate"
     level: float = 0.9
     unsupported: bool = False
     width: int | None = None

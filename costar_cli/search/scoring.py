@@ -1,11 +1,12 @@
 """How plans of one subject are scored, and what decides between them."""
 
 from dataclasses import dataclass, replace
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from costar_cli.config.choices import RankingName
 from costar_cli.errors import TrainingError
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Panel, Plans, Queries, Values
@@ -13,8 +14,6 @@ from costar_cli.plans import TreatmentPlan
 from costar_cli.search.candidates import Candidates, Places
 from costar_cli.search.objective import Floats, Objective
 from costar_cli.uncertainty import Ask, Calibration, OutcomeFacts, PlanSupport, calibration_of, facts_of, support_of
-
-By = Literal["estimate", "upper", "lower"]
 
 BLOCK: Final = 65_536  # plans that are scored at once
 SHORT: Final = 64  # plans that are compared by joint draws
@@ -42,7 +41,7 @@ class SearchQuestion:
     candidates: Candidates
     reference: TreatmentPlan
     level: float = 0.9
-    by: By = "estimate"
+    by: RankingName = "estimate"
     unsupported: bool = False
     short: int = SHORT
     draws: int = DRAWS

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
+from costar_cli.config.choices import RankingName
 from costar_cli.errors import UsageError
 from costar_cli.outputs import Files, check_outputs
 from costar_cli.steps.estimates import check_plot, default_models, files_read
@@ -47,7 +48,7 @@ class Search:
     steps: int | None
     beam: int | None
     reference: Path | None
-    by: Literal["estimate", "upper", "lower"]
+    by: RankingName
     level: float
     unsupported: bool
     csv: Path | None
