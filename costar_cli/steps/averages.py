@@ -42,9 +42,11 @@ def show_average_sweep(
     plot: Path | None,
 ) -> list[dict[str, Any]]:
     """Do the same for the doses of a sweep: a row per dose, with how many answers are amber and red."""
+    from costar_cli.panel.schema import labelled
+
     rows = [row | _at_dose(effects, sweep, row) for effects in found for row in effects.to_rows()]
     session.out.text(f"{sweep.dose.range} were given")
-    _tell(session, found, rows, partial(_show_doses, dose=labelled_dose(sweep)))
+    _tell(session, found, rows, partial(_show_doses, dose=labelled(sweep.dose.name, sweep.dose.unit)))
     _write(session, rows, csv)
     if plot is not None:
         from costar_cli.figures.sweep import plot_average_sweep
@@ -52,13 +54,6 @@ def show_average_sweep(
         plot_average_sweep(found, sweep, sweep.given(dataset), plot)
         session.out.wrote("plot", plot)
     return rows
-
-
-def labelled_dose(sweep: "Sweep") -> str:
-    """Return what heads a column of doses: `dose (mg)`."""
-    from costar_cli.panel.schema import labelled
-
-    return labelled(sweep.dose.name, sweep.dose.unit)
 
 
 def _at_dose(effects: "AverageEffects", sweep: "Sweep", row: Mapping[str, Any]) -> dict[str, Any]:
