@@ -146,14 +146,8 @@ def best_of(subject: SubjectPlans) -> Best:
         light_M = _lights(subject, queries, compared.found)[0]
     every = question.objective.shown(loss_P)
     best = told.best(values_MHA[told.rows_M], light_M[told.rows_M], left_out, every, treated_P)
-    return replace(best, survival_M=_survival(subject, best))
-
-
-def _survival(subject: SubjectPlans, best: Best) -> Floats | None:
-    """Return how likely the series is to go on through all of each plan (spec SURV-4)."""
-    queries = _asked(subject, best.values_MHA)
-    going = goes_on(subject.judge.model, subject.alone, queries, best.estimates.mean_QHY)
-    return None if going is None else going.survival_QH[:, -1]
+    going = goes_on(judge.model, subject.alone, queries.take(told.rows_M), told.found.mean_QHY)  # spec SURV-4
+    return replace(best, survival_M=None if going is None else going.survival_QH[:, -1])
 
 
 def _asked(subject: SubjectPlans, values_MHA: Values) -> Queries:
