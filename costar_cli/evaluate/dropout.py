@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.errors import UsageError
-from costar_cli.evaluate.metrics import PerStep, SquaredErrors, average_over_steps
+from costar_cli.evaluate.metrics import PerStep, SquaredErrors
 from costar_cli.evaluate.setups import Candidate
 from costar_cli.panel import Panel, PanelSchema, Queries
 from costar_cli.uncertainty import Hazards, survival_of
@@ -83,17 +83,12 @@ class Unweighed:
         self, kind: str, like: SquaredErrors, prediction_RQHY: NDArray[np.floating], queries: Queries, **how: Any  # noqa: ANN401 - as `SquaredErrors.add` has it
     ) -> None:  # fmt: skip
         """Add a batch of queries, as `SquaredErrors.add` does to sums `like` these."""
-        members, subjects, horizon, outcomes = like.members.shape
-        shape = {"members": members, "subjects": subjects, "horizon": horizon, "outcomes": outcomes}
-        self.sums.setdefault(kind, SquaredErrors.zeros(**shape)).add(prediction_RQHY, queries, **how)
+        blank = like.zeros_like(subjects=len(like.count), weighed=False)
+        self.sums.setdefault(kind, blank).add(prediction_RQHY, queries, **how)
 
     def rmse(self, factor: float) -> Mapping[str, PerStep]:
         """Return the RMSE, mean over members, by kind of question, `factor` times in the unit of errors."""
-        found = {kind: factor * errors.rmse() for kind, errors in self.sums.items()}
-        return {
-            kind: PerStep.of(rmse_RH.mean(axis=0), float(average_over_steps(rmse_RH).mean()))
-            for kind, rmse_RH in found.items()
-        }
+        return {kind: errors.mean_rmse(factor) for kind, errors in self.sums.items()}
 
 
 def hazards_of_losses(schema: PanelSchema, candidates: Sequence[Candidate]) -> Hazards:

@@ -63,6 +63,11 @@ class SquaredErrors:
             weight=np.zeros((subjects, horizon)) if weighed else None,
         )
 
+    def zeros_like(self, *, subjects: int, weighed: bool) -> "SquaredErrors":
+        """Return sums over other rows, to which nothing was added yet."""
+        members, _, horizon, outcomes = self.members.shape
+        return self.zeros(members=members, subjects=subjects, horizon=horizon, outcomes=outcomes, weighed=weighed)
+
     def add(
         self,
         prediction_RQHY: NDArray[np.floating],
@@ -150,6 +155,11 @@ class SquaredErrors:
     def rmse(self) -> Floats:
         """Return the RMSE of each member and step `[R,H]`; NaN where nothing was scored."""
         return _root_mean(self.members.sum(axis=(1, 3)), self.divisor.sum(axis=0))
+
+    def mean_rmse(self, factor: float) -> PerStep:
+        """Return the RMSE, mean over members, `factor` times in the unit of errors."""
+        rmse_RH = factor * self.rmse()
+        return PerStep.of(rmse_RH.mean(axis=0), float(average_over_steps(rmse_RH).mean()))
 
     def ensemble_rmse(self) -> Floats:
         """Return the RMSE of the ensemble's mean prediction per step `[H]`."""

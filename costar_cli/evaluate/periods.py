@@ -7,7 +7,7 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from costar_cli.evaluate.metrics import PerStep, SquaredErrors, average_over_steps
+from costar_cli.evaluate.metrics import PerStep, SquaredErrors
 from costar_cli.panel import Panel, Queries
 
 MOST: Final = 12  # periods that a table shows
@@ -66,9 +66,8 @@ class PeriodErrors:
         *, weight_QH: NDArray[np.float64] | None = None, **how: Any,  # noqa: ANN401 - as `SquaredErrors.add` has it
     ) -> None:  # fmt: skip
         """Add a batch of queries about the panel, as `SquaredErrors.add` does to sums `like` these with other rows."""
-        members, _, horizon, outcomes = like.members.shape
-        shape = {"members": members, "subjects": len(self.periods.names), "horizon": horizon, "outcomes": outcomes}
-        sums = self.sums.setdefault(kind, SquaredErrors.zeros(**shape, weighed=like.weight is not None))
+        blank = like.zeros_like(subjects=len(self.periods.names), weighed=like.weight is not None)
+        sums = self.sums.setdefault(kind, blank)
         period_Q = self.periods.number(self.panel, queries)
         known = np.flatnonzero(period_Q >= 0)
         some = replace(queries.take(known), subject=period_Q[known].astype(np.int32))
@@ -82,10 +81,8 @@ class PeriodErrors:
             for row in np.flatnonzero(errors.count.any(axis=1)).tolist():
                 one = None if errors.weight is None else errors.weight[[row]]
                 own = replace(errors, members=errors.members[:, [row]], count=errors.count[[row]], weight=one)
-                rmse_RH = factor * own.rmse()
-                mean = PerStep.of(rmse_RH.mean(axis=0), float(average_over_steps(rmse_RH).mean()))
                 scored = tuple(int(n) for n in errors.count[row])
-                found.setdefault(kind, []).append(PeriodScores(self.periods.names[row], mean, scored))
+                found.setdefault(kind, []).append(PeriodScores(self.periods.names[row], own.mean_rmse(factor), scored))
         return {kind: tuple(scores) for kind, scores in found.items()}
 
 
