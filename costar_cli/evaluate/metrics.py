@@ -1,7 +1,7 @@
 """The one metric: squared errors per subject and step, and the RMSE that follows from them (spec SCORE-1 to 4)."""
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,19 +122,18 @@ class SquaredErrors:
         if self.cluster is None:
             return self
         units, unit_N = np.unique(self.cluster, return_inverse=True)
-        shape = (len(units), self.horizon)
-        count = np.zeros(shape, dtype=np.int64)
-        np.add.at(count, unit_N, self.count)
-        members = np.zeros((len(self.members), *shape, self.members.shape[-1]))
-        for sums, own in zip(members, self.members, strict=True):
+
+        def summed(own: NDArray[Any]) -> NDArray[Any]:
+            sums = np.zeros((len(units), *own.shape[1:]), own.dtype)
             np.add.at(sums, unit_N, own)
-        ensemble = np.zeros(members.shape[1:])
-        np.add.at(ensemble, unit_N, self.ensemble)
-        if self.weight is None:
-            return SquaredErrors(members=members, ensemble=ensemble, count=count)
-        weight = np.zeros(shape)
-        np.add.at(weight, unit_N, self.weight)
-        return SquaredErrors(members=members, ensemble=ensemble, count=count, weight=weight)
+            return sums
+
+        return SquaredErrors(
+            members=np.stack([summed(own) for own in self.members]),
+            ensemble=summed(self.ensemble),
+            count=summed(self.count),
+            weight=None if self.weight is None else summed(self.weight),
+        )
 
     @property
     def divisor(self) -> Floats:
