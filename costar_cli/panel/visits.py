@@ -30,6 +30,16 @@ def elapsed_dose(encoding: TreatmentEncoding) -> Dose | None:
     return next((dose for dose in encoding.doses if dose.elapsed is not None), None)
 
 
+def dose_of_gaps(gap_M: NDArray[np.float64], *, unit: str, microseconds: int | None) -> Dose:
+    """Return the dose that is the time until the next step, of gaps as source-train has them, in units of so long.
+
+    Raises:
+        ValueError: they never change.
+    """
+    dose = Dose.learn(ELAPSED, gap_M, unit=unit)
+    return dose.model_copy(update={"elapsed": float(np.median(gap_M)), "microseconds": microseconds})
+
+
 def visit_dates(
     panel: Panel, dose: Dose, subject_Q: NDArray[np.integer], origin_Q: NDArray[np.integer], gap_QH: NDArray[np.float64]
 ) -> NDArray[np.object_] | None:

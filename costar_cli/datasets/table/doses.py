@@ -13,7 +13,7 @@ from costar_cli.datasets.table.parse import wrong_values
 from costar_cli.errors import DataError
 from costar_cli.panel.dose import ABSURD, Dose
 from costar_cli.panel.findings import Finding, counted, shown
-from costar_cli.panel.visits import ELAPSED
+from costar_cli.panel.visits import ELAPSED, dose_of_gaps
 
 USUAL: Final = 0.95  # quantile of the size of doses given; beyond `ABSURD` times it, one is a slip
 MOST_LEVELS: Final = 50
@@ -113,10 +113,8 @@ def learn_elapsed(context: EncodingContext, gap_M: Floats) -> Dose:
     train = gap_M[context.train_cells & (gap_M > 0)]
     if len(np.unique(train)) < 2:
         raise DataError("all steps are of one length", where="time.gaps", fix='choose `gaps = "error"`')
-    dose = Dose.learn(ELAPSED, train, unit=context.schema.time.parsed.word)
     step = context.schema.time.parsed
-    size = int(step.size) if step.scale == "us" else None
-    return dose.model_copy(update={"elapsed": float(np.median(train)), "microseconds": size})
+    return dose_of_gaps(train, unit=step.word, microseconds=int(step.size) if step.scale == "us" else None)
 
 
 def dose_column(dose: Dose) -> Mapping[str, Any]:

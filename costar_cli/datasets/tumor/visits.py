@@ -9,11 +9,10 @@ from costar_cli.datasets.asked_plans import AskedPlans
 from costar_cli.errors import UsageError
 from costar_cli.panel.calendar import Calendar
 from costar_cli.panel.dataset import Dataset, Part
-from costar_cli.panel.dose import Dose
 from costar_cli.panel.panel import Panel
 from costar_cli.panel.queries import Queries
 from costar_cli.panel.schema import PanelSchema
-from costar_cli.panel.visits import ELAPSED
+from costar_cli.panel.visits import dose_of_gaps
 from simulators import tumor
 
 VISIT_DAY: Final = "visit_day"  # array of a part's truth: the days of its visits, and of those after them
@@ -30,8 +29,7 @@ def visits_schema(daily: PanelSchema, train: tumor.TumorVisits) -> PanelSchema:
             where="--train, --steps, --visits",
             fix="simulate more patients, or more days",
         )
-    dose = Dose.learn(ELAPSED, gaps, unit="day")
-    dose = dose.model_copy(update={"elapsed": float(np.median(gaps)), "microseconds": DAY})
+    dose = dose_of_gaps(gaps, unit="day", microseconds=DAY)
     return daily.model_copy(
         update={"treatments": daily.treatments.model_copy(update={"doses": (dose,)}), "step": "visit"}
     )
