@@ -21,7 +21,7 @@ from costar_cli.datasets.table.profile import (
     few,
     is_remedy,
 )
-from costar_cli.datasets.table.schema_time import MONDAY
+from costar_cli.datasets.table.schema_time import MONDAY, parse_step
 
 MOST_CODES: Final = 60  # that become columns, the most frequent ones
 FEWEST_VALUES: Final = 0.5  # of a code's events, for it to be a measurement
@@ -63,8 +63,7 @@ class Log:
     def spacing(self) -> Spacing:
         """Return steps as long as the events of what is measured most often are apart."""
         often = next((code for code, measured in self.codes.items() if measured), next(iter(self.codes)))
-        own = self.events.filter(pl.col("code") == often).sort("s", "t").select(pl.col("t").diff().over("s"))
-        apart = own.to_series().drop_nulls().cast(pl.Float64)
+        apart = _apart(self.events.filter(pl.col("code") == often)).cast(pl.Float64)
         middle = float(apart.filter(apart > 0).quantile(0.5) or 1)
         if self.time.moments is None:
             step: int | float | str = max(1, round(middle)) if self._counts else float(f"{middle:.1g}")
@@ -111,9 +110,7 @@ class Log:
     def _size(self) -> tuple[float, int]:
         """Return how long a step is, and where counting begins, as times are."""
         step = self.spacing.step
-        if not isinstance(step, str):
-            return step, 0
-        return dict(UNITS_US)[step.removeprefix("1")], MONDAY
+        return (parse_step(step).size, MONDAY) if isinstance(step, str) else (step, 0)
 
     @property
     def _steady(self) -> list[Facts]:
@@ -177,8 +174,13 @@ def find_log(sample: Sample) -> Log | None:
 
 def _uneven(log: Log) -> bool:
     """Return whether the distances between a subject's events are of many lengths."""
-    apart = log.events.sort("s", "t").select(pl.col("t").diff().over("s")).to_series().drop_nulls()
+    apart = _apart(log.events)
     return apart.n_unique() > few(len(apart))
+
+
+def _apart(events: pl.DataFrame) -> pl.Series:
+    """Return how far each event is from the one before of its subject."""
+    return events.sort("s", "t").select(pl.col("t").diff().over("s")).to_series().drop_nulls()
 
 
 def _is_given(code: str) -> bool:
