@@ -29,6 +29,11 @@ def free_names(schema: PanelSchema) -> Names:
     return {word: _free(word, taken) for word in KEYS}
 
 
+def _taken(schema: PanelSchema, names: Names) -> set[str]:
+    """Return what columns are called that are no end and no part of a subject's name."""
+    return _variables(schema) | set(names.values())
+
+
 def _variables(schema: PanelSchema) -> set[str]:
     variables = (*schema.covariates, *schema.outcomes, *schema.statics)
     return {variable.name for variable in variables} | set(schema.treatments.all_names)
@@ -36,7 +41,7 @@ def _variables(schema: PanelSchema) -> set[str]:
 
 def _ends(schema: PanelSchema, names: Names) -> list[str]:
     """Return the columns that mark why series end, one for each end, in their order."""
-    taken, columns = _variables(schema) | set(names.values()), list[str]()
+    taken, columns = _taken(schema, names), list[str]()
     for end in schema.ends:
         columns.append(_free(end.name, taken | set(columns)))
     return columns
@@ -140,7 +145,7 @@ def _keys(
     """Return the columns that say whose each row is, of which subjects' names are made where they are several."""
     if not schema.subject:
         return {names["subject"]: _subjects(panel, labelled=labelled).gather(row_M)}
-    keys = schema.keys_of(panel.names, _variables(schema) | set(names.values()))
+    keys = schema.keys_of(panel.names, _taken(schema, names))
     return {name: pl.Series(key, dtype=pl.String).gather(row_M) for name, key in keys.items()}
 
 
@@ -238,7 +243,7 @@ def _schema_lines(dataset: Dataset, names: Names) -> Iterator[str]:
     yield toml_row("min_length", 1)
     yield toml_row("constant", "keep")
     yield toml_row("blank", [])
-    keys = [*schema.keys_of([], _variables(schema) | set(names.values()))]
+    keys = [*schema.keys_of([], _taken(schema, names))]
     yield from [toml_row("subject", keys)] if keys else []
     yield "\n[columns]"
     yield from [] if keys else [toml_row(names["subject"], {"role": "subject"})]
