@@ -1,7 +1,7 @@
 """Benchmarks in the Python API: what `costar benchmark` makes, returned instead of printed."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from costar_cli.api.calls import PathLikeText, reporting, resolved
+from costar_cli.benchmark.cells import ReporterOutput
 from costar_cli.benchmark.contenders import choose_data
 from costar_cli.benchmark.report import BenchmarkReport, Outcome
 from costar_cli.benchmark.run import complete_benchmark, failure_of_cells, open_bench, plan_benchmark
@@ -16,8 +17,6 @@ from costar_cli.benchmark.sweep import Sweep, complete_sweep, open_sweep
 from costar_cli.benchmark.workers import choose_crew
 from costar_cli.config.choices import PresetName, SetupName
 from costar_cli.errors import UsageError
-from costar_cli.reporting import Reporter
-from costar_cli.ui.output import Output
 
 __all__ = ["benchmark_methods"]
 
@@ -80,7 +79,7 @@ def benchmark_methods(
     given = _tables(settings, seed=seed, members=members, own=own[0] if own else None)
     given["benchmark"] = compared | ({} if setups is None else {"setups": _joined(setups)})
     chosen = resolved(given, [*own, "runtime"], preset=preset, config=config, dataset=data.name)
-    with reporting(progress) as reporter, _silent(reporter, quiet=not progress) as out:
+    with reporting(progress) as reporter, closing(ReporterOutput(reporter, quiet=not progress)) as out:
         bench = open_bench(out, chosen, data, Path(folder))
         how: Any = {"overwrite": overwrite, "crew": choose_crew(workers, None), "plots": plots}
         if gamma is None:
@@ -151,27 +150,3 @@ def _tables(
     if seed is not None and own is not None:
         given.setdefault("seed", seed)
     return given
-
-
-class _PythonOutput(Output):
-    """The sink of a call from Python: nothing is printed to stdout, and warnings are the reporter's."""
-
-    def __init__(self, reporter: Reporter, *, quiet: bool) -> None:
-        super().__init__(quiet=quiet)
-        self._reporter = reporter
-
-    def _result(self, *lines: str) -> None:
-        """Say nothing."""
-
-    def warn(self, message: str) -> None:
-        """Pass a warning on."""
-        self._reporter.warn(message)
-
-
-@contextmanager
-def _silent(reporter: Reporter, *, quiet: bool) -> Iterator[Output]:
-    out = _PythonOutput(reporter, quiet=quiet)
-    try:
-        yield out
-    finally:
-        out.close()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from costar_cli.benchmark.contenders import REFERENCE, BenchData, Contender
 from costar_cli.config.choices import DomainName
 from costar_cli.errors import ArtifactError, MismatchError
-from costar_cli.reporting import WORSE_THAN_LAST_VALUE, Task
+from costar_cli.reporting import WORSE_THAN_LAST_VALUE, Reporter, Task
 from costar_cli.steps.evaluation import EvaluationInputs, make_report, plan_report
 from costar_cli.steps.model import FinetuneFiles, make_model, plan_model
 from costar_cli.steps.session import BuildStep, Session
@@ -128,11 +128,14 @@ class BenchReporter(OutputReporter):
         return f"{self.at}{self.cell}: {message}" if self.cell else message
 
 
-class _CellOutput(Output):
-    """The sink of one cell: the benchmark's own tables are the result, so only warnings go on."""
+class ReporterOutput(Output):
+    """A sink without results: of one cell, as the benchmark's tables are the result, or of a call from Python.
 
-    def __init__(self, reporter: BenchReporter) -> None:
-        super().__init__(quiet=True)
+    Warnings are the reporter's.
+    """
+
+    def __init__(self, reporter: Reporter, *, quiet: bool = True) -> None:
+        super().__init__(quiet=quiet)
         self._reporter = reporter
 
     def _result(self, *lines: str) -> None:
@@ -188,7 +191,7 @@ class Bench:
     @cached_property
     def silent(self) -> Output:
         """Return a sink that passes on warnings alone."""
-        return _CellOutput(self.reporter)
+        return ReporterOutput(self.reporter)
 
     def workspace(self, seed: int) -> Workspace:
         """Return the workspace of a data set; every verb can be used in it."""
