@@ -35,7 +35,7 @@ from benchmarks.comparing import Row, made, read
 from benchmarks.machine import commit, machine, versions
 from costar_cli.config.models import Config
 from costar_cli.datasets.registry import sources
-from costar_cli.evaluate.band_test import WINDOWS, BandTest
+from costar_cli.evaluate.bands import WINDOWS, BandTest
 from costar_cli.evaluate.calibrated import Calibrated
 from costar_cli.evaluate.calibration import REPORTED
 from costar_cli.evaluate.metrics import average_over_steps

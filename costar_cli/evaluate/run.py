@@ -11,7 +11,7 @@ from costar_cli.config.models import EvaluateConfig
 from costar_cli.datasets.base import Limit
 from costar_cli.datasets.registry import noisy_of
 from costar_cli.errors import MismatchError
-from costar_cli.evaluate.band_test import WINDOWS, BandTest
+from costar_cli.evaluate.bands import WINDOWS, BandTest
 from costar_cli.evaluate.bootstrap import bootstrap_interval, caution_about_units, too_few_units
 from costar_cli.evaluate.dropout import StayWeights, Unweighed, hazards_of_losses
 from costar_cli.evaluate.limit import known_limit, score_limit

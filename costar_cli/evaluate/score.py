@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costar_cli.errors import CostarError
-from costar_cli.evaluate.band_test import WINDOWS, Asked, BandTest
+from costar_cli.evaluate.bands import WINDOWS, Asked, BandTest
 from costar_cli.evaluate.dropout import Unweighed
 from costar_cli.evaluate.metrics import SquaredErrors
 from costar_cli.evaluate.natural import CourseQuestions

@@ -13,7 +13,7 @@ from costar_cli.datasets.linear.settings import LinearGaussianConfig
 from costar_cli.datasets.linear.simulate import simulate_linear
 from costar_cli.errors import DataError
 from costar_cli.evaluate import Candidate, EvaluationReport, read_evaluation, run_evaluation, write_evaluation
-from costar_cli.evaluate.band_test import groupings, some_of_each
+from costar_cli.evaluate.bands import groupings, some_of_each
 from costar_cli.figures import calibration as figures
 from costar_cli.reporting import NullReporter
 from costar_cli.steps.bands import show_bands
