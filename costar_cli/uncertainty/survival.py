@@ -114,17 +114,16 @@ class Hazards:
         ended_M = risk.ended_ME.any(axis=1)
         before_KSY = np.quantile(course_MSY[ended_M] if ended_M.any() else course_MSY, BEFORE_ENDS, axis=0)
         blank = replace(blank, knots_KSY=np.concatenate([np.quantile(course_MSY, KNOTS, axis=0), before_KSY]))
-        terminal_E = np.array([end.terminal for end in schema.ends])
-        hazards = blank._fitted(courses, risk, terminal_E, terminal=True)
-        if terminal_E.all():
+        hazards = blank._fitted(courses, risk, terminal=True)
+        if all(end.terminal for end in schema.ends):
             return hazards
         losses = AtRisk.of(panel, schema, terminal=False).thinned(MOST_DECISIONS)
         courses = blank._courses(panel, losses.queries, nothing_ahead(panel, losses.queries))
-        return hazards._fitted(courses, losses, ~terminal_E, terminal=False)
+        return hazards._fitted(courses, losses, terminal=False)
 
-    def _fitted(self, courses: Courses, risk: AtRisk, which_E: NDArray[np.bool_], *, terminal: bool) -> "Hazards":
+    def _fitted(self, courses: Courses, risk: AtRisk, *, terminal: bool) -> "Hazards":
         """Return the hazards with those of some ends fitted, in a chain: these exclude each other."""
-        columns_MP = self._columns(courses, risk.queries)[:, 0]
+        which_E, columns_MP = self._which(terminal=terminal), self._columns(courses, risk.queries)[:, 0]
         width = columns_MP.shape[1]
         intercept_E, coef_EP = self.intercept_E.copy(), np.zeros((len(which_E), width))
         coef_EP[:, : self.coef_EP.shape[1]] = self.coef_EP
@@ -143,6 +142,10 @@ class Hazards:
                 )
                 intercept_E[which_E], coef_EP[np.ix_(which_E, seen)] = fitted
         return replace(self, intercept_E=intercept_E, coef_EP=coef_EP)
+
+    def _which(self, *, terminal: bool) -> NDArray[np.bool_]:
+        """Return which ends `[E]` are terminal, or which are losses of follow-up."""
+        return np.array([end.terminal == terminal for end in self.schema.ends], dtype=bool)
 
     def _seen(self, width: int) -> NDArray[np.bool_]:
         """Return the columns `[P]` that rates may see: all but how long the step is."""
@@ -181,8 +184,7 @@ class Hazards:
         """
         size = max(1, CHUNK // (max(queries.horizon, 1) * max(self.coef_EP.shape[1], 1)))
         found_QHE = np.zeros((len(queries), queries.horizon, len(self.schema.ends)))
-        which_E = np.array([end.terminal == terminal for end in self.schema.ends])
-        time_QH = self.time(queries.plan) if terminal else None
+        which_E, time_QH = self._which(terminal=terminal), self.time(queries.plan) if terminal else None
         for first in range(0, len(queries), size):
             rows = slice(first, first + size)
             asked = queries.take(rows)
