@@ -9,7 +9,7 @@ from typing import Final
 from costar_cli.artifact import write_bytes
 from costar_cli.benchmark.report import BenchmarkReport, CellCost
 from costar_cli.benchmark.statistics import TEST, Comparison
-from costar_cli.benchmark.tables import ABOUT_GAIN, DIGITS, Mark, ResultRow, ResultTable, ranked_cells
+from costar_cli.benchmark.tables import ABOUT_ENSEMBLE, ABOUT_GAIN, DIGITS, Mark, ResultRow, ResultTable, ranked_cells
 from costar_cli.errors import MismatchError
 from costar_cli.evaluate.metrics import PerStep
 from costar_cli.evaluate.rows import BUDGET_SIGN, with_budget_sign
@@ -143,7 +143,7 @@ def _flat_row(report: BenchmarkReport, table: ResultTable, row: ResultRow) -> Re
     flat |= {"averaged_steps": report.steps, "runs": row.runs, "data_sets": row.data_sets, "unit": report.unit}
     ratio = row.ratio_to_limit
     flat |= {"stopped_by_budget": row.stopped_by_budget, "ratio_to_limit": ratio.average if ratio else None}
-    return flat | {"coverage_90": row.coverage_90}
+    return flat | {"coverage_90": row.coverage_90, "avg_ensemble": row.ensemble.average if row.ensemble else None}
 
 
 def _compared(report: BenchmarkReport, table: ResultTable, comparison: Comparison) -> Record:
@@ -211,6 +211,7 @@ def _about(report: BenchmarkReport) -> str:
         f"{'seed' if len(report.seeds) == 1 else 'seeds'} {seeds}, preset {escaped(report.preset)}. Avg: over "
         f"{report.averaged}, for every row. {ABOUT_GAIN}. "
         f"{escaped(f'{report.about_ratio}. ' if report.about_ratio else '')}"
+        f"{f'{ABOUT_ENSEMBLE}. ' if report.has_ensembles else ''}"
         f"**Best** and <u>second</u> of each block; {BUDGET_SIGN} {report.about_budget}. "
         "Published rows come from another protocol or other data: compare "
         "rows of one block only."
@@ -218,13 +219,13 @@ def _about(report: BenchmarkReport) -> str:
 
 
 def _markdown_rows(table: ResultTable) -> list[str]:
-    heads = ["Method", *(f"τ={h + 1}" for h in range(table.steps)), "Avg", *_ratio_head(table), "Gain", "Runs"]
+    heads = ["Method", *(f"τ={h + 1}" for h in range(table.steps)), "Avg", *other_heads(table), "Gain", "Runs"]
     lines = [f"| {' | '.join(heads)} |", "|---|" + "---:|" * (len(heads) - 1)]
     for block in blocks_of(table):
         for row, cells in zip(block, table_cells(block, table.steps), strict=True):
             label = escaped(row.marked_label) + ("" if row.basis == "ours" else f" ({block_name(row)})")
             shown = [MARKDOWN_MARKS[mark].format(text) for text, mark in cells]
-            shown += [ratio_text(row)] * bool(table.limit)
+            shown += other_texts(row, table)
             lines.append(f"| {' | '.join([label, *shown, fixed(row.gain_percent, 1, ' %'), str(row.runs or '')])} |")
     return lines
 
@@ -251,18 +252,23 @@ def comparison_cells(comparison: Comparison, digits: int, untested: str) -> list
     return [fixed(c.difference.average, digits), bounds, fixed(c.p_value, 3), fixed(c.p_holm, 3), wins]
 
 
-def _ratio_head(table: ResultTable) -> list[str]:
-    return ["Ratio"] if table.limit else []
+def other_heads(table: ResultTable) -> list[str]:
+    """Return the heads of the columns between the average and the gain."""
+    return ["Ensemble"] * table.has_ensembles + ["Ratio"] * bool(table.limit)
+
+
+def other_texts(row: ResultRow, table: ResultTable) -> list[str]:
+    """Return what a row has in these columns: its ensemble's average error, and how many times the bound's its own is.
+
+    Empty where that is not known.
+    """
+    ensemble, ratio = (values.average if values else None for values in (row.ensemble, row.ratio_to_limit))
+    return [fixed(ensemble, DIGITS)] * table.has_ensembles + [fixed(ratio, 2)] * bool(table.limit)
 
 
 def block_name(row: ResultRow) -> str:
     """Return what a block of rows that are not ours is called."""
     return "bound" if row.basis == "limit" else row.basis
-
-
-def ratio_text(row: ResultRow) -> str:
-    """Return how many times the bound's average error a row's is, empty where that is not known."""
-    return fixed(row.ratio_to_limit.average if row.ratio_to_limit else None, 2)
 
 
 def _about_costs(report: BenchmarkReport) -> str:
@@ -313,7 +319,7 @@ def to_latex(report: BenchmarkReport) -> str:
 
 
 def _latex_table(report: BenchmarkReport, table: ResultTable) -> list[str]:
-    heads = ["Method", *(rf"$\tau={h + 1}$" for h in range(table.steps)), "Avg", *_ratio_head(table), r"Gain(\%)"]
+    heads = ["Method", *(rf"$\tau={h + 1}$" for h in range(table.steps)), "Avg", *other_heads(table), r"Gain(\%)"]
     unit = latex(report.unit or "outcome units")
     gain = latex(ABOUT_GAIN).replace("±", r"$\pm$")
     caption = (
@@ -323,6 +329,8 @@ def _latex_table(report: BenchmarkReport, table: ResultTable) -> list[str]:
     )
     if table.limit and report.about_ratio:
         caption += f" {latex(report.about_ratio)}."
+    if table.has_ensembles:
+        caption += f" {ABOUT_ENSEMBLE}."
     if table.untested:
         caption += f" Differences between rows are not tested: {latex(table.untested)}."
     if table.caution:
@@ -335,7 +343,7 @@ def _latex_table(report: BenchmarkReport, table: ResultTable) -> list[str]:
         if i:
             lines += [r"\midrule", rf"\multicolumn{{{len(heads)}}}{{l}}{{\emph{{{latex(block_name(block[0]))}}}}} \\"]
         for row, cells in zip(block, table_cells(block, table.steps, pm=r"$\pm$"), strict=True):
-            shown = [LATEX_MARKS[mark] % text for text, mark in cells] + [ratio_text(row)] * bool(table.limit)
+            shown = [LATEX_MARKS[mark] % text for text, mark in cells] + other_texts(row, table)
             gain = fixed(row.gain_percent, 1, r"\%") or "(-)"
             lines.append(
                 " & ".join([latex(row.label) + r"$^{\dagger}$" * bool(row.stopped_by_budget), *shown, gain]) + r" \\"

@@ -170,6 +170,11 @@ class BenchmarkReport:
         return any(row.stopped_by_budget for table in self.tables for row in table.rows)
 
     @property
+    def has_ensembles(self) -> bool:
+        """Return whether models with several members were scored."""
+        return any(table.has_ensembles for table in self.tables)
+
+    @property
     def about_ratio(self) -> str | None:
         """Return what the ratios are to, None where no data set has a bound."""
         label = next((table.limit.label for table in self.tables if table.limit), None)

@@ -2,10 +2,17 @@
 
 from collections.abc import Sequence
 
-from costar_cli.benchmark.export import ABOUT_OTHER_UPDATES, comparison_cells, cost_cells, fixed, ratio_text
+from costar_cli.benchmark.export import (
+    ABOUT_OTHER_UPDATES,
+    comparison_cells,
+    cost_cells,
+    fixed,
+    other_heads,
+    other_texts,
+)
 from costar_cli.benchmark.report import BenchmarkReport, CellCost
 from costar_cli.benchmark.statistics import Comparison
-from costar_cli.benchmark.tables import ABOUT_GAIN, ResultRow, ResultTable, ranked_cells
+from costar_cli.benchmark.tables import ABOUT_ENSEMBLE, ABOUT_GAIN, ResultRow, ResultTable, ranked_cells
 from costar_cli.evaluate.rows import BUDGET_SIGN
 from costar_cli.ui.output import Output
 from costar_cli.ui.tables import Cell, legend, show_styled
@@ -22,6 +29,7 @@ def show_report(out: Output, report: BenchmarkReport) -> None:
             f"± {report.spread}",
             ABOUT_GAIN,
             *([report.about_ratio] if report.about_ratio else []),
+            *[ABOUT_ENSEMBLE] * report.has_ensembles,
             *[f"{BUDGET_SIGN} {report.about_budget}"] * report.has_stopped_rows,
             "",
         )
@@ -44,8 +52,7 @@ def show_report(out: Output, report: BenchmarkReport) -> None:
 
 
 def _show_table(out: Output, table: ResultTable) -> None:
-    ratio = ["Ratio"] * bool(table.limit)
-    headers = ["Method", *(f"τ={h + 1}" for h in range(table.steps)), "Avg", *ratio, "Gain", "Runs"]
+    headers = ["Method", *(f"τ={h + 1}" for h in range(table.steps)), "Avg", *other_heads(table), "Gain", "Runs"]
     blocks = {"": _rows(table.rows, table)}
     if table.limit:
         blocks["bound"] = _rows([table.limit], table)
@@ -59,8 +66,8 @@ def _rows(rows: Sequence[ResultRow], table: ResultTable) -> list[list[Cell | str
     for row, ranked in zip(rows, ranked_cells(rows, table.steps), strict=True):
         cells = [Cell(fixed(mean, DIGITS), fixed(sd, DIGITS), mark) for mean, sd, mark in ranked]
         gain = fixed(row.gain_percent, 1, "%") or None
-        ratio: list[Cell | str | None] = [ratio_text(row)] if table.limit else []
-        shown.append([row.marked_label, *cells, *ratio, gain, None if row.runs is None else str(row.runs)])
+        runs = None if row.runs is None else str(row.runs)
+        shown.append([row.marked_label, *cells, *other_texts(row, table), gain, runs])
     return shown
 
 

@@ -111,6 +111,7 @@ class Sweep:
             gain_percent=None,
             ratio_to_limit=None,
             coverage_90=None,
+            ensemble=None,
         )
 
     def to_rows(self) -> list[Record]:

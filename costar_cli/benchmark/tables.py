@@ -20,6 +20,7 @@ TableKind = Literal["methods", "ablations"]
 Mark = Literal["best", "second", ""]
 
 ABOUT_GAIN = "Gain: percentage by which COSTAR's Avg is lower, relative to the larger of the two (within ±100 %)"
+ABOUT_ENSEMBLE = "Ensemble: Avg of the mean prediction over the members of each data set"
 DIGITS = 4  # as the paper prints; values that look the same share their mark
 
 
@@ -69,7 +70,8 @@ class ResultRow:
     `stopped_by_budget` says that the training of a member ended because epochs or updates ran out, not by patience;
     None for a closed form, for a published row, and where it is not known. `ratio_to_limit` are errors divided by those
     of what knows the simulator (spec LIMIT-4). `coverage_90` is the average coverage of the 90 % bands over data sets,
-    on the questions of the row; None where no model carries a calibration.
+    on the questions of the row; None where no model carries a calibration. `ensemble` is the error of the mean
+    prediction over members (spec SCORE-4), mean over data sets.
     """
 
     name: str
@@ -85,6 +87,7 @@ class ResultRow:
     stopped_by_budget: bool | None = None
     ratio_to_limit: PerStep | None = None
     coverage_90: float | None = None
+    ensemble: PerStep | None = None
 
     @property
     def marked_label(self) -> str:
@@ -108,6 +111,11 @@ class ResultTable:
     published: tuple[ResultRow, ...]
     comparisons: tuple[Comparison, ...]
     limit: ResultRow | None = None
+
+    @property
+    def has_ensembles(self) -> bool:
+        """Return whether a row is of models with several members."""
+        return any((row.runs or 0) > (row.data_sets or 0) for row in self.rows)
 
     @property
     def title(self) -> str:
@@ -239,6 +247,7 @@ def _row(
         if bounded
         else None,
         coverage_90=_coverage([score.row for score in runs.values()]),
+        ensemble=_ensemble([score.row for score in runs.values()]),
     )
 
 
@@ -247,6 +256,16 @@ def _coverage(rows: Sequence[ReportRow]) -> float | None:
     shares = [row.calibration["0.9"].coverage.average if row.calibration else None for row in rows]
     known = [share for share in shares if share is not None]
     return sum(known) / len(known) if known and len(known) == len(shares) else None
+
+
+def _ensemble(rows: Sequence[ReportRow]) -> PerStep | None:
+    """Return the mean error of ensembles over data sets, None where there is none."""
+    known = [row.ensemble for row in rows if row.ensemble is not None]
+    if not known:
+        return None
+    values_KH = np.array([(*ensemble.steps, ensemble.average) for ensemble in known], dtype=np.float64)
+    *steps, average = values_KH.mean(axis=0)
+    return PerStep.of(np.array(steps), float(average))
 
 
 def _any_known(flags: Sequence[bool | None]) -> bool | None:

@@ -9,7 +9,7 @@ from costar_cli.commands import options
 from costar_cli.commands.options import FILES, setting
 from costar_cli.commands.verb import LIST
 from costar_cli.steps.session import open_output, open_settings, repeated_flags
-from costar_cli.workspace import DEFAULT_WORKSPACE
+from costar_cli.workspace import DEFAULT_WORKSPACE, Workspace
 
 if TYPE_CHECKING:
     from costar_cli.steps.session import Flags
@@ -97,7 +97,8 @@ def benchmark(
         **data.flags(seed),
     }
     settings = open_settings(out, flags, preset=preset, config=config, dataset=data.name)
-    folder = folder or workspace / "benchmark" / f"{data.stem}-{settings.preset}"
+    folder = folder or Workspace(workspace).benchmark(f"{data.stem}-{settings.preset}")
+    Workspace(folder).refuse_links()
     part = None if shard is None else Shard.parse(shard)
     bench = open_bench(out, settings, data, folder if part is None else folder / part.name)
     how: Any = {

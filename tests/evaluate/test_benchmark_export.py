@@ -248,12 +248,12 @@ def test_latex_is_laid_out_as_the_papers_and_escapes_units(made):
     assert r"\textbf{1.0500$\pm$0.0707}" in text
     assert r"\underline{2.0500$\pm$0.0707}" in text
     assert r"(\% of V\_max)" in text
-    assert r"$\tau=6$ & Avg & Gain(\%) \\" in text
+    assert r"$\tau=6$ & Avg & Ensemble & Gain(\%) \\" in text
     assert r"& (-) \\" in text
     assert r"60.6\% \\" in text
     assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 1
     rows = [line for line in text.splitlines() if line.endswith(r"\\") and "multicolumn" not in line]
-    assert {line.count("&") for line in rows} == {8}
+    assert {line.count("&") for line in rows} == {9}
     assert text.startswith("% \\usepackage{booktabs}\n")
     assert (
         r"Avg: over $\tau=1..6$. Gain: percentage by which COSTAR's Avg is lower, relative to the larger of the two"
@@ -300,3 +300,22 @@ def test_figures_are_drawn_whatever_is_there(tmp_path):
     assert plot_differences(alone, tmp_path / "none.png") is None
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["alone.png", "differences.png", "horizons.png"]
+
+
+def test_the_error_of_ensembles_stands_beside_that_of_their_members(made, capsys):
+    (row,) = (row for row in read(results_csv(made)) if row["method"] == "COSTAR" and row["basis"] == "ours")
+    scored = next(s for s in scores() if s.contender.name == REFERENCE)
+    expected = scored.errors.ensemble_rmse().mean()
+    assert float(row["avg_ensemble"]) == pytest.approx(expected)
+    show_report(Output("benchmark"), made)
+    for text in (to_markdown(made), to_latex(made), capsys.readouterr().out):
+        assert "Ensemble" in text
+    (printed,) = [line for line in to_markdown(made).splitlines() if line.startswith("| COSTAR |") and "±" in line][:1]
+    assert f"| {expected:.4f} |" in printed
+
+
+def test_tables_of_single_members_speak_of_no_ensemble(capsys):
+    single = report(tables([score(name, constant_errors(value + np.zeros(6))) for name, value in SIZES.items()]))
+    show_report(Output("benchmark"), single)
+    for text in (to_markdown(single), to_latex(single), capsys.readouterr().out):
+        assert "Ensemble" not in text

@@ -61,7 +61,7 @@ def test_every_form_has_the_bound_and_says_what_it_is(made, capsys, tmp_path):
     assert (bound["method"], float(bound["avg"]), float(bound["ratio_to_limit"])) == (BOUND, 0.5, 1.0)
     assert "which is a bound and no method" in to_markdown(made)
     assert r"\emph{bound}" in to_latex(made)
-    assert "& Avg & Ratio &" in to_latex(made)
+    assert "& Avg & Ensemble & Ratio &" in to_latex(made)
     show_report(Output("benchmark"), made)
     shown = capsys.readouterr().out
     assert f"{BOUND} (bound)" in shown
