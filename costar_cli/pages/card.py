@@ -202,7 +202,7 @@ def _support(meta: Mapping[str, Any], schema: PanelSchema) -> Section:
     support = Support.from_meta(meta)
     items = []
     if support:
-        items += [Item(f"Never given in training: {lack.what}", "red") for lack in support.unseen(schema.treatments)]
+        items += [Item(f"Never given in training: {lack.told}", "red") for lack in support.unseen(schema.treatments)]
         items += [Item(f"Never stopped in training: {name}", "amber") for name in support.absorbing(schema.treatments)]
     practice = meta.get("practice")
     reliability = _list(practice.get("reliability")) if isinstance(practice, Mapping) else []

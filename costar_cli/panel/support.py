@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from math import prod
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,11 @@ from costar_cli.panel.schema import PanelSchema, TreatmentEncoding, Values
 
 MOST_KEPT: Final = 4_096  # combinations; of data with more, none is called unseen
 UNCHECKED: Final = f"more than {MOST_KEPT:,} combinations of treatments; other combinations are not checked"
+WITH_OTHERS: Final = ("others", "part")  # what was given, though never by itself
 FEWEST: Final = 20  # steps after a given one that tell whether a treatment stops
+
+LackKind = Literal["never", "apart", "others", "part"]
+Given = frozenset[tuple[int, int]]  # treatments and their levels, but references
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +48,19 @@ class Decisions:
 
 
 class Lack(NamedTuple):
-    """What nobody was given, in words; `apart` where each treatment of it was given, but never all of them together."""
+    """What nobody was given, in words, and how near anybody came to it.
+
+    Something of it was `never` given; or all of it was, but `apart`, never at the same step; or only with `others`; or
+    it is a `part` of what was always given together.
+    """
 
     what: str
-    apart: bool
+    kind: LackKind
+
+    @property
+    def told(self) -> str:
+        """Return what nobody was given, as it stands in a list."""
+        return f"{self.what} without others" if self.kind in WITH_OTHERS else self.what
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,16 +138,41 @@ class Support:
         levels = plan[:, : len(encoding.names)].astype(np.int64)
         return self._lacks(dict.fromkeys(tuple(row) for row in levels.tolist()), encoding)
 
-    def _lacks(self, rows: Iterable[tuple[int, ...]], encoding: TreatmentEncoding) -> list[Lack]:
+    def always_together(self, encoding: TreatmentEncoding) -> list[tuple[str, ...]]:
+        """Return the treatments of which nobody was given one without the rest, group by group."""
+        size = range(len(encoding.names))
+        rows = ([[level * (i == name) for i in size] for name, level in sorted(group)] for group in self._groups())
+        return [tuple(map(encoding.describe_levels, group)) for group in rows]
+
+    def _groups(self) -> list[Given]:
+        rows_of: dict[tuple[int, int], list[int]] = {}
+        for i, row in enumerate(sorted(self.seen or ())):
+            for one in _wanted(row):
+                rows_of.setdefault(one, []).append(i)
+        groups: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+        for one, rows in rows_of.items():
+            groups.setdefault(tuple(rows), []).append(one)
+        return [frozenset(group) for group in groups.values() if len(group) > 1]
+
+    def unseen_steps(self, plan_QHA: NDArray[np.number], encoding: TreatmentEncoding) -> NDArray[np.bool_]:
+        """Return which steps of encoded plans give what nobody was given, `[Q,H]`."""
         if self.seen is None:
+            return np.zeros(plan_QHA.shape[:2], dtype=bool)
+        idle = np.zeros(len(encoding.doses))
+        seen_SA = encoding.encode([[*row, *idle] for row in sorted(self.seen)])
+        place_A = np.random.default_rng(0).integers(2**63, size=encoding.level_width)  # a number for each combination
+
+        def numbered(given: NDArray[np.number]) -> NDArray[np.int64]:
+            return np.asarray(given[..., : encoding.level_width].astype(np.int64) @ place_A)
+
+        return ~np.isin(numbered(plan_QHA), numbered(seen_SA))
+
+    def _lacks(self, rows: Iterable[tuple[int, ...]], encoding: TreatmentEncoding) -> list[Lack]:
+        lacking = [row for row in rows if row not in self.seen] if self.seen is not None else []
+        if not lacking:
             return []
-        given = {(name, level) for row in self.seen for name, level in enumerate(row) if level}
-        lacks = []
-        for row in rows:
-            if row not in self.seen:
-                wanted = [(name, level) for name, level in enumerate(row) if level]
-                lacks.append(Lack(encoding.describe_levels(row), len(wanted) > 1 and given.issuperset(wanted)))
-        return lacks
+        seen, groups = [_wanted(row) for row in self.seen or ()], self._groups()
+        return [Lack(encoding.describe_levels(row), _kind(_wanted(row), seen, groups)) for row in lacking]
 
     def absorbing(self, encoding: TreatmentEncoding) -> list[str]:
         """Return the treatments that, once started, never stop; one that is always given is none of them."""
@@ -157,9 +195,21 @@ class Support:
 
 def never_together(lacks: Sequence[Lack], who: str) -> str:
     """Return that the combinations of treatments among `lacks` were never given together; nothing without any."""
-    whats = [lack.what for lack in lacks if lack.apart]
+    whats = [lack.what for lack in lacks if lack.kind == "apart"]
     which = f"combination {shown(whats)} was" if len(whats) == 1 else f"combinations {shown(whats)} were"
     return f"the {which} never given together to {who}, though each treatment alone or with others was" if whats else ""
+
+
+def _wanted(row: Sequence[int]) -> Given:
+    return frozenset((name, level) for name, level in enumerate(row) if level)
+
+
+def _kind(wanted: Given, seen: Sequence[Given], groups: Sequence[Given]) -> LackKind:
+    if not wanted or not frozenset().union(*seen) >= wanted:
+        return "never"
+    if any(wanted & group and not wanted >= group for group in groups):
+        return "part"
+    return "others" if any(given > wanted for given in seen) else "apart"
 
 
 @lru_cache

@@ -361,15 +361,25 @@ def _support(dataset: Dataset, domain: Domain, start: FittedModel | None, report
 
 
 def _warn_of_unseen(support: Support, dataset: Dataset, reporter: Reporter) -> None:
-    """Name the treatments that no training subject was given."""
+    """Name the treatments that no training subject was given, or not by themselves."""
     if support.seen is None:
         reporter.note(f"training subjects received {UNCHECKED}")
-    unseen = support.unseen(dataset.schema.treatments)
-    plain = [lack.what for lack in unseen if not lack.apart]
-    lacking = [f"no training subject received {shown(plain)}"] if plain else []
+    unseen, refused = support.unseen(dataset.schema.treatments), "and `whatif` refuses plans that"
+    never, alone = ([lack.what for lack in unseen if lack.kind == kind] for kind in ("never", "others"))
+    lacking = [f"no training subject received {shown(never)}"] if never else []
     for what in (*lacking, never_together(unseen, "a training subject")):
         if what:
-            reporter.warn(f"{what}: its effect cannot be learned, and `whatif` refuses plans that include it")
+            reporter.warn(f"{what}: its effect cannot be learned, {refused} include it")
+    for group in support.always_together(dataset.schema.treatments):
+        reporter.warn(
+            f"effects of {shown(group)} cannot be told apart: training subjects always received them together, "
+            f"{refused} give one without the rest"
+        )
+    if alone:
+        reporter.warn(
+            f"no training subject received {shown(alone)} without other treatments: what it does alone was not "
+            f"observed, {refused} give it so"
+        )
 
 
 def _init(method: Method, start: FittedModel | None) -> str:

@@ -71,7 +71,7 @@ def describe_overlap(dataset: Dataset) -> Overlap:
             propensities += _propensities(dataset, domain, panel, scaler)
             steps, warned = overlap_weights(panel, schema, scaler, dataset.horizon, most_numbers=MOST_NUMBERS)
             weights[domain], warnings[domain] = tuple(steps), tuple(warned)
-            never[domain] = tuple(lack.what for lack in Support.of(panel, schema).unseen(schema.treatments))
+            never[domain] = tuple(lack.told for lack in Support.of(panel, schema).unseen(schema.treatments))
     return Overlap(tuple(propensities), weights, warnings, never)
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from costar_cli.methods.base import FittedModel, PredictsDistribution
 from costar_cli.methods.stack.model import StackModel
 from costar_cli.panel import Domain, Panel, Queries
+from costar_cli.panel.support import Support
 from costar_cli.uncertainty.calibration import has_spread
 from costar_cli.uncertainty.estimates import Estimates, reading
 from costar_cli.uncertainty.floor import HeldOut
@@ -101,6 +102,7 @@ class PlanSupport:
         reliability: expected and observed share of decisions for each treatment, by bin of the expected one.
         domain: of these subjects; None in files of older versions.
         subjects: how many were trained on.
+        given: what the training subjects of all stages were given; what nobody was given is red.
     """
 
     practice: Practice
@@ -110,6 +112,7 @@ class PlanSupport:
     reliability: tuple[Mapping[str, Any], ...] = ()
     domain: Domain | None = None
     subjects: int | None = None
+    given: Support | None = None
 
     def lights(self, panel: Panel, queries: Queries, estimates: Estimates) -> Lights:
         """Return the lights of plans."""
@@ -117,9 +120,13 @@ class PlanSupport:
         limits, spread_QHY = self.limits.lasting(queries.horizon), estimates.sd_QHY / estimates.unit_QY[:, None]
         precision_QHY = _beyond(spread_QHY, limits.spread_LHY)
         rarest_QH = _beyond(-np.minimum.accumulate(log_QH, axis=1), -limits.rarest_LH)
+        unseen_QH = np.zeros(log_QH.shape, dtype=bool)
+        if self.given is not None:
+            unseen_QH = np.maximum.accumulate(self.given.unseen_steps(queries.plan, self.practice.encoding), axis=1)
+        rarest_QH = np.where(unseen_QH, np.int8(RED), rarest_QH)
         course_QH = _beyond(-log_QH.cumsum(axis=1), -limits.course_LH)
         practice_QH = np.maximum(rarest_QH, course_QH)
-        warns_QH = np.minimum(practice_QH, 1) if self.precise else practice_QH
+        warns_QH = np.where(unseen_QH, RED, np.minimum(practice_QH, 1)) if self.precise else practice_QH
         light_QHY = np.maximum(precision_QHY, warns_QH[..., None])
         return Lights(precision_QHY, practice_QH, rarest_QH, course_QH, light_QHY, spread_QHY, np.exp(log_QH))
 
@@ -181,7 +188,7 @@ class PlanSupport:
             raise ValueError(f"practice of an unknown domain, {str(domain)[:40]!r}")
         subjects = None if meta.get("subjects") is None else int(meta["subjects"])
         limits, precise, windows = Limits(spread, rarest, course), bool(meta["precise"]), int(meta["windows"])
-        return cls(practice, limits, precise, windows, rows, domain, subjects)
+        return cls(practice, limits, precise, windows, rows, domain, subjects, Support.from_meta(model.meta))
 
 
 def learn_support(

@@ -14,7 +14,7 @@ from costar_cli.panel.compatible import other_data, same_data
 from costar_cli.panel.findings import shown
 from costar_cli.panel.indication import Indication
 from costar_cli.panel.schema import step_word
-from costar_cli.panel.support import UNCHECKED, Lack, Support, never_together
+from costar_cli.panel.support import UNCHECKED, WITH_OTHERS, Lack, Support, never_together
 from costar_cli.plans import TreatmentPlan
 from costar_cli.reporting import warnings_of
 from costar_cli.whatif.report import ModelAnswer, SubjectHistory, WhatIfReport
@@ -70,9 +70,11 @@ def _unseen(support: Support, schema: PanelSchema, plans: Sequence[TreatmentPlan
 
 
 def lacking(plan: str, lacks: Sequence[Lack], who: str) -> Iterator[str]:
-    """Yield what a plan gives that nobody of `who` was given: what was never given at all, then combinations."""
-    if plain := [lack.what for lack in lacks if not lack.apart]:
-        yield f"{plan} gives {shown(plain)}, which no {who} received"
+    """Yield what a plan gives that nobody of `who` was given: not at all, not by itself, not in the same step."""
+    if never := [lack.what for lack in lacks if lack.kind == "never"]:
+        yield f"{plan} gives {shown(never)}, which no {who} received"
+    if alone := [lack.what for lack in lacks if lack.kind in WITH_OTHERS]:
+        yield f"{plan} gives {shown(alone)}, which no {who} received without other treatments"
     if together := never_together(lacks, f"a {who}"):
         yield f"{plan}: {together}"
 

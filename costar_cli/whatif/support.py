@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Domain, Panel, PanelSchema, Queries
 from costar_cli.panel.schema import steps_axis
+from costar_cli.panel.support import WITH_OTHERS, Lack, Support
 from costar_cli.plans import TreatmentPlan
 from costar_cli.uncertainty import LIGHTS, Estimates, Lights, support_of
 
@@ -64,7 +65,8 @@ def judge_plans(
         return None
     lights = support.lights(panel, queries, found)
     given = model.schema.treatments.decode(panel.treatments[0, : int(queries.origin[0])])
-    told = _Told(model.schema, panel.names[0], (given != 0).any(axis=0), lights, found, support.domain)
+    before = (given != 0).any(axis=0)
+    told = _Told(model.schema, panel.names[0], before, lights, found, support.domain, support.given)
     return tuple(told.plan(i, plan) for i, plan in enumerate(plans))
 
 
@@ -72,7 +74,8 @@ def judge_plans(
 class _Told:
     """Puts the lights of plans for one subject into words.
 
-    `before [names]` says which treatments it ever received, `domain` whose practice the lights are about.
+    `before [names]` says which treatments it ever received, `domain` whose practice the lights are about, `given` what
+    the training subjects received.
     """
 
     schema: PanelSchema
@@ -81,6 +84,7 @@ class _Told:
     lights: Lights
     found: Estimates
     domain: Domain | None = None
+    given: Support | None = None
 
     def plan(self, number: int, plan: TreatmentPlan) -> PlanLights:
         """Return the lights of a plan, by its number among the questions."""
@@ -102,7 +106,9 @@ class _Told:
             if mark := lights.precision_QHY[number, h, k]:
                 yield self._precision(number, plan, h, k, LIGHTS[mark])
             worst = lights.practice_QH[at]
-            if worst and lights.rarest_QH[at] == worst:
+            if lacks := self.given.unseen_in(plan.values[: h + 1], self.schema.treatments) if self.given else ():
+                yield f"no training subject received {_lacking(lacks[0])}"
+            elif worst and lights.rarest_QH[at] == worst:
                 yield self._rarest(number, plan, h)
             elif worst:
                 yield self._course(number, h, LIGHTS[worst])
@@ -133,6 +139,11 @@ class _Told:
             f"{h + 1} such {steps_axis(self.schema.step)} in a row are rarer ({chance}) than what {BEYOND[light]} of "
             f"held-out {f'{self.domain} ' if self.domain else ''}subjects received in as many"
         )
+
+
+def _lacking(lack: Lack) -> str:
+    how = " without other treatments" if lack.kind in WITH_OTHERS else " together" if lack.kind == "apart" else ""
+    return f"{lack.what}{how}"
 
 
 def _names(marks_HY: NDArray[np.int8]) -> tuple[tuple[str, ...], ...]:

@@ -46,10 +46,13 @@ def fitted(dataset: Dataset, **settings: object) -> MixedModel:
     return model
 
 
-def grown(n: int, steps: int, *, relative: bool, seed: int, plan: np.ndarray | None = None) -> Panel:
-    """Series that follow the law: one drug with carry-over, one without, effects that differ between subjects."""
+def grown(n: int, steps: int, *, relative: bool, seed: int, together: bool = False) -> Panel:
+    """Series that follow the law: one drug with carry-over, one without, effects that differ between subjects.
+
+    Both are given at random, or always `together`.
+    """
     rng = np.random.default_rng(seed)
-    dose_NT2 = rng.integers(2, size=(n, steps, 2)).astype(float)
+    dose_NT2 = rng.integers(2, size=(n, steps, 1 if together else 2)).astype(float).repeat(1 + together, axis=2)
     exposure_NT2 = carried(dose_NT2, np.array([[DECAY, 0.0]]))
     effects_N4 = np.array(list(MEANS.values())) + SPREAD * rng.normal(size=(n, 4)) * [1, 0.5, 1, 1]
     y_NT = np.empty((n, steps))
@@ -83,9 +86,10 @@ SCHEMA = PanelSchema(
 
 
 @cache
-def world(*, relative: bool = True, n: int = 120, steps: int = 30) -> Dataset:
+def world(*, relative: bool = True, n: int = 120, steps: int = 30, together: bool = False) -> Dataset:
     panels = {
-        part: grown(n if part == TRAIN else 20, steps, relative=relative, seed=i) for i, part in enumerate(Part.all())
+        part: grown(n if part == TRAIN else 20, steps, relative=relative, seed=i, together=together)
+        for i, part in enumerate(Part.all())
     }
     return Dataset("grown", SCHEMA, 4, panels)
 

@@ -104,6 +104,22 @@ def test_a_treatment_that_nobody_was_given_has_no_effect_on_average_and_a_wide_b
     assert unknown > 2 * nothing
 
 
+def test_treatments_that_are_always_given_together_share_their_effect_and_one_alone_has_a_wide_band():
+    data = world(n=60, steps=12, together=True)
+    trained = fit(data)
+    assert "'drug', 'ray' were always given together before an observed step" in warnings_of(trained)
+    found, panel = finite(trained, data), data.panels[TEST]
+    rows, plans = np.arange(panel.n_subjects, dtype=np.int32).repeat(4), np.eye(4, dtype=np.uint8)[:, None]
+    asked_of_all = Queries(rows, np.full(len(rows), 6, np.int16), np.tile(plans, (panel.n_subjects, 1, 1)))
+    predicted = found.predict_distribution(panel, asked_of_all)
+    mean_N4, sd_N4 = (values[0, :, 0, 0].reshape(-1, 4) for values in (predicted.mean, predicted.sd))
+    nothing, drug, ray, both = mean_N4.T
+    assert np.mean(drug / ray) == pytest.approx(1, abs=0.05)
+    np.testing.assert_allclose(drug + ray - nothing, both, rtol=0.01)  # what is known is their sum
+    assert (sd_N4[:, 1:3] > 1.5 * sd_N4[:, [0, 3]].max(axis=1, keepdims=True)).all()
+    assert (sd_N4[:, 1:3] < mean_N4[:, :1]).all()
+
+
 def test_subjects_of_one_step_are_no_hindrance_in_training_or_answers():
     def short(panel: Panel) -> Panel:
         length = np.where(np.arange(panel.n_subjects) % 3 == 0, 1, panel.length)

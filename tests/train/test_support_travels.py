@@ -39,12 +39,12 @@ def test_pretraining_names_what_the_source_was_never_given(tumor_dataset: Datase
     trained = pretrain(without_both(tumor_dataset, "source"), config, CPU, **run)
     [warning] = told_of(heard)
     assert f"the combination '{BOTH}' was never given together to a training subject" in warning
-    assert Support.from_meta(trained.meta).unseen(tumor_dataset.schema.treatments) == [Lack(BOTH, apart=True)]
+    assert Support.from_meta(trained.meta).unseen(tumor_dataset.schema.treatments) == [Lack(BOTH, "apart")]
 
 
 def test_fits_name_it_and_few_shot_adds_what_the_target_was_given(tumor_dataset: Dataset):
     encoding = tumor_dataset.schema.treatments
-    for lacking, left in ((("source",), []), (("source", "target"), [Lack(BOTH, apart=True)])):
+    for lacking, left in ((("source",), []), (("source", "target"), [Lack(BOTH, "apart")])):
         dataset, heard = without_both(tumor_dataset, *lacking), NullReporter()
         source = fit_method(dataset, "last-value", None, FinetuneConfig(), reporter=heard)
         assert len(told_of(heard)) == 1
@@ -53,6 +53,25 @@ def test_fits_name_it_and_few_shot_adds_what_the_target_was_given(tumor_dataset:
     known = fit_method(tumor_dataset, "last-value", None, FinetuneConfig(), reporter=(heard := NullReporter()))
     assert told_of(heard) == []
     assert Support.from_meta(known.meta).unseen(encoding) == []
+
+
+def test_treatments_that_cannot_be_told_apart_are_not_called_never_given(tumor_dataset: Dataset):
+    panels = {part: replace(panel, treatments=panel.treatments.copy()) for part, panel in tumor_dataset.panels.items()}
+    for panel in panels.values():
+        panel.treatments[(panel.treatments[..., 1:3] == 1).any(axis=-1)] = np.eye(4)[3]
+    dataset, heard = replace(tumor_dataset, panels=panels), NullReporter()
+    fit_method(dataset, "last-value", None, FinetuneConfig(), reporter=heard)
+    [warning] = told_of(heard)
+    assert warning.startswith(
+        "effects of 'chemotherapy', 'radiotherapy' cannot be told apart: training subjects always"
+    )
+    for panel in panels.values():
+        panel.treatments[0, 0] = np.eye(4)[1]
+    fit_method(dataset, "last-value", None, FinetuneConfig(), reporter=(heard := NullReporter()))
+    [warning] = told_of(heard)
+    assert warning.startswith(
+        "no training subject received 'radiotherapy' without other treatments: what it does alone"
+    )
 
 
 def test_what_an_older_source_model_saw_is_unknown_and_so_is_what_its_successor_did(tumor_dataset: Dataset):

@@ -11,6 +11,7 @@ from costar_cli.datasets.tumor.simulate import simulate_tumor
 from costar_cli.errors import ArtifactError
 from costar_cli.methods.base import FittedModel
 from costar_cli.panel import Dataset, Panel, Queries
+from costar_cli.panel.support import Support
 from costar_cli.panel.windows import factual_windows
 from costar_cli.reporting import NullReporter
 from costar_cli.train import Trained
@@ -61,6 +62,24 @@ def test_six_days_of_chemotherapy_in_a_row_light_up(tumors: Dataset, ridge: Trai
     assert (lights.light_QHY[small_Q, 0] == 2).mean() < 0.5, "a single day is not as rare"
     nothing = lights_of(model_of(ridge), panel, same_plan(panel, 0, origin=12, width=4, steps=6))
     assert (nothing.light_QHY[small_Q, -1] == 0).mean() > 0.9
+
+
+@pytest.mark.parametrize("precise", [True, False])
+def test_what_no_training_subject_was_given_is_red_from_then_on(
+    ridge: Trained, tumors: Dataset, *, precise: bool
+) -> None:
+    model, panel = model_of(ridge), tumors.panel("source", "test")
+    support, queries = support_of(model), same_plan(panel, 0, origin=12, width=4, steps=6)
+    assert support.given == Support.from_meta(model.meta)
+    queries.plan[:, 3] = np.eye(4)[CHEMO]
+    support = replace(support, precise=precise)
+    usual = support.lights(panel, queries, estimates := estimate(model, panel, queries))
+    never = replace(support.given, seen=frozenset({(0, 0), (1, 1)}))
+    lights = replace(support, given=never).lights(panel, queries, estimates)
+    for found in (lights.light_QHY[..., 0], lights.practice_QH, lights.unsupported_QHY[..., 0] * 2):
+        assert (found[:, 3:] == 2).all()
+    np.testing.assert_array_equal(lights.light_QHY[:, :3], usual.light_QHY[:, :3])
+    assert (usual.light_QHY[:, 3] < 2).any()
 
 
 def test_practice_warns_where_a_method_knows_how_precise_it_is(ridge: Trained, tumors: Dataset) -> None:

@@ -202,6 +202,17 @@ def test_red_segments_are_dashed_and_signs_stand_under_the_treatments(
     assert "$!$" in signs
 
 
+def test_a_treatment_that_nobody_received_alone_is_red_for_that_reason(
+    tumors: Dataset, ridge: Trained, subject: str
+) -> None:
+    together = {**ridge.meta["support"], "seen": [[0, 0], [1, 1]]}
+    report = ask(tumors, replace(ridge, meta={**ridge.meta, "support": together}), subject, unsupported=True)
+    chemo, both = (report.models[0].lights[i] for i in (1, 2))
+    assert set(chemo.worst) == {"red"}
+    assert chemo.reasons[0][0] == "no training subject received chemotherapy without other treatments"
+    assert "no training subject" not in str(both.reasons)
+
+
 @pytest.mark.parametrize(
     ("step", "odds"), [(0.5, "1.6 %"), (0.3, "1 in 1,400"), (0.1, "1 in 1,000,000"), (0.09, "practically never")]
 )

@@ -6,9 +6,11 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from costar_cli.errors import Termination
+from costar_cli.methods.mixed.directions import START_DECAY, alike, gram, silent
 from costar_cli.methods.mixed.law import NEAR, Design, Floats, GrowthLaw, noise_over
 from costar_cli.methods.mixed.population import open_factor
 
@@ -26,7 +28,6 @@ __all__ = [
 
 ARRAYS: Final = ("mean", "spread", "decay", "hidden", "bias", "output", "reach")
 OPEN: Final = "open"  # an array that files of version 0.3.0 do not have
-START_DECAY: Final = 0.31
 MOST_CORRELATED: Final = 12  # random effects; with more of them, they are independent of each other
 HISTORY: Final = 30  # of L-BFGS
 ENOUGH: Final = 1e-5  # change of the log-likelihood in an iteration, below which it is done
@@ -38,7 +39,6 @@ FIRST = 4_096  # of so many: the optimiser starts from what these say, since its
 FLAT: Final = 1e-4  # gradient per transition at which an optimiser that cannot go on is done
 LEAST_NOISE: Final = 1e-6  # of the response's variance: responses without any noise have no likelihood
 MOST_RATIO: Final = 12.0  # logarithm, of the variance of effects of doses to that of noise
-UNSEEN: Final = 1 / 16  # mean square that stands for that of a column of zeros: its effect is a guess, and wide
 
 
 @dataclass(frozen=True)
@@ -98,14 +98,14 @@ def start_values(design: Design, *, carry_overs: int, hidden: int) -> Effects:
     decay_CL = np.array([START_DECAY, 0.9])[:carry_overs, None].repeat(factors, axis=1)
     counted_NT = design.counted_NT > 0
     phi_MP, response_M = design.columns(decay_CL)[counted_NT], design.response_NT[counted_NT]
-    gram_PP = _gram(phi_MP)
+    gram_PP = gram(phi_MP)
     mean_P = np.linalg.solve(gram_PP, phi_MP.T @ response_M / len(response_M))
     residual = max(float(np.var(response_M - phi_MP @ mean_P)), LEAST_NOISE * float(np.var(response_M)), 1e-12)
     n_random = design.level_NTB.shape[-1] + decay_CL.size
-    inverse_ZZ = np.linalg.inv(gram_PP[:n_random, :n_random])
-    spread_ZZ = np.linalg.cholesky(residual * inverse_ZZ / 4)
+    guessed_ZZ = _guessed(design, decay_CL, phi_MP[:, :n_random])
+    spread_ZZ = np.linalg.cholesky(residual * np.linalg.inv(gram_PP[:n_random, :n_random]) / 4 + guessed_ZZ)
     if n_random > MOST_CORRELATED:
-        spread_ZZ = np.diag(np.sqrt(residual / np.diag(gram_PP)[:n_random]) / 2)
+        spread_ZZ = np.diag(np.sqrt(residual / np.diag(gram_PP)[:n_random] / 4 + np.diag(guessed_ZZ)))
     hidden = min(hidden, max(len(design.v_NV) // (PER_WEIGHT * (n_statics + n_random)), 1))
     rng = np.random.default_rng(0)  # nothing else is random: the first layer only has to look in different directions
     return Effects(
@@ -118,6 +118,16 @@ def start_values(design: Design, *, carry_overs: int, hidden: int) -> Effects:
         np.zeros((n_random, hidden)),
         _reach(design),
     )
+
+
+def _guessed(design: Design, decay_CL: Floats, random_MZ: Floats) -> Floats:
+    """Return the covariance `[Z,Z]` of what nothing says of effects: in such directions they are of the usual size."""
+    silent_ZK = silent(random_MZ.T @ random_MZ / len(random_MZ))
+    if not silent_ZK.size or not design.dose_NTL.any():
+        return np.zeros((len(silent_ZK), len(silent_ZK)))
+    square_Z = np.square(random_MZ).mean(axis=0)
+    axes_ZK, _ = np.linalg.qr(silent_ZK / np.where(square_Z > 0, square_Z, 1.0)[:, None])
+    return np.asarray(usual_effect(design, decay_CL) ** 2 * axes_ZK @ axes_ZK.T)
 
 
 def usual_effect(design: Design, decay_CL: Floats) -> float:
@@ -159,24 +169,20 @@ def _reach(design: Design) -> Floats:
     return np.stack([design.v_NV.min(axis=0), design.v_NV.max(axis=0)])
 
 
-def _gram(phi_MP: Floats) -> Floats:
-    """Return mean products `[P,P]` of columns; a column of zeros gets a square that leaves its effect wide."""
-    gram_PP = phi_MP.T @ phi_MP / len(phi_MP)
-    square_P = np.diag(gram_PP)
-    gram_PP += np.diag(np.where(square_P > 0, 1e-8 * square_P, UNSEEN))
-    return np.asarray(gram_PP, dtype=np.float64)
-
-
-def _tensor(values: Floats) -> Tensor:
+def _tensor(values: NDArray[Any]) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(values))
 
 
 @dataclass(frozen=True)
 class _Space:
-    """Coordinates in which columns are uncorrelated with variance one: the optimiser's steps are then of one size."""
+    """Coordinates in which columns are uncorrelated with variance one: the optimiser's steps are then of one size.
+
+    `alike_L` is the factor whose decays each factor has.
+    """
 
     of_mean_PP: Tensor
     of_random_ZZ: Tensor
+    alike_L: Tensor
     noise: float
     least_noise: float
     diagonal: bool
@@ -186,10 +192,10 @@ class _Space:
     def of(cls, design: Design, effects: Effects) -> "_Space":
         """Return the coordinates at some effects."""
         counted_NT = design.counted_NT > 0
-        gram_PP = _gram(design.columns(effects.decay)[counted_NT])
+        gram_PP = gram(design.columns(effects.decay)[counted_NT])
         response_M, z = design.response_NT[counted_NT], effects.n_random
         unit = 2 * effects.noise
-        of_mean, of_random = (unit * np.linalg.inv(np.linalg.cholesky(gram)).T for gram in (gram_PP, gram_PP[:z, :z]))
+        of_mean, of_random = (unit * np.linalg.inv(np.linalg.cholesky(of_PP)).T for of_PP in (gram_PP, gram_PP[:z, :z]))
         diagonal = z > MOST_CORRELATED
         n_spread = z if diagonal else z * (z + 1) // 2
         shapes = (
@@ -199,7 +205,7 @@ class _Space:
         if diagonal:
             of_random = np.diag(unit / np.sqrt(np.diag(gram_PP)[:z]))
         least = max(LEAST_NOISE * float(np.var(response_M)), 1e-16)
-        return cls(_tensor(of_mean), _tensor(of_random), unit, least, diagonal, shapes)
+        return cls(_tensor(of_mean), _tensor(of_random), _tensor(alike(design)), unit, least, diagonal, shapes)
 
     def pack(self, effects: Effects) -> Floats:
         """Return effects as one vector."""
@@ -232,7 +238,7 @@ class _Space:
             factor = torch.zeros(z, z, dtype=torch.float64).index_put((row, column), spread)
         return {
             "mean": self.of_mean_PP @ mean,
-            "decay": torch.sigmoid(decay),
+            "decay": torch.sigmoid(decay)[:, self.alike_L],
             "hidden": hidden,
             "bias": bias,
             "output": self.of_random_ZZ @ output,

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from costar_cli.errors import DataError
 from costar_cli.methods.base import Fit, FitTask, Fitted
 from costar_cli.methods.mixed.covariates import equations_params, fit_covariates
+from costar_cli.methods.mixed.directions import alike
 from costar_cli.methods.mixed.explain import explain
 from costar_cli.methods.mixed.law import Design, Floats, GrowthLaw, Series, carried
 from costar_cli.methods.mixed.likelihood import Effects, effects_params, maximise, start_values
@@ -173,6 +174,12 @@ class _Fit:
                 f"no training subject was given {shown(never)} before an observed step: effects that are not "
                 "identified are taken to be none on average, and widely uncertain"
             )
+        groups = {group for law in laws for group in self._together(law)}
+        for group in sorted(groups):
+            yield (
+                f"{shown(group)} were always given together before an observed step: half-life and effect are those of "
+                "all of them, divided evenly, and what one does without the rest is widely uncertain"
+            )
         for law, (effects, several) in zip(laws, found, strict=True):
             name = self.schema.outcomes[law.outcome].name
             _, returns = self._may_be_relative(law.outcome)
@@ -192,6 +199,12 @@ class _Fit:
                     f"only {several} subjects have two or more steps of '{name}' to learn from, against "
                     f"{effects.n_random} effects that differ between subjects: their spread is a guess"
                 )
+
+    def _together(self, law: GrowthLaw) -> Iterator[tuple[str, ...]]:
+        """Yield the factors that cannot be told apart, group by group."""
+        first_L = alike(law.design(self.learnt, self.mean_Y, self.sd_Y))
+        names = np.array(dose_names(self.schema.treatments, timeless=True))
+        yield from (tuple(names[first_L == i].tolist()) for i in np.flatnonzero(np.bincount(first_L) > 1))
 
 
 MIXED = MixedMethod()
