@@ -31,6 +31,7 @@ from costar_cli.evaluate.metrics import average_over_steps
 from costar_cli.evaluate.score import TestPart, score
 from costar_cli.methods.base import FittedModel
 from costar_cli.methods.registry import METHODS, SHORT_LIST
+from costar_cli.methods.stack.method import anchors_among
 from costar_cli.methods.stack.model import StackModel
 from costar_cli.methods.stack.plan_weights import plan_weights
 from costar_cli.methods.stack.weights import Errors, error_scales, weigh
@@ -73,7 +74,7 @@ def judged(dataset: Dataset, stack: StackModel) -> Judged:
     told = {rule: [errors.risk(errors.of_part(p))[0] for p in range(len(answers))] for rule, errors in by_rule.items()}
     stacks = {}
     for name, rule in (("stack observed", "relative"), ("stack plans", "plans")):
-        weight_PHY = weigh(by_rule[rule]).weight_PHY
+        weight_PHY = weigh(by_rule[rule], anchors=anchors_among(list(stack.parts))).weight_PHY
         steps = np.minimum(np.arange(stack.horizon), weight_PHY.shape[1] - 1)
         weight_RPHY = np.repeat(weight_PHY[None, :, steps], stack.members, axis=0)
         stacks[name] = replace(stack, params={"weights": torch.from_numpy(weight_RPHY)})

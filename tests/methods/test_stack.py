@@ -133,7 +133,7 @@ def test_few_shot_of_fewer_members_than_the_source_has_is_of_the_first_ones_and_
 ) -> None:
     better, dataset, source = factor < 1, world("tumor"), model_of(stacked_network())
     assert source.members == 2
-    monkeypatch.setattr(stack_method, "weigh", lambda errors, prior: judged(weigh(errors, prior), factor))
+    monkeypatch.setattr(stack_method, "weigh", lambda *given: judged(weigh(*given), factor))
     config = CONFIG.model_copy(update={"members": 1})
     few = fit_method(dataset, "stack", StackConfig(), config, domain="target", start=source)
     model, panel = model_of(few), dataset.panel("target", "test")

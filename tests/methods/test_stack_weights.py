@@ -65,6 +65,18 @@ def test_a_part_that_errs_least_stands_alone_where_mixing_only_fits_noise() -> N
     assert weighing.weight_PHY[0].tolist() == [[1], [1]]
 
 
+def test_an_anchor_is_left_only_for_errors_that_are_less_by_more_than_chance() -> None:
+    anchor = np.random.default_rng(4).choice([-1.0, 1.0], size=(50, 3))
+    for ratios, chosen in (((0.8, 1.15), 0), ((0.5, 0.6), 1)):  # by turns, of the clusters
+        other = anchor * np.tile(ratios, 25)[:, None]
+        errors = of_errors(np.stack([anchor, other, 3 * anchor]))
+        assert weigh(errors).weight_PHY[1].min() == 1
+        guarded = weigh(errors, anchors=[0, 2])
+        assert guarded.rules == ("one part",)
+        assert guarded.weight_PHY[chosen].min() == 1
+        assert errors.risk(guarded.crossed_CHY) == errors.risk(errors.of_part(chosen))
+
+
 def test_one_cluster_or_two_give_weights_without_a_warning() -> None:
     for clusters in (1, 2):
         errors = of_errors(np.random.default_rng(3).normal(size=(2, clusters, 2)))

@@ -27,6 +27,7 @@ __all__ = ["STACK", "StackMethod"]
 FAILS: Final = (DataError, TrainingError, ArithmeticError, np.linalg.LinAlgError)
 OF_MODEL: Final = ("parts", "left_out", "rules", "relative")  # of a stack's meta, what a stack that is kept keeps
 SOURCE: Final = "source's stack"  # in a leaderboard
+ANCHORS: Final = ("last-value", "mean", "seasonal-naive", "ridge")  # left only for what errs less beyond chance
 OUT_OF_TIME: Final = "no time was left for it"
 
 Floats = NDArray[np.float64]
@@ -143,10 +144,10 @@ def _weighed(task: FitTask, parts: _Parts, windows: FactualWindows, start: Stack
     weights = _window_weights(task, windows)
     weight_QH = weights.weight_QH
     prior_RPHY = _prior(start, list(answers), windows.queries.horizon) if start else None
-    weighed = []
+    weighed, anchors = [], () if start else anchors_among(list(answers))
     for r in range(task.members):
         errors = Errors.of([_member(answer, r) for answer in answers.values()], windows, scale_QY, weight_QH)
-        weighed.append((errors, weigh(errors, None if prior_RPHY is None else _member(prior_RPHY, r))))
+        weighed.append((errors, weigh(errors, None if prior_RPHY is None else _member(prior_RPHY, r), anchors)))
     weight_RPHY = np.stack([_to_horizon(weighing.weight_PHY, task.horizon) for _, weighing in weighed])
     rows = _leaderboard(list(answers), weighed, parts.seconds if _is_timed(task) else {})
     facts = {"rules": [list(weighing.rules) for _, weighing in weighed], "relative": relative, **weights.to_meta()}
@@ -162,6 +163,11 @@ def _weighed(task: FitTask, parts: _Parts, windows: FactualWindows, start: Stack
     unused = [replace(row, weight=0.0) for row in rows]
     told = {"leaderboard": _told([*unused, replace(of_source, weight=1.0)]), **weights.to_meta()}
     return replace(_kept(start, task.members, told), warnings=tuple(doubts))
+
+
+def anchors_among(names: Sequence[str]) -> tuple[int, ...]:
+    """Return the places of the methods that a stack leaves only for what does clearly better (spec STACK-4)."""
+    return tuple(i for i, name in enumerate(names) if name in ANCHORS)
 
 
 def _window_weights(task: FitTask, windows: FactualWindows) -> PlanWeights:

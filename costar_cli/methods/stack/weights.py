@@ -121,11 +121,12 @@ class Weighing:
 Rule = Callable[[Floats], Floats]  # products of errors [H,P,P] -> weights [P,H]
 
 
-def weigh(errors: Errors, prior_PHY: Floats | None = None) -> Weighing:
+def weigh(errors: Errors, prior_PHY: Floats | None = None, anchors: Sequence[int] = ()) -> Weighing:
     """Return the weights of the rule that does best, mixtures on clusters which had no part in their weights.
 
     A mixture has to err less there than the best single part does on all clusters, by more than the standard error of
-    the difference (spec STACK-4). `prior_PHY` are weights that are a candidate, too.
+    the difference; so has whatever is chosen against the best of the parts that are `anchors` (spec STACK-4).
+    `prior_PHY` are weights that are a candidate, too.
     """
     p, (c, h, y) = errors.parts, errors.count_CHY.shape
     folds_C = np.arange(c) % min(FOLDS, c)
@@ -133,7 +134,8 @@ def weigh(errors: Errors, prior_PHY: Floats | None = None) -> Weighing:
     for o in range(y):
         gram_CHPP = errors.gram_CHYPP[:, :, o]
         prior_PH = None if prior_PHY is None else prior_PHY[..., o]
-        rule, weight_PHY[..., o], crossed_CHY[..., o] = _best_rule(gram_CHPP, folds_C, prior_PH)
+        chosen = _best_rule(gram_CHPP, folds_C, prior_PH)
+        rule, weight_PHY[..., o], crossed_CHY[..., o] = _guarded(chosen, gram_CHPP, anchors)
         rules.append(rule)
     return Weighing(weight_PHY, tuple(rules), crossed_CHY)
 
@@ -147,6 +149,19 @@ def _best_rule(gram_CHPP: Floats, folds_C: NDArray[np.int64], prior_PH: Floats |
     mixed = [(name, rule(gram_HPP), _crossed(rule, gram_CHPP, folds_C)) for name, rule in MIXTURES.items()]
     mixture = min(mixed, key=_total)
     return mixture if _beats(mixture[2], best[2]) else best
+
+
+def _guarded(
+    chosen: tuple[str, Floats, Floats], gram_CHPP: Floats, anchors: Sequence[int]
+) -> tuple[str, Floats, Floats]:
+    """Return what was chosen, or the best anchor where that is not beaten."""
+    if not anchors:
+        return chosen
+    total_P = np.einsum("chpp->p", gram_CHPP)
+    anchor_PH = np.zeros_like(chosen[1])
+    anchor_PH[min(anchors, key=lambda p: float(total_P[p]))] = 1
+    squares_CH = _squares(anchor_PH, gram_CHPP)
+    return chosen if _beats(chosen[2], squares_CH) else (SINGLE, anchor_PH, squares_CH)
 
 
 def _total(candidate: tuple[str, Floats, Floats]) -> float:
