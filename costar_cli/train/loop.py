@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
@@ -17,15 +17,17 @@ from costar_cli.methods.shared.stage import Pace
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.reporting import Reporter, Task
 from costar_cli.train.checkpoint import Checkpoint, FinishedGroup, Interrupt
+from costar_cli.train.graphs import CudaRecorder, ReplayedSteps
 from costar_cli.train.group import GroupState
 from costar_cli.train.log import EpochLog, no_log
-from costar_cli.train.optimiser import decay, learning_rate, update_averages
 from costar_cli.train.runtime import Runtime
 from costar_cli.train.selection import Judge
+from costar_cli.train.step import pace_of, training_step
 
 __all__ = ["EndedBy", "Selection", "TrainedMembers", "train_members"]
 
 EndedBy = Literal["patience", "budget"]
+Steps = Callable[[Tensor], Tensor]  # take one optimiser step of every member on rows `[R,B]`; return losses `[R]`
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ def train_members(
     processes.wait()  # the state of an interrupted run is read by all before the first one replaces it
     finished = checkpoint.finished_groups()
     groups = _groups(members, runtime.group_size(members), finished, checkpoint.pending_groups())
-    pace = _pace(stage)
+    pace = pace_of(stage)
     for done in finished:
         log(stage, done.members, done.records, None)
     n_rounds = len(finished) + len(groups)
@@ -95,7 +97,8 @@ def train_members(
             checkpoint.restore(state)
             log(stage, state.members, state.records, None)
             task.advance(pace.before(state.epoch) + state.step)
-            train_group(stage, state, runtime, checkpoint, task, interrupt, selection, log)
+            steps = stepping(stage, state, runtime, reporter)
+            train_group(stage, state, runtime, checkpoint, task, interrupt, selection, log, steps)
             finished.append(checkpoint.finish(state))
             interrupt.stop_if_requested()
     return _assembled(finished, pace)
@@ -137,18 +140,18 @@ def train_group(
     task: Task,
     interrupt: Interrupt,
     selection: Selection,
-    log: EpochLog = no_log,
+    log: EpochLog,
+    steps: Steps,
 ) -> None:
     """Run epochs until every member has stopped or all epochs are done."""
     if selection.from_start and state.records[0].start_score is None:
         score_start(stage, state, runtime, selection.judge)
-    pace, passes = _pace(stage), _Passes(stage, state.members)
+    pace, passes = pace_of(stage), _Passes(stage, state.members)
     while state.epoch < pace.epochs and not state.done:
         begun, begun_s = pace.before(state.epoch), time.monotonic()
         while begun + state.step < pace.before(state.epoch + 1):
             rows_RB = passes.rows(begun + state.step).to(runtime.device)
-            loss_R = training_step(stage, state, rows_RB, runtime)
-            state.loss_sum_R += loss_R
+            state.loss_sum_R += steps(rows_RB)
             state.step += 1
             task.advance(1, **_metrics_so_far(stage, state))
             checkpoint.save_if_due(state, interrupted=interrupt.agreed)
@@ -159,11 +162,18 @@ def train_group(
     task.advance(pace.steps - pace.before(state.epoch))
 
 
+def stepping(stage: Stage, state: GroupState, runtime: Runtime, reporter: Reporter) -> Steps:
+    """Return what takes the steps of a group: recorded ones where these are asked for."""
+    if runtime.graphs:
+        return ReplayedSteps(stage, state, runtime, CudaRecorder(), reporter)
+    return lambda rows_RB: training_step(stage, state, rows_RB, runtime)
+
+
 class _Passes:
     """Which rows each member sees at which step: passes over all rows, each in an order of its own."""
 
     def __init__(self, stage: Stage, members: list[int]) -> None:
-        self._stage, self._members, self._per_pass = stage, members, _pace(stage).steps_per_pass
+        self._stage, self._members, self._per_pass = stage, members, pace_of(stage).steps_per_pass
         self._pass, self._orders_RN = -1, torch.empty(0)
 
     def rows(self, step: int) -> Tensor:
@@ -175,30 +185,6 @@ class _Passes:
             self._pass = number
         size = self._stage.config.batch_size
         return self._orders_RN[:, batch * size : (batch + 1) * size]
-
-
-def training_step(stage: Stage, state: GroupState, rows_RB: Tensor, runtime: Runtime) -> Tensor:
-    """Take one optimiser step of every member; return the losses `[R]`, detached.
-
-    The summed loss is differentiated once: members share no parameters, and Adam is element-wise.
-    """
-    streams = [_stream(stage, "step", member, state.epoch, state.step) for member in state.members]
-    state.optimizer.zero_grad(set_to_none=True)
-    with runtime.autocast():
-        loss_R, new_state = stage.loss(state.params, state.state, rows_RB, streams)
-    torch.autograd.backward(loss_R.sum())
-    norm_R = _require_finite(stage, state, loss_R)
-    optimiser, pace = stage.config.optimiser, _pace(stage)
-    largest = optimiser.max_grad_norm if stage.max_grad_norm is None else stage.max_grad_norm
-    if largest is not None:
-        _clip(state, norm_R, largest)
-    step = pace.before(state.epoch) + state.step
-    rate = state.optimizer.param_groups[0]["lr"] = learning_rate(stage.config, pace, step)
-    decay(state.params, optimiser, rate)
-    state.optimizer.step()
-    update_averages(state.average, state.params, optimiser, step)
-    state.state = new_state
-    return loss_R.detach().double()
 
 
 def score_start(stage: Stage, state: GroupState, runtime: Runtime, judge: Judge | None) -> None:
@@ -266,10 +252,6 @@ def _require_finite_scores(stage: Stage, state: GroupState, score_R: Sequence[fl
             )
 
 
-def _pace(stage: Stage) -> Pace:
-    return Pace.of(stage.config, stage.n_train, drop_last=stage.drop_last)
-
-
 def _stream(stage: Stage, purpose: str, member: int, epoch: int, step: int) -> Stream:
     return Stream(stage.config.seed, stage.name, purpose, member, epoch, step)
 
@@ -304,34 +286,3 @@ def _who(state: GroupState) -> dict[str, float]:
 def _guessing(stage: Stage) -> dict[str, float]:
     reference = stage.reference()
     return {} if reference is None else {"guessing": reference}
-
-
-def _clip(state: GroupState, norm_R: Tensor, largest: float) -> None:
-    """Scale down the gradients of the members whose gradient is longer than that."""
-    factor_R = (largest / (norm_R + 1e-6)).clamp(max=1)
-    for value in state.params.values():
-        if value.grad is not None:
-            # not in place: two parameters that are added up have one gradient in memory
-            value.grad = value.grad * factor_R.to(value.grad.dtype).view(-1, *[1] * (value.grad.ndim - 1))
-
-
-def _require_finite(stage: Stage, state: GroupState, loss_R: Tensor) -> Tensor:
-    """Return the norm of each member's gradient.
-
-    Raises:
-        TrainingError: the loss or gradient of a member that is still in training is not finite.
-    """
-    squared_R = sum(
-        (value.grad.flatten(1).square().sum(dim=1) for value in state.params.values() if value.grad is not None),
-        torch.zeros_like(loss_R),
-    )
-    running_R = torch.tensor([not record.stopped for record in state.records], device=loss_R.device)
-    bad = running_R & ~(torch.isfinite(loss_R) & torch.isfinite(squared_R))
-    if bool(bad.any()):
-        members = [member for member, is_bad in zip(state.members, bad.tolist(), strict=True) if is_bad]
-        raise TrainingError(
-            "the loss or its gradient is not finite",
-            where=f"{stage.name}, member {members[0]}, epoch {state.epoch + 1}, step {state.step + 1}",
-            fix="lower `--learning-rate`, use `--precision float32`, or look for extreme values with `costar inspect`",
-        )
-    return squared_R.sqrt()

@@ -11,7 +11,7 @@ from costar_cli.methods.shared.members import Params
 from costar_cli.methods.shared.stage import Pace
 from costar_cli.methods.shared.structured import LOGITS
 
-__all__ = ["learning_rate", "make_optimizer", "update_averages"]
+__all__ = ["averaging_share", "decay", "learning_rate", "make_optimizer", "update_averages"]
 
 
 def make_optimizer(params: Sequence[Tensor], config: TrainingConfig) -> torch.optim.Adam:
@@ -20,7 +20,7 @@ def make_optimizer(params: Sequence[Tensor], config: TrainingConfig) -> torch.op
 
 
 @torch.no_grad()
-def decay(params_R: Params, optimiser: OptimiserConfig, rate: float) -> None:
+def decay(params_R: Params, optimiser: OptimiserConfig, rate: float | Tensor) -> None:
     """Shrink weights at a learning rate, as AdamW does; what is learnt as a logit stays (spec NET-18)."""
     if optimiser.weight_decay:
         learnt = [(name.rpartition(".")[2], value) for name, value in params_R.items() if value.grad is not None]
@@ -38,9 +38,13 @@ def learning_rate(config: TrainingConfig, pace: Pace, step: int) -> float:
     return rate * (1 + cos(pi * (step - optimiser.warmup) / max(pace.steps - optimiser.warmup, 1))) / 2
 
 
+def averaging_share(optimiser: OptimiserConfig, step: int) -> float:
+    """Return how far averaged weights move towards the weights after a step, counted from the first (spec NET-20)."""
+    return 1 - min(optimiser.averaging, (1 + step) / (10 + step))
+
+
 @torch.no_grad()
-def update_averages(average_R: Params, params_R: Params, optimiser: OptimiserConfig, step: int) -> None:
-    """Move averaged weights towards the weights after a step, counted from the stage's first (spec NET-20)."""
-    share = 1 - min(optimiser.averaging, (1 + step) / (10 + step))
+def update_averages(average_R: Params, params_R: Params, share: float | Tensor) -> None:
+    """Move averaged weights towards the weights by a share of the way."""
     for name, value in average_R.items():
         value.lerp_(params_R[name], share)

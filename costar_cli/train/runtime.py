@@ -50,6 +50,7 @@ class Runtime:
     dtype: torch.dtype
     precision: str
     group: int | None
+    graphs: bool = False
 
     @classmethod
     def resolve(cls, config: RuntimeConfig) -> "Runtime":
@@ -75,7 +76,8 @@ class Runtime:
         torch.set_float32_matmul_precision("high" if config.precision == "tf32" else "highest")
         dtype = torch.float64 if config.precision == "float64" else torch.float32
         device = processes.join(device)
-        return cls(device=device, dtype=dtype, precision=config.precision, group=config.group)
+        graphs = config.graphs and device.type == "cuda" and processes.count() == 1  # what waits is not recorded
+        return cls(device=device, dtype=dtype, precision=config.precision, group=config.group, graphs=graphs)
 
     def making(self) -> Making:
         """Return on what, and with which versions, this process trains: what its rounding depends on."""

@@ -114,7 +114,7 @@ def test_a_subset_of_positions_is_contrasted_as_if_there_were_no_others(tumor_da
         views, statics, active = batch(stage, member, stream)
         contrasted = active.clone()
         if most < active.sum():
-            chosen = (stream.uniform(active.numel()) + active.flatten()).topk(most).indices
+            chosen = (stream.uniform(active.numel(), device=active.device) + active.flatten()).topk(most).indices
             contrasted = torch.zeros_like(active).flatten().index_fill(0, chosen, value=True).view_as(active)
         assert contrasted.sum() == min(most, int(active.sum()))
         assert (contrasted <= active).all()

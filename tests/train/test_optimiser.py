@@ -46,7 +46,7 @@ class LineStage(PlainStage):
         self.n_train = self.n_validation = 12
 
     def initial(self, member):
-        drawn = Stream(self.config.seed, self.name, "initial", member).uniform(3).double()
+        drawn = Stream(self.config.seed, self.name, "initial", member).uniform(3, device=torch.device("cpu")).double()
         return {"slope": drawn, "one": torch.zeros(1).double(), "two": torch.zeros(1).double()}, {}
 
     def loss(self, params_R, state_R, rows_RB, streams):

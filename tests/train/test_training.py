@@ -22,6 +22,7 @@ from costar_cli.train import RunIdentity, Runtime, loop
 from costar_cli.train.checkpoint import Checkpoint
 from costar_cli.train.group import GroupState, MemberRecord
 from costar_cli.train.loop import train_members
+from costar_cli.train.step import Gradients, require_finite
 from tests.fits import fit_method
 from tests.train.worlds import (
     CPU,
@@ -263,12 +264,12 @@ def test_a_validation_outlier_ends_training_at_once_and_is_named(tumor_dataset: 
 def test_a_stopped_member_cannot_stop_its_companions(tumor_dataset: Dataset):
     stage = supervised_stage(tumor_dataset)
     state = GroupState.fresh(stage, [0, 1], Runtime.resolve(CPU))
-    loss = torch.tensor([torch.nan, 1.0])
+    found = Gradients(torch.tensor([torch.nan, 1.0]), torch.ones(2))
     state.records[0].stopped = True
-    loop._require_finite(stage, state, loss)
+    require_finite(stage, state, found)
     state.records[0].stopped = False
     with pytest.raises(TrainingError, match="not finite"):
-        loop._require_finite(stage, state, loss)
+        require_finite(stage, state, found)
 
 
 def test_counts_of_another_data_set_are_not_carried_over(tumor_dataset: Dataset, tmp_path: Path):

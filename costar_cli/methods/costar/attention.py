@@ -33,7 +33,8 @@ class AttentionUnit(nn.Module):
 
     def scaled(self) -> tuple[Tensor, Tensor]:
         """Return weight and bias of the projections, those of the queries divided by `sqrt(n)`."""
-        scale = self.qkv.weight.new_tensor([self.head_width**-0.5, 1.0, 1.0])[:, None]
+        scale = self.qkv.weight.new_ones(3, 1)
+        scale[0].fill_(self.head_width**-0.5)  # on its device: a list would be copied to a GPU at every call
         weight = self.qkv.weight.view(3, -1) * scale
         return weight.view(self.qkv.weight.shape), (self.qkv.bias.view(3, -1) * scale).flatten()
 

@@ -41,20 +41,24 @@ class TokenLayout:
 class FeatureEncoding(nn.Module):
     """A trainable code per feature: component plus index (`tree`), or one row per token (`absolute`; spec COSTAR-2)."""
 
+    component_F: Tensor
+    index_F: Tensor
+
     def __init__(self, layout: TokenLayout, width: int, kind: str) -> None:
         super().__init__()
-        self.layout = layout
         self.kind = kind
         if kind == "tree":
             self.component = nn.Parameter(torch.randn(4, width))
             self.index = nn.Parameter(torch.randn(max(layout.dims), width))
+            self.register_buffer("component_F", layout.component, persistent=False)
+            self.register_buffer("index_F", layout.index, persistent=False)
         else:
             self.feature = nn.Parameter(torch.randn(sum(layout.dims), width))
 
     def forward(self) -> Tensor:
         """Return one code per token, `[F,D]`, statics last."""
         if self.kind == "tree":
-            return self.component[self.layout.component] + self.index[self.layout.index]
+            return self.component[self.component_F] + self.index[self.index_F]
         return self.feature
 
 

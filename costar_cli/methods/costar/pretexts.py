@@ -58,12 +58,14 @@ class Masked:
     Attributes:
         mean_S, sd_S: of the scalars of the histories to learn from.
         variable_S: the variable that each scalar belongs to; all treatments are one.
+        n_variables: how many there are.
         share: of steps, and of variables, that are hidden.
     """
 
     mean_S: Tensor
     sd_S: Tensor
     variable_S: Tensor
+    n_variables: int
     share: float
 
     name: ClassVar[str] = "masked"
@@ -78,6 +80,7 @@ class Masked:
             scalars_MS.mean(dim=0),
             torch.where(sd_S > 0, sd_S, 1.0),
             torch.tensor(variables, device=history_NTS.device),
+            max(variables) + 1,
             share,
         )
 
@@ -88,11 +91,9 @@ class Masked:
     def seen(self, history_RBTS: Tensor, streams: Sequence[Stream]) -> Tensor:
         """Return histories with the mean in place of what is hidden."""
         batch, steps = history_RBTS.shape[1:3]
-        variables = int(self.variable_S.max()) + 1
-        drawn = [(stream.uniform(batch, steps, 1), stream.uniform(batch, 1, variables)) for stream in streams]
-        step_RBT1, variable_RB1V = (
-            torch.stack(u).to(history_RBTS.device) < self.share for u in zip(*drawn, strict=True)
-        )
+        shapes = (batch, steps, 1), (batch, 1, self.n_variables)
+        drawn = [[stream.uniform(*shape, device=history_RBTS.device) for shape in shapes] for stream in streams]
+        step_RBT1, variable_RB1V = (torch.stack(u) < self.share for u in zip(*drawn, strict=True))
         return torch.where(step_RBT1 | variable_RB1V[..., self.variable_S], self.mean_S, history_RBTS)
 
     def loss(

@@ -1,7 +1,7 @@
 """Self-supervised pretraining: contrast in the manner of MoCo-v3 (two views, a momentum encoder) and other pretexts."""
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Final, Literal
 
 import torch
@@ -37,7 +37,7 @@ def augment(history_BTS: Tensor, config: PretrainConfig, stream: Stream) -> Tens
     batch, n_steps, n_features = history_BTS.shape
     rows = batch if config.augment_granularity == "sample" else 1
     device, dtype = history_BTS.device, history_BTS.dtype
-    coins_3R = (stream.uniform(3, rows) < config.augment_probability).to(device=device, dtype=dtype)
+    coins_3R = (stream.uniform(3, rows, device=device) < config.augment_probability).to(dtype)
     sigma_3R = (config.augment_sigma * coins_3R)[:, :, None, None]
     per_feature = stream.normal(2, rows, 1, n_features, device=device, dtype=dtype)
     jitter = stream.normal(batch, n_steps, n_features, device=device, dtype=dtype)
@@ -182,12 +182,18 @@ class PretrainStage(PlainStage):
         """Return the contrastive loss of random guessing on a full batch."""
         if self._spectral:
             return None
-        lengths = self._panels["validation" if validation else "train"].length_N
+        name: PartName = "validation" if validation else "train"
         batch = self.config.validation_batch_size if validation else self.config.batch_size
+        lengths = self._panels[name].length_N
         positions = float((lengths - 1).double().mean()) * min(batch, len(lengths))
-        n = min(positions, self._most("validation" if validation else "train", positions))
+        n = min(positions, self._most(name, positions))
         components = self.config.components and self.encoder.n_components > 0
         return float(log_n_reference(torch.tensor(n), self.config.temperature, components=components))
+
+    @cached_property
+    def _guess(self) -> float:
+        """Return what a contrastive loss is divided by, to be a share of that of knowing nothing."""
+        return self._guessing() or 1.0
 
     def _loss(
         self, name: PartName, params_R: Params, state_R: Params, rows_RB: Tensor, streams: Sequence[Stream]
@@ -196,7 +202,7 @@ class PretrainStage(PlainStage):
         losses = [self._contrastive(name, params_R, state_R, rows_RB, streams)] if self._contrasts else []
         if not self._beside:
             return losses[0]
-        losses = [loss_R / (self._guessing() or 1.0) for loss_R in losses]
+        losses = [loss_R / self._guess for loss_R in losses]
         return torch.stack([*losses, *self._others(name, params_R, rows_RB, streams)]).sum(dim=0)
 
     def _contrastive(
@@ -267,8 +273,8 @@ class PretrainStage(PlainStage):
         by_view = (n_members, n_kinds, 2, twice_batch // 2, -1, width)
         q = queries.view(n_members, n_kinds * 2, -1, width)
         k = keys.view(by_view).flip(2).view(n_members, n_kinds * 2, -1, width)
-        chosen_RM = self._positions(name, active_RBT.flatten(1), streams)
-        counts_RM = active_RBT.flatten(1).gather(1, chosen_RM)
+        positions = self._fixed_positions if streams[0].is_replayed else self._positions
+        chosen_RM, counts_RM = positions(name, active_RBT.flatten(1), streams)
         q, k = (
             torch.cat([of_member.index_select(1, chosen) for of_member, chosen in zip(kinds, chosen_RM, strict=True)])
             for kinds in (q, k)
@@ -286,17 +292,37 @@ class PretrainStage(PlainStage):
         per_kind = spectral_loss(first, second, self.config.spectral_sigma, active_N=active_RKN)
         return per_kind[:, 0] + (per_kind[:, 1:].mean(dim=1) if n_kinds > 1 else 0.0)
 
-    def _positions(self, name: PartName, active_RN: Tensor, streams: Sequence[Stream]) -> Tensor:
-        """Return the positions to contrast: as many as the fullest member has active ones, active ones first."""
+    def _positions(self, name: PartName, active_RN: Tensor, streams: Sequence[Stream]) -> tuple[Tensor, Tensor]:
+        """Return which positions are contrasted, and which of them count: as many as the fullest member has."""
         count = int(active_RN.sum(dim=1).max())
         most = int(self._most(name, count))
         if most >= count:
-            return active_RN.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :count]
-        score = torch.stack([stream.uniform(active_RN.shape[1]) for stream in streams]).to(active_RN.device)
-        return (score + active_RN).topk(most, dim=1).indices
+            chosen_RM = active_RN.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :count]
+        else:
+            chosen_RM = _drawn(active_RN, most, streams)
+        return chosen_RM, active_RN.gather(1, chosen_RM)
+
+    def _fixed_positions(self, name: PartName, active_RN: Tensor, streams: Sequence[Stream]) -> tuple[Tensor, Tensor]:
+        """Return the same and more that do not count, so that shapes do not depend on how many are active."""
+        n_positions, largest = active_RN.shape[1], LARGEST[name]
+        slots = self.config.max_contrast or largest
+        if slots >= n_positions:
+            return torch.arange(n_positions, device=active_RN.device).expand_as(active_RN), active_RN
+        chosen_RM = _drawn(active_RN, slots, streams)
+        counts_RM = active_RN.gather(1, chosen_RM)
+        if self.config.max_contrast is None:
+            most = torch.where(active_RN.sum(dim=1).max() > largest, CAP, slots)
+            counts_RM = counts_RM & (torch.arange(slots, device=active_RN.device) < most)
+        return chosen_RM, counts_RM
 
     def _most(self, name: PartName, positions: float) -> float:
         """Return how many positions of a batch are contrasted at most."""
         if self.config.max_contrast is not None:
             return self.config.max_contrast
         return CAP if positions > LARGEST[name] else positions
+
+
+def _drawn(active_RN: Tensor, most: int, streams: Sequence[Stream]) -> Tensor:
+    """Return so many positions of each member, `[R,M]`: active ones first, in random order."""
+    score_RN = torch.stack([stream.uniform(active_RN.shape[1], device=active_RN.device) for stream in streams])
+    return (score_RN + active_RN).topk(most, dim=1).indices

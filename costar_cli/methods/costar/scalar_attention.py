@@ -214,7 +214,7 @@ class _ScalarAttention(torch.autograd.Function):
         heads, width = all_tiles.heads, all_tiles.width
         summary = series.new_empty(g, n_features, batch, n_steps, heads * (2 + width) + 2)
         own = by_head(summary, heads)
-        own[..., 0, 2:-1] = 0
+        own[..., 0, 2:-1].zero_()
         remembered = []
         for tile in all_tiles.tiles:
             p = all_tiles.probabilities(tile)
@@ -226,7 +226,7 @@ class _ScalarAttention(torch.autograd.Function):
             if tile.first == 0:
                 own[:, tile.samples, :, :, 0, -1] = p[..., 0, 0]
         summary[..., -2] = series.transpose(1, 2)
-        summary[..., -1] = 1
+        summary[..., -1].fill_(1)
         return summary, *remembered
 
     @staticmethod

@@ -163,7 +163,8 @@ class CtStage(SeriesStage[CtNetwork]):
         hidden_RBT = torch.zeros_like(active_RBT)
         if part == "train" and self.network.covariates is not None:
             length_RB = active_RBT.sum(dim=-1)
-            u_RB = torch.stack([stream.uniform(length_RB.shape[1]) for stream in streams]).to(length_RB)
+            shape, device = length_RB.shape[1:], length_RB.device
+            u_RB = torch.stack([stream.uniform(*shape, device=device) for stream in streams]).to(length_RB)
             split_RB = torch.floor(u_RB * (length_RB + 1))
             step_T = torch.arange(hidden_RBT.shape[-1], device=hidden_RBT.device)
             hidden_RBT = torch.cat([hidden_RBT, (step_T >= split_RB[..., None]).to(hidden_RBT)], dim=1)
