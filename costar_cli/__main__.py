@@ -15,8 +15,10 @@ def run() -> int:
 
             termination.stop_if_signalled()
             return main()
-        except KeyboardInterrupt:
-            return _tell(termination.as_error(""))
+        except (KeyboardInterrupt, Exception) as error:
+            if termination.came is None and not isinstance(error, KeyboardInterrupt):
+                raise
+            return _tell(termination.as_error(""))  # libraries wrap what a signal's handler raises
 
 
 def _open_what_is_closed() -> None:

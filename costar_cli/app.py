@@ -38,7 +38,7 @@ from costar_cli.errors import (
     as_costar_error,
 )
 from costar_cli.reporting import launched
-from costar_cli.ui.output import Output
+from costar_cli.ui.output import Output, abandon, aside
 
 PROGRAM = "costar"
 TOGETHER = ("pretrain", "finetune")  # the verbs that `torchrun` may start in several processes
@@ -77,7 +77,7 @@ def root(
     if isinstance(ctx.obj, Output):
         ctx.obj.debug = ctx.obj.debug or debug
     if ctx.invoked_subcommand is None:
-        with contextlib.redirect_stdout(sys.stderr):
+        with aside(), contextlib.redirect_stdout(sys.stderr):
             sys.stdout.write(ctx.get_help())  # Typer prints it by itself where it draws frames
         raise UsageError(
             "no command given", fix=f"choose one of {', '.join(cast(TyperGroup, ctx.command).list_commands(ctx))}"
@@ -127,6 +127,7 @@ def _ended(args: list[str], out: Output, verb: str) -> int:
     except typer.TyperException as error:
         return _fail(out, _usage_error(error), verb)
     except Exception as error:
+        Termination.stop_if_signalled()  # libraries wrap what a signal's handler raises, as pydantic's serialisers do
         return _fail(out, as_costar_error(error), verb)
 
 
@@ -171,20 +172,17 @@ def _fail(out: Output, error: CostarError, verb: str) -> int:
         if stopped:  # as the first one is, which says so
             return int(error.exit_code)
         out.json = False  # the document is the first process's
-        sys.stderr.write(f"process {rank}: ")
+        with aside():
+            sys.stderr.write(f"process {rank}: ")
     if out.debug:
-        traceback.print_exc()
+        with aside():
+            traceback.print_exc()
     try:
         out.fail(error, verb=verb, status="interrupted" if stopped else "failed")
     except OSError as failure:
-        _abandon_stdout()
+        abandon(sys.stdout)
         return int(as_costar_error(failure).exit_code)
     return int(error.exit_code)
-
-
-def _abandon_stdout() -> None:
-    """Let the interpreter's last flush of a stdout that cannot be written go nowhere."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _verb(args: Sequence[str]) -> str:

@@ -1,7 +1,9 @@
 """Data frames of pandas and polars: told apart without importing either, made of columns, read as columns."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeGuard
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias, TypeGuard
 
 from costar_cli.errors import UsageError
 
@@ -88,6 +90,19 @@ def columns_of(frame: Any) -> dict[str, list[Any]]:  # noqa: ANN401 - what both 
         name: [None if hole else value for value, hole in zip(frame[column].tolist(), missing[column], strict=True)]
         for name, column in zip(names, frame.columns, strict=True)
     }
+
+
+@contextmanager
+def for_polars(path: Path, mode: Literal["rb", "wb"] = "rb") -> Iterator[Path | IO[bytes]]:
+    """Yield a file as polars reads or writes it: its path, or open, where the name is no UTF-8, which polars refuses.
+
+    What polars scans within the context can be collected after it: polars has a descriptor of its own then.
+    """
+    if str(path).isprintable():
+        yield path
+        return
+    with path.open(mode) as file:  # which takes more memory, as it is mapped whole
+        yield file
 
 
 def as_polars(frame: Any) -> "pl.DataFrame":  # noqa: ANN401 - a frame of either library

@@ -6,14 +6,17 @@ import socket
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from itertools import chain
 from pathlib import Path
+from typing import Final
 
 from costar_cli.config.choices import DomainName, InitName
 from costar_cli.errors import LockedError, StorageError
 from costar_cli.methods.registry import REFERENCE
 
 DEFAULT_WORKSPACE = Path("costar-workspace")
+# What is made in a workspace, or in the folder of a benchmark, beside its artifacts; a folder before what is in it.
+MADE: Final = (".lock", ".lock-holder", "runs", "runs/*", "plots", "benchmark", "benchmark/*")
+MADE_BY_BENCHMARKS: Final = ("ledger.json", "seed-[0-9]*", "gamma-[0-9]*", "shard-[0-9]*-of-[0-9]*")
 NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # Windows has neither; nor waits for a pipe
 
 
@@ -78,6 +81,15 @@ class Workspace:
         """Return the folder of plots."""
         return self.root / "plots"
 
+    def benchmark(self, name: str) -> Path:
+        """Return the folder of a benchmark.
+
+        Raises:
+            StorageError: it leads out of the workspace.
+        """
+        self.refuse_links()
+        return self.root / "benchmark" / name
+
     def model(self, method: str = REFERENCE, init: InitName = "pretrained", domain: DomainName = "source") -> Path:
         """Return a model's file: `model.h5`, `model-scratch-target.h5`, `model-crn.h5`."""
         parts = ["model"]
@@ -120,9 +132,7 @@ class Workspace:
             StorageError: a file or folder of costar's, or an output that lies here, is a link, a pipe or a device, or
                 the lock, which is emptied, has text and another name.
         """
-        own = [self.root / ".lock", self._signature, self.runs, self.plots]
-        own += [output] if output is not None and output.parent.resolve() == self.root.resolve() else []
-        for path in chain(own, self.runs.glob("*")):  # the folder has been looked at before its files are
+        for path in self._made(output):
             with suppress(FileNotFoundError):
                 found = path.lstat()
                 is_shared = path.name == ".lock" and found.st_nlink > 1 and found.st_size > 0
@@ -131,6 +141,13 @@ class Workspace:
                     what = "a link, which is not followed there" if is_link else "no regular file"
                     fix = "remove it, or choose another folder with --workspace"
                     raise StorageError(f"`{path.name}` of the workspace is {what}", where=str(path), fix=fix)
+
+    def _made(self, output: Path | None) -> Iterator[Path]:
+        """Yield what costar makes here, whether or not it is there, and what is in a folder only after it."""
+        if output is not None and output.parent.resolve() == self.root.resolve():
+            yield output
+        for name in (*MADE, *MADE_BY_BENCHMARKS):
+            yield from self.root.glob(name) if "*" in name else [self.root / name]
 
     @contextmanager
     def lock(self) -> Iterator[None]:

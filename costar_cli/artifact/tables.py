@@ -5,14 +5,14 @@ import io
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final, cast
 
 from costar_cli.artifact.atomic import replacing, storage_error
 from costar_cli.errors import UsageError
-from costar_cli.frames import make_frame
+from costar_cli.frames import for_polars, make_frame
 from costar_cli.reporting import plain
 
 if TYPE_CHECKING:
@@ -88,7 +88,8 @@ class TableFile:
             frame.write_ndjson(self._out)
         else:
             piece = self._pieces / f"{self.rows:012}.parquet"
-            frame.write_parquet(piece)
+            with piece.open("wb") as out:
+                frame.write_parquet(out)
             self.take(piece)
         self.rows += frame.height
 
@@ -101,17 +102,21 @@ class TableFile:
         if self._kind == ".parquet":
             import polars as pl  # noqa: PLC0415 - slow to import
 
-            files = [file for file in self._files if pl.read_parquet_schema(file)]  # a part may have no rows
-            rows = pl.scan_parquet(files) if files else pl.LazyFrame()
-            rows.sink_parquet(self._out, metadata=self._metadata or None)
+            with ExitStack() as opened:
+                named = [opened.enter_context(for_polars(file)) for file in self._files]
+                files = [file for file in named if pl.read_parquet_schema(file)]  # a part may have no rows
+                rows = pl.LazyFrame()
+                if files:  # all of one folder, so that all are paths or all are open
+                    rows = pl.scan_parquet(cast("list[Path]", files), glob=False)
+                rows.sink_parquet(self._out, metadata=self._metadata or None)
 
 
 def question_of(path: Path) -> str | None:
     """Return the fingerprint of what the rows of a Parquet file answer, None where costar did not note it."""
     import polars as pl  # noqa: PLC0415 - slow to import
 
-    with suppress(OSError, pl.exceptions.PolarsError):
-        return pl.read_parquet_metadata(path).get(QUESTION)
+    with suppress(OSError, pl.exceptions.PolarsError), for_polars(path) as source:
+        return pl.read_parquet_metadata(source).get(QUESTION)
     return None
 
 

@@ -14,6 +14,7 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from costar_cli.config.bounded import RefusedError, read_bounded
 from costar_cli.config.nearest import did_you_mean
 from costar_cli.errors import StorageError, UsageError
 from costar_cli.panel import Dataset, Location, Panel, Part
@@ -25,6 +26,7 @@ from costar_cli.reporting import NullReporter, Reporter
 
 MOST_NAMED: Final = 20  # of unknown subjects, or of those that are too short
 MOST_BYTES: Final = 64_000_000  # of a file of subjects: some millions of them
+LISTED: Final = "give a text file with a subject per line, or a CSV file with a column `subject`"
 _JSON: Final = re.compile(r'\s*(\{\s*["}]|\[\s*[\["{\]\d])')  # how an object, a list, or lines of them begin
 
 
@@ -242,36 +244,34 @@ def read_subjects(path: Path, *, flag: str, beside: Iterable[str] = ()) -> list[
         StorageError: it cannot be read.
     """
     try:
-        with path.open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+        data = read_bounded(path, MOST_BYTES)
+    except RefusedError as error:
+        if path.exists() and not path.is_dir():
+            raise UsageError(f"`{path}` {error}", where=flag, fix=LISTED) from error
         problem = f"`{path}` is neither `all`, a part such as `target/test`, nor a file"
         near = did_you_mean(path.as_posix(), beside)
         fix = f"{near} If not: " * bool(near) + "give a file with a subject per line, or a CSV file"
         raise UsageError(problem, where=flag, fix=fix) from error
     except OSError as error:
         raise StorageError(f"cannot read {shown(str(path))}: {error.strerror}", where=flag) from error
-    if len(data) > MOST_BYTES:
-        raise UsageError(f"`{path}` is larger than {MOST_BYTES:,} bytes", where=flag)
-    fix = "give a text file with a subject per line, or a CSV file with a column `subject`"
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UsageError(f"`{path}` is no text file", where=flag, fix=fix) from error
+        raise UsageError(f"`{path}` is no text file", where=flag, fix=LISTED) from error
     if "\0" in text:
-        raise UsageError(f"`{path}` is no text file", where=flag, fix=fix)
+        raise UsageError(f"`{path}` is no text file", where=flag, fix=LISTED)
     if _JSON.match(text):
-        raise UsageError(f"`{path}` is JSON, no list of subjects", where=flag, fix=fix)
+        raise UsageError(f"`{path}` is JSON, no list of subjects", where=flag, fix=LISTED)
     lines = text.splitlines()
     try:
         header = next(csv.reader(lines[:1]), [])
         names = [row["subject"] for row in csv.DictReader(lines)] if "subject" in header else lines
     except csv.Error as error:
-        raise UsageError(f"`{path}` is no CSV file: {error}", where=flag, fix=fix) from error
+        raise UsageError(f"`{path}` is no CSV file: {error}", where=flag, fix=LISTED) from error
     if "subject" not in header and (len(header) > 1 or path.suffix.lower() == ".csv"):
-        raise UsageError(f"`{path}` has no column `subject`", where=flag, fix=fix)
+        raise UsageError(f"`{path}` has no column `subject`", where=flag, fix=LISTED)
     if not (found := [name for name in names if name and name.strip()]):
-        raise UsageError(f"`{path}` names no subject", where=flag, fix=fix)
+        raise UsageError(f"`{path}` names no subject", where=flag, fix=LISTED)
     return found
 
 

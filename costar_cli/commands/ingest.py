@@ -79,7 +79,13 @@ def table(
             raise UsageError(problem, fix=f"omit {' and '.join(given)}")
         from costar_cli.datasets.table import TableInputs
 
-        _ingest_new(session, TableInputs(files, statics), like, out, overwrite=overwrite)
+        _ingest_new(
+            session,
+            TableInputs(files, statics, scratch=(out or session.workspace.new).parent),
+            like,
+            out,
+            overwrite=overwrite,
+        )
         return
     if init:
         if schema or queries:
@@ -95,7 +101,8 @@ def table(
     from costar_cli.datasets.table.schema_file import read_schema
 
     parsed = read_schema(schema, accept_guesses=accept_guesses)
-    _ingest(session, TableInputs(files, statics, queries), schema, parsed, seed, out, overwrite=overwrite)
+    inputs = TableInputs(files, statics, queries, scratch=(out or session.workspace.data).parent)
+    _ingest(session, inputs, schema, parsed, seed, out, overwrite=overwrite)
 
 
 def _ingest(

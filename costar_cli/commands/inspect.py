@@ -152,7 +152,7 @@ def _show_support(out: Output, meta: Mapping[str, Any]) -> None:
         encoding, support = PanelSchema.model_validate(meta.get("schema")).treatments, Support.from_meta(meta)
         lines = (
             {
-                "never given": [lack.what for lack in support.unseen(encoding)],
+                "never given": [lack.told for lack in support.unseen(encoding)],
                 "never stopped": support.absorbing(encoding),
             }
             if support

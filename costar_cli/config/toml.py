@@ -5,6 +5,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, Final
 
+from costar_cli.config.bounded import RefusedError, TooLargeError, read_bounded, said_of
 from costar_cli.errors import UsageError
 
 MOST_BYTES: Final = 1_000_000
@@ -22,25 +23,31 @@ _NO_KEY: Final = re.compile(r"[^\w.\- \t]")
 _BRACKETS: Final = re.compile(r"[\[{]|[\]}]")
 
 
-def read_toml(path: Path, what: str, *, fix: str | None = None) -> tuple[str, dict[str, Any]]:
-    """Return the text and the tables of a file, which messages call `what`, with `fix` for a file of another kind.
+def read_toml(
+    path: Path, what: str, *, fix: str | None = None, most: int = MOST_BYTES, shorter: str | None = None
+) -> tuple[str, dict[str, Any]]:
+    """Return the text and the tables of a file.
+
+    Args:
+        path: the file.
+        what: what messages call it.
+        fix: what to do about a file of another kind.
+        most: bytes that it may have.
+        shorter: what to do about a file with more; `fix` by default.
 
     Raises:
-        UsageError: the file is missing, no TOML, of over a megabyte, or nested more than 32 deep.
+        UsageError: the file is missing, no TOML, too large, or nested more than 32 deep.
     """
 
     def refused(problem: str) -> UsageError:
         return UsageError(f"the {what} {problem}", where=str(path), fix=fix)
 
     try:
-        with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
-    except FileNotFoundError:
-        raise refused("does not exist") from None
-    except IsADirectoryError:
-        raise refused("is a folder") from None
-    if len(content) > MOST_BYTES:
-        raise refused(f"is larger than {MOST_BYTES:,} bytes")
+        content = read_bounded(path, most)
+    except TooLargeError as error:
+        raise UsageError(f"the {what} {error}", where=str(path), fix=shorter or fix) from None
+    except RefusedError as error:
+        raise refused(str(error)) from None
     try:
         text = content.decode("utf-8")
         if _too_deep(text):
@@ -49,7 +56,7 @@ def read_toml(path: Path, what: str, *, fix: str | None = None) -> tuple[str, di
     except UnicodeDecodeError:
         raise refused("is not UTF-8 text") from None
     except (ValueError, RecursionError) as error:  # also of a number of thousands of digits
-        raise refused(f"is not TOML: {error}") from None
+        raise refused(f"is not TOML: {said_of(error)}") from None
 
 
 def _too_deep(text: str) -> bool:

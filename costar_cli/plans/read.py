@@ -79,7 +79,7 @@ def parse_plans(
         start = _start(origin, begin)
         moments = start if isinstance(start, Moments) else None
         return parse_table(data, encoding, horizon=horizon, where=where, moments=moments)
-    document = parse_json(data, where=where)
+    document = parse_json(data, where=where, fix=SHAPE)
     if isinstance(document, list) or (isinstance(document, JsonObject) and set(document) & set(FORMS)):
         document = _single(document)
     if not isinstance(document, JsonObject):

@@ -4,9 +4,9 @@ import json
 import re
 import sys
 from collections import Counter
-from contextlib import nullcontext
 from pathlib import Path
 
+from costar_cli.config import bounded
 from costar_cli.errors import MOST_DETAILS, StorageError, UsageError
 
 __all__ = ["MAX_BYTES", "JsonObject", "Problems", "parse_json", "read_bounded", "shown"]
@@ -33,41 +33,43 @@ def read_bounded(path: Path, *, flag: str, most: int = MAX_BYTES) -> bytes:
         UsageError: the file is missing, a folder, empty, or too large.
         StorageError: it cannot be read.
     """
-    name = "standard input" if str(path) == "-" else f"`{path}`"
+    is_stdin = str(path) == "-"
+    name = "standard input" if is_stdin else f"`{path}`"
     try:
-        with nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb") as file:
-            data = file.read(most + 1)
-    except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
-        reason = "is a folder" if isinstance(error, IsADirectoryError) else "does not exist"
-        raise UsageError(f"{name} {reason}", where=flag, fix="give the path of a JSON file") from error
+        data = sys.stdin.buffer.read(most + 1) if is_stdin else bounded.read_bounded(path, most)
+    except bounded.RefusedError as error:
+        fix = f"give the path of a JSON file of at most {most:,} bytes"
+        raise UsageError(f"{name} {error}", where=flag, fix=fix) from error
     except (OSError, ValueError) as error:
         raise StorageError(f"cannot read {shown(str(path))}: {error}", where=flag) from error
     if len(data) > most:
-        raise UsageError(f"{name} is larger than {most:,} bytes", where=flag)
+        raise UsageError(f"{name} is larger than {most:,} bytes", where=flag, fix="give it fewer plans at once")
     if not data.strip():
         raise UsageError(f"{name} is empty", where=flag, fix="give it the text of a JSON file")
     return data
 
 
-def parse_json(data: bytes | str, *, where: str) -> object:
-    """Parse a JSON document; objects come back as `JsonObject`.
+def parse_json(data: bytes | str, *, where: str, fix: str | None = None) -> object:
+    """Parse a JSON document; objects come back as `JsonObject`; `fix` says how to write one.
 
     Raises:
         UsageError: too large, too deep, not UTF-8 or not JSON; the message gives line and column.
     """
     if len(data) > MAX_BYTES:
-        raise UsageError(f"the document is larger than {MAX_BYTES:,} bytes", where=where)
+        raise UsageError(f"the document is larger than {MAX_BYTES:,} bytes", where=where, fix=fix)
     try:
         text = data if isinstance(data, str) else data.decode("utf-8-sig")
-        _check_depth(text, where)
+        _check_depth(text, where, fix)
         parsed: object = json.loads(text, object_pairs_hook=_object)
     except UnicodeDecodeError as error:
-        raise UsageError(f"not UTF-8 text: byte {error.start} is {data[error.start]!r}", where=where) from error
+        raise UsageError(
+            f"not UTF-8 text: byte {error.start} is {data[error.start]!r}", where=where, fix=fix
+        ) from error
     except json.JSONDecodeError as error:
         place = f"{where}, line {error.lineno}, column {error.colno}"
-        raise UsageError(f"not JSON: {error.msg}", where=place) from error
+        raise UsageError(f"not JSON: {error.msg}", where=place, fix=fix) from error
     except (ValueError, RecursionError) as error:  # an integer of thousands of digits
-        raise UsageError(f"not usable as JSON: {error}", where=where) from error
+        raise UsageError(f"not usable as JSON: {bounded.said_of(error)}", where=where, fix=fix) from error
     return parsed
 
 
@@ -88,12 +90,12 @@ def _object(pairs: list[tuple[str, object]]) -> JsonObject:
     return made
 
 
-def _check_depth(text: str, where: str) -> None:
+def _check_depth(text: str, where: str, fix: str | None) -> None:
     depth = 0
     for token in _TOKENS.finditer(text):
         depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token[0], 0)
         if depth > MAX_DEPTH:
-            raise UsageError(f"nested more than {MAX_DEPTH} levels deep", where=where)
+            raise UsageError(f"nested more than {MAX_DEPTH} levels deep", where=where, fix=fix)
 
 
 class Problems:

@@ -91,7 +91,7 @@ def from_file(path: Path) -> Source:
     Raises:
         UsageError: the file is missing or is not TOML.
     """
-    _, tables = read_toml(path, "config file")
+    _, tables = read_toml(path, "config file", fix="give a TOML file; `costar settings` lists every setting")
     source = Source()
     _read_preset(source, tables, path)
     _read_tables(source, tables, str(path))

@@ -1,19 +1,21 @@
 """What verbs do with a data set: make it or see that it is up to date, describe it, write it as tables."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from costar_cli.config.choices import FormatName
-from costar_cli.errors import StorageError
+from costar_cli.errors import CostarError, MismatchError, StorageError
 from costar_cli.outputs import check_outputs, check_places, digest_of
 from costar_cli.steps.hints import next_command, other_than
 from costar_cli.steps.session import Session, read_kind
 from costar_cli.ui.output import Output
 
 if TYPE_CHECKING:
+    from costar_cli.artifact import Artifact
     from costar_cli.datasets.base import DataSource
     from costar_cli.panel import Dataset
     from costar_cli.panel.report import DataReport
@@ -170,14 +172,32 @@ def check_described(
         from costar_cli.datasets.table.export import export_files
 
         scores = "an evaluation holds scores alone: `costar evaluate --predictions FILE` writes what they are of"
-        read_kind("dataset", file, fix=scores if kind == "evaluation" else "")
+        header = read_kind("dataset", file, fix=scores if kind == "evaluation" else "")
         if export.exists() and not export.is_dir():
             raise StorageError(f"`{export}` is no folder", where="--export", fix="choose another name")
-        tables = [("--export", path) for path in export_files(export, form).values()]
+        files = export_files(export, form)
+        if _is_schema_of(header, files["schema"]):
+            problem = f"`{files['schema']}` is the schema behind the data set that is read"
+            raise MismatchError(problem, where="--export", fix="choose another folder")
+        tables = [("--export", path) for path in files.values()]
     read = [("data set" if kind == "dataset" else kind, file)]
     check_places([("--report", page), *tables], read=read)
     there = [(flag, path) for flag, path in tables if path.exists()]  # the folder of the others may be made
     check_outputs([("--report", page), *there], read=(), overwrite=overwrite)
+
+
+def _is_schema_of(header: "Artifact", path: Path) -> bool:
+    """Return whether a file says, in whatever words, what the schema said by which a table became a data set."""
+    from costar_cli.datasets.table import table_config
+    from costar_cli.datasets.table.schema_file import read_schema
+
+    config = header.meta.get("config")
+    if not isinstance(config, Mapping) or not path.is_file():
+        return False
+    with suppress(CostarError, OSError):
+        said = table_config(read_schema(path, accept_guesses=True), None)
+        return said.items() <= config.items()
+    return False
 
 
 def run_export(out: Output, file: Path, folder: Path, form: FormatName, *, overwrite: bool) -> list[str]:

@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -167,10 +168,29 @@ def _explain(error: CostarError) -> list[str]:
     return lines
 
 
+@contextmanager
+def aside() -> Iterator[None]:
+    """Let what is written to stderr within the context be lost where it cannot be: results alone must arrive."""
+    try:
+        yield
+        sys.stderr.flush()
+    except OSError:
+        abandon(sys.stderr)
+
+
+def abandon(stream: TextIO) -> None:
+    """Let what a stream still holds, and all that follows, go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
 def _write(stream: TextIO, text: str) -> None:
     """Write and flush; a reader that has left (`| head`) is no error, the work goes on."""
+    if stream is sys.stderr:
+        with aside():
+            stream.write(text)
+        return
     try:
         stream.write(text)
         stream.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        abandon(stream)

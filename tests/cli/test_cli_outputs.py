@@ -148,6 +148,25 @@ def test_tables_models_and_schemas_that_ingest_reads_are_never_replaced(tmp_path
     assert contents(tmp_path) == before
 
 
+def test_an_export_does_not_replace_the_schema_that_its_data_set_was_made_by(tmp_path: Path, call: Call) -> None:
+    rows = [f"{n},{day},{n % 3 + day},{'drug' if (n + day) % 2 else 'none'}" for n in range(30) for day in range(6)]
+    ingest = write_ward(tmp_path, ["patient,day,pressure,drug", *rows], horizon=2)
+    own, data = tmp_path / "schema.toml", tmp_path / "o.h5"
+    own.write_text((tmp_path / "s.toml").read_text() + "# mine\n")
+    ingest[ingest.index("--schema") + 1] = str(own)
+    assert call(*ingest, "--out", data).code == 0
+    mine = own.read_bytes()
+    refused = call("inspect", data, "--export", tmp_path, "--overwrite")
+    assert refused.code == ExitCode.MISMATCH
+    assert "is the schema behind the data set that is read" in refused.err
+    assert own.read_bytes() == mine
+    own.write_bytes(mine + b"# a remark changes nothing\n")
+    assert call("inspect", data, "--export", tmp_path, "--overwrite").code == ExitCode.MISMATCH
+    own.write_text("# written anew")
+    for _ in range(2):
+        assert call("inspect", data, "--export", tmp_path, "--overwrite").code == 0
+
+
 def test_the_table_of_an_evaluation_is_made_again_with_it_and_no_other_is(here: Path, call: Call) -> None:
     assert call(*EVALUATE).code == 0
     table = here / "costar-workspace" / "evaluation.csv"

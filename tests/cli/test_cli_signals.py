@@ -49,6 +49,27 @@ def run(*_):
         NullTask().advance()
 app._run = run
 """
+WRAPPED_IN_AN_IMPORT = """
+import signal, sys
+class Stop:
+    def find_spec(self, name, path=None, target=None):
+        if name == "typer":
+            try:
+                signal.raise_signal({number})
+            except BaseException as error:
+                raise RuntimeError("wrapped") from error
+sys.meta_path.insert(0, Stop())
+"""
+WRAPPED_IN_A_VERB = """
+import signal
+from pydantic import BaseModel, model_serializer
+from costar_cli import app
+class Signalled(BaseModel):
+    @model_serializer
+    def signalled(self):
+        signal.raise_signal({number})
+app._run = lambda *_: Signalled().model_dump()
+"""
 LOST_TWICE = """
 import signal, time
 from costar_cli import app
@@ -69,6 +90,7 @@ RUN = (
 
 MOMENTS = {"import": WHILE_IMPORTING, "verb": IN_A_VERB}
 MOMENTS |= {"lost in an import": LOST_WHILE_IMPORTING, "lost in a verb": LOST_IN_A_VERB}
+MOMENTS |= {"wrapped in an import": WRAPPED_IN_AN_IMPORT, "wrapped in a verb": WRAPPED_IN_A_VERB}
 
 
 @pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS)
@@ -155,6 +177,29 @@ LoggedTask.__post_init__ = begun
 def test_closed_streams_lead_nowhere(tmp_path: Path) -> None:
     command = f"{sys.executable} -m costar_cli doctor <&- >&- 2>&-"
     assert subprocess.run(command, shell=True, cwd=tmp_path, env=environment(), check=False).returncode == 0  # noqa: S602
+
+
+@pytest.mark.parametrize("debug", ["0", "1"])
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ([], ExitCode.USAGE),
+        (["verify", "nothing.h5"], ExitCode.ARTIFACT),
+        (["verify", "nothing.h5", "--json"], ExitCode.ARTIFACT),
+        (["simulate", "linear", "--preset", "quick"], ExitCode.OK),
+        (["simulate", "linear", "--preset", "quick", "--json"], ExitCode.OK),
+    ],
+)
+def test_a_stderr_on_a_full_disk_changes_nothing_else(
+    tmp_path: Path, words: list[str], code: ExitCode, debug: str
+) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "costar_cli", *words]
+        env = environment(COSTAR_DEBUG=debug)
+        done = subprocess.run(command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=full, check=False)
+    assert done.returncode == code
+    if "--json" in words:
+        assert json.loads(done.stdout)["status"] == ("failed" if code else "done")
 
 
 def test_a_table_on_a_full_disk_is_a_storage_error(tmp_path: Path) -> None:

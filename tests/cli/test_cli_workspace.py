@@ -1,11 +1,15 @@
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cli_world import Run
 
-from costar_cli.errors import LockedError, StorageError
+from costar_cli.errors import ExitCode, LockedError, StorageError
 from costar_cli.workspace import Workspace
+
+Call = Callable[..., Run]
 
 
 def test_models_of_every_kind_have_files_of_their_own(tmp_path: Path) -> None:
@@ -77,7 +81,11 @@ def test_a_read_only_workspace_is_a_storage_error(tmp_path: Path, monkeypatch: p
     assert caught.value.where == str(tmp_path)
 
 
-@pytest.mark.parametrize("name", [".lock", ".lock-holder", "runs", "runs/model.1.h5", "plots", "encoder.h5"])
+OWN = [".lock", ".lock-holder", "runs", "runs/model.1.h5", "plots", "encoder.h5"]
+OWN += ["benchmark", "benchmark/tumor-quick", "seed-0", "gamma-2", "shard-1-of-2", "ledger.json"]
+
+
+@pytest.mark.parametrize("name", OWN)
 @pytest.mark.parametrize("kind", ["link", "dangling link", "pipe"])
 def test_what_leads_out_of_a_workspace_is_refused_and_written_by_nobody(tmp_path: Path, name: str, kind: str) -> None:
     elsewhere, path = tmp_path / "elsewhere", tmp_path / "w" / name
@@ -93,6 +101,22 @@ def test_what_leads_out_of_a_workspace_is_refused_and_written_by_nobody(tmp_path
         place.refuse_links(place.encoder)
     assert caught.value.where == str(path)
     assert (elsewhere.read_text() == "mine") if kind == "link" else not elsewhere.exists()
+
+
+@pytest.mark.parametrize("name", ["benchmark", "benchmark/linear-quick", "benchmark/linear-quick/seed-0"])
+@pytest.mark.parametrize("words", [[], ["--shard", "1/2"], ["--gamma", "1,2"]], ids=["whole", "part", "sweep"])
+def test_a_benchmark_writes_through_no_link_of_its_workspace(
+    tmp_path: Path, name: str, words: list[str], call: Call
+) -> None:
+    dataset = "tumor" if "--gamma" in words else "linear"
+    path = tmp_path / "w" / name.replace("linear", dataset)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    path.parent.mkdir(parents=True)
+    path.symlink_to(elsewhere)
+    ran = call("benchmark", dataset, "--preset", "quick", "--methods", "mean", "--workspace", tmp_path / "w", *words)
+    assert (ran.code, list(elsewhere.iterdir())) == (ExitCode.STORAGE, [])
+    assert f"`{path.name}` of the workspace is a link" in ran.err
 
 
 def test_files_that_have_another_name_elsewhere_are_not_emptied(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Files that are no tables, or damaged ones: an error that names the file, never the end of the process."""
 
+import os
 import random
 from pathlib import Path
 
@@ -50,7 +51,11 @@ def test_names_of_columns_may_hold_what_only_some_call_a_new_line(tmp_path: Path
 
 
 def test_a_folder_is_no_table(tmp_path: Path):
-    assert "this is not a file" in problems(tmp_path)[0]
+    assert "this is not a file but a folder" in problems(tmp_path)[0]
+    os.mkfifo(tmp_path / "t.csv")
+    [line] = problems(tmp_path / "t.csv")
+    assert "this is not a file but a pipe" in line
+    assert "save the table in a file" in line
 
 
 def test_damage_in_the_middle_of_a_file_is_named_with_its_line(tmp_path: Path):

@@ -7,6 +7,7 @@ import polars as pl
 
 from costar_cli.config.nearest import did_you_mean
 from costar_cli.errors import DataError
+from costar_cli.frames import for_polars
 from costar_cli.panel.findings import counted, shown
 
 NULLS = ["", "NA", "NaN", "nan", "null"]
@@ -20,7 +21,8 @@ def column_names(path: Path) -> list[str]:
         DataError: the file is empty or is no CSV.
     """
     try:
-        return pl.scan_csv(path, infer_schema=False).collect_schema().names()
+        with for_polars(path) as source:
+            return pl.scan_csv(source, infer_schema=False, glob=False).collect_schema().names()
     except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:
         raise DataError(f"the file cannot be read as CSV: {_first_line(error)}", where=str(path)) from error
 
@@ -42,7 +44,8 @@ def read_columns(path: Path, types: Mapping[str, pl.DataType]) -> pl.DataFrame:
             fix="use the file as Kaggle provides it",
             details=details if len(missing) > 1 else (),
         )
-    lines = pl.scan_csv(path, schema_overrides=dict(types), null_values=NULLS, infer_schema=False)
+    with for_polars(path) as source:
+        lines = pl.scan_csv(source, schema_overrides=dict(types), null_values=NULLS, infer_schema=False, glob=False)
     try:
         return lines.select(list(types)).collect(engine="streaming")
     except pl.exceptions.PolarsError as error:
@@ -82,7 +85,8 @@ def only_once(frame: pl.DataFrame, keys: list[str], path: Path) -> None:
 
 def _name_value(path: Path, types: Mapping[str, pl.DataType]) -> None:
     """Raise an error that names the first value that is not of its column's type, if there is one."""
-    text = pl.scan_csv(path, null_values=NULLS, infer_schema=False)
+    with for_polars(path) as source:
+        text = pl.scan_csv(source, null_values=NULLS, infer_schema=False, glob=False)
     for name, kind in types.items():
         if kind == pl.String:
             continue

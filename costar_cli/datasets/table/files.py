@@ -13,6 +13,7 @@ from typing import Final
 import polars as pl
 
 from costar_cli.errors import CostarError, DataError
+from costar_cli.frames import for_polars
 from costar_cli.panel.findings import Finding, counted, raise_errors, shown
 
 ROW: Final = "__costar_row__"
@@ -111,10 +112,12 @@ def check_path(path: Path) -> None:
     ending = path.suffix.lower()
     if not path.exists():
         raise DataError("the file does not exist", where=str(path), fix="check the path")
+    if path.is_dir():
+        fix = "give the files of a folder one by one: `FOLDER/*.csv`"
+        raise DataError("this is not a file but a folder", where=str(path), fix=fix)
     if not path.is_file():
-        raise DataError(
-            "this is not a file", where=str(path), fix="give the files of a folder one by one: `FOLDER/*.csv`"
-        )
+        fix = "save the table in a file: it is read several times"
+        raise DataError("this is not a file but a pipe or a device", where=str(path), fix=fix)
     if ending not in (*CSV_ENDINGS, *PARQUET_ENDINGS):
         problem = f"a table is CSV or Parquet, not '{path.suffix}'" if ending else "a table needs a file ending"
         raise DataError(problem, where=str(path), fix="save it as .csv or .parquet")
@@ -133,8 +136,8 @@ def _open_parquet(path: Path, names: Collection[str] | None) -> TableFile:
     asked = json.dumps(None if names is None else list(names))
     if problem := tried([str(Path(__file__).with_name("prove.py")), str(path)], asked=asked):
         raise _unreadable(path, problem)
-    with collected(path):
-        scan = pl.scan_parquet(path, glob=False, hive_partitioning=False, row_index_name=ROW, low_memory=True)
+    with collected(path), for_polars(path) as source:
+        scan = pl.scan_parquet(source, glob=False, hive_partitioning=False, row_index_name=ROW, low_memory=True)
         types = scan.collect_schema()
     return _with_names(path, scan, list(types)[1:], list(types.values())[1:])
 
@@ -162,9 +165,9 @@ def _open_csv(path: Path) -> TableFile:
         raise DataError(
             f"the header is not valid CSV: {error}", where=str(path), fix="save it as CSV in UTF-8"
         ) from None
-    with collected(path):
+    with collected(path), for_polars(path) as source:
         scan = pl.scan_csv(
-            path, separator=separator, infer_schema=False, glob=False, row_index_name=ROW, low_memory=True
+            source, separator=separator, infer_schema=False, glob=False, row_index_name=ROW, low_memory=True
         )
         types = scan.collect_schema()
     if len(types) != len(header) + 1:
@@ -185,12 +188,26 @@ def _unreadable(path: Path, problem: str) -> DataError:
         return DataError(f"the frame cannot be read: {problem.splitlines()[0][:200]}", where=path.name)
     if _is_parquet(path):
         reason = problem.splitlines()[0][:200] if problem else "damaged"
-        return DataError(f"the Parquet file cannot be read: {reason}", where=str(path), fix="save it again")
+        of_column = "correct its values, or leave the column out of the table"
+        fix = of_column if reason.startswith("column '") else "save it again"
+        return DataError(f"the Parquet file cannot be read: {reason}", where=str(path), fix=fix)
     if "utf-8" in problem.lower() or "utf8" in problem.lower():
         return _not_utf8(path)
     return _ragged(path) or DataError(
         f"the CSV file cannot be read: {problem.splitlines()[0][:200]}", where=str(path), fix="save it as CSV in UTF-8"
     )
+
+
+def without_rows(path: Path, row: str) -> DataError:
+    """Return the error of a table that has none of its rows; of CSV, a quote that is never closed hides them all."""
+    if not _is_parquet(path) and path.is_file():
+        with path.open("rb") as file:
+            lines = file.read(HEAD_BYTES).split(b"\n")
+        quoted = next((number for number, line in enumerate(lines, start=1) if line.count(b'"') % 2), None)
+        if quoted is not None:
+            problem = "the table has no rows: a quote is never closed, so that the rest of the file is one field"
+            return DataError(problem, where=f"{path}, line {quoted}", fix="close the quote, or remove it")
+    return DataError("the table has no rows", where=str(path), fix=f"give at least one {row}")
 
 
 def _not_utf8(path: Path) -> DataError:

@@ -9,13 +9,12 @@ from typing import Final
 import polars as pl
 
 from costar_cli.datasets.registry import RESERVED_NAMES
-from costar_cli.datasets.table.files import open_files
+from costar_cli.datasets.table.files import open_files, without_rows
 from costar_cli.datasets.table.guess_events import find_log
 from costar_cli.datasets.table.guess_keys import Guess, doubt_keys, find_keys, find_steps, ordered
 from costar_cli.datasets.table.guess_roles import cells_in_doubt, find_roles, role_in_doubt
 from costar_cli.datasets.table.profile import Facts, Sample, sample_of
 from costar_cli.datasets.table.schema_file import CHECK, toml_key, toml_row, toml_value
-from costar_cli.errors import DataError
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,7 @@ def guess_schema(paths: Sequence[Path], statics: Path | None = None) -> GuessedS
 def _sample(paths: Sequence[Path], row: str) -> Sample:
     sample = sample_of(open_files(paths))
     if not sample.height:
-        raise DataError("the table has no rows", where=str(paths[0]), fix=f"give at least one {row}")
+        raise without_rows(paths[0], row)
     return sample
 
 

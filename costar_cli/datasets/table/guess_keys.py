@@ -167,7 +167,7 @@ def find_keys(guess: Guess) -> None:
     sample = guess.sample
     columns = [c for c in sample.columns.values() if c.missing <= few(sample.height)]
     columns = [c for c in columns if not is_follow_up(c.words) and not is_death(c.words)]
-    subjects = [c for c in columns if 1 < c.distinct < len(c.known) and c.moments is None and not c.words & STATIC]
+    subjects = [c for c in columns if 1 < c.distinct < c.count and c.moments is None and not c.words & STATIC]
     subjects = sorted(subjects, key=lambda c: (-score(c, SUBJECT, SUBJECT_TOO), c.numbers is not None))[:CANDIDATES]
     times = [c for c in columns if c.distinct > 1 and ordered(c) is not c.text]
     times = sorted(times, key=lambda c: (-score(c, TIME, TIME_TOO), c.moments is None))[:CANDIDATES]

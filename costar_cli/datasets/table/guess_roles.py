@@ -96,7 +96,7 @@ def _left_out(guess: Guess, column: Facts) -> bool:
         guess.doubt(column.name, _unit_in_doubt(guess, column))
     elif column.numbers is None and column.distinct > MOST_CATEGORIES and not column.words & SPLIT:
         numbers = int(column.known.cast(pl.Float64, strict=False).is_finite().sum())
-        some = f" ({numbers:,} of {len(column.known):,} values are numbers)" if 2 * numbers >= len(column.known) else ""
+        some = f" ({numbers:,} of {column.count:,} values are numbers)" if 2 * numbers >= column.count else ""
         telling = bool(column.words & (TREATMENT | LAST)) or is_remedy(column.words)
         guess.leave_out(column.name, f"holds {column.distinct:,} different texts{some}", ask=bool(some) or telling)
         guess.doubt(column.name, _unit_in_doubt(guess, column))
@@ -108,6 +108,9 @@ def _end(guess: Guess, column: Facts) -> str:
 
     Other rows say no, or nothing.
     """
+    named = "event" if is_death(column.words) or column.words & EVENT else "censored" * is_follow_up(column.words)
+    if not named:
+        return ""
     marks, yes = {value.lower() for value in column.values}, {*YES, "1.0"}
     blank = bool(column.missing) and bool(marks) and marks <= yes
     if guess.subject is None or guess.time is None or not (column.binary or marks <= {"no", "yes"} or blank):
@@ -115,11 +118,8 @@ def _end(guess: Guess, column: Facts) -> str:
     marked = column.text.str.to_lowercase().is_in(list(yes)).fill_null(value=False)
     when = ordered(guess.facts(guess.time))
     frame = pl.DataFrame({"s": guess.facts(guess.subject).text, "t": when, "marked": marked}).drop_nulls()
-    if not frame.select((~pl.col("marked") | (pl.col("t") == pl.col("t").max().over("s"))).all()).item():
-        return ""
-    if is_death(column.words) or column.words & EVENT:
-        return "event"
-    return "censored" if is_follow_up(column.words) else ""
+    at_end = ~pl.col("marked") | (pl.col("t") == pl.col("t").max().over("s"))
+    return named if frame.select(at_end.all()).item() else ""
 
 
 def _changes(guess: Guess, column: Facts) -> bool:

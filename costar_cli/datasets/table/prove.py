@@ -16,8 +16,10 @@ UNITS_PER_DAY = {"day": 1, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_
 
 if __name__ == "__main__":
     names = json.load(sys.stdin)
+    path = sys.argv[1]
+    source = path if path.isprintable() else open(path, "rb")  # noqa: SIM115 - polars refuses names that are no UTF-8
     try:
-        scan = pl.scan_parquet(sys.argv[1], glob=False, hive_partitioning=False, low_memory=True)
+        scan = pl.scan_parquet(source, glob=False, hive_partitioning=False, low_memory=True)
         columns = list(scan.collect_schema().items())
         found = [i for i, (name, _) in enumerate(columns) if names is None or name.strip() in names]
         scan.select(pl.nth(found)).collect(engine="streaming")

@@ -21,6 +21,8 @@ from costar_cli.errors import MOST_DETAILS, UsageError, complaint, cut, key_path
 LONGEST_LINE: Final = 200  # of a line that a message repeats
 CHECK: Final = "# CHECK: "  # starts what `--init` wants to be settled
 WORDS: Final = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+MOST_BYTES: Final = 4_000_000  # what `--init` writes of some 60,000 columns
+SHORTER: Final = "delete the lines of columns that are not needed: a column that the schema does not name is not read"
 START = "`costar ingest table FILE --init` writes a schema to start from"
 
 
@@ -33,7 +35,7 @@ def read_schema(path: Path, *, accept_guesses: bool = False) -> TableSchema:
         UsageError: the file is missing or no TOML, has open guesses, or a key or value is not understood; all problems
             at once.
     """
-    text, tables = read_toml(path, "schema file", fix=START)
+    text, tables = read_toml(path, "schema file", fix=START, most=MOST_BYTES, shorter=SHORTER)
     where = str(path)
     if (lines := open_guesses(text)) and not accept_guesses:
         guesses = "1 unconfirmed guess" if len(lines) == 1 else f"{len(lines)} unconfirmed guesses"

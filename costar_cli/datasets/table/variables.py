@@ -14,6 +14,7 @@ from costar_cli.datasets.table.context import EncodingContext, Mask, Table
 from costar_cli.datasets.table.index import Ints
 from costar_cli.datasets.table.parse import wrong_values
 from costar_cli.datasets.table.schema_column import ColumnSchema
+from costar_cli.errors import key_path
 from costar_cli.panel.findings import Finding, shown
 from costar_cli.panel.schema import Variable, transformed_unit
 
@@ -38,7 +39,7 @@ class _Column:
 
     `due` says where a value is wanted (a lag or a difference has none at first, a series that ended none at last),
     `train` which are of source-train, `place` where one comes from, and `carried` which value fills a hole: the
-    subject's last, -1 where there is none.
+    subject's last, -1 where there is none. Where there are no holes it is empty.
     """
 
     name: str
@@ -75,7 +76,7 @@ def encode_variables(
         steady = not context.known and bool(made) and all(_constant(encoded, train) for encoded in made)
         if steady and role == "outcome":
             problem = f"outcome '{name}' never changes in source-train"
-            context.findings.append(Finding("error", problem, "", "nothing to predict"))
+            context.findings.append(Finding("error", problem, key_path(("columns", name)), "nothing to predict"))
         if steady and role != "outcome" and context.schema.constant == "drop":
             context.dropped.append(name)
             continue
@@ -107,7 +108,8 @@ def _column(context: EncodingContext, name: str, role: str) -> _Column:
         return _Column(name, schema, data, observed, ~refused, context.train, place, carried)
     due = (table.keys.step >= schema.shift + (schema.transform == "difference" and role != "outcome")) & ~refused
     due &= True if context.final is None else ~context.final
-    return _Column(name, schema, data, observed, due, context.train_cells, place, table.carried(observed))
+    carried = np.zeros(0, dtype=np.int64) if observed.all() else table.carried(observed)
+    return _Column(name, schema, data, observed, due, context.train_cells, place, carried)
 
 
 def values_of(table: Table, name: str, schema: ColumnSchema) -> tuple[pl.Series, list[Finding], Mask]:
@@ -139,6 +141,8 @@ def _constant(encoded: Encoded, train: Mask) -> bool:
 
 def _filled(context: EncodingContext, column: _Column, values: NDArray[Number], rest: float) -> NDArray[Number]:
     """Return values with holes filled, from the subject's past or else with the rest, and note how many were."""
+    if column.observed.all():
+        return values
     holes, known = ~column.observed & column.due, column.carried >= 0
     if holes.any():
         count = {"missing": int(holes.sum()), "carried": int((holes & known).sum())}
@@ -151,7 +155,7 @@ def _numbers(context: EncodingContext, column: _Column) -> list[Encoded]:
     schema = column.schema
     kind = schema.kind or "continuous"
     assert kind != "categorical"  # noqa: S101 - such a column becomes several
-    numbers = column.data.to_numpy().astype(np.float64)
+    numbers = column.data.to_numpy().astype(np.float64, copy=False)
     if kind == "count":
         odd = column.observed & ~np.isnan(numbers) & ((numbers < 0) | (numbers != np.floor(numbers)))
         if odd.any():
@@ -168,6 +172,8 @@ def _numbers(context: EncodingContext, column: _Column) -> list[Encoded]:
 def _rest(context: EncodingContext, column: _Column, numbers: NDArray[np.float64]) -> float:
     """Return what stands for a missing value of a subject without any so far: source-train's mean."""
     if context.known is not None:
+        if column.observed.all():
+            return 0.0
         if column.name not in context.known.fills and ((column.carried < 0) & ~column.observed).any():
             missing, fix = (column.carried < 0) & ~column.observed, "give each subject's first value"
             what = "missing, of subjects without one so far"
