@@ -15,7 +15,7 @@ from costar_cli.panel import Dataset, Scaler
 from costar_cli.panel.tensors import PanelTensors
 from costar_cli.reporting import NullReporter
 from costar_cli.train.group import GroupState
-from costar_cli.train.loop import training_step
+from costar_cli.train.loop import stepping
 from costar_cli.train.runtime import Runtime
 
 __all__ = ["Steps", "finetune_stage", "pretrain_stage", "train_panel", "training_data", "untrained_model"]
@@ -54,12 +54,13 @@ class Steps:
     def __init__(self, stage: Stage, members: list[int], runtime: Runtime) -> None:
         self.stage, self.runtime = stage, runtime
         self.state = GroupState.fresh(stage, members, runtime)
+        self._take = stepping(stage, self.state, runtime, NullReporter())
         order = torch.randperm(stage.n_train, generator=torch.Generator().manual_seed(0))
         self.rows_B = order[: stage.config.batch_size].to(runtime.device)
 
     def __call__(self) -> float:
         rows_RB = self.rows_B.expand(len(self.state.members), -1)
-        loss_R = training_step(self.stage, self.state, rows_RB, self.runtime)
+        loss_R = self._take(rows_RB)
         self.state.step += 1
         return float(loss_R.mean())
 

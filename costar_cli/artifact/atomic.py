@@ -76,6 +76,25 @@ def replacing(target: Path) -> Iterator[TempFile]:
     _sync_folder(target.parent)
 
 
+@contextmanager
+def scratch_file(folder: Path, name: str) -> Iterator[Path]:
+    """Yield a file of a folder for what does not fit into memory; it is removed at the end.
+
+    What an earlier process left when it was killed is removed first.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    stem = f".{name}."
+    _remove_abandoned(folder, stem)
+    path = folder / f"{stem}{secrets.token_hex(4)}.tmp"
+    try:
+        with _created(path):
+            yield path
+    finally:
+        path.unlink(missing_ok=True)
+
+
 def write_bytes(path: Path, data: bytes) -> None:
     """Write a whole file, or leave the old one as it was.
 

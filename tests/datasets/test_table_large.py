@@ -1,19 +1,30 @@
-"""Memory of reading a table: that of its rows in the columns that the schema names, not that of the file."""
+"""Memory of reading a table: that of its panel and a little per row, whatever else the file holds."""
 
 import os
 import subprocess
 import sys
+from datetime import date, timedelta
 from pathlib import Path
 
 import numpy as np
 import polars as pl
+import psutil
 import pytest
 
-ROWS, STEPS = 300_000, 50
+from costar_cli.artifact import atomic
+from costar_cli.datasets.table import TableInputs, ingest_table, scratch
+from costar_cli.errors import DataError, StorageError
+from costar_cli.panel.store import with_digest
+from tests.datasets.table_worlds import COLUMNS, Listener, make_schema, save, ward
+
+FOLDER = "waiting"
+ROWS, STEPS = 1_000_000, 50
 CHILD = """
 import sys, threading, time
 from pathlib import Path
 import costar_cli
+from costar_cli.datasets.table import scratch
+scratch.MOST_HELD = 1_000_000
 columns = {"subject": {"role": "subject"}, "day": {"role": "time"}, "drug": {"role": "treatment"},
            "y": {"role": "outcome"}, "c0": {"role": "covariate"}}
 columns["drug"]["levels"] = ["none", "given"]
@@ -35,23 +46,104 @@ print(peak[0] - before)
 """
 
 
+def messy() -> pl.DataFrame:
+    """Return a ward in no order, with dates that tell a zone here and there, repeated rows, blank ones and holes."""
+    frame = ward()
+    days = pl.Series("day", [f"{date(2020, 1, 1) + timedelta(days=int(day))}T12:00Z" for day in frame["day"]])
+    holes = pl.when(pl.int_range(pl.len()) % 7 == 3).then(None).otherwise(pl.col("heart rate")).alias("heart rate")
+    texts = frame.with_columns(days, holes).select(pl.all().cast(pl.String))
+    blank = pl.DataFrame({name: [""] for name in texts.columns})
+    return pl.concat([texts.sample(fraction=1.0, shuffle=True, seed=1), texts.head(3), blank])
+
+
+WORLDS = {
+    "plain": (ward, {}),
+    "messy": (messy, {"time": {"step": "1d"}, "columns": {**COLUMNS, "heart rate": {"role": "covariate", "shift": 1}}}),
+    "several rows a step": (ward, {"time": {"step": 2, "bin": True}}),
+}
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_rows_that_wait_in_a_file_give_the_same_data_set(
+    tmp_path: Path, world: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, tables = WORLDS[world]
+    frame = make()
+    files = [save(frame.head(50), tmp_path / "a.csv"), save(frame.tail(-50), tmp_path / "b.csv")]
+    schema = make_schema(missing="fill", **tables)
+    waiting: list[Path] = []
+    made = atomic.scratch_file
+    monkeypatch.setattr(atomic, "scratch_file", lambda folder, name: waiting.append(folder) or made(folder, name))
+    digests = set()
+    for most in (scratch.MOST_HELD, 0):
+        monkeypatch.setattr(scratch, "MOST_HELD", most)
+        dataset = ingest_table(TableInputs(files, scratch=tmp_path / FOLDER), schema, Listener())
+        digests.add(with_digest(dataset).digest)
+    assert len(digests) == 1
+    assert waiting == [tmp_path / FOLDER] * 2
+    assert not list((tmp_path / FOLDER).iterdir())
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scratch, "MOST_HELD", 0)
+    left = tmp_path / ".table.00c0ffee.tmp"
+    left.write_text("rows")
+    file = save(ward(), tmp_path / "ward.csv")
+    ingest_table(TableInputs([file], scratch=tmp_path), make_schema(), Listener())
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_folder_without_room_is_a_storage_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scratch, "MOST_HELD", 0)
+    file = save(ward(), tmp_path / "ward.csv")
+    with pytest.raises(StorageError, match="not a folder") as caught:
+        ingest_table(TableInputs([file], scratch=file), make_schema(), Listener())
+    assert caught.value.where == str(file)
+    assert "while it reads them" in str(caught.value.fix)
+
+
+def test_a_table_that_memory_has_no_room_for_is_refused_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scratch, "MOST_HELD", 0)
+    monkeypatch.setattr(scratch, "_free_bytes", lambda: 10_000)
+    file = save(ward(), tmp_path / "ward.csv")
+    with pytest.raises(DataError, match=r"180 rows of 8 columns take at least 0\.0 GB") as caught:
+        ingest_table(TableInputs([file], scratch=tmp_path), make_schema(), Listener())
+    assert "GB free" in str(caught.value.where)
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_limits_of_a_process_count_as_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    resource = pytest.importorskip("resource")
+    used = psutil.Process().memory_info().data
+    monkeypatch.setattr(resource, "getrlimit", lambda limit: (used + (limit == resource.RLIMIT_AS) * 2**60, -1))
+    assert scratch._free_bytes() < 2**24
+
+
 def write(path: Path, rows: int, covariates: int) -> Path:
     rng = np.random.default_rng(0)
-    drug = np.where(rng.random(rows) < 0.3, "given", "none")
-    series = {"subject": np.arange(rows) // STEPS, "day": np.arange(rows) % STEPS, "drug": drug}
-    numbers = {name: rng.normal(size=rows).round(5) for name in ("y", *(f"c{i}" for i in range(covariates)))}
-    pl.DataFrame(series | numbers).write_csv(path)
+    with path.open("wb") as file:
+        for begin in range(0, rows, 1_000 * STEPS):
+            row = np.arange(begin, min(begin + 1_000 * STEPS, rows))
+            drug = np.where(rng.random(len(row)) < 0.3, "given", "none")
+            series = {"subject": row // STEPS, "day": row % STEPS, "drug": drug}
+            names = ("y", *(f"c{i}" for i in range(covariates)))
+            numbers = {name: rng.normal(size=len(row)).round(5) for name in names}
+            pl.DataFrame(series | numbers).write_csv(file, include_header=not begin)
     return path
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux tells what memory is a process's own")
-def test_columns_that_no_schema_names_are_never_held(tmp_path: Path) -> None:
-    small, taken = write(tmp_path / "small.csv", 60 * STEPS, 2), []
-    files = [write(tmp_path / f"{n}.csv", ROWS, n) for n in (4, 76)]
-    for file in files:
-        command = [sys.executable, "-c", CHILD, small, file]
-        alone = os.environ | {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1"}
-        done = subprocess.run(command, env=alone, capture_output=True, text=True, check=True)
-        taken.append(int(done.stdout))
-    assert taken[1] - taken[0] < files[1].stat().st_size - files[0].stat().st_size  # the text alone has that many
+def test_a_table_of_three_times_the_memory_that_reading_it_takes(tmp_path: Path) -> None:
+    small, large = write(tmp_path / "small.csv", 60 * STEPS, 2), write(tmp_path / "large.csv", ROWS, 100)
+    taken = peak_bytes(small, large)
+    assert 3 * taken < large.stat().st_size
+
+
+def peak_bytes(small: Path, file: Path) -> int:
+    """Return the memory that reading a file adds to a process that has read a small one."""
+    alone = os.environ | {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", CHILD, small, file]
+    return int(subprocess.run(command, env=alone, capture_output=True, text=True, check=True).stdout)

@@ -73,12 +73,13 @@ class Bins:
         """
         who, when = rows.index[subject], rows.index[time]
         step, begin = step_at(self.schema.time, when)
-        values = [name for name in rows.frame.columns if name not in ("file", "row")]
-        frame = self._distinct(rows.frame, values, reporter)
+        whole = rows.frame
+        values = [name for name in whole.columns if name not in ("file", "row")]
+        frame = self._distinct(whole, values, reporter)
         kept = [r for r in rows.readings if r not in (subject, time)]
         taken = [self._value(rows, name).alias(f"of {name}") for name in self.raw]
         own = [pl.col(rows.index[r]).drop_nulls().first() for r in kept]
-        coded = frame.with_columns(step, *self._codes(replace(rows, frame=frame))).sort(who, when, "file", "row")
+        coded = frame.with_columns(step, *self._codes(rows.of(frame))).sort(who, when, "file", "row")
         groups = coded.group_by(who, "step", maintain_order=True)
         made = groups.agg(pl.col("file", "row").first(), pl.len().alias("rows"), *own, *taken)
         for name, levels in self._ordered.items():
@@ -87,7 +88,8 @@ class Bins:
         self._tell(made, reporter)
         again = begin.cast(rows.series(time).dtype).alias(when)
         index = {r: rows.index[r] for r in (subject, time, *kept)} | {r: f"of {name}" for name, r in self.made.items()}
-        return replace(rows, frame=made.with_columns(again).drop("step", "rows"), readings=list(index), index=index)
+        steps = rows.of(made.with_columns(again).drop("step", "rows"))
+        return replace(steps, readings=list(index), index=index)
 
     def _distinct(self, frame: pl.DataFrame, values: list[str], reporter: Reporter) -> pl.DataFrame:
         """Return the rows that count."""

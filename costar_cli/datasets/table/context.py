@@ -29,7 +29,7 @@ class Table:
 
     Args:
         keys: the cells.
-        times: the time of each row of the long table.
+        time: how the time of each row of the long table was read.
         rows: the long table.
         readings: how each of its columns was read, by name.
         wide: the statics file, where there is one.
@@ -38,12 +38,17 @@ class Table:
     """
 
     keys: Keys
-    times: Times
+    time: Reading
     rows: Rows
     readings: Mapping[str, Reading]
     wide: Rows | None
     wide_readings: Mapping[str, Reading]
     wide_row: Ints
+
+    @property
+    def times(self) -> Times:
+        """Return the time of each row of the long table."""
+        return self.rows.series(self.time).to_numpy()
 
     def keep(self, kept: Mask) -> "Table":
         """Return the table of some subjects `[N]`."""
@@ -238,4 +243,6 @@ def _gathered(values: pl.Series, rows: Ints) -> pl.Series:
     if not len(values):
         return pl.Series([None] * len(rows), dtype=values.dtype)
     index = pl.Series(rows)
+    if not len(rows) or rows.min() >= 0:
+        return values.gather(index)
     return values.gather(pl.select(pl.when(index >= 0).then(index)).to_series())

@@ -139,10 +139,11 @@ def _steps(table: Table, schema: TableSchema, name: str) -> tuple[Ints, NDArray[
     values, findings = table.subject_values(name)
     known = values.is_not_null().to_numpy()
     when = values.fill_null(0).to_numpy()
-    start = table.times[keys.row[keys.first]]
+    times = table.times
+    start = times[keys.row[keys.first]]
     if schema.time.by_row:
         there = keys.row >= 0
-        before = there & (table.times[np.maximum(keys.row, 0)] < when[keys.subject])
+        before = there & (times[np.maximum(keys.row, 0)] < when[keys.subject])
         at = np.bincount(keys.subject[before], minlength=len(known))
     else:
         at = np.ceil((when - start) / schema.time.parsed.size - TOLERANCE)

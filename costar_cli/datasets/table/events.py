@@ -72,8 +72,9 @@ class EventLog:
         findings = []
         if (missing := codes.is_null()).any():
             findings.append(wrong_values(self.code.column, missing, "missing", rows.place, "give each event its code"))
+        whole = rows.frame
         for column in self.columns.values():
-            own = replace(rows, frame=rows.frame.filter(codes == column.code))
+            own = rows.of(whole.filter(codes == column.code))
             findings += [
                 replace(found, problem=f"{found.problem} (of `{column.code}`)") for found in unreadable(own, column.raw)
             ]
@@ -119,7 +120,7 @@ class EventLog:
         made = made.with_columns(*zeros, pl.col("file", "row").forward_fill(), again).drop("step")
         index = {r: rows.index[r] for r in (subject, time, *kept)}
         index |= {column.made: f"of {name}" for name, column in self.columns.items()}
-        return replace(rows, frame=made, readings=list(index), index=index, blank_rows=0)
+        return replace(rows.of(made), readings=list(index), index=index, blank_rows=0)
 
     def _whole(self, made: pl.DataFrame, who: str) -> pl.DataFrame:
         """Return rows of steps with those between them that have no event."""

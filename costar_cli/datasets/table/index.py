@@ -48,7 +48,7 @@ class Subjects:
         known = pl.Series(self.names, dtype=pl.String)
         places = pl.Series(range(len(known)), dtype=pl.Int64)
         found = names.replace_strict(known, places, default=-1, return_dtype=pl.Int64)
-        return found.fill_null(-1).to_numpy().astype(np.int64)
+        return found.fill_null(-1).to_numpy().astype(np.int64, copy=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +72,8 @@ class Keys:
     @property
     def last_of_subject(self) -> NDArray[np.bool_]:
         """Return the mask `[M]` of the last cell of each subject."""
-        last: NDArray[np.bool_] = self.step == self.length[self.subject] - 1
+        last = np.zeros(len(self.subject), dtype=bool)
+        last[np.cumsum(self.length) - 1] = True
         return last
 
     def keep(self, kept: NDArray[np.bool_]) -> "Keys":
@@ -168,7 +169,7 @@ def usable_rows(rows: Rows, subject: Reading, time: Reading) -> tuple[Rows, list
     when = rows.series(time)
     known = rows.series(subject).is_not_null() & when.is_not_null()
     known &= when.is_not_nan() if when.dtype.is_float() else when != UNREADABLE
-    return replace(rows, frame=rows.frame.filter(known)), found
+    return rows.of(rows.frame.filter(known)), found
 
 
 def _unusable(rows: Rows, subject: Reading, time: Reading) -> list[Finding]:
@@ -190,10 +191,15 @@ def _unusable(rows: Rows, subject: Reading, time: Reading) -> list[Finding]:
 
 def _in_order(rows: Rows, subject: Reading, time: Reading) -> tuple[Subjects, Ints, Times, Ints]:
     """Return the subjects; of each row its subject's number and its time; and the rows in the order of both."""
-    names, when = rows.series(subject), rows.series(time).to_numpy()
+    names = rows.series(subject)
     subjects = number_subjects(names)
     code = subjects.rows_of(names)
-    return subjects, code, when, np.lexsort((np.arange(rows.height), when, code)).astype(np.int64)
+    del names  # they take more memory than what follows
+    when = rows.series(time).to_numpy()
+    same = code[1:] == code[:-1]
+    if ((code[1:] > code[:-1]) | same & (when[1:] >= when[:-1])).all():  # sorted already, as most tables are
+        return subjects, code, when, np.arange(rows.height)
+    return subjects, code, when, np.lexsort((when, code))  # which keeps the order of rows that are the same in both
 
 
 def _repeats(code: Ints, when: Times, order: Ints) -> tuple[Ints, Ints]:
@@ -204,10 +210,10 @@ def _repeats(code: Ints, when: Times, order: Ints) -> tuple[Ints, Ints]:
 
 def _contradictions(rows: Rows, later: Ints, earlier: Ints) -> list[Finding]:
     """Return that repeated rows say something else than those before them, if some do."""
-    values = rows.frame.drop("file", "row")
     differs = np.zeros(len(later), dtype=bool)
-    for name in values.columns:
-        differs |= values[name][later].ne_missing(values[name][earlier]).to_numpy()
+    for reading in rows.readings if len(later) else ():
+        values = rows.series(reading)
+        differs |= values[later].ne_missing(values[earlier]).to_numpy()
     if not differs.any():
         return []
     later, earlier = later[differs], earlier[differs]
@@ -232,8 +238,8 @@ def _steps(
         return position, [wrong_values(column, close, what, place, fix, one="row")]
     ahead: NDArray[np.float64] = (when - when[start]) / clock.parsed.size
     step = np.rint(ahead).astype(np.int64)
-
     off = np.abs(ahead - step) > TOLERANCE
+    del ahead
     if off.any():
         fix = 'correct `step` in [time], or choose there `gaps = "elapsed"` for visits at any time or `bin = true`'
         return position, [

@@ -1,6 +1,6 @@
 """From files of rows to a data set: read, order, split, learn from source-train, encode, ask (polars)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -10,12 +10,13 @@ from pydantic import ValidationError
 from costar_cli.datasets.table.calendar_columns import calendar_columns
 from costar_cli.datasets.table.context import EncodingContext, Mask
 from costar_cli.datasets.table.ends import ends_of
-from costar_cli.datasets.table.index import Ints
+from costar_cli.datasets.table.index import Ints, Keys
 from costar_cli.datasets.table.inputs import TableInputs, read_table
 from costar_cli.datasets.table.known_queries import read_queries
 from costar_cli.datasets.table.preprocessing import KEY, to_json
 from costar_cli.datasets.table.schema import TableSchema
 from costar_cli.datasets.table.schema_time import MONTHS
+from costar_cli.datasets.table.scratch import Scratch
 from costar_cli.datasets.table.splits import assign_parts
 from costar_cli.datasets.table.treatments import encode_treatments
 from costar_cli.datasets.table.variables import Encoded, encode_variables
@@ -41,9 +42,10 @@ def ingest_table(inputs: TableInputs, schema: TableSchema, reporter: Reporter, *
 
     Raises:
         DataError: the tables cannot be used; the message names files, rows and fixes, as many at once as possible.
+        StorageError: the disk has no room for the rows.
     """
-    with reporter.task("read tables", total=5, unit="stage") as task:
-        table = read_table(inputs, schema, reporter)
+    with Scratch(inputs.scratch) as scratch, reporter.task("read tables", total=5, unit="stage") as task:
+        table = read_table(inputs, schema, reporter, scratch=scratch)
         task.advance()
         part, spans = assign_parts(table, schema, schema.split.seed if seed is None else seed, reporter)
         kept = part >= 0
@@ -55,6 +57,7 @@ def ingest_table(inputs: TableInputs, schema: TableSchema, reporter: Reporter, *
         panel_schema, by_cell, by_subject = encode_columns(context)
         task.advance()
         panels = build_panels(context, by_cell, by_subject)
+        del by_cell
         _check_horizon(panels, schema.horizon, asks=_asks(inputs, schema))
         task.advance()
         queries = _ask(inputs, context, panel_schema.treatments, panels)
@@ -62,6 +65,7 @@ def ingest_table(inputs: TableInputs, schema: TableSchema, reporter: Reporter, *
     config = table_config(schema, seed) | ingestion_record(context) | {KEY: to_json(context, panel_schema)}
     dataset = Dataset(schema.name, panel_schema, schema.horizon, panels, queries, config=config)
     _warn(dataset, context)
+    del context, table  # what they hold of each row is not needed any more
     check_dataset(dataset, reporter)
     return dataset
 
@@ -219,10 +223,12 @@ def _error_unit(schema: TableSchema, outcomes: int, units: set[str]) -> ErrorUni
     return ErrorUnit(label="sd of source-train", space="standardized")
 
 
-def _stacked(columns: Sequence[Encoded], height: int) -> NDArray[np.float32]:
-    if not columns:
-        return np.zeros((height, 0), dtype=np.float32)
-    return np.stack([encoded.values for encoded in columns], axis=-1)
+def _stacked(columns: list[Encoded], height: int) -> NDArray[np.float32]:
+    """Return columns side by side; the list is empty then, so that none is held twice for long."""
+    stacked = np.empty((height, len(columns)), dtype=np.float32)
+    for i in range(len(columns)):
+        stacked[:, i] = columns.pop(0).values
+    return stacked
 
 
 def _clusters(context: EncodingContext) -> Ints | None:
@@ -239,28 +245,36 @@ def _clusters(context: EncodingContext) -> Ints | None:
 
 
 def build_panels(context: EncodingContext, by_cell: Arrays, by_subject: Arrays) -> dict[Part, Panel]:
-    """Return the panel of each part that has subjects, padded to its longest series."""
+    """Return the panel of each part that has subjects, padded to its longest series.
+
+    The arrays are taken out of `by_cell`, so that each is held twice only while it is laid out.
+    """
     keys, panels = context.table.keys, {}
     names = np.array(keys.subjects.names)
+    steps_P = {part: context.steps_of(number) for number, part in enumerate(Part.all())}
+    steps_P = {part: steps for part, steps in steps_P.items() if steps.any()}
+    series: dict[Part, Arrays] = {part: {} for part in steps_P}
+    for name in list(by_cell):
+        values = by_cell.pop(name)
+        for part, steps in steps_P.items():
+            cells = keys.step < steps[keys.subject]
+            series[part][name] = _padded(values[cells], _place(keys, steps, cells), steps[steps > 0])
+        del values
     for number, part in enumerate(Part.all()):
-        steps = context.steps_of(number)
-        members, cells = steps > 0, context.cells_of(number)
-        if not members.any():
+        if part not in series:
             continue
-        length = steps[members]
-        place = (np.cumsum(members) - 1)[keys.subject[cells]], keys.step[cells]
-        series = {name: _padded(values[cells], place, length) for name, values in by_cell.items()}
+        members, length = steps_P[part] > 0, steps_P[part][steps_P[part] > 0]
         since = context.spans[number][0][members] if context.spans and part.split != "train" else None
         own = {name: values[members] for name, values in by_subject.items()}
         if "end" in own:  # series that are cut by a split go on
             own["end"] = np.where(length == keys.length[members], own["end"], 0)
         panels[part] = Panel(
-            **series,
+            **series[part],
             **own,
             length=length,
             subject_id=keys.subjects.ids[members],
             label=names[members] if keys.subjects.labelled else None,
-            calendar=_calendar(context, members, cells, place, length),
+            calendar=_calendar(context, steps_P[part]),
             since=since,
         )
     return panels
@@ -273,19 +287,27 @@ def _padded(values: NDArray[Any], place: tuple[Ints, Ints], length: Ints) -> NDA
     return padded
 
 
-def _calendar(
-    context: EncodingContext, members: Mask, cells: Mask, place: tuple[Ints, Ints], length: Ints
-) -> Calendar | None:
-    """Return when the steps of some subjects were; None where times are numbers, or of no year from 1 to 9999."""
+def _place(keys: Keys, steps: Ints, cells: Mask) -> tuple[Ints, Ints]:
+    """Return the row and the step of cells in the panel of subjects with so many steps `[N]`, 0 of those left out."""
+    return (np.cumsum(steps > 0) - 1)[keys.subject[cells]], keys.step[cells]
+
+
+def _calendar(context: EncodingContext, steps: Ints) -> Calendar | None:
+    """Return when so many steps `[N]` of each subject were, of those with any.
+
+    None where times are numbers, or of no year from 1 to 9999.
+    """
     keys, clock = context.table.keys, context.schema.time
-    if clock.parsed.scale == "number" or not len(context.table.times):
+    if clock.parsed.scale == "number" or not context.table.rows.height:
         return None
+    members, length = steps > 0, steps[steps > 0]
     time_M = context.times.astype(np.int64)
     if clock.parsed.scale == "month":
         time_M -= 1970 * MONTHS
     unit: Unit = "M" if clock.parsed.scale == "month" else "us"
     if clock.by_row:
-        calendar = Calendar(_padded(time_M[cells], place, length), unit, None)
+        cells = keys.step < steps[keys.subject]
+        calendar = Calendar(_padded(time_M[cells], _place(keys, steps, cells), length), unit, None)
     else:
         calendar = Calendar(time_M[keys.first][members][:, None], unit, int(clock.parsed.size))
     return calendar if calendar.is_ordered(length) else None

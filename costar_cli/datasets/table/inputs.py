@@ -15,11 +15,12 @@ from costar_cli.datasets.table.bins import Bins
 from costar_cli.datasets.table.context import Table
 from costar_cli.datasets.table.ends import place_ends
 from costar_cli.datasets.table.events import EventLog
-from costar_cli.datasets.table.files import TableFile, open_files
+from costar_cli.datasets.table.files import TableFile, open_files, without_rows
 from costar_cli.datasets.table.index import Ints, long_enough, number_subjects, read_keys, usable_rows
 from costar_cli.datasets.table.parse import As, Reading, Rows, as_read, read_rows, unreadable, unusable, wrong_values
 from costar_cli.datasets.table.schema import TableSchema
 from costar_cli.datasets.table.schema_column import ENDS, OF_STEPS
+from costar_cli.datasets.table.scratch import Scratch
 from costar_cli.datasets.table.splits import condition_readings
 from costar_cli.datasets.table.treatments import UNKNOWN, level_codes, unknown_level
 from costar_cli.datasets.table.variables import UNSEEN, category_codes, unseen_category
@@ -34,11 +35,16 @@ PER_SUBJECT: Final = ("static", "domain", "split", "cluster")  # roles that a st
 
 @dataclass(frozen=True, slots=True)
 class TableInputs:
-    """The files of a data set: the long table's, and perhaps one of statics and one of known queries."""
+    """The files of a data set: the long table's, and perhaps one of statics and one of known queries.
+
+    `scratch` is the folder in which the rows of a long table wait that are too many to hold: by default that of the
+    system for temporary files.
+    """
 
     tables: Sequence[Path | TableFile]
     statics: Path | TableFile | None = None
     queries: Path | TableFile | None = None
+    scratch: Path | None = None
 
     @property
     def by_role(self) -> dict[str, Path | TableFile]:
@@ -53,11 +59,17 @@ class TableInputs:
 
 
 def read_table(
-    inputs: TableInputs, schema: TableSchema, reporter: Reporter, *, wrong: list[Finding] | None = None
+    inputs: TableInputs,
+    schema: TableSchema,
+    reporter: Reporter,
+    *,
+    scratch: Scratch,
+    wrong: list[Finding] | None = None,
 ) -> Table:
     """Return the files' columns, laid out along the cells of the panel.
 
-    With a list `wrong`, what is wrong with rows goes there, so that it can be told together with what is found later.
+    Rows of the long table may stay in a file of `scratch`. With a list `wrong`, what is wrong with rows goes there, so
+    that it can be told together with what is found later.
 
     Raises:
         DataError: files or columns that are missing or cannot be read, subjects and times that make no panel.
@@ -75,12 +87,11 @@ def read_table(
     log, bins = EventLog.of(schema, long_readings), Bins.of(schema, long_readings)
     wanted = [subject, time, *parts, on, *([log.code] if log else []), *long_readings.values()]
     _refuse(tables, wanted, schema, found)
-    rows = read_rows(tables, wanted, schema.blank)
+    rows = read_rows(tables, wanted, schema.blank, scratch)
     if rows.blank_rows:
         reporter.note(f"{counted(rows.blank_rows, 'empty row')} dropped")
     if not rows.height:
-        nothing = Finding("error", "the table has no rows", fix="give at least one row per subject and time")
-        raise_errors([nothing], what="the table")
+        raise without_rows(tables[0].path, "row per subject and time")
     findings = _joints(rows, parts)
     if log:
         findings += log.problems(rows)
@@ -104,7 +115,7 @@ def read_table(
         rows, subject, time, of_any_length, reporter, findings=found, also=levels, wrong=wrong, whole=whole
     )
     nowhere = np.full(len(keys.subjects), -1, dtype=np.int64)
-    table = Table(keys, rows.series(time).to_numpy(), rows, long_readings, None, {}, nowhere)
+    table = Table(keys, time, rows, long_readings, None, {}, nowhere)
     if wide is not None:
         wide_rows = read_rows([wide], [on, *wide_readings.values()], schema.blank)
         wide_row = _wide_rows(

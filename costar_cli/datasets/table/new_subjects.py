@@ -20,6 +20,7 @@ from costar_cli.datasets.table.parse import Reading, as_read, wrong_values
 from costar_cli.datasets.table.preprocessing import KEY, Preprocessing
 from costar_cli.datasets.table.schema import TableSchema
 from costar_cli.datasets.table.schema_time import STEP_WORDS, TimeSchema
+from costar_cli.datasets.table.scratch import Scratch
 from costar_cli.datasets.table.splits import DOMAINS, condition_readings, domains_of, has_target
 from costar_cli.datasets.table.variables import values_of
 from costar_cli.errors import DataError
@@ -80,7 +81,8 @@ def ingest_new(
     if unread := sorted(columns - schema.file_columns - set(condition_readings(schema))):
         reporter.note(f"columns that are not used: {shown(unread, 8)}")
     try:
-        return _made(inputs, schema, like, reporter)
+        with Scratch(inputs.scratch) as scratch:
+            return _made(inputs, schema, like, reporter, scratch)
     except DataError as error:
         alone = Finding("error", error.problem, error.where or "", error.fix or "")
         lines = [without_schema_advice(line) for line in error.details or [str(alone)]]
@@ -108,9 +110,12 @@ def without_schema_advice(line: str) -> str:
     return f"{problem}({left})" if left else problem.rstrip()
 
 
-def _made(inputs: TableInputs, schema: TableSchema, like: Preprocessing, reporter: Reporter) -> Dataset:
+def _made(
+    inputs: TableInputs, schema: TableSchema, like: Preprocessing, reporter: Reporter, scratch: Scratch
+) -> Dataset:
     wrong: list[Finding] = []
-    table = _until_plans(read_table(inputs, schema, reporter, wrong=wrong), schema, reporter)
+    table = read_table(inputs, schema, reporter, scratch=scratch, wrong=wrong)
+    table = _until_plans(table, schema, reporter)
     told = has_target(schema)
     strange = list(_strange_domains(table, schema)) if told else []
     domain = domains_of(table, schema) if told and not strange else np.full(len(table.keys.subjects), "")

@@ -1,9 +1,9 @@
 """Columns as numbers, texts and times: one pass over the files, unreadable values marked, never guessed (polars)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Final, Literal
+from typing import Final, Literal, Self
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -12,15 +12,16 @@ from numpy.typing import NDArray
 
 from costar_cli.datasets.table.files import TableFile, collected
 from costar_cli.datasets.table.schema_time import MONTHS, TimeSchema
-from costar_cli.errors import DataError, cut
+from costar_cli.datasets.table.scratch import Scratch
+from costar_cli.errors import cut
 from costar_cli.panel.findings import Finding, counted, raise_errors
 
-MOST_VALUES: Final = 1_000_000_000  # 8 GB while they are read
 LARGEST: Final = float(np.finfo(np.float32).max)
 UNREADABLE: Final = np.iinfo(np.int64).min  # of times; of numbers it is NaN
 TEXTS: Final = (pl.String, pl.Categorical, pl.Enum)
 TRUTHS: Final = ("true", "false")
 HEAD_ROWS: Final = 1_000
+_OFFSET: Final = r":\d\d.*[+-]\d\d:?\d\d$"  # at the end of a time of day
 FORMATS: Final = ("%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S%.f")
 
 As = Literal["number", "binary", "text", "us", "month"]
@@ -52,22 +53,27 @@ class Reading:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The rows of one table with the columns that were asked for: in memory, in the order of the files."""
+    """The rows of one table with the columns that were asked for: read once, in the order of the files."""
 
     files: Sequence[TableFile]
-    frame: pl.DataFrame  # file, row, then one column per reading, named by its number
+    table: pl.LazyFrame  # file, row, then one column per reading, named by its number; in memory or in a scratch file
+    height: int
     readings: Sequence[Reading]
     blank_rows: int = 0
     index: Mapping[Reading, str] = field(default_factory=dict)
 
     @property
-    def height(self) -> int:
-        """Return the number of rows."""
-        return self.frame.height
+    def frame(self) -> pl.DataFrame:
+        """Return all columns in memory."""
+        return self.table.collect()
+
+    def of(self, frame: pl.DataFrame) -> Self:
+        """Return these columns with other rows."""
+        return replace(self, table=frame.lazy(), height=frame.height)
 
     def series(self, reading: Reading) -> pl.Series:
         """Return a column."""
-        return self.frame[self.index[reading]]
+        return self.table.select(self.index[reading]).collect().to_series()
 
     def numbers(self, reading: Reading) -> NDArray[np.float64]:
         """Return a column of numbers, NaN where there is none."""
@@ -75,41 +81,60 @@ class Rows:
 
     def place(self, row: int) -> str:
         """Return where a row comes from: `row 14 of cohort.csv`."""
-        number, line = self.frame.select("file", "row").row(int(row))
+        number, line = self._source(row)
         return f"row {line + 1} of {self.files[number].name}"
 
     def cell(self, reading: Reading, row: int) -> object:
         """Return a value as its file has it."""
-        number, line = self.frame.select("file", "row").row(int(row))
+        number, line = self._source(row)
         return self.files[number].cell(reading.column, line)
 
+    def _source(self, row: int) -> tuple[int, int]:
+        """Return the file that a row comes from, and its place there."""
+        number, line = self.table.select("file", "row").slice(int(row), 1).collect().row(0)
+        return int(number), int(line)
 
-def read_rows(files: Sequence[TableFile], readings: Iterable[Reading], blank: Sequence[str]) -> Rows:
+
+def read_rows(
+    files: Sequence[TableFile], readings: Iterable[Reading], blank: Sequence[str], scratch: Scratch | None = None
+) -> Rows:
     """Read columns of one or several files; rows in which all of them are missing are dropped.
 
-    Texts that are `blank` stand for a missing value, as an empty cell does.
+    Texts that are `blank` stand for a missing value, as an empty cell does. Rows that `scratch` finds too many to hold
+    stay in its file.
 
     Raises:
         DataError: a file cannot be read, a column is of an unusable type, or there is too much to hold.
+        StorageError: the disk has no room for the rows.
     """
     wanted = list(dict.fromkeys(readings))
     raise_errors(unusable(files, wanted).values(), what="the table")
-    _refuse_size(files, len(wanted))
-    frames = []
+    heights = _heights(files)
+    (scratch or Scratch()).require_memory(sum(heights), len(wanted))
+    names, values = [str(i) for i in range(len(wanted))], sum(heights) * len(wanted)
+    held = []
     for number, file in enumerate(files):
         words = _begins_with_words(file, wanted, blank)
         columns = [
-            as_read(file.column(r.column), file.types[r.column], r, blank, words=r in words).alias(str(i))
-            for i, r in enumerate(wanted)
+            as_read(
+                file.column(r.column),
+                file.types[r.column],
+                r,
+                blank,
+                words=r in words,
+                zoned=_tells_zone(file, r, blank),
+            ).alias(name)
+            for name, r in zip(names, wanted, strict=True)
         ]
         source = [pl.lit(number, dtype=pl.UInt16).alias("file"), pl.nth(0).cast(pl.UInt32).alias("row")]
         with collected(file.path):
-            frames.append(file.scan.select(*source, *columns).collect(engine="streaming"))
-    frame = pl.concat(frames, how="vertical")
-    names = [str(i) for i in range(len(wanted))]
-    kept = frame.filter(~pl.all_horizontal(pl.col(names).is_null())) if names else frame
-    index = dict(zip(wanted, names, strict=True))
-    return Rows(files, kept, wanted, frame.height - kept.height, index)
+            rows = file.scan.select(*source, *columns)
+            rows = rows.filter(~pl.all_horizontal(pl.col(names).is_null())) if names else rows
+            whole = rows.collect(engine="streaming").lazy() if scratch is None else scratch.hold(rows, values)
+            held.append(whole)
+    table = pl.concat(held, how="vertical")
+    height = int(table.select(pl.len()).collect().item())
+    return Rows(files, table, height, wanted, sum(heights) - height, dict(zip(wanted, names, strict=True)))
 
 
 def unreadable(rows: Rows, reading: Reading) -> list[Finding]:
@@ -217,14 +242,25 @@ def _usable(kind: pl.DataType, as_: As) -> bool:
     return kind.is_numeric() or kind == pl.Boolean or (as_ == "text" and kind.is_temporal())
 
 
-def _refuse_size(files: Sequence[TableFile], columns: int) -> None:
-    total = 0
+def _heights(files: Sequence[TableFile]) -> list[int]:
+    """Return how many rows each file has."""
+    heights = []
     for file in files:
         with collected(file.path):
-            total += int(file.scan.select(pl.len()).collect(engine="streaming").item())
-    if total * max(columns, 1) > MOST_VALUES:
-        problem = f"{total:,} rows of {columns} columns are more than {MOST_VALUES:,} values"
-        raise DataError(problem, fix="leave columns out of the schema, or split the subjects over several data sets")
+            heights.append(int(file.scan.select(pl.len()).collect(engine="streaming").item()))
+    return heights
+
+
+def _tells_zone(file: TableFile, reading: Reading, blank: Sequence[str]) -> bool | None:
+    """Return whether some text of a column of times tells a zone, None where that is all the same.
+
+    That takes a pass of its own, as the texts of the whole column would have to be held to know it in the same one.
+    """
+    if reading.as_ not in ("us", "month") or file.types[reading.column] not in TEXTS or reading.format or reading.zone:
+        return None
+    with collected(file.path):
+        tells = _zoned(_told(file.column(reading.column), blank)).any()
+        return bool(file.scan.select(tells).collect(engine="streaming").item())
 
 
 def _begins_with_words(file: TableFile, readings: Sequence[Reading], blank: Sequence[str]) -> set[Reading]:
@@ -245,11 +281,22 @@ def _told(raw: pl.Expr, blank: Sequence[str]) -> pl.Expr:
     """Return texts without space around them, null where they stand for a missing value."""
     stripped = raw.cast(pl.String).str.strip_chars()
     absent = stripped.str.to_lowercase().is_in(["", *(text.strip().lower() for text in blank)])
-    return pl.when(absent).then(None).otherwise(stripped)
+    return pl.when(~absent).then(stripped)  # named like the column
 
 
-def as_read(raw: pl.Expr, kind: pl.DataType, reading: Reading, blank: Sequence[str], *, words: bool = True) -> pl.Expr:
-    """Return a raw column of a type as a reading gives it; without `words`, not all values are truth values."""
+def as_read(
+    raw: pl.Expr,
+    kind: pl.DataType,
+    reading: Reading,
+    blank: Sequence[str],
+    *,
+    words: bool = True,
+    zoned: bool | None = None,
+) -> pl.Expr:
+    """Return a raw column of a type as a reading gives it.
+
+    Without `words`, not all values are truth values; `zoned` says whether some time tells a zone, if that is known.
+    """
     if kind in TEXTS:
         raw, kind = _told(raw, blank), pl.String()
     elif kind.is_float():
@@ -257,7 +304,7 @@ def as_read(raw: pl.Expr, kind: pl.DataType, reading: Reading, blank: Sequence[s
     if reading.as_ == "text":
         return _as_text(raw, kind)
     if reading.as_ in ("us", "month"):
-        return _as_time(raw, kind, reading)
+        return _as_time(raw, kind, reading, zoned=zoned)
     if kind == pl.String and (words or reading.as_ == "binary"):
         word = raw.str.to_lowercase()
         truths = word.is_in(TRUTHS)
@@ -282,14 +329,20 @@ def _as_text(raw: pl.Expr, kind: pl.DataType) -> pl.Expr:
     return raw.cast(pl.String)
 
 
-def _iso_time(raw: pl.Expr, zone: str) -> pl.Expr:
+def _zoned(raw: pl.Expr) -> pl.Expr:
+    """Return which texts are times that tell a zone."""
+    return raw.str.ends_with("Z") | raw.str.contains(_OFFSET)
+
+
+def _iso_time(raw: pl.Expr, zone: str, *, zoned: bool | None) -> pl.Expr:
     """Return ISO times in UTC where they tell a zone, else as they are written; null where only others tell one."""
     plain = raw.str.replace("T", " ", literal=True)
-    in_utc, offset = plain.str.ends_with("Z"), plain.str.contains(r":\d\d.*[+-]\d\d:?\d\d$")
+    in_utc, offset = plain.str.ends_with("Z"), plain.str.contains(_OFFSET)
     bare = plain.str.strip_suffix("Z")
     naive = pl.coalesce(bare.str.to_datetime(f, strict=False, time_unit="us") for f in FORMATS)
     apart = pl.coalesce(_in_utc(plain.str.to_datetime(f"{f}%z", strict=False, time_unit="us")) for f in FORMATS[1:])
-    unclear = (in_utc | offset).any() & raw.is_not_null() if not zone else pl.lit(value=False)
+    others = pl.lit(value=False) if zone else _zoned(raw).any() if zoned is None else pl.lit(value=zoned)
+    unclear = others & raw.is_not_null()
     untold = pl.when(unclear).then(None).otherwise(_of_zone(naive, zone))
     return pl.when(offset).then(apart).when(in_utc).then(naive).otherwise(untold)
 
@@ -305,9 +358,9 @@ def _of_zone(moment: pl.Expr, zone: str) -> pl.Expr:
     return _in_utc(moment.dt.replace_time_zone(zone, ambiguous="null", non_existent="null"))
 
 
-def _as_time(raw: pl.Expr, kind: pl.DataType, reading: Reading) -> pl.Expr:
+def _as_time(raw: pl.Expr, kind: pl.DataType, reading: Reading, *, zoned: bool | None) -> pl.Expr:
     if kind == pl.String and not reading.format:
-        moment = _iso_time(raw, reading.zone)
+        moment = _iso_time(raw, reading.zone, zoned=zoned)
     elif kind == pl.String and "%z" in reading.format:
         moment = _in_utc(raw.str.to_datetime(reading.format, strict=False, time_unit="us"))
     elif kind == pl.String:

@@ -13,7 +13,7 @@ from costar_cli.datasets.table.context import EncodingContext, Mask
 from costar_cli.datasets.table.doses import elapsed_time, learn_doses, learn_elapsed, read_doses
 from costar_cli.datasets.table.index import Ints
 from costar_cli.datasets.table.parse import wrong_values
-from costar_cli.errors import DataError, complaint
+from costar_cli.errors import DataError, complaint, key_path
 from costar_cli.panel.dose import Dose
 from costar_cli.panel.findings import Finding, counted, raise_errors, shown
 from costar_cli.panel.levels import are_doses, as_number, find_level, known_levels, known_reference
@@ -32,12 +32,7 @@ def encode_treatments(context: EncodingContext) -> tuple[TreatmentEncoding, NDAr
         DataError: levels or combinations that are unknown, missing treatments; all at once.
     """
     names, (dosed, dose_MD) = context.schema.leveled, read_doses(context)
-    texts = [context.table.column(name) for name in names]
-    levels = [_levels(context, name, text) for name, text in zip(names, texts, strict=True)]
-    if () in levels:  # nothing to look values up in
-        raise_errors(context.findings, what="the table")
-    codes = [level_codes(t, known) for t, known in zip(texts, levels, strict=True)]
-    code = np.stack(codes, axis=-1) if codes else np.zeros((len(dose_MD), 0), dtype=np.int64)
+    levels, code = _read_levels(context, names)
     unrecorded = _unrecorded(context, [*names, *dosed], np.concatenate([code == MISSING, np.isnan(dose_MD)], axis=1))
     code[unrecorded], dose_MD[unrecorded] = MISSING, np.nan
     _check_missing(context, names, code, unrecorded)
@@ -45,7 +40,8 @@ def encode_treatments(context: EncodingContext) -> tuple[TreatmentEncoding, NDAr
     for i, name in enumerate(names):
         unknown = code[:, i] == UNKNOWN
         if unknown.any():
-            context.findings.append(unknown_level(name, texts[i], levels[i], unknown, context.table.place))
+            texts = context.table.column(name)
+            context.findings.append(unknown_level(name, texts, levels[i], unknown, context.table.place))
     raise_errors(context.findings, what="the table")
     given = ~unrecorded
     if context.schema.time.gaps == "elapsed":
@@ -62,6 +58,22 @@ def encode_treatments(context: EncodingContext) -> tuple[TreatmentEncoding, NDAr
     encoded = np.zeros((len(code), encoding.level_width), dtype=np.float32)
     encoded[np.flatnonzero(given), number[given]] = 1
     return encoding, np.concatenate([encoded, *columns], axis=1, dtype=np.float32)
+
+
+def _read_levels(context: EncodingContext, names: Sequence[str]) -> tuple[list[tuple[str, ...]], Ints]:
+    """Return the levels of each treatment, and which of them each cell has `[M, names]`; texts are held one at a time.
+
+    Raises:
+        DataError: a treatment has no levels; with all that is wrong so far.
+    """
+    levels, code = [], np.zeros((len(context.table.keys.row), len(names)), dtype=np.int64)
+    for i, name in enumerate(names):
+        texts = context.table.column(name)
+        levels.append(_levels(context, name, texts))
+        code[:, i] = level_codes(texts, levels[i])
+    if () in levels:  # nothing to look values up in
+        raise_errors(context.findings, what="the table")
+    return levels, code
 
 
 def class_numbers(code: Ints, encoding: TreatmentEncoding) -> Ints:
@@ -81,7 +93,7 @@ def level_codes(texts: pl.Series, levels: Sequence[str]) -> Ints:
     found = [find_level(str(text), levels) for text in distinct.to_list()]
     places = pl.Series([UNKNOWN if place is None else place for place in found], dtype=pl.Int64)
     code = texts.replace_strict(distinct, places, default=MISSING, return_dtype=pl.Int64)
-    return code.to_numpy().astype(np.int64)
+    return code.to_numpy().astype(np.int64, copy=False)
 
 
 def _levels(context: EncodingContext, name: str, texts: pl.Series) -> tuple[str, ...]:
@@ -93,7 +105,7 @@ def _levels(context: EncodingContext, name: str, texts: pl.Series) -> tuple[str,
     if seen.height > MOST_LEVELS:
         problem = f"treatment '{name}' has {seen.height:,} different values in source-train, more than {MOST_LEVELS}"
         fix = 'declare a dose as `kind = "continuous"`, or bin it: other treatments take few levels'
-        context.findings.append(Finding("error", problem, "", fix))
+        context.findings.append(Finding("error", problem, key_path(("columns", name)), fix))
         return ()
     count = _by_number({str(text): int(rows) for text, rows in seen.rows()})
     if set(map(str.lower, count)) in SWITCHES:
@@ -101,7 +113,8 @@ def _levels(context: EncodingContext, name: str, texts: pl.Series) -> tuple[str,
     if len(count) < 2:
         only = f"it is always '{next(iter(count))}'" if count else "it is always missing"
         problem = f"treatment '{name}' never changes in source-train: {only}"
-        context.findings.append(Finding("error", problem, "", "omit it: its effect cannot be learned"))
+        where = key_path(("columns", name))
+        context.findings.append(Finding("error", problem, where, "omit it: its effect cannot be learned"))
         return ()
     levels, by_name = guessed_levels(count)
     first = "the first is" if by_name else "the first, the most frequent, is taken as"

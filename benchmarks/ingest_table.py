@@ -1,0 +1,96 @@
+"""Reading a large table: `costar ingest table` on a CSV of which the schema names 6 of 40 columns.
+
+    python -m benchmarks.ingest_table [--json] [--out FILE] [--quick] [--rows N] [--threads 1]
+
+The file is written first, of subjects with 50 rows each, in a temporary folder. Peak memory is the process's own: pages
+of files that the system maps, and may take back, are told apart.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import polars as pl
+import psutil
+
+from benchmarks.measure import MEGABYTE, Figure, Measured, run
+
+STEPS, UNNAMED, PIECE = 50, 35, 250_000
+SCHEMA: Final = """
+name = "large"
+horizon = 3
+[columns]
+subject = { role = "subject" }
+day = { role = "time" }
+drug = { role = "treatment", levels = ["none", "given"] }
+y = { role = "outcome" }
+c0 = { role = "covariate" }
+"""
+
+
+def write(path: Path, rows: int, seed: int) -> None:
+    """Write a table of so many rows, a piece at a time."""
+    rng = np.random.default_rng(seed)
+    with path.open("wb") as file:
+        for begin in range(0, rows, PIECE):
+            row = np.arange(begin, min(begin + PIECE, rows))
+            drug = np.where(rng.random(len(row)) < 0.3, "given", "none")
+            series = {"subject": row // STEPS, "day": row % STEPS, "drug": drug}
+            names = ("y", *(f"c{i}" for i in range(UNNAMED + 1)))
+            numbers = {name: rng.normal(size=len(row)).round(5) for name in names}
+            pl.DataFrame(series | numbers).write_csv(file, include_header=not begin)
+
+
+def ingest(words: Sequence[str]) -> tuple[int, int, float]:
+    """Run a verb; return the most memory of its own and of files, in bytes, and its processor time.
+
+    Raises:
+        CalledProcessError: it failed.
+    """
+    own, mapped, cpu_s = 0, 0, 0.0
+    with subprocess.Popen([sys.executable, "-m", "costar_cli", *words], stdout=subprocess.DEVNULL) as child:
+        process = psutil.Process(child.pid)
+        while child.poll() is None:
+            memory, times = process.memory_info(), process.cpu_times()
+            own, mapped = max(own, memory.rss - memory.shared), max(mapped, memory.shared)
+            cpu_s = max(cpu_s, times.user + times.system)
+            time.sleep(0.01)
+    if child.returncode:
+        raise subprocess.CalledProcessError(child.returncode, words)
+    return own, mapped, cpu_s
+
+
+def measure(options: argparse.Namespace) -> Measured:
+    rows = 50_000 if options.quick else options.rows
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        write(folder / "large.csv", rows, options.seed)
+        (folder / "schema.toml").write_text(SCHEMA)
+        words = ["ingest", "table", str(folder / "large.csv"), "--schema", str(folder / "schema.toml")]
+        own, mapped, cpu_s = ingest([*words, "-w", str(folder / "workspace"), "--json"])
+        size = (folder / "large.csv").stat().st_size
+    return Measured({
+        "rows": Figure("rows", rows),
+        "csv_gb": Figure("CSV", size / 1e9, "GB"),
+        "peak_mb": Figure("peak memory of its own", own / MEGABYTE, "MB"),
+        "mapped_mb": Figure("most pages of files", mapped / MEGABYTE, "MB"),
+        "cpu_s": Figure("processor time", cpu_s, "s"),
+    })  # fmt: skip
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rows", type=int, default=3_000_000)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    run("ingest_table", __doc__, measure, argv, repeats=1, add_options=_add_options)
+
+
+if __name__ == "__main__":
+    main()
