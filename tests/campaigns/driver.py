@@ -39,6 +39,7 @@ class Campaign:
 
     def __init__(self, name: str, seconds: float, seed: int) -> None:
         self.name, self.seed, self.random = name, seed, Random(seed)  # noqa: S311
+        self.notes = list[str]()
         self.cases, self.failures, self.slowest, self.largest = 0, list[str](), 0.0, 0.0
         self._seconds = seconds
         self.folder = Path(tempfile.mkdtemp(prefix=f"campaign-{name}-"))
@@ -73,7 +74,7 @@ class Campaign:
         """Return the result in one line, with the failures below."""
         most = f"slowest {self.slowest:.1f} s, largest {self.largest:.0f} MB" if self.slowest else ""
         told = f"{self.name}: {self.cases:,} cases, {len(self.failures)} failures, seed {self.seed}; {most}"
-        return "\n  ".join([told.rstrip("; "), *self.failures[:20]])
+        return "\n  ".join([told.rstrip("; "), *self.notes, *self.failures[:20]])
 
 
 def in_child(work: Callable[[], int], *, stop: tuple[float, int] | None = None, file_bytes: int = 0) -> Ended:

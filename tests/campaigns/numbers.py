@@ -20,7 +20,7 @@ def run(campaign: Campaign) -> None:
         method = campaign.random.choice(METHODS)
         for words in (
             ["ingest", "table", "t.csv", "--schema", "schema.toml", "--overwrite", "--json"],
-            ["finetune", "--method", method, "--overwrite", "--json"],
+            ["finetune", "--method", method, "--threads", "1", "--overwrite", "--json"],
             ["evaluate", "--no-plots", "--overwrite", "--json"],
         ):
             model = ["--model", f"costar-workspace/model-{method}.h5"] if words[0] == "evaluate" else []
