@@ -1,8 +1,11 @@
 """What pretraining brings: COSTAR from encoders of several pretexts, beside COSTAR from scratch, on several data seeds.
 
-`python -m benchmarks.pretraining` runs the verbs of one member each, in a folder per data set and seed that it keeps
-(`--folder`): running it again continues where it stopped. Writes a CSV with a row per data set, seed, pretext and
-set-up, with the difference to scratch paired over subjects, and a JSON with means over seeds, machine and minutes.
+`python -m benchmarks.pretraining` runs the verbs in a folder per data set and seed that it keeps (`--folder`): running
+it again continues where it stopped. Members are training seeds: member by member, both models begin their fine-tuning
+from the same random numbers and see the same batches, with another encoder to start from. Writes a CSV with a row per
+data set, seed, pretext, set-up and member, and a JSON with means, machine and minutes: the error over scratch's, and
+how many of the pairs are better. The interval is that of the mean log ratio over pairs (Student's t), as if data sets
+and members were all drawn alike: it knows of training seeds what intervals over test subjects do not.
 """
 
 import argparse
@@ -18,10 +21,12 @@ from pathlib import Path
 
 import numpy as np
 import psutil
+from scipy import stats
 
 import costar_cli as costar
 from benchmarks.machine import commit, machine, versions
-from costar_cli.evaluate import EvaluationReport, paired_difference
+from costar_cli.evaluate import EvaluationReport
+from costar_cli.evaluate.metrics import Floats, average_over_steps
 
 SCRATCH, TARGET = "scratch", ",target"
 PRETEXTS = ("contrastive", "masked", "next_step", "contrastive+next_step", "masked,target", "next_step,target")
@@ -30,16 +35,14 @@ SIZES = {"tumor": ["--train=1000", "--val=300", "--test=500", "--target-val=300"
 
 @dataclass(frozen=True)
 class Row:
-    """What one pretext did in one set-up: the error in the report's unit, and its difference to scratch's."""
+    """What one pretext did for one member in one set-up: the error in the report's unit."""
 
     data: str
     data_seed: int
     pretext: str
     setup: str
+    member: int
     rmse: float
-    difference: float | None = None
-    lower: float | None = None
-    upper: float | None = None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -49,6 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", nargs="+", type=int, default=[10, 101, 1010])
     parser.add_argument("--pretexts", nargs="+", default=list(PRETEXTS), help=f"`{TARGET}` adds target histories")
     parser.add_argument("--preset", default="quick")
+    parser.add_argument("--members", type=int, default=3, help="training seeds of each model")
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--pretrain-updates", type=int, help="optimiser steps of pretraining (default: the preset's)")
     parser.add_argument("--finetune-updates", type=int, help="likewise of fine-tuning")
     parser.add_argument("--sizes", nargs=argparse.REMAINDER, help="flags of `costar simulate`, last")
@@ -68,7 +73,8 @@ def rows_of(data: str, seed: int, args: argparse.Namespace) -> Iterator[Row]:
     """Train and score every pretext on one data set."""
     folder = args.folder / f"{data}-{seed}"
     updates = {"PRETRAIN": args.pretrain_updates, "FINETUNE": args.finetune_updates}
-    env = {"COSTAR_PRESET": args.preset, "COSTAR_PRETRAIN_MEMBERS": "1", "COSTAR_FINETUNE_MEMBERS": "1"}
+    env = {"COSTAR_PRESET": args.preset, "COSTAR_RUNTIME_THREADS": str(args.threads)}
+    env |= {f"COSTAR_{stage}_MEMBERS": str(args.members) for stage in updates}
     env |= {f"COSTAR_{stage}_UPDATES": str(count) for stage, count in updates.items() if count}
     run(folder, env, "simulate", data, f"--seed={seed}", *(SIZES.get(data, []) if args.sizes is None else args.sizes))
     made = {SCRATCH: run(folder, env, "finetune", "--from=scratch", f"--out={folder / 'scratch.h5'}")}
@@ -89,17 +95,12 @@ def labels_of(report: EvaluationReport) -> list[str]:
 
 
 def compared(report: EvaluationReport, data: str, seed: int, labels: dict[str, str]) -> Iterator[Row]:
-    """Yield a row per set-up and model, with its difference to scratch, paired over subjects."""
+    """Yield a row per set-up, model and member."""
     for setup in dict.fromkeys(row.setup for row in report.rows if row.basis == "ours"):
-        base = report.errors_of(setup, labels[SCRATCH])
         for name, label in labels.items():
-            rmse = report.row(setup, label).mean.average or float("nan")
-            found = paired_difference(report.errors_of(setup, label), base, level=0.95, replicates=2000, seed=0)
-            if name == SCRATCH or found is None:
-                yield Row(data, seed, name, setup, rmse)
-                continue
-            values = (found.average, *found.interval.average)
-            yield Row(data, seed, name, setup, rmse, *(float(value) * report.unit.factor for value in values))
+            errors_R = average_over_steps(report.errors_of(setup, label).rmse()) * report.unit.factor
+            for member, rmse in enumerate(errors_R.tolist()):
+                yield Row(data, seed, name, setup, member, rmse)
 
 
 def run(folder: Path, env: dict[str, str], *verb: str) -> Path:
@@ -124,17 +125,28 @@ def write(out: Path, rows: Sequence[Row], command: str, load_before: float, star
 
 
 def means(rows: Sequence[Row]) -> Iterator[dict[str, object]]:
-    """Yield for each data set, set-up and pretext its error over scratch's: mean and sd over data seeds."""
-    base = {(row.data, row.data_seed, row.setup): row.rmse for row in rows if row.pretext == SCRATCH}
+    """Yield for each data set, set-up and pretext its error over scratch's, pair by pair."""
+    base = {(row.data, row.data_seed, row.setup, row.member): row.rmse for row in rows if row.pretext == SCRATCH}
     for data, setup, pretext in dict.fromkeys((row.data, row.setup, row.pretext) for row in rows):
         own = [row for row in rows if (row.data, row.setup, row.pretext) == (data, setup, pretext)]
-        ratio = np.array([row.rmse / base[data, row.data_seed, setup] for row in own])
-        spread = round(float(ratio.std(ddof=1)), 4) if len(ratio) > 1 else None
+        ratio = np.array([row.rmse / base[data, row.data_seed, setup, row.member] for row in own])
+        lower, upper = interval(ratio)
         yield {
-            "data": data, "setup": setup, "pretext": pretext, "data_seeds": len(own),
-            "rmse": round(float(np.mean([row.rmse for row in own])), 4),
-            "ratio": round(float(ratio.mean()), 4), "ratio_sd": spread, "better": int((ratio < 1).sum()),
+            "data": data, "setup": setup, "pretext": pretext, "pairs": len(own),
+            "data_seeds": len({row.data_seed for row in own}), "rmse": round(float(np.mean([r.rmse for r in own])), 4),
+            "ratio": round(float(np.exp(np.log(ratio).mean())), 4), "lower": lower, "upper": upper,
+            "better": int((ratio < 1).sum()),
         }  # fmt: skip
+
+
+def interval(ratio: Floats, level: float = 0.95) -> tuple[float | None, float | None]:
+    """Return the limits of the mean ratio, on the log scale; none of a single pair, or of scratch with itself."""
+    logs = np.log(ratio)
+    error = logs.std(ddof=1) / np.sqrt(len(logs)) if len(logs) > 1 else 0.0
+    if error == 0:
+        return None, None
+    reach = stats.t.ppf((1 + level) / 2, len(logs) - 1) * error
+    return round(float(np.exp(logs.mean() - reach)), 4), round(float(np.exp(logs.mean() + reach)), 4)
 
 
 if __name__ == "__main__":

@@ -18,9 +18,10 @@ from benchmarks import calibration, prices, regret, sensitivity, support
 from benchmarks.all import RESULTS
 from costar_cli.datasets.registry import sources
 from costar_cli.evaluate.bootstrap import FEWEST_UNITS
-from costar_cli.evaluate.published import published_row, read_published
+from costar_cli.evaluate.published import published_row
 from costar_cli.methods.registry import METHODS
 from costar_cli.settings.presets import PRESETS
+from docs import quoted_goals
 from docs.quoted_speed import bands_cost, preset_sentence, scale_table, speed_table
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -31,13 +32,14 @@ PAGES = (
         ROOT / "docs" / f"{page}.md"
         for page in ("reproduction", "uncertainty", "support", "sensitivity", "search", "data-m5", "scale")
     ),
+    ROOT / "docs" / "methods" / "costar.md",
     *(ROOT / "docs" / "gallery" / f"{table}.md" for table in GALLERY),
 )
-BLOCK = re.compile(r"(<!-- from benchmarks/results: (?P<name>[a-z ]+) -->\n).*?(\n<!-- end -->)", re.DOTALL)
+BLOCK = re.compile(r"(<!-- from benchmarks/results: (?P<name>[a-z ]+) -->\n).*?(?<=\n)(<!-- end -->)", re.DOTALL)
 SETUPS = ("zero-shot", "few-shot", "supervised")
 LABELS = {source.name: source.label for source in sources().values()}
-QUICK = {name: LABELS[name] for name in ("tumor", "mimic", "m5")}
-ALPHA = 0.05
+PUBLISHED_FORM = ("mimic", "m5", "linear")
+TUMOURS, ABLATIONS = "benchmark-tumor-1000", "benchmark-tumor-ablations"
 
 Line = dict[str, str]
 
@@ -55,6 +57,13 @@ def averages(folder: str, setup: str, key: str = "method") -> dict[str, float]:
     return {r[key]: float(r["avg"]) for r in rows(folder) if (r["setup"], r["truth"], r["basis"]) == wanted}
 
 
+def counterfactual(folder: str, setup: str) -> list[Line]:
+    """Return our rows of a table of methods, and the bound's, on counterfactual outcomes."""
+    wanted = ("methods", setup, "counterfactual")
+    found = [r for r in rows(folder) if (r["table"], r["setup"], r["truth"]) == wanted]
+    return [r for r in found if r["basis"] in {"ours", "limit"}]
+
+
 def study_table() -> Iterator[str]:
     """Yield the study of 2,000 patients beside the published averages."""
     yield "| method | " + " | ".join(f"{setup}: ours | published" for setup in SETUPS) + " |"
@@ -70,12 +79,10 @@ def study_table() -> Iterator[str]:
         yield f"| {method} | {' | '.join(cells)} |"
 
 
-def quick_table() -> Iterator[str]:
-    """Yield the quick benchmarks of the three data sets; the smallest error of a column is bold."""
-    columns = {
-        (data, setup): averages(f"benchmark-{data}-quick", setup) for data in QUICK for setup in SETUPS
-    }  # fmt: skip
-    yield "| method | " + " | ".join(f"{QUICK[data]}, {setup}" for data, setup in columns) + " |"
+def published_form_table() -> Iterator[str]:
+    """Yield benchmarks of COSTAR in its published form; the smallest error of a column is bold."""
+    columns = {(data, setup): averages(f"benchmark-{data}-quick", setup) for data in PUBLISHED_FORM for setup in SETUPS}
+    yield "| method | " + " | ".join(f"{LABELS[data]}, {setup}" for data, setup in columns) + " |"
     yield "|---|" + "---:|" * len(columns)
     for method in next(iter(columns.values())):
         cells = [
@@ -83,11 +90,10 @@ def quick_table() -> Iterator[str]:
             for (data, setup), found in columns.items()
         ]
         yield f"| {method} | {' | '.join(cells)} |"
-    minutes = [f"{minutes_of(f'benchmark-{data}-quick'):.0f} ({name})" for data, name in QUICK.items()]
+    minutes = [f"{minutes_of(f'benchmark-{data}-quick'):.0f} ({LABELS[data]})" for data in PUBLISHED_FORM]
     yield ""
     yield "Bold: the smallest error of a column, significant or not; none where a test set has fewer than"
-    yield f"{FEWEST_UNITS} units. Minutes of training and scoring, two shared cores:"
-    yield f"{_listed(minutes)}."
+    yield f"{FEWEST_UNITS} units. Minutes of training and scoring, two shared cores: {_listed(minutes)}."
 
 
 def minutes_of(folder: str) -> float:
@@ -95,39 +101,10 @@ def minutes_of(folder: str) -> float:
     return sum(float(line["wall_s"] or 0) for line in rows(folder, "cells.csv")) / 60
 
 
-def ranks_table() -> Iterator[str]:
-    """Yield where COSTAR stands in each quick benchmark, and what cannot be told apart from it."""
-    yield "| data | set-up | smallest error | COSTAR's rank | significantly better than COSTAR | not told apart |"
-    yield "|---|---|---|---:|---|---|"
-    for data, name in {**QUICK, "linear": LABELS["linear"]}.items():
-        folder = f"benchmark-{data}-quick"
-        for setup in SETUPS:
-            errors = averages(folder, setup)
-            ranked = sorted(errors, key=errors.__getitem__)
-            best, rank = f"{ranked[0]} ({errors[ranked[0]]:.3f})", f"{1 + ranked.index('COSTAR')} of {len(ranked)}"
-            if not is_tested(folder, setup):
-                best, rank = "not ranked", "not ranked"
-            yield f"| {name} | {setup} | {best} | {rank} | {' | '.join(_verdicts(folder, setup))} |"
-
-
-def _verdicts(folder: str, setup: str) -> tuple[str, str]:
-    """Return which methods are significantly better than COSTAR, and which are not told apart from it."""
-    found = _comparisons(folder, setup)
-    if not is_tested(folder, setup):
-        return ("", f"no test: fewer than {FEWEST_UNITS} units")
-    better = [r["method"] for r in found if _significant(r) and float(r["avg_difference"]) < 0]
-    level = [r["method"] for r in found if not _significant(r)]
-    return (", ".join(better) or "none", ", ".join(level) or "none")
-
-
-def _comparisons(folder: str, setup: str) -> list[Line]:
-    wanted = (setup, "counterfactual", "methods")
-    return [r for r in rows(folder, "comparisons.csv") if (r["setup"], r["truth"], r["table"]) == wanted]
-
-
 def is_tested(folder: str, setup: str) -> bool:
-    """Return whether differences of a stored table were tested; where not, nothing there is ranked."""
-    found = _comparisons(folder, setup)
+    """Return whether differences of a stored table were tested; where not, nothing there is bold."""
+    wanted = (setup, "counterfactual", "methods")
+    found = [r for r in rows(folder, "comparisons.csv") if (r["setup"], r["truth"], r["table"]) == wanted]
     return any(r["p_holm"] for r in found) and _units(folder, setup) >= FEWEST_UNITS
 
 
@@ -137,21 +114,18 @@ def _units(folder: str, setup: str) -> int:
     return int(str(PRESETS["quick"][f"simulate.m5.{items}"])) if "m5" in folder else FEWEST_UNITS
 
 
-def _significant(comparison: Line) -> bool:
-    return bool(comparison["p_holm"]) and float(comparison["p_holm"]) <= ALPHA
-
-
-def linear_table() -> Iterator[str]:
-    """Yield the linear system, methods by their zero-shot error."""
-    columns = {setup: averages("benchmark-linear-quick", setup) for setup in SETUPS}
-    yield f"| method | {' | '.join(SETUPS)} |"
-    yield "|---|" + "---:|" * len(SETUPS)
-    ranked = sorted(columns["zero-shot"], key=columns["zero-shot"].__getitem__)
-    for method in ranked:
-        cells = [_marked(found[method], min(found.values())) for found in columns.values()]
-        yield f"| {method} | {' | '.join(cells)} |"
-    yield ""
-    yield f"Methods with a smaller zero-shot error than COSTAR: {ranked.index('COSTAR')}."
+def tumours_table() -> Iterator[str]:
+    """Yield all methods on tumours of three data seeds, beside the published averages."""
+    found = {setup: {r["name"]: r for r in counterfactual(TUMOURS, setup)} for setup in SETUPS}
+    yield f"| method | {' | '.join(f'{setup} | ratio' for setup in SETUPS)} | published: {' / '.join(SETUPS)} |"
+    yield "|---|" + "---:|" * (2 * len(SETUPS)) + "---|"
+    for name in sorted(found["zero-shot"], key=lambda name: float(found["zero-shot"][name]["avg"])):
+        own = [found[setup][name] for setup in SETUPS]
+        cells = [f"{float(row['avg']):.3f} | {float(row['ratio_to_limit']):.2f}" for row in own]
+        printed = [published_row("tumor", setup, name) for setup in SETUPS]
+        theirs = " / ".join(f"{row.average_over(1, 6):.3f}" for row in printed if row)
+        label = f"*{own[0]['method']}*" if own[0]["basis"] == "limit" else own[0]["method"]
+        yield f"| {label} | {' | '.join(cells)} | {theirs} |"
 
 
 def sweep_table() -> Iterator[str]:
@@ -174,36 +148,18 @@ def _with_ratio(row: Line) -> str:
     return f"{float(row['avg']):.3f}" + (f" ({float(ratio):.2f})" if ratio and row["basis"] != "limit" else "")
 
 
-def ablation_changes() -> dict[str, float]:
-    """Return by how many percent each ablation's error differs from COSTAR's."""
-    errors = averages("benchmark-tumor-ablations", "zero-shot", key="name")
-    return {name: 100 * (error / errors["costar"] - 1) for name, error in errors.items() if name != "costar"}
-
-
-def published_change(dataset: str, row: str) -> float | None:
-    """Return by how many percent a printed ablation's error differs from the full model's; None if not printed."""
-    printed = {r.row: r.average_over(1, 6) for r in read_published("ablation") if r.dataset == dataset}
-    full, other = printed["full|COSTAR"], printed.get(row)
-    return None if full is None or other is None else 100 * (other / full - 1)
-
-
 def ablation_table() -> Iterator[str]:
-    """Yield the ablations beside the published ones, as changes of COSTAR's own error."""
-    changes = ablation_changes()
-    p_holm = {
-        r["name"]: r["p_holm"]
-        for r in rows("benchmark-tumor-ablations", "comparisons.csv")
-        if (r["setup"], r["table"]) == ("zero-shot", "ablations")
-    }
-    yield "| changed | error, against COSTAR's | p (Holm) | published, ICU | published, M5 |"
-    yield "|---|---:|---:|---:|---:|"
-    for line in rows("benchmark-tumor-ablations"):
-        if line["name"] not in changes or line["table"] != "ablations":
+    """Yield ablations of COSTAR as changes of its own error, and on how many data sets it is better than they are."""
+    full = averages(ABLATIONS, "zero-shot", key="name")["costar"]
+    yield "| changed | error, against COSTAR's | interval over test patients | COSTAR is better |"
+    yield "|---|---:|---:|---:|"
+    for line in rows(ABLATIONS, "comparisons.csv"):
+        if (line["setup"], line["table"], line["truth"]) != ("zero-shot", "ablations", "counterfactual"):
             continue
-        printed = f"{line['component']}|{line['choice']}"
-        theirs = (_change(published_change(dataset, printed)) for dataset in ("mimic", "m5"))
-        p = f"{float(p_holm[line['name']]):.3f}" if p_holm[line["name"]] else "no test"
-        yield f"| {line['method']} | {_change(changes[line['name']])} | {p} | {' | '.join(theirs)} |"
+        change, lower, upper = (100 * float(line[f"avg_{end}"]) / full for end in ("difference", "lower", "upper"))
+        sets = int(line["data_sets"])
+        won = f"on {round(float(line['wins']) * sets)} of {sets}"
+        yield f"| {line['method']} | {change:+.1f} % | {lower:+.1f} to {upper:+.1f} % | {won} |"
 
 
 def pretraining_table() -> Iterator[str]:
@@ -223,6 +179,22 @@ def pretraining_table() -> Iterator[str]:
         yield f"{typed}, whose `default` was COSTAR as published."
     else:
         yield f"Made by `{stored['command']}`, commit {stored.get('commit') or 'unknown'}."
+
+
+def pretexts_table() -> Iterator[str]:
+    """Yield encoders that learned without labels beside random ones, member by member, and how the run was made."""
+    stored = json.loads((RESULTS / "pretexts.json").read_text("utf-8"))
+    found = {(r["data"], r["setup"], r["pretext"]): r for r in stored["against scratch"]}
+    yield "| data | set-up | pretext | from scratch | pretrained | ratio, 95 % interval | better |"
+    yield "|---|---|---|---:|---:|---:|---:|"
+    for (data, setup, pretext), row in found.items():
+        if pretext != "scratch":
+            base = found[data, setup, "scratch"]["rmse"]
+            ratio = f"{row['ratio']:.2f} ({row['lower']:.2f} to {row['upper']:.2f})"
+            cells = [LABELS[data], setup, pretext.replace("_", " "), f"{base:.3f}", f"{row['rmse']:.3f}", ratio]
+            yield f"| {' | '.join(cells)} | {row['better']} of {row['pairs']} |"
+    yield ""
+    yield f"`{stored['command']}`, commit {stored['commit']}."
 
 
 def calibration_table() -> Iterator[str]:
@@ -371,10 +343,6 @@ def _marked(value: float, best: float | None) -> str:
     return f"**{text}**" if best is not None and text == f"{best:.3f}" else text
 
 
-def _change(percent: float | None) -> str:
-    return "" if percent is None else f"{percent:+.1f} %"
-
-
 def _listed(words: Sequence[str]) -> str:
     return f"{', '.join(words[:-1])} and {words[-1]}"
 
@@ -398,12 +366,13 @@ def gallery_table(name: str) -> Iterator[str]:
 
 TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "study": study_table,
-    "quick": quick_table,
-    "ranks": ranks_table,
-    "linear": linear_table,
+    "published form": published_form_table,
+    "tumours": tumours_table,
+    "goals": quoted_goals.table,
     "sweep": sweep_table,
     "ablations": ablation_table,
     "pretraining": pretraining_table,
+    "pretexts": pretexts_table,
     "observed": observed_table,
     **{f"gallery {name}": partial(gallery_table, name) for name in GALLERY},
     "wins": wins_table,
@@ -426,7 +395,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
 
 def rewritten(text: str) -> str:
     """Return a page with every marked block as the stored results have it."""
-    return BLOCK.sub(lambda m: m[1] + "\n".join(TABLES[m["name"]]()) + m[3], text)
+    return BLOCK.sub(lambda m: m[1] + "\n".join(TABLES[m["name"]]()) + "\n" + m[3], text)
 
 
 def main() -> int:

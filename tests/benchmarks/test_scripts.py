@@ -45,11 +45,13 @@ FIGURES = {
         "largest_difference",
         "peak_rss_mb",
     },
+    "mixed": {"fit_s", "answer_s"},
     "rollouts": {"queries", "queries_per_s_costar", "ratio_costar", "queries_per_s_last_value", "difference_costar"},
     "evaluate_memory": {"evaluate_rss_mb", "evaluate_s", "data_mb", "inspect_rss_mb"},
     "ingest_m5": {"ingest_s", "ingest_rss_mb", "again_s", "simulate_s", "simulate_rss_mb", "files_mb", "data_mb"},
+    "ingest_table": {"rows", "csv_gb", "peak_mb", "mapped_mb", "cpu_s"},
     "whatif": {"ratio_mixed_process", "without_ms_mixed_process", "ratio_mixed_command", "without_ms_mixed_command"},
-    "members": {"pretrain_ratio", "pretrain_together_s", "pretrain_apart_s", "finetune_ratio"},
+    "members": {"pretrain_ratio", "pretrain_together_s", "pretrain_apart_s", "finetune_ratio", "finetune_times_one"},
 }
 
 
@@ -157,14 +159,15 @@ def test_one_command_makes_the_pretraining_table(tmp_path: Path) -> None:
         "--steps=20",
     ]
     script = ["-m", "benchmarks.pretraining", "--data=tumor", "--seeds=3", "--pretexts=masked,target"]
-    script += ["--pretrain-updates=2", "--finetune-updates=2"]
+    script += ["--pretrain-updates=2", "--finetune-updates=2", "--members=2"]
     run_child(*script, f"--folder={tmp_path / 'w'}", f"--out={tmp_path / 'p'}", "--sizes", *sizes)
     stored = json.loads((tmp_path / "p.json").read_text())
     assert {(row["setup"], row["pretext"]) for row in stored["against scratch"]} == {
         (setup, pretext) for setup in ("zero-shot", "supervised") for pretext in ("scratch", "masked,target")
     }
     assert stored["commit"]
-    assert (tmp_path / "p.csv").read_text().count("\n") == 5
+    assert {row["pairs"] for row in stored["against scratch"]} == {2}
+    assert (tmp_path / "p.csv").read_text().count("\n") == 9
 
 
 @pytest.mark.parametrize(("now", "code"), [(100.0, 0), (60.0, 1)])
