@@ -3,7 +3,7 @@
 import signal
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -156,15 +156,22 @@ class Checkpoint:
                 self._waiting.remove(group)
                 return
 
-    def finish(self, state: GroupState) -> FinishedGroup:
-        """Remember a complete group."""
+    def complete(self, state: GroupState) -> FinishedGroup:
+        """Return what is to be remembered of a complete group."""
         kept = {n: v.cpu() for n, v in state.kept.items()}
         goes_on = not (state.done or self._why_no_longer())
-        self._finished.append(
-            FinishedGroup(state.members, kept, state.records, SavedGroup.of(state) if goes_on else None)
-        )
-        self._write(None)
-        return self._finished[-1]
+        return FinishedGroup(state.members, kept, state.records, SavedGroup.of(state) if goes_on else None)
+
+    def finish(self, state: GroupState) -> None:
+        """Remember a complete group."""
+        self._finished.append(self.complete(state))
+        self.save(None)
+
+    def learn(self, finished: Sequence[FinishedGroup], going: Sequence[SavedGroup]) -> None:
+        """Learn which groups processes have completed, and where they are with others."""
+        self._finished += finished
+        known = [group.members for group in finished] + [group.position["members"] for group in going]
+        self._waiting = [*going, *(group for group in self._waiting if group.position["members"] not in known)]
 
     def save_if_due(self, state: GroupState, *, interrupted: bool) -> None:
         """Save when enough time has passed, or when interrupted, and then stop.
@@ -172,11 +179,16 @@ class Checkpoint:
         Raises:
             KeyboardInterrupt: after saving, when interrupted.
         """
-        if interrupted or time.monotonic() - self._saved_at >= self._seconds:
-            self._write(state)
+        if interrupted or self.is_due:
+            self.save(state)
         if interrupted:
             self._reporter.note(f"progress saved at epoch {state.epoch + 1}, step {state.step + 1}")
             raise KeyboardInterrupt
+
+    @property
+    def is_due(self) -> bool:
+        """Return whether enough time has passed since the last save."""
+        return time.monotonic() - self._saved_at >= self._seconds
 
     @property
     def _epochs(self) -> int | None:
@@ -194,8 +206,9 @@ class Checkpoint:
             return f"the balancing of stage `{self._stage.name}` follows a schedule over all epochs"
         return None
 
-    def _write(self, state: GroupState | None) -> None:
-        if processes.rank():  # the first process writes for all
+    def save(self, state: GroupState | None) -> None:
+        """Write all that is known, and where this process is with a group; the first process writes for all."""
+        if processes.rank():
             return
         arrays: Arrays = {}
         for index, group in enumerate(self._finished):

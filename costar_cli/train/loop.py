@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import Literal
 
@@ -17,6 +18,7 @@ from costar_cli.methods.shared.stage import Pace
 from costar_cli.methods.shared.streams import Stream
 from costar_cli.reporting import Reporter, Task
 from costar_cli.train.checkpoint import Checkpoint, FinishedGroup, Interrupt
+from costar_cli.train.divided import Divided, own_groups
 from costar_cli.train.graphs import CudaRecorder, ReplayedSteps
 from costar_cli.train.group import GroupState
 from costar_cli.train.log import EpochLog, no_log
@@ -75,7 +77,8 @@ def train_members(
 ) -> TrainedMembers:
     """Train all members of a stage, a group at a time, continuing an interrupted run where it stopped.
 
-    Every epoch is told to `log`, those of the interrupted run first.
+    Several processes divide the groups, or share each one if there are fewer. Every epoch is told to `log`, those of
+    the interrupted run first.
 
     Raises:
         TrainingError: a loss or gradient is not finite.
@@ -84,34 +87,44 @@ def train_members(
     processes.wait()  # the state of an interrupted run is read by all before the first one replaces it
     finished = checkpoint.finished_groups()
     groups = _groups(members, runtime.group_size(members), finished, checkpoint.pending_groups())
+    divided = own_groups(groups)
+    own = groups if divided is None else divided
     pace = pace_of(stage)
     for done in finished:
         log(stage, done.members, done.records, None)
-    n_rounds = len(finished) + len(groups)
+    n_rounds = len(finished) + len(own)
     with (
         Interrupt() as interrupt,
         reporter.task(stage.name, total=n_rounds * pace.steps, done=len(finished) * pace.steps) as task,
+        ExitStack() as others,
     ):
-        for group in groups:
+        keeper: Checkpoint | Divided = checkpoint
+        if divided:
+            keeper = others.enter_context(Divided(stage, checkpoint, interrupt, log, reporter))
+            log = keeper.log
+        for group in own:
             state = GroupState.fresh(stage, group, runtime)
             checkpoint.restore(state)
             log(stage, state.members, state.records, None)
             task.advance(pace.before(state.epoch) + state.step)
             steps = stepping(stage, state, runtime, reporter)
-            train_group(stage, state, runtime, checkpoint, task, interrupt, selection, log, steps)
-            finished.append(checkpoint.finish(state))
+            train_group(stage, state, runtime, keeper, task, interrupt, selection, log, steps)
+            keeper.finish(state)
             interrupt.stop_if_requested()
-    return _assembled(finished, pace)
+    return _assembled(checkpoint.finished_groups(), pace)
 
 
 def _groups(members: int, size: int, finished: list[FinishedGroup], pending: list[list[int]]) -> list[list[int]]:
-    """Return the groups still to train: those left unfinished first, then the rest, `size` at a time.
+    """Return the groups still to train: those left unfinished first, then the rest, at most `size` at a time.
 
-    The size may differ from that of the interrupted run: results do not depend on it.
+    The size may differ from that of the interrupted run: results do not depend on it. Where it can be, there is a
+    group for each process.
     """
     done = {member for members in (*(group.members for group in finished), *pending) for member in members}
     rest = [member for member in range(members) if member not in done]
-    return [*pending, *(rest[first : first + size] for first in range(0, len(rest), size))]
+    wanted = processes.count() - len(pending)
+    count = max(wanted if wanted <= len(rest) else 0, -(-len(rest) // size))
+    return [*pending, *(rest[k * len(rest) // count : (k + 1) * len(rest) // count] for k in range(count))]
 
 
 def _assembled(finished: list[FinishedGroup], pace: Pace) -> TrainedMembers:
@@ -136,7 +149,7 @@ def train_group(
     stage: Stage,
     state: GroupState,
     runtime: Runtime,
-    checkpoint: Checkpoint,
+    keeper: Checkpoint | Divided,
     task: Task,
     interrupt: Interrupt,
     selection: Selection,
@@ -154,11 +167,11 @@ def train_group(
             state.loss_sum_R += steps(rows_RB)
             state.step += 1
             task.advance(1, **_metrics_so_far(stage, state))
-            checkpoint.save_if_due(state, interrupted=interrupt.agreed)
+            keeper.save_if_due(state, interrupted=interrupt.agreed)
         finish_epoch(stage, state, runtime, selection.judge)
         log(stage, state.members, state.records, time.monotonic() - begun_s)
         task.advance(0, **_metrics_of_epoch(stage, state))
-        checkpoint.save_if_due(state, interrupted=interrupt.agreed)
+        keeper.save_if_due(state, interrupted=interrupt.agreed)
     task.advance(pace.steps - pace.before(state.epoch))
 
 

@@ -1,37 +1,71 @@
 """One of two processes that train together, started by a test as `torchrun` would."""
 
+import json
 import signal
 import sys
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import numpy as np
-import torch
 
+from costar_cli.errors import TrainingError
 from costar_cli.methods.shared import processes
 from costar_cli.panel.store import read_dataset
 from costar_cli.reporting import launched
-from costar_cli.train import Runtime, loop
-from tests.train.test_together import gradients
+from costar_cli.train import Runtime, TrainingLog, divided, loop
+from tests.train.test_together import ONE_THREAD, gradients
 from tests.train.worlds import CPU, EXACT, run_pretrain
 
 STEPS_BEFORE = 3
 
 
+@contextmanager
+def in_the_second(act: Callable[[], None]) -> Iterator[list[list[int]]]:
+    """Let something happen to the second process after some steps; yield the members of each step of this one."""
+    step, taken = loop.training_step, list[list[int]]()
+
+    def acting(*args):
+        if len(taken) == STEPS_BEFORE and launched("RANK") == 1:
+            act()
+        taken.append(args[1].members)
+        return step(*args)
+
+    loop.training_step = acting
+    try:
+        yield taken
+    finally:
+        loop.training_step = step
+
+
+def fail() -> None:
+    raise TrainingError("the loss is not finite", where="a member of the second process", details=["one", "two"])
+
+
 def main(folder: Path) -> None:
     dataset, rank = read_dataset(folder / "data.h5"), launched("RANK")
+    divided.MEET_S = 0.1
     np.savez(folder / f"gradients-{rank}.npz", **gradients(dataset, Runtime.resolve(CPU)))
-    step, calls = loop.training_step, iter(range(10**6))
-
-    def interrupted_in_the_second(*args: object) -> torch.Tensor:
-        if next(calls) == STEPS_BEFORE and rank == 1:
-            signal.raise_signal(signal.SIGINT)
-        return step(*args)  # type: ignore[arg-type]
-
-    loop.training_step = interrupted_in_the_second
-    with suppress(KeyboardInterrupt):
-        run_pretrain(dataset, folder, EXACT, members=2)
-        sys.exit(1)
+    with nullcontext() if rank else TrainingLog(folder / "log.csv", "run") as log, in_the_second(int) as taken:
+        whole = run_pretrain(dataset, folder / "whole", ONE_THREAD, members=3, log=log)
+    np.savez(folder / f"whole-{rank}.npz", **whole.arrays)
+    (folder / f"taken-{rank}.json").write_text(json.dumps(taken))
+    goes_on = run_pretrain(dataset, folder / "goes-on", ONE_THREAD, members=3)
+    np.savez(folder / f"goes-on-{rank}.npz", **goes_on.arrays)
+    divided.MEET_S = 0.0  # after each step
+    for name, members, runtime in (("shared", 1, EXACT), ("divided", 3, ONE_THREAD)):
+        with in_the_second(lambda: signal.raise_signal(signal.SIGINT)) as taken:
+            try:
+                run_pretrain(dataset, folder / name, runtime, members=members)
+            except KeyboardInterrupt:
+                assert len(taken) in {STEPS_BEFORE, STEPS_BEFORE + 1}
+            else:
+                sys.exit("not interrupted")
+    with in_the_second(fail):
+        try:
+            run_pretrain(dataset, folder / "failed", ONE_THREAD, members=3)
+        except TrainingError as error:
+            (folder / f"failed-{rank}.json").write_text(json.dumps(error.to_json()))
 
 
 if __name__ == "__main__":

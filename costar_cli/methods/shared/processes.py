@@ -1,8 +1,9 @@
 """Several processes that train together, as `torchrun` starts them (decision 115).
 
-All of them take every step, with the same random numbers, and each computes its share of every batch's microbatches,
-forward and backward. What these give is gathered, and gradients are summed: what follows, a contrast over all positions
-among it, is that of one process. The first process alone writes and speaks.
+Where there are as many members as processes, each trains some (`train/divided.py`, decision 150). Otherwise all of them
+take every step, with the same random numbers, and each computes its share of every batch's microbatches, forward and
+backward. What these give is gathered, and gradients are summed: what follows, a contrast over all positions among it,
+is that of one process. The first process alone writes and speaks.
 """
 
 import atexit
@@ -13,11 +14,27 @@ from typing import TypeVar
 import torch
 from torch import Tensor, distributed
 
+from costar_cli.errors import UnforeseenError
 from costar_cli.reporting import launched
 
-__all__ = ["anywhere", "count", "first_says", "gathered", "here", "join", "rank", "share", "summed", "together", "wait"]
+__all__ = [
+    "anywhere",
+    "apart",
+    "count",
+    "first_says",
+    "gathered",
+    "here",
+    "join",
+    "rank",
+    "said",
+    "share",
+    "summed",
+    "together",
+    "wait",
+]
 
 Number = TypeVar("Number", float, float | None)
+Item = TypeVar("Item")
 
 
 _TOGETHER = [False]
@@ -29,7 +46,20 @@ def together() -> Iterator[None]:
 
     The training verbs do. Elsewhere the processes are somebody else's program, and each computes by itself.
     """
-    before, _TOGETHER[0] = _TOGETHER[0], True
+    with _sharing(wanted=True):
+        yield
+
+
+@contextmanager
+def apart() -> Iterator[None]:
+    """Have what trains in this context compute as one process does, whatever the others do meanwhile."""
+    with _sharing(wanted=False):
+        yield
+
+
+@contextmanager
+def _sharing(*, wanted: bool) -> Iterator[None]:
+    before, _TOGETHER[0] = _TOGETHER[0], wanted
     try:
         yield
     finally:
@@ -69,9 +99,27 @@ def join(device: torch.device) -> torch.device:
 
 
 def wait() -> None:
-    """Wait until all processes are here."""
+    """Wait until all processes are here.
+
+    Raises:
+        UnforeseenError: another process has ended; so do all functions below that exchange something.
+    """
     if count() > 1:
-        distributed.barrier()
+        with _meeting():
+            distributed.barrier()
+
+
+@contextmanager
+def _meeting() -> Iterator[None]:
+    """Say what it means if the others cannot be reached."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise UnforeseenError(
+            "another process that trains together with this one has ended, or cannot be reached",
+            fix="see above what it said, and what `torchrun` says of it; the same command continues",
+            details=[str(error).partition("\n")[0]],
+        ) from error
 
 
 def share(number: int) -> range:
@@ -84,13 +132,13 @@ def gathered(own: Sequence[tuple[Tensor, ...]], like: Tensor) -> list[tuple[Tens
     """Return what the microbatches of all processes gave, in order, in the dtype and on the device of `like`."""
     if count() == 1:
         return list(own)
-    shapes: list[list[list[torch.Size]]] = [[] for _ in range(count())]
-    distributed.all_gather_object(shapes, [[value.shape for value in values] for values in own])
+    shapes = said([[value.shape for value in values] for values in own])
     flat = torch.cat([like.new_zeros(0), *(value.detach().reshape(-1) for values in own for value in values)])
     sent = like.new_zeros(max(sum(shape.numel() for of in process for shape in of) for process in shapes))
     sent[: len(flat)] = flat
     received = [torch.empty_like(sent) for _ in shapes]
-    distributed.all_gather(received, sent)
+    with _meeting():
+        distributed.all_gather(received, sent)
     return [values for flat, process in zip(received, shapes, strict=True) for values in _cut(flat, process)]
 
 
@@ -110,7 +158,8 @@ def summed(values: Sequence[Tensor]) -> list[Tensor]:
     if count() == 1:
         return list(values)
     flat = torch.cat([value.reshape(-1) for value in values])
-    distributed.all_reduce(flat)
+    with _meeting():
+        distributed.all_reduce(flat)
     parts = torch.split(flat, [value.numel() for value in values])
     return [part.view(value.shape) for part, value in zip(parts, values, strict=True)]
 
@@ -125,7 +174,18 @@ def anywhere(flag: bool) -> bool:  # noqa: FBT001 - a fact
 
 def first_says(values: Sequence[Number]) -> list[Number]:
     """Return the first process's numbers, so that all decide alike whatever their rounding."""
-    said = [list(values)]
+    numbers = [list(values)]
     if count() > 1:
-        distributed.broadcast_object_list(said)
-    return said[0]
+        with _meeting():
+            distributed.broadcast_object_list(numbers)
+    return numbers[0]
+
+
+def said(value: Item) -> list[Item]:
+    """Return what each process says, in their order; it is sent as `pickle` writes it."""
+    if count() == 1:
+        return [value]
+    values = [value] * count()
+    with _meeting():
+        distributed.all_gather_object(values, value)
+    return values
