@@ -96,8 +96,10 @@ def costs(name: str, folder: Path, options: argparse.Namespace) -> Iterator[tupl
     if "costar" in options.only:
         parts = [child("pretrain", *short), child("finetune", *short)]
         label = f"COSTAR, `pretrain` and `finetune` on {WORDS[name]}"
-        cpu_s, peak_mb = sum(part.cpu_s for part in parts), max(part.peak_mb for part in parts)
-        yield f"{name}_costar_cpu_s", Figure(f"{label}, processor time", cpu_s, "s", GOAL_S, at_most=True)
+        clock_s, cpu_s = sum(part.elapsed_s for part in parts), sum(part.cpu_s for part in parts)
+        peak_mb = max(part.peak_mb for part in parts)
+        yield f"{name}_costar_s", Figure(f"{label}, on the clock", clock_s, "s", GOAL_S, at_most=True)
+        yield f"{name}_costar_cpu_s", Figure(f"{label}, processor time", cpu_s, "s")
         yield f"{name}_costar_mb", Figure(f"{label}, peak memory", peak_mb, "MB", GOAL_MB, at_most=True)
     for method in OTHERS if "others" in options.only else ():
         taken = child("finetune", "--method", method, "--epochs", "1" if options.quick else "2")
