@@ -11,7 +11,8 @@ them by its error on factual windows of the validation subjects:
 - `plans`: the same with windows weighed by inverse probability of their later treatments (spec STACK-2).
 
 Beside their picks stand two stacks, `stack observed` and `stack plans` (spec STACK-4), with the second and the third
-rule's errors. All are scored on the counterfactual test questions of the target (zero-shot) and of the source
+rule's errors, and `stack unguarded`: the latter as it would be if it left the best plain method for anything that errs
+less. All are scored on the counterfactual test questions of the target (zero-shot) and of the source
 (supervised), or on what was observed where there are none, in the data set's error unit: the mean over tau = 1..6 of
 the RMSE over all outcomes.
 """
@@ -72,9 +73,13 @@ def judged(dataset: Dataset, stack: StackModel) -> Judged:
         "plans": Errors.of(answers, windows, relative_QY, plans_QH),
     }
     told = {rule: [errors.risk(errors.of_part(p))[0] for p in range(len(answers))] for rule, errors in by_rule.items()}
-    stacks = {}
-    for name, rule in (("stack observed", "relative"), ("stack plans", "plans")):
-        weight_PHY = weigh(by_rule[rule], anchors=anchors_among(list(stack.parts))).weight_PHY
+    stacks, plain = {}, anchors_among(list(stack.parts))
+    for name, rule, anchors in (
+        ("stack observed", "relative", plain),
+        ("stack plans", "plans", plain),
+        ("stack unguarded", "plans", ()),
+    ):
+        weight_PHY = weigh(by_rule[rule], anchors=anchors).weight_PHY
         steps = np.minimum(np.arange(stack.horizon), weight_PHY.shape[1] - 1)
         weight_RPHY = np.repeat(weight_PHY[None, :, steps], stack.members, axis=0)
         stacks[name] = replace(stack, params={"weights": torch.from_numpy(weight_RPHY)})
