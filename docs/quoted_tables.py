@@ -294,7 +294,8 @@ STACKS = ("stack plans", "stack unguarded")
 def observed_table() -> Iterator[str]:
     """Yield the errors of methods on observed tables, the mean over splits, and those of stacks against the best."""
     lines, plain = rows("", "observed.csv"), [name for name in OBSERVED if name in quoted_goals.PLAIN]
-    heads = ["table (splits)", *OBSERVED, "stack", "its guard left out", "stack over the best", "over the best plain one"]
+    stacks = ("stack", "its guard left out", "stack over the best", "over the best plain one")
+    heads = ["table (splits)", *OBSERVED, *stacks]
     yield f"| {' | '.join(heads)} |"
     yield "|---|" + "---:|" * (len(heads) - 1)
     for table in dict.fromkeys(line["data"].rstrip("0123456789") for line in lines):
