@@ -52,6 +52,7 @@ FIGURES = {
     "ingest_table": {"rows", "csv_gb", "peak_mb", "mapped_mb", "cpu_s"},
     "whatif": {"ratio_mixed_process", "without_ms_mixed_process", "ratio_mixed_command", "without_ms_mixed_command"},
     "members": {"pretrain_ratio", "pretrain_together_s", "pretrain_apart_s", "finetune_ratio", "finetune_times_one"},
+    "processes": {"pretrain_divided_over_shared", "finetune_divided_over_shared", "pretrain_cpu_divided_over_shared"},
 }
 
 
@@ -63,6 +64,7 @@ LONG = (
     "ingest_m5",
     "large",
     "pretrain_step",
+    "processes",
     "rollouts",
     "scoring",
     "search",
